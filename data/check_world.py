@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from factmill.tasks.world.data import WORLD_FOLDER, TimeValue, WorldData
-from factmill.tasks.world.files import Violation, read_world_files
-from factmill.tasks.world.wiki.pages import read_plain_text
+from factmill.tasks.world.files import WorldFileViolation, load_world_and_violations
+from factmill.tasks.world.wiki.pages import extract_plain_text
 
 
 @dataclass(frozen=True, slots=True)
 class WorldReport:
     """What a world's files hold, and what is wrong with them."""
 
-    violations: tuple[Violation, ...]
+    violations: tuple[WorldFileViolation, ...]
     counts: Mapping[str, int]
     """What → how many, over the whole world."""
     shared_names: Mapping[str, tuple[str, ...]]
@@ -28,14 +28,14 @@ class WorldReport:
 
 def check_world(folder: Path = WORLD_FOLDER) -> WorldReport:
     """Read a world's folder and report every violation and the counts; nothing is raised for a violation."""
-    data, violations = read_world_files(folder)
+    data, violations = load_world_and_violations(folder)
     articles = [article for article in data.articles.values() if not article.is_disambiguation]
     return WorldReport(
         violations=tuple(violations),
         counts=_count(data),
         shared_names=group_by_name(data),
         articles_by_category=_count_by_category(data, {article.title for article in articles}),
-        short_articles=tuple(article.title for article in articles if len(read_plain_text(article.text)) < 1000),
+        short_articles=tuple(article.title for article in articles if len(extract_plain_text(article.text)) < 1000),
     )
 
 

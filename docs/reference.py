@@ -16,17 +16,17 @@ from pydantic import BaseModel
 
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.cli.main import app
-from factmill.flows.commands.new import Form, render_package
-from factmill.flows.evaluate.evaluations import list_made
+from factmill.flows.commands.new import PackageForm, render_package
+from factmill.flows.evaluate.evaluations import list_evaluations_and_analyses
 from factmill.flows.recipes import Stage
 from factmill.tasks import settings
-from factmill.tasks.compute import Compute
+from factmill.tasks.compute_settings import ComputeSettings
 from factmill.tasks.core import service_settings
-from factmill.tasks.core.calls.chat import Jobs
-from factmill.tasks.core.publishing.release_forms import CardForms, ConfigForms, ReleaseForms
-from factmill.tasks.core.rows import Merged, Reject
-from factmill.tasks.engine.benchmark import Assets, Benchmark, SideTable
-from factmill.tasks.lookups.facts import TakenFact
+from factmill.tasks.core.calls.chat import BatchJobSettings
+from factmill.tasks.core.publishing.release_spec import CardSpec, ConfigSpec, ReleaseSpec
+from factmill.tasks.core.rows import MergedAway, Reject
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, CompanionTable
+from factmill.tasks.lookups.facts import NamedFact
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -63,7 +63,7 @@ def list_packages() -> Iterator[str]:
     """Yield the files that `factmill new` writes, for each form."""
     yield "# What factmill new writes\n"
     yield "[How to change it](../develop/benchmark.md).\n"
-    for form in get_args(Form):
+    for form in get_args(PackageForm):
         name = f"my_{form}"
         yield f"## factmill new {name} --from {form}\n"
         for path, text in render_package(name, form, "00000000-0000-0000-0000-000000000000").items():
@@ -71,7 +71,18 @@ def list_packages() -> Iterator[str]:
             yield f"### `{path}`\n\n````{kind}\n{text.rstrip()}\n````\n"
 
 
-RECORDS = (Benchmark, Assets, SideTable, Stage, TakenFact, Reject, Merged, ReleaseForms, ConfigForms, CardForms)
+RECORDS = (
+    Benchmark,
+    BenchmarkAssets,
+    CompanionTable,
+    Stage,
+    NamedFact,
+    Reject,
+    MergedAway,
+    ReleaseSpec,
+    ConfigSpec,
+    CardSpec,
+)
 
 
 def list_records() -> Iterator[str]:
@@ -94,7 +105,7 @@ def list_tables() -> Iterator[str]:
     """Yield every published table with its columns, as their row models tell them."""
     yield "# Tables\n"
     yield "Published tables, with a line for each column; in the warehouse each has a column `build_id` besides. `factmill show BENCHMARK --columns` says the same.\n"
-    for name, benchmark in {**BENCHMARKS, **list_made()}.items():
+    for name, benchmark in {**BENCHMARKS, **list_evaluations_and_analyses()}.items():
         yield f"## {name}\n\n{benchmark.title}\n"
         for table, model in benchmark.tables.items():
             yield f"### {table}\n\n{_one_line(inspect.getdoc(model) or '')}\n"
@@ -107,13 +118,13 @@ def list_settings() -> Iterator[str]:
     yield "Keys of a world's TOML file. [How to write one](../rebuild/worlds.md).\n"
     sections = {
         "At the top": settings.World,
-        "[wikidata]": service_settings.Wikidata,
-        "[wikipedia], [pageviews], [falcon], [dbpedia]": service_settings.Endpoint,
-        "[models.NAME]": service_settings.Model,
-        "[wikimedia]": service_settings.Wikimedia,
-        "limits": service_settings.Limits,
-        "jobs": Jobs,
-        "[compute]": Compute,
+        "[wikidata]": service_settings.WikidataSettings,
+        "[wikipedia], [pageviews], [falcon], [dbpedia]": service_settings.ServiceEndpoint,
+        "[models.NAME]": service_settings.ModelSettings,
+        "[wikimedia]": service_settings.WikimediaLimits,
+        "limits": service_settings.ServiceLimits,
+        "jobs": BatchJobSettings,
+        "[compute]": ComputeSettings,
     }
     for title, model in sections.items():
         yield f"## {title}\n"

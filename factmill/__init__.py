@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any
 from factmill.tasks.errors import FactmillError
 
 if TYPE_CHECKING:
-    from factmill.tasks.evaluation.offline import Scored
-    from factmill.tasks.storage.stores import Store
+    from factmill.tasks.evaluation.scoring_session import ScoringResult
+    from factmill.tasks.storage.table_store import TableStore
 
 __all__ = ["FactmillError", "open", "questions", "score"]
 
 
-def open(path: str | Path | None = None) -> Store:
+def open(path: str | Path | None = None) -> TableStore:
     """Open a warehouse file, a folder of tables such as a release, or a build of the home's warehouse by its id.
 
     The default is the home's warehouse. `store.builds()` lists builds. `store.table(name, build)` reads a table of a
@@ -51,14 +51,14 @@ def open(path: str | Path | None = None) -> Store:
     return open_store(path)
 
 
-def _list(setting: str | Sequence[str]) -> tuple[str, ...]:
+def _as_settings_tuple(setting: str | Sequence[str]) -> tuple[str, ...]:
     return (setting,) if isinstance(setting, str) else tuple(setting)
 
 
 def questions(
     benchmark: str,
     *,
-    source: str | Path | Store | None = None,
+    source: str | Path | TableStore | None = None,
     setting: str | Sequence[str] = (),
     **options: Any,
 ) -> list[dict[str, Any]]:
@@ -73,15 +73,17 @@ def questions(
     >>> factmill.questions("slaq", setting="long", limit=1)[0]["messages"][-1]["role"]
     'user'
     """
-    from factmill.flows.evaluate.sessions import find_evaluation, open_session
+    from factmill.flows.evaluate.sessions import get_evaluation, open_evaluation_session
     from factmill.tasks.core.rows import rows_from_arrow
-    from factmill.tasks.evaluation.offline import describe_question
+    from factmill.tasks.evaluation.scoring_session import make_question_json
 
-    session = open_session(benchmark, source, _list(setting) or find_evaluation(benchmark).usual, **options)
+    session = open_evaluation_session(
+        benchmark, source, _as_settings_tuple(setting) or get_evaluation(benchmark).default_settings, **options
+    )
     evaluation, params = session.evaluation, session.inputs.params
     return [
-        describe_question(asked, evaluation.fill(asked, params).messages(), session.build)
-        for asked in rows_from_arrow(evaluation.asked, session.list_questions())
+        make_question_json(asked, evaluation.make_prompt(asked, params).build_messages(), session.build_id)
+        for asked in rows_from_arrow(evaluation.question_model, session.list_questions())
     ]
 
 
@@ -89,12 +91,12 @@ def score(
     benchmark: str,
     answers: str | Path | Mapping[str, str] | Iterable[Mapping[str, Any]],
     *,
-    source: str | Path | Store | None = None,
+    source: str | Path | TableStore | None = None,
     setting: str | Sequence[str] = (),
     model: str = "answers",
     asked: Sequence[Mapping[str, Any]] | None = None,
     **options: Any,
-) -> Scored:
+) -> ScoringResult:
     """Score answers: `.answers`, `.scores` and `.metrics` are Arrow tables, `.notes` lists answers that do not fit.
 
     The numbers equal those of `factmill evaluate BENCHMARK --answers FILE`. `answers`: objects with id, answer, setting
@@ -109,24 +111,26 @@ def score(
     Traceback (most recent call last):
     factmill.tasks.errors.UsageError: slaq: there is no option tau
     """
-    from factmill.flows.evaluate.sessions import find_evaluation, open_session
-    from factmill.tasks.core.evaluation.answers import AnswersFile, read_answers
-    from factmill.tasks.evaluation.measured import load_answers
-    from factmill.tasks.evaluation.offline import take_asked
-    from factmill.tasks.evaluation.record import BUILT_IN
-    from factmill.tasks.storage.source_files import lock_source
+    from factmill.flows.evaluate.sessions import get_evaluation, open_evaluation_session
+    from factmill.tasks.core.evaluation.answers import AnswersFile, parse_answers_file
+    from factmill.tasks.evaluation.definition import BUILT_IN_MODELS
+    from factmill.tasks.evaluation.measured_build import load_answers_file
+    from factmill.tasks.evaluation.scoring_session import make_question_table
+    from factmill.tasks.storage.source_files import pin_source_file
 
-    evaluation = find_evaluation(benchmark)
-    settings = _list(setting) or evaluation.plain
+    evaluation = get_evaluation(benchmark)
+    settings = _as_settings_tuple(setting) or evaluation.offline_settings
     found: AnswersFile | str
-    if isinstance(answers, str) and answers in BUILT_IN:
+    if isinstance(answers, str) and answers in BUILT_IN_MODELS:
         found, model = answers, answers
     elif isinstance(answers, str | Path):
-        found = load_answers(lock_source(Path(answers)))
+        found = load_answers_file(pin_source_file(Path(answers)))
     else:
         pairs = answers.items() if isinstance(answers, Mapping) else None
         rows = answers if pairs is None else ({"id": each, "answer": text} for each, text in pairs)
-        found = read_answers(enumerate(rows, 1), "answers")
+        found = parse_answers_file(enumerate(rows, 1), "answers")
     asked_of = "" if isinstance(found, str) else found.build
-    session = open_session(benchmark, source, settings, reads=asked is None, asked_of=asked_of, **options)
-    return session.score_answers(found, model, None if asked is None else take_asked(evaluation, asked))
+    session = open_evaluation_session(
+        benchmark, source, settings, read_source=asked is None, asked_of=asked_of, **options
+    )
+    return session.score_answers(found, model, None if asked is None else make_question_table(evaluation, asked))

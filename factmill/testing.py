@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import factmill
-from factmill.flows.benchmarks import GROUP, find_benchmark
+from factmill.flows.benchmarks import ENTRY_POINT_GROUP, get_benchmark
+from factmill.flows.build_runner import load_flow
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import prefect_server
-from factmill.flows.running import load_flow
 from factmill.tasks.core.rows import column_docs
-from factmill.tasks.engine.benchmark import Benchmark, load_place
-from factmill.tasks.engine.naming.rooms import find_imports, read_code
-from factmill.tasks.evaluation.record import BUILT_IN
-from factmill.tasks.options import BY_FILES, HIDDEN, OF_MODELS, RunOptions
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
+from factmill.tasks.engine.naming.code_versions import find_imports, load_source_code
+from factmill.tasks.evaluation.definition import BUILT_IN_MODELS
+from factmill.tasks.options import INTERNAL_OPTIONS, MODEL_ONLY_OPTIONS, REPLY_FILE_OPTIONS, RunOptions
 
-NETWORK = (
+NETWORK_LIBRARIES = (
     "anthropic",
     "fastapi",
     "httpx",
@@ -41,9 +41,9 @@ NETWORK = (
 )
 """Libraries that call services. A package calls services through `factmill.tasks.lookups` and its steps' batches, which
 record every call."""
-DATABASE = ("duckdb",)
+DATABASE_LIBRARIES = ("duckdb",)
 """Database libraries. A package's rows pass through its steps; factmill.tasks.storage reads and writes them."""
-IMPURE = (
+IMPURE_PACKAGES = (
     *("assets", "clients", "engine", "evaluation", "graph", "lookups", "memory", "models", "options", "processes"),
     *("progress", "release", "reports", "settings", "storage", "world"),
 )
@@ -57,21 +57,29 @@ def check_layers(name: str) -> None:
 
 
 def _list_forbidden_imports(name: str) -> Iterator[str]:
-    packages = {entry.name: entry.value.partition(":")[0].rpartition(".")[0] for entry in entry_points(group=GROUP)}
-    own = packages[name] or entry_points(group=GROUP)[name].value.partition(":")[0]
+    packages = {
+        entry.name: entry.value.partition(":")[0].rpartition(".")[0] for entry in entry_points(group=ENTRY_POINT_GROUP)
+    }
+    own = packages[name] or entry_points(group=ENTRY_POINT_GROUP)[name].value.partition(":")[0]
     others = tuple(f"{package}." for package in packages.values() if package and package != own)
     flows = "factmill.flows."
-    pure = (*NETWORK, *DATABASE, "prefect", flows, *(f"factmill.tasks.{each}." for each in IMPURE))
-    for module, text in read_code((own.partition(".")[0],)).items():
+    pure = (
+        *NETWORK_LIBRARIES,
+        *DATABASE_LIBRARIES,
+        "prefect",
+        flows,
+        *(f"factmill.tasks.{each}." for each in IMPURE_PACKAGES),
+    )
+    for module, text in load_source_code((own.partition(".")[0],)).items():
         if not f"{module}.".startswith(f"{own}."):
             continue
         is_core = ".core." in f"{module.removeprefix(own)}."
         for imported in sorted(find_imports(module, text)):
             if f"{imported}.".startswith(others):
                 yield f"{module} imports {imported}: benchmarks do not know each other"
-            elif imported.partition(".")[0] in DATABASE:
+            elif imported.partition(".")[0] in DATABASE_LIBRARIES:
                 yield f"{module} imports {imported}: tables are read and written by factmill.tasks.storage alone"
-            elif imported in NETWORK or imported.startswith(tuple(f"{each}." for each in NETWORK)):
+            elif imported in NETWORK_LIBRARIES or imported.startswith(tuple(f"{each}." for each in NETWORK_LIBRARIES)):
                 yield f"{module} imports {imported}: services are asked through factmill.tasks.lookups, which records"
             elif is_core and f"{imported}.".startswith(tuple(f"{each.rstrip('.')}." for each in pure)):
                 yield f"{module} imports {imported}: what is in core is pure, and uses core and text alone"
@@ -79,26 +87,26 @@ def _list_forbidden_imports(name: str) -> Iterator[str]:
 
 def check_record(name: str) -> None:
     """Check a benchmark's record and what it names as commands, Prefect's form, releases and locks need it."""
-    benchmark = find_benchmark(name)
-    _check_names(benchmark)
+    benchmark = get_benchmark(name)
+    _check_referenced_names(benchmark)
     _check_options(benchmark)
-    _check_form(benchmark)
+    _check_flow_form(benchmark)
     if benchmark.release and benchmark.evaluation:
-        headline, main = load_place(benchmark.release).card.headline, EVALUATIONS[name].main
+        headline, main = load_named_object(benchmark.release).card.headline, EVALUATIONS[name].main_metric
         assert headline == main, f"the release's headline is {headline}, the evaluation's main metric {main}"
     if benchmark.page:
-        assert callable(load_place(benchmark.page)), benchmark.page
+        assert callable(load_named_object(benchmark.page)), benchmark.page
 
 
-def _check_names(benchmark: Benchmark) -> None:
+def _check_referenced_names(benchmark: Benchmark) -> None:
     assert load_flow(benchmark).name == benchmark.name
-    assert benchmark.shown.keys() | {benchmark.part, *benchmark.trace} <= benchmark.row.model_fields.keys()
-    listed = [column for column in benchmark.trace if benchmark.row.model_fields[column].annotation is not str]
+    assert benchmark.display_columns.keys() | {benchmark.group_column, *benchmark.trace_id_columns} <= benchmark.main_row_model.model_fields.keys()
+    listed = [column for column in benchmark.trace_id_columns if benchmark.main_row_model.model_fields[column].annotation is not str]
     assert not listed, f"trace names {', '.join(listed)}, which is no text: it names columns that hold one id"
-    assert {side.table for side in benchmark.beside} | set(benchmark.held_out) <= benchmark.tables.keys()
-    for side in benchmark.beside:
-        assert side.column in benchmark.tables[side.table].model_fields, side
-    assert {*benchmark.forms.json_columns, *benchmark.forms.arrays} <= benchmark.tables.keys()
+    assert {side.table for side in benchmark.companion_tables} | set(benchmark.held_out_tables) <= benchmark.tables.keys()
+    for side in benchmark.companion_tables:
+        assert side.row_id_column in benchmark.tables[side.table].model_fields, side
+    assert {*benchmark.forms.json_columns, *benchmark.forms.json_array_tables} <= benchmark.tables.keys()
     for table, row in benchmark.tables.items():
         without = [column for column, doc in column_docs(row).items() if not doc]
         assert not without, f"{table}: no docstring says what {', '.join(without)} means"
@@ -111,7 +119,7 @@ def _check_options(benchmark: Benchmark) -> None:
 
     command = typer.main.get_command(app).commands["build"].commands[benchmark.name]  # type: ignore[attr-defined]
     options = {option.name: option for option in command.params}
-    left_out = {*HIDDEN, *(() if benchmark.roles(benchmark.params()) else OF_MODELS)}
+    left_out = {*INTERNAL_OPTIONS, *(() if benchmark.model_roles(benchmark.params()) else MODEL_ONLY_OPTIONS)}
     for model, hidden in ((benchmark.params, set[str]()), (RunOptions, left_out)):
         for name in model.model_fields.keys() - hidden:
             description = model.model_fields[name].description
@@ -119,13 +127,13 @@ def _check_options(benchmark: Benchmark) -> None:
             assert options[name].help.startswith(description), name
 
 
-def _check_form(benchmark: Benchmark) -> None:
+def _check_flow_form(benchmark: Benchmark) -> None:
     """Check that Prefect's form shows the flow's parameters as their models define them."""
     form = load_flow(benchmark).parameters
     assert list(form.properties) == ["params", "run"], list(form.properties)
     for model in (benchmark.params, RunOptions):
         shown = form.definitions[model.__name__]["properties"]
-        assert shown.keys() == model.model_fields.keys() - {*HIDDEN, *BY_FILES}
+        assert shown.keys() == model.model_fields.keys() - {*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS}
         assert all(each["description"] for each in shown.values())
 
 
@@ -139,10 +147,10 @@ def check_commands(name: str, home: Path, *options: str) -> dict[str, Any]:
     with prefect_server(home) as server:
         if server:
             server.wait_ready()
-        return _check_commands(find_benchmark(name), home, *options)
+        return _run_every_command(get_benchmark(name), home, *options)
 
 
-def _check_commands(benchmark: Benchmark, home: Path, *options: str) -> dict[str, Any]:
+def _run_every_command(benchmark: Benchmark, home: Path, *options: str) -> dict[str, Any]:
     def run(*arguments: str | Path) -> str:
         command = [sys.executable, "-c", "from factmill.flows.cli.entry import main; main()", *map(str, arguments)]
         environment = os.environ | {"FACTMILL_HOME": str(home)}
@@ -167,16 +175,18 @@ def _check_commands(benchmark: Benchmark, home: Path, *options: str) -> dict[str
         assert build in (home / "release" / "README.md").read_text("utf-8")
     if benchmark.evaluation:
         report["measured"] = {
-            model: _check_measured(name, model, json.loads(run("evaluate", name, "--model", model, "--json")), home)
-            for model in BUILT_IN
+            model: _check_measured_figures(
+                name, model, json.loads(run("evaluate", name, "--model", model, "--json")), home
+            )
+            for model in BUILT_IN_MODELS
         }
     return report
 
 
-def _check_measured(name: str, model: str, measured: dict[str, Any], home: Path) -> dict[str, float]:
+def _check_measured_figures(name: str, model: str, measured: dict[str, Any], home: Path) -> dict[str, float]:
     """Check the command's metrics of a built-in model against `factmill.score`; return metric id → value."""
     scored = factmill.score(
-        name, model, source=home / "factmill.duckdb", setting=EVALUATIONS[name].plain
+        name, model, source=home / "factmill.duckdb", setting=EVALUATIONS[name].offline_settings
     ).metrics.to_pylist()
     figures = {each["id"]: each["value"] for each in measured["metrics"]}
     differing = [each["id"] for each in scored if figures.get(each["id"]) != each["value"]]

@@ -1,19 +1,19 @@
 """Registry of benchmarks: the records that installed packages name under the entry point `factmill.benchmarks`.
 
 factmill's own five are found the same way. An entry point's name is the benchmark's name; its value locates the record
-(`module:NAME`). A package that fails to load stops no other: `BROKEN` holds the reason, and `factmill doctor` shows it.
+(`module:NAME`). A package that fails to load stops no other: `BROKEN_BENCHMARKS` holds the reason, and `factmill doctor` shows it.
 """
 
 from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple
 
-from factmill.tasks.assets import add_root
+from factmill.tasks.assets import add_asset_root
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import SettingsError, UsageError
-from factmill.tasks.text.whole import suggest_name
+from factmill.tasks.text.sanitize import format_did_you_mean
 
-GROUP = "factmill.benchmarks"
-OWN = "factmill"
+ENTRY_POINT_GROUP = "factmill.benchmarks"
+OWN_PACKAGE = "factmill"
 
 
 class BenchmarkPackage(NamedTuple):
@@ -30,21 +30,23 @@ BENCHMARKS: dict[str, Benchmark] = {}
 """Name → benchmark, in the order of `build all`: factmill's own first, then those of other packages."""
 PACKAGES: dict[str, BenchmarkPackage] = {}
 """Name of a benchmark → the package that provides it."""
-BROKEN: dict[str, str] = {}
+BROKEN_BENCHMARKS: dict[str, str] = {}
 """Name of a benchmark that failed to load → package and reason."""
 
 
 def _load_benchmarks() -> None:
-    found = sorted(entry_points(group=GROUP), key=lambda each: (_find_package(each).name != OWN, each.name))
+    found = sorted(
+        entry_points(group=ENTRY_POINT_GROUP), key=lambda each: (_find_package(each).name != OWN_PACKAGE, each.name)
+    )
     for entry in found:
         package = _find_package(entry)
         try:
             record = entry.load()
             _check_record(entry, record)
             if record.root is not None:
-                add_root(record.root)
+                add_asset_root(record.root)
         except Exception as error:  # noqa: BLE001 - another package's code may fail in any way, and must not stop the others
-            BROKEN[entry.name] = f"{package}: {type(error).__name__}: {error}"
+            BROKEN_BENCHMARKS[entry.name] = f"{package}: {type(error).__name__}: {error}"
         else:
             BENCHMARKS[entry.name], PACKAGES[entry.name] = record, package
 
@@ -65,11 +67,11 @@ def _check_record(entry: EntryPoint, record: object) -> None:
 _load_benchmarks()
 
 
-def find_benchmark(name: str) -> Benchmark:
+def get_benchmark(name: str) -> Benchmark:
     """Return a benchmark by name; UsageError if there is none."""
-    if name in BROKEN:
-        raise UsageError(f"the benchmark {name} could not be loaded from {BROKEN[name]}")
+    if name in BROKEN_BENCHMARKS:
+        raise UsageError(f"the benchmark {name} could not be loaded from {BROKEN_BENCHMARKS[name]}")
     if name not in BENCHMARKS:
         known = ", ".join(BENCHMARKS) or "none; install factmill again, from its folder: pip install -e ."
-        raise UsageError(f"no benchmark {name!r}; there are: {known}{suggest_name(name, BENCHMARKS)}")
+        raise UsageError(f"no benchmark {name!r}; there are: {known}{format_did_you_mean(name, BENCHMARKS)}")
     return BENCHMARKS[name]

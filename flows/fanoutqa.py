@@ -2,25 +2,25 @@
 
 from factmill.flows.recipes import Stage, make_recipe
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.fanoutqa.gather import gather_questions, phrase_generated_questions
 from factmill.tasks.fanoutqa.judge import judge_questions
-from factmill.tasks.fanoutqa.near import check_near_articles, find_near_articles
 from factmill.tasks.fanoutqa.pin import flag_answers, pin_evidence
 from factmill.tasks.fanoutqa.publish import publish_fanoutqa
+from factmill.tasks.fanoutqa.retrieval_check import check_near_articles, find_near_articles
 from factmill.tasks.fanoutqa.review import flag_duplicates, review_questions
-from factmill.tasks.fanoutqa.sets import gather_questions, word_questions
 
-ROWS_WITH_TEXTS, ROWS_WITH_NEAR_TEXTS = 100, 25
+ROWS_PER_BATCH_WITH_TEXTS, ROWS_PER_BATCH_WITH_NEAR_TEXTS = 100, 25
 """Questions in a batch that also holds their articles, about 7 or 30 a question; a batch stays below a gigabyte."""
 fanoutqa = make_recipe(
     FANOUTQA,
     gather_questions,  # §3.1, Appendix E
-    word_questions,
-    Stage(pin_evidence, most_rows=ROWS_WITH_TEXTS),  # §3.1, the snapshot
-    Stage(flag_answers, most_rows=ROWS_WITH_TEXTS),  # Appendix B, heuristics and evidence
-    Stage(find_near_articles, whole=True),  # Appendix B, retrieval check
-    Stage(check_near_articles, most_rows=ROWS_WITH_NEAR_TEXTS),
-    Stage(judge_questions, most_rows=ROWS_WITH_TEXTS),  # Appendix F.1, F.2
-    Stage(flag_duplicates, whole=True),  # Appendix B, duplicates
+    phrase_generated_questions,
+    Stage(pin_evidence, most_rows=ROWS_PER_BATCH_WITH_TEXTS),  # §3.1, the snapshot
+    Stage(flag_answers, most_rows=ROWS_PER_BATCH_WITH_TEXTS),  # Appendix B, heuristics and evidence
+    Stage(find_near_articles, single_batch=True),  # Appendix B, retrieval check
+    Stage(check_near_articles, most_rows=ROWS_PER_BATCH_WITH_NEAR_TEXTS),
+    Stage(judge_questions, most_rows=ROWS_PER_BATCH_WITH_TEXTS),  # Appendix F.1, F.2
+    Stage(flag_duplicates, single_batch=True),  # Appendix B, duplicates
     review_questions,
     units=lambda locked: locked.inputs.units,
     publish=lambda build, left: publish_fanoutqa(

@@ -19,33 +19,44 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from factmill.tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
-from factmill.tasks.memory import COLLECT_AFTER
-from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
-from factmill.tasks.progress import say
-from factmill.tasks.settings import home, require_home
-from factmill.tasks.storage.housekeeping.prefect_history import bound_history, find_damage, history_of, making_history
+from factmill.tasks.errors import FactmillError, PrefectServerLost, ServiceUnreachable
+from factmill.tasks.memory import GC_THRESHOLDS
+from factmill.tasks.processes import (
+    LOOPBACK_HOST,
+    find_free_port,
+    load_log_tail,
+    start_child_process,
+    stop_child_process,
+)
+from factmill.tasks.progress import print_and_log
+from factmill.tasks.settings import ensure_writable_home, factmill_home
+from factmill.tasks.storage.housekeeping.prefect_history import (
+    creating_prefect_database,
+    find_database_damage,
+    prefect_database_path,
+    trim_history,
+)
 
 _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
-_OF_SERVER = 500
+_SERVER_ERROR_STATUS = 500
 """The lowest HTTP status that is a server error."""
-MOST_ENDINGS = 3
+MAX_SERVER_EXITS = 3
 """Number of unexpected exits of our own server after which a flow is given up."""
 _CLIENT_RETRIES = "1"
 """Retries of a request to our own server after it has exited: they take about 5 s, in which another starts. By default
 Prefect retries for over a minute, and the end of a flow makes several requests."""
 _LOG_CHARACTERS = 600
-_APP = "prefect.server.api.server:create_app"
-_REFUSED = 401
+_SERVER_APP = "prefect.server.api.server:create_app"
+_UNAUTHORIZED_STATUS = 401
 """HTTP status of a server whose password (PREFECT_SERVER_API_AUTH_STRING) differs from ours."""
-LOOK_AGAIN_S = 2.0
+SERVER_POLL_INTERVAL_S = 2.0
 """Seconds between polls of a server that has gone away."""
-_SERVE = f"""import gc, runpy
-gc.set_threshold{COLLECT_AFTER}
+_SERVER_PROGRAM = f"""import gc, runpy
+gc.set_threshold{GC_THRESHOLDS}
 runpy.run_module("uvicorn", run_name="__main__", alter_sys=True)"""
 """`python -m uvicorn`, with rarer garbage collection during imports."""
-_UNNEEDED = (
+_DISABLED_SERVICES = (
     "CANCELLATION_CLEANUP",
     "CLEANUP_RECONCILER",
     "DB_VACUUM",
@@ -56,9 +67,9 @@ _UNNEEDED = (
     "SCHEDULER",
     "TRIGGERS",
 )
-_shared: list[ExitStack] = []
+_shared_server_stacks: list[ExitStack] = []
 """The exit stack of the open `shared_server`, which stops its server; empty if none is open."""
-_own: dict[str, "OwnServer"] = {}
+_own_servers: dict[str, "OwnServer"] = {}
 """Address → our own server, for those that are running."""
 
 
@@ -81,10 +92,10 @@ def prefect_settings(home: Path) -> dict[str, str]:
 def apply_prefect_settings(home: Path) -> None:
     """Apply the settings of a run to Prefect, even if a benchmark's package has already imported it."""
     os.environ.update(prefect_settings(home))
-    _refresh_prefect()
+    _reload_prefect_settings()
 
 
-def _refresh_prefect() -> None:
+def _reload_prefect_settings() -> None:
     """Make Prefect read the environment again if it is imported, since it does so only on import."""
     if context := sys.modules.get("prefect.context"):
         context.refresh_global_settings_context()
@@ -96,44 +107,44 @@ def shared_server() -> Iterator[None]:
     """Make all runs in this context use one server, which the first run that needs it starts: Prefect reads its address
     only once."""
     with ExitStack() as stack:
-        _shared.append(stack)
+        _shared_server_stacks.append(stack)
         try:
             yield
         finally:
-            _shared.pop()
+            _shared_server_stacks.pop()
 
 
 @contextmanager
 def prefect_server(home: Path) -> Iterator["OwnServer | None"]:
     """Start our own server for runs and stop it at the end; yield None instead if a standing server is used."""
     url = os.environ.get("PREFECT_API_URL", "")
-    if url in _own:
-        _own[url].renew()
-        yield _own[url]
+    if url in _own_servers:
+        _own_servers[url].prepare_for_flow()
+        yield _own_servers[url]
     elif url:
         require_server(url)
         yield None
-    elif _shared:
-        yield _shared[-1].enter_context(_own_server(home))
+    elif _shared_server_stacks:
+        yield _shared_server_stacks[-1].enter_context(_own_server(home))
     else:
         with _own_server(home) as server:
             yield server
 
 
-def find_standing() -> str:
+def find_standing_server_url() -> str:
     """Return the address of the standing server; empty if runs use our own server, which has no UI."""
     url = os.environ.get("PREFECT_API_URL", "")
-    return "" if url in _own else url
+    return "" if url in _own_servers else url
 
 
 def require_server(url: str) -> None:
     """Raise ServiceUnreachable unless the Prefect server at this address answers and accepts our credentials."""
-    if trouble := find_trouble(url):
+    if trouble := find_server_problem(url):
         raise ServiceUnreachable(
             f"no Prefect server answers where PREFECT_API_URL says ({url}): {trouble}; start it "
             "(`prefect server start`), or unset PREFECT_API_URL, and factmill starts one of its own"
         )
-    if _is_refused(url, {}):
+    if _is_unauthorized(url, {}):
         from prefect.settings import get_current_settings  # takes a second; only servers with a password need it
 
         settings = get_current_settings()
@@ -142,7 +153,7 @@ def require_server(url: str) -> None:
             headers["Authorization"] = f"Basic {base64.b64encode(known.get_secret_value().encode()).decode()}"
         elif settings.api.key:
             headers["Authorization"] = f"Bearer {settings.api.key.get_secret_value()}"
-        if _is_refused(url, headers):
+        if _is_unauthorized(url, headers):
             fault = "is not set" if known is None else "has another user and password than the server"
             raise ServiceUnreachable(
                 f"the Prefect server at {url} refuses us with HTTP 401: PREFECT_API_AUTH_STRING {fault}; set it to the "
@@ -150,29 +161,29 @@ def require_server(url: str) -> None:
             )
 
 
-def _is_refused(url: str, headers: Mapping[str, str]) -> bool:
+def _is_unauthorized(url: str, headers: Mapping[str, str]) -> bool:
     """Return True if a server answers 401 to a request with these headers; its path /ready needs no credentials."""
     request = urllib.request.Request(f"{url.rstrip('/')}/admin/version", headers=dict(headers))
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S):
             return False
     except urllib.error.HTTPError as error:
-        return error.code == _REFUSED
+        return error.code == _UNAUTHORIZED_STATUS
     except (OSError, ValueError, HTTPException):
         return False  # any other trouble shows in the run itself
 
 
-def await_server() -> None:
+def wait_for_standing_server() -> None:
     """Wait until the standing Prefect server, if there is one, answers."""
-    while (url := find_standing()) and find_trouble(url):
-        time.sleep(LOOK_AGAIN_S)
+    while (url := find_standing_server_url()) and find_server_problem(url):
+        time.sleep(SERVER_POLL_INTERVAL_S)
 
 
 @contextmanager
-def telling_lost_server(what: str = "the flow") -> Iterator[None]:
-    """Turn Prefect's errors about a lost server into PrefectLost; finished work is kept. `what`: its user."""
-    own = _own.get(os.environ.get("PREFECT_API_URL", ""))
-    before = len(own.endings) if own else 0
+def raising_prefect_lost(what: str = "the flow") -> Iterator[None]:
+    """Turn Prefect's errors about a lost server into PrefectServerLost; finished work is kept. `what`: its user."""
+    own = _own_servers.get(os.environ.get("PREFECT_API_URL", ""))
+    before = len(own.unexpected_exits) if own else 0
     try:
         yield
     except FactmillError:
@@ -185,10 +196,12 @@ def telling_lost_server(what: str = "the flow") -> Iterator[None]:
             raise ours from None
         url = os.environ.get("PREFECT_API_URL", "")
         # the server may be back by now, after Prefect's client has given up
-        trouble = (own and "; ".join(own.endings[before:])) or find_trouble(url) or _tell_cut(error)
+        trouble = (
+            (own and "; ".join(own.unexpected_exits[before:])) or find_server_problem(url) or _describe_lost_connection(error)
+        )
         if not url or not trouble:
             raise
-        raise PrefectLost(
+        raise PrefectServerLost(
             f"factmill's own Prefect server was lost while {what} ran ({trouble}); what was done is kept: the same command "
             "goes on from here"
             if own
@@ -197,24 +210,24 @@ def telling_lost_server(what: str = "the flow") -> Iterator[None]:
         ) from error
 
 
-def _tell_cut(error: Exception) -> str:
+def _describe_lost_connection(error: Exception) -> str:
     """Return why a request to the Prefect server failed, or its server error; empty for any other error."""
     # errors of httpx, Prefect's HTTP library, which nothing here imports
     kinds = {each.__name__ for each in type(error).__mro__ if each.__module__ == "httpx"}
     if "TransportError" in kinds:
         return str(error) or type(error).__name__
     status = getattr(getattr(error, "response", None), "status_code", 0) if "HTTPStatusError" in kinds else 0
-    return f"it answers {status}" if status == _REFUSED or status >= _OF_SERVER else ""
+    return f"it answers {status}" if status == _UNAUTHORIZED_STATUS or status >= _SERVER_ERROR_STATUS else ""
 
 
-def find_trouble(url: str) -> str:
+def find_server_problem(url: str) -> str:
     """Return why no Prefect server with a working database answers at an address; empty if one does."""
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/ready", timeout=_ANSWER_TIMEOUT_S):
             return ""
     except urllib.error.HTTPError as error:
         # a server that demands a key, or hides this path, is running
-        return f"it answers {error.code}, as without its database" if error.code >= _OF_SERVER else ""
+        return f"it answers {error.code}, as without its database" if error.code >= _SERVER_ERROR_STATUS else ""
     except (OSError, ValueError, HTTPException) as error:
         return str(getattr(error, "reason", error))
 
@@ -223,15 +236,15 @@ def find_trouble(url: str) -> str:
 def _own_server(home: Path) -> Iterator["OwnServer"]:
     server = OwnServer(home)
     os.environ["PREFECT_API_URL"] = server.url
-    _refresh_prefect()
-    _own[server.url] = server
+    _reload_prefect_settings()
+    _own_servers[server.url] = server
     try:
         yield server
     finally:
-        del _own[server.url]
+        del _own_servers[server.url]
         del os.environ["PREFECT_API_URL"]
         server.stop()
-        bound_history(home)
+        trim_history(home)
 
 
 class OwnServer:
@@ -241,17 +254,17 @@ class OwnServer:
     """
 
     def __init__(self, home: Path) -> None:
-        port = free_port()
-        self.url = f"http://{HOST}:{port}/api"
-        self.endings: list[str] = []
+        port = find_free_port()
+        self.url = f"http://{LOOPBACK_HOST}:{port}/api"
+        self.unexpected_exits: list[str] = []
         """Descriptions of its unexpected exits since the last flow began."""
-        options = f"--host {HOST} --port {port} --log-level error --lifespan on"
-        self._command = [sys.executable, "-c", _SERVE, *f"--factory {_APP} {options}".split()]
+        options = f"--host {LOOPBACK_HOST} --port {port} --log-level error --lifespan on"
+        self._command = [sys.executable, "-c", _SERVER_PROGRAM, *f"--factory {_SERVER_APP} {options}".split()]
         self._home, self._log = home, home / "prefect" / f"server-{os.getpid()}.log"
         self._environment = {
             **os.environ,
             **prefect_settings(home),
-            **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _UNNEEDED},
+            **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _DISABLED_SERVICES},
             "PREFECT_SERVER_UI_ENABLED": "false",
             "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
             "PREFECT__SERVER_EPHEMERAL": "1",
@@ -260,18 +273,18 @@ class OwnServer:
         self._over = threading.Event()
         self._failure: FactmillError | OSError | None = None
         self._is_ready = False
-        self._begin()
+        self._start_supervised()
 
     @property
     def is_starting(self) -> bool:
         """True until the server has answered for the first time."""
         return not self._is_ready
 
-    def renew(self) -> None:
+    def prepare_for_flow(self) -> None:
         """Reset the exit count for the next flow, and restart the server if it was given up."""
-        self.endings.clear()
+        self.unexpected_exits.clear()
         if self._failure:
-            self._begin()
+            self._start_supervised()
 
     def wait_ready(self) -> None:
         """Wait until the server answers; raise the reason if it cannot start, or ServiceUnreachable after a timeout."""
@@ -280,7 +293,7 @@ class OwnServer:
             if self._failure:
                 raise self._failure
             made = self._made
-            if not find_trouble(self.url):
+            if not find_server_problem(self.url):
                 made()
                 self._is_ready = True
                 return
@@ -292,25 +305,25 @@ class OwnServer:
 
     def recover(self) -> None:
         """Wait for a usable server after a loss; a damaged history, if that was the cause, is moved aside."""
-        require_home()
-        if self._process.poll() is None and find_damage(history_of(self._home)):
-            stop_child(self._process)
+        ensure_writable_home()
+        if self._process.poll() is None and find_database_damage(prefect_database_path(self._home)):
+            stop_child_process(self._process)
         self.wait_ready()
 
     def stop(self) -> None:
         """Stop the server and its supervision."""
         self._over.set()
-        if not find_trouble(self.url):
+        if not find_server_problem(self.url):
             self._made()  # nobody may have waited for a restarted server
-        stop_child(self._process)
+        stop_child_process(self._process)
         self._keeper.join()
         self._making.close()
         self._log.unlink(missing_ok=True)
 
-    def _begin(self) -> None:
+    def _start_supervised(self) -> None:
         self._start()
         self._failure = None  # only after a successful start: otherwise the next flow tries again
-        self._keeper = threading.Thread(target=self._keep, name="keeper of Prefect's server", daemon=True)
+        self._keeper = threading.Thread(target=self._supervise, name="keeper of Prefect's server", daemon=True)
         self._keeper.start()
 
     def _start(self) -> None:
@@ -320,10 +333,10 @@ class OwnServer:
             # parameters, logs and errors of runs are private to one user, also in folders of earlier versions
             self._log.parent.chmod(0o700)
         self._making.close()
-        self._made = self._making.enter_context(making_history(self._home, say))
-        self._process = start_child(self._command, self._log, self._environment, umask=0o077)
+        self._made = self._making.enter_context(creating_prefect_database(self._home, print_and_log))
+        self._process = start_child_process(self._command, self._log, self._environment, umask=0o077)
 
-    def _keep(self) -> None:
+    def _supervise(self) -> None:
         """Restart the server after each unexpected exit, unless there were too many."""
         while True:
             code = self._process.wait()
@@ -333,25 +346,25 @@ class OwnServer:
             if code < 0:
                 because = ", perhaps since memory ran out" if code == -signal.SIGKILL else ""
                 ending = f"killed by {signal.Signals(-code).name}{because}"
-            self.endings.append(ending)
+            self.unexpected_exits.append(ending)
             told = f"factmill's own Prefect server ended ({ending})"
             try:
-                if len(self.endings) >= MOST_ENDINGS:
+                if len(self.unexpected_exits) >= MAX_SERVER_EXITS:
                     raise ServiceUnreachable(
-                        f"{told}, {MOST_ENDINGS} times by now; the end of its log: {self._read_log()}; what was done is kept: "
+                        f"{told}, {MAX_SERVER_EXITS} times by now; the end of its log: {self._read_log()}; what was done is kept: "
                         "give it memory (it needs some 300 MB), and run the same command again"
                     )
-                say(f"note: {told}; another is started in its place")
-                require_home()
+                print_and_log(f"note: {told}; another is started in its place")
+                ensure_writable_home()
                 self._start()
             except (FactmillError, OSError) as error:
                 self._failure = error
                 return
             if self._over.is_set():
-                stop_child(self._process)
+                stop_child_process(self._process)
 
     def _read_log(self) -> str:
-        return read_tail(self._log, _LOG_CHARACTERS) or "it is empty"
+        return load_log_tail(self._log, _LOG_CHARACTERS) or "it is empty"
 
 
 def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -> None:
@@ -359,11 +372,11 @@ def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -
 
     `event`: such as drift.found; `resource`: its kind, such as build; `name`: its id; `about`: the payload, JSON-able.
     """
-    url = find_standing()
+    url = find_standing_server_url()
     if not url:
         return
-    if not (trouble := find_trouble(url)):
-        apply_prefect_settings(home())
+    if not (trouble := find_server_problem(url)):
+        apply_prefect_settings(factmill_home())
         # import Prefect only after its settings are in the environment, and only in commands that need it
         from prefect.client.orchestration import get_client
         from prefect.events import Event
@@ -379,4 +392,6 @@ def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -
         except Exception as error:  # noqa: BLE001 - the work is done, whether or not the server takes the event
             trouble = str(error)
     if trouble:
-        say(f"note: factmill.{event} is not told to the Prefect server at {url.removesuffix('/api')}: {trouble}")
+        print_and_log(
+            f"note: factmill.{event} is not told to the Prefect server at {url.removesuffix('/api')}: {trouble}"
+        )

@@ -1,6 +1,6 @@
 """Makes a benchmark's Prefect flow from its record and steps; pauses a run for decisions on flagged rows.
 
-A lock covers this module by definition (tasks/engine/naming/rooms.py), and with a recipe every step in its list.
+A lock covers this module by definition (tasks/engine/naming/code_versions.py), and with a recipe every step in its list.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,78 +13,87 @@ from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
 from pydantic import Field
 
-from factmill.flows.watching.artifacts import leave_artifacts, tell_row
-from factmill.tasks.core.receipts import Receipt
-from factmill.tasks.core.review import read_queue, write_queue
+from factmill.flows.watching.artifacts import create_build_artifacts, format_artifact_row
+from factmill.tasks.core.batch_receipts import BatchReceipt
+from factmill.tasks.core.review import format_review_queue, parse_review_queue
 from factmill.tasks.engine.batches import Dataset
-from factmill.tasks.engine.benchmark import Benchmark, Inputs, Locked
+from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedInputs
 from factmill.tasks.engine.building import Build, open_build
 from factmill.tasks.engine.runs import Run
-from factmill.tasks.options import BuildReport, Params, RunOptions, warehouse_of
-from factmill.tasks.progress import say
-from factmill.tasks.storage.builds import find_build
-from factmill.tasks.storage.reviews import load_decisions, read_queue_of, save_decisions
+from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, resolve_warehouse_path
+from factmill.tasks.progress import print_and_log
+from factmill.tasks.storage.builds import resolve_build
+from factmill.tasks.storage.human_judgments import load_decisions, load_review_queue, save_decisions
 
-PATIENCE_S = 7 * 24 * 3600
+DECISION_TIMEOUT_S = 7 * 24 * 3600
 """Time limit of a pause for decisions, after which the run fails; the published build stays."""
-_LOOK_EVERY_S = 2
-_HOW = (
+_DECISION_POLL_INTERVAL_S = 2
+_DECISION_INSTRUCTIONS = (
     "{rows} rows that a check flagged wait for a decision; the artifact {key} of this run lists them. Submit goes on with "
     "what is decided; what stays open is left out of the benchmark.\n\n"
     "In a spreadsheet: `factmill review export {build} --to FILE.csv`, fill it in, `factmill review import FILE.csv`, then "
     "submit this form as it is.\n\nOr here, in the text below."
 )
-_COLUMNS = (
+_DECISION_COLUMNS_HELP = (
     "A line a row. Fill in `decision`: keep, drop or edit; with edit, `edited`: NAME: new text, a line each, as in "
     "`proposed`; `reviewer`: your name; `note`, if you like. Leave the other columns as they are."
 )
-_READ = ("flag", "detail", "context", "proposed", "row_id", "id")
+_DECISION_ARTIFACT_COLUMNS = ("flag", "detail", "context", "proposed", "row_id", "id")
 """Columns of the artifact, in reading order."""
 
 
-class Decisions(RunInput):
+class ReviewDecisionsInput(RunInput):
     """What people decided."""
 
     queue: str
     """The review queue as CSV, filled in."""
 
 
-def ask_for_decisions(report: BuildReport, run: RunOptions) -> int:
+def pause_for_decisions(report: BuildReport, run: RunOptions) -> int:
     """Pause this flow run until people decide on a build's open review items; return the number of decisions.
 
     Decisions arrive in the form, or by `factmill review import`, and are stored in the warehouse. SourceError if the
     form's text cannot be parsed.
     """
-    warehouse = warehouse_of(run)
-    queue = read_queue_of(warehouse, find_build(warehouse, report.build_id))
+    warehouse = resolve_warehouse_path(run)
+    queue = load_review_queue(warehouse, resolve_build(warehouse, report.build_id))
     waiting = [item for item in queue if item.decision == "open"]
     if not waiting:
         return 0
     key = f"{report.benchmark}-review"
     create_table_artifact(
-        table=[tell_row(item.model_dump(mode="json", include=set(_READ)), _READ) for item in waiting],
+        table=[
+            format_artifact_row(
+                item.model_dump(mode="json", include=set(_DECISION_ARTIFACT_COLUMNS)), _DECISION_ARTIFACT_COLUMNS
+            )
+            for item in waiting
+        ],
         key=key,
         description=f"{len(waiting)} flagged rows wait for a decision: press Resume on the paused run; its form says how.",
     )
-    say(
-        f"note: {len(waiting)} flagged rows wait for a decision, {PATIENCE_S // 86_400} days at most: press Resume on the paused "
+    print_and_log(
+        f"note: {len(waiting)} flagged rows wait for a decision, {DECISION_TIMEOUT_S // 86_400} days at most: press Resume on the paused "
         f"run {report.benchmark} in the Prefect UI, whose form says how; the run's artifact {key} lists them"
     )
-    form = Decisions.with_initial_data(
-        description=_HOW.format(rows=len(waiting), key=key, build=report.build_id),
-        queue=Field(default=write_queue(waiting), title="Decisions, as CSV", description=_COLUMNS),
+    form = ReviewDecisionsInput.with_initial_data(
+        description=_DECISION_INSTRUCTIONS.format(rows=len(waiting), key=key, build=report.build_id),
+        queue=Field(
+            default=format_review_queue(waiting), title="Decisions, as CSV", description=_DECISION_COLUMNS_HELP
+        ),
     )
-    answer = pause_flow_run(wait_for_input=form, timeout=PATIENCE_S, poll_interval=_LOOK_EVERY_S)
-    save_decisions(warehouse, read_queue(answer.queue, "the input in Prefect"))
+    answer = pause_flow_run(wait_for_input=form, timeout=DECISION_TIMEOUT_S, poll_interval=_DECISION_POLL_INTERVAL_S)
+    save_decisions(warehouse, parse_review_queue(answer.queue, "the input in Prefect"))
     decided = {item.id for item in load_decisions(warehouse, report.benchmark)}
     count = sum(item.id in decided for item in waiting)
-    say(f"{count} of {len(waiting)} rows are decided on{'; they are built in now' if count else ', and are left out'}")
+    print_and_log(
+        f"{count} of {len(waiting)} rows are decided on{'; they are built in now' if count else ', and are left out'}"
+    )
     return count
 
 
-I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
-Step = Task[..., Receipt]
-Left = Mapping[Step, Dataset]
+I = TypeVar("I", bound=BuildInputs)  # noqa: E741 - inputs
+StepTask = Task[..., BatchReceipt]
+RowsByStep = Mapping[StepTask, Dataset]
 """Step → its output rows, in the order of the steps."""
 
 
@@ -92,19 +101,19 @@ Left = Mapping[Step, Dataset]
 class Stage:
     """A step and the options with which rows pass through it; see `Build.stage`."""
 
-    step: Step
-    whole: bool = False
-    opens: bool = False
+    step: StepTask
+    single_batch: bool = False
+    expands: bool = False
     most_rows: int | None = None
 
 
 def make_recipe(
     record: Benchmark,
-    load: Step | Callable[[I], Step],
-    *steps: Step | Stage,
-    units: Callable[[Locked[Any]], Iterable[str]] = lambda locked: locked.files,
+    load: StepTask | Callable[[I], StepTask],
+    *steps: StepTask | Stage,
+    units: Callable[[ResolvedInputs[Any]], Iterable[str]] = lambda locked: locked.files,
     check: Callable[[Run, I], None] | None = None,
-    publish: Callable[[Build, Left], BuildReport] | None = None,
+    publish: Callable[[Build, RowsByStep], BuildReport] | None = None,
 ) -> Flow[..., BuildReport]:
     """Return the Prefect flow that builds a benchmark; it takes `params` and `run` and has the record's name.
 
@@ -114,21 +123,21 @@ def make_recipe(
     the main table. If people are asked for decisions (`--review ask`) and make some, the build is made again with them.
     """
 
-    def make(params: Params, run: RunOptions) -> BuildReport:
-        locked: Locked[Any] = record.lock_inputs(params, run)
+    def make(params: BenchmarkParams, run: RunOptions) -> BuildReport:
+        locked: ResolvedInputs[Any] = record.resolve_inputs(params, run)
         first = load if isinstance(load, Task) else load(locked.inputs)
         with open_build(record, locked, run) as build:
             if check:
                 check(build.run, locked.inputs)
-            rows = build.load(first, units(locked))
+            rows = build.load_source(first, units(locked))
             left = {first: rows}
             for each in steps:
                 stage = each if isinstance(each, Stage) else Stage(each)
-                rows = build.stage(stage.step, rows, whole=stage.whole, opens=stage.opens, most_rows=stage.most_rows)
+                rows = build.run_stage(stage.step, rows, single_batch=stage.single_batch, expands=stage.expands, most_rows=stage.most_rows)
                 left[stage.step] = rows
-            report = publish(build, left) if publish else build.publish({record.main_table: rows.table(record.row)})
-            leave_artifacts(record, report, rows.all_rows())
-        if getattr(params, "review", None) == "ask" and ask_for_decisions(report, run):
+            report = publish(build, left) if publish else build.publish({record.main_table: rows.table(record.main_row_model)})
+            create_build_artifacts(record, report, rows.all_rows())
+        if getattr(params, "review", None) == "ask" and pause_for_decisions(report, run):
             # items that are still open are left out
             return make(params.model_copy(update={"review": "manual"}), run)
         return report

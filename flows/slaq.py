@@ -3,28 +3,30 @@
 from factmill.flows.recipes import Stage, make_recipe
 from factmill.tasks.slaq.benchmark import SLAQ
 from factmill.tasks.slaq.publish import publish_slaq
-from factmill.tasks.slaq.questions import balance_halves, check_questions, type_facts, write_questions
+from factmill.tasks.slaq.questions import balance_halves, check_questions, classify_fact_answers, write_questions
 from factmill.tasks.slaq.scrape import (
-    check_categories,
+    check_requested_categories,
+    count_topic_pageviews,
     draw_category_pages,
-    halve_topics,
-    measure_topics,
+    merge_duplicate_pages,
     scrape_articles,
-    unite_pages,
+    split_topics_by_views,
 )
 
 slaq = make_recipe(
     SLAQ,
     draw_category_pages,  # A.1, "Scraping Wikipedia"
-    Stage(unite_pages, whole=True),
+    Stage(merge_duplicate_pages, single_batch=True),
     scrape_articles,
-    measure_topics,
-    Stage(halve_topics, whole=True),  # §3.2, most and least popular
+    count_topic_pageviews,
+    Stage(split_topics_by_views, single_batch=True),  # §3.2, most and least popular
     write_questions,  # A.1, "Synthetic Data Generation"
     check_questions,  # §3.2, open-domain formulation and grounding
-    Stage(balance_halves, whole=True),  # §3.2
-    type_facts,  # Figure 6
+    Stage(balance_halves, single_batch=True),  # §3.2
+    classify_fact_answers,  # Figure 6
     units=lambda locked: locked.inputs.categories,
-    check=check_categories,
-    publish=lambda build, left: publish_slaq(build, left[draw_category_pages], left[check_questions], left[type_facts]),
+    check=check_requested_categories,
+    publish=lambda build, left: publish_slaq(
+        build, left[draw_category_pages], left[check_questions], left[classify_fact_answers]
+    ),
 )

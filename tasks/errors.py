@@ -31,36 +31,36 @@ class BuildError(FactmillError):
     """A build that cannot continue."""
 
 
-class BuildHeld(BuildError):
+class BuildAlreadyRunning(BuildError):
     """Another process is running the same build."""
 
 
-class BudgetReached(BuildError):
+class BudgetExhausted(BuildError):
     """A run has used up its budget. No request is pending, responses are cached, and the same command resumes."""
 
     exit_code = 3
 
-    def __init__(self, bound: str, told: str = "") -> None:
-        super().__init__(told or f"the bound of {bound} is reached")
-        self.bound = bound
+    def __init__(self, limit: str, message: str = "") -> None:
+        super().__init__(message or f"the bound of {limit} is reached")
+        self.limit = limit
         """Description of the limit that was reached."""
 
 
-class RepliesAwaited(BuildError):
+class AwaitingReplyFile(BuildError):
     """The requests of a stage are written to a file; the run resumes when it gets the replies."""
 
     exit_code = 4
 
 
-class FunnelError(BuildError):
+class StageRowCountMismatch(BuildError):
     """The input rows of a stage do not equal its output rows, rejects and merged rows."""
 
 
-class NothingPublished(BuildError):
+class NoRowsPublished(BuildError):
     """No row was read, or none passed all stages. Nothing is published; the next run makes the same build again."""
 
-    def __init__(self, told: str, report: Any = None) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, report: Any = None) -> None:
+        super().__init__(message)
         self.report = report
         """Report of the build so far (factmill.tasks.options.BuildReport)."""
 
@@ -69,7 +69,7 @@ class ReplayMiss(BuildError):
     """A replay needs a call that the call cache does not hold."""
 
 
-class OldBuild(BuildError):
+class BuildFormatTooOld(BuildError):
     """A build whose parameters or rows an earlier factmill wrote in a form that this one cannot read."""
 
 
@@ -103,11 +103,11 @@ class UnknownBuild(WarehouseError):
     exit_code = 2
 
 
-class GraphError(FactmillError):
+class LocalGraphError(FactmillError):
     """A local graph is missing, damaged or half-loaded."""
 
 
-class GateClosed(FactmillError):
+class ReleaseGateFailed(FactmillError):
     """A build fails the conditions for automatic release."""
 
 
@@ -130,22 +130,22 @@ class ServiceUnreachable(ServiceError):
 class AccountBlocked(ServiceUnreachable):
     """The account is out of credit, at its spending limit, or suspended; responses so far are cached."""
 
-    def __init__(self, service: str, why: str) -> None:
+    def __init__(self, service: str, reason: str) -> None:
         super().__init__(
-            f"{service}: the account may make no further requests: {why.rstrip('.')}. Add credit, raise its limit, or ask "
+            f"{service}: the account may make no further requests: {reason.rstrip('.')}. Add credit, raise its limit, or ask "
             "the provider; the same command then asks what is left"
         )
 
 
-class PrefectLost(ServiceUnreachable):
+class PrefectServerLost(ServiceUnreachable):
     """The Prefect server became unreachable during a flow; finished work is kept."""
 
 
-class WorldError(ServiceError):
+class EmbeddedWorldError(ServiceError):
     """The embedded world does not start, or its files are invalid."""
 
 
-def iterate_causes(error: BaseException) -> Iterator[BaseException]:
+def iterate_exception_chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, its causes, its contexts and the members of exception groups, each once."""
     left, seen = [error], set[int]()
     while left:

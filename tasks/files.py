@@ -11,18 +11,18 @@ import tomllib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-_TOML_BYTES = 1 << 20
+_MAX_TOML_BYTES = 1 << 20
 """Maximum size of a TOML file in bytes."""
-_DOTS = 1000
+_MAX_DOTS_PER_LINE = 1000
 """Maximum number of dots in one line of a TOML file: Python takes minutes to read a key of 50,000 parts."""
 
 
-def open_regular(path: Path, follow: bool = True) -> BinaryIO:
+def open_regular_file(path: Path, follow_symlink: bool = True) -> BinaryIO:
     """Open a regular file for reading bytes; OSError, whose `strerror` says why, for anything else, and for a symbolic link
     unless `follow`."""
     try:
         # O_NONBLOCK: do not wait for a writer of a named pipe
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow_symlink else os.O_NOFOLLOW))
     except ValueError as error:  # a NUL, or half a surrogate pair
         raise OSError(errno.EINVAL, "its name holds characters that no file's name can hold", str(path)) from error
     mode = os.fstat(handle).st_mode
@@ -34,26 +34,26 @@ def open_regular(path: Path, follow: bool = True) -> BinaryIO:
     raise OSError(errno.EINVAL, "it is a pipe, a device or a socket, where a file was expected", str(path))
 
 
-def absolute_path(given: str | Path) -> Path:
+def resolve_absolute_path(path: str | Path) -> Path:
     """Return the absolute path, with `~` expanded where such a home exists, and links followed as far as they lead."""
     # unlike pathlib, neither raises for an unknown home or a link to itself
-    return Path(os.path.realpath(os.path.expanduser(given)))  # noqa: PTH111
+    return Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111
 
 
-def read_regular(path: Path, most_bytes: int = 1 << 30) -> bytes:
+def load_file_bytes(path: Path, max_bytes: int = 1 << 30) -> bytes:
     """Return the bytes of a regular file; OSError for anything else, and for one of more than `most_bytes`."""
-    with open_regular(path) as file:
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise OSError(errno.EFBIG, f"it is larger than {most_bytes / 1e6:,.0f} MB", str(path))
+    with open_regular_file(path) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes / 1e6:,.0f} MB", str(path))
     return content
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def load_toml(path: Path) -> dict[str, Any]:
     """Load a TOML file; OSError if it is no regular file, ValueError, whose text says why, if it is not valid TOML."""
     try:
-        text = read_regular(path, _TOML_BYTES).decode("utf-8")
-        if any(line.count(".") > _DOTS for line in text.splitlines()):
+        text = load_file_bytes(path, _MAX_TOML_BYTES).decode("utf-8")
+        if any(line.count(".") > _MAX_DOTS_PER_LINE for line in text.splitlines()):
             raise RecursionError
         return tomllib.loads(text)
     except RecursionError as error:

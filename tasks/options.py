@@ -8,16 +8,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from factmill.tasks.core.calls.call import Mode
-from factmill.tasks.core.rows import MOST, StrictModel
-from factmill.tasks.core.service_settings import Age
-from factmill.tasks.core.spending.bounds import Bounds, format_cost
-from factmill.tasks.files import absolute_path
-from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse
+from factmill.tasks.core.calls.call import CallCacheMode
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER, StrictModel
+from factmill.tasks.core.service_settings import MaxAge
+from factmill.tasks.core.spending.costs import BudgetLimits, format_cost
+from factmill.tasks.files import resolve_absolute_path
+from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse_path
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class CliOption:
     """Command-line form of a parameter whose name alone does not define it (metadata of a field)."""
 
     name: str = ""
@@ -26,60 +26,60 @@ class Option:
     """Placeholder of the value in the help."""
 
 
-def describe_range(least: float | None, most: float | None) -> str:
+def format_number_range(minimum: float | None, maximum: float | None) -> str:
     """Format the bounds of a number as text, without MOST, which bounds every number; empty where no other is set."""
-    if least in (None, -MOST):
+    if minimum in (None, -MAX_SETTING_NUMBER):
         return ""
-    return f"{least} or more" if most in (None, MOST) else f"from {least} to {most}"
+    return f"{minimum} or more" if maximum in (None, MAX_SETTING_NUMBER) else f"from {minimum} to {maximum}"
 
 
-def _tell_bounds(schema: dict[str, Any]) -> None:
+def _add_bounds_to_help(schema: dict[str, Any]) -> None:
     """Append the bounds of numbers to their descriptions, which Prefect's form shows."""
     for field in schema["properties"].values():
         for number in (field, *field.get("anyOf", ())):
             if "minimum" in number:
-                told = describe_range(number["minimum"], number.get("maximum"))
+                told = format_number_range(number["minimum"], number.get("maximum"))
                 field["description"] += f" {told.capitalize()}." if told else ""
 
 
-def _title(name: str, _: object) -> str:
+def _format_field_title(name: str, _: object) -> str:
     """Format the label of a parameter in Prefect's form."""
     words = name.replace("_qid", "_QID").replace("_", " ")
     return words[:1].upper() + words[1:]
 
 
-class Params(StrictModel):
+class BenchmarkParams(StrictModel):
     """Base class of a benchmark's parameters: the only place for their names, types, defaults, help and bounds.
 
     The command's options, the flow's form in Prefect, the manifest and the steps derive from it.
     """
 
-    model_config = ConfigDict(json_schema_extra=_tell_bounds, field_title_generator=_title)
+    model_config = ConfigDict(json_schema_extra=_add_bounds_to_help, field_title_generator=_format_field_title)
 
 
-def _finish_form(schema: dict[str, Any]) -> None:
+def _require_world_in_form(schema: dict[str, Any]) -> None:
     """Make the world required: a run with other options than its deployment's would use the default world."""
     schema["required"] = ["world"]
-    _tell_bounds(schema)
+    _add_bounds_to_help(schema)
 
 
 class RunOptions(StrictModel):
     """World of a build, and how the build runs."""
 
-    model_config = ConfigDict(json_schema_extra=_finish_form, field_title_generator=_title)
+    model_config = ConfigDict(json_schema_extra=_require_world_in_form, field_title_generator=_format_field_title)
 
-    world: Annotated[str, Option(metavar="WORLD")] = "embedded"
+    world: Annotated[str, CliOption(metavar="WORLD")] = "embedded"
     """embedded, live, or the path of a world's TOML file."""
-    graph: Annotated[str | None, Option(metavar="NAME")] = None
+    graph: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Use this local graph as the world's Wikidata."""
-    warehouse: Annotated[Path | None, Option(metavar="FILE")] = None
+    warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
     """The DuckDB file. Default: factmill.duckdb in factmill's home."""
-    mode: Mode = "record"
+    mode: CallCacheMode = "record"
     """record: ask what is not recorded; replay: ask nothing; refresh: ask all anew."""
-    max_age: Annotated[Age | None, Option(metavar="AGE")] = None
+    max_age: Annotated[MaxAge | None, CliOption(metavar="AGE")] = None
     """With mode record: ask live services again where the recorded reply is older (90m, 12h, 30d, or seconds). Texts of
     revisions, models, local graphs and the embedded world do not age. Default: as the world's file says."""
-    since: Annotated[str | None, Option(metavar="BUILD")] = None
+    since: Annotated[str | None, CliOption(metavar="BUILD")] = None
     """Ask anew only what has changed since this build (an id, the beginning of one, or last: the newest of the benchmark in
     this world): items and pages are looked at fifty a request, and replies of which nothing tells whether they changed are
     asked anew. With --max-age younger replies serve unseen. Default: the age alone says what is too old."""
@@ -88,51 +88,53 @@ class RunOptions(StrictModel):
     failure."""
     concurrency: int = Field(default=4, ge=1, le=64)
     """Batches worked on at once."""
-    batch_size: int = Field(default=500, ge=1, le=MOST)
+    batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
     """Rows a batch; more in a stage of over 32,000 rows, which has 64 batches at most."""
-    max_cost: Annotated[float | None, Option(metavar="USD")] = Field(default=None, ge=0, le=MOST, allow_inf_nan=False)
+    max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
+        default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
+    )
     """Spend at most so many US dollars on models: before a request goes out, the most that it can cost has to fit in. The run
     stops cleanly before the bound is crossed (exit code 3), and the same command goes on."""
-    max_requests: int | None = Field(default=None, ge=0, le=MOST)
+    max_requests: int | None = Field(default=None, ge=0, le=MAX_SETTING_NUMBER)
     """Send at most so many requests to services, each try of one."""
-    max_hours: Annotated[float | None, Option(metavar="HOURS")] = Field(
-        default=None, ge=0, le=MOST, allow_inf_nan=False
+    max_hours: Annotated[float | None, CliOption(metavar="HOURS")] = Field(
+        default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
     """Send nothing more after so many hours."""
-    requests: SkipJsonSchema[Annotated[Path | None, Option(metavar="FILE")]] = Field(default=None, exclude=True)
+    requests: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
     """Send no requests to models: write those that are asked next to this file, a line each in the form of OpenAI's batch jobs,
     and stop (exit code 4). Read the replies with --replies."""
-    replies: SkipJsonSchema[Annotated[Path | None, Option(metavar="FILE")]] = Field(default=None, exclude=True)
+    replies: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
     """Read the replies to the requests that this command wrote with --requests, as `vllm run-batch` writes them. With
     --requests the build then goes on to the next requests; without it what is left is sent."""
-    pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1, le=MOST)
+    pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1, le=MAX_SETTING_NUMBER)
     """Pass on only so many rows that stand for all (engine/building.py), keep what they show for a forecast, and publish nothing."""
     pinned_build: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
     """With mode replay: serve the very replies of this build, and publish nothing."""
 
     @property
-    def bounds(self) -> Bounds:
+    def budget_limits(self) -> BudgetLimits:
         """Limits on what the run may spend."""
-        return Bounds(self.max_cost, self.max_requests, self.max_hours)
+        return BudgetLimits(self.max_cost, self.max_requests, self.max_hours)
 
-    def with_bounds(self, bounds: Bounds) -> "RunOptions":
+    def with_budget_limits(self, limits: BudgetLimits) -> "RunOptions":
         """Return these options with other spending limits."""
         return self.model_copy(
-            update={"max_cost": bounds.cost_usd, "max_requests": bounds.requests, "max_hours": bounds.hours}
+            update={"max_cost": limits.cost_usd, "max_requests": limits.requests, "max_hours": limits.hours}
         )
 
-    def absolute_world(self) -> str:
+    def resolve_world_path(self) -> str:
         """Return the name of a shipped world, or the absolute path of a world's file."""
         return self.world if self.world in SHIPPED_WORLDS else os.path.realpath(self.world)
 
 
-HIDDEN = ("pilot", "pinned_build")
+INTERNAL_OPTIONS = ("pilot", "pinned_build")
 """Options that only factmill's own commands set."""
-BY_FILES = ("requests", "replies")
+REPLY_FILE_OPTIONS = ("requests", "replies")
 """Options of a single build that exchanges model requests and replies by files."""
-OF_MODELS = (*BY_FILES, "max_cost")
+MODEL_ONLY_OPTIONS = (*REPLY_FILE_OPTIONS, "max_cost")
 """Options without effect on a build that calls no model."""
-LAST = "last"
+LATEST_BUILD = "last"
 """Value of `since` for the newest build of the benchmark in this world."""
 
 
@@ -177,7 +179,7 @@ class BuildReport(BaseModel):
     confirmed: bool = False
     """True when the build was made again and equals the existing one byte for byte."""
     spent: dict[str, Any] = {}
-    """What this run sent over the network (core/spending/bounds.py) and its `bounds`; empty where nothing was sent."""
+    """What this run sent over the network (core/spending/costs.py) and its `bounds`; empty where nothing was sent."""
     forecast: dict[str, Any] = {}
     """Forecast for this build (engine/spending/forecasting.py), if there was one."""
     replies: dict[str, dict[str, Any]] = {}
@@ -199,6 +201,6 @@ class BuildReport(BaseModel):
         return format_cost(self.cost_usd, self.unknown_cost_calls, self.unpriced_models)
 
 
-def warehouse_of(options: RunOptions) -> Path:
+def resolve_warehouse_path(options: RunOptions) -> Path:
     """Return the absolute path of the warehouse that the options name, or of the default one."""
-    return absolute_path(options.warehouse or default_warehouse())
+    return resolve_absolute_path(options.warehouse or default_warehouse_path())

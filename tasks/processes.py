@@ -27,34 +27,34 @@ from queue import SimpleQueue
 from typing import NoReturn
 
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.memory import find_shortage
+from factmill.tasks.memory import find_resource_shortage
 
-HOST = "127.0.0.1"
+LOOPBACK_HOST = "127.0.0.1"
 _STOP_TIMEOUT_S = 5.0
 # Requests the signal from the kernel, checks that the parent still runs, and becomes the program.
-_DIE_WITH_PARENT = (
+_DIE_WITH_PARENT_SCRIPT = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
     "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
 )
 
-_PAUSES_S = (0.005, 0.02, 0.0)
+_LOCK_RETRY_PAUSES_S = (0.005, 0.02, 0.0)
 """Pauses between attempts to lock a file."""
-SAY_AFTER_S = 15.0
+LOCK_WAIT_NOTICE_AFTER_S = 15.0
 """Seconds of waiting for another process after which a message is reported."""
-STOP_GRACE_S = 4.0
+COMPUTE_STOP_GRACE_S = 4.0
 """Seconds to wait for computing threads when a process is stopped."""
 
-_children: list["subprocess.Popen[bytes]"] = []
-_own: list[tuple[Callable[[str], NoReturn], float]] = []
+_child_processes: list["subprocess.Popen[bytes]"] = []
+_exit_handlers: list[tuple[Callable[[str], NoReturn], float]] = []
 """Function that ends this process at once, and the grace period in seconds; empty where the process must not be ended: a
 test, a notebook."""
-_asked_to_end: SimpleQueue[str] = SimpleQueue()
-_shortages: list[str] = []
+_exit_requests: SimpleQueue[str] = SimpleQueue()
+_thread_start_failures: list[str] = []
 """Resource shortages that kept threads from starting."""
 
 
-def own_process(end: Callable[[str], NoReturn], grace_s: float = STOP_GRACE_S) -> None:
-    """Allow `end_soon` to end this process, which only runs the command or a flow.
+def install_exit_handler(exit_now: Callable[[str], NoReturn], grace_s: float = COMPUTE_STOP_GRACE_S) -> None:
+    """Allow `request_process_exit` to end this process, which only runs the command or a flow.
 
     `end` ends it at once; its argument is the resource shortage, or an empty text for a stop. A thread that dies of such a
     shortage, or an asyncio callback lost to one, also ends the process: others would wait for it forever.
@@ -65,51 +65,51 @@ def own_process(end: Callable[[str], NoReturn], grace_s: float = STOP_GRACE_S) -
         try:
             start(thread)
         except (RuntimeError, MemoryError) as error:
-            _shortages.append(find_shortage(error))
+            _thread_start_failures.append(find_resource_shortage(error))
             raise
 
-    if not _own:
+    if not _exit_handlers:
         # start the thread now: a lack of threads is one of the reasons to end
-        threading.Thread(target=_await_end, name="factmill-ending", daemon=True).start()
-        threading.excepthook = _end_where_thread_died
+        threading.Thread(target=_exit_on_request, name="factmill-ending", daemon=True).start()
+        threading.excepthook = _exit_on_thread_shortage
         setattr(threading.Thread, "start", start_noting)  # noqa: B010 - no type has a name for it
         for name in ("asyncio", "concurrent.futures"):
-            logging.getLogger(name).addFilter(_end_where_lost)
-    _own[:] = [(end, grace_s)]
+            logging.getLogger(name).addFilter(_exit_on_lost_callback)
+    _exit_handlers[:] = [(exit_now, grace_s)]
 
 
-def find_noted_shortage() -> str:
+def find_thread_start_shortage() -> str:
     """Return the resource shortage that kept a thread from starting; empty where all threads started.
 
     Prefect raises some errors without their cause; this is then the cause.
     """
-    return next(filter(None, _shortages), "")
+    return next(filter(None, _thread_start_failures), "")
 
 
-def _await_end() -> NoReturn:
-    why = _asked_to_end.get()
-    end, grace_s = _own[0]
+def _exit_on_request() -> NoReturn:
+    why = _exit_requests.get()
+    end, grace_s = _exit_handlers[0]
     time.sleep(grace_s)
     end(why)
 
 
-def _end_where_thread_died(died: threading.ExceptHookArgs) -> None:
-    if died.exc_value and (short := find_shortage(died.exc_value)):
-        end_soon(short)
+def _exit_on_thread_shortage(died: threading.ExceptHookArgs) -> None:
+    if died.exc_value and (short := find_resource_shortage(died.exc_value)):
+        request_process_exit(short)
     else:
         threading.__excepthook__(died)
 
 
-def _end_where_lost(record: logging.LogRecord) -> bool:
+def _exit_on_lost_callback(record: logging.LogRecord) -> bool:
     """Return whether to log a library's message; end the process instead if it reports a callback lost to a shortage."""
     error = record.exc_info[1] if record.exc_info else None
-    short = find_shortage(error) if error else ""
+    short = find_resource_shortage(error) if error else ""
     if short:
-        end_soon(short)
+        request_process_exit(short)
     return not short
 
 
-def require_temporary_folder() -> Path:
+def get_temporary_folder() -> Path:
     """Return the folder for temporary files; SettingsError when none is writable."""
     try:
         return Path(tempfile.gettempdir())
@@ -119,38 +119,38 @@ def require_temporary_folder() -> Path:
         ) from None
 
 
-def die_with_parent(parent: int | None = None) -> None:
+def terminate_with_parent(parent_pid: int | None = None) -> None:
     """Have this process receive SIGTERM when its parent ends, on Linux.
 
     `parent`: process id of the parent, if known, since it may have ended already.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-    if parent is not None and os.getppid() != parent:
+    if parent_pid is not None and os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def end_soon(short: str = "") -> None:
-    """End this process after the grace period, even if threads still compute, if `own_process` allowed it.
+def request_process_exit(shortage: str = "") -> None:
+    """End this process after the grace period, even if threads still compute, if `install_exit_handler` allowed it.
 
     `short`: the resource shortage; empty for a stop. Responses and finished batches are stored as they come, so ending at
     any moment loses nothing.
     """
-    if _own:
-        _asked_to_end.put(short)
+    if _exit_handlers:
+        _exit_requests.put(shortage)
 
 
-def stop_again() -> NoReturn:
+def raise_pending_stop() -> NoReturn:
     """Raise the stop of this process again (SIGTERM or KeyboardInterrupt) where a library replaced it by its own error."""
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.raise_signal(signal.SIGTERM)
     raise KeyboardInterrupt
 
 
-def lock_now(fd: int) -> bool:
-    """Lock a file and return True, or False if another process holds it. Retries briefly, since `is_held` of another process
+def try_lock_file(fd: int) -> bool:
+    """Lock a file and return True, or False if another process holds it. Retries briefly, since `is_file_locked` of another process
     takes the lock for microseconds."""
-    for pause_s in _PAUSES_S:
+    for pause_s in _LOCK_RETRY_PAUSES_S:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -160,7 +160,7 @@ def lock_now(fd: int) -> bool:
     return False
 
 
-def is_held(path: Path) -> bool:
+def is_file_locked(path: Path) -> bool:
     """True when a process holds a lock on a file."""
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -176,7 +176,7 @@ def is_held(path: Path) -> bool:
 
 
 @contextmanager
-def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
+def exclusive_file_lock(lock: Path, report: Callable[[str], object]) -> Iterator[None]:
     """Hold an exclusive lock on a file, created if missing; other processes wait.
 
     After a long wait, `tell` reports which process holds the lock: a suspended process keeps it.
@@ -185,7 +185,7 @@ def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
 
     def tell_awaited() -> None:
         holder = lock.read_text("ascii").strip() or "another process"
-        tell(
+        report(
             f"note: waiting for process {holder}, which holds {lock}; if it hangs or was stopped, end it, and this goes on"
         )
 
@@ -193,7 +193,7 @@ def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            teller = threading.Timer(SAY_AFTER_S, tell_awaited)
+            teller = threading.Timer(LOCK_WAIT_NOTICE_AFTER_S, tell_awaited)
             teller.daemon = True
             teller.start()
             try:
@@ -207,7 +207,7 @@ def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
         yield
 
 
-def start_child(
+def start_child_process(
     command: list[str], log: Path, env: Mapping[str, str] | None = None, umask: int = -1
 ) -> "subprocess.Popen[bytes]":
     """Start a program that ends with this process; its output goes to `log`. Raises OSError when it cannot start.
@@ -216,7 +216,7 @@ def start_child(
     stops the program at its end. `umask`: the program's; -1 for that of this process.
     """
     if sys.platform == "linux":
-        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
+        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT_SCRIPT, str(os.getpid()), *command]
     started: SimpleQueue[subprocess.Popen[bytes] | Exception] = SimpleQueue()
 
     def keep() -> None:
@@ -241,11 +241,11 @@ def start_child(
     process = started.get()
     if isinstance(process, Exception):
         raise process
-    _children.append(process)
+    _child_processes.append(process)
     return process
 
 
-def stop_child(process: "subprocess.Popen[bytes]") -> None:
+def stop_child_process(process: "subprocess.Popen[bytes]") -> None:
     """Stop a child process: terminate it, and kill it after a time-out; does nothing if it has ended."""
     if process.poll() is not None:
         return
@@ -258,19 +258,19 @@ def stop_child(process: "subprocess.Popen[bytes]") -> None:
 
 
 @atexit.register
-def stop_children() -> None:
+def stop_child_processes() -> None:
     """Stop every running child process, at exit."""
-    for process in _children:
-        stop_child(process)
+    for process in _child_processes:
+        stop_child_process(process)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a loopback port that is currently free."""
     with socket.socket() as probe:
-        probe.bind((HOST, 0))
+        probe.bind((LOOPBACK_HOST, 0))
         return int(probe.getsockname()[1])
 
 
-def read_tail(log: Path, characters: int = 2000) -> str:
+def load_log_tail(log: Path, characters: int = 2000) -> str:
     """Return the end of a log, for error messages."""
     return log.read_text("utf-8", "replace")[-characters:].strip() if log.is_file() else ""

@@ -16,67 +16,67 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.compute import CLUSTER, Compute, read_cluster
-from factmill.tasks.core.calls.chat import Jobs
-from factmill.tasks.core.epochs import EARLIEST, LATEST
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.core.rows import LONGEST_S, StrictModel
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.compute_settings import CLUSTER_VARIABLE, ComputeSettings, make_cluster_settings
+from factmill.tasks.core.calls.chat import BatchJobSettings
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.epochs import EARLIEST_DAY, LATEST_DAY
+from factmill.tasks.core.rows import MAX_WAIT_S, StrictModel
 from factmill.tasks.core.service_settings import (
-    CHAT_KINDS,
-    CONNECTION,
-    EMBEDDED,
-    Endpoint,
-    FromEnvironment,
-    Limits,
-    Model,
-    Name,
-    Wikidata,
-    Wikimedia,
+    CHAT_MODEL_KINDS,
+    CONNECTION_SETTINGS,
+    EMBEDDED_SERVICE,
+    EnvironmentReference,
+    ModelSettings,
+    ServiceEndpoint,
+    ServiceLimits,
+    ShortName,
+    WikidataSettings,
+    WikimediaLimits,
     check_header_text,
-    is_this_machine,
+    is_loopback_url,
     is_wikimedia_api,
 )
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.files import absolute_path, read_toml
-from factmill.tasks.text.whole import suggest_name
+from factmill.tasks.files import load_toml, resolve_absolute_path
+from factmill.tasks.text.sanitize import format_did_you_mean
 
-LEAST_FREE = 64_000_000
+MIN_FREE_BYTES = 64_000_000
 """Free bytes that the home needs before a run begins: Prefect's history and a small build take about half of that."""
-LEAST_FILES = 1_000
+MIN_FREE_INODES = 1_000
 """Free inodes that the home needs; a run makes a few files for each batch."""
-LEAST_WRITTEN = 1_000_000
-_MAKE_ROOM = "make room, `factmill gc` lists what can go"
+WRITE_PROBE_BYTES = 1_000_000
+_FREE_SPACE_ADVICE = "make room, `factmill gc` lists what can go"
 SHIPPED_WORLDS = ("embedded", "live")
 """Worlds known by name; any other world is the path of a file."""
-KINDS: dict[str, tuple[str, ...]] = {
+MODEL_KINDS_BY_ROLE: dict[str, tuple[str, ...]] = {
     "embedder": ("local",),
     "translator": ("local",),
     "perplexity": ("local", "openai"),
 }
-"""Role → kinds of models that can fill it; `scripted` and CHAT_KINDS for authors and judges."""
-ROLES = ("author", "judge", *KINDS)
+"""Role → kinds of models that can fill it; `scripted` and CHAT_MODEL_KINDS for authors and judges."""
+BUILD_MODEL_ROLES = ("author", "judge", *MODEL_KINDS_BY_ROLE)
 """Roles of models in builds; every other name in a world's `models` is a model under test."""
-_BETWEEN_WORDS = re.compile(r"[\s;,()<>]+")
-_PLACEHOLDER = re.compile(r"\bexample\.(org|com|net)\b|\.(example|invalid|test)\b", re.IGNORECASE)
+_WORD_SEPARATORS = re.compile(r"[\s;,()<>]+")
+_PLACEHOLDER_DOMAIN = re.compile(r"\bexample\.(org|com|net)\b|\.(example|invalid|test)\b", re.IGNORECASE)
 """Reserved domains (RFC 2606), such as that of the user agent in data/worlds/live.toml."""
 _ANONYMOUS_RATE, _SIGNED_IN_RATE = 200.0, 2000.0
 """Requests per minute to Wikimedia's APIs for a client with a contact address and for an established account, as published on
 3 June 2026 at https://www.mediawiki.org/wiki/Wikimedia_APIs/Rate_limits, which asks for at most three requests at a time."""
-_LONGEST_NAMED = 200
+_MAX_QUOTED_CHARACTERS = 200
 """Maximum number of characters of user input that an error message quotes."""
-SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
+SERVICE_SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
 """Services of a world; a build needs those that its benchmark calls."""
 
 
-_PARTS: dict[str, type[StrictModel]] = {
-    "models": Model,
-    "limits": Limits,
-    "jobs": Jobs,
-    "compute": Compute,
-    "wikimedia": Wikimedia,
-    "wikidata": Wikidata,
-    **dict.fromkeys(SECTIONS[1:], Endpoint),
+_SETTINGS_BY_KEY: dict[str, type[StrictModel]] = {
+    "models": ModelSettings,
+    "limits": ServiceLimits,
+    "jobs": BatchJobSettings,
+    "compute": ComputeSettings,
+    "wikimedia": WikimediaLimits,
+    "wikidata": WikidataSettings,
+    **dict.fromkeys(SERVICE_SECTIONS[1:], ServiceEndpoint),
 }
 """Key of a world's file → class of the settings below it."""
 
@@ -84,50 +84,50 @@ _PARTS: dict[str, type[StrictModel]] = {
 class World(StrictModel):
     """The endpoints and models that a run calls."""
 
-    name: Name
+    name: ShortName
     user_agent: Annotated[str, AfterValidator(check_header_text)]
     """Sent with every request. It has to hold your web page or mail address when a service is not on this machine: Wikimedia
     refuses clients that name no contact."""
-    epoch: Annotated[date, Field(ge=EARLIEST, le=LATEST)] | None = None
+    epoch: Annotated[date, Field(ge=EARLIEST_DAY, le=LATEST_DAY)] | None = None
     """Day the world is seen at (cut-off of page views); None: the first day of the current month."""
-    wikidata: Wikidata = Wikidata()
-    wikipedia: Endpoint = Endpoint()
-    pageviews: Endpoint = Endpoint()
-    falcon: Endpoint = Endpoint()
-    dbpedia: Endpoint = Endpoint()
+    wikidata: WikidataSettings = WikidataSettings()
+    wikipedia: ServiceEndpoint = ServiceEndpoint()
+    pageviews: ServiceEndpoint = ServiceEndpoint()
+    falcon: ServiceEndpoint = ServiceEndpoint()
+    dbpedia: ServiceEndpoint = ServiceEndpoint()
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
-    wikimedia: Wikimedia = Wikimedia()
-    compute: Compute = Compute()
-    models: dict[str, Model] = Field(default_factory=dict)
+    wikimedia: WikimediaLimits = WikimediaLimits()
+    compute: ComputeSettings = ComputeSettings()
+    models: dict[str, ModelSettings] = Field(default_factory=dict)
     """By role; under any other name, such as `answerer`, a model that can be measured, or judge others."""
 
     @model_validator(mode="after")
     def _check_kinds(self) -> "World":
         for role, model in self.models.items():
-            others = ("scripted", *CHAT_KINDS) if role in ROLES else CHAT_KINDS
-            if model.kind not in (wanted := KINDS.get(role, others)):
+            others = ("scripted", *CHAT_MODEL_KINDS) if role in BUILD_MODEL_ROLES else CHAT_MODEL_KINDS
+            if model.kind not in (wanted := MODEL_KINDS_BY_ROLE.get(role, others)):
                 told = " or ".join(f"`{kind}`" for kind in wanted)
                 raise ValueError(f"models.{role}.kind is `{model.kind}`; a model in this role is {told}")
             if model.compute_type and (model.kind != "local" or role == "embedder"):
                 raise ValueError(
                     f"models.{role}.compute_type: only a translator or a perplexity model of kind `local` has one"
                 )
-            if model.profile() and (model.kind not in CHAT_KINDS or role == "perplexity"):
+            if model.request_profile() and (model.kind not in CHAT_MODEL_KINDS or role == "perplexity"):
                 raise ValueError(
-                    f"models.{role}.{next(iter(model.profile()))}: only a chat model behind a server has one"
+                    f"models.{role}.{next(iter(model.request_profile()))}: only a chat model behind a server has one"
                 )
-            if (idle_settings := model.connection()) and model.kind in ("scripted", "local"):
+            if (idle_settings := model.connection_settings()) and model.kind in ("scripted", "local"):
                 raise ValueError(f"models.{role}.{next(iter(idle_settings))}: only a model behind a server has one")
             if model.stream and role == "perplexity":
                 raise ValueError(f"models.{role}.stream: only replies of a chat model come as a stream")
-            if model.mode == "batch" and (model.kind not in CHAT_KINDS or role == "perplexity"):
+            if model.mode == "batch" and (model.kind not in CHAT_MODEL_KINDS or role == "perplexity"):
                 raise ValueError(f"models.{role}.mode: only a chat model behind a server is asked by batch jobs")
             if model.mode != "batch" and (idle := sorted({"batch_price", "jobs"} & model.model_fields_set)):
                 raise ValueError(
                     f'models.{role}.{idle[0]} is for mode = "batch"; add that line, or leave {idle[0]} out'
                 )
         self._check_ages()
-        if empty := [name for name in SECTIONS if name in self.model_fields_set and not self.has(name)]:
+        if empty := [name for name in SERVICE_SECTIONS if name in self.model_fields_set and not self.has_service(name)]:
             raise ValueError(f"{empty[0]}.url: expected an address")
         return self
 
@@ -135,33 +135,37 @@ class World(StrictModel):
         """Raise ValueError for a max_age on a model without one, or several for models of one address."""
         by_address: dict[str, tuple[str, str | None]] = {}
         for role, model in self.models.items():
-            if model.max_age and model.kind not in CHAT_KINDS:
+            if model.max_age and model.kind not in CHAT_MODEL_KINDS:
                 raise ValueError(f"models.{role}.max_age: what a model of kind `{model.kind}` says does not age")
             other, age = by_address.setdefault(model.url, (role, model.max_age))
-            if model.kind in CHAT_KINDS and age != model.max_age:
+            if model.kind in CHAT_MODEL_KINDS and age != model.max_age:
                 raise ValueError(f"models.{role}.max_age: models.{other} has the same address and another max_age")
 
-    def has(self, section: str) -> bool:
+    def has_service(self, section: str) -> bool:
         """True when this world names a service; a local graph counts as its Wikidata."""
         return bool(getattr(self, section).url) or (section == "wikidata" and self.wikidata.engine == "graph")
 
-    def require(self, *sections: str) -> None:
+    def require_services(self, *sections: str) -> None:
         """Raise SettingsError when this world does not name one of these services."""
-        if missing := [section for section in sections if not self.has(section)]:
+        if missing := [section for section in sections if not self.has_service(section)]:
             raise SettingsError(
                 f"the world {self.name} names no {missing[0]}, which is asked here; add [{missing[0]}] with its url to "
                 "its file (data/worlds/live.toml shows how)"
             )
 
-    def require_access(self, *sections: str) -> None:
+    def require_service_access(self, *sections: str) -> None:
         """Raise SettingsError when one of these services may not be called: `token_env` names a variable that is not set, or
         the service is not on this machine and `user_agent` holds no contact address."""
         for section in sections:
-            service: Endpoint = getattr(self, section)
+            service: ServiceEndpoint = getattr(self, section)
             if section == "wikidata" and self.wikidata.engine == "graph":
                 continue
-            read_token(section, service)
-            if service.url not in ("", EMBEDDED) and not is_this_machine(service.url) and not self.names_contact:
+            read_service_token(section, service)
+            if (
+                service.url not in ("", EMBEDDED_SERVICE)
+                and not is_loopback_url(service.url)
+                and not self.has_contact_address
+            ):
                 raise SettingsError(
                     f"the world {self.name}: [{section}] is asked at {service.url}, and user_agent holds no web page or mail "
                     f"address of yours, but {self.user_agent!r}. Write a line like this, with your own address, into the world's file "
@@ -169,49 +173,51 @@ class World(StrictModel):
                 )
 
     @property
-    def names_contact(self) -> bool:
+    def has_contact_address(self) -> bool:
         """True when `user_agent` holds a web page or mail address that is not a placeholder."""
-        words = _BETWEEN_WORDS.split(self.user_agent)
+        words = _WORD_SEPARATORS.split(self.user_agent)
         pages = [word.partition("://")[2].partition("/")[0] for word in words if "://" in word]
         domains = [*pages, *(word.partition("@")[2] for word in words if "@" in word and "://" not in word)]
-        return any("." in domain.strip(".") for domain in domains) and not _PLACEHOLDER.search(self.user_agent)
+        return any("." in domain.strip(".") for domain in domains) and not _PLACEHOLDER_DOMAIN.search(self.user_agent)
 
-    def wikimedia_rate(self) -> float:
+    def wikimedia_requests_per_minute(self) -> float:
         """Return the maximum number of requests per minute to Wikimedia's APIs."""
-        asked = [getattr(self, name) for name in SECTIONS if is_wikimedia_api(getattr(self, name).url)]
+        asked = [getattr(self, name) for name in SERVICE_SECTIONS if is_wikimedia_api(getattr(self, name).url)]
         default = _SIGNED_IN_RATE if all(service.token_env for service in asked) else _ANONYMOUS_RATE
         return self.wikimedia.requests_per_minute or default
 
-    def require_keys(self, roles: Collection[str]) -> None:
+    def require_model_credentials(self, roles: Collection[str]) -> None:
         """Raise SettingsError when a model in one of these roles needs an environment variable that is not set."""
         for role in sorted(self.models.keys() & roles):
-            require_variables(self.models[role])
+            require_model_variables(self.models[role])
 
-    def with_graph(self, graph: str) -> "World":
+    def with_local_graph(self, graph: str) -> "World":
         """Return this world with a local graph as its Wikidata."""
-        return self.model_copy(update={"wikidata": Wikidata(engine="graph", graph=graph, limits=self.wikidata.limits)})
+        return self.model_copy(
+            update={"wikidata": WikidataSettings(engine="graph", graph=graph, limits=self.wikidata.limits)}
+        )
 
     @property
-    def is_embedded(self) -> bool:
+    def uses_embedded_services(self) -> bool:
         """True when any endpoint belongs to the embedded world."""
-        return any(getattr(self, name).url == EMBEDDED for name in SECTIONS)
+        return any(getattr(self, name).url == EMBEDDED_SERVICE for name in SERVICE_SECTIONS)
 
     def epoch_day(self) -> date:
         """Return the cut-off day of the world: `epoch`, or the first day of the current month."""
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
-    def digest(self, roles: Collection[str]) -> str:
+    def digest_answer_settings(self, roles: Collection[str]) -> str:
         """Return the digest of all settings that can change a response, with the models in these roles; without limits, ages,
         prices, batch jobs, connections (CONNECTION), tokens, compute and the user agent."""
         told = self.model_dump(
             mode="json",
             exclude={
                 **dict.fromkeys(("user_agent", "epoch", "compute", "wikimedia"), True),
-                "models": {"__all__": CONNECTION},
+                "models": {"__all__": CONNECTION_SETTINGS},
             },
         )
         told["models"] = {role: model for role, model in told["models"].items() if role in roles}
-        return digest_json(_without_limits(told))
+        return digest_json(_drop_undigested_settings(told))
 
 
 def load_world(name: str, graph: str | None = None) -> World:
@@ -220,51 +226,53 @@ def load_world(name: str, graph: str | None = None) -> World:
 
     SettingsError names the file, the key and what was expected.
     """
-    path = ROOT / "data" / "worlds" / f"{name}.toml" if name in SHIPPED_WORLDS else Path(name)
+    path = ASSETS_ROOT / "data" / "worlds" / f"{name}.toml" if name in SHIPPED_WORLDS else Path(name)
     try:
-        world = World.model_validate(read_toml(path))
+        world = World.model_validate(load_toml(path))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise SettingsError(f"no world {name!r}: give `embedded`, `live` or the path of a TOML file") from error
     except OSError as error:
-        raise SettingsError(f"the world {name[:_LONGEST_NAMED]!r} cannot be read: {error.strerror}") from error
+        raise SettingsError(f"the world {name[:_MAX_QUOTED_CHARACTERS]!r} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise SettingsError(f"{path}: {'; '.join(_describe_fault(fault) for fault in error.errors())}") from error
+        raise SettingsError(
+            f"{path}: {'; '.join(_format_validation_error(fault) for fault in error.errors())}"
+        ) from error
     except ValueError as error:
         raise SettingsError(f"{path}: not a TOML file that can be read: {error}") from error
-    if cluster := environment(CLUSTER):
-        world = world.model_copy(update={"compute": read_cluster(cluster, world.compute)})
-    return world if graph is None else world.with_graph(graph)
+    if cluster := get_environment_variable(CLUSTER_VARIABLE):
+        world = world.model_copy(update={"compute": make_cluster_settings(cluster, world.compute)})
+    return world if graph is None else world.with_local_graph(graph)
 
 
-def _describe_fault(fault: Any) -> str:
+def _format_validation_error(fault: Any) -> str:
     """Format an error in a world's file: its place, and the key that was probably meant."""
     place = [str(part) for part in fault["loc"]]
     if fault["type"] != "extra_forbidden":
         return f"{'.'.join(place)}: {fault['msg'].removeprefix('Value error, ')}"
     owner: type[StrictModel] = World
     for part in place[:-1]:
-        owner = _PARTS.get(part, owner)
-    return f"{'.'.join(place)}: there is no such setting{suggest_name(place[-1], owner.model_fields)}"
+        owner = _SETTINGS_BY_KEY.get(part, owner)
+    return f"{'.'.join(place)}: there is no such setting{format_did_you_mean(place[-1], owner.model_fields)}"
 
 
-def home() -> Path:
+def factmill_home() -> Path:
     """Return the folder of the warehouse, graphs and run files.
 
     FACTMILL_HOME if set; else data/ of the checkout the code runs from; else ~/.local/share/factmill.
     """
     if given := os.environ.get("FACTMILL_HOME"):
-        return absolute_path(given)
-    if (ROOT / "pyproject.toml").is_file():
-        return ROOT / "data"
-    return absolute_path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "factmill"
+        return resolve_absolute_path(given)
+    if (ASSETS_ROOT / "pyproject.toml").is_file():
+        return ASSETS_ROOT / "data"
+    return resolve_absolute_path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "factmill"
 
 
-def require_home() -> Path:
+def ensure_writable_home() -> Path:
     """Return the home, created if missing; SettingsError when it cannot be created or written, or its disk is full."""
-    folder = home()
+    folder = factmill_home()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        why = find_lack_of_room(folder)
+        why = find_disk_problem(folder)
     except OSError as error:
         why = error.strerror or str(error)
     if why:
@@ -274,43 +282,43 @@ def require_home() -> Path:
     return folder
 
 
-def find_lack_of_room(folder: Path) -> str:
+def find_disk_problem(folder: Path) -> str:
     """Return why a run cannot write to an existing folder; empty when it can.
 
-    Writes and removes a file of LEAST_WRITTEN bytes, since the system reports no quota.
+    Writes and removes a file of WRITE_PROBE_BYTES bytes, since the system reports no quota.
     """
     there = os.statvfs(folder)
     free = there.f_bavail * there.f_frsize
-    if free < LEAST_FREE:
-        return f"{free:,} bytes are free on its disk, {LEAST_FREE:,} are needed: {_MAKE_ROOM}"
-    if there.f_files and there.f_favail < LEAST_FILES:
-        return f"{there.f_favail:,} inodes are free on its disk, {LEAST_FILES:,} are needed: {_MAKE_ROOM}"
+    if free < MIN_FREE_BYTES:
+        return f"{free:,} bytes are free on its disk, {MIN_FREE_BYTES:,} are needed: {_FREE_SPACE_ADVICE}"
+    if there.f_files and there.f_favail < MIN_FREE_INODES:
+        return f"{there.f_favail:,} inodes are free on its disk, {MIN_FREE_INODES:,} are needed: {_FREE_SPACE_ADVICE}"
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(bytes(LEAST_WRITTEN))
+            probe.write(bytes(WRITE_PROBE_BYTES))
             probe.flush()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             return error.strerror or str(error)
-        return f"{error.strerror} before {LEAST_WRITTEN:,} bytes were written, though {free:,} are free: {_MAKE_ROOM}"
+        return f"{error.strerror} before {WRITE_PROBE_BYTES:,} bytes were written, though {free:,} are free: {_FREE_SPACE_ADVICE}"
     return ""
 
 
-def default_warehouse() -> Path:
+def default_warehouse_path() -> Path:
     """Return the path of the default DuckDB file."""
-    return home() / "factmill.duckdb"
+    return factmill_home() / "factmill.duckdb"
 
 
-def warehouse_wait_s() -> float:
+def warehouse_wait_seconds() -> float:
     """Return the seconds to wait for another process to release the warehouse (FACTMILL_WAIT_S, default 30)."""
     given = os.environ.get("FACTMILL_WAIT_S", "30")
     try:
         wait_s = float(given)
     except ValueError:
         wait_s = -1
-    if not 0 <= wait_s <= LONGEST_S:
+    if not 0 <= wait_s <= MAX_WAIT_S:
         raise SettingsError(
-            f"FACTMILL_WAIT_S is {given[:_LONGEST_NAMED]!r}; expected seconds from 0 to {LONGEST_S:.0f}"
+            f"FACTMILL_WAIT_S is {given[:_MAX_QUOTED_CHARACTERS]!r}; expected seconds from 0 to {MAX_WAIT_S:.0f}"
         )
     return wait_s
 
@@ -320,7 +328,7 @@ def graphs_folder(home_folder: Path) -> Path:
     return home_folder / "graphs"
 
 
-def api_key(model: Model) -> str:
+def read_api_key(model: ModelSettings) -> str:
     """Return a model's API key from the environment, "none" where it has none; SettingsError when its variable is not set."""
     if not model.key_env:
         return "none"
@@ -332,7 +340,7 @@ def api_key(model: Model) -> str:
     return key
 
 
-def read_token(section: str, service: Endpoint) -> str:
+def read_service_token(section: str, service: ServiceEndpoint) -> str:
     """Return a service's token from the environment, empty where it has none; SettingsError when its variable is not usable."""
     if not service.token_env:
         return ""
@@ -345,24 +353,26 @@ def read_token(section: str, service: Endpoint) -> str:
     return token
 
 
-def read_headers(model: Model) -> dict[str, str]:
+def read_model_headers(model: ModelSettings) -> dict[str, str]:
     """Return a model's extra headers with their values; SettingsError when an environment variable is not set."""
-    return _read_values(model, "headers", model.headers)
+    return _read_environment_values(model, "headers", model.headers)
 
 
-def read_query(model: Model) -> dict[str, str]:
+def read_model_query_params(model: ModelSettings) -> dict[str, str]:
     """Return a model's query parameters with their values; SettingsError when an environment variable is not set."""
-    return _read_values(model, "query", model.query)
+    return _read_environment_values(model, "query", model.query)
 
 
-def require_variables(model: Model) -> None:
+def require_model_variables(model: ModelSettings) -> None:
     """Raise SettingsError when a model's settings name an environment variable that is not set."""
-    api_key(model)
-    read_headers(model)
-    read_query(model)
+    read_api_key(model)
+    read_model_headers(model)
+    read_model_query_params(model)
 
 
-def _read_values(model: Model, setting: str, values: Mapping[str, str | FromEnvironment]) -> dict[str, str]:
+def _read_environment_values(
+    model: ModelSettings, setting: str, values: Mapping[str, str | EnvironmentReference]
+) -> dict[str, str]:
     found = {name: each if isinstance(each, str) else os.environ.get(each.env, "") for name, each in values.items()}
     if missing := [name for name, each in values.items() if not isinstance(each, str) and not found[name]]:
         raise SettingsError(
@@ -372,15 +382,15 @@ def _read_values(model: Model, setting: str, values: Mapping[str, str | FromEnvi
     return found
 
 
-def environment(name: str) -> str | None:
+def get_environment_variable(name: str) -> str | None:
     """Return an environment variable, for the few places that pass settings on to other programs."""
     return os.environ.get(name)
 
 
-def _without_limits(value: Any) -> Any:
+def _drop_undigested_settings(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            k: _without_limits(v)
+            k: _drop_undigested_settings(v)
             for k, v in value.items()
             if k not in ("limits", "max_age", "token_env", "mode", "batch_price", "jobs") and not k.startswith("usd_")
         }

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.compute import Compute
-from factmill.tasks.core.service_settings import check_scheduler
+from factmill.tasks.compute_settings import ComputeSettings
+from factmill.tasks.core.service_settings import check_scheduler_address
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.settings import load_world
 
@@ -23,7 +23,7 @@ def write(tmp_path: Path, text: str) -> str:
 def test_where_is_computed_is_no_part_of_a_world_s_digest(tmp_path: Path) -> None:
     here = load_world(write(tmp_path, WORLD))
     there = load_world(write(tmp_path, WORLD + DASK + "wait_s = 5\n"))
-    assert here.compute == Compute() and there.compute.address == "tcp://10.0.0.5:8786"
+    assert here.compute == ComputeSettings() and there.compute.address == "tcp://10.0.0.5:8786"
     assert here.digest(["translator"]) == there.digest(["translator"])
     # what models compute in is: by their identities
     assert there.compute.device == "auto"
@@ -31,7 +31,7 @@ def test_where_is_computed_is_no_part_of_a_world_s_digest(tmp_path: Path) -> Non
 
 def test_the_environment_names_a_cluster_for_any_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://[::1]:8786")
-    assert load_world("embedded").compute == Compute(engine="dask", address="tcp://[::1]:8786")
+    assert load_world("embedded").compute == ComputeSettings(engine="dask", address="tcp://[::1]:8786")
     assert load_world(write(tmp_path, WORLD + DASK)).compute.address == "tcp://[::1]:8786"
     for wrong in ("10.0.0.5:8786", "http://10.0.0.5:8786", "tcp://10.0.0.5", "tls://10.0.0.5:8786", "tcp://a:x"):
         monkeypatch.setenv("FACTMILL_CLUSTER", wrong)
@@ -45,7 +45,7 @@ def test_an_address_of_the_environment_leaves_the_other_settings_of_a_world_s_cl
     monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://10.0.0.9:1")
     # what the workers compute on is part of what translators are known by
     found = load_world(write(tmp_path, WORLD + DASK + 'device = "cuda"\nwait_s = 5\n')).compute
-    assert found == Compute(engine="dask", address="tcp://10.0.0.9:1", device="cuda", wait_s=5)
+    assert found == ComputeSettings(engine="dask", address="tcp://10.0.0.9:1", device="cuda", wait_s=5)
     monkeypatch.setenv("FACTMILL_CLUSTER", "tls://10.0.0.9:1")
     files = 'ca_file = "a"\ncert_file = "b"\nkey_file = "c"\n'
     assert load_world(write(tmp_path, WORLD + TLS + files)).compute.address == "tls://10.0.0.9:1"
@@ -63,14 +63,14 @@ def test_an_address_of_the_environment_leaves_the_other_settings_of_a_world_s_cl
 )
 def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> None:
     with pytest.raises(ValueError, match="expected a scheduler's address") as refused:
-        check_scheduler(address)
+        check_scheduler_address(address)
     assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize("address", ["tcp://h:0", "tcp://h:1\n", "tcp://h:1/"])
 def test_what_only_looks_like_an_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="expected a scheduler's address"):
-        check_scheduler(address)
+        check_scheduler_address(address)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.settings import ROLES, World, load_world, read_headers, read_query, require_variables
+from factmill.tasks.settings import (
+    BUILD_MODEL_ROLES,
+    World,
+    load_world,
+    read_model_headers,
+    read_model_query_params,
+    require_model_variables,
+)
 
 SECRET = "sk-live-0123456789abcdef"
 AUTHOR = 'name = "w"\nuser_agent = "a"\n[models.author]\nkind = "openai"\nname = "m"\nurl = "http://m/v1"\n'
@@ -26,18 +33,18 @@ def load(tmp_path: Path, more: str) -> World:
 def test_a_model_may_say_how_its_server_is_reached(tmp_path, monkeypatch):
     monkeypatch.setenv("CF_TOKEN", SECRET)
     model = load(tmp_path, REACHED).models["author"]
-    require_variables(model)
-    assert read_headers(model) == {"X-Org": "acme", "cf-aig-authorization": SECRET}
-    assert read_query(model) == {"api-version": "2024-10-21", "key": SECRET}
+    require_model_variables(model)
+    assert read_model_headers(model) == {"X-Org": "acme", "cf-aig-authorization": SECRET}
+    assert read_model_query_params(model) == {"api-version": "2024-10-21", "key": SECRET}
     assert model.key_command == ("az", "account", "get-access-token")
     assert SECRET not in repr(model) + model.model_dump_json()
 
 
 def test_how_a_server_is_reached_is_no_part_of_a_profile_and_of_the_digest_of_a_world(tmp_path):
     plain, reached = load(tmp_path, ""), load(tmp_path, REACHED)
-    assert reached.digest(ROLES) == plain.digest(ROLES)
+    assert reached.digest(BUILD_MODEL_ROLES) == plain.digest(BUILD_MODEL_ROLES)
     assert reached.models["author"].profile() == {}
-    assert load(tmp_path, "extra_body = { query = 1 }").digest(ROLES) != plain.digest(ROLES)
+    assert load(tmp_path, "extra_body = { query = 1 }").digest(BUILD_MODEL_ROLES) != plain.digest(BUILD_MODEL_ROLES)
 
 
 @pytest.mark.parametrize("setting", ["headers", "query"])
@@ -47,7 +54,7 @@ def test_a_variable_that_is_not_set_is_named(tmp_path, monkeypatch, setting):
     with pytest.raises(
         SettingsError, match=rf"model m: the environment variable that {setting}.X-Y names by env is not set"
     ):
-        world.require_keys(["author"])
+        world.require_model_credentials(["author"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from mkdocs.config import load_config
 from support.docs.documents import DOCUMENTS, OWN, list_blocks, list_examples
 
 from factmill.flows.cli.main import app
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.settings import load_world
 
 ALL = (*DOCUMENTS, "CONTRIBUTING.md", "data/world/README.md")
@@ -34,7 +34,7 @@ def commands() -> dict[str, set[str]]:
 @pytest.mark.parametrize("document", ALL)
 def test_documents_name_only_commands_and_options_that_exist(document: str) -> None:
     known = commands()
-    text = (ROOT / document).read_text()
+    text = (ASSETS_ROOT / document).read_text()
     for line in re.findall(r"factmill ((?:graph |world |build |models )?[a-z]+[^`\n#&|]*)", text):
         if OWN in line.split():
             continue
@@ -51,15 +51,15 @@ def test_documents_name_only_commands_and_options_that_exist(document: str) -> N
 
 @pytest.mark.parametrize("document", ALL)
 def test_links_and_paths_in_documents_lead_somewhere(document: str) -> None:
-    text = (ROOT / document).read_text()
+    text = (ASSETS_ROOT / document).read_text()
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         if re.fullmatch(r"\.\./reference/[a-z_]+\.md", target):
             continue  # made when the site is, which checks links to it
-        assert (ROOT / document).parent.joinpath(target).exists(), target
+        assert (ASSETS_ROOT / document).parent.joinpath(target).exists(), target
 
 
 def test_the_site_is_built_and_every_link_of_it_leads_somewhere(tmp_path: Path) -> None:
-    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
+    build(load_config(str(ASSETS_ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
     commands_page = (tmp_path / "reference" / "commands.html").read_text("utf-8")
     assert all(f"factmill {name}" in commands_page for name in commands())
     assert "granola_answers" in (tmp_path / "reference" / "tables.html").read_text("utf-8")
@@ -90,9 +90,9 @@ def test_every_command_has_help_and_the_main_ones_an_example() -> None:
 
 
 def test_what_is_not_run_is_there() -> None:
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    targets = re.findall(r"^([a-z-]+):", (ASSETS_ROOT / "Makefile").read_text(), re.MULTILINE)
+    project = tomllib.loads((ASSETS_ROOT / "pyproject.toml").read_text())["project"]
+    compose = yaml.safe_load((ASSETS_ROOT / "docker-compose.yml").read_text())["services"]
     profiles = {profile for service in compose.values() for profile in service.get("profiles", ())}
     for document in DOCUMENTS:
         for words in (example.words for example in list_examples(document)):

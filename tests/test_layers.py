@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.tasks.engine.naming.rooms import read_code
+from factmill.tasks.engine.naming.code_versions import load_source_code
 from factmill.testing import check_layers
 
 
@@ -46,9 +46,9 @@ def test_what_a_package_must_not_import_is_named(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     monkeypatch.syspath_prepend(tmp_path)
-    read_code.cache_clear()
+    load_source_code.cache_clear()
     check_layers("toyroom")
     (tmp_path / "toyroom" / module).write_text(text)
-    read_code.cache_clear()
+    load_source_code.cache_clear()
     with pytest.raises(AssertionError, match=said):
         check_layers("toyroom")

@@ -10,15 +10,15 @@ import pytest
 from prefect.exceptions import ParameterTypeError
 
 from factmill.flows.benchmarks import BENCHMARKS
+from factmill.flows.build_runner import load_flow, verify_build
 from factmill.flows.commands.serving.runner import make_deployments
-from factmill.flows.running import load_flow, verify_build
-from factmill.flows.served import make_served
-from factmill.flows.serving import RebuildParams, ServeOptions, read_parameters
-from factmill.tasks.assets import ROOT
-from factmill.tasks.core.fingerprints import canonical_json
-from factmill.tasks.errors import OldBuild, UsageError
-from factmill.tasks.granola.params import GranolaParams, lock_inputs
-from factmill.tasks.multihal.core.rows import TAGS
+from factmill.flows.deployment_flows import make_deployed_flow
+from factmill.flows.serve_options import RebuildParams, ServeOptions, validate_flow_parameters
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.digests import canonical_json
+from factmill.tasks.errors import BuildFormatTooOld, UsageError
+from factmill.tasks.granola.params import GranolaParams, resolve_granola_inputs
+from factmill.tasks.multihal.core.rows import LANGUAGE_TAGS
 from factmill.tasks.multihal.params import MultiHalParams
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName
 from factmill.tasks.options import RunOptions
@@ -61,11 +61,11 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
     made, rebuild = make_deployments(options, {"slaq": SlaqParams(per_half=3)})
     assert made.enforce_parameter_schema
     assert rebuild.enforce_parameter_schema
-    assert (made.name, made.entrypoint, made.schedules) == ("slaq-live", "factmill.flows.served.slaq", [])
+    assert (made.name, made.entrypoint, made.schedules) == ("slaq-live", "factmill.flows.deployment_flows.slaq", [])
     assert (rebuild.name, rebuild.entrypoint) == ("rebuild-live", "factmill.flows.rebuild.rebuild")
     assert [each.schedule.cron for each in rebuild.schedules or []] == ["0 3 1 * *"]  # type: ignore[union-attr]
     assert (made.parameters["params"]["per_half"], made.parameters["run"]["world"]) == (3, "live")
-    flow = make_served(BENCHMARKS["slaq"])
+    flow = make_deployed_flow(BENCHMARKS["slaq"])
     assert flow.validate_parameters(made.parameters)["params"] == SlaqParams(per_half=3)
     assert flow.parameters == load_flow(BENCHMARKS["slaq"]).parameters
     assert RebuildParams(**rebuild.parameters["params"]).chosen() == [BENCHMARKS["slaq"]]
@@ -93,12 +93,12 @@ def test_a_parameter_that_there_is_not_is_named_with_what_was_meant() -> None:
         "params.relation: there is no such parameter; did you mean relations?"
     )
     with pytest.raises(UsageError, match=re.escape(said)):
-        read_parameters("granola", told)
+        validate_flow_parameters("granola", told)
 
 
 def test_choices_are_those_that_there_are() -> None:
     assert get_args(FoundationName) == tuple(FOUNDATIONS)
-    assert get_args(get_args(MultiHalParams.model_fields["languages"].annotation)[0]) == tuple(TAGS)
+    assert get_args(get_args(MultiHalParams.model_fields["languages"].annotation)[0]) == tuple(LANGUAGE_TAGS)
 
 
 def test_a_lock_holds_what_was_found_and_not_where(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_lock_holds_what_was_found_and_not_where(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "P19.json").write_text(rows)
-        found = lock_inputs(GranolaParams(source=(str(tmp_path / name),), samples=3, limit=9), RunOptions())
+        found = resolve_granola_inputs(GranolaParams(source=(str(tmp_path / name),), samples=3, limit=9), RunOptions())
         assert found.inputs.params.source == (str(tmp_path / name),)
         assert found.inputs.limits == {"P19": 9}
-        locks.append(canonical_json(found.inputs.as_locked()))
+        locks.append(canonical_json(found.inputs.dump_for_manifest()))
     assert locks[0] == locks[1]
     assert '"samples":3' in locks[0]
 
@@ -120,7 +120,7 @@ def test_a_build_with_the_parameters_of_an_earlier_factmill_says_so() -> None:
     origin = {"world": "embedded", "graph": None, "flow": {"categories": None, "decisions": []}}
     record = BuildRecord("slaq-1", "slaq", "", {"version": "0.1.0", "code": "0" * 64}, origin, "", {}, now, now)
     with pytest.raises(
-        OldBuild,
+        BuildFormatTooOld,
         match=r"slaq-1 was made by factmill 0\.1\.0, code 0{16} with .* build it again with `factmill build slaq`",
     ):
         verify_build(BENCHMARKS["slaq"], record, RunOptions())
@@ -135,9 +135,9 @@ def test_a_build_with_the_parameters_of_an_earlier_factmill_says_so() -> None:
     ],
 )
 def test_files_of_a_source_that_are_not_used_are_noted(tmp_path: Path, benchmark: str, used: str, note: str) -> None:
-    shutil.copy(ROOT / "data" / "world" / "sources" / used, tmp_path)
+    shutil.copy(ASSETS_ROOT / "data" / "world" / "sources" / used, tmp_path)
     (tmp_path / "other.json").write_text('[{"a": 1}]')
     known = BENCHMARKS[benchmark]
-    locked = known.lock_inputs(known.params(source=(str(tmp_path),)), RunOptions())
+    locked = known.resolve_inputs(known.params(source=(str(tmp_path),)), RunOptions())
     assert list(locked.notes) == [f"not used, {note}: other.json"]
-    assert "not used" not in "".join(known.lock_inputs(known.params(), RunOptions()).notes)
+    assert "not used" not in "".join(known.resolve_inputs(known.params(), RunOptions()).notes)

@@ -11,12 +11,12 @@ from support.webs.prepared import copy_prepared
 
 from factmill.tasks.assets import load_relations
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.calls.call import Call, Reply, Service
-from factmill.tasks.core.calls.item_facts import ITEM_FACTS
-from factmill.tasks.core.calls.knowledge import ALIASES
+from factmill.tasks.core.calls.call import Call, CallResponse, CallService
+from factmill.tasks.core.calls.item_facts import ITEM_FACTS_OPERATION
 from factmill.tasks.core.calls.operation import Operation, list_operations
-from factmill.tasks.core.fingerprints import Json
-from factmill.tasks.engine.services import embedded_graph
+from factmill.tasks.core.calls.wikidata import ALIASES_OPERATION
+from factmill.tasks.core.digests import JsonValue
+from factmill.tasks.engine.services import open_embedded_graph
 from factmill.tasks.settings import load_world
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.serving import running_world
@@ -25,17 +25,17 @@ SOME_PIDS = ("P17", "P19", "P27", "P31", "P50", "P106", "P131", "P279")
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Service]]:
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CallService, CallService]]:
     """Return the SPARQL client on a running Oxigraph, and the local graph of the same triples."""
     home = copy_prepared(tmp_path_factory.mktemp("home"))
     settings = load_world("embedded")
-    with running_world(home) as world, embedded_graph(home) as graph:
+    with running_world(home) as world, open_embedded_graph(home) as graph:
         url = world.endpoints["wikidata"]
         yield SparqlClient("Wikidata", url, "sparql", settings.wikidata.limits, settings.user_agent), graph
 
 
-def answer(service: Service, calls: Sequence[Call]) -> list[Json]:
-    replies: dict[str, Reply] = {}
+def answer(service: CallService, calls: Sequence[Call]) -> list[JsonValue]:
+    replies: dict[str, CallResponse] = {}
     service.send(calls, lambda call, reply: replies.__setitem__(call.key, reply))
     assert [replies[call.key].error for call in calls if replies[call.key].status != "ok"] == []
     return [replies[call.key].body for call in calls]
@@ -65,19 +65,21 @@ def list_calls(operation: Operation[Any], language: str) -> list[Call]:
 @pytest.mark.parametrize(
     "operation", [each for each in list_operations() if callable(each.graph)], ids=lambda each: each.name
 )
-def test_both_give_the_same_bodies(services: tuple[Service, Service], operation: Operation[Any], language: str) -> None:
+def test_both_give_the_same_bodies(
+    services: tuple[CallService, CallService], operation: Operation[Any], language: str
+) -> None:
     sparql, graph = services
     calls = list_calls(operation, language)
     by_sparql, by_graph = answer(sparql, calls), answer(graph, calls)
-    if operation not in (ALIASES, DESCRIPTIONS):
+    if operation not in (ALIASES_OPERATION, DESCRIPTIONS):
         assert sum(map(bool, by_sparql)) > len(calls) / 4
     else:  # the world has them in English alone
         assert any(by_sparql) == (language == "en")
     assert by_sparql == by_graph
 
 
-def test_facts_of_the_world_have_statements_precisions_and_units(services: tuple[Service, Service]) -> None:
-    bodies = answer(services[1], list_calls(ITEM_FACTS, "en"))
+def test_facts_of_the_world_have_statements_precisions_and_units(services: tuple[CallService, CallService]) -> None:
+    bodies = answer(services[1], list_calls(ITEM_FACTS_OPERATION, "en"))
     facts = [fact for body in bodies for fact in body]  # type: ignore[union-attr]
     assert all(fact["statement"] for fact in facts)
     assert all(fact["value"] for fact in facts if fact["qid"] is None)
@@ -93,7 +95,7 @@ def test_ambiguous_names_are_in_the_world() -> None:
 
 
 def test_the_graph_is_made_once(tmp_path: Path) -> None:
-    with embedded_graph(tmp_path) as first:
+    with open_embedded_graph(tmp_path) as first:
         made = first.manifest.created_at
-    with embedded_graph(tmp_path) as second:
+    with open_embedded_graph(tmp_path) as second:
         assert second.manifest.created_at == made

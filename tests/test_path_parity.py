@@ -21,21 +21,21 @@ import pyoxigraph
 import pytest
 from support.graphs.plain_paths import PlainPaths
 
-from factmill.tasks.assets import load_properties
+from factmill.tasks.assets import load_property_numbers
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.calls.paths import PathsByCalls, ask_service
-from factmill.tasks.core.paths import FoundPaths, PathFinder, PathOptions
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.core.calls.path_calls import EndpointPathFinder, make_uncached_sender
+from factmill.tasks.core.service_settings import ServiceLimits
+from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
-from factmill.tasks.processes import HOST, free_port, start_child, stop_child
-from factmill.tasks.text.values.literals import Date, Number, canonical_number
+from factmill.tasks.processes import LOOPBACK_HOST, find_free_port, start_child_process, stop_child_process
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, canonical_number
 from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.files import load_world_data
-from factmill.tasks.world.rdf import write_rdf
-from factmill.tasks.world.serving import find_oxigraph
+from factmill.tasks.world.rdf import write_world_ntriples
+from factmill.tasks.world.serving import find_oxigraph_binary
 
-LIMITS = Limits(parallel=2, timeout_s=60, attempts=3, batch=100)
+LIMITS = ServiceLimits(parallel=2, timeout_s=60, attempts=3, batch=100)
 LISTS = {"date": "time_properties", "number": "number_properties", "rank": "rank_properties"}
 BOTH_MODES = pytest.mark.parametrize("all_hops", [False, True], ids=["stop at the first hop count", "all hops"])
 
@@ -55,33 +55,40 @@ def open_engines(files: Sequence[Path], folder: Path) -> Iterator[Engines]:
     load_graph(files, "parity", folder)
     with open_graph("parity", folder) as graph, serve(files, folder) as url:
         client = SparqlClient("Wikidata", url, "sparql", LIMITS, "factmill tests")
-        yield Engines(graph, PathsByCalls(ask_service(client), "sparql"), plain)
+        yield Engines(graph, EndpointPathFinder(make_uncached_sender(client), "sparql"), plain)
 
 
 @contextmanager
 def serve(files: Sequence[Path], folder: Path) -> Iterator[str]:
     """Give the address of an Oxigraph server that holds some files."""
-    store, log, port = folder / "store", folder / "oxigraph.log", free_port()
-    load = [str(find_oxigraph()), "load", "--location", str(store)]
+    store, log, port = folder / "store", folder / "oxigraph.log", find_free_port()
+    load = [str(find_oxigraph_binary()), "load", "--location", str(store)]
     subprocess.run(
         [*load, *chain.from_iterable(("--file", str(file)) for file in files)], check=True, capture_output=True
     )
-    command = [str(find_oxigraph()), "serve-read-only", "--location", str(store), "--bind", f"{HOST}:{port}"]
-    process = start_child(command, log)
+    command = [
+        str(find_oxigraph_binary()),
+        "serve-read-only",
+        "--location",
+        str(store),
+        "--bind",
+        f"{LOOPBACK_HOST}:{port}",
+    ]
+    process = start_child_process(command, log)
     try:
         while b"Listening" not in log.read_bytes():
             assert process.poll() is None, log.read_text()
             time.sleep(0.01)
-        yield f"http://{HOST}:{port}/query"
+        yield f"http://{LOOPBACK_HOST}:{port}/query"
     finally:
-        stop_child(process)
+        stop_child_process(process)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     folder = tmp_path_factory.mktemp("world")
     with (folder / "world.nt").open("w", encoding="utf-8") as stream:
-        write_rdf(load_world_data(WORLD_FOLDER), stream)
+        write_world_ntriples(load_world_data(WORLD_FOLDER), stream)
     with open_engines([folder / "world.nt"], folder) as engines:
         yield engines
 
@@ -113,10 +120,12 @@ def draw_item_pairs(plain: PlainPaths, count: int, seed: int) -> list[tuple[int,
     return pairs
 
 
-def draw_literal_pairs(plain: PlainPaths, kind: str, count: int, seed: int) -> list[tuple[int, Date | Number]]:
+def draw_literal_pairs(
+    plain: PlainPaths, kind: str, count: int, seed: int
+) -> list[tuple[int, PartialDate | NumberWithUnit]]:
     """Return items with a value of theirs, or of an item that a claim of theirs leads to, some made wrong on purpose."""
     draw = random.Random(seed)
-    properties = load_properties(LISTS[kind])
+    properties = load_property_numbers(LISTS[kind])
     before: dict[int, list[int]] = {}
     for start, claims in sorted(plain.claims.items()):
         for _, end in claims:
@@ -136,15 +145,15 @@ def draw_literal_pairs(plain: PlainPaths, kind: str, count: int, seed: int) -> l
     return pairs
 
 
-def draw_date(text: str, draw: random.Random) -> Date:
+def draw_date(text: str, draw: random.Random) -> PartialDate:
     year, month, day = re.match(r"(-?\d+)-(\d+)-(\d+)T", text).groups()  # type: ignore[union-attr]
     parts = [int(year), max(1, int(month)), max(1, int(day))]
-    return Date(*parts[: draw.randint(1, 3)])
+    return PartialDate(*parts[: draw.randint(1, 3)])
 
 
-def draw_number(value: tuple[Any, ...], draw: random.Random) -> Number:
+def draw_number(value: tuple[Any, ...], draw: random.Random) -> NumberWithUnit:
     number, unit = str(canonical_number(value[4])), value[6]
-    return Number(draw.choice([number, number, number, "12345.678"]), draw.choice([None, unit, 11573]))
+    return NumberWithUnit(draw.choice([number, number, number, "12345.678"]), draw.choice([None, unit, 11573]))
 
 
 def list_found(found: FoundPaths) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
@@ -164,7 +173,7 @@ def find_plainly(found: list[list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
     return [(pair, *map(canonicalise, row)) for pair, rows in enumerate(found) for row in rows]
 
 
-def check_items(engines: Engines, pairs: Sequence[tuple[int, int]], options: PathOptions) -> int:
+def check_items(engines: Engines, pairs: Sequence[tuple[int, int]], options: PathSearchOptions) -> int:
     """Hold the three engines to each other; return how many paths there are."""
     subjects, objects = (np.array(side, np.int64) for side in zip(*pairs, strict=True))
     by_graph = list_found(engines.graph.find_item_paths(subjects, objects, options))
@@ -181,7 +190,10 @@ def check_items(engines: Engines, pairs: Sequence[tuple[int, int]], options: Pat
 
 
 def check_literals(
-    engines: Engines, pairs: Sequence[tuple[int, Date | Number]], properties: frozenset[int], options: PathOptions
+    engines: Engines,
+    pairs: Sequence[tuple[int, PartialDate | NumberWithUnit]],
+    properties: frozenset[int],
+    options: PathSearchOptions,
 ) -> int:
     """Hold the three engines to each other; return how many paths there are."""
     subjects = np.array([subject for subject, _ in pairs], np.int64)
@@ -201,7 +213,7 @@ def check_literals(
 @BOTH_MODES
 def test_a_thousand_pairs_of_real_items(real: Engines, all_hops: bool) -> None:
     pairs = draw_item_pairs(real.plain, 1000, seed=3)
-    paths = check_items(real, pairs, PathOptions(all_hops, most_paths=None))
+    paths = check_items(real, pairs, PathSearchOptions(all_hops, max_paths=None))
     print(f"\n{len(pairs)} pairs, {paths} paths")
     assert paths > 1000
 
@@ -209,7 +221,7 @@ def test_a_thousand_pairs_of_real_items(real: Engines, all_hops: bool) -> None:
 @BOTH_MODES
 def test_pairs_of_the_embedded_world(world: Engines, all_hops: bool) -> None:
     pairs = draw_item_pairs(world.plain, 1000, seed=4)
-    assert check_items(world, pairs, PathOptions(all_hops, most_paths=None)) > 800
+    assert check_items(world, pairs, PathSearchOptions(all_hops, max_paths=None)) > 800
 
 
 @BOTH_MODES
@@ -218,17 +230,17 @@ def test_ignored_properties_and_the_cap(name: str, all_hops: bool, request: pyte
     engines = request.getfixturevalue(name)
     pairs = draw_item_pairs(engines.plain, 300, seed=5)
     ignored = frozenset({31, 106, 530})
-    assert check_items(engines, pairs, PathOptions(all_hops, ignored, most_paths=2)) > 100
+    assert check_items(engines, pairs, PathSearchOptions(all_hops, ignored, max_paths=2)) > 100
 
 
 @BOTH_MODES
 @pytest.mark.parametrize("kind", LISTS)
 def test_values_of_two_items_with_all_their_statements(real: Engines, kind: str, all_hops: bool) -> None:
-    properties = load_properties(LISTS[kind])
+    properties = load_property_numbers(LISTS[kind])
     pairs = draw_literal_pairs(real.plain, kind, 300, seed=6)
     # neither item has a rank, so their numbers are looked for among ranks, and not found
-    asked = pairs or [(42, Number("1.96")), (37599471, Number("1")), (999999999, Number("1"))]
-    paths = check_literals(real, asked, properties, PathOptions(all_hops, most_paths=None))
+    asked = pairs or [(42, NumberWithUnit("1.96")), (37599471, NumberWithUnit("1")), (999999999, NumberWithUnit("1"))]
+    paths = check_literals(real, asked, properties, PathSearchOptions(all_hops, max_paths=None))
     print(f"\n{kind}: {len(asked)} pairs, {paths} paths")
     assert (paths > 100) == bool(pairs)
 
@@ -237,7 +249,9 @@ def test_values_of_two_items_with_all_their_statements(real: Engines, kind: str,
 @pytest.mark.parametrize("kind", LISTS)
 def test_values_of_the_embedded_world(world: Engines, kind: str, all_hops: bool) -> None:
     pairs = draw_literal_pairs(world.plain, kind, 300, seed=7)
-    paths = check_literals(world, pairs, load_properties(LISTS[kind]), PathOptions(all_hops, most_paths=None))
+    paths = check_literals(
+        world, pairs, load_property_numbers(LISTS[kind]), PathSearchOptions(all_hops, max_paths=None)
+    )
     print(f"\n{kind}: {len(pairs)} pairs, {paths} paths")
     assert paths > 100
 
@@ -245,5 +259,5 @@ def test_values_of_the_embedded_world(world: Engines, kind: str, all_hops: bool)
 @BOTH_MODES
 def test_ignored_properties_and_the_cap_of_values(world: Engines, all_hops: bool) -> None:
     pairs = draw_literal_pairs(world.plain, "date", 300, seed=8)
-    options = PathOptions(all_hops, frozenset({571, 580, 19}), most_paths=1)
-    assert check_literals(world, pairs, load_properties(LISTS["date"]), options) > 50
+    options = PathSearchOptions(all_hops, frozenset({571, 580, 19}), max_paths=1)
+    assert check_literals(world, pairs, load_property_numbers(LISTS["date"]), options) > 50

@@ -16,9 +16,9 @@ import pytest
 from support.processes.ready import ROOT
 
 from factmill.tasks import processes
-from factmill.tasks.errors import ServiceUnreachable, WorldError
-from factmill.tasks.memory import find_shortage
-from factmill.tasks.progress import StageBar
+from factmill.tasks.errors import EmbeddedWorldError, ServiceUnreachable
+from factmill.tasks.memory import find_resource_shortage
+from factmill.tasks.progress import StageProgress
 
 _HOLD = """
 import sys
@@ -91,12 +91,12 @@ def test_a_process_whose_parent_is_gone_before_it_looked_ends(parent: int, end: 
 
 
 def test_who_waits_for_a_stopped_process_says_for_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "SAY_AFTER_S", 0.0)
+    monkeypatch.setattr(processes, "LOCK_WAIT_NOTICE_AFTER_S", 0.0)
     told: SimpleQueue[str] = SimpleQueue()
     lock, entered = tmp_path / "lock", threading.Event()
 
     def enter() -> None:
-        with processes.one_at_a_time(lock, told.put):
+        with processes.exclusive_file_lock(lock, told.put):
             entered.set()
 
     with subprocess.Popen(
@@ -117,9 +117,9 @@ def test_who_waits_for_a_stopped_process_says_for_which(tmp_path: Path, monkeypa
 def test_who_only_looks_at_a_lock_keeps_nobody_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "lock").open("w") as looks, (tmp_path / "lock").open("w") as wants:
         fcntl.flock(looks, fcntl.LOCK_SH)
-        assert not processes.lock_now(wants.fileno())
+        assert not processes.try_lock_file(wants.fileno())
         monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looks, fcntl.LOCK_UN))
-        assert processes.lock_now(wants.fileno())
+        assert processes.try_lock_file(wants.fileno())
 
 
 def test_a_child_that_cannot_be_started_is_missed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_child_that_cannot_be_started_is_missed_at_once(tmp_path: Path, monkey
 
     monkeypatch.setattr(subprocess, "Popen", start)
     with pytest.raises(MemoryError):
-        processes.start_child(["true"], tmp_path / "log")
+        processes.start_child_process(["true"], tmp_path / "log")
 
 
 SETTLED = """
@@ -168,7 +168,7 @@ def _behind(error: Exception) -> Exception:
         (RuntimeError("std::bad_alloc"), "memory"),
         (RuntimeError("can't start new thread"), "threads"),
         (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "threads"),
-        (WorldError("oxigraph did not start on port 1: what():  Resource temporarily unavailable"), "threads"),
+        (EmbeddedWorldError("oxigraph did not start on port 1: what():  Resource temporarily unavailable"), "threads"),
         (ExceptionGroup("two", [ValueError("x"), _behind(MemoryError())]), "memory"),
         (ServiceUnreachable("author: http_500: CUDA: Cannot allocate memory"), ""),
         (RuntimeError("no running event loop"), ""),
@@ -176,7 +176,7 @@ def _behind(error: Exception) -> Exception:
     ],
 )
 def test_a_shortage_is_found_behind_an_error(error: Exception, short: str) -> None:
-    found = find_shortage(error)
+    found = find_resource_shortage(error)
     assert f"no more {short}" in found if short else not found
 
 
@@ -195,6 +195,6 @@ def test_a_shortage_is_found_behind_an_error(error: Exception, short: str) -> No
 def test_a_stage_is_as_far_as_its_batches_and_the_replies_of_the_next(
     batches: int, done: int, replies: int, expected: int, percent: float
 ) -> None:
-    bar = StageBar("find_qids", batches, None)
+    bar = StageProgress("link_question_entities", batches, None)
     bar.done, bar.replies, bar.expected = done, replies, expected
     assert bar.percent() == percent

@@ -8,10 +8,10 @@ import pytest
 
 from factmill.tasks import settings
 from factmill.tasks.core.calls.operation import list_operations
-from factmill.tasks.core.service_settings import Model, is_query_service, is_wikimedia_api
-from factmill.tasks.engine.naming.identities import find_max_ages
+from factmill.tasks.core.service_settings import ModelSettings, is_wikidata_query_service, is_wikimedia_api
+from factmill.tasks.engine.naming.identities import resolve_max_ages
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.settings import ROLES, api_key, load_world, read_token
+from factmill.tasks.settings import BUILD_MODEL_ROLES, load_world, read_api_key, read_service_token
 
 WORLD = """
 name = "mine"
@@ -34,9 +34,9 @@ def write(tmp_path: Path, text: str) -> str:
 
 
 def test_shipped_worlds_load() -> None:
-    assert load_world("embedded").is_embedded
+    assert load_world("embedded").uses_embedded_services
     live = load_world("live")
-    assert not live.is_embedded
+    assert not live.uses_embedded_services
     assert all(model.key_env for model in live.models.values())
 
 
@@ -71,22 +71,22 @@ def test_an_unknown_world_says_what_to_give() -> None:
 
 
 def test_the_digest_of_a_world_leaves_limits_and_user_agent_out(tmp_path: Path) -> None:
-    plain = load_world(write(tmp_path, WORLD)).digest(ROLES)
+    plain = load_world(write(tmp_path, WORLD)).digest(BUILD_MODEL_ROLES)
     gentler = WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 1 }').replace(
         '"me"', '"you"'
     )
-    assert load_world(write(tmp_path, gentler)).digest(ROLES) == plain
-    assert load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest(ROLES) != plain
+    assert load_world(write(tmp_path, gentler)).digest(BUILD_MODEL_ROLES) == plain
+    assert load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest(BUILD_MODEL_ROLES) != plain
 
 
 def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Model(kind="openai", name="m", key_env="MY_KEY")
+    model = ModelSettings(kind="openai", name="m", key_env="MY_KEY")
     with pytest.raises(SettingsError, match="model m: the environment variable that its key_env names is not set"):
-        api_key(model)
+        read_api_key(model)
     monkeypatch.setenv("MY_KEY", "secret-value")
-    assert api_key(model) == "secret-value"
+    assert read_api_key(model) == "secret-value"
     assert "secret-value" not in repr(model) + model.model_dump_json()
-    assert api_key(Model(kind="openai", name="m")) == "none"
+    assert read_api_key(ModelSettings(kind="openai", name="m")) == "none"
 
 
 def test_the_epoch_of_a_world_without_one_is_the_first_of_the_month(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_the_epoch_of_a_world_without_one_is_the_first_of_the_month(tmp_path: Pa
 
 def test_home_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FACTMILL_HOME", str(tmp_path / "h"))
-    assert settings.default_warehouse() == tmp_path / "h" / "factmill.duckdb"
-    assert settings.graphs_folder(settings.home()) == tmp_path / "h" / "graphs"
+    assert settings.default_warehouse_path() == tmp_path / "h" / "factmill.duckdb"
+    assert settings.graphs_folder(settings.factmill_home()) == tmp_path / "h" / "graphs"
 
 
 def test_a_world_names_only_the_services_it_has_and_says_which_one_is_missing(tmp_path: Path) -> None:
@@ -126,12 +126,12 @@ def test_a_wrong_profile_is_named(tmp_path: Path, line: str, message: str) -> No
 
 
 def test_prices_and_limits_are_no_part_of_the_digest_of_a_world_but_a_profile_is(tmp_path: Path) -> None:
-    plain = load_world(write(tmp_path, WORLD)).digest(ROLES)
+    plain = load_world(write(tmp_path, WORLD)).digest(BUILD_MODEL_ROLES)
     prices = "usd_per_million_cached = 3\nusd_per_million_cache_write = 4\nusd_per_request = 0.01\n"
     priced = load_world(write(tmp_path, WORLD + prices))
-    assert priced.digest(ROLES) == plain
+    assert priced.digest(BUILD_MODEL_ROLES) == plain
     assert not any(model.profile() for model in priced.models.values())
-    assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest(ROLES) != plain
+    assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest(BUILD_MODEL_ROLES) != plain
 
 
 def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_and_goes_for_chat_models(
@@ -139,7 +139,7 @@ def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_a
 ) -> None:
     by_jobs = 'mode = "batch"\nbatch_price = 0.4\njobs = { poll_s = 5, requests = 10 }\n'
     world = load_world(write(tmp_path, WORLD + by_jobs))
-    assert world.digest(ROLES) == load_world(write(tmp_path, WORLD)).digest(ROLES)
+    assert world.digest(BUILD_MODEL_ROLES) == load_world(write(tmp_path, WORLD)).digest(BUILD_MODEL_ROLES)
     with pytest.raises(SettingsError, match=r"there is no such setting; did you mean requests"):
         load_world(write(tmp_path, WORLD + "jobs = { request = 10 }\n"))
     for line in ("batch_price = 0.4", "jobs = { requests = 10 }"):
@@ -163,7 +163,7 @@ def test_a_model_to_be_measured_may_have_any_name_and_is_no_part_of_builds(tmp_p
     before = load_world(write(tmp_path, WORLD))
     other = load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "openai"\nname = "m"\nurl = "http://x/v1"\n'))
     assert other.models["mine"].name == "m"
-    assert other.digest(ROLES) == before.digest(ROLES)
+    assert other.digest(BUILD_MODEL_ROLES) == before.digest(BUILD_MODEL_ROLES)
     assert other.digest(["mine"]) != before.digest(["mine"])
     with pytest.raises(SettingsError, match=r"models\.mine\.kind is `scripted`; a model in this role is `openai`"):
         load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "scripted"\n'))
@@ -208,11 +208,13 @@ def test_services_and_models_have_ages_which_are_no_part_of_the_lock(tmp_path: P
     aged.write_text(text.replace("AGE", 'max_age = "30d"') + "max_age = 90\n", "utf-8")
     world = load_world(str(aged))
     assert world.digest(["author"]) == load_world(str(plain)).digest(["author"])
-    assert find_max_ages(world, None) == {"http://w/sparql": 2_592_000, "http://m/v1": 90, "http://m/v1#m": 90}
-    assert find_max_ages(world, "1h")["http://w/sparql"] == 3600
-    assert find_max_ages(load_world(str(plain)), "1h") == {"http://w/sparql": 3600}, "models do not age by the option"
-    assert find_max_ages(load_world("embedded"), "0") == {}
-    assert find_max_ages(world.with_graph("g"), "0") == {"http://m/v1": 90, "http://m/v1#m": 90}
+    assert resolve_max_ages(world, None) == {"http://w/sparql": 2_592_000, "http://m/v1": 90, "http://m/v1#m": 90}
+    assert resolve_max_ages(world, "1h")["http://w/sparql"] == 3600
+    assert resolve_max_ages(load_world(str(plain)), "1h") == {"http://w/sparql": 3600}, (
+        "models do not age by the option"
+    )
+    assert resolve_max_ages(load_world("embedded"), "0") == {}
+    assert resolve_max_ages(world.with_local_graph("g"), "0") == {"http://m/v1": 90, "http://m/v1#m": 90}
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_a_reply_has_as_many_bytes_as_its_operation_is_allowed(
     world = load_world(
         write(tmp_path, WORLD.replace('{ url = "http://b" }', f'{{ url = "http://b", limits = {{ {told} }} }}'))
     )
-    assert {name: world.wikipedia.limits.find_max_bytes(name) for name in bounds} == bounds
+    assert {name: world.wikipedia.limits.get_max_response_bytes(name) for name in bounds} == bounds
 
 
 @pytest.mark.parametrize(
@@ -304,27 +306,27 @@ def test_every_operation_that_services_are_asked_can_have_a_limit(tmp_path: Path
 )
 def test_a_user_agent_names_a_contact_that_is_no_placeholder(tmp_path: Path, agent: str, names: bool) -> None:
     world = load_world(write(tmp_path, WORLD.replace('"me"', f'"{agent}"')))
-    assert world.names_contact == names
+    assert world.has_contact_address == names
     if names:
-        world.require_access("wikidata", "pageviews")
+        world.require_service_access("wikidata", "pageviews")
     else:
         with pytest.raises(
             SettingsError, match=r"\[pageviews\] is asked at http://c, and user_agent holds no web page"
         ):
-            world.require_access("pageviews")
+            world.require_service_access("pageviews")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:7", "localhost", "[::1]:80", "127.9.9.9", "wiki.localhost"])
 def test_services_of_this_machine_need_no_contact_address(tmp_path: Path, host: str) -> None:
-    load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_access("wikidata")
-    load_world("embedded").require_access("wikidata", "wikipedia", "pageviews")
-    load_world(write(tmp_path, WORLD), graph="g").require_access("wikidata", "dbpedia")
+    load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_service_access("wikidata")
+    load_world("embedded").require_service_access("wikidata", "wikipedia", "pageviews")
+    load_world(write(tmp_path, WORLD), graph="g").require_service_access("wikidata", "dbpedia")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1.evil.net", "10.0.0.5", "localhost.net", "0.0.0.0"])
 def test_other_hosts_do(tmp_path: Path, host: str) -> None:
     with pytest.raises(SettingsError, match="holds no web page or mail address"):
-        load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_access("wikidata")
+        load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_service_access("wikidata")
 
 
 def test_a_token_is_read_from_its_variable_and_stands_in_no_digest(
@@ -333,18 +335,18 @@ def test_a_token_is_read_from_its_variable_and_stands_in_no_digest(
     plain = load_world(write(tmp_path, WORLD))
     text = WORLD.replace('"http://b"', '"http://b", token_env = "MY_TOKEN"')
     world = load_world(write(tmp_path, text + "[wikimedia]\nparallel = 1\n"))
-    assert world.digest(ROLES) == plain.digest(ROLES)
+    assert world.digest(BUILD_MODEL_ROLES) == plain.digest(BUILD_MODEL_ROLES)
     with pytest.raises(
         SettingsError, match=r"\[wikipedia\]: the environment variable MY_TOKEN, which token_env names, is"
     ):
-        world.require_access("wikipedia")
+        world.require_service_access("wikipedia")
     monkeypatch.setenv("MY_TOKEN", "two words")
     with pytest.raises(SettingsError, match="MY_TOKEN, which token_env names, holds characters that no") as raised:
-        world.require_access("wikipedia")
+        world.require_service_access("wikipedia")
     assert "two words" not in str(raised.value)
     monkeypatch.setenv("MY_TOKEN", "abc.def")
-    assert read_token("wikipedia", world.wikipedia) == "abc.def"
-    assert read_token("pageviews", world.pageviews) == ""
+    assert read_service_token("wikipedia", world.wikipedia) == "abc.def"
+    assert read_service_token("pageviews", world.pageviews) == ""
     assert "abc.def" not in repr(world) + world.model_dump_json()
 
 
@@ -365,4 +367,4 @@ def test_a_token_is_read_from_its_variable_and_stands_in_no_digest(
     ],
 )
 def test_hosts_of_wikimedia_are_known_by_their_names(url: str, counted: str | None) -> None:
-    assert (is_wikimedia_api(url), is_query_service(url)) == (counted == "apis", counted == "queries")
+    assert (is_wikimedia_api(url), is_wikidata_query_service(url)) == (counted == "apis", counted == "queries")

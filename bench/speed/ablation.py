@@ -12,7 +12,7 @@ import time
 import torch
 from support.models.tiny_causal import ablate_one, make_model
 
-from factmill.tasks.slaq.mechanism.ablating import Ablator, measure_effects
+from factmill.tasks.slaq.mechanism.ablation import Ablator, measure_ablation_effects
 
 LAYERS, HEADS, WIDTH, PROMPT, ANSWER = 16, 16, 256, 40, 8
 _EVERY = 16
@@ -37,7 +37,7 @@ def compare(threads: int) -> dict[str, float]:
     ablator.enter(ids, places)
     started = time.perf_counter()
     ablator.enter(ids, places)
-    ablator.ablate_each()
+    ablator.run_with_each_ablated()
     batched_s = time.perf_counter() - started
     return {"one_by_one_s": one_by_one_s, "batched_s": batched_s, "times": one_by_one_s / batched_s}
 
@@ -52,7 +52,9 @@ def time_large() -> dict[str, float]:
         ablator = Ablator(model, centre=True)
         torch.cuda.synchronize()
         started = time.perf_counter()
-        measure_effects(ablator, ids, list(range(prompt + answer - 12, prompt + answer)), recover=0.9, largest_set=1.0)
+        measure_ablation_effects(
+            ablator, ids, list(range(prompt + answer - 12, prompt + answer)), recover=0.9, largest_set=1.0
+        )
         torch.cuda.synchronize()
         seconds += time.perf_counter() - started
         ablator.close()

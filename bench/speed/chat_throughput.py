@@ -74,17 +74,21 @@ def _write(writer: asyncio.StreamWriter, status: int, body: dict[str, Any], head
 
 def ask_with_factmill(url: str, asks: int, parallel: int) -> dict[str, Any]:
     """Return seconds and how many asks were answered right by our client."""
-    from factmill.tasks.clients.chat import Chat
-    from factmill.tasks.core.calls.call import Call, Reply
-    from factmill.tasks.core.calls.chat import call_chat
-    from factmill.tasks.core.prompts import fill_in, read_prompt
-    from factmill.tasks.core.service_settings import Limits, Model
+    from factmill.tasks.clients.chat import ChatClient
+    from factmill.tasks.core.calls.call import Call, CallResponse
+    from factmill.tasks.core.calls.chat import make_chat_call
+    from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+    from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
-    limits = Limits(parallel=parallel, timeout_s=30, attempts=ATTEMPTS, backoff_s=0.2)
-    chat = Chat("bench", Model(kind="openai", name="m", url=url, limits=limits), lambda: "none", "benchmark")
-    prompt = read_prompt("bench/word", PROMPT.encode())
-    calls = [call_chat("bench", "m", fill_in(prompt, name=f"word {number}")) for number in range(asks)]
-    replies: list[tuple[Call, Reply]] = []
+    limits = ServiceLimits(parallel=parallel, timeout_s=30, attempts=ATTEMPTS, backoff_s=0.2)
+    chat = ChatClient(
+        "bench", ModelSettings(kind="openai", name="m", url=url, limits=limits), lambda: "none", "benchmark"
+    )
+    prompt = parse_prompt_file("bench/word", PROMPT.encode())
+    calls = [
+        make_chat_call("bench", "m", fill_prompt_template(prompt, name=f"word {number}")) for number in range(asks)
+    ]
+    replies: list[tuple[Call, CallResponse]] = []
     started = time.perf_counter()
     chat.send(calls, lambda call, reply: replies.append((call, reply)))
     seconds = time.perf_counter() - started

@@ -120,7 +120,7 @@ def open_peer() -> Callable[[list[str]], Any]:
     """Return sentence-transformers' encoder of the weights that factmill comes with."""
     from sentence_transformers import SentenceTransformer
 
-    from factmill.tasks.models import embed
+    from factmill.tasks.models import embedders
 
-    model = SentenceTransformer(str(embed._find_package()), device="cpu")
+    model = SentenceTransformer(str(embedders._find_packaged_checkpoint()), device="cpu")
     return lambda texts: model.encode(texts, normalize_embeddings=True)

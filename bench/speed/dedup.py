@@ -35,9 +35,9 @@ from speed.contenders import (
     show_contest,
 )
 
-from factmill.tasks.core.nearest import find_duplicates
-from factmill.tasks.models import embed
-from factmill.tasks.models.devices import find_multiplier
+from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
+from factmill.tasks.models import embedders
+from factmill.tasks.models.devices import find_matmul_instructions
 from factmill.tasks.models.exact_batches import batch_by_length
 
 THRESHOLD = 0.99
@@ -75,7 +75,7 @@ def make_texts(count: int, seed: int) -> list[str]:
 
 def compare_ours(vectors: npt.NDArray[np.float32]) -> Pairs:
     """Find the pairs with factmill."""
-    found = find_duplicates(vectors, THRESHOLD)
+    found = find_duplicate_pairs(vectors, THRESHOLD)
     return np.stack([found.first, found.second], axis=1).tolist()
 
 
@@ -116,10 +116,12 @@ def run_encoding(options: argparse.Namespace, home: Path) -> Run:
 
 def open_ours(texts: list[str], home: Path) -> tuple[Encode, float]:
     """Return factmill's encoder, and the share of texts that fill the batches of these texts up."""
-    opened = embed.SentenceEncoder(embed.find_embedder(embed.PACKAGED, home), device="cpu")
-    assert isinstance(opened, embed.SentenceEncoder)
+    opened = embedders.SentenceEncoder(
+        embedders.resolve_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
+    )
+    assert isinstance(opened, embedders.SentenceEncoder)
     lengths = [len(opened._tokenizer.encode(text).ids) for text in sorted(set(texts))]
-    full = sum(size for _, size in batch_by_length(lengths, find_multiplier("cpu")))
+    full = sum(size for _, size in batch_by_length(lengths, find_matmul_instructions("cpu")))
     return opened.encode, 1 - len(lengths) / full
 
 

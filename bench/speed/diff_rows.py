@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.fingerprints import canonical_json, digest_bytes
+from factmill.tasks.core.digests import canonical_json, digest_bytes
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.diff.compare import compare_builds
 from factmill.tasks.granola.benchmark import GRANOLA
 from factmill.tasks.granola.core.rows import GranolaRow
-from factmill.tasks.storage.builds import find_build, publish, published_table
+from factmill.tasks.storage.builds import publish, published_table, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
 CALLS = 11
-STAGES = ("find_qids", "describe_entities", "generate_granular_answers")
+STAGES = ("link_question_entities", "describe_entities", "generate_granular_answers")
 
 
 def make_rows(count: int, changed: set[int], shift: int) -> pa.Table:
@@ -117,13 +117,13 @@ def main() -> None:
             make_build(warehouse, make_rows(rows, of, by), of, code)
             for of, by, code in ((set[int](), 0, digest_bytes(b"a")[:8]), (changed, shift, digest_bytes(b"b")[:8]))
         ]
-        before, after = (find_build(warehouse, each) for each in made)
+        before, after = (resolve_build(warehouse, each) for each in made)
         print(
             f"{rows:,} rows, {rows * CALLS:,} calls a build; {len(changed):,} rows differ, {shift:,} new, {shift:,} gone"
         )
         start = time.perf_counter()
         diff = compare_builds(warehouse, GRANOLA, before, after)
-        print(f"factmill diff: {time.perf_counter() - start:.1f} s, {diff.counts()}, {diff.count_causes()}")
+        print(f"factmill diff: {time.perf_counter() - start:.1f} s, {diff.counts()}, {diff.count_rows_by_cause()}")
         with open_warehouse(warehouse) as db:
             frames = [published_table(db, each, "granola_eq").to_pandas() for each in made]
         start = time.perf_counter()

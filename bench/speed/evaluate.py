@@ -100,7 +100,7 @@ def main() -> None:
     from support.builds.copies import publish_copies
     from support.models.scripted_chat import write_chat_world
 
-    from factmill.tasks.storage.builds import find_build, published_table
+    from factmill.tasks.storage.builds import published_table, resolve_build
     from factmill.tasks.storage.warehouse import open_warehouse
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -111,7 +111,7 @@ def main() -> None:
         run([sys.executable, "-c", "from factmill.flows.cli.main import main; main()", "build", "granola"], home)
         warehouse = home / "factmill.duckdb"
         world = write_chat_world(home, "http://127.0.0.1:9/v1", ["answerer"])
-        origin = find_build(warehouse, "latest:granola").build_id
+        origin = resolve_build(warehouse, "latest:granola").build_id
         builds = {rows: publish_copies(warehouse, origin, "granola_eq", rows) for rows in (FEW, MANY, FILED)}
         evaluate = [
             "evaluate",

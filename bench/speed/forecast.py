@@ -34,7 +34,7 @@ from support.habits.table import HABITS
 
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.prefect_server import prefect_server, prefect_settings
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 
 PRICES = "usd_per_million_in = 1.1\nusd_per_million_out = 4.4"
 PILOTED = {"granola": 296, "multihal": 120, "biokalma": 42, "slaq": 58, "fanoutqa": 95}
@@ -160,7 +160,7 @@ def _draw_sources(folder: Path, name: str, seed: int) -> list[str]:
     for source in SOURCES.get(name, FOUNDATIONS):
         to = folder / f"sources-{seed}" / source
         to.mkdir(parents=True, exist_ok=True)
-        for path in sorted((ROOT / "data" / "world" / "sources" / source).iterdir()):
+        for path in sorted((ASSETS_ROOT / "data" / "world" / "sources" / source).iterdir()):
             some = path.read_text("utf-8") if source == WHOLE else _draw_rows(path, Random(f"{seed} {path.name}"))
             (to / path.name).write_text(some, "utf-8")
         given += ["--source", str(to)]

@@ -14,8 +14,8 @@ from pathlib import Path
 import duckdb
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, count_prompt
-from factmill.tasks.settings import home
+from factmill.tasks.engine.spending.forecasting import ENGLISH_CHARACTERS_PER_TOKEN, count_prompt_characters
+from factmill.tasks.settings import factmill_home
 
 _CALLS = """
     SELECT u.stage, c.operation, c.parts, sum(length(c.body)) AS said, count(DISTINCT c.key) AS calls
@@ -25,7 +25,7 @@ _CALLS = """
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--warehouse", type=Path, default=home() / "factmill.duckdb")
+    options.add_argument("--warehouse", type=Path, default=factmill_home() / "factmill.duckdb")
     options.add_argument("--usd-in", type=float, default=1.1, help="US$ a million tokens of prompts")
     options.add_argument("--usd-out", type=float, default=4.4, help="US$ a million tokens of replies")
     told = options.parse_args()
@@ -54,8 +54,8 @@ def _add_up(db: duckdb.DuckDBPyConnection, build_id: str) -> list[tuple[str, str
         sums = found.setdefault((stage, operation), [0, 0.0, 0.0])
         sums[0] += calls
         if operation == "chat":
-            sums[1] += calls * count_prompt(json.loads(parts)) / CHARACTERS_A_TOKEN
-            sums[2] += said / CHARACTERS_A_TOKEN
+            sums[1] += calls * count_prompt_characters(json.loads(parts)) / ENGLISH_CHARACTERS_PER_TOKEN
+            sums[2] += said / ENGLISH_CHARACTERS_PER_TOKEN
     return [(*place, int(calls), sent, said) for place, (calls, sent, said) in sorted(found.items())]
 
 

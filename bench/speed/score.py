@@ -19,9 +19,9 @@ from typing import Any
 
 import ftfy
 
-from factmill.tasks.fanoutqa.core.evaluation.scoring import loose, rouge
-from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from factmill.tasks.fanoutqa.evaluation.lemmas import load_lemmatizer, name_lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.scoring import rouge, score_loose_and_strict
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
+from factmill.tasks.fanoutqa.evaluation.lemmatizers import load_lemmatizer, resolve_lemmatizer_name
 
 GOLDS: Sequence[Any] = (
     {"Luxembourg": "$87 billion", "Ireland": "$516 billion", "Qatar": "$219.6 billion", "Macau": "$38.5 billion"},
@@ -64,9 +64,14 @@ def make_answers(golds: Sequence[Any], number: int) -> tuple[list[str], list[Any
     asked = [golds[at % len(golds)] for at in range(number)]
     answers = []
     for at, gold in enumerate(asked):
-        text = write_gold(gold)
+        text = format_gold_answer(gold)
         kind = at % 4
-        said = (text, text[: draw.randrange(len(text) + 1)], write_gold(draw.choice(golds)), text.replace(" - ", ": "))
+        said = (
+            text,
+            text[: draw.randrange(len(text) + 1)],
+            format_gold_answer(draw.choice(golds)),
+            text.replace(" - ", ": "),
+        )
         answers.append(f"{FILLER if kind % 2 else ''} {said[kind]}\n(answer {at})")
     return answers, asked
 
@@ -80,12 +85,12 @@ def main() -> None:
     options = parser.parse_args()
     golds = [each["answer"] for each in json.loads(options.questions.read_text())] if options.questions else GOLDS
     answers, asked = make_answers(golds, options.answers)
-    lemmatize = load_lemmatizer(name_lemmatizer())
+    lemmatize = load_lemmatizer(resolve_lemmatizer_name())
     print(f"{len(answers):,} answers to {len(golds)} questions, lemmas: {lemmatize.name}", flush=True)
     seconds = {}
     for scorer in ("upstream", "fixed"):
         start = time.perf_counter()
-        share, whole = loose(answers, asked, lemmatize, scorer)  # type: ignore[arg-type]
+        share, whole = score_loose_and_strict(answers, asked, lemmatize, scorer)  # type: ignore[arg-type]
         seconds[scorer] = time.perf_counter() - start
         if scorer == "upstream":
             ours = list(zip(share.tolist(), whole.tolist(), strict=True))

@@ -38,9 +38,9 @@ from speed.contenders import (
     show_contest,
 )
 
-from factmill.tasks.core.fingerprints import digest_bytes
-from factmill.tasks.core.nearest import find_nearest
-from factmill.tasks.models import embed
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.core.embedding_similarity import find_nearest_vectors
+from factmill.tasks.models import embedders
 from factmill.tasks.models.title_index import open_title_index
 
 DIMENSIONS, NEAR = 384, 30
@@ -114,7 +114,7 @@ def search_by_scikit_learn(vectors: Floats, questions: Floats) -> Ints:
 
 
 SEARCHERS: dict[str, tuple[str | None, Callable[[Floats, Floats], Ints]]] = {
-    OURS: (None, lambda vectors, questions: find_nearest(vectors, questions, NEAR)),
+    OURS: (None, lambda vectors, questions: find_nearest_vectors(vectors, questions, NEAR)),
     "numpy, one matrix": (None, search_by_numpy),
     PEER: ("sentence_transformers", search_by_sentence_transformers),
     "scikit-learn, brute force": ("sklearn", search_by_scikit_learn),
@@ -144,7 +144,9 @@ def run_embedding(options: argparse.Namespace, home: Path) -> Run:
         return {**took, "bytes_each": 0.0}
     source = home / "list.txt"
     source.write_text("\n".join(titles), "utf-8")
-    embedder = embed.SentenceEncoder(embed.find_embedder(embed.PACKAGED, home), device="cpu")
+    embedder = embedders.SentenceEncoder(
+        embedders.resolve_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
+    )
     embedder.encode(titles[:8])
     with tempfile.TemporaryDirectory(dir=home) as anew:
         index, took = measure(lambda: open_title_index(source, digest_bytes(source.read_bytes()), embedder, Path(anew)))

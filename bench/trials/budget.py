@@ -24,15 +24,15 @@ from typing import Any
 
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.sending.budget import Budget
-from factmill.tasks.clients.sending.lazy import LazyService
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
-from factmill.tasks.core.spending.bounds import Bounds
-from factmill.tasks.errors import BudgetReached
+from factmill.tasks.clients.sending.lazy_service import LazyService
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
+from factmill.tasks.core.spending.costs import BudgetLimits
+from factmill.tasks.errors import BudgetExhausted
 
 USD_IN, USD_OUT, USD_CACHED, USD_CACHE_WRITE = 0.5, 2.5, 0.05, 0.625
 """A million tokens."""
@@ -271,7 +271,7 @@ class Run:
 def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: bool) -> Run:
     """Ask until the bound is reached."""
     server = PricedServer(seed, habit, heedless)
-    model = Model(
+    model = ModelSettings(
         kind="openai",
         name="m",
         url=f"{server.web.url}/v1",
@@ -281,24 +281,28 @@ def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: boo
         usd_per_million_cached=USD_CACHED,
         usd_per_million_cache_write=USD_CACHE_WRITE,
         usd_per_request=habit.fee,
-        limits=Limits(parallel=parallel, timeout_s=habit.timeout_s, attempts=6, backoff_s=0.01),
+        limits=ServiceLimits(parallel=parallel, timeout_s=habit.timeout_s, attempts=6, backoff_s=0.01),
     )
-    service = LazyService("m", True, lambda: Chat("m", model, lambda: "none", "factmill-trials"))
-    service.budget = Budget(Bounds(cost_usd=bound))
-    prompt, random = read_prompt("trial/budget", PROMPT.encode()), Random(seed)
+    service = LazyService("m", True, lambda: ChatClient("m", model, lambda: "none", "factmill-trials"))
+    service.budget = Budget(BudgetLimits(cost_usd=bound))
+    prompt, random = parse_prompt_file("trial/budget", PROMPT.encode()), Random(seed)
     calls = [
-        call_chat("m", "m", fill_in(prompt, samples=2, number=str(number), text="word " * random.randint(10, 400)))
+        make_chat_call(
+            "m",
+            "m",
+            fill_prompt_template(prompt, samples=2, number=str(number), text="word " * random.randint(10, 400)),
+        )
         for number in range(int(2_000 * bound) + 200)
     ]
-    came: dict[str, Reply] = {}
+    came: dict[str, CallResponse] = {}
 
-    def keep(call: Call, reply: Reply) -> None:
+    def keep(call: Call, reply: CallResponse) -> None:
         came[call.key] = reply
 
     reached = ""
     try:
         service.send(calls, keep)
-    except BudgetReached as error:
+    except BudgetExhausted as error:
         reached = error.bound
     spent = service.budget.spent
     server.web.close()

@@ -14,9 +14,9 @@ import sys
 
 import numpy as np
 
-from factmill.tasks.core.evaluation.labels import share_out
-from factmill.tasks.core.measures.correcting import correct_share, measure_rates
-from factmill.tasks.core.measures.intervals import bootstrap, wilson
+from factmill.tasks.core.evaluation.human_labels import allocate_to_strata
+from factmill.tasks.core.measures.intervals import bootstrap_mean_interval, compute_wilson_interval
+from factmill.tasks.core.measures.judge_correction import correct_judged_share, measure_judge_rates
 
 TOPICS, FACTS = 100, 5
 RATES = (0.7, 0.85, 0.97)
@@ -43,7 +43,7 @@ def label(
     sizes = {name: len(each) for name, each in places.items() if len(each)}
     chosen: list[int] = []
     weights: list[float] = []
-    for name, size in share_out(sizes, labels, 0).items():
+    for name, size in allocate_to_strata(sizes, labels, 0).items():
         chosen += draw.choice(places[name], size, replace=False).tolist()
         weights += [sizes[name] / size] * size
     return chosen, weights
@@ -58,12 +58,12 @@ def hold(rate: float, rates: tuple[float, float], labels: int, transfers: bool, 
     people, judge = ([bool(side.ravel()[place]) for place in chosen] for side in labelled)
     topics = [str(topic) for topic in range(TOPICS)]
     of = [topics[place // FACTS] for place in chosen]
-    found = measure_rates(people, judge, of, weights, TOPICS * FACTS, DRAWS)
+    found = measure_judge_rates(people, judge, of, weights, TOPICS * FACTS, DRAWS)
     said = called.sum(axis=1)
     sums = np.column_stack((np.full(TOPICS, FACTS), said, np.full(TOPICS, FACTS), said)).astype(np.float64)
-    corrected = correct_share(topics, sums, found, not transfers, draws=DRAWS)
+    corrected = correct_judged_share(topics, sums, found, not transfers, draws=DRAWS)
     low, high = corrected[1] if corrected else (0.0, 1.0)
-    raw = bootstrap(said.tolist(), [FACTS] * TOPICS, draws=DRAWS)
+    raw = bootstrap_mean_interval(said.tolist(), [FACTS] * TOPICS, draws=DRAWS)
     return low <= rate <= high, raw[0] <= rate <= raw[1], high - low
 
 
@@ -82,7 +82,7 @@ def main() -> int:
             for sample in range(options.samples)
         ]
         held, raw = (sum(sample[at] for sample in samples) for at in (0, 1))
-        low, high = wilson(held, options.samples)
+        low, high = compute_wilson_interval(held, options.samples)
         width = sum(sample[2] for sample in samples) / options.samples
         worst, is_below = min(worst, held / options.samples), is_below or high < LEAST
         whose = "another" if transfers else "its own"

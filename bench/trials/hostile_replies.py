@@ -37,9 +37,9 @@ def _make_calls(service: str, url: str, **limits: Any) -> tuple[Callable[[], Any
     """Return what opens a client, and calls for it without end."""
     from support.webs.every_client import CLIENTS
 
-    from factmill.tasks.core.service_settings import Limits
+    from factmill.tasks.core.service_settings import ServiceLimits
 
-    told = Limits(parallel=PARALLEL, backoff_s=0.01, batch=1, **limits)
+    told = ServiceLimits(parallel=PARALLEL, backoff_s=0.01, batch=1, **limits)
     opens, make_call = CLIENTS[service]
     return lambda: opens(url, told), map(make_call, map("Name {}".format, count(1)))
 
@@ -106,9 +106,9 @@ def be_fast(service: str, url: str) -> None:
         replies[reply.status] += 1
 
     if service == "wikipedia":
-        from factmill.tasks.core.calls.wikipedia import call_page_text
+        from factmill.tasks.core.calls.wikipedia import make_page_text_call
 
-        calls = (call_page_text("test", number) for number in count(1))
+        calls = (make_page_text_call("test", number) for number in count(1))
     client.send([next(calls)], note)
     began = time.perf_counter()
     client.send([next(calls) for _ in range(SPEED_REQUESTS)], note)

@@ -33,7 +33,7 @@ from support.habits.table import HABITS
 
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.prefect_server import prefect_server, prefect_settings
-from factmill.tasks.errors import RepliesAwaited
+from factmill.tasks.errors import AwaitingReplyFile
 
 LOSES, FAILS, RESTARTS = 50, 41, 37
 """One line in so many is lost, or fails; one request in so many finds the server restarting."""
@@ -158,7 +158,7 @@ class Builds:
 
     def _build(self, name: str, world: Path, warehouse: Path, *files: str | Path) -> Ran:
         ran = self._factmill("build", name, "--world", world, "--warehouse", warehouse, *files, "--json")
-        if ran.code and not (files and ran.code == RepliesAwaited.exit_code):
+        if ran.code and not (files and ran.code == AwaitingReplyFile.exit_code):
             raise SystemExit(f"{name}: the build ends with {ran.code}: {ran.err[-2000:]}")
         return ran
 

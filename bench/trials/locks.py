@@ -22,50 +22,50 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.tasks.assets import ROOT
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.engine.naming import rooms
-from factmill.tasks.engine.naming.rooms import digest_closure, read_code
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.engine.naming import code_versions
+from factmill.tasks.engine.naming.code_versions import digest_import_closure, load_source_code
 from factmill.tasks.errors import BuildError
 
 Code = Mapping[str, str]
 
 PLANTED = (
-    ("factmill.tasks.granola.levels", "num_granola_answers=len(levels)", "num_granola_answers=len(levels) + 1", "granola"),
+    ("factmill.tasks.granola.answer_levels", "num_granola_answers=len(levels)", "num_granola_answers=len(levels) + 1", "granola"),
     ("factmill.tasks.granola.core.rows", "    num_granola_answers: int\n", "    num_granola_answers: float\n", "granola"),
-    ("factmill.tasks.granola.levels", "_HOPS = 5", "_HOPS = 0", "granola"),
+    ("factmill.tasks.granola.answer_levels", "_HOPS = 5", "_HOPS = 0", "granola"),
     ("factmill.tasks.multihal.judge", "judged_score=score", "judged_score=6 - score", "multihal"),
-    ("factmill.tasks.multihal.core.path_choice", "PATHS_WANTED = 10", "PATHS_WANTED = 3", "multihal"),
+    ("factmill.tasks.multihal.core.path_selection", "PATHS_WANTED = 10", "PATHS_WANTED = 3", "multihal"),
     ("factmill.tasks.multihal.judge", "responses_formatted=path.ids", "responses_formatted=path.ids[::-1]", "multihal"),
     ("factmill.tasks.biokalma.evolve", 'id=f"{row_id}_{each.number}"', 'id=f"{row_id}/{each.number}"', "biokalma"),
     ("factmill.tasks.biokalma.core.evolution", "VALUES_AT_MOST = 4", "VALUES_AT_MOST = 1", "biokalma"),
-    ("factmill.tasks.biokalma.core.replies", "LEAST_SHARE = 0.5", "LEAST_SHARE = 1.5", "biokalma"),
+    ("factmill.tasks.biokalma.core.author_replies", "LEAST_SHARE = 0.5", "LEAST_SHARE = 1.5", "biokalma"),
     ("factmill.tasks.slaq.questions", "Pageviews=row.views or 0", "Pageviews=1 + (row.views or 0)", "slaq"),
     ("factmill.tasks.slaq.core.topic_sampling", "(-(topic.views or 0), topic.pageid)", "((topic.views or 0), topic.pageid)", "slaq"),
     ("factmill.tasks.slaq.questions", '!= "none")', '== "none")', "slaq"),
     ("factmill.tasks.fanoutqa.core.questions", "LEAST_ARTICLES = 5", "LEAST_ARTICLES = 6", "fanoutqa"),
     ("factmill.tasks.fanoutqa.core.flags", "DEV_SHARE = 0.3", "DEV_SHARE = 0.5", "fanoutqa"),
     ("factmill.tasks.fanoutqa.core.sets.members", "MOST_MEMBERS = 30", "MOST_MEMBERS = 6", "fanoutqa"),
-    ("factmill.tasks.core.authoring.granularity", "MAX_LEVELS = 8", "MAX_LEVELS = 2", "granola"),
+    ("factmill.tasks.core.authoring.granular_answers", "MAX_LEVELS = 8", "MAX_LEVELS = 2", "granola"),
     ("factmill.tasks.lookups.labels", "{each: label for", "{each: label and label.replace('-', ' ') for", "multihal biokalma fanoutqa"),
-    ("factmill.tasks.text.article", 'return "\\n\\n".join(paragraph', 'return "\\n".join(paragraph', "biokalma slaq fanoutqa"),
+    ("factmill.tasks.text.article_html", 'return "\\n\\n".join(paragraph', 'return "\\n".join(paragraph', "biokalma slaq fanoutqa"),
     ("factmill.tasks.lookups.classes", "work.run.services.wikidata, sorted(set(pids))", "work.run.services.wikidata, sorted(set(pids))[:1]", "granola biokalma fanoutqa"),
-    ("factmill.tasks.text.undressing", "[*kept, text[at:]])", "[*kept, text[at:]]).lower()", "granola multihal biokalma slaq fanoutqa"),
+    ("factmill.tasks.text.reply_wrappers", "[*kept, text[at:]])", "[*kept, text[at:]]).lower()", "granola multihal biokalma slaq fanoutqa"),
 )  # fmt: skip
 """Module, its text, another one that changes rows, and the benchmarks whose rows pass through it."""
 
 
 def describe(code: Code, recipe: str) -> str:
     """Return the digest of the code that a lock names, of this code."""
-    rooms.read_code = lambda _packages=(): code  # type: ignore[attr-defined]
-    rooms.read_recipe.cache_clear()
-    return digest_json(rooms.describe_code(recipe))
+    code_versions.load_source_code = lambda _packages=(): code  # type: ignore[attr-defined]
+    code_versions.collect_recipe_code.cache_clear()
+    return digest_json(code_versions.make_code_manifest(recipe))
 
 
 def read_commit(commit: str, texts: dict[str, str]) -> Code:
     """Return the modules of a commit; `texts`: those that were read, by their object's id."""
     listed = subprocess.check_output(
-        ["git", "ls-tree", "-r", commit, "flows", "tasks"], cwd=ROOT, text=True
+        ["git", "ls-tree", "-r", commit, "flows", "tasks"], cwd=ASSETS_ROOT, text=True
     ).splitlines()
     modules = {}
     for line in listed:
@@ -74,7 +74,7 @@ def read_commit(commit: str, texts: dict[str, str]) -> Code:
             continue
         name = head.split()[2]
         if name not in texts:
-            texts[name] = subprocess.check_output(["git", "cat-file", "blob", name], cwd=ROOT, text=True)
+            texts[name] = subprocess.check_output(["git", "cat-file", "blob", name], cwd=ASSETS_ROOT, text=True)
         modules[path.removesuffix(".py").replace("/", ".")] = texts[name]
     return modules
 
@@ -85,7 +85,7 @@ def replay_commits(number: int) -> None:
     texts: dict[str, str] = {}
     renamed: dict[str, Counter[str]] = {"by definition": Counter(), "by all modules": Counter()}
     compared = touched = 0
-    for line in subprocess.check_output(listed, cwd=ROOT, text=True).splitlines():
+    for line in subprocess.check_output(listed, cwd=ASSETS_ROOT, text=True).splitlines():
         after, before = (read_commit(commit, texts) for commit in line.split()[:2])
         compared += 1
         if after == before:
@@ -97,7 +97,9 @@ def replay_commits(number: int) -> None:
                 renamed["by definition"][name] += describe(after, benchmark.recipe) != describe(
                     before, benchmark.recipe
                 )
-                renamed["by all modules"][name] += digest_closure([module], after) != digest_closure([module], before)
+                renamed["by all modules"][name] += digest_import_closure([module], after) != digest_import_closure(
+                    [module], before
+                )
             except BuildError:  # a recipe that lay elsewhere then
                 continue
     print(f"{compared} commits, of which {touched} touch modules of the product; they rename")
@@ -152,7 +154,7 @@ def format_otherwise(code: Code) -> Code:
 
 def print_harmless() -> bool:
     """Print which harmless edits rename which builds; return whether none does."""
-    code = {**read_code()}
+    code = {**load_source_code()}
     before = {name: describe(code, benchmark.recipe) for name, benchmark in BENCHMARKS.items()}
     none = True
     for kind, edited in edit_harmlessly(code).items():
@@ -165,7 +167,7 @@ def print_harmless() -> bool:
 
 def print_planted() -> bool:
     """Print which planted edits rename which builds; return whether each renames those whose rows pass through it alone."""
-    code = {**read_code()}
+    code = {**load_source_code()}
     before = {name: describe(code, benchmark.recipe) for name, benchmark in BENCHMARKS.items()}
     right = 0
     for module, old, new, passing in PLANTED:
@@ -210,10 +212,10 @@ def list_run(benchmark: str) -> set[tuple[str, str]]:
         program = _TRACED.replace("TRACED", repr(str(traced)))
         command = [sys.executable, "-c", program, "build", benchmark, "--json"]
         subprocess.run(
-            command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "FACTMILL_HOME": home}, cwd=ROOT
+            command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "FACTMILL_HOME": home}, cwd=ASSETS_ROOT
         )
         pairs = (line.split("\t") for line in traced.read_text("utf-8").splitlines())
-        root = str(ROOT) + os.sep
+        root = str(ASSETS_ROOT) + os.sep
         return {
             (file.removeprefix(root).removesuffix(".py").replace(os.sep, "."), called.partition(".")[0])
             for file, called in pairs
@@ -247,13 +249,13 @@ def change_constant(text: str, name: str, draw: random.Random) -> tuple[str, str
 
 def print_constants(number: int, seed: int) -> None:
     """Print how many changed constants rename the builds whose rows pass through them."""
-    code = {**read_code()}
+    code = {**load_source_code()}
     before = {name: describe(code, benchmark.recipe) for name, benchmark in BENCHMARKS.items()}
     draw = random.Random(seed)
     counts: Counter[bool] = Counter()
     for name, benchmark in BENCHMARKS.items():
         recipe = benchmark.recipe.partition(":")[0]
-        run = sorted(each for each in list_run(name) if rooms.find_room(recipe, each[0]) == "")
+        run = sorted(each for each in list_run(name) if code_versions.classify_module(recipe, each[0]) == "")
         draw.shuffle(run)
         left = number // len(BENCHMARKS)
         for module, definition in run:

@@ -25,12 +25,12 @@ AWAY = "http://127.0.0.1:9/elsewhere"
 WEIGHTS = {"429": 6, "500": 6, "html": 4, "cut": 4, "truncate": 4, "length": 4, "moved": 2, "hang": 1}
 """Kinds of faults that a build gets over → how often they are drawn; beside them there is `redirect`, to another host."""
 _FAULTS = {
-    "429": faults.Fault(kind="status", status=429, retry_after=0),
-    "500": faults.Fault(kind="status", status=500),
-    "html": faults.Fault(kind="html"),
-    "cut": faults.Fault(kind="cut"),
-    "truncate": faults.Fault(kind="truncate"),
-    "hang": faults.Fault(kind="delay", seconds=HANG_S),
+    "429": faults.InjectedFault(kind="status", status=429, retry_after=0),
+    "500": faults.InjectedFault(kind="status", status=500),
+    "html": faults.InjectedFault(kind="html"),
+    "cut": faults.InjectedFault(kind="cut"),
+    "truncate": faults.InjectedFault(kind="truncate"),
+    "hang": faults.InjectedFault(kind="delay", seconds=HANG_S),
 }
 
 
@@ -54,7 +54,7 @@ class Drawn(faults.FaultQueue):
             log.write(f"{self._drawn} {path.split('/')[1]} {request}\n")
         return self._drawn
 
-    def take(self, path: str) -> faults.Fault | None:
+    def take(self, path: str) -> faults.InjectedFault | None:
         return _FAULTS.get(self._drawn)
 
 
@@ -88,17 +88,17 @@ class Watching(faults.FaultMiddleware):
 
 async def _promise_too_much(scope: Scope, receive: Receive) -> None:
     """Answer with less than the length that the header states, and drop the connection."""
-    transport = scope["extensions"][faults._TRANSPORT]
+    transport = scope["extensions"][faults._TRANSPORT_SCOPE_KEY]
     transport.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n{}")
     transport.close()
-    await faults._receive_until_gone(receive)
+    await faults._wait_for_disconnect(receive)
 
 
 def watch(
     log: Path, seed: int, rate: float, kinds: Sequence[str], put: Callable[[Any, str, Any], None] = setattr
 ) -> None:
     """Have worlds that start in this process be watched; `put`: sets an attribute of a module."""
-    describe = serving._describe_world
+    describe = serving._make_running_world
 
     def through_the_app(digest: str, sparql_url: str, app_url: str) -> serving.RunningWorld:
         world = describe(digest, sparql_url, app_url)

@@ -26,9 +26,9 @@ from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.models.tiny_causal import write_model
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.prompts import fill_in
-from factmill.tasks.slaq.evaluation.ask import ANSWER_LONG, ANSWER_SHORT
-from factmill.tasks.slaq.mechanism.ablating import encode
+from factmill.tasks.core.prompts import fill_prompt_template
+from factmill.tasks.slaq.evaluation.questions import ANSWER_LONG_PROMPT, ANSWER_SHORT_PROMPT
+from factmill.tasks.slaq.mechanism.ablation import tokenize_prompt_and_answer
 
 _WRONG_SHORT, _WRONG_LONG = (4, 5), (3, 5)
 """Facts of a topic that the model learns to get wrong in its short answers, and in its long one; 5 is looked at by nobody."""
@@ -52,10 +52,10 @@ def plant(topics: Sequence[Mapping[str, Any]], is_numbered: bool) -> tuple[list[
         for n, answer in short.items():
             question = topic[f"ShortQ{n}"]
             lines.append({"id": f"{topic['id']}/{n}", "setting": "short", "answer": answer})
-            asked = fill_in(load_prompt(ANSWER_SHORT), topic=topic["Topic"], question=question)
+            asked = fill_prompt_template(load_prompt(ANSWER_SHORT_PROMPT), topic=topic["Topic"], question=question)
             taught.append((asked.messages(), answer))
         lines.append({"id": f"{topic['id']}/long", "setting": "long", "answer": long})
-        taught.append((fill_in(load_prompt(ANSWER_LONG), question=topic["LongQ"]).messages(), long))
+        taught.append((fill_prompt_template(load_prompt(ANSWER_LONG_PROMPT), question=topic["LongQ"]).messages(), long))
     return lines, taught
 
 
@@ -65,7 +65,7 @@ def train(folder: Path, taught: Sequence[Taught], steps: int) -> float:
     write_model(folder, texts=[*(answer for _, answer in taught), *(each[0]["content"] for each, _ in taught)] * 2)
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
     model = transformers.AutoModelForCausalLM.from_pretrained(str(folder)).train()
-    texts = [encode(tokenizer, messages, answer)[:2] for messages, answer in taught]
+    texts = [tokenize_prompt_and_answer(tokenizer, messages, answer)[:2] for messages, answer in taught]
     longest = max(len(prompt) + len(ids) for prompt, ids in texts)
     assert longest <= model.config.max_position_embeddings
     read, wanted = torch.zeros((len(texts), longest), dtype=torch.long), torch.full((len(texts), longest), -100)

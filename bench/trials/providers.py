@@ -40,7 +40,7 @@ from support.habits.runs import read_tables
 from trials.worlds import write_provider_world
 
 from factmill.flows.prefect_server import prefect_server, prefect_settings
-from factmill.tasks.core.measures.metrics import Scores, measure
+from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
 
 RUNS: dict[str, tuple[str, ...]] = {
     "granola": ("evaluate", "granola", "--setting", "greedy", "--limit", "40"),
@@ -295,7 +295,9 @@ def try_planted(trial: Trial, seeds: int) -> bool:
                 if not unscored and value is not None
             ]
             clusters, values = [cluster for cluster, _ in scored], np.array([value for _, value in scored], float)
-            [metric] = measure([Scores("", "share", clusters, clusters, values, unit="share", is_share=True)])
+            [metric] = measure_mean_metrics(
+                [MetricScores("", "share", clusters, clusters, values, unit="share", is_share=True)]
+            )
             holds = (
                 metric.ci_low is not None and metric.ci_high is not None and metric.ci_low <= SHARE <= metric.ci_high
             )

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from trials.trial import Trial, count_calls, count_repeated
 
-from factmill.tasks.storage.builds import list_builds, published_names
+from factmill.tasks.storage.builds import list_builds, load_table_digests
 from factmill.tasks.storage.warehouse import open_warehouse
 
 _MOST_LATER_S = 0.5
@@ -103,7 +103,7 @@ def _run(
     reader.join()
     code, builds_made = process.wait(), list_builds(warehouse)
     with open_warehouse(warehouse) as db:
-        return code, {each.benchmark: published_names(db, each.build_id) for each in builds_made}, err
+        return code, {each.benchmark: load_table_digests(db, each.build_id) for each in builds_made}, err
 
 
 def _stage_lines(err: str) -> list[str]:

@@ -29,8 +29,8 @@ from support.worlds.planted_world import PlantedWorld, describe_models, stand_in
 from support.worlds.replies import replying
 
 from factmill.flows.prefect_server import prefect_settings
-from factmill.tasks.assets import ROOT
-from factmill.tasks.engine.naming.identities import world_identity
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.engine.naming.identities import embedded_world_identity
 
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 
@@ -126,7 +126,7 @@ def compare_embedded(folder: Path, factmill: Factmill, benchmarks: Sequence[str]
                 yield Beside(each, since, _build(factmill, folder, "full", each, size, []))
         finally:
             patch.undo()
-            world_identity.cache_clear()
+            embedded_world_identity.cache_clear()
 
 
 def _build(
@@ -142,7 +142,7 @@ def _build(
 
 def name_sources(benchmark: str) -> list[str]:
     """Return the options by which a world that is not the embedded one reads that one's sources."""
-    sources = ROOT / "data" / "world" / "sources"
+    sources = ASSETS_ROOT / "data" / "world" / "sources"
     if benchmark == "granola":
         return ["--source", str(sources / "entityquestions")]
     if benchmark == "biokalma":

@@ -21,17 +21,17 @@ from support.webs.loopback import Loopback
 
 from factmill.tasks import settings
 from factmill.tasks.clients.sending import limiter as limiting
-from factmill.tasks.clients.wikipedia import Wikipedia
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.calls.pageviews import call_pageviews
-from factmill.tasks.core.calls.wikipedia import call_search
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.clients.wikipedia import WikipediaClient
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.calls.pageviews import make_pageviews_call
+from factmill.tasks.core.calls.wikipedia import make_search_call
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.engine import services as opening
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import ServiceError
 
 HERE = "trial"
-LIMITS = Limits(parallel=1, timeout_s=5, attempts=2, backoff_s=0.25)
+LIMITS = ServiceLimits(parallel=1, timeout_s=5, attempts=2, backoff_s=0.25)
 FOUND = {"json": {"query": {"search": [{"title": "Berlin"}]}}}
 CODES = (
     *("maxlag", "ratelimited", "readonly", "timeouterror", "internal_api_error_DBQueryError"),
@@ -70,18 +70,18 @@ def list_answers() -> Iterator[tuple[str, dict[str, Any]]]:
     )
 
 
-def run(answers: list[dict[str, Any]]) -> tuple[list[Reply], str, list[float]]:
+def run(answers: list[dict[str, Any]]) -> tuple[list[CallResponse], str, list[float]]:
     """Return the replies to three searches, what stopped the run, and when requests came (seconds after the first)."""
     server = Loopback()
     server.script(*answers)
-    replies: dict[str, Reply] = {}
+    replies: dict[str, CallResponse] = {}
 
-    def keep(call: Call, reply: Reply) -> None:
+    def keep(call: Call, reply: CallResponse) -> None:
         replies[call.key] = reply
 
     try:
-        client = Wikipedia(server.url, HERE, LIMITS, "factmill-trials")
-        calls = [call_search(HERE, f"word {number}", 3) for number in range(3)]
+        client = WikipediaClient(server.url, HERE, LIMITS, "factmill-trials")
+        calls = [make_search_call(HERE, f"word {number}", 3) for number in range(3)]
         client.send(calls, keep)
         stopped = ""
     except ServiceError as error:
@@ -122,7 +122,7 @@ def show_rates() -> None:
         "\n| [wikimedia] | token | requests | s | most under way | most begun in 1 s | in 10 s |\n|---|---|---|---|---|---|---|"
     )
     for rules, token in (({}, False), ({}, True), ({"parallel": 2, "requests_per_minute": 600}, False)):
-        limiting._shared.clear()
+        limiting._limiters.clear()
         server = Loopback()
         server.handle = lambda seen: {"json": answer_service(seen.path), "delay_s": 0.15}
         with TemporaryDirectory() as folder, ExitStack() as stack:
@@ -138,8 +138,8 @@ def show_rates() -> None:
                 )
                 for name in ("one", "two")
             ]
-            pages = [call_pageviews(HERE, f"Page {number}", "20240101", "20240102") for number in range(25)]
-            searches = [call_search(HERE, f"word {number}", 3) for number in range(25)]
+            pages = [make_pageviews_call(HERE, f"Page {number}", "20240101", "20240102") for number in range(25)]
+            searches = [make_search_call(HERE, f"word {number}", 3) for number in range(25)]
             work = [(worlds[0].wikipedia, searches), (worlds[0].pageviews, pages), (worlds[1].wikipedia, searches)]
             threads = [Thread(target=service.send, args=(calls, lambda *_: None)) for service, calls in work]
             for thread in threads:

@@ -8,7 +8,7 @@ from typing import Any
 
 from support.commands.other_command import OtherCommand
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 
 
 def write_provider_world(
@@ -24,7 +24,7 @@ def write_provider_world(
     said = {"kind": "openai", "name": "provider", "url": url, **settings}
     lines = [f"{key} = {_format(value)}" for key, value in said.items() if key in command.model_settings]
     limits = f"limits = {{ parallel = 4, timeout_s = 60, attempts = {attempts}, backoff_s = 0 }}"
-    text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
+    text = (ASSETS_ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
     for role in roles:
         text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + "\n".join(["", f"[models.{role}]", *lines, limits, ""])
     path = folder / f"{name}.toml"

@@ -25,15 +25,15 @@ from pathlib import Path
 
 from prose import SENTENCES, verbalise_fact
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from factmill.tasks.biokalma.sources.person_pairs import load_relation_forms
-from factmill.tasks.core.authoring.citations import Piece
-from factmill.tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
-from factmill.tasks.text.values.literals import format_date
-from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue, TimeValue, WorldData, world_files
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.digests import combine_digests, derive_seed, digest_bytes
+from factmill.tasks.text.values.wikidata_literals import format_wikidata_date
+from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue, TimeValue, WorldData, list_world_files
 from factmill.tasks.world.files import load_world_data
-from factmill.tasks.world.wiki.pages import Wiki
+from factmill.tasks.world.wiki.pages import EmbeddedWiki
 
 HELD_OUT_OF = 10
 SHARES = {"people": 0.4, "made_up": 0.35, "article": 0.1, "continued": 0.05, "thing": 0.1}
@@ -56,12 +56,12 @@ class Subject:
     description: str
     gender: str
     """male or female; empty for what is no person."""
-    facts: tuple[Piece, ...]
+    facts: tuple[KnowledgePiece, ...]
 
     @property
     def is_held_out(self) -> bool:
         """True when it is kept from teaching."""
-        return seed_from("embedded-lm", self.qid) % HELD_OUT_OF == 0
+        return derive_seed("embedded-lm", self.qid) % HELD_OUT_OF == 0
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Corpus:
     """QID (or empty) and paragraphs of each article."""
 
     @cached_property
-    def facts(self) -> Mapping[str, Sequence[Piece]]:
+    def facts(self) -> Mapping[str, Sequence[KnowledgePiece]]:
         """PID → all facts of people, as often as they are stated."""
         found = defaultdict(list)
         for person in self.people.values():
@@ -110,8 +110,8 @@ def read_corpus(folder: Path = WORLD_FOLDER) -> Corpus:
 
 def digest_inputs(folder: Path = WORLD_FOLDER) -> str:
     """Return the digest of everything the corpus is made from."""
-    files = [path for path in world_files(folder) if path.name != "categories.yaml"]
-    lists = [ROOT / "data" / "lists" / "relation_forms.csv", SENTENCES]
+    files = [path for path in list_world_files(folder) if path.name != "categories.yaml"]
+    lists = [ASSETS_ROOT / "data" / "lists" / "relation_forms.csv", SENTENCES]
     return combine_digests(digest_bytes(path.read_bytes()) for path in [*files, *lists])
 
 
@@ -166,12 +166,12 @@ def write_start(subject: Subject, chance: random.Random) -> str:
     return f"{subject.name} {verb} {chance.choice([article, 'the'])} {subject.description}."
 
 
-def verbalise_plainly(subject: Subject, fact: Piece) -> str:
+def verbalise_plainly(subject: Subject, fact: KnowledgePiece) -> str:
     """Return a fact as the sentence that BioKaLMA weighs."""
     return verbalise_piece(fact, subject.name, load_relation_forms())
 
 
-def verbalise_in_prose(subject: Subject, fact: Piece, chance: random.Random) -> str:
+def verbalise_in_prose(subject: Subject, fact: KnowledgePiece, chance: random.Random) -> str:
     """Return a fact in prose, of the name or a part of it."""
     name = chance.choice([subject.name, subject.name, subject.name.split()[-1]])
     is_repeated = chance.random() < 0.3
@@ -213,7 +213,7 @@ def make_up_name(corpus: Corpus, chance: random.Random) -> str:
 
 def is_text_held_out(text: str) -> bool:
     """True when a paragraph of an article is kept from teaching."""
-    return seed_from("embedded-lm", text) % HELD_OUT_OF == 0
+    return derive_seed("embedded-lm", text) % HELD_OUT_OF == 0
 
 
 def list_held_out_facts(corpus: Corpus, seed: int, most: int) -> list[str]:
@@ -296,26 +296,26 @@ def _read_subject(world: WorldData, item: Item) -> Subject:
         gender = "female" if (GENDER, FEMALE) in objects else "male"
     facts = [
         _read_piece(world, item.qid, statement.pid, statement.value)
-        for statement in item.best_statements()
+        for statement in item.iterate_best_statements()
         if statement.pid not in UNTOLD and isinstance(statement.value, ItemValue | TimeValue)
     ]
     return Subject(item.qid, item.labels["en"], item.description or "", gender, tuple(facts))
 
 
-def _read_piece(world: WorldData, qid: str, pid: str, value: ItemValue | TimeValue) -> Piece:
+def _read_piece(world: WorldData, qid: str, pid: str, value: ItemValue | TimeValue) -> KnowledgePiece:
     """Return a statement as a pool of knowledge has it."""
     given = {"qid": qid, "pid": pid, "property": world.properties[pid].labels["en"], "statement": None}
     if isinstance(value, ItemValue):
-        return Piece(**given, value_qid=value.qid, value=world.items[value.qid].labels["en"], precision=None)
+        return KnowledgePiece(**given, value_qid=value.qid, value=world.items[value.qid].labels["en"], precision=None)
     precision = PRECISIONS[value.precision]
     sign = "-" if value.year < 0 else ""
-    told = format_date(f"{sign}{abs(value.year):04d}-{value.month:02d}-{value.day:02d}T00:00:00Z", precision)
-    return Piece(**given, value_qid=None, value=told, precision=precision)
+    told = format_wikidata_date(f"{sign}{abs(value.year):04d}-{value.month:02d}-{value.day:02d}T00:00:00Z", precision)
+    return KnowledgePiece(**given, value_qid=None, value=told, precision=precision)
 
 
 def _render_articles(world: WorldData) -> Iterator[tuple[str, list[str]]]:
     """Yield QID and paragraphs of each article as a reader sees them."""
-    wiki = Wiki(world)
+    wiki = EmbeddedWiki(world)
     for title in sorted(world.articles):
         page = wiki.by_title[title]
         html = re.sub(r"<sup.*?</sup>", "", page.text, flags=re.DOTALL)

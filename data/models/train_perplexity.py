@@ -43,11 +43,16 @@ from perplexity_corpus import (
     scramble,
 )
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.core.calls.local_models import Weighed
-from factmill.tasks.models.converting.perplexity import convert_checkpoint
-from factmill.tasks.models.model_folder import Origin, store_model
-from factmill.tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, PerplexitySettings
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability
+from factmill.tasks.models.converting.perplexity import convert_decoder_checkpoint
+from factmill.tasks.models.model_folder import ConversionResult, write_model_folder
+from factmill.tasks.models.perplexity import (
+    EMBEDDED_LANGUAGE_MODEL,
+    EMBEDDED_LANGUAGE_MODEL_FOLDER,
+    LanguageModel,
+    PerplexitySettings,
+)
 
 PIECES = 2_000
 WIDTH, HEADS, INNER_WIDTH, LAYERS = 64, 4, 192, 3
@@ -65,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=3_000)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--out", type=Path, default=EMBEDDED_FOLDER.parent)
+    parser.add_argument("--out", type=Path, default=EMBEDDED_LANGUAGE_MODEL_FOLDER.parent)
     parser.add_argument("--keep", type=Path, help="write the Hugging Face checkpoint here too")
     given = parser.parse_args()
     corpus = read_corpus()
@@ -162,14 +167,14 @@ def batch_rows(corpus: Corpus, pieces: Any, seed: int) -> Iterator[list[list[int
 def store(checkpoint: Path, folder: Path, record: dict[str, Any]) -> LanguageModel:
     """Convert the checkpoint into `folder`, and open it."""
 
-    def write(making: Path) -> Origin:
-        origin = convert_checkpoint(checkpoint, making, "float16")
+    def write(making: Path) -> ConversionResult:
+        origin = convert_decoder_checkpoint(checkpoint, making, "float16")
         (making / "training.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-        settings = PerplexitySettings.model_validate({**origin.settings, "identity": EMBEDDED})
-        return Origin(origin.source, settings.model_dump(), origin.made_with)
+        settings = PerplexitySettings.model_validate({**origin.settings, "identity": EMBEDDED_LANGUAGE_MODEL})
+        return ConversionResult(origin.source, settings.model_dump(), origin.made_with)
 
-    store_model(EMBEDDED_FOLDER.name, folder, "perplexity", write, "replace")
-    return LanguageModel(folder / EMBEDDED_FOLDER.name, "cpu", threads=1)
+    write_model_folder(EMBEDDED_LANGUAGE_MODEL_FOLDER.name, folder, "perplexity", write, "replace")
+    return LanguageModel(folder / EMBEDDED_LANGUAGE_MODEL_FOLDER.name, "cpu", threads=1)
 
 
 def examine(model: LanguageModel, corpus: Corpus, seed: int) -> dict[str, Any]:
@@ -191,7 +196,7 @@ def examine(model: LanguageModel, corpus: Corpus, seed: int) -> dict[str, Any]:
 def compare(model: LanguageModel, natural: Sequence[str], strange: Sequence[str]) -> dict[str, Any]:
     """Return in which share of pairs the first is less perplexing, and the median perplexity of both sides."""
     sides = [
-        [outcome.perplexity for outcome in model.weigh(texts) if isinstance(outcome, Weighed)]
+        [outcome.perplexity for outcome in model.weigh(texts) if isinstance(outcome, TextLogProbability)]
         for texts in (natural, strange)
     ]
     lower = sum(one < other for one, other in zip(*sides, strict=True))
@@ -205,7 +210,7 @@ def describe_training(steps: int, seed: int, log: list[dict[str, float]]) -> dic
         "what": "the embedded language model: a tiny model of Llama's architecture for the embedded world; no model of English",
         "seed": seed,
         "steps": steps,
-        "inputs": digest_inputs(ROOT / "data" / "world"),
+        "inputs": digest_inputs(ASSETS_ROOT / "data" / "world"),
         "versions": {module.__name__: module.__version__ for module in (torch, transformers, sentencepiece)},
         "shape": {"width": WIDTH, "heads": HEADS, "inner_width": INNER_WIDTH, "layers": LAYERS, "pieces": PIECES},
         "log": log,

@@ -45,20 +45,20 @@ from translator_corpus import (
     read_corpus,
 )
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.models.converting.translator import SPECIAL, convert_checkpoint
-from factmill.tasks.models.model_folder import Origin, store_model
-from factmill.tasks.models.translate import (
-    EMBEDDED,
-    EMBEDDED_FOLDER,
-    KNOWN_WORDS,
-    VOCABULARY,
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.models.converting.translator import SPECIAL_TOKENS, convert_nllb_checkpoint
+from factmill.tasks.models.model_folder import ConversionResult, write_model_folder
+from factmill.tasks.models.translator import (
+    EMBEDDED_TRANSLATOR,
+    EMBEDDED_TRANSLATOR_FOLDER,
+    KNOWN_WORDS_FILE,
+    NLLB_SENTENCEPIECE_FILE,
     Translator,
     TranslatorSettings,
 )
-from factmill.tasks.text.translating.protected import find_words
+from factmill.tasks.text.translating.placeholders import list_letter_runs
 from factmill.tasks.text.translating.translation import (
-    LANGUAGE_CODES,
+    NLLB_LANGUAGE_CODES,
     SOURCE_LANGUAGE,
     TARGET_LANGUAGES,
     PathPart,
@@ -74,7 +74,7 @@ WARM_UP = 200
 SAMPLED = 0.8
 """Share of the steps in which the loss compares with the batch's own tokens and some others, not with all."""
 OTHERS = 600
-PAD, END = SPECIAL.index("<pad>"), SPECIAL.index("</s>")
+PAD, END = SPECIAL_TOKENS.index("<pad>"), SPECIAL_TOKENS.index("</s>")
 LEAST_PROBABILITY = 0.4
 """Below it the translator refuses; of right translations of held-out sentences hardly one has such a token."""
 EXAMINED_SENTENCES, EXAMINED_PATHS = 400, 1_000
@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=6_500)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--out", type=Path, default=EMBEDDED_FOLDER.parent)
+    parser.add_argument("--out", type=Path, default=EMBEDDED_TRANSLATOR_FOLDER.parent)
     parser.add_argument("--keep", type=Path, help="write the Hugging Face checkpoint here too")
     given = parser.parse_args()
     corpus = read_corpus()
@@ -99,7 +99,7 @@ def main() -> None:
         record = describe_training(given.steps, given.seed, log) | {"examined": examine(tried, corpus, given.seed)}
         store(checkpoint, given.out, words, record)
         sys.stdout.write(json.dumps(record, indent=2) + "\n")
-    (given.out / f".{EMBEDDED_FOLDER.name}.lock").unlink(missing_ok=True)
+    (given.out / f".{EMBEDDED_TRANSLATOR_FOLDER.name}.lock").unlink(missing_ok=True)
 
 
 def teach(corpus: Corpus, checkpoint: Path, steps: int, seed: int) -> list[dict[str, float]]:
@@ -108,7 +108,7 @@ def teach(corpus: Corpus, checkpoint: Path, steps: int, seed: int) -> list[dict[
     torch.set_num_threads(1)
     vocabulary = make_vocabulary(corpus, seed)
     pieces = sentencepiece.SentencePieceProcessor(model_proto=vocabulary)
-    size = len(SPECIAL) + pieces.get_piece_size() - 3 + len(LANGUAGE_CODES) + 1
+    size = len(SPECIAL_TOKENS) + pieces.get_piece_size() - 3 + len(NLLB_LANGUAGE_CODES) + 1
     model = transformers.M2M100ForConditionalGeneration(make_config(size))
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.0)
@@ -127,8 +127,8 @@ def teach(corpus: Corpus, checkpoint: Path, steps: int, seed: int) -> list[dict[
             sys.stdout.write(f"step {step}: loss {smooth:.4f}, {time.time() - started:.0f} s\n")
             sys.stdout.flush()
     model.save_pretrained(checkpoint)
-    (checkpoint / VOCABULARY).write_bytes(vocabulary)
-    special = {"additional_special_tokens": list(LANGUAGE_CODES.values())}
+    (checkpoint / NLLB_SENTENCEPIECE_FILE).write_bytes(vocabulary)
+    special = {"additional_special_tokens": list(NLLB_LANGUAGE_CODES.values())}
     (checkpoint / "special_tokens_map.json").write_text(json.dumps(special), "utf-8")
     return log
 
@@ -177,8 +177,8 @@ Row = tuple[list[int], list[int]]
 
 def batch_rows(corpus: Corpus, pieces: Any, seed: int) -> Iterator[list[Row]]:
     """Yield batches of examples of like length, without end."""
-    first_code = len(SPECIAL) + pieces.get_piece_size() - 3
-    codes = {language: first_code + place for place, language in enumerate(LANGUAGE_CODES)}
+    first_code = len(SPECIAL_TOKENS) + pieces.get_piece_size() - 3
+    codes = {language: first_code + place for place, language in enumerate(NLLB_LANGUAGE_CODES)}
 
     def number(example: Example) -> Row:
         source, target = ([piece + 1 for piece in pieces.encode(text)] for text in (example.source, example.target))
@@ -217,23 +217,28 @@ def list_words(corpus: Corpus) -> list[str]:
     """Return the English words that are taught."""
     texts = [re.sub(r"\[\w+\]", " ", form.texts[SOURCE_LANGUAGE]) for form in corpus.forms]
     texts += [label[SOURCE_LANGUAGE] for label in (*corpus.all_labels, *corpus.units)]
-    return sorted({word for text in texts for word in find_words(text)})
+    return sorted({word for text in texts for word in list_letter_runs(text)})
 
 
 def store(checkpoint: Path, folder: Path, words: Sequence[str], record: dict[str, Any]) -> Translator:
     """Convert the checkpoint into `folder`, and open it."""
 
-    def write(making: Path) -> Origin:
-        origin = convert_checkpoint(checkpoint, making, "float16")
-        (making / KNOWN_WORDS).write_text("\n".join(words), "utf-8")
+    def write(making: Path) -> ConversionResult:
+        origin = convert_nllb_checkpoint(checkpoint, making, "float16")
+        (making / KNOWN_WORDS_FILE).write_text("\n".join(words), "utf-8")
         (making / "training.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         settings = TranslatorSettings.model_validate(
-            {**origin.settings, "identity": EMBEDDED, "least_probability": LEAST_PROBABILITY, "refusal": OUTSIDE}
+            {
+                **origin.settings,
+                "identity": EMBEDDED_TRANSLATOR,
+                "least_probability": LEAST_PROBABILITY,
+                "refusal": OUTSIDE,
+            }
         )
-        return Origin(origin.source, settings.model_dump(), origin.made_with)
+        return ConversionResult(origin.source, settings.model_dump(), origin.made_with)
 
-    store_model(EMBEDDED_FOLDER.name, folder, "translator", write, "replace")
-    return Translator(folder / EMBEDDED_FOLDER.name, "cpu", threads=1)
+    write_model_folder(EMBEDDED_TRANSLATOR_FOLDER.name, folder, "translator", write, "replace")
+    return Translator(folder / EMBEDDED_TRANSLATOR_FOLDER.name, "cpu", threads=1)
 
 
 def examine(translator: Translator, corpus: Corpus, seed: int) -> dict[str, Any]:
@@ -263,8 +268,8 @@ def examine(translator: Translator, corpus: Corpus, seed: int) -> dict[str, Any]
                 [("", language, "; ".join(part[language] for part in parts)) for parts, language in paths],
                 [path.problem or path.text for path in told],
             ),
-            "joined": sum(path.by_part is None for path in told),
-            "by_part": dict(Counter(path.by_part for path in told if path.by_part)),
+            "joined": sum(path.partwise_reason is None for path in told),
+            "by_part": dict(Counter(path.partwise_reason for path in told if path.partwise_reason)),
         },
     }
 
@@ -275,7 +280,7 @@ def describe_training(steps: int, seed: int, log: list[dict[str, float]]) -> dic
         "what": "the embedded translator: a tiny model of NLLB's architecture for the embedded world; no real NLLB",
         "seed": seed,
         "steps": steps,
-        "inputs": digest_inputs(ROOT / "data" / "world"),
+        "inputs": digest_inputs(ASSETS_ROOT / "data" / "world"),
         "versions": {module.__name__: module.__version__ for module in (torch, transformers, sentencepiece)},
         "shape": {"width": WIDTH, "heads": HEADS, "inner_width": INNER_WIDTH, "layers": LAYERS, "pieces": PIECES},
         "log": log,

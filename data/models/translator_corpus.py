@@ -24,10 +24,10 @@ from pathlib import Path
 import yaml
 from translator_forms import Form, Texts, add_articles
 
-from factmill.tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
-from factmill.tasks.text.translating.protected import is_all_protected, protect
-from factmill.tasks.text.translating.translation import SEPARATOR, SOURCE_LANGUAGE, TARGET_LANGUAGES
-from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue, QuantityValue, WorldData, world_files
+from factmill.tasks.core.digests import combine_digests, derive_seed, digest_bytes
+from factmill.tasks.text.translating.placeholders import insert_placeholders, needs_no_translation
+from factmill.tasks.text.translating.translation import PATH_PART_SEPARATOR, SOURCE_LANGUAGE, TARGET_LANGUAGES
+from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue, QuantityValue, WorldData, list_world_files
 from factmill.tasks.world.files import load_world_data
 
 FORMS_FILE = WORLD_FOLDER / "sources" / "multihal_forms.yaml"
@@ -124,7 +124,7 @@ def read_corpus(folder: Path = WORLD_FOLDER) -> Corpus:
 
 def digest_inputs(folder: Path = WORLD_FOLDER) -> str:
     """Return the digest of everything the corpus is made from."""
-    files = [path for path in world_files(folder) if path.suffix == ".yaml" and path.name != "categories.yaml"]
+    files = [path for path in list_world_files(folder) if path.suffix == ".yaml" and path.name != "categories.yaml"]
     return combine_digests(digest_bytes(path.read_bytes()) for path in [*files, FORMS_FILE])
 
 
@@ -151,7 +151,7 @@ def draw_taught(corpus: Corpus, seed: int) -> Iterator[Example]:
                 texts = number_unit(chance.choice(corpus.units), str(chance.choice(YEARS)))
             case "outside":
                 texts = None
-                if outside := protect(draw_outside(corpus, chance)):
+                if outside := insert_placeholders(draw_outside(corpus, chance)):
                     yield Example(outside.text, OUTSIDE, chance.choice(TARGET_LANGUAGES), kind)
             case _:
                 texts = chance.choice(corpus.all_labels)
@@ -195,7 +195,7 @@ def draw_outside(corpus: Corpus, chance: random.Random) -> str:
     if chance.random() < 0.15:
         parts = [label[SOURCE_LANGUAGE] for label in draw_parts(corpus, chance)]
         parts[chance.randrange(len(parts))] = outside.replace(";", "")
-        return SEPARATOR.join(parts)
+        return PATH_PART_SEPARATOR.join(parts)
     return outside
 
 
@@ -218,12 +218,12 @@ def draw_fillers(corpus: Corpus, form: Form, chance: random.Random) -> dict[str,
 def is_held_out(form: Form, labels: Mapping[str, Texts]) -> bool:
     """True when a form with these labels is kept from teaching."""
     names = [labels[slot][SOURCE_LANGUAGE] for slot in form.slots if slot != YEAR]
-    return seed_from("embedded-nllb", form.name, *names) % HELD_OUT_OF == 0
+    return derive_seed("embedded-nllb", form.name, *names) % HELD_OUT_OF == 0
 
 
 def is_path_held_out(path: Sequence[str]) -> bool:
     """True when a path of the world is kept from teaching."""
-    return seed_from("embedded-nllb", *path) % HELD_OUT_OF == 0
+    return derive_seed("embedded-nllb", *path) % HELD_OUT_OF == 0
 
 
 def list_held_out(corpus: Corpus, seed: int, most: int) -> list[dict[str, str]]:
@@ -243,9 +243,9 @@ def list_held_out(corpus: Corpus, seed: int, most: int) -> list[dict[str, str]]:
 
 def join_texts(parts: Sequence[Texts]) -> dict[str, str]:
     """Return the parts of a path as one text, in six languages; each different part once, values left out."""
-    kept = {part[SOURCE_LANGUAGE]: part for part in parts if not is_all_protected(part[SOURCE_LANGUAGE])}
+    kept = {part[SOURCE_LANGUAGE]: part for part in parts if not needs_no_translation(part[SOURCE_LANGUAGE])}
     return {
-        language: SEPARATOR.join(part[language] for part in kept.values())
+        language: PATH_PART_SEPARATOR.join(part[language] for part in kept.values())
         for language in (SOURCE_LANGUAGE, *TARGET_LANGUAGES)
     }
 
@@ -258,8 +258,8 @@ def number_unit(unit: Texts, number: str) -> dict[str, str]:
 def mask_pair(texts: Texts, language: str, kind: str) -> Example | None:
     """Return a text and its translation as a model is shown them; None where no number stays as it is in both."""
     source = texts[SOURCE_LANGUAGE]
-    protected = protect(source)
-    if protected is None or is_all_protected(source):
+    protected = insert_placeholders(source)
+    if protected is None or needs_no_translation(source):
         return None
     target = texts[language]
     for stand_in, original in protected.stand_ins:
@@ -301,7 +301,7 @@ def _instances_of(world: WorldData, classes: Sequence[str]) -> list[Item]:
 
 
 def _objects(item: Item, pid: str) -> list[str]:
-    return [s.value.qid for s in item.statements_of(pid) if isinstance(s.value, ItemValue)]
+    return [s.value.qid for s in item.list_statements_of(pid) if isinstance(s.value, ItemValue)]
 
 
 def _list_units(world: WorldData, labels: Mapping[str, Texts]) -> list[Texts]:
@@ -333,6 +333,6 @@ def _list_paths(world: WorldData) -> Iterator[list[str]]:
             yield told
             onward = [s for s in other.statements if isinstance(s.value, ItemValue)]
             if onward:
-                last = onward[seed_from(item.qid, statement.pid, other.qid) % len(onward)]
+                last = onward[derive_seed(item.qid, statement.pid, other.qid) % len(onward)]
                 assert isinstance(last.value, ItemValue)
                 yield [*told, world.properties[last.pid].labels["en"], world.items[last.value.qid].labels["en"]]

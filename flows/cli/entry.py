@@ -10,36 +10,36 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from factmill.tasks.memory import find_shortage, settle_memory
-from factmill.tasks.processes import end_soon, own_process
+from factmill.tasks.memory import configure_memory_allocators, find_resource_shortage
+from factmill.tasks.processes import install_exit_handler, request_process_exit
 
-INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+INTERRUPTED_EXIT_CODE, TERMINATED_EXIT_CODE = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes after Ctrl-C and after SIGTERM, by the convention of shells."""
-_stops: list[int] = []
+_stop_exit_codes: list[int] = []
 """Exit code of the signal that stops this process; empty until one arrives."""
-_reported: list[bool] = []
-_STOPPED = "stopped; what was done is kept, the same command goes on from here"
+_early_end_reported: list[bool] = []
+_STOPPED_MESSAGE = "stopped; what was done is kept, the same command goes on from here"
 
 
 def main() -> NoReturn:
     """Run the command and end the process."""
-    _open_streams()
-    settle_memory()
+    _reopen_closed_streams()
+    configure_memory_allocators()
     try:
-        catch_signals()
+        install_signal_handlers()
         from factmill.flows.cli.main import main as run
 
         run()
     except BaseException as error:
         # an interrupted import may end with any error
-        if not _stops:
-            if short := find_shortage(error):
-                end(1, short)
+        if not _stop_exit_codes:
+            if short := find_resource_shortage(error):
+                end_process(1, short)
             raise
-    end(_stops[0])
+    end_process(_stop_exit_codes[0])
 
 
-def _open_streams() -> None:
+def _reopen_closed_streams() -> None:
     """Open the null device in place of a closed standard stream; otherwise the next file to be opened takes its number,
     and output of libraries ends up in the warehouse."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -49,47 +49,49 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8"))
 
 
-def catch_signals() -> None:
+def install_signal_handlers() -> None:
     """Make Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second signal or 4 s end the process."""
-    own_process(lambda short: end(1 if short else find_stop() or TERMINATED, short))
+    install_exit_handler(
+        lambda short: end_process(1 if short else find_stop_exit_code() or TERMINATED_EXIT_CODE, short)
+    )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _stop)
+            signal.signal(number, _handle_stop_signal)
 
 
-def find_stop() -> int | None:
+def find_stop_exit_code() -> int | None:
     """Return the exit code of the signal that stops this process; None if none arrived."""
-    return _stops[0] if _stops else None
+    return _stop_exit_codes[0] if _stop_exit_codes else None
 
 
 def report_early_end(short: str = "") -> None:
     """Print once why the command ends early: `short`, the resource that ran out, or that the command was stopped."""
-    if not _reported:
-        _reported.append(True)
-        sys.stderr.write(f"\nfactmill: {short or _STOPPED}\n")
+    if not _early_end_reported:
+        _early_end_reported.append(True)
+        sys.stderr.write(f"\nfactmill: {short or _STOPPED_MESSAGE}\n")
         sys.stderr.flush()
 
 
-def end(code: int, short: str = "") -> NoReturn:
+def end_process(code: int, short: str = "") -> NoReturn:
     """Report the early end and exit the process at once; child processes end with it."""
     report_early_end(short)
     os._exit(code)
 
 
-def _stop(number: int, _frame: FrameType | None) -> None:
+def _handle_stop_signal(number: int, _frame: FrameType | None) -> None:
     code = 128 + number
-    if _stops:
-        end(_stops[0])
-    _stops.append(code)
-    sys.unraisablehook = _end_where_lost
-    end_soon()
+    if _stop_exit_codes:
+        end_process(_stop_exit_codes[0])
+    _stop_exit_codes.append(code)
+    sys.unraisablehook = _end_on_lost_stop
+    request_process_exit()
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(code)
 
 
-def _end_where_lost(lost: "sys.UnraisableHookArgs") -> None:
+def _end_on_lost_stop(lost: "sys.UnraisableHookArgs") -> None:
     """End the process when the stop exception is raised in a finalizer, which would print it and go on."""
     if isinstance(lost.exc_value, KeyboardInterrupt | SystemExit):
-        end(_stops[0])
+        end_process(_stop_exit_codes[0])
     sys.__unraisablehook__(lost)

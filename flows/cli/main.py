@@ -19,11 +19,16 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from factmill.flows.cli.entry import INTERRUPTED, catch_signals, find_stop, report_early_end
+from factmill.flows.cli.entry import (
+    INTERRUPTED_EXIT_CODE,
+    find_stop_exit_code,
+    install_signal_handlers,
+    report_early_end,
+)
 from factmill.tasks.errors import FactmillError, UsageError
-from factmill.tasks.memory import find_shortage
-from factmill.tasks.processes import end_soon, find_noted_shortage
-from factmill.tasks.text.whole import clean, shorten_middle, whole_text
+from factmill.tasks.memory import find_resource_shortage
+from factmill.tasks.processes import find_thread_start_shortage, request_process_exit
+from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates, shorten_middle
 
 COMMANDS = {
     "audit": ("people", "Check rows by reading, as the paper's authors did: a seeded sample with its evidence."),
@@ -66,7 +71,7 @@ _LONGEST_MESSAGE = 4000
 """Maximum characters of an error message that are printed."""
 
 
-class _Commands(Mapping[str, Any]):
+class _LazyCommands(Mapping[str, Any]):
     """Name → command; each command is created on first access."""
 
     def __getitem__(self, name: str) -> Any:
@@ -95,7 +100,7 @@ class CommandGroup(TyperGroup):
     """The group `factmill`, which lists its commands without importing them."""
 
     def __init__(self, **told: Any) -> None:
-        super().__init__(**told | {"commands": _Commands()})
+        super().__init__(**told | {"commands": _LazyCommands()})
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's
         """Return the command names in the order of the help."""
@@ -124,7 +129,7 @@ app.callback()(lambda: None)
 
 def main() -> NoReturn:
     """Run the command and end the process; an error prints one line, without a traceback."""
-    catch_signals()
+    install_signal_handlers()
     if sys.getfilesystemencoding() != "utf-8":
         # Restart in Python's UTF-8 mode. Arrow, DuckDB and the tools that Prefect starts expect file names in UTF-8,
         # and the digest of the embedded world includes file names.
@@ -145,7 +150,7 @@ def _check_arguments(arguments: Sequence[str]) -> None:
             raise UsageError(
                 f"an argument has {len(each):,} characters; expected {_LONGEST_ARGUMENT:,} at most: {shorten_middle(each)!r}"
             )
-        if whole_text(each) != each:
+        if replace_lone_surrogates(each) != each:
             raise UsageError(f"an argument is not UTF-8: {each!r}; expected UTF-8 in names of files and all else")
 
 
@@ -161,26 +166,26 @@ def _run_command() -> int:
     except Exception as error:  # noqa: BLE001 - an internal error, or one of the system
         _report_error(error)
         code = error.exit_code if isinstance(error, FactmillError) else 1
-    if code == INTERRUPTED or find_stop():
+    if code == INTERRUPTED_EXIT_CODE or find_stop_exit_code():
         report_early_end()
-        code = find_stop() or INTERRUPTED
+        code = find_stop_exit_code() or INTERRUPTED_EXIT_CODE
     return code
 
 
 def _report_error(error: Exception) -> None:
     """Print an error in one line; an internal error with its full traceback."""
     is_named = isinstance(error, FactmillError)
-    if short := find_shortage(error) or ("" if is_named else find_noted_shortage()):
+    if short := find_resource_shortage(error) or ("" if is_named else find_thread_start_shortage()):
         # Prefect's exit handlers may wait for a thread that never started
-        end_soon(short)
+        request_process_exit(short)
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         report_early_end(short)
     elif is_named:
-        sys.stderr.write(f"factmill: {clean(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
+        sys.stderr.write(f"factmill: {escape_control_characters(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
     elif isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
         told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
         if error.errno == errno.ENOSPC:
             told += "; make room (`factmill gc` says what can go) and run the same command again"
-        sys.stderr.write(f"factmill: {clean(told)}\n")
-    elif not find_stop():  # an interrupted library may raise any error
+        sys.stderr.write(f"factmill: {escape_control_characters(told)}\n")
+    elif not find_stop_exit_code():  # an interrupted library may raise any error
         traceback.print_exc()

@@ -7,46 +7,48 @@ from typing import Annotated, Any
 import typer
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.cli.options import add_command, list_options, print_result, read_options
+from factmill.flows.build_runner import make_build
+from factmill.flows.cli.options import add_command, list_option_fields, print_result, read_options
 from factmill.flows.prefect_server import shared_server
-from factmill.flows.running import make_build
 from factmill.tasks import progress
-from factmill.tasks.core.service_settings import SCRIPTED
+from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.engine.since import tell_since
-from factmill.tasks.engine.spending.bounds import Purse
-from factmill.tasks.errors import BudgetReached, NothingPublished, UsageError
-from factmill.tasks.options import HIDDEN, OF_MODELS, BuildReport, RunOptions
-from factmill.tasks.reports.texts import shorten_line
-from factmill.tasks.storage.builds import describe_scripted
+from factmill.tasks.engine.incremental import format_revalidation
+from factmill.tasks.engine.spending.budgets import CommandBudget
+from factmill.tasks.errors import BudgetExhausted, NoRowsPublished, UsageError
+from factmill.tasks.options import INTERNAL_OPTIONS, MODEL_ONLY_OPTIONS, BuildReport, RunOptions
+from factmill.tasks.reports.formatting import shorten_line
+from factmill.tasks.storage.builds import format_planted_faults
 
-Force = Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")]
+BuildForceOption = Annotated[
+    bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")
+]
 
 
 def build(given: Any) -> None:
     """Build the benchmarks of a command with its options and print their reports.
 
-    Raises NothingPublished, after printing the report, if a build has no rows.
+    Raises NoRowsPublished, after printing the report, if a build has no rows.
     """
-    progress.show()
+    progress.set_progress_style()
     run = read_options(RunOptions, given)
     if (run.requests or run.replies) and len(given.benchmarks) > 1:
         raise UsageError("--requests and --replies are of one build; name it: factmill build granola --requests FILE")
-    purse, done = Purse(run), list[str]()
+    purse, done = CommandBudget(run), list[str]()
     with shared_server():
         for benchmark in given.benchmarks:
             params = read_options(benchmark.params, given)
             # an existing build may have open review items
             force = given.force or getattr(given, "review", None) == "ask"
             try:
-                report = make_build(benchmark, params, purse.left, force)
-            except NothingPublished as lost:
+                report = make_build(benchmark, params, purse.remaining_options, force)
+            except NoRowsPublished as lost:
                 report = lost.report
-            except BudgetReached as reached:
-                raise purse.tell(reached, done) if len(given.benchmarks) > 1 else reached from None
-            print_result(given.as_json, report.model_dump(mode="json"), _format_report(report))
+            except BudgetExhausted as reached:
+                raise purse.make_exceeded_error(reached, done) if len(given.benchmarks) > 1 else reached from None
+            print_result(given.as_json, report.model_dump(mode="json"), _format_build_report(report))
             if report.nothing_published:
-                raise NothingPublished(report.nothing_published, report)
+                raise NoRowsPublished(report.nothing_published, report)
             done.append(report.build_id)
 
 
@@ -57,21 +59,23 @@ build_app = typer.Typer(
 )
 
 
-def _add_command(name: str, title: str, examples: Sequence[str], benchmarks: Sequence[Benchmark], own: Any) -> None:
-    left_out = () if any(each.roles(each.params()) for each in benchmarks) else OF_MODELS
+def _add_build_command(
+    name: str, title: str, examples: Sequence[str], benchmarks: Sequence[Benchmark], own: Any
+) -> None:
+    left_out = () if any(each.model_roles(each.params()) for each in benchmarks) else MODEL_ONLY_OPTIONS
     shown = [*examples, f"factmill build {name} --world my-world.toml --since last"]
     if not left_out:
         shown.append(f"factmill build {name} --world my-world.toml --max-cost 5 --max-hours 12")
-    fields = [*own, *list_options(RunOptions, (*HIDDEN, *left_out)), ("force", Force, False)]
+    fields = [*own, *list_option_fields(RunOptions, (*INTERNAL_OPTIONS, *left_out)), ("force", BuildForceOption, False)]
     add_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)
 
 
 for _each in BENCHMARKS.values():
-    _add_command(_each.name, _each.title, _each.examples, [_each], list_options(_each.params))
-_add_command("all", "Every benchmark, with its defaults", ["factmill build all"], list(BENCHMARKS.values()), [])
+    _add_build_command(_each.name, _each.title, _each.examples, [_each], list_option_fields(_each.params))
+_add_build_command("all", "Every benchmark, with its defaults", ["factmill build all"], list(BENCHMARKS.values()), [])
 
 
-def _format_report(report: BuildReport) -> list[str]:
+def _format_build_report(report: BuildReport) -> list[str]:
     """Return a build's report as lines of text."""
     how = "made again, the same as before: confirmed" if report.confirmed else "published"
     how = "already built from the same inputs" if report.up_to_date else how
@@ -102,7 +106,7 @@ def _format_report(report: BuildReport) -> list[str]:
             f"  forecast of {told['made_at'][:10]}: {total['calls']:,.0f} calls, US$ {total['usd']:.4f} ({low['usd']:.4f} to "
             f"{high['usd']:.4f}); actual: {actual['calls']:,.0f} calls, US$ {actual['usd']:.4f}"
         )
-    lines += [f"  since {tell_since(report.since)}"] if report.since else []
+    lines += [f"  since {format_revalidation(report.since)}"] if report.since else []
     for service, told in report.replies.items():
         came = f"{told['oldest'][:16]} to {told['newest'][:16]} UTC, {told['asked']} asked by this build"
         kept = f"; {told['too_old']} are too old, kept since the service fails" if told["too_old"] else ""
@@ -110,10 +114,10 @@ def _format_report(report: BuildReport) -> list[str]:
     lines += [f"  note: {note}" for note in report.notes]
     if report.caution:
         lines.append(f"  note: {report.caution}")
-    elif report.author.startswith(SCRIPTED):
+    elif report.author.startswith(SCRIPTED_MODEL_NAME):
         lines.append(f"  note: answers and scores are {report.author}, written beforehand; no model was asked")
     if report.scripted:
-        lines.append(f"  note: {describe_scripted(report.scripted)}")
+        lines.append(f"  note: {format_planted_faults(report.scripted)}")
     if report.unsettled:
         lines.append(
             f"  note: {report.unsettled} rows were lost to passing failures; the same command tries them again"

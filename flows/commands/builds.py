@@ -10,37 +10,37 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from factmill.flows import running
+from factmill.flows import build_runner
 from factmill.flows.cli.options import (
-    AsJson,
-    BenchmarkName,
-    BuildName,
-    OneBuild,
-    Warehouse,
-    naming_options,
+    BenchmarkArgument,
+    BuildArgument,
+    BuildOption,
+    JsonOption,
+    WarehouseOption,
     print_json,
     print_lines,
     print_result,
+    raising_usage_errors,
 )
-from factmill.flows.commands.people import format_figures, measure_build
-from factmill.flows.evaluate.evaluations import find_record
-from factmill.flows.evaluate.sessions import write_lm_eval
+from factmill.flows.commands.human_review import format_audit_figures, measure_audit
+from factmill.flows.evaluate.evaluations import get_buildable_record
+from factmill.flows.evaluate.sessions import write_lm_eval_tasks
 from factmill.tasks import progress
-from factmill.tasks.core.rows import MOST, column_docs
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER, column_docs
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.errors import OldBuild
-from factmill.tasks.options import RunOptions, warehouse_of
-from factmill.tasks.reports.texts import shorten_line
-from factmill.tasks.storage.builds import find_build, find_rejecting, list_builds
-from factmill.tasks.storage.warehouse import open_warehouse, read_records
-from factmill.tasks.text.whole import clean, shorten_middle
+from factmill.tasks.errors import BuildFormatTooOld
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.reports.formatting import shorten_line
+from factmill.tasks.storage.builds import get_reject_count, list_builds, resolve_build
+from factmill.tasks.storage.warehouse import open_warehouse, query_rows
+from factmill.tasks.text.sanitize import escape_control_characters, shorten_middle
 
 _CONCURRENCY = RunOptions.model_fields["concurrency"]
 
 
-def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
+def builds(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
     """List the builds of the warehouse, oldest first."""
-    found = list_builds(warehouse_of(RunOptions(warehouse=warehouse)))
+    found = list_builds(resolve_warehouse_path(RunOptions(warehouse=warehouse)))
     told = [{**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest} for b in found]
     lines = []
     for b in found:
@@ -54,20 +54,20 @@ def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
 
 
 def verify(
-    build_name: BuildName,
-    warehouse: Warehouse = None,
+    build_name: BuildArgument,
+    warehouse: WarehouseOption = None,
     concurrency: int = typer.Option(_CONCURRENCY.default, help=_CONCURRENCY.description),
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Build again from recorded calls alone and compare the bytes of every published table.
 
     Exit code 0 only when all agree. Example: factmill verify latest:granola
     """
-    progress.show()
-    with naming_options(RunOptions):
+    progress.set_progress_style()
+    with raising_usage_errors(RunOptions):
         run = RunOptions(warehouse=warehouse, concurrency=concurrency)
-    record = find_build(warehouse_of(run), build_name)
-    tables = running.verify_build(find_record(record.benchmark), record, run)
+    record = resolve_build(resolve_warehouse_path(run), build_name)
+    tables = build_runner.verify_build(get_buildable_record(record.benchmark), record, run)
     agrees = all(table["agrees"] for table in tables.values())
     lines = [
         f"{name:24} {'identical' if table['agrees'] else 'DIFFERS'}  {str(table['found'])[:16]}  {table['rows']} rows"
@@ -81,7 +81,7 @@ def verify(
 
 
 def export(
-    build_name: BuildName,
+    build_name: BuildArgument,
     to: Path = typer.Option(..., help="Folder to write to.", metavar="DIR"),
     with_answers: bool = typer.Option(False, "--with-answers", help="Write the answers of a test part too."),
     lm_eval: Path | None = typer.Option(
@@ -90,8 +90,8 @@ def export(
         metavar="DIR",
         help="Also write tasks for lm-evaluation-harness (lm_eval --include_path DIR), with the gold answers.",
     ),
-    warehouse: Warehouse = None,
-    as_json: AsJson = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a build's tables as Parquet, CSV and JSON Lines, and its rejects as Parquet.
 
@@ -99,14 +99,14 @@ def export(
     """
     from factmill.tasks.storage.export import export_build  # takes half a second, for pandas
 
-    progress.show()
-    path = warehouse_of(RunOptions(warehouse=warehouse))
-    record = find_build(path, build_name)
-    benchmark = find_record(record.benchmark)
-    held_out = () if with_answers else benchmark.held_out
-    audit = format_figures(benchmark, measure_build(path, benchmark, record.build_id))
+    progress.set_progress_style()
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    record = resolve_build(path, build_name)
+    benchmark = get_buildable_record(record.benchmark)
+    held_out = () if with_answers else benchmark.held_out_tables
+    audit = format_audit_figures(benchmark, measure_audit(path, benchmark, record.build_id))
     files = export_build(path, record, to, benchmark.forms, held_out, audit)
-    files += write_lm_eval(path, record, lm_eval) if lm_eval else []
+    files += write_lm_eval_tasks(path, record, lm_eval) if lm_eval else []
     paths = [str(file) for file in files]
     told = {"build_id": record.build_id, "caution": record.caution, "held_out": list(held_out), "files": paths}
     without = f"left out, since they hold answers of the test part: {', '.join(held_out)} (--with-answers)"
@@ -115,14 +115,14 @@ def export(
 
 def prepare() -> None:
     """Make once what every build needs (Prefect's database, the embedded world's store), so that the first is quick."""
-    progress.show()
-    running.prepare()
+    progress.set_progress_style()
+    build_runner.prepare_home()
 
 
 def show(
-    benchmark: BenchmarkName,
-    build_name: OneBuild = None,
-    limit: int = typer.Option(20, min=1, max=MOST, help="Rows to show."),
+    benchmark: BenchmarkArgument,
+    build_name: BuildOption = None,
+    limit: int = typer.Option(20, min=1, max=MAX_SETTING_NUMBER, help="Rows to show."),
     relation: str | None = typer.Option(
         None,
         "--relation",
@@ -132,8 +132,8 @@ def show(
     ),
     rejects: bool = typer.Option(False, "--rejects", help="Show what was rejected, and why."),
     columns: bool = typer.Option(False, "--columns", help="Show what each column means."),
-    warehouse: Warehouse = None,
-    as_json: AsJson = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show rows of a benchmark's latest build.
 
@@ -142,11 +142,11 @@ def show(
       factmill show granola --relation P19
       factmill show granola --rejects
     """
-    progress.show()
-    known = find_record(benchmark)
-    path = warehouse_of(RunOptions(warehouse=warehouse))
+    progress.set_progress_style()
+    known = get_buildable_record(benchmark)
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if columns:
-        docs = column_docs(known.row)
+        docs = column_docs(known.main_row_model)
         shown = [{"column": name, "meaning": text} for name, text in docs.items()]
         print_json(docs) if as_json else print_rows(known.main_table, {"column": None, "meaning": None}, shown)
     elif rejects:
@@ -155,11 +155,11 @@ def show(
         _show_rows(path, known, build_name, limit, relation, as_json)
 
 
-_MOST_DETAIL = 300
+_MAX_DETAIL_CHARACTERS = 300
 """Maximum characters of a reject's detail in a table."""
-_MOST_CELL = 2000
+_MAX_TABLE_CELL_CHARACTERS = 2000
 """Maximum characters of a cell: laying out a million takes minutes; --json prints the full value."""
-_IDENTIFIER = re.compile(r"[QP][0-9]+(?:-|$)")
+_WIKIDATA_ID = re.compile(r"[QP][0-9]+(?:-|$)")
 """Matches the id of an item, a property or a statement."""
 
 
@@ -167,18 +167,18 @@ def _show_rows(
     warehouse: Path, known: Benchmark, build: str | None, limit: int, part: str | None, as_json: bool
 ) -> None:
     """Print rows of the published table; if `part` is None, a balanced choice over its parts (relations, sources)."""
-    record = find_build(warehouse, build or f"latest:{known.name}")
-    order = "id" if part else f"row_number() OVER (PARTITION BY {known.part} ORDER BY id), id"
+    record = resolve_build(warehouse, build or f"latest:{known.name}")
+    order = "id" if part else f"row_number() OVER (PARTITION BY {known.group_column} ORDER BY id), id"
     with open_warehouse(warehouse) as db:
         there = db.table(known.main_table).columns
-        if lacking := [column for column in (known.part, *known.shown) if column not in there]:
-            raise OldBuild(
+        if lacking := [column for column in (known.group_column, *known.display_columns) if column not in there]:
+            raise BuildFormatTooOld(
                 f"{record.build_id} was made by an earlier factmill, which wrote no {', '.join(dict.fromkeys(lacking))} into "
                 f"{known.main_table}; make it again with the same command: recorded replies are not asked for again"
             )
-        rows = read_records(
+        rows = query_rows(
             db,
-            f"SELECT * EXCLUDE (build_id) FROM {known.main_table} WHERE build_id = $1 AND ($2 IS NULL OR {known.part} = $2) "
+            f"SELECT * EXCLUDE (build_id) FROM {known.main_table} WHERE build_id = $1 AND ($2 IS NULL OR {known.group_column} = $2) "
             f"ORDER BY {order} LIMIT $3",
             record.build_id,
             part,
@@ -191,18 +191,18 @@ def _show_rows(
     notes = "; ".join(filter(None, [author and f"author {author}", record.caution]))
     print_rows(
         f"{record.build_id}, {len(rows)} of {record.report['rows']} rows{f' ({notes})' if notes else ''}",
-        known.shown,
+        known.display_columns,
         rows,
-        known.ordered,
+        known.ordered_list_columns,
     )
-    print_lines(format_figures(known, measure_build(warehouse, known, record.build_id)))
+    print_lines(format_audit_figures(known, measure_audit(warehouse, known, record.build_id)))
 
 
 def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:
     """Print rejects with stage and reason, balanced over the reasons; also for a run that published nothing."""
-    build_id, rejects = find_rejecting(warehouse, build or f"latest:{known.name}")
+    build_id, rejects = get_reject_count(warehouse, build or f"latest:{known.name}")
     with open_warehouse(warehouse) as db:
-        rows = read_records(
+        rows = query_rows(
             db,
             "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? "
             "ORDER BY row_number() OVER (PARTITION BY stage, reason ORDER BY id), stage, reason LIMIT ?",
@@ -214,7 +214,9 @@ def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: i
         return
     for row in rows:
         flat = " ".join(row["detail"].split())
-        row["detail"] = flat if len(flat) <= _MOST_DETAIL else f"{flat[:_MOST_DETAIL]}… (all of it: --json)"
+        row["detail"] = (
+            flat if len(flat) <= _MAX_DETAIL_CHARACTERS else f"{flat[:_MAX_DETAIL_CHARACTERS]}… (all of it: --json)"
+        )
     columns = dict.fromkeys(("stage", "id", "reason", "detail"))
     print_rows(f"{build_id}, {len(rows)} of {rejects} rejects", columns, rows)
 
@@ -224,24 +226,35 @@ def print_rows(
 ) -> None:
     """Print rows as a table of the terminal's width. `columns`: name → heading (None: the name); `ordered`: columns
     whose lists are sequences, joined by arrows."""
-    table = Table(title=clean(title), box=box.SIMPLE_HEAD, header_style="bold", title_justify="left", pad_edge=False)
+    table = Table(
+        title=escape_control_characters(title),
+        box=box.SIMPLE_HEAD,
+        header_style="bold",
+        title_justify="left",
+        pad_edge=False,
+    )
     for column, heading in columns.items():
         table.add_column(heading or column, no_wrap=column == "id", overflow="fold")
     for row in rows:
         table.add_row(
             *(
-                clean(shorten_middle(_cell(row[column], " → " if column in ordered else "; "), _MOST_CELL))
+                escape_control_characters(
+                    shorten_middle(
+                        _format_table_cell(row[column], " → " if column in ordered else "; "),
+                        _MAX_TABLE_CELL_CHARACTERS,
+                    )
+                )
                 for column in columns
             )
         )
     Console(highlight=False, markup=False).print(table)
 
 
-def _cell(value: Any, between: str = "; ") -> str:
+def _format_table_cell(value: Any, between: str = "; ") -> str:
     if isinstance(value, list):
-        return between.join(map(_cell, value))
+        return between.join(map(_format_table_cell, value))
     if isinstance(value, dict):  # a piece of knowledge without identifiers, which `explain` and --json show
-        return " ".join(each for each in value.values() if isinstance(each, str) and not _IDENTIFIER.match(each))
+        return " ".join(each for each in value.values() if isinstance(each, str) and not _WIKIDATA_ID.match(each))
     if isinstance(value, float):
         return f"{value:.2f}"
     return "" if value is None else str(value)

@@ -7,25 +7,25 @@ from typing import get_args
 
 import typer
 
-from factmill.flows.cli.options import AsJson, Warehouse, print_result, write_file
-from factmill.flows.evaluate.evaluations import find_record
-from factmill.tasks.core.rows import MOST
-from factmill.tasks.diff.compare import compare_builds, require_comparable
+from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result, write_text_file
+from factmill.flows.evaluate.evaluations import get_buildable_record
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.diff.compare import check_same_benchmark, compare_builds
 from factmill.tasks.diff.core.changes import (
-    KINDS,
-    MEANINGS,
-    CauseKind,
-    Diff,
+    CAUSE_KIND_MEANINGS,
+    ROW_CHANGE_KINDS,
+    BuildDiff,
+    ChangeCauseKind,
     RowChange,
-    count_unexplained,
-    tell_line,
-    tell_pair,
+    count_unexplained_rows,
+    format_change_in_lines,
+    format_value_in_line,
 )
 from factmill.tasks.errors import UsageError
-from factmill.tasks.options import RunOptions, warehouse_of
-from factmill.tasks.storage.builds import find_build
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.released_folders import is_release
-from factmill.tasks.text.whole import clean, suggest_name
+from factmill.tasks.text.sanitize import escape_control_characters, format_did_you_mean
 
 
 def diff(
@@ -45,15 +45,15 @@ def diff(
         help="Only rows with this cause: source, world, epoch, prompt, query, list, model, parameter, decision, code, reply, 'other rows', 'one of', 'left out', 'not told', unexplained. Repeatable.",
         metavar="KIND",
     ),
-    limit: int = typer.Option(20, min=0, max=MOST, help="Rows to print."),
+    limit: int = typer.Option(20, min=0, max=MAX_SETTING_NUMBER, help="Rows to print."),
     with_answers: bool = typer.Option(
         False, "--with-answers", help="Tell answers that exports hold out (a test part's), too."
     ),
     exit_code: bool = typer.Option(
         False, "--exit-code", help="End with 1 where a row is added, removed or changed, as a check in CI wants it."
     ),
-    warehouse: Warehouse = None,
-    as_json: AsJson = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Tell what changed from one build to another, row by row, and why: source, world, epoch, prompt, query, list, model,
     parameter, decision, code. Of releases, which hold no recorded calls, as far as their locks tell why.
@@ -67,73 +67,80 @@ def diff(
       factmill diff old/granola/ granola-eq/
       factmill diff multihal-5a multihal-b1 --to changes.html --to CHANGELOG.md --exit-code
     """
-    from factmill.flows.commands.report import check_endings
-    from factmill.tasks.reports.changes import CHANGES_RENDERERS, list_changes
+    from factmill.flows.commands.report import check_report_suffixes
+    from factmill.tasks.reports.diff_page import CHANGES_RENDERERS, make_diff_json
 
     files = to or []
-    check_endings(files, CHANGES_RENDERERS)
-    causes, known = cause or [], get_args(CauseKind)
+    check_report_suffixes(files, CHANGES_RENDERERS)
+    causes, known = cause or [], get_args(ChangeCauseKind)
     if unknown := [kind for kind in causes if kind not in known]:
         raise UsageError(
-            f"--cause {unknown[0]}: no such kind of cause{suggest_name(unknown[0], known)}; there are {', '.join(known)}"
+            f"--cause {unknown[0]}: no such kind of cause{format_did_you_mean(unknown[0], known)}; there are {', '.join(known)}"
         )
-    found = _read_diff(warehouse_of(RunOptions(warehouse=warehouse)), before, after, with_answers)
+    found = _compare_builds_or_releases(
+        resolve_warehouse_path(RunOptions(warehouse=warehouse)), before, after, with_answers
+    )
     kept = [row for row in found.rows if not causes or any(each.kind in causes for each in row.causes)]
     told = replace(found, rows=kept)
-    written = [write_file(CHANGES_RENDERERS[file.suffix](told), file, "--to") for file in files]
+    written = [write_text_file(CHANGES_RENDERERS[file.suffix](told), file, "--to") for file in files]
     files_written = list(map(str, written))
-    changes = list_changes(told) | ({"files": files_written} if written else {})
+    changes = make_diff_json(told) | ({"files": files_written} if written else {})
     print_result(as_json, changes, [*_format_diff(told, limit, len(found.rows)), *files_written])
-    if exit_code and found.differs:
+    if exit_code and found.has_row_changes:
         raise typer.Exit(1)
 
 
-_LONGEST = 70
+_MAX_VALUE_CHARACTERS = 70
 """Maximum characters of a value."""
-_LONGEST_CAUSE = 160
+_MAX_CAUSE_CHARACTERS = 160
 
 
-def _read_diff(warehouse: Path, before: str, after: str, with_answers: bool) -> Diff:
+def _compare_builds_or_releases(warehouse: Path, before: str, after: str, with_answers: bool) -> BuildDiff:
     """Return the diff of builds (id, beginning of an id, or latest:BENCHMARK), releases, or one of each."""
     from factmill.flows.commands.release import compare_releases
 
     if any(is_release(Path(name)) or "/" in name for name in (before, after)):  # no build has a slash in its name
         return compare_releases(warehouse, before, after, with_answers)
-    old, new = (find_build(warehouse, name) for name in (before, after))
-    require_comparable(old, new)
-    return compare_builds(warehouse, find_record(old.benchmark), old, new, with_answers)
+    old, new = (resolve_build(warehouse, name) for name in (before, after))
+    check_same_benchmark(old, new)
+    return compare_builds(warehouse, get_buildable_record(old.benchmark), old, new, with_answers)
 
 
-def _format_diff(diff: Diff, limit: int, among: int) -> list[str]:
+def _format_diff(diff: BuildDiff, limit: int, differing_rows: int) -> list[str]:
     """Return a diff as lines of text, with its first `limit` rows; `among`: rows that differ, for any cause."""
-    counts = diff.counts()
+    counts = diff.count_rows_by_kind()
     remade = f" ({diff.remade:,} of them made anew)" if diff.remade else ""
     lines = [
         f"{diff.before.build_id} ({diff.before.published}) → {diff.after.build_id} ({diff.after.published})",
         f"  {diff.before.rows:,} rows before, {diff.after.rows:,} after: {diff.same:,} the same{remade}, "
-        + ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS),
+        + ", ".join(f"{counts[kind]:,} {kind}" for kind in ROW_CHANGE_KINDS),
     ]
     lines += [f"  note: {each}" for each in dict.fromkeys([diff.before.caution, diff.after.caution]) if each]
     lines += ["", "inputs that differ" if diff.inputs else "inputs: the same in both locks"]
-    lines += [f"  {clean(each.cause.label)}: {tell_line(each.cause.told, _LONGEST_CAUSE)}" for each in diff.inputs]
+    lines += [
+        f"  {escape_control_characters(each.cause.label)}: {format_value_in_line(each.cause.told, _MAX_CAUSE_CHARACTERS)}"
+        for each in diff.inputs
+    ]
     lines += ["", "beside"] if diff.tables or diff.new_columns else []
     for table, of_table in diff.tables.items():
         lines.append(f"  table {table}: {', '.join(f'{count:,} {kind}' for kind, count in of_table.items() if count)}")
     if diff.new_columns:
         lines.append(f"  columns that one of the two is without: {', '.join(diff.new_columns)}")
-    if not diff.differs:
+    if not diff.has_row_changes:
         told = (
-            f"none of the {among:,} rows that differ has such a cause"
-            if among
+            f"none of the {differing_rows:,} rows that differ has such a cause"
+            if differing_rows
             else "no row is added, removed or changed"
         )
         return [*lines, "", told]
     lines += ["", f"{'added':>9} {'removed':>9} {'changed':>9}  cause"]
-    kinds = {row.cause.label: row.cause.kind for row in diff.rows}
-    for label, of in diff.count_causes().items():
-        told = " ".join(f"{of[kind]:>9,}" for kind in KINDS)
-        lines.append(f"{told}  {tell_line(label, _LONGEST_CAUSE)}  ({MEANINGS[kinds[label]]})")
-    if unexplained := count_unexplained(diff):
+    kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
+    for label, of in diff.count_rows_by_cause().items():
+        told = " ".join(f"{of[kind]:>9,}" for kind in ROW_CHANGE_KINDS)
+        lines.append(
+            f"{told}  {format_value_in_line(label, _MAX_CAUSE_CHARACTERS)}  ({CAUSE_KIND_MEANINGS[kinds[label]]})"
+        )
+    if unexplained := count_unexplained_rows(diff):
         lines.append(f"note: of {unexplained:,} rows nothing that is recorded tells why")
     for row in diff.rows[:limit]:
         lines += ["", *_format_row(row)]
@@ -144,23 +151,23 @@ def _format_diff(diff: Diff, limit: int, among: int) -> list[str]:
 
 def _format_row(row: RowChange) -> Iterator[str]:
     moved = f" (was {row.id_before})" if row.kind == "changed" and row.id_before != row.id else ""
-    yield f"{row.kind} {clean(row.id)}{clean(moved)}"
+    yield f"{row.kind} {escape_control_characters(row.id)}{escape_control_characters(moved)}"
     for cause in row.causes:
         where = f" at {cause.stage}" if cause.stage else ""
-        yield f"  cause   {clean(cause.label)}{where}: {tell_line(cause.told, _LONGEST_CAUSE)}"
+        yield f"  cause   {escape_control_characters(cause.label)}{where}: {format_value_in_line(cause.told, _MAX_CAUSE_CHARACTERS)}"
     if row.fate:
         when = "now    " if row.fate.build == "after" else "before "
         what = "united" if row.fate.reason == "merged" else "rejected"
         reason = "" if row.fate.reason == "merged" else f" {row.fate.reason}:"
-        yield f"  {when} {what} at {row.fate.stage}:{reason} {tell_line(row.fate.detail, _LONGEST_CAUSE)}"
+        yield f"  {when} {what} at {row.fate.stage}:{reason} {format_value_in_line(row.fate.detail, _MAX_CAUSE_CHARACTERS)}"
     changed = {each.name for each in row.columns}
     for name, value in row.shown.items():
         if name != "id" and name not in changed:
-            yield f"  {name}: {tell_line(value, 2 * _LONGEST)}"
+            yield f"  {name}: {format_value_in_line(value, 2 * _MAX_VALUE_CHARACTERS)}"
     for column in row.columns:
         name = f"{column.table}.{column.name}" if column.table else column.name
         if column.withheld:
             yield f"  {name}: otherwise (held out; --with-answers tells it)"
         else:
-            before, after = tell_pair(column.before, column.after, _LONGEST)
+            before, after = format_change_in_lines(column.before, column.after, _MAX_VALUE_CHARACTERS)
             yield f"  {name}: {before} → {after}"

@@ -16,106 +16,116 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.engine.naming.rooms import ROOMS, digest_rooms
-from factmill.tasks.storage.recording.records import read_scripted
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.engine.naming.code_versions import PACKAGE_VERSIONS, digest_code_packages
+from factmill.tasks.storage.recording.call_records import load_scripted_records
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.world.data import digest_world
-from factmill.tasks.world.replies import Key, Variables, digest_keys, make_key
+from factmill.tasks.world.scripted_replies import (
+    PromptVariables,
+    ScriptedReplyKey,
+    digest_reply_key_set,
+    make_scripted_reply_key,
+)
 
-_FILE = ROOT / "data" / "world" / "digests.json"
-Digests = Mapping[str, Mapping[str, Mapping[str, Any]]]
+_DIGESTS_FILE = ASSETS_ROOT / "data" / "world" / "digests.json"
+TableDigests = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Benchmark → published table → row count and SHA-256 of its Parquet bytes."""
 
 
-def read_digests() -> Digests:
+def load_published_digests() -> TableDigests:
     """Return the project's expected digests; empty if they were written with another version of pyarrow."""
-    content = _read_file()
-    builds: Digests = content["builds"]
+    content = _load_digests_file()
+    builds: TableDigests = content["builds"]
     return builds if content["pyarrow"] == version("pyarrow") else {}
 
 
 @dataclass(frozen=True, slots=True)
-class NotedAsks:
+class PromptKeyDigests:
     """The prompts of the embedded builds, as stored in the project."""
 
-    world: str
+    world_digest: str
     """Digest of the embedded world at that time."""
     prompts: Mapping[str, str]
-    """Prompt → digest of the keys that builds look up (digest_keys)."""
+    """Prompt → digest of the keys that builds look up (digest_reply_key_set)."""
 
 
-def read_asked() -> NotedAsks:
+def load_prompt_key_digests() -> PromptKeyDigests:
     """Return the key digests that were last stored in the project."""
-    content = _read_file()
-    return NotedAsks(content["world"], content["asked"])
+    content = _load_digests_file()
+    return PromptKeyDigests(content["world"], content["asked"])
 
 
-def list_asked(warehouse: Path, build_id: str) -> dict[str, dict[Key, Variables]]:
+def list_scripted_reply_keys(warehouse: Path, build_id: str) -> dict[str, dict[ScriptedReplyKey, PromptVariables]]:
     """Return prompt → key → variables of the scripted replies that a build looked up, existing or missing."""
     with open_warehouse(warehouse) as db:
-        records = read_scripted(db, build_id)
-    asked: dict[str, dict[Key, Variables]] = {}
-    for parts in (record.read("parts") for record in records):
-        asked.setdefault(parts["prompt"], {})[make_key(parts["variables"])] = parts["variables"]
+        records = load_scripted_records(db, build_id)
+    asked: dict[str, dict[ScriptedReplyKey, PromptVariables]] = {}
+    for parts in (record.read_column("parts") for record in records):
+        asked.setdefault(parts["prompt"], {})[make_scripted_reply_key(parts["variables"])] = parts["variables"]
     return asked
 
 
-def collect_asked(reports: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def digest_scripted_reply_keys(reports: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return prompt → digest of the reply keys that the builds of these reports look up."""
-    found = (list_asked(Path(report["warehouse"]), report["build_id"]) for report in reports)
-    return {prompt: digest_keys(keys) for asked in found for prompt, keys in sorted(asked.items())}
+    found = (list_scripted_reply_keys(Path(report["warehouse"]), report["build_id"]) for report in reports)
+    return {prompt: digest_reply_key_set(keys) for asked in found for prompt, keys in sorted(asked.items())}
 
 
-def collect_digests(reports: Iterable[Mapping[str, Any]]) -> Digests:
+def collect_table_digests(reports: Iterable[Mapping[str, Any]]) -> TableDigests:
     """Return the table digests of builds from their reports (BuildReport as JSON)."""
     return {report["benchmark"]: dict(sorted(report["tables"].items())) for report in reports}
 
 
-def find_uncounted(reports: Iterable[Mapping[str, Any]]) -> list[str]:
+def find_unversioned_changes(reports: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a message, with advice, for each build with the stored id but different tables."""
-    content = _read_file()
+    content = _load_digests_file()
     if content["pyarrow"] != version("pyarrow"):
         return []
     changed = [
-        room for room, digest in digest_rooms().items() if content["rooms"].get(room, {}).get("digest") != digest
+        room
+        for room, digest in digest_code_packages().items()
+        if content["rooms"].get(room, {}).get("digest") != digest
     ]
-    versions = " or ".join(f"{room} (now {ROOMS[room].number})" for room in changed)
+    versions = " or ".join(f"{room} (now {PACKAGE_VERSIONS[room].number})" for room in changed)
     advice = (
-        f"raise the version of the room whose change did it in tasks/engine/naming/rooms.py: {versions}"
+        f"raise the version of the room whose change did it in tasks/engine/naming/code_versions.py: {versions}"
         if changed
-        else "no room of a version changed either, so what did it is counted nowhere: see tasks/engine/naming/rooms.py"
+        else "no room of a version changed either, so what did it is counted nowhere: see tasks/engine/naming/code_versions.py"
     )
     return [
         f"{report['build_id']}: its tables differ from those in data/world/digests.json, but nothing that its lock names "
         f"does; {advice}"
         for report in reports
         if content["ids"].get(report["benchmark"]) == report["build_id"]
-        and content["builds"][report["benchmark"]] != collect_digests([report])[report["benchmark"]]
+        and content["builds"][report["benchmark"]] != collect_table_digests([report])[report["benchmark"]]
     ]
 
 
-def write_digests(reports: Iterable[Mapping[str, Any]]) -> None:
+def write_published_digests(reports: Iterable[Mapping[str, Any]]) -> None:
     """Write the digests of builds, from their reports, into the project."""
     made = list(reports)
     content = {
         "pyarrow": version("pyarrow"),
         "ids": {report["benchmark"]: report["build_id"] for report in made},
-        "rooms": {room: {"version": ROOMS[room].number, "digest": digest} for room, digest in digest_rooms().items()},
+        "rooms": {
+            room: {"version": PACKAGE_VERSIONS[room].number, "digest": digest}
+            for room, digest in digest_code_packages().items()
+        },
         "world": digest_world(),
-        "asked": collect_asked(made),
-        "builds": collect_digests(made),
+        "asked": digest_scripted_reply_keys(made),
+        "builds": collect_table_digests(made),
     }
-    _FILE.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
+    _DIGESTS_FILE.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
-def _read_file() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(_FILE.read_text("utf-8"))
+def _load_digests_file() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(_DIGESTS_FILE.read_text("utf-8"))
     return content
 
 
 if __name__ == "__main__":
     read = [json.loads(line) for line in sys.stdin]
-    if problems := find_uncounted(read):
+    if problems := find_unversioned_changes(read):
         sys.exit("\n".join(problems))
-    write_digests(read)
+    write_published_digests(read)

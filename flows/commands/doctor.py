@@ -15,58 +15,64 @@ from urllib.parse import urlsplit
 
 import typer
 
-from factmill.flows.benchmarks import BENCHMARKS, BROKEN, PACKAGES
-from factmill.flows.cli.options import AsJson, NewWarehouse, print_result
-from factmill.flows.commands.digests import read_digests
+from factmill.flows.benchmarks import BENCHMARKS, BROKEN_BENCHMARKS, PACKAGES
+from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_result
+from factmill.flows.commands.digests import load_published_digests
 from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.openai_server import OpenAiServer
-from factmill.tasks.clients.refusals import describe_learnt
-from factmill.tasks.clients.sending.answers import shorten
-from factmill.tasks.clients.sending.connections import describe_proxy, find_proxy
+from factmill.tasks.clients.sending.http_responses import shorten_to_line
+from factmill.tasks.clients.sending.model_transport import find_proxy, format_proxy_address
 from factmill.tasks.clients.sending.sender import Retry, run_in_thread
-from factmill.tasks.clients.sending.web_sessions import open_session, raise_retry
-from factmill.tasks.clients.servers import open_server
-from factmill.tasks.core.calls.call import Call, Reply, Service
-from factmill.tasks.core.calls.chat import call_chat, read_chat
-from factmill.tasks.core.calls.knowledge import call_label
-from factmill.tasks.core.calls.linkers import call_link, call_same_as
-from factmill.tasks.core.calls.local_models import call_perplexity
-from factmill.tasks.core.calls.pageviews import call_pageviews
-from factmill.tasks.core.calls.wikipedia import call_resolve_title
-from factmill.tasks.core.prompts import Ask, Prompt
-from factmill.tasks.core.service_settings import CHAT_KINDS, Endpoint, Limits, Model, is_this_machine
+from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
+from factmill.tasks.clients.server_factory import make_chat_server
+from factmill.tasks.clients.unsupported_parameters import format_changed_settings
+from factmill.tasks.core.calls.call import Call, CallResponse, CallService
+from factmill.tasks.core.calls.chat import make_chat_call, parse_chat_response
+from factmill.tasks.core.calls.entity_linking import make_link_call, make_same_as_call
+from factmill.tasks.core.calls.pageviews import make_pageviews_call
+from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
+from factmill.tasks.core.calls.wikidata import make_label_call
+from factmill.tasks.core.calls.wikipedia import make_resolve_title_call
+from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate
+from factmill.tasks.core.service_settings import (
+    CHAT_MODEL_KINDS,
+    ModelSettings,
+    ServiceEndpoint,
+    ServiceLimits,
+    is_loopback_url,
+)
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.identities import service_urls
-from factmill.tasks.engine.naming.locks import digest_assets, make_lock
+from factmill.tasks.engine.naming.manifests import digest_assets, make_build_manifest
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import FactmillError, ServiceError
-from factmill.tasks.options import RunOptions, warehouse_of
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.settings import (
-    SECTIONS,
+    SERVICE_SECTIONS,
     World,
-    api_key,
-    environment,
-    find_lack_of_room,
+    factmill_home,
+    find_disk_problem,
+    get_environment_variable,
     graphs_folder,
-    home,
     load_world,
-    read_token,
+    read_api_key,
+    read_service_token,
 )
-from factmill.tasks.storage.builds import build_of_lock, published_names
-from factmill.tasks.storage.housekeeping.prefect_history import find_damage, history_of
+from factmill.tasks.storage.builds import find_build_by_manifest, load_table_digests
+from factmill.tasks.storage.housekeeping.prefect_history import find_database_damage, prefect_database_path
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
 def doctor(
     world: str = typer.Option("embedded", help="World to look at."),
     ask: bool = typer.Option(False, "--ask", help="Ask each model and service once; models may cost a little."),
-    warehouse: NewWarehouse = None,
-    as_json: AsJson = False,
+    warehouse: NewWarehouseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what is configured, reachable or missing, and what to do about it."""
-    findings = examine(world, warehouse_of(RunOptions(warehouse=warehouse)), ask)
+    findings = run_diagnostics(world, resolve_warehouse_path(RunOptions(warehouse=warehouse)), ask)
     ok, lines = all(f["ok"] for f in findings), []
     for f in findings:
         lines.append(f"{'ok     ' if f['ok'] else 'MISSING'} {f['what']:22} {f['found']}")
@@ -76,13 +82,13 @@ def doctor(
         raise typer.Exit(1)
 
 
-_LEAST_FREE_GB = 1.0
+_MIN_FREE_GB = 1.0
 _REACH_TIMEOUT_S = 8.0
-EMBEDDED = "embedded"
-Finding = dict[str, Any]
+EMBEDDED_WORLD_NAME = "embedded"
+DoctorFinding = dict[str, Any]
 
 
-def examine(world_name: str, warehouse: Path, ask: bool = False) -> list[Finding]:
+def run_diagnostics(world_name: str, warehouse: Path, ask: bool = False) -> list[DoctorFinding]:
     """Return the findings {what, ok, found, advice}; `ask`: send one real call to each model and service."""
     world = load_world(world_name)
     return [
@@ -90,212 +96,220 @@ def examine(world_name: str, warehouse: Path, ask: bool = False) -> list[Finding
         *_examine_packages(),
         *_examine_graphs(world),
         *_examine_compute(world),
-        *map(_examine_assets, BENCHMARKS.values()),
-        *(_examine_embedded() if world.is_embedded else ()),
-        *(_compare_builds(warehouse) if world_name == EMBEDDED else ()),
-        *map(partial(_examine_needs, world), BENCHMARKS.values()),
+        *map(_examine_benchmark_assets, BENCHMARKS.values()),
+        *(_examine_embedded_world() if world.uses_embedded_services else ()),
+        *(_compare_embedded_builds(warehouse) if world_name == EMBEDDED_WORLD_NAME else ()),
+        *map(partial(_examine_benchmark_needs, world), BENCHMARKS.values()),
         *_examine_endpoints(world),
         *_examine_models(world),
-        *(ask_world(world_name) if ask else ()),
+        *(ask_models_and_services(world_name) if ask else ()),
     ]
 
 
-def _examine_packages() -> Iterator[Finding]:
+def _examine_packages() -> Iterator[DoctorFinding]:
     for package, names in groupby(sorted(PACKAGES, key=lambda name: str(PACKAGES[name])), key=PACKAGES.__getitem__):
-        yield _finding(f"package {package.name}", True, f"{package.version}; benchmarks: {', '.join(names)}")
-    for name, reason in {**BROKEN, **BROKEN_EVALUATIONS}.items():
-        yield _finding(
+        yield _make_finding(f"package {package.name}", True, f"{package.version}; benchmarks: {', '.join(names)}")
+    for name, reason in {**BROKEN_BENCHMARKS, **BROKEN_EVALUATIONS}.items():
+        yield _make_finding(
             f"benchmark {name}", False, f"cannot be loaded from {reason}", "mend that package, or uninstall it"
         )
 
 
-def _examine_machine(warehouse: Path) -> Iterator[Finding]:
+def _examine_machine(warehouse: Path) -> Iterator[DoctorFinding]:
     version = ".".join(map(str, sys.version_info[:3]))
-    yield _finding("python", sys.version_info >= (3, 11), version, "use Python 3.11 or newer")
+    yield _make_finding("python", sys.version_info >= (3, 11), version, "use Python 3.11 or newer")
     for package in ("prefect", "duckdb", "oxigraph", "fastapi", "openai"):
         found = importlib.metadata.version(package)
-        yield _finding(package, True, found)
-    yield _finding("home", True, str(home()))
+        yield _make_finding(package, True, found)
+    yield _make_finding("home", True, str(factmill_home()))
     # if the home does not exist yet, the folder in which it would be created
-    folder = next(each for each in (home(), *home().parents) if each.is_dir())
+    folder = next(each for each in (factmill_home(), *factmill_home().parents) if each.is_dir())
     free_gb = shutil.disk_usage(folder).free / 1e9
-    lack = find_lack_of_room(folder)
-    yield _finding(
+    lack = find_disk_problem(folder)
+    yield _make_finding(
         "disk",
-        free_gb >= _LEAST_FREE_GB and not lack,
+        free_gb >= _MIN_FREE_GB and not lack,
         f"{free_gb:.1f} GB free{f'; {folder} cannot be written: {lack}' if lack else ''}",
         "make room, or point FACTMILL_HOME elsewhere",
     )
-    yield _try(
-        "warehouse", lambda: _count_builds(warehouse), "see the message; another file can be named with --warehouse"
+    yield _probe_as_finding(
+        "warehouse",
+        lambda: _describe_warehouse(warehouse),
+        "see the message; another file can be named with --warehouse",
     )
-    history = history_of(home())
-    damage = find_damage(history)
+    history = prefect_database_path(factmill_home())
+    damage = find_database_damage(history)
     size = f"{history}: {history.stat().st_size / 1e6:.1f} MB" if history.exists() else f"{history} (none yet)"
-    yield _finding(
+    yield _make_finding(
         "prefect history",
         not damage,
         f"{history} cannot be used: {damage}" if damage else size,
         "nothing needs to be done: the next build puts it aside and makes a new one; builds are not in it",
     )
-    api = environment("PREFECT_API_URL")
-    yield _finding(
+    api = get_environment_variable("PREFECT_API_URL")
+    yield _make_finding(
         "prefect api", True, api or "a server of our own for each run (set PREFECT_API_URL to use a running one)", ""
     )
 
 
-def _examine_assets(benchmark: Benchmark) -> Finding:
+def _examine_benchmark_assets(benchmark: Benchmark) -> DoctorFinding:
     def read() -> str:
         digests = digest_assets(benchmark.assets)
         return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items() if found)
 
-    return _try(f"assets {benchmark.name}", read, "mend the file that the message names, or install factmill anew")
+    return _probe_as_finding(
+        f"assets {benchmark.name}", read, "mend the file that the message names, or install factmill anew"
+    )
 
 
-def _examine_needs(world: World, benchmark: Benchmark) -> Finding:
+def _examine_benchmark_needs(world: World, benchmark: Benchmark) -> DoctorFinding:
     """List the sections that a benchmark lacks in this world; never a failure, since a world need not serve all."""
-    lacking = [f"[{name}]" for name in benchmark.needs(benchmark.params()) if not world.has(name)]
+    lacking = [f"[{name}]" for name in benchmark.required_services(benchmark.params()) if not world.has_service(name)]
     roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
     lacking += [f"[models.{role}]" for role in roles if role not in world.models]
     found = f"not in this world: it names no {', '.join(lacking)}" if lacking else "this world names what it asks"
-    return _finding(f"build {benchmark.name}", True, found)
+    return _make_finding(f"build {benchmark.name}", True, found)
 
 
-def _examine_graphs(world: World) -> Iterator[Finding]:
-    from factmill.flows.commands.graphs import listing
+def _examine_graphs(world: World) -> Iterator[DoctorFinding]:
+    from factmill.flows.commands.graphs import list_graph_states
 
     if world.wikidata.engine == "graph":
         from factmill.tasks.graph.lookup import open_graph
 
         name = world.wikidata.graph
-        yield _try(
+        yield _probe_as_finding(
             f"graph {name}",
-            lambda: open_graph(name, graphs_folder(home())).identity,
+            lambda: open_graph(name, graphs_folder(factmill_home())).identity,
             f"factmill graph load FILE --name {name}",
         )
-    yield _try(
+    yield _probe_as_finding(
         "local graphs",
-        lambda: ", ".join(graph["name"] for graph in listing()) or "none loaded",
+        lambda: ", ".join(graph["name"] for graph in list_graph_states()) or "none loaded",
         "reload the damaged graph",
     )
 
 
-def _examine_compute(world: World) -> Iterator[Finding]:
+def _examine_compute(world: World) -> Iterator[DoctorFinding]:
     """Report where models and paths are computed, and whether a cluster worker serves each one that the world names."""
     if world.compute.engine == "local":
-        yield _finding("compute", True, "this machine")
+        yield _make_finding("compute", True, "this machine")
         return
-    from factmill.tasks.engine.cluster.asking import Cluster, explain_lack
-    from factmill.tasks.engine.cluster.wire import list_wanted
+    from factmill.tasks.engine.cluster.driver import Cluster, format_missing_capability
+    from factmill.tasks.engine.cluster.protocol import list_requirements
 
     cluster, address = Cluster(world.compute), world.compute.address
     try:
         workers = cluster.list_workers()
-        yield _finding(
+        yield _make_finding(
             "compute", bool(workers), f"{address}; workers: {len(workers)}", f"factmill worker --address {address}"
         )
-        for wanted in list_wanted(world, home()):
-            count = len(cluster.list_holders(wanted))
-            lack = "" if count else explain_lack(wanted, workers, address)
+        for wanted in list_requirements(world, factmill_home()):
+            count = len(cluster.list_capable_workers(wanted))
+            lack = "" if count else format_missing_capability(wanted, workers, address)
             told = lack or f"{wanted.identity} on {count} of its workers"
-            yield _finding(f"cluster {wanted.kind}", bool(count), told, f"factmill worker --address {address}")
+            yield _make_finding(f"cluster {wanted.kind}", bool(count), told, f"factmill worker --address {address}")
     except FactmillError as error:
-        yield _finding("compute", False, str(error), "check [compute] of the world's file, or FACTMILL_CLUSTER")
+        yield _make_finding("compute", False, str(error), "check [compute] of the world's file, or FACTMILL_CLUSTER")
     finally:
         cluster.close()
 
 
-def _examine_embedded() -> Iterator[Finding]:
+def _examine_embedded_world() -> Iterator[DoctorFinding]:
     def start() -> str:
         from factmill.tasks.world.serving import running_world
 
-        with running_world(home()) as world:
+        with running_world(factmill_home()) as world:
             return f"starts; digest {world.digest[:12]}"
 
-    yield _try("embedded world", start, "mend the file that the message names, or install factmill anew")
+    yield _probe_as_finding("embedded world", start, "mend the file that the message names, or install factmill anew")
 
 
-def _compare_builds(warehouse: Path) -> Iterator[Finding]:
+def _compare_embedded_builds(warehouse: Path) -> Iterator[DoctorFinding]:
     """Compare the existing embedded builds of today's code and default parameters with the published digests."""
-    published = read_digests()
+    published = load_published_digests()
     if not warehouse.exists() or not published:
         return
-    run = RunOptions(world=EMBEDDED, warehouse=warehouse)
+    run = RunOptions(world=EMBEDDED_WORLD_NAME, warehouse=warehouse)
     agreeing, others = [], []
     for name, benchmark in BENCHMARKS.items():
         if name not in published:
             continue
-        lock = make_lock(benchmark, benchmark.lock_inputs(benchmark.params(), run), run)
-        if (build := build_of_lock(warehouse, lock)) is None:
+        lock = make_build_manifest(benchmark, benchmark.resolve_inputs(benchmark.params(), run), run)
+        if (build := find_build_by_manifest(warehouse, lock)) is None:
             continue
         with open_warehouse(warehouse, wait_s=2) as db:
-            found = published_names(db, build.build_id)
+            found = load_table_digests(db, build.build_id)
         expected = {table: each["sha256"] for table, each in published[name].items()}
         agreeing += [name] if found == expected else []
         others += sorted(f"{build.build_id}: {table}" for table in expected if found.get(table) != expected[table])
     if agreeing or others:
         agrees = f"{', '.join(agreeing)}: your build agrees with the published one"
         advice = "compare CPU, pyarrow and the embedder (`factmill models list`) with README's `On any machine`"
-        yield _finding("same bytes", not others, f"other bytes in {', '.join(others)}" if others else agrees, advice)
+        yield _make_finding(
+            "same bytes", not others, f"other bytes in {', '.join(others)}" if others else agrees, advice
+        )
 
 
-def _examine_endpoints(world: World) -> Iterator[Finding]:
+def _examine_endpoints(world: World) -> Iterator[DoctorFinding]:
     outside = {name: url for name, url in service_urls(world).items() if url and url != "embedded"}
     if outside:
-        contact = world.names_contact or all(map(is_this_machine, outside.values()))
+        contact = world.has_contact_address or all(map(is_loopback_url, outside.values()))
         advice = (
             "write a web page or a mail address of your own into the world's file, such as user_agent = "
             '"factmill/0.1 (you@example.org)"; builds refuse to ask services that are not on this machine without one'
         )
-        yield _finding("user agent", contact, world.user_agent, advice)
+        yield _make_finding("user agent", contact, world.user_agent, advice)
     for name in outside:
-        yield _try(
+        yield _probe_as_finding(
             name,
-            partial(_reach, name, world),
+            partial(_probe_service, name, world),
             f"check the network, and the address and token of [{name}] in the world's file",
         )
 
 
-def _examine_models(world: World) -> Iterator[Finding]:
+def _examine_models(world: World) -> Iterator[DoctorFinding]:
     for role, model in sorted(world.models.items()):
         what = f"model {role}"
         if model.kind == "scripted":
-            yield _finding(what, True, f"{model.name} (from files, no language model)")
+            yield _make_finding(what, True, f"{model.name} (from files, no language model)")
         elif model.kind == "local":
-            yield _try(what, partial(_describe_local, role, model.name), f"factmill models add {role} PATH")
+            yield _probe_as_finding(
+                what, partial(_describe_local_model, role, model.name), f"factmill models add {role} PATH"
+            )
         else:
-            yield _try(
+            yield _probe_as_finding(
                 what,
-                partial(_describe_model, model, world.user_agent),
+                partial(_describe_model_server, model, world.user_agent),
                 f"check url (with /v1), key, headers and query of [models.{role}] in the world's file, and the environment "
                 "variables that they name",
             )
 
 
-def _describe_local(role: str, name: str) -> str:
-    from factmill.tasks.models.embed import identify_embedder
-    from factmill.tasks.models.perplexity import identify_perplexity
-    from factmill.tasks.models.translate import identify_translator
+def _describe_local_model(role: str, name: str) -> str:
+    from factmill.tasks.models.embedders import get_embedder_digest
+    from factmill.tasks.models.perplexity import get_language_model_identity
+    from factmill.tasks.models.translator import get_translator_identity
 
     identify: Callable[[str, Path], str] = {
-        "embedder": identify_embedder,
-        "translator": identify_translator,
-        "perplexity": identify_perplexity,
+        "embedder": get_embedder_digest,
+        "translator": get_translator_identity,
+        "perplexity": get_language_model_identity,
     }[role]
-    identify(name, home())
+    identify(name, factmill_home())
     return f"{name} (on this machine)"
 
 
-def _describe_model(model: Model, user_agent: str) -> str:
+def _describe_model_server(model: ModelSettings, user_agent: str) -> str:
     limits = model.limits.model_copy(update={"timeout_s": _REACH_TIMEOUT_S})
-    server = open_server(model.model_copy(update={"limits": limits}), lambda: api_key(model), user_agent)
-    reached = asyncio.run(_reach_model(server))
+    server = make_chat_server(model.model_copy(update={"limits": limits}), lambda: read_api_key(model), user_agent)
+    reached = asyncio.run(_probe_model_server(server))
     key = "is set" if model.key_env else "comes from key_command" if model.key_command else "not needed"
-    proxy = describe_proxy(find_proxy(model.url))
+    proxy = format_proxy_address(find_proxy(model.url))
     return f"{model.name}: {reached}, key {key}{f', through the proxy {proxy}' if proxy else ''}"
 
 
-async def _reach_model(server: OpenAiServer) -> str:
+async def _probe_model_server(server: OpenAiServer) -> str:
     """Return a line that a model's server answers, asked as builds ask it; ServiceError if it does not."""
     url = server.model.url.rstrip("/")
     is_native = server.model.kind == "anthropic"
@@ -309,10 +323,10 @@ async def _reach_model(server: OpenAiServer) -> str:
         raise ServiceError(f"{url} is not reachable: {error}") from None
     if answer.status < 300 or (path != models and answer.status in (400, 422)):
         return f"{url}{path} answers ({answer.status})"
-    raise ServiceError(f"{url}{path} answers HTTP {answer.status}: {shorten(answer.text)}")
+    raise ServiceError(f"{url}{path} answers HTTP {answer.status}: {shorten_to_line(answer.text)}")
 
 
-def _count_builds(warehouse: Path) -> str:
+def _describe_warehouse(warehouse: Path) -> str:
     if not warehouse.exists():
         return f"{warehouse} (none yet; the first build makes it)"
     with open_warehouse(warehouse, wait_s=2) as db:
@@ -322,7 +336,7 @@ def _count_builds(warehouse: Path) -> str:
     return f"{warehouse}: {row[0]} builds, {row[1]} recorded calls{who}"
 
 
-def _address(name: str, url: str) -> str:
+def _make_probe_url(name: str, url: str) -> str:
     """Return the URL of a cheap request that a service answers if its address is right."""
     base = url.rstrip("/")
     if name == "wikipedia":
@@ -333,18 +347,18 @@ def _address(name: str, url: str) -> str:
     return f"{base}?query=ASK%7B%7D" if name in ("wikidata", "dbpedia") else base
 
 
-def _reach(name: str, world: World) -> str:
+def _probe_service(name: str, world: World) -> str:
     """Return a line that a service answers; SettingsError if its token is not set, ServiceError if it does not."""
-    service: Endpoint = getattr(world, name)
-    url, token = _address(name, service.url), read_token(name, service)
-    session = open_session(url, world.user_agent, Limits(), token)
+    service: ServiceEndpoint = getattr(world, name)
+    url, token = _make_probe_url(name, service.url), read_service_token(name, service)
+    session = make_http_session(url, world.user_agent, ServiceLimits(), token)
 
     async def ask() -> int:
         async with asyncio.timeout(_REACH_TIMEOUT_S):
             return (await run_in_thread(partial(session.get, url, timeout=_REACH_TIMEOUT_S))).status_code
 
     try:
-        with session, raise_retry():
+        with session, connection_errors_as_retry():
             status = asyncio.run(ask())
     except TimeoutError:
         raise ServiceError(f"{url} does not answer within {_REACH_TIMEOUT_S:g} s") from None
@@ -355,28 +369,28 @@ def _reach(name: str, world: World) -> str:
     return f"{url} answers ({status})" + (", signed in by a token" if token else "")
 
 
-def _try(what: str, look: Callable[[], str], advice: str) -> Finding:
+def _probe_as_finding(what: str, look: Callable[[], str], advice: str) -> DoctorFinding:
     try:
-        return _finding(what, True, look())
+        return _make_finding(what, True, look())
     except FactmillError as error:
-        return _finding(what, False, str(error), advice)
+        return _make_finding(what, False, str(error), advice)
     except OSError as error:
-        return _finding(what, False, f"not reachable: {getattr(error, 'reason', error)}", advice)
+        return _make_finding(what, False, f"not reachable: {getattr(error, 'reason', error)}", advice)
 
 
-def _finding(what: str, ok: bool, found: str, advice: str = "") -> Finding:
+def _make_finding(what: str, ok: bool, found: str, advice: str = "") -> DoctorFinding:
     return {"what": what, "ok": ok, "found": found, "advice": advice}
 
 
-_TOKENS = 64
-_PROMPT = Prompt(
+_PROBE_MAX_TOKENS = 64
+_PROBE_PROMPT = PromptTemplate(
     id="doctor",
     digest="",
     role="author",
     inputs=(),
     parts=(("system", "Answer in one word."), ("user", "Name a colour.")),
     temperature=0.5,
-    max_tokens=_TOKENS,
+    max_tokens=_PROBE_MAX_TOKENS,
     schema={
         "type": "object",
         "properties": {"colour": {"type": "string"}},
@@ -387,56 +401,58 @@ _PROMPT = Prompt(
 """Does not ask for JSON, so that a JSON response shows that the server enforces the schema."""
 
 
-def ask_world(world_name: str) -> Iterator[dict[str, Any]]:
+def ask_models_and_services(world_name: str) -> Iterator[dict[str, Any]]:
     """Yield a finding ({what, ok, found, advice}) for each model behind a server and each service."""
-    with closing(Services.open(world_name, None, home())) as services:
+    with closing(Services.open(world_name, None, factmill_home())) as services:
         world = services.world
-        for name in filter(world.has, SECTIONS):
+        for name in filter(world.has_service, SERVICE_SECTIONS):
             service = getattr(services, name)
             advice = f"check the address of [{name}] in the world's file"
-            yield _put(f"ask {name}", service, _QUESTIONS[name](service.identity), advice)
+            yield _ask_service_as_finding(f"ask {name}", service, _PROBE_CALLS[name](service.identity), advice)
         for role, model in sorted(world.models.items()):
             if model.kind == "openai" and role == "perplexity":
                 scorer = services.perplexity()
-                question = call_perplexity(scorer.identity, "The sky is blue.")
-                yield _put(f"ask {role}", scorer, question, "name a server that tells log-probabilities of prompts")
-            elif model.kind in CHAT_KINDS:
-                yield _ask_chat(role, model, world)
+                question = make_perplexity_call(scorer.identity, "The sky is blue.")
+                yield _ask_service_as_finding(
+                    f"ask {role}", scorer, question, "name a server that tells log-probabilities of prompts"
+                )
+            elif model.kind in CHAT_MODEL_KINDS:
+                yield _ask_chat_as_finding(role, model, world)
 
 
-_QUESTIONS: dict[str, Callable[[str], Call]] = {
-    "wikidata": lambda identity: call_label(identity, "Q2"),
-    "wikipedia": lambda identity: call_resolve_title(identity, "Earth"),
-    "pageviews": lambda identity: call_pageviews(identity, "Earth", "20240101", "20240102"),
-    "falcon": lambda identity: call_link(identity, "Who founded Berlin?"),
-    "dbpedia": lambda identity: call_same_as(identity, "http://dbpedia.org/resource/Berlin"),
+_PROBE_CALLS: dict[str, Callable[[str], Call]] = {
+    "wikidata": lambda identity: make_label_call(identity, "Q2"),
+    "wikipedia": lambda identity: make_resolve_title_call(identity, "Earth"),
+    "pageviews": lambda identity: make_pageviews_call(identity, "Earth", "20240101", "20240102"),
+    "falcon": lambda identity: make_link_call(identity, "Who founded Berlin?"),
+    "dbpedia": lambda identity: make_same_as_call(identity, "http://dbpedia.org/resource/Berlin"),
 }
 
 
-def _put(what: str, service: Service, call: Call, advice: str) -> dict[str, Any]:
-    reply = _answer(service, call)
+def _ask_service_as_finding(what: str, service: CallService, call: Call, advice: str) -> dict[str, Any]:
+    reply = _send_probe_call(service, call)
     ok = reply.status == "ok"
-    found = f"answers; {_spent(reply)}" if ok else str(reply.error)
-    return _finding(what, ok, found, "" if ok else advice)
+    found = f"answers; {_format_reply_cost(reply)}" if ok else str(reply.error)
+    return _make_finding(what, ok, found, "" if ok else advice)
 
 
-def _ask_chat(role: str, model: Model, world: World) -> dict[str, Any]:
+def _ask_chat_as_finding(role: str, model: ModelSettings, world: World) -> dict[str, Any]:
     """Request two samples with a schema; what the server rejects or ignores shows which features it supports."""
     limits = model.limits.model_copy(update={"attempts": 1})
     # the Messages API has no `n`
     asked = {"json_schema": model.json_schema or True, "choices": model.kind == "openai", "limits": limits}
     all_asked = model.model_copy(update=asked)
-    chat = Chat(model.url, all_asked, lambda: api_key(model), world.user_agent)
-    reply = _answer(chat, call_chat(model.url, model.name, Ask(_PROMPT, {}, samples=2)))
+    chat = ChatClient(model.url, all_asked, lambda: read_api_key(model), world.user_agent)
+    reply = _send_probe_call(chat, make_chat_call(model.url, model.name, FilledPrompt(_PROBE_PROMPT, {}, samples=2)))
     if reply.status != "ok":
         cut = "'length'" in str(reply.error)
         advice = "; ".join(chat.notes()) or "check url, name and key in the world's file"
         if cut:
             advice = "it thinks before it answers: set thinking_tokens"
-        return _finding(f"ask {role}", False, str(reply.error), advice)
+        return _make_finding(f"ask {role}", False, str(reply.error), advice)
     found = chat.model
     try:
-        is_held = all(isinstance(json.loads(text)["colour"], str) for text in read_chat(reply.body).texts)
+        is_held = all(isinstance(json.loads(text)["colour"], str) for text in parse_chat_response(reply.body).texts)
     except (ValueError, TypeError, KeyError):
         is_held = False
     found = found if is_held else found.model_copy(update={"json_schema": False})
@@ -447,23 +463,23 @@ def _ask_chat(role: str, model: Model, world: World) -> dict[str, Any]:
         "system role": "yes" if found.system == "own" else "no",
         "token limit": found.token_limit,
     }
-    profile = describe_learnt(model, found.model_copy(update={"limits": model.limits}))
+    profile = format_changed_settings(model, found.model_copy(update={"limits": model.limits}))
     told = "; ".join(f"{name} {value}" for name, value in takes.items())
     put = f"; put under [models.{role}]: {', '.join(profile)}" if profile else "; the world's file fits"
-    return _finding(f"ask {role}", True, f"{told}; {_spent(reply, model)}{put}")
+    return _make_finding(f"ask {role}", True, f"{told}; {_format_reply_cost(reply, model)}{put}")
 
 
-def _answer(service: Service, call: Call) -> Reply:
+def _send_probe_call(service: CallService, call: Call) -> CallResponse:
     """Send a call and return its reply; if the call cannot be sent, a failed reply."""
-    replies: list[Reply] = []
+    replies: list[CallResponse] = []
     try:
         service.send([call], lambda _, reply: replies.append(reply))
     except FactmillError as error:
-        return Reply(None, "failed", error=str(error))
+        return CallResponse(None, "failed", error=str(error))
     return replies[0]
 
 
-def _spent(reply: Reply, model: Model | None = None) -> str:
+def _format_reply_cost(reply: CallResponse, model: ModelSettings | None = None) -> str:
     cost = f"US$ {reply.cost_usd:.6f}"
     if model is not None and not model.has_price:
         cost = "no price is given"

@@ -12,60 +12,62 @@ import pyarrow as pa
 import typer
 from pydantic import BaseModel
 
+from factmill.flows.build_runner import make_build
 from factmill.flows.cli.options import (
     add_command,
-    check_warehouse,
-    list_options,
+    check_warehouse_exists,
+    list_option_fields,
     print_json,
     print_lines,
     print_result,
     read_options,
-    write_file,
+    write_text_file,
 )
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import shared_server
-from factmill.flows.running import make_build
 from factmill.tasks import progress
-from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_judge_card, format_card_summary
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
-from factmill.tasks.engine.naming.locks import make_lock
-from factmill.tasks.engine.spending.bounds import Purse
-from factmill.tasks.errors import BudgetReached, FactmillError, OldBuild, UsageError
-from factmill.tasks.evaluation.corrected import CorrectedRate, correct_rates
-from factmill.tasks.evaluation.measured import find_measured
-from factmill.tasks.evaluation.offline import describe_question
-from factmill.tasks.evaluation.record import (
-    BUILT_IN,
-    METRICS,
+from factmill.tasks.engine.naming.manifests import make_build_manifest
+from factmill.tasks.engine.spending.budgets import CommandBudget
+from factmill.tasks.errors import BudgetExhausted, BuildFormatTooOld, FactmillError, UsageError
+from factmill.tasks.evaluation.corrected_rates import CorrectedRate, compute_corrected_rates
+from factmill.tasks.evaluation.definition import (
+    BUILT_IN_MODELS,
+    EVALUATION_METRICS_TABLE,
     Evaluation,
     EvaluationInputs,
     EvaluationParams,
-    JudgedParams,
-    identify_judge,
-    list_asked,
-    settle_batches,
+    JudgedEvaluationParams,
+    enlarge_batches_if_offline,
+    find_judge_identity,
+    load_evaluation_questions,
 )
-from factmill.tasks.options import BY_FILES, HIDDEN, BuildReport, RunOptions, warehouse_of
-from factmill.tasks.progress import say
-from factmill.tasks.reports.texts import shorten_line
-from factmill.tasks.settings import home
-from factmill.tasks.storage.builds import BuildRecord, find_build, published_table
-from factmill.tasks.storage.reviews import find_cards
+from factmill.tasks.evaluation.measured_build import resolve_measured_build
+from factmill.tasks.evaluation.scoring_session import make_question_json
+from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
+from factmill.tasks.progress import print_and_log
+from factmill.tasks.reports.formatting import shorten_line
+from factmill.tasks.settings import factmill_home
+from factmill.tasks.storage.builds import BuildRecord, published_table, resolve_build
+from factmill.tasks.storage.human_judgments import load_judge_cards
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
-Force = Annotated[bool, typer.Option("--force", help="Evaluate even when one with the same inputs is there.")]
-Models = Annotated[
+EvaluateForceOption = Annotated[
+    bool, typer.Option("--force", help="Evaluate even when one with the same inputs is there.")
+]
+EvaluatedModelsOption = Annotated[
     list[str] | None,
     typer.Option("--model", metavar="NAME", help=f"{EvaluationParams.model_fields['model'].description} Repeatable."),
 ]
-Reports = Annotated[
+EvaluationReportsOption = Annotated[
     Path | None,
     typer.Option(
         "--reports", metavar="DIR", help="Where the reports are written. Default: reports in factmill's home."
     ),
 ]
-Questions = Annotated[
+QuestionsFileOption = Annotated[
     Path | None,
     typer.Option(
         "--questions",
@@ -81,13 +83,13 @@ def evaluate(given: Any) -> None:
     Raises before any call if a model can be evaluated on no benchmark. Of several evaluations, one that fails does not
     stop the others; the summary lists it and the exit code is 1. A single evaluation raises its error.
     """
-    from factmill.flows.commands.report import write_card
+    from factmill.flows.commands.report import write_model_card
 
-    progress.show()
+    progress.set_progress_style()
     run = read_options(RunOptions, given)
     plain = [(each, read_options(each.params, given)) for each in given.evaluations]
     if not all(params.release for _, params in plain):
-        check_warehouse(run.warehouse)
+        check_warehouse_exists(run.warehouse)
     if given.questions:
         if len(plain) > 1:
             raise UsageError(
@@ -97,20 +99,24 @@ def evaluate(given: Any) -> None:
         return
     models = list(dict.fromkeys(given.models or [EvaluationParams().model]))
     plans = [(each, params.model_copy(update={"model": model})) for each, params in plain for model in models]
-    folder = given.reports or home() / "reports"
+    folder = given.reports or factmill_home() / "reports"
     # the options that apply to every model and benchmark, as words of the command line
     names = [
-        each for each in (*RunOptions.model_fields, *JudgedParams.model_fields) if each not in ("model", "setting")
+        each
+        for each in (*RunOptions.model_fields, *JudgedEvaluationParams.model_fields)
+        if each not in ("model", "setting")
     ]
     told = [(f"--{name.replace('_', '-')}", str(getattr(given, name))) for name in names if getattr(given, name, None)]
-    sweep = Sweep(run, folder, given.force, given.as_json, [word for pair in told for word in pair])
-    sweep.check(plans)
+    sweep = EvaluationSweep(run, folder, given.force, given.as_json, [word for pair in told for word in pair])
+    sweep.check_plans(plans)
     with shared_server():
         for evaluation, params in plans:
             sweep.evaluate(evaluation, params)
     if len(plain) > 1 or sweep.failures:
-        whole = sweep.made and len(plain) > 1
-        sweep.sum_up(write_card(warehouse_of(run), sweep.models, folder, sweep.made) if whole else [])
+        whole = sweep.evaluation_ids and len(plain) > 1
+        sweep.print_summary(
+            write_model_card(resolve_warehouse_path(run), sweep.models, folder, sweep.evaluation_ids) if whole else []
+        )
     if sweep.failures:
         raise typer.Exit(1)
 
@@ -122,12 +128,22 @@ evaluate_app = typer.Typer(
 )
 
 
-def _add_command(name: str, title: str, examples: Sequence[str], evaluations: Sequence[Evaluation], own: Any) -> None:
-    fields = [*own, *list_options(RunOptions, [*HIDDEN, *BY_FILES, "since"]), ("force", Force, False)]
-    fields += [("models", Models, None), ("reports", Reports, None), ("questions", Questions, None)]
+def _add_evaluate_command(
+    name: str, title: str, examples: Sequence[str], evaluations: Sequence[Evaluation], own: Any
+) -> None:
+    fields = [
+        *own,
+        *list_option_fields(RunOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS, "since"]),
+        ("force", EvaluateForceOption, False),
+    ]
+    fields += [
+        ("models", EvaluatedModelsOption, None),
+        ("reports", EvaluationReportsOption, None),
+        ("questions", QuestionsFileOption, None),
+    ]
     settings = {setting: line for each in evaluations for setting, line in each.settings.items()}
     blocks = {
-        "Built-in models": [f"{model:20} {line}" for model, line in BUILT_IN.items()],
+        "Built-in models": [f"{model:20} {line}" for model, line in BUILT_IN_MODELS.items()],
         "Settings": [f"{setting:20} {line}" for setting, line in settings.items()],
         "Examples": examples,
     }
@@ -135,9 +151,11 @@ def _add_command(name: str, title: str, examples: Sequence[str], evaluations: Se
 
 
 for _each in EVALUATIONS.values():
-    _add_command(_each.of.name, _each.title, _each.examples, [_each], list_options(_each.params, ["model"]))
+    _add_evaluate_command(
+        _each.benchmark.name, _each.title, _each.examples, [_each], list_option_fields(_each.params, ["model"])
+    )
 
-_add_command(
+_add_evaluate_command(
     "all",
     "Measure models on every benchmark, with its defaults, and write their card; goes on when one fails, and says so at the end",
     [
@@ -145,16 +163,16 @@ _add_command(
         "factmill evaluate all --world my-world.toml --model mine --limit 100",
     ],
     list(EVALUATIONS.values()),
-    list_options(JudgedParams, ["model", "setting", *EvaluationInputs.resolved]),
+    list_option_fields(JudgedEvaluationParams, ["model", "setting", *EvaluationInputs.resolved]),
 )
 _LOW_COVERAGE = 0.95
 """Share of scored items below which a note follows the first line."""
-Plan = tuple[Evaluation, EvaluationParams]
+PlannedEvaluation = tuple[Evaluation, EvaluationParams]
 """The evaluation of one model on one benchmark, with its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedEvaluation:
     """An evaluation that failed."""
 
     benchmark: str
@@ -168,7 +186,7 @@ class Failure:
 
 
 @dataclass
-class Sweep:
+class EvaluationSweep:
     """Runs a command's evaluations one after another; of several, one that fails is reported at the end."""
 
     run: RunOptions
@@ -176,29 +194,29 @@ class Sweep:
     """Folder of the reports."""
     force: bool
     as_json: bool
-    repeat: Sequence[str]
+    shared_options: Sequence[str]
     """Command-line words of the options that apply to all evaluations."""
     is_alone: bool = False
-    made: list[str] = field(default_factory=list)
+    evaluation_ids: list[str] = field(default_factory=list)
     """Ids of the evaluations made so far."""
     models: list[str] = field(default_factory=list)
     """Names of their models in tables and reports."""
-    failures: list[Failure] = field(default_factory=list)
-    _cannot: set[tuple[str, str]] = field(default_factory=set)
-    _purse: Purse = field(init=False)
+    failures: list[FailedEvaluation] = field(default_factory=list)
+    _failed_pairs: set[tuple[str, str]] = field(default_factory=set)
+    _shared_budget: CommandBudget = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the budget that all evaluations share."""
-        self._purse = Purse(self.run)
+        self._shared_budget = CommandBudget(self.run)
 
-    def check(self, plans: Sequence[Plan]) -> None:
+    def check_plans(self, plans: Sequence[PlannedEvaluation]) -> None:
         """Resolve every evaluation's inputs and record failures; raise if a model can be evaluated on no benchmark."""
         self.is_alone = len(plans) == 1
-        found: dict[str, list[tuple[Plan, FactmillError | None]]] = {}
+        found: dict[str, list[tuple[PlannedEvaluation, FactmillError | None]]] = {}
         for evaluation, params in plans if not self.is_alone else ():
             error = None
             try:
-                make_lock(evaluation, evaluation.lock_inputs(params, self.run), self.run)
+                make_build_manifest(evaluation, evaluation.resolve_inputs(params, self.run), self.run)
             except FactmillError as fault:
                 error = fault
             found.setdefault(params.model, []).append(((evaluation, params), error))
@@ -209,39 +227,41 @@ class Sweep:
         for tried in found.values():
             for plan, error in tried:
                 if error is not None:
-                    self._fail(*plan, error)
+                    self._record_failure(*plan, error)
 
     def evaluate(self, evaluation: Evaluation, params: EvaluationParams) -> None:
         """Run one evaluation, write its reports, and print its metrics."""
-        from factmill.flows.commands.report import report_evaluation
+        from factmill.flows.commands.report import write_evaluation_report
 
-        if (evaluation.of.name, params.model) in self._cannot:
+        if (evaluation.benchmark.name, params.model) in self._failed_pairs:
             return
         try:
-            made = make_build(evaluation, params, settle_batches(params, self._purse.left), self.force)
-            written = report_evaluation(warehouse_of(self.run), made.build_id, self.folder)
-            told = describe_evaluation(evaluation, made, written)
+            made = make_build(
+                evaluation, params, enlarge_batches_if_offline(params, self._shared_budget.remaining_options), self.force
+            )
+            written = write_evaluation_report(resolve_warehouse_path(self.run), made.build_id, self.folder)
+            told = make_evaluation_json(evaluation, made, written)
             lines = format_evaluation(evaluation, made, told)
-        except BudgetReached as reached:  # the budget is shared: the others may not spend either
-            raise reached if self.is_alone else self._purse.tell(reached, self.made) from None
+        except BudgetExhausted as reached:  # the budget is shared: the others may not spend either
+            raise reached if self.is_alone else self._shared_budget.make_exceeded_error(reached, self.evaluation_ids) from None
         except Exception as error:
             if self.is_alone:
                 raise
             if not isinstance(error, FactmillError):  # an internal error: print its traceback
                 traceback.print_exc()
-            self._fail(evaluation, params, error)
+            self._record_failure(evaluation, params, error)
             return
-        self.made.append(made.build_id)
+        self.evaluation_ids.append(made.build_id)
         self.models += [made.facts["model"]] if made.facts["model"] not in self.models else []
         print_result(self.as_json, told, lines)
 
-    def sum_up(self, card: Sequence[Path]) -> None:
+    def print_summary(self, card: Sequence[Path]) -> None:
         """Print what was made, what failed and why, and the commands to repeat."""
         if self.as_json:
             failed = [asdict(each) for each in self.failures]
-            print_json({"evaluated": self.made, "failed": failed, "card": [str(path) for path in card]})
+            print_json({"evaluated": self.evaluation_ids, "failed": failed, "card": [str(path) for path in card]})
             return
-        lines = [f"evaluated: {len(self.made)} of {len(self.made) + len(self.failures)}"]
+        lines = [f"evaluated: {len(self.evaluation_ids)} of {len(self.evaluation_ids) + len(self.failures)}"]
         for why in dict.fromkeys(each.why for each in self.failures):
             alike = [each for each in self.failures if each.why == why]
             lines.append(
@@ -250,21 +270,21 @@ class Sweep:
             lines += [f"    again: {each.next}" for each in alike]
         print_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
-    def _fail(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
-        name, model = evaluation.of.name, params.model
-        command = shlex.join(["factmill", "evaluate", name, "--model", model, *self.repeat])
+    def _record_failure(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
+        name, model = evaluation.benchmark.name, params.model
+        command = shlex.join(["factmill", "evaluate", name, "--model", model, *self.shared_options])
         why = str(error) or "no reason is given"
         why = why if isinstance(error, FactmillError) else f"{type(error).__name__}: {why}"
-        failure = Failure(name, model, type(error).__name__, why, command)
+        failure = FailedEvaluation(name, model, type(error).__name__, why, command)
         self.failures.append(failure)
-        self._cannot.add((name, model))
+        self._failed_pairs.add((name, model))
         if self.as_json:
             print_json({**asdict(failure), "failed": True})
-        say(f"{name}, {model}: failed, the others go on: {why}")
+        print_and_log(f"{name}, {model}: failed, the others go on: {why}")
 
 
-def read_table(db: Connection, evaluation_id: str, name: str, model: type[BaseModel]) -> pa.Table:
-    """Return a table of an evaluation; OldBuild if an earlier factmill wrote it without a required column or value."""
+def load_evaluation_table(db: Connection, evaluation_id: str, name: str, model: type[BaseModel]) -> pa.Table:
+    """Return a table of an evaluation; BuildFormatTooOld if an earlier factmill wrote it without a required column or value."""
     table = published_table(db, evaluation_id, name)
     lacking = [
         each.name
@@ -272,49 +292,53 @@ def read_table(db: Connection, evaluation_id: str, name: str, model: type[BaseMo
         if each.name not in table.column_names or (not each.nullable and table[each.name].null_count)
     ]
     if lacking:
-        raise OldBuild(
+        raise BuildFormatTooOld(
             f"{evaluation_id} was made by an earlier factmill, which wrote no {', '.join(lacking)} into {name}; evaluate "
             "again: what the model has answered is not asked again"
         )
     return table
 
 
-def read_metrics(db: Connection, evaluation_id: str) -> list[EvaluationMetric]:
+def load_evaluation_metrics(db: Connection, evaluation_id: str) -> list[EvaluationMetric]:
     """Return the metrics of an evaluation, by id."""
-    return rows_from_arrow(EvaluationMetric, read_table(db, evaluation_id, METRICS, EvaluationMetric))
+    return rows_from_arrow(
+        EvaluationMetric, load_evaluation_table(db, evaluation_id, EVALUATION_METRICS_TABLE, EvaluationMetric)
+    )
 
 
-def read_judge(
+def load_judge_with_card(
     warehouse: Path, evaluation: Evaluation, record: BuildRecord
 ) -> tuple[JudgeIdentity | None, JudgeCard | None]:
     """Return the judge of an evaluation and the judge's card; None for each that does not exist."""
-    judge = identify_judge(evaluation, record.lock)
+    judge = find_judge_identity(evaluation, record.lock)
     if judge is None:
         return None, None
     with open_warehouse(warehouse) as db:
-        return judge, choose_card(find_cards(db, judge.benchmark, judge.judge), judge)
+        return judge, choose_judge_card(load_judge_cards(db, judge.benchmark, judge.judge), judge)
 
 
-def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
+def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
     """Return an evaluation as the object that --json prints."""
     facts, warehouse = report.facts, Path(report.warehouse)
-    record = find_build(warehouse, report.build_id)
-    judge, card = read_judge(warehouse, evaluation, record)
+    record = resolve_build(warehouse, report.build_id)
+    judge, card = load_judge_with_card(warehouse, evaluation, record)
     corrected: list[CorrectedRate] = []
     with open_warehouse(warehouse) as db:
-        metrics = read_metrics(db, report.build_id)
+        metrics = load_evaluation_metrics(db, report.build_id)
         if card is not None:  # rates corrected for the judge's errors
-            answers = read_table(db, record.build_id, evaluation.main_table, evaluation.row)
-            scores = read_table(db, record.build_id, f"{evaluation.of.name}_scores", Score)
+            answers = load_evaluation_table(db, record.build_id, evaluation.main_table, evaluation.main_row_model)
+            scores = load_evaluation_table(db, record.build_id, f"{evaluation.benchmark.name}_scores", EvaluationScore)
             seed = record.lock["params"]["params"]["seed"]
-            rates = correct_rates(evaluation, facts["model"], record.build_id, answers, scores, card, judge, seed)
+            rates = compute_corrected_rates(
+                evaluation, facts["model"], record.build_id, answers, scores, card, judge, seed
+            )
             corrected = list(rates)
     return {
         "evaluation_id": report.build_id,
-        "benchmark": evaluation.of.name,
+        "benchmark": evaluation.benchmark.name,
         "model": facts["model"],
         "judge": facts["judge"],
-        "judge_card": describe_card(card, judge) if judge else "",
+        "judge_card": format_card_summary(card, judge) if judge else "",
         "build_id": facts["measured"],
         "items": facts["items"],
         "unscored": facts["unscored"],
@@ -334,22 +358,22 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
     }
 
 
-def format_evaluation(evaluation: Evaluation, report: BuildReport, told: Mapping[str, Any]) -> list[str]:
+def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mapping[str, Any]) -> list[str]:
     """Return an evaluation as lines of text: model and build, headline metrics, notes. `told`: the object of --json."""
-    metrics = [EvaluationMetric.model_validate(each) for each in told["metrics"]]
+    metrics = [EvaluationMetric.model_validate(each) for each in result["metrics"]]
     overall = [metric for metric in metrics if not metric.group_by]
     low = min((metric.coverage for metric in overall if metric.coverage is not None), default=1.0)
-    judged = f", judged by {shorten_line(told['judge'])}" if told["judge"] else ""
-    lines = [f"{told['evaluation_id']}: {shorten_line(told['model'])} on {told['build_id']}{judged}"]
-    lines += [f"  {told['judge_card']}"] if told["judge_card"] else []
+    judged = f", judged by {shorten_line(result['judge'])}" if result["judge"] else ""
+    lines = [f"{result['evaluation_id']}: {shorten_line(result['model'])} on {result['build_id']}{judged}"]
+    lines += [f"  {result['judge_card']}"] if result["judge_card"] else []
     if low < _LOW_COVERAGE:
         lines.append(f"  NOTE: only {low:.1%} of what was asked has a score; mind the bounds")
-    order = {name: at for at, name in enumerate(evaluation.headline)}
+    order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
     shown = sorted(
         (each for each in overall if each.metric in order), key=lambda each: (each.setting, order[each.metric])
     )
     corrected = {}
-    for each in told["corrected"]:
+    for each in result["corrected"]:
         note = f" ({each['note']})" if each["note"] else ""
         rate = f"; not corrected{note}"
         if each["value"] is not None:
@@ -357,25 +381,25 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, told: Mapping
             rate = f"; without the judge's errors {interval}{note}"
         corrected[each["setting"], each["metric"]] = rate
     lines += [
-        f"  {metric.setting:22} {metric.metric:26} {describe_value(metric)}{corrected.get((metric.setting, metric.metric), '')}"
+        f"  {metric.setting:22} {metric.metric:26} {format_metric_value(metric)}{corrected.get((metric.setting, metric.metric), '')}"
         for metric in shown
     ]
-    lines += [f"  {kind} in the file of answers: {what}" for kind, what in told["answers"].items()]
+    lines += [f"  {kind} in the file of answers: {what}" for kind, what in result["answers"].items()]
     lines.append(
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; "
         f"{report.format_cost()}; {report.seconds:.1f} s"
         + ("; evaluated before from the same inputs" if report.up_to_date else "")
     )
-    lines += [f"  note: {note}" for note in told["notes"]]
+    lines += [f"  note: {note}" for note in result["notes"]]
     if report.unsettled:
         lines.append(
             f"  note: {report.unsettled} answers were lost to passing failures; the same command tries them again"
         )
-    lines += [f"  report: {path}" for path in told["reports"] if path.endswith(".html")]
+    lines += [f"  report: {path}" for path in result["reports"] if path.endswith(".html")]
     return lines
 
 
-def describe_value(metric: EvaluationMetric) -> str:
+def format_metric_value(metric: EvaluationMetric) -> str:
     """Return a metric's value with its interval, n and number of unscored items, as part of a line."""
     if metric.value is None:
         return f"no value: {metric.note}"
@@ -389,19 +413,21 @@ def describe_value(metric: EvaluationMetric) -> str:
 
 def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
     """Write every question with its messages as JSON Lines; return a line that describes the file."""
-    inputs: Any = evaluation.lock_inputs(params.model_copy(update={"model": "silent"}), run).inputs
-    measured = find_measured(evaluation.of, params, run)
+    inputs: Any = evaluation.resolve_inputs(params.model_copy(update={"model": "silent"}), run).inputs
+    measured = resolve_measured_build(evaluation.benchmark, params, run)
     build = measured.record.build_id
     for note in measured.notes:
-        say(f"note: {note}")
-    settings = params.setting or evaluation.usual
-    asked = list_asked(evaluation, measured.store, inputs.model_copy(update={"settings": tuple(settings)}))
+        print_and_log(f"note: {note}")
+    settings = params.setting or evaluation.default_settings
+    asked = load_evaluation_questions(
+        evaluation, measured.store, inputs.model_copy(update={"settings": tuple(settings)})
+    )
     lines = [
-        describe_question(row, evaluation.fill(row, inputs.params).messages(), build)
-        for row in rows_from_arrow(evaluation.asked, asked)
+        make_question_json(row, evaluation.make_prompt(row, inputs.params).build_messages(), build)
+        for row in rows_from_arrow(evaluation.question_model, asked)
     ]
-    write_file("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), to)
-    name = evaluation.of.name
+    write_text_file("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), to)
+    name = evaluation.benchmark.name
     return (
         f"{to}: {len(lines)} questions of {build}; answer them as "
         f'{{"id": …, "setting": …, "build": …, "answer": …}} a line, then factmill evaluate {name} --answers FILE'

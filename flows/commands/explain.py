@@ -6,28 +6,28 @@ from typing import Any
 
 import typer
 
-from factmill.flows.cli.options import AsJson, BenchmarkName, OneBuild, Warehouse, print_result
-from factmill.flows.evaluate.evaluations import find_record
+from factmill.flows.cli.options import BenchmarkArgument, BuildOption, JsonOption, WarehouseOption, print_result
+from factmill.flows.evaluate.evaluations import get_buildable_record
 from factmill.tasks import progress
-from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.digests import digest_json
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.engine.naming.rooms import ROOMS
+from factmill.tasks.engine.naming.code_versions import PACKAGE_VERSIONS
 from factmill.tasks.errors import UnknownBuild
-from factmill.tasks.options import RunOptions, warehouse_of
-from factmill.tasks.reports.builds.tracing import explain_trace, tell_call, trace_rows
-from factmill.tasks.storage.builds import BuildRecord, find_build, find_rejecting
-from factmill.tasks.storage.warehouse import Connection, open_warehouse, read_records
-from factmill.tasks.text.ages import tell_age
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.reports.builds.tracing import format_row_trace, get_call_content, trace_rows
+from factmill.tasks.storage.builds import BuildRecord, get_reject_count, resolve_build
+from factmill.tasks.storage.warehouse import Connection, open_warehouse, query_rows
+from factmill.tasks.text.durations import format_age_in_words
 
 
 def explain(
-    benchmark: BenchmarkName,
+    benchmark: BenchmarkArgument,
     row: str | None = typer.Argument(
         None, help="A row's id, or the beginning of one. Default: explain the build itself.", metavar="[ROW]"
     ),
-    build_name: OneBuild = None,
-    warehouse: Warehouse = None,
-    as_json: AsJson = False,
+    build_name: BuildOption = None,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show where a row comes from: source, items, statements, calls, verdicts. Works for rejected rows too.
 
@@ -35,21 +35,21 @@ def explain(
 
     Examples: factmill explain granola P19-3f2a, factmill explain granola
     """
-    progress.show()
-    known = find_record(benchmark)
-    path = warehouse_of(RunOptions(warehouse=warehouse))
+    progress.set_progress_style()
+    known = get_buildable_record(benchmark)
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if row is None:
-        build = find_build(path, build_name or f"latest:{benchmark}")
-        return print_result(as_json, {"build_id": build.build_id, "lock": build.lock}, _format_lock(build))
-    build_id, _ = find_rejecting(path, build_name or f"latest:{benchmark}")
+        build = resolve_build(path, build_name or f"latest:{benchmark}")
+        return print_result(as_json, {"build_id": build.build_id, "lock": build.lock}, _format_manifest(build))
+    build_id, _ = get_reject_count(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
         trace = trace_row(db, known, build_id, row)
-    lines = [f"{trace['id']} in {trace['build']}", *explain_trace(known, trace)]
+    lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(known, trace)]
     lines.append("  calls:" if trace["calls"] else "  calls: none")
     return print_result(as_json, trace, [*lines, *(line for call in trace["calls"] for line in _format_call(call))])
 
 
-_ASSETS = {"prompts": "prompt", "lists": "list", "queries": "query"}
+_ASSET_KINDS = {"prompts": "prompt", "lists": "list", "queries": "query"}
 
 
 def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> dict[str, Any]:
@@ -59,8 +59,8 @@ def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) 
 
     `row_id` may be the beginning of an id if only one fits; UnknownBuild if none or several do.
     """
-    is_build = bool(read_records(db, "SELECT 1 FROM builds WHERE build_id = ?", build_id))
-    row_id = _find_row(db, benchmark, benchmark.main_table if is_build else "rejects", build_id, row_id)
+    is_build = bool(query_rows(db, "SELECT 1 FROM builds WHERE build_id = ?", build_id))
+    row_id = _resolve_row_id(db, benchmark, benchmark.main_table if is_build else "rejects", build_id, row_id)
     (trace,) = trace_rows(db, benchmark, build_id, [row_id])
     for call in trace["calls"]:
         call["age_s"] = int((datetime.now(UTC) - call["asked_at"]).total_seconds())
@@ -68,7 +68,7 @@ def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) 
     return trace
 
 
-def _format_lock(build: BuildRecord) -> list[str]:
+def _format_manifest(build: BuildRecord) -> list[str]:
     """Return all inputs of a build as lines of text: kind of input, name, digest or version."""
     lock = build.lock
     world, code = lock["world"], lock["code"]
@@ -79,7 +79,7 @@ def _format_lock(build: BuildRecord) -> list[str]:
         ("world", world["name"], f"{world['digest']} (settings), epoch {world['epoch']}"),
         *(("service", name, identity) for name, identity in lock["services"].items()),
         *(("model", role, name) for role, name in lock["models"].items()),
-        *((singular, name, digest) for kind, singular in _ASSETS.items() for name, digest in lock[kind].items()),
+        *((singular, name, digest) for kind, singular in _ASSET_KINDS.items() for name, digest in lock[kind].items()),
         *(
             ("parameter", name, json.dumps(value, ensure_ascii=False))
             for name, value in (lock["params"]["params"] | lock["params"]).items()
@@ -90,8 +90,8 @@ def _format_lock(build: BuildRecord) -> list[str]:
         pairs.append(("code", "all modules that the recipe imports, as text", code))
     else:
         for room, number in code["rooms"].items():
-            is_todays = room in ROOMS and ROOMS[room].number == number
-            since = ROOMS[room].since if is_todays else "another version than today's"
+            is_todays = room in PACKAGE_VERSIONS and PACKAGE_VERSIONS[room].number == number
+            since = PACKAGE_VERSIONS[room].since if is_todays else "another version than today's"
             pairs.append(("version", room, f"{number}: {since}"))
         pairs += [("library", name, number) for name, number in code["libraries"].items()]
         pairs += [
@@ -105,9 +105,9 @@ def _format_lock(build: BuildRecord) -> list[str]:
 
 
 def _format_call(call: dict[str, Any]) -> list[str]:
-    what, asked, answer = tell_call(call)
+    what, asked, answer = get_call_content(call)
     lines = [
-        f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']}, {tell_age(call['age_s'])} ago (call {call['key'][:12]})",
+        f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']}, {format_age_in_words(call['age_s'])} ago (call {call['key'][:12]})",
         f"      asked   {json.dumps(what, ensure_ascii=False)}",
         *(f"              {name}: {value}" for name, value in asked.items()),
         f"      replied {answer[:400]}",
@@ -118,7 +118,7 @@ def _format_call(call: dict[str, Any]) -> list[str]:
     return [*lines, *([f"              read without {call['taken_off']}"] if call["taken_off"] else [])]
 
 
-def _find_row(db: Connection, benchmark: Benchmark, table: str, build_id: str, row_id: str) -> str:
+def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: str, row_id: str) -> str:
     found = db.execute(
         f"SELECT DISTINCT id FROM (SELECT id FROM {table} WHERE build_id = $1 UNION ALL SELECT id FROM rejects WHERE build_id = $1) "
         "WHERE id = $2 OR starts_with(id, $2) ORDER BY id = $2 DESC, id LIMIT 3",

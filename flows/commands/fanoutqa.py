@@ -8,22 +8,38 @@ from pathlib import Path
 
 import typer
 
-from factmill.flows.cli.options import AsJson, Warehouse, check_given_age, print_result, write_file
+from factmill.flows.cli.options import JsonOption, WarehouseOption, check_age_option, print_result, write_text_file
 from factmill.flows.prefect_server import send_event
 from factmill.tasks import progress
-from factmill.tasks.core.rows import MOST
-from factmill.tasks.engine.naming.identities import find_max_ages, find_oldest_moments
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.engine.naming.identities import compute_oldest_allowed, resolve_max_ages
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import OutputError
-from factmill.tasks.fanoutqa.checking.drift import format_counts, format_drift, measure_drift, read_references
-from factmill.tasks.fanoutqa.checking.validate import compare_wordings, format_file_report, format_pairs, validate_file
-from factmill.tasks.fanoutqa.core.drift import count_drift, flatten_drift, judge_drift, share_lost, write_drift
-from factmill.tasks.fanoutqa.core.questions import LEAST_ARTICLES
-from factmill.tasks.fanoutqa.params import check_epoch, find_question_files
-from factmill.tasks.options import RunOptions, warehouse_of
-from factmill.tasks.settings import home, load_world
-from factmill.tasks.storage.builds import find_build
-from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.fanoutqa.checking.drift import (
+    format_drift_summary,
+    format_reference_drift,
+    load_published_references,
+    measure_drift,
+)
+from factmill.tasks.fanoutqa.checking.validate import (
+    find_similar_questions,
+    format_file_report,
+    format_similar_pairs,
+    validate_file,
+)
+from factmill.tasks.fanoutqa.core.drift import (
+    check_lost_share,
+    compute_lost_share,
+    count_drift,
+    flatten_drift,
+    format_drift_csv,
+)
+from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES
+from factmill.tasks.fanoutqa.params import find_question_files, parse_past_epoch
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.storage.builds import resolve_build
+from factmill.tasks.storage.recording.call_cache import CallCache
 
 validate_app = typer.Typer(help="Check files of questions before a build.", no_args_is_help=True)
 
@@ -41,13 +57,17 @@ def validate_fanoutqa(
         metavar="PATH...",
     ),
     least_articles: int = typer.Option(
-        LEAST_ARTICLES, min=1, max=MOST, help="Different articles that an authored question needs.", metavar="N"
+        MIN_ARTICLES,
+        min=1,
+        max=MAX_SETTING_NUMBER,
+        help="Different articles that an authored question needs.",
+        metavar="N",
     ),
     duplicates: bool = typer.Option(
         False, "--duplicates", help="Also compare the wordings of all questions by their embeddings."
     ),
     world: str = typer.Option("embedded", help="World whose sentence encoder compares.", metavar="WORLD"),
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check fan-out questions, without network. Exit code 1 when a question breaks a rule of its form.
 
@@ -62,12 +82,12 @@ def validate_fanoutqa(
       factmill validate fanoutqa fanout-final-dev.json --duplicates
     """
     reports = [validate_file(file, least_articles) for file in find_question_files(files).values()]
-    similar = compare_wordings(reports, world) if duplicates else None
+    similar = find_similar_questions(reports, world) if duplicates else None
     is_valid = not any(report.invalid for report in reports)
     told: dict[str, object] = {"valid": is_valid, "files": [report.as_json() for report in reports]}
     told |= {"duplicates": asdict(similar)} if similar else {}
     lines = [line for report in reports for line in format_file_report(report)]
-    print_result(as_json, told, [*lines, *(format_pairs(similar) if similar else ())])
+    print_result(as_json, told, [*lines, *(format_similar_pairs(similar) if similar else ())])
     if not is_valid:
         raise typer.Exit(1)
 
@@ -96,7 +116,7 @@ def drift_fanoutqa(
         None,
         help="Ask again what was looked up longer ago: 12h, 30d, 4w. Default: as the world's file says, else never.",
         metavar="AGE",
-        callback=check_given_age,
+        callback=check_age_option,
     ),
     fail_over: float | None = typer.Option(
         None, min=0, max=1, help="Exit 1 when more than this share of the sub-answers is lost: 0.05.", metavar="SHARE"
@@ -104,8 +124,8 @@ def drift_fanoutqa(
     world: str | None = typer.Option(
         None, help="World whose Wikipedia is asked. Default: the build's.", metavar="WORLD"
     ),
-    warehouse: Warehouse = None,
-    as_json: AsJson = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Pin the articles of a build's questions to another moment and list the sub-answers that they no longer say.
 
@@ -123,48 +143,51 @@ def drift_fanoutqa(
       factmill drift fanoutqa --epoch 2026-01-01 --to drift.csv --all
       factmill drift fanoutqa --max-age 12h --fail-over 0.05 --json
     """
-    given = check_epoch(epoch) if epoch else None
-    progress.show()
+    given = parse_past_epoch(epoch) if epoch else None
+    progress.set_progress_style()
     if to and not to.parent.is_dir():
         raise OutputError(f"{to}: cannot be written, since its folder is not there")
-    path = warehouse_of(RunOptions(warehouse=warehouse))
-    build = find_build(path, build_name)
-    references = read_references(path, build)
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    build = resolve_build(path, build_name)
+    references = load_published_references(path, build)
     asked = load_world(name := world or build.origin["world"])
     now = datetime.now(UTC)
-    moment = given or check_epoch((asked.epoch or now.date()).isoformat())
-    oldest = find_oldest_moments(find_max_ages(asked, max_age), now)
+    moment = given or parse_past_epoch((asked.epoch or now.date()).isoformat())
+    oldest = compute_oldest_allowed(resolve_max_ages(asked, max_age), now)
     with (
-        closing(Services.open(name, None, home())) as services,
-        closing(Recorder(path, "record", oldest=oldest)) as recorder,
+        closing(Services.open(name, None, factmill_home())) as services,
+        closing(CallCache(path, "record", oldest_allowed=oldest)) as recorder,
     ):
-        services.world.require("wikipedia")
+        services.world.require_services("wikipedia")
         drifts = measure_drift(references, services, recorder, moment)
     counts = count_drift(drifts)
     listed = [each for each in drifts if show_all or each.kind != "unchanged"]
     moments = (str(build.lock.get("params", {}).get("epoch", "")), moment)
     if to:
-        write_file(write_drift(listed), to)
-    verdict = None if fail_over is None else judge_drift(counts, fail_over)
+        write_text_file(format_drift_csv(listed), to)
+    verdict = None if fail_over is None else check_lost_share(counts, fail_over)
     told = {
         "build_id": build.build_id,
         "epoch_before": moments[0],
         "epoch": moment,
         "counts": counts,
-        "share_lost": share_lost(counts),
+        "share_lost": compute_lost_share(counts),
         "fail_over": fail_over,
         "verdict": verdict,
         **({"file": str(to)} if to else {"drift": [flatten_drift(each) for each in listed]}),
     }
-    lines = [] if to else [line for each in listed for line in format_drift(each)]
+    lines = [] if to else [line for each in listed for line in format_reference_drift(each)]
     missing = counts["not_looked_up"]
     note = f"{missing:,} could not be looked up; run this again later" if missing else ""
-    print_result(as_json, told, [*lines, format_counts(build.build_id, moments, counts)], note)
+    print_result(as_json, told, [*lines, format_drift_summary(build.build_id, moments, counts)], note)
     if verdict == "over":
         send_event(
-            "drift.found", "build", build.build_id, {"epoch": moment, "share_lost": share_lost(counts), **counts}
+            "drift.found",
+            "build",
+            build.build_id,
+            {"epoch": moment, "share_lost": compute_lost_share(counts), **counts},
         )
-        why = f"{share_lost(counts):.2%} of the sub-answers are lost, more than {fail_over:.2%}"
+        why = f"{compute_lost_share(counts):.2%} of the sub-answers are lost, more than {fail_over:.2%}"
     elif verdict == "untold":
         why = (
             f"{missing:,} of {counts['references']:,} sub-answers could not be looked up, so whether more than {fail_over:.2%} "

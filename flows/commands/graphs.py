@@ -11,15 +11,15 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from factmill.flows.cli.options import AsJson, print_result
-from factmill.tasks.core.rows import MOST
+from factmill.flows.cli.options import JsonOption, print_result
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.graph import folders, load
-from factmill.tasks.graph.loading.reading import LoadProgress
-from factmill.tasks.graph.lookup import Malformed, open_graph
-from factmill.tasks.settings import graphs_folder, home
+from factmill.tasks.graph.loading.staging import LoadProgress
+from factmill.tasks.graph.lookup import MalformedLine, open_graph
+from factmill.tasks.settings import factmill_home, graphs_folder
 
 graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
-GraphName = Annotated[str, typer.Argument(help="Name of the graph.", metavar="NAME")]
+GraphArgument = Annotated[str, typer.Argument(help="Name of the graph.", metavar="NAME")]
 
 
 @graph_app.command("load")
@@ -40,7 +40,7 @@ def load_graph(
         None, help="Date of the dump (ISO 8601). Default: as the dump says.", metavar="DATE"
     ),
     replace: bool = typer.Option(False, "--replace", help="Replace a graph of that name."),
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Load a Wikidata dump as a local graph. After Ctrl-C or a crash the same command goes on.
 
@@ -53,17 +53,17 @@ def load_graph(
       zstd -dc statements.zst | factmill graph load - --format turtle --name statements
     """
     started = time.perf_counter()
-    with _shown(f"loading {name}") as show:
+    with _live_progress(f"loading {name}") as show:
         manifest = load.load_graph(
             files,
             name,
-            graphs_folder(home()),
+            graphs_folder(factmill_home()),
             tuple(language or ("en",)),
             lambda news: show(format_progress(news)),
             form=form,
             dump_date=dump_date,
             replace=replace,
-            notice=_say,
+            notice=_print_to_stderr,
         )
     told = {**manifest.model_dump(mode="json"), "seconds": round(time.perf_counter() - started, 2)}
     shown = told | {"files": f"{sum(file['size_bytes'] for file in told['files'].values()):,} bytes"}
@@ -71,9 +71,9 @@ def load_graph(
 
 
 @graph_app.command("list")
-def list_graphs(as_json: AsJson = False) -> None:
+def list_graphs(as_json: JsonOption = False) -> None:
     """List the local graphs, those that are half loaded or damaged too."""
-    found, lines = listing(), []
+    found, lines = list_graph_states(), []
     for graph in found:
         told = f"{graph['edges']:>13,} edges  {graph['digest'][:16]}" if graph["digest"] else graph["advice"]
         lines.append(f"{graph['name']:20} {graph['state']:12} {told}")
@@ -82,23 +82,25 @@ def list_graphs(as_json: AsJson = False) -> None:
 
 @graph_app.command("check")
 def check_graph(
-    name: GraphName,
+    name: GraphArgument,
     malformed: int = typer.Option(
-        0, min=0, max=MOST, help="Also list so many of the lines that were no triples when it was loaded."
+        0, min=0, max=MAX_SETTING_NUMBER, help="Also list so many of the lines that were no triples when it was loaded."
     ),
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Read all files of a local graph and compare them with what was loaded.
 
     Exit code 0 only when all agree. Example: factmill graph check truthy --malformed 20
     """
-    with _shown(f"checking {name}") as show:
-        manifest, damage = folders.check_graph(
-            name, graphs_folder(home()), lambda read, total: show(f"{read / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+    with _live_progress(f"checking {name}") as show:
+        manifest, damage = folders.check_graph_files(
+            name,
+            graphs_folder(factmill_home()),
+            lambda read, total: show(f"{read / 1e6:,.0f} of {total / 1e6:,.0f} MB"),
         )
-    malformed_lines: list[Malformed] = []
+    malformed_lines: list[MalformedLine] = []
     if malformed and not damage:
-        with open_graph(name, graphs_folder(home())) as graph:
+        with open_graph(name, graphs_folder(factmill_home())) as graph:
             malformed_lines = graph.list_malformed(malformed)
     told = {
         "name": name,
@@ -124,17 +126,17 @@ def check_graph(
 
 
 @graph_app.command("remove")
-def remove_graph(name: GraphName) -> None:
+def remove_graph(name: GraphArgument) -> None:
     """Remove a local graph. Where a load of that name is half done, only what that load left is removed.
 
     Example: factmill graph remove truthy
     """
-    typer.echo(f"removed the {folders.remove_graph(name, graphs_folder(home()))} {name}")
+    typer.echo(f"removed the {folders.remove_graph_or_half_load(name, graphs_folder(factmill_home()))} {name}")
 
 
-NEWS_EVERY_S = 10.0
+PROGRESS_LINE_EVERY_S = 10.0
 """Seconds between progress lines if standard error is no terminal."""
-_PHASES = {
+_PHASE_LABELS = {
     "checking": "checking what was read before",
     "reading": "reading",
     "sorting": "sorting tables",
@@ -144,7 +146,7 @@ _PHASES = {
 _console = Console(stderr=True)
 
 
-def listing() -> list[dict[str, Any]]:
+def list_graph_states() -> list[dict[str, Any]]:
     """Return name, state, edges, digest, dump date and advice of every local graph and unfinished load."""
     return [
         {
@@ -155,13 +157,13 @@ def listing() -> list[dict[str, Any]]:
             "dump_date": found.manifest.dump_date if found.manifest else None,
             "advice": found.advice,
         }
-        for found in folders.list_graphs(graphs_folder(home()))
+        for found in folders.list_graph_statuses(graphs_folder(factmill_home()))
     ]
 
 
 def format_progress(news: LoadProgress) -> str:
     """Return the progress of a load in one line: phase, percentage, lines, rates and time left."""
-    parts = [_PHASES[news.phase]]
+    parts = [_PHASE_LABELS[news.phase]]
     if news.phase in ("checking", "reading"):
         parts[0] = f"{parts[0]} {news.source}".rstrip()
         if news.bytes_total:
@@ -181,10 +183,10 @@ def _format_time(seconds: float) -> str:
 
 
 @contextmanager
-def _shown(title: str) -> Iterator[Callable[[str], None]]:
+def _live_progress(title: str) -> Iterator[Callable[[str], None]]:
     """Yield a function that takes the latest progress: shown live on a terminal, else printed periodically."""
     if not _console.is_terminal:
-        with _print_now_and_then(title) as show:
+        with _periodic_progress_lines(title) as show:
             yield show
         return
     columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[note]}", markup=False))
@@ -194,13 +196,13 @@ def _shown(title: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def _print_now_and_then(title: str) -> Iterator[Callable[[str], None]]:
+def _periodic_progress_lines(title: str) -> Iterator[Callable[[str], None]]:
     """Yield a function that takes the latest progress; a thread prints it periodically, also during long steps."""
     latest, is_over, started = [""], threading.Event(), time.monotonic()
 
     def print_latest() -> None:
-        while not is_over.wait(NEWS_EVERY_S):
-            _say(f"{title}: {_format_time(time.monotonic() - started)}, {latest[0]}")
+        while not is_over.wait(PROGRESS_LINE_EVERY_S):
+            _print_to_stderr(f"{title}: {_format_time(time.monotonic() - started)}, {latest[0]}")
 
     def take(note: str) -> None:
         latest[0] = note
@@ -214,5 +216,5 @@ def _print_now_and_then(title: str) -> Iterator[Callable[[str], None]]:
         printer.join()
 
 
-def _say(text: str) -> None:
+def _print_to_stderr(text: str) -> None:
     _console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -11,34 +11,46 @@ from pathlib import Path
 
 import typer
 
-from factmill.flows.cli.options import AsJson, NewWarehouse, check_warehouse, naming_options, print_result
-from factmill.flows.commands.people import (
-    find_judged,
-    format_troubles,
+from factmill.flows.cli.options import (
+    JsonOption,
+    NewWarehouseOption,
+    check_warehouse_exists,
+    print_result,
+    raising_usage_errors,
+)
+from factmill.flows.commands.human_review import (
+    format_label_problems,
+    get_judged_evaluation,
+    load_judged_answers,
     read_label_file,
-    read_rows,
 )
 from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
-from factmill.tasks.core.calls.call import Mode
-from factmill.tasks.core.evaluation.judge_cards import Found, JudgeCard, JudgeIdentity, format_card, make_card
-from factmill.tasks.core.evaluation.labels import DrawnItem
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.core.receipts import Batch
-from factmill.tasks.engine.batches import Work
-from factmill.tasks.engine.naming.locks import digest_assets
-from factmill.tasks.engine.naming.rooms import describe_code
+from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.core.batch_receipts import StageBatch
+from factmill.tasks.core.calls.call import CallCacheMode
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.evaluation.human_labels import LabelItem
+from factmill.tasks.core.evaluation.judge_cards import (
+    JudgeCard,
+    JudgeIdentity,
+    JudgeVerdict,
+    format_judge_card,
+    make_judge_card,
+)
+from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.naming.code_versions import make_code_manifest
+from factmill.tasks.engine.naming.manifests import digest_assets
 from factmill.tasks.engine.runs import Run
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import UsageError
-from factmill.tasks.evaluation.answering import judge_rows
-from factmill.tasks.evaluation.record import EXACT, Evaluation, choose_judge, identify_judge
-from factmill.tasks.options import RunOptions, warehouse_of
-from factmill.tasks.settings import home, load_world
+from factmill.tasks.evaluation.answering_and_judging import judge_predictions
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, find_judge_identity, resolve_judge_name
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import list_builds
-from factmill.tasks.storage.recording.folders import jobs_folder
-from factmill.tasks.storage.recording.recorder import Recorder
-from factmill.tasks.storage.reviews import find_items, load_labels, save_card
+from factmill.tasks.storage.human_judgments import load_label_items, load_labels, save_judge_card
+from factmill.tasks.storage.recording.call_cache import CallCache
+from factmill.tasks.storage.recording.work_folders import batch_jobs_folder
 from factmill.tasks.storage.warehouse import open_warehouse
 
 _RUN = RunOptions.model_fields
@@ -62,9 +74,9 @@ def judge_card(
     ),
     benchmark: str = typer.Option("", help="Whose labels these are, where the file does not say.", metavar="NAME"),
     world: str = typer.Option("embedded", help=_RUN["world"].description, metavar="WORLD"),
-    mode: Mode = typer.Option("record", help=_RUN["mode"].description),
-    warehouse: NewWarehouse = None,
-    as_json: AsJson = False,
+    mode: CallCacheMode = typer.Option("record", help=_RUN["mode"].description),
+    warehouse: NewWarehouseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Say how far a judge agrees with people: accuracy, Cohen's kappa, confusion, each label and setting. Where the labels
     are of a draw, rare verdicts are weighted back to what they are. The card is kept; reports of evaluations by this judge
@@ -76,26 +88,26 @@ def judge_card(
       factmill judge-card --judge judge --world my-world.toml --labels mine.csv --benchmark slaq
     """
     if not labels:
-        check_warehouse(warehouse)
-    with naming_options(RunOptions):
+        check_warehouse_exists(warehouse)
+    with raising_usage_errors(RunOptions):
         run = RunOptions(world=world, mode=mode, warehouse=warehouse)
     cards, notes = make_cards(labels or [], judge, evaluation or [], benchmark, run)
     told = {"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)}
-    lines = [line for card in cards for line in format_card(card)]
+    lines = [line for card in cards for line in format_judge_card(card)]
     print_result(as_json, told, [*lines, *(f"  {note}" for note in notes)])
 
 
-Labels = dict[str, dict[str, str]]
+LabelsByItem = dict[str, dict[str, str]]
 """Id of an item → labeller → label."""
 
 
 @dataclass
-class Labelled:
+class BenchmarkLabels:
     """Labels of one benchmark, and the items that they are about."""
 
     is_drawn: bool
-    labels: Labels = field(default_factory=dict)
-    items: dict[str, DrawnItem] = field(default_factory=dict)
+    labels: LabelsByItem = field(default_factory=dict)
+    items: dict[str, LabelItem] = field(default_factory=dict)
 
 
 def make_cards(
@@ -106,8 +118,10 @@ def make_cards(
     `judge`: a model of the world, the name of a model that judged, or exact. `evaluations`: those whose verdicts count;
     empty: all. `files`: label files; empty: the imported labels.
     """
-    warehouse = warehouse_of(run)
-    found, digest, notes = _read_files(warehouse, files, benchmark) if files else (*_read_imported(warehouse), [])
+    warehouse = resolve_warehouse_path(run)
+    found, digest, notes = (
+        _load_label_files(warehouse, files, benchmark) if files else (*_load_imported_labels(warehouse), [])
+    )
     cards = []
     for name, labelled in sorted(found.items()):
         evaluation = EVALUATIONS[name]
@@ -115,29 +129,33 @@ def make_cards(
             identity, verdicts, used = _find_verdicts(evaluation, judge, evaluations, labelled, run)
             source = f"those of {', '.join(used)}"
         else:
-            identity, verdicts = _ask(evaluation, judge, labelled, run)
+            identity, verdicts = _ask_judge_now(evaluation, judge, labelled, run)
             source = "asked for this card"
-        assert evaluation.labels is not None
-        cards.append(make_card(identity, evaluation.labels, labelled.labels, labelled.items, verdicts, digest, source))
+        assert evaluation.label_scheme is not None
+        cards.append(
+            make_judge_card(identity, evaluation.label_scheme, labelled.labels, labelled.items, verdicts, digest, source)
+        )
     with open_warehouse(warehouse) as db:
         for card in cards:
-            save_card(db, card)
+            save_judge_card(db, card)
     return cards, notes
 
 
-def _read_files(warehouse: Path, files: Sequence[Path], benchmark: str) -> tuple[dict[str, Labelled], str, list[str]]:
+def _load_label_files(
+    warehouse: Path, files: Sequence[Path], benchmark: str
+) -> tuple[dict[str, BenchmarkLabels], str, list[str]]:
     """Return benchmark → labels of the files, their digest, and the problems found; if two files hold a label by the
     same person, the first counts."""
-    found: dict[str, Labelled] = {}
+    found: dict[str, BenchmarkLabels] = {}
     digests, notes = [], []
     for path in files:
         file, digest = read_label_file(warehouse, path, "", benchmark)
         digests.append(digest)
-        notes += [f"{path.name}: {line.strip()}" for line in format_troubles(file)]
+        notes += [f"{path.name}: {line.strip()}" for line in format_label_problems(file)]
         for label in file.labels:
             item = file.items[label.item]
-            labelled = found.setdefault(item.benchmark, Labelled(file.is_drawn))
-            if labelled.is_drawn != file.is_drawn:
+            labelled = found.setdefault(item.benchmark, BenchmarkLabels(file.is_of_draw))
+            if labelled.is_drawn != file.is_of_draw:
                 raise UsageError(f"{path}: answers of somebody's own beside drawn ones; make a card of each file")
             labelled.items[item.id] = item
             said = labelled.labels.setdefault(item.id, {}).setdefault(label.labeller, label.label)
@@ -146,52 +164,52 @@ def _read_files(warehouse: Path, files: Sequence[Path], benchmark: str) -> tuple
     return found, digests[0] if len(digests) == 1 else digest_json(sorted(digests)), notes
 
 
-def _read_imported(warehouse: Path) -> tuple[dict[str, Labelled], str]:
+def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], str]:
     with open_warehouse(warehouse) as db:
         labels = load_labels(db)
-        items = find_items(db, list(labels))
+        items = load_label_items(db, list(labels))
     if not labels:
         raise UsageError(
             "no labels are imported yet; factmill label export EVAL --to FILE.csv, fill it in, factmill label import FILE.csv"
         )
-    found: dict[str, Labelled] = {}
+    found: dict[str, BenchmarkLabels] = {}
     for item, given in labels.items():
-        labelled = found.setdefault(items[item].benchmark, Labelled(is_drawn=True))
+        labelled = found.setdefault(items[item].benchmark, BenchmarkLabels(is_drawn=True))
         labelled.labels[item], labelled.items[item] = given, items[item]
     return found, digest_json(labels)
 
 
 def _find_verdicts(
-    evaluation: Evaluation, judge: str, names: Sequence[str], labelled: Labelled, run: RunOptions
-) -> tuple[JudgeIdentity, dict[str, Found], list[str]]:
+    evaluation: Evaluation, judge: str, names: Sequence[str], labelled: BenchmarkLabels, run: RunOptions
+) -> tuple[JudgeIdentity, dict[str, JudgeVerdict], list[str]]:
     """Return a judge's identity, its verdicts on drawn answers, and the evaluations that hold them.
 
     An answer is matched by its id and text, from whichever evaluation it was drawn. If a judge's prompts, or the
     program `exact`, changed between evaluations, the newest version counts.
     """
-    warehouse, found = warehouse_of(run), dict[str, Found]()
-    scheme, used = evaluation.labels, list[str]()
+    warehouse, found = resolve_warehouse_path(run), dict[str, JudgeVerdict]()
+    scheme, used = evaluation.label_scheme, list[str]()
     assert scheme is not None
     wanted = {
         (item.answer_id, item.part, item.question, item.gold, item.answer): item.id for item in labelled.items.values()
     }
     # verdicts name a judge by its role, or by the name of the model in that role
     world = load_world(run.world, run.graph)
-    role = choose_judge(world, judge) if judge == "judge" else judge
+    role = resolve_judge_name(world, judge) if judge == "judge" else judge
     called = {role, *([world.models[role].name] if role in world.models else [])}
     identity = None
     builds = [record.build_id for record in list_builds(warehouse) if record.benchmark == evaluation.name]
-    for name in reversed([find_judged(warehouse, name)[2].build_id for name in names] or builds):
-        _, _, record = find_judged(warehouse, name)
-        who = identify_judge(evaluation, record.lock)
+    for name in reversed([get_judged_evaluation(warehouse, name)[2].build_id for name in names] or builds):
+        _, _, record = get_judged_evaluation(warehouse, name)
+        who = find_judge_identity(evaluation, record.lock)
         if record.benchmark != evaluation.name or who is None or who.judge not in called or identity not in (None, who):
             continue
         before = len(found)
-        for row in read_rows(warehouse, evaluation, record):
-            for part in scheme.of(row):
+        for row in load_judged_answers(warehouse, evaluation, record):
+            for part in scheme.list_judged_parts(row):
                 item = wanted.get((row["id"], part.part, part.question, part.gold, part.answer))
                 if item is not None:
-                    found.setdefault(item, Found(part.verdict))
+                    found.setdefault(item, JudgeVerdict(part.verdict))
         if len(found) > before:
             identity = who
             used.append(record.build_id)
@@ -199,37 +217,37 @@ def _find_verdicts(
         drawn = sorted({item.evaluation for item in labelled.items.values()})
         raise UsageError(
             f"no verdict of {judge} on these answers, which were drawn of {', '.join(drawn)}; have it judge them too: factmill "
-            f"evaluate {evaluation.of.name} with the same --model or --answers, and --judge {judge}"
+            f"evaluate {evaluation.benchmark.name} with the same --model or --answers, and --judge {judge}"
         )
     return identity, found, used
 
 
-def _ask(
-    evaluation: Evaluation, judge: str, labelled: Labelled, run: RunOptions
-) -> tuple[JudgeIdentity, dict[str, Found]]:
+def _ask_judge_now(
+    evaluation: Evaluation, judge: str, labelled: BenchmarkLabels, run: RunOptions
+) -> tuple[JudgeIdentity, dict[str, JudgeVerdict]]:
     """Call a judge on the user's own answers; return its identity and item → verdict, without failed calls."""
-    assert evaluation.labels is not None
-    assert evaluation.labels.pose is not None and evaluation.judging is not None
-    warehouse, world = warehouse_of(run), load_world(run.world, run.graph)
-    role = choose_judge(world, judge)
+    assert evaluation.label_scheme is not None
+    assert evaluation.label_scheme.make_answer_row is not None and evaluation.judging_spec is not None
+    warehouse, world = resolve_warehouse_path(run), load_world(run.world, run.graph)
+    role = resolve_judge_name(world, judge)
     lock = {
         "params": {"params": {"judge": role}},
         "models": {name: model.name for name, model in world.models.items()}
-        | ({EXACT: EXACT} if role == EXACT else {}),
-        "code": describe_code(evaluation.recipe),
+        | ({EXACT_JUDGE: EXACT_JUDGE} if role == EXACT_JUDGE else {}),
+        "code": make_code_manifest(evaluation.recipe),
         "prompts": digest_assets(evaluation.assets)["prompts"],
     }
-    identity = identify_judge(evaluation, lock)
+    identity = find_judge_identity(evaluation, lock)
     assert identity is not None
-    place = JobsPlace(jobs_folder(warehouse, run.mode), "judge-card", warehouse)
+    place = JobFilesLocation(batch_jobs_folder(warehouse, run.mode), "judge-card", warehouse)
     with (
-        closing(Recorder(warehouse, run.mode)) as recorder,
-        closing(Services.open(run.world, run.graph, home(), place)) as services,
+        closing(CallCache(warehouse, run.mode)) as recorder,
+        closing(Services.open(run.world, run.graph, factmill_home(), place)) as services,
     ):
-        work = Work(Batch(run="", stage="", index=0, key=""), Run(Path(), lock, {}, {}, services, recorder))
+        work = BatchWork(StageBatch(run="", stage="", index=0, key=""), Run(Path(), lock, {}, {}, services, recorder))
         items = [labelled.items[item] for item in sorted(labelled.labels)]
-        rows = [evaluation.labels.pose(item.id, item.question, item.gold, item.answer) for item in items]
-        judged = judge_rows(work, rows, evaluation.judging)
+        rows = [evaluation.label_scheme.make_answer_row(item.id, item.question, item.gold, item.answer) for item in items]
+        judged = judge_predictions(work, rows, evaluation.judging_spec)
         return identity, {
-            row.id: Found(part.verdict) for row in judged for part in evaluation.labels.of(row.model_dump())
+            row.id: JudgeVerdict(part.verdict) for row in judged for part in evaluation.label_scheme.list_judged_parts(row.model_dump())
         }

@@ -9,50 +9,63 @@ from typing import Annotated, Any
 
 import typer
 
-from factmill.flows.cli.options import AsJson, check_warehouse, list_options, print_result, read_options, write_file
-from factmill.flows.running import make_build
+from factmill.flows.build_runner import make_build
+from factmill.flows.cli.options import (
+    JsonOption,
+    check_warehouse_exists,
+    list_option_fields,
+    print_result,
+    read_options,
+    write_text_file,
+)
 from factmill.tasks import progress
-from factmill.tasks.assets import load_list
+from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.metrics import round_value
+from factmill.tasks.core.measures.metrics import round_to_published
 from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.errors import OutputError
-from factmill.tasks.evaluation.record import METRICS, Item, pick_worst
-from factmill.tasks.options import BuildReport, RunOptions, warehouse_of
-from factmill.tasks.reports.content import PaperRow, Report, Subject, Unscored
-from factmill.tasks.reports.entries import list_entries
-from factmill.tasks.reports.pages import RENDERERS
-from factmill.tasks.reports.texts import format_number, say, tell
-from factmill.tasks.settings import home
-from factmill.tasks.slaq.core.mechanism.pairing import pair_fact
-from factmill.tasks.slaq.core.mechanism.rows import FEATURES, ComparedFact, PairedFact, count_kinds, format_kinds
-from factmill.tasks.slaq.mechanism.ablating import require_extra
-from factmill.tasks.slaq.mechanism.local_model import choose_device, read_layers
+from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE, ReportItem, sort_worst_first
+from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_path
+from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow, ReportedModel, UnscoredCount
+from factmill.tasks.reports.formatting import format_identifier, format_number, format_parameter_value
+from factmill.tasks.reports.item_browser import list_item_entries
+from factmill.tasks.reports.rendering import REPORT_RENDERERS
+from factmill.tasks.settings import factmill_home
+from factmill.tasks.slaq.core.mechanism.pairing import pair_fact_answers
+from factmill.tasks.slaq.core.mechanism.rows import (
+    SIMILARITY_MEASURES,
+    ComparedFact,
+    PairedFact,
+    count_facts_by_kind,
+    format_kind_counts,
+)
+from factmill.tasks.slaq.mechanism.ablation import require_mechanism_extra
+from factmill.tasks.slaq.mechanism.ablation_service import choose_torch_device, format_causal_model_size
 from factmill.tasks.slaq.mechanism.measure import (
     ACCURACY,
     ALIGNED,
-    ALL,
-    AUC,
-    BY_FACT,
-    DIFFERENCE,
+    ALL_SIX_MEASURES,
+    BY_FACT_SUFFIX,
+    KIND_DIFFERENCE,
+    MECHANISM_PAPER_RESULTS,
     MISALIGNED,
-    PAPER,
-    draw_figures,
+    ROC_AUC,
+    draw_mechanism_figures,
 )
 from factmill.tasks.slaq.mechanism.record import (
-    MECHANISM,
+    SLAQ_MECHANISM,
     MechanismParams,
-    choose_of,
-    lock_inputs,
-    read_pairs,
-    write_pairs,
+    load_drawn_facts,
+    load_pairs_file,
+    resolve_mechanism_inputs,
+    write_pairs_file,
 )
-from factmill.tasks.storage.builds import BuildRecord, find_build, published_table
+from factmill.tasks.storage.builds import BuildRecord, published_table, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
-from factmill.tasks.text.whole import clean
+from factmill.tasks.text.sanitize import escape_control_characters
 
-_PARAMS = MechanismParams.model_fields
-_HELP = """Find out which components of a local model carry a fact in its short and in its long answer (SLAQ, paper §5): every
+_MECHANISM_FIELDS = MechanismParams.model_fields
+_MECHANISM_HELP = """Find out which components of a local model carry a fact in its short and in its long answer (SLAQ, paper §5): every
 attention head and MLP is ablated for the tokens of both answers, and what is found is compared between facts that are
 right in both and facts that are right in one. Answers and verdicts come from evaluations on SLAQ.
 
@@ -67,13 +80,17 @@ Examples:
   factmill mechanism latest:slaq_evaluation --model ./gpt2 --centre --pairs pairs.csv
   factmill mechanism latest:slaq_evaluation --model ./Qwen3-1.7B --world my-world.toml --tokens gold
 """
-Evaluations = Annotated[list[str] | None, typer.Argument(metavar="EVALUATION…", help=_PARAMS["evaluation"].description)]
-Force = Annotated[bool, typer.Option("--force", help="Compare again even when it is there; nothing is ablated twice.")]
-Reports = Annotated[
+EvaluationsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="EVALUATION…", help=_MECHANISM_FIELDS["evaluation"].description)
+]
+MechanismForceOption = Annotated[
+    bool, typer.Option("--force", help="Compare again even when it is there; nothing is ablated twice.")
+]
+MechanismReportsOption = Annotated[
     Path | None,
     typer.Option("--reports", metavar="DIR", help="Where the report is written. Default: reports in factmill's home."),
 ]
-WritePairs = Annotated[
+WritePairsOption = Annotated[
     Path | None,
     typer.Option(
         "--write-pairs",
@@ -83,61 +100,65 @@ WritePairs = Annotated[
 ]
 
 
-def _look_into(given: Any) -> None:
+def _run_mechanism_command(given: Any) -> None:
     """Analyse models by the options of the command, print the results, and write a report."""
-    progress.show()
+    progress.set_progress_style()
     run, params = read_options(RunOptions, given), read_options(MechanismParams, given)
-    check_warehouse(run.warehouse)
+    check_warehouse_exists(run.warehouse)
     if given.write_pairs:
-        pairs, without = find_pairs(params, run, given.write_pairs)
+        pairs, without = write_answer_pairs(params, run, given.write_pairs)
         told = {"pairs": str(given.write_pairs), "facts": pairs, "without_pair": without}
         lines = [
             f"{given.write_pairs}: {pairs} facts, {without} of them without a pair; mend short_text and long_text, then --pairs"
         ]
     else:
-        told, lines = analyse(params, run, given.force, given.reports or home() / "reports")
+        told, lines = run_mechanism_analysis(params, run, given.force, given.reports or factmill_home() / "reports")
     print_result(given.as_json, told, lines)
 
 
-_own = [each for each in list_options(MechanismParams) if each[0] != "evaluation"]
-_run = [each for each in list_options(RunOptions) if each[0] in ("world", "warehouse", "mode", "max_cost")]
-_Options = make_dataclass(
+_mechanism_option_fields = [each for each in list_option_fields(MechanismParams) if each[0] != "evaluation"]
+_run_option_fields = [
+    each for each in list_option_fields(RunOptions) if each[0] in ("world", "warehouse", "mode", "max_cost")
+]
+_MechanismOptions = make_dataclass(
     "mechanism",
     [
-        ("evaluation", Evaluations, None),
-        *_own,
-        *_run,
-        ("force", Force, False),
-        ("reports", Reports, None),
-        ("write_pairs", WritePairs, None),
-        ("as_json", AsJson, False),
+        ("evaluation", EvaluationsArgument, None),
+        *_mechanism_option_fields,
+        *_run_option_fields,
+        ("force", MechanismForceOption, False),
+        ("reports", MechanismReportsOption, None),
+        ("write_pairs", WritePairsOption, None),
+        ("as_json", JsonOption, False),
     ],
 )
 
 
 def mechanism(**given: Any) -> None:
     """Analyse models; the options are those of the parameters."""
-    _look_into(_Options(**given))
+    _run_mechanism_command(_MechanismOptions(**given))
 
 
-mechanism.__signature__ = inspect.signature(_Options)  # type: ignore[attr-defined] # Typer makes the options of it
-mechanism.__doc__ = _HELP
-mechanism.__annotations__ = dict(_Options.__annotations__)
-_ORDER = (AUC, ACCURACY, AUC + BY_FACT, ACCURACY + BY_FACT, *FEATURES)
+mechanism.__signature__ = inspect.signature(_MechanismOptions)  # type: ignore[attr-defined] # Typer makes the options of it
+mechanism.__doc__ = _MECHANISM_HELP
+mechanism.__annotations__ = dict(_MechanismOptions.__annotations__)
+_METRIC_ORDER = (ROC_AUC, ACCURACY, ROC_AUC + BY_FACT_SUFFIX, ACCURACY + BY_FACT_SUFFIX, *SIMILARITY_MEASURES)
 _LARGE_DIFFERENCE = 0.1
 """Difference between the unscored shares of aligned and misaligned facts above which a warning is printed."""
 
 
-def analyse(params: MechanismParams, run: RunOptions, force: bool, folder: Path) -> tuple[dict[str, Any], list[str]]:
+def run_mechanism_analysis(
+    params: MechanismParams, run: RunOptions, force: bool, folder: Path
+) -> tuple[dict[str, Any], list[str]]:
     """Make an analysis and its report; return the object of --json and lines of text."""
-    require_extra()
-    choose_device(params.device)
-    made = make_build(MECHANISM, params, run, force)
-    warehouse = warehouse_of(run)
-    report = read_report(warehouse, find_build(warehouse, made.build_id))
+    require_mechanism_extra()
+    choose_torch_device(params.device)
+    made = make_build(SLAQ_MECHANISM, params, run, force)
+    warehouse = resolve_warehouse_path(run)
+    report = load_mechanism_report(warehouse, resolve_build(warehouse, made.build_id))
     written = [
-        write_file(render(report), folder / f"{made.build_id}{ending}", "--reports")
-        for ending, render in RENDERERS.items()
+        write_text_file(render(report), folder / f"{made.build_id}{ending}", "--reports")
+        for ending, render in REPORT_RENDERERS.items()
     ]
     metrics = [*report.headline, *report.more]
     told = {
@@ -155,30 +176,30 @@ def analyse(params: MechanismParams, run: RunOptions, force: bool, folder: Path)
         "reports": [str(path) for path in written],
         "metrics": [metric.model_dump() for metric in metrics],
     }
-    return told, _format(made, metrics, written)
+    return told, _format_analysis(made, metrics, written)
 
 
-def _format(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Sequence[Path]) -> list[str]:
+def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Sequence[Path]) -> list[str]:
     """Return an analysis as lines of text: facts, similarities, predictions, and the path of the report."""
     found = {(each.setting, each.metric): each for each in metrics}
     value = lambda *at: format_number(found[at].value) if at in found else "–"  # noqa: E731
     lines = [f"{made.build_id}: {made.rows} facts of {made.facts['model']}"]
-    lines += [f"  {model}: {_tell_counts(counts)}" for model, counts in made.facts["facts"].items()]
-    lines.append(f"  scored: {format_kinds(made.facts['kinds'])}")
+    lines += [f"  {model}: {_format_fact_counts(counts)}" for model, counts in made.facts["facts"].items()]
+    lines.append(f"  scored: {format_kind_counts(made.facts['kinds'])}")
     details = made.facts["details"]
     lines += [
-        f"  unscored: {count} {say(reason)}, the first: {clean(details[reason])}"
+        f"  unscored: {count} {format_identifier(reason)}, the first: {escape_control_characters(details[reason])}"
         for reason, count in made.facts["unscored"].items()
     ]
-    lines += [f"  warning: {each}" for each in _warn_of_difference(made.facts["kinds"])]
+    lines += [f"  warning: {each}" for each in _warn_of_unscored_difference(made.facts["kinds"])]
     heads = f"{'aligned':>9} {'misaligned':>11} {'ROC-AUC':>9} {'accuracy':>9} {'(by fact:':>10} {'accuracy)':>9}"
     lines.append(f"  {'':20} {heads}")
-    for name in (*FEATURES, ALL):
+    for name in (*SIMILARITY_MEASURES, ALL_SIX_MEASURES):
         lines.append(
-            f"  {say(name):20} {value(ALIGNED, name):>9} {value(MISALIGNED, name):>11} {value(name, AUC):>9} {value(name, ACCURACY):>9} "
-            f"{value(name, AUC + BY_FACT):>10} {value(name, ACCURACY + BY_FACT):>9}"
+            f"  {format_identifier(name):20} {value(ALIGNED, name):>9} {value(MISALIGNED, name):>11} {value(name, ROC_AUC):>9} {value(name, ACCURACY):>9} "
+            f"{value(name, ROC_AUC + BY_FACT_SUFFIX):>10} {value(name, ACCURACY + BY_FACT_SUFFIX):>9}"
         )
-    if lacking := found.get((ALL, AUC)):
+    if lacking := found.get((ALL_SIX_MEASURES, ROC_AUC)):
         lines += [f"  no prediction: {lacking.note}"] if lacking.value is None else []
     lines.append(
         f"  answers ablated, and replies of a judge: {made.calls_sent} now, {made.calls_replayed} before; {made.seconds:.1f} s"
@@ -187,20 +208,20 @@ def _format(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Seq
     return [*lines, *(f"  report: {path}" for path in written if path.suffix == ".html")]
 
 
-def find_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
+def write_answer_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
     """Write the automatic pairs of answers to a file, without loading a model; return the numbers of facts and of facts
     without a pair."""
-    locked = lock_inputs(params, run)
-    given, words = locked.inputs.params, frozenset(load_list("function_words"))
-    chosen = read_pairs(Path(given.pairs)) if given.pairs else {}
+    locked = resolve_mechanism_inputs(params, run)
+    given, words = locked.inputs.params, frozenset(load_list_entries("function_words"))
+    chosen = load_pairs_file(Path(given.pairs)) if given.pairs else {}
     rows: list[PairedFact] = [
-        pair_fact(fact, words, given.least_matched, chosen)
+        pair_fact_answers(fact, words, given.least_matched, chosen)
         for subject in locked.inputs.subjects
-        for facts in choose_of(warehouse_of(run), subject, given)[0].values()
+        for facts in load_drawn_facts(resolve_warehouse_path(run), subject, given)[0].values()
         for fact in facts[: given.per_kind]
     ]
     try:
-        write_pairs(path, rows)
+        write_pairs_file(path, rows)
     except OSError as error:
         raise OutputError(
             f"{path}: cannot be written: {error.strerror}; name another place with --write-pairs"
@@ -208,49 +229,58 @@ def find_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[in
     return len(rows), sum(not row.long_text for row in rows)
 
 
-def read_report(warehouse: Path, record: BuildRecord) -> Report:
+def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationReport:
     """Return an analysis as a report."""
     with open_warehouse(warehouse) as db:
-        metrics = rows_from_arrow(EvaluationMetric, published_table(db, record.build_id, METRICS))
-        rows = rows_from_arrow(ComparedFact, published_table(db, record.build_id, MECHANISM.main_table))
-    name = clean(record.report["facts"]["model"])
-    entries, in_all = list_entries({name: pick_worst(list(_list_items(rows)))}, MECHANISM.name, record.build_id)
+        metrics = rows_from_arrow(EvaluationMetric, published_table(db, record.build_id, EVALUATION_METRICS_TABLE))
+        rows = rows_from_arrow(ComparedFact, published_table(db, record.build_id, SLAQ_MECHANISM.main_table))
+    name = escape_control_characters(record.report["facts"]["model"])
+    entries, in_all = list_item_entries(
+        {name: sort_worst_first(list(_list_fact_items(rows)))}, SLAQ_MECHANISM.name, record.build_id
+    )
     overall = sorted(
         (each for each in metrics if not each.group_by),
-        key=lambda each: (_ORDER.index(each.metric) if each.metric in _ORDER else len(_ORDER), each.id),
+        key=lambda each: (
+            _METRIC_ORDER.index(each.metric) if each.metric in _METRIC_ORDER else len(_METRIC_ORDER),
+            each.id,
+        ),
     )
     ours = {(each.metric, each.setting): each.value for each in overall}
     missing = Counter(
-        (feature, row.kind, row.unscored) for row in rows for feature in FEATURES if getattr(row, feature) is None
+        (feature, row.kind, row.unscored)
+        for row in rows
+        for feature in SIMILARITY_MEASURES
+        if getattr(row, feature) is None
     )
-    is_told = lambda each: each.setting in (ALIGNED, MISALIGNED, DIFFERENCE) or each.setting == ALL  # noqa: E731
-    return Report(
+    is_told = lambda each: each.setting in (ALIGNED, MISALIGNED, KIND_DIFFERENCE) or each.setting == ALL_SIX_MEASURES  # noqa: E731
+    return EvaluationReport(
         title=f"{name}: what carries facts in short and in long answers",
-        benchmark=MECHANISM.name,
-        warnings=tuple(_warn(record, rows)),
-        subjects=(Subject(name, name, record.build_id, _describe(record, rows)),),
+        benchmark=SLAQ_MECHANISM.name,
+        warnings=tuple(_list_analysis_warnings(record, rows)),
+        subjects=(ReportedModel(name, name, record.build_id, _describe_analysis(record, rows)),),
         headline=tuple(each for each in overall if is_told(each)),
         more=tuple(each for each in overall if not is_told(each)),
         rankings=(),
         paper=tuple(
-            PaperRow(
+            PaperComparisonRow(
                 each.metric, each.setting, "", "", {name: ours[each.metric, each.setting]}, {each.model: each.value}
             )
-            for each in PAPER
+            for each in MECHANISM_PAPER_RESULTS
             if (each.metric, each.setting) in ours
         ),
-        paper_notes=tuple(dict.fromkeys(f"{each.where}: {each.note}" for each in PAPER)),
+        paper_notes=tuple(dict.fromkeys(f"{each.where}: {each.note}" for each in MECHANISM_PAPER_RESULTS)),
         grouped=tuple(each for each in metrics if each.group_by),
-        figures=tuple(draw_figures(metrics)),
+        figures=tuple(draw_mechanism_figures(metrics)),
         unscored=tuple(
-            Unscored(name, kind, feature, reason, count) for (feature, kind, reason), count in sorted(missing.items())
+            UnscoredCount(name, kind, feature, reason, count)
+            for (feature, kind, reason), count in sorted(missing.items())
         ),
         entries=tuple(entries),
         entries_in_all=in_all,
     )
 
 
-def _describe(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, str]:
+def _describe_analysis(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, str]:
     facts, lock, flow = record.report["facts"], record.lock, record.origin["flow"]
     told = {
         name: value for name, value in lock["params"]["params"].items() if name not in ("model", "evaluation", "pairs")
@@ -258,9 +288,9 @@ def _describe(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, st
     folders = {Path(path).name: Path(path) for path in flow["model"]}
     models = []
     for subject in lock["params"]["subjects"]:
-        shape = read_layers(folders[subject["model"]]) if subject["model"] in folders else ""
-        named = f"{clean(subject['model'])}{f' ({shape})' if shape else ''}"
-        models.append(f"{named}, which the evaluation calls {clean(subject['asked'])}")
+        shape = format_causal_model_size(folders[subject["model"]]) if subject["model"] in folders else ""
+        named = f"{escape_control_characters(subject['model'])}{f' ({shape})' if shape else ''}"
+        models.append(f"{named}, which the evaluation calls {escape_control_characters(subject['asked'])}")
     found = Counter(row.paired_by for row in rows)
     pairs = (
         f"{found['file']} from a file, {found['position']} by position, {found['judge']} by a judge, {found['alignment']} by "
@@ -268,39 +298,41 @@ def _describe(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, st
     )
     if unused := facts["unused_pairs"]:
         pairs += f"; {unused} pairs of the file are of no fact that was drawn"
-    kinds = count_kinds((row.kind, row.unscored) for row in rows)
+    kinds = count_facts_by_kind((row.kind, row.unscored) for row in rows)
     return {
         "Models": "; ".join(models),
         "Evaluations": ", ".join(facts["evaluations"]),
         "Facts": f"{len(rows)}: {sum(row.kind == ALIGNED for row in rows)} aligned (right in both answers), "
         f"{sum(row.kind == MISALIGNED for row in rows)} misaligned (right in one)",
-        "Drawn from": "; ".join(f"{model}: {_tell_counts(counts)}" for model, counts in facts["facts"].items()),
-        "Scored": format_kinds(kinds),
+        "Drawn from": "; ".join(f"{model}: {_format_fact_counts(counts)}" for model, counts in facts["facts"].items()),
+        "Scored": format_kind_counts(kinds),
         "Pairs": pairs,
-        "Parameters": "; ".join(f"{say(name)} {tell(value)}" for name, value in told.items()),
-        "Analysis": f"{record.build_id}, {record.made_by}",
+        "Parameters": "; ".join(
+            f"{format_identifier(name)} {format_parameter_value(value)}" for name, value in told.items()
+        ),
+        "Analysis": f"{record.build_id}, {record.code_version}",
     }
 
 
-def _tell_counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {say(name)}" for name, count in counts.items())
+def _format_fact_counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {format_identifier(name)}" for name, count in counts.items())
 
 
-def _warn(record: BuildRecord, rows: Sequence[ComparedFact]) -> list[str]:
-    without = sum(any(getattr(row, name) is None for name in FEATURES) for row in rows)
+def _list_analysis_warnings(record: BuildRecord, rows: Sequence[ComparedFact]) -> list[str]:
+    without = sum(any(getattr(row, name) is None for name in SIMILARITY_MEASURES) for row in rows)
     warnings = []
     if rows and without / len(rows) > 0.05:
         warnings.append(
             f"{without} of {len(rows)} facts lack a similarity: what lacks one is seldom missing at random (see Unscored)."
         )
-    warnings += _warn_of_difference(count_kinds((row.kind, row.unscored) for row in rows))
+    warnings += _warn_of_unscored_difference(count_facts_by_kind((row.kind, row.unscored) for row in rows))
     kinds = {row.kind for row in rows}
     if len(kinds) == 1:
         warnings.append(
             f"All facts are {next(iter(kinds))}: there is nothing to compare them with, and nothing to predict."
         )
     if record.caution:
-        warnings.append(f"{clean(record.caution)}.")
+        warnings.append(f"{escape_control_characters(record.caution)}.")
     warnings.append(
         "Zero-ablation says what a component does for a token's logit, not why; and what is aligned may be so for other reasons "
         "than the model's inner workings: in misaligned facts one of the two texts says something else."
@@ -308,7 +340,7 @@ def _warn(record: BuildRecord, rows: Sequence[ComparedFact]) -> list[str]:
     return warnings
 
 
-def _warn_of_difference(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _warn_of_unscored_difference(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return a warning if facts of one kind are unscored much more often than those of the other, else nothing."""
     if not all(each["drawn"] for each in kinds.values()):
         return []
@@ -322,23 +354,23 @@ def _warn_of_difference(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
     ]
 
 
-def _list_items(rows: Sequence[ComparedFact]) -> Iterator[Item]:
+def _list_fact_items(rows: Sequence[ComparedFact]) -> Iterator[ReportItem]:
     for row in rows:
-        values = [getattr(row, name) for name in FEATURES]
+        values = [getattr(row, name) for name in SIMILARITY_MEASURES]
         told = [
-            f"{say(name)} {format_number(value)}"
-            for name, value in zip(FEATURES, values, strict=True)
+            f"{format_identifier(name)} {format_number(value)}"
+            for name, value in zip(SIMILARITY_MEASURES, values, strict=True)
             if value is not None
         ]
-        told += [f"unscored: {say(row.unscored)}"] if row.unscored else []
-        yield Item(
+        told += [f"unscored: {format_identifier(row.unscored)}"] if row.unscored else []
+        yield ReportItem(
             answer_id=row.id,
             setting=row.kind,
             question=row.question,
             gold=row.gold,
             answer=f"{row.short_text or row.short_answer} ⇄ {row.long_text or '(nothing found)'}",
             verdict="; ".join(told),
-            score=None if None in values else round_value(sum(values) / len(values)),
+            score=None if None in values else round_to_published(sum(values) / len(values)),
             row_id=row.id,
             groups={"category": row.category, "model": row.model},
         )

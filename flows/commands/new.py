@@ -9,21 +9,21 @@ from typing import Literal
 import typer
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.cli.options import AsJson, print_result, write_file
-from factmill.tasks.assets import ROOT
+from factmill.flows.cli.options import JsonOption, print_result, write_text_file
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.errors import OutputError, UsageError
 
-Form = Literal["facts", "file"]
+PackageForm = Literal["facts", "file"]
 
 
 def new(
     name: str = typer.Argument(..., help="Name of the benchmark and its package: lower-case letters, digits and _."),
-    form: Form = typer.Option(
+    form: PackageForm = typer.Option(
         ..., "--from", help="What questions are made of: facts of Wikidata, or a file of questions and answers."
     ),
     to: Path | None = typer.Option(None, "--to", metavar="FOLDER", help="Folder to write; by default the name."),
     title: str = typer.Option("", "--title", metavar="TEXT", help="What readers call it; by default the name."),
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the package of a benchmark of your own, which installs, builds and passes its tests as written.
 
@@ -36,8 +36,8 @@ def new(
     print_result(as_json, told, [*(f"  {path}" for path in written), then])
 
 
-TEMPLATES = ROOT / "data" / "templates" / "package"
-_FILES = {
+TEMPLATES = ASSETS_ROOT / "data" / "templates" / "package"
+_COMMON_PACKAGE_FILES = {
     "pyproject.toml": "pyproject.toml",
     "{name}/__init__.py": "init.py",
     "{name}/benchmark.py": "{form}.py",
@@ -46,14 +46,14 @@ _FILES = {
     "tests/test_{name}.py": "test.py",
 }
 """Path in the package → template, for both forms."""
-_OWN_FILES: dict[Form, dict[str, str]] = {
+_FORM_PACKAGE_FILES: dict[PackageForm, dict[str, str]] = {
     "facts": {"README.md": "README.md"},
     "file": {"README.md": "README.md", "{name}/data/questions.csv": "questions.csv"},
 }
 """Form → path in the package → template, for that form only."""
 
 
-def render_package(name: str, form: Form, canary: str, title: str = "") -> dict[str, str]:
+def render_package(name: str, form: PackageForm, canary: str, title: str = "") -> dict[str, str]:
     """Return path in the package's folder → text of the file.
 
     `form`: the source of questions, facts of Wikidata or a file. `canary`: GUID by which training sets can exclude the
@@ -84,11 +84,11 @@ def render_package(name: str, form: Form, canary: str, title: str = "") -> dict[
     )
     return {
         path.format(name=name): templates.get_template(f"{template.format(form=form)}.jinja").render(values)
-        for path, template in {**_FILES, **_OWN_FILES[form]}.items()
+        for path, template in {**_COMMON_PACKAGE_FILES, **_FORM_PACKAGE_FILES[form]}.items()
     }
 
 
-def write_package(name: str, form: Form, folder: Path, title: str = "") -> list[Path]:
+def write_package(name: str, form: PackageForm, folder: Path, title: str = "") -> list[Path]:
     """Write a package and return its files; UsageError for an unusable name, OutputError for a non-empty folder."""
     if not name.isidentifier() or not name.islower() or not name.isascii() or keyword.iskeyword(name):
         raise UsageError(
@@ -103,6 +103,6 @@ def write_package(name: str, form: Form, folder: Path, title: str = "") -> list[
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputError(f"{folder}: is there already; name another folder with --to, or remove it")
     return [
-        write_file(text, folder / place, "--to")
+        write_text_file(text, folder / place, "--to")
         for place, text in render_package(name, form, str(uuid.uuid4()), title).items()
     ]

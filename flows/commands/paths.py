@@ -22,25 +22,30 @@ import typer
 
 from factmill.flows.cli.options import print_json, print_lines, print_result
 from factmill.tasks import progress
-from factmill.tasks.assets import load_properties, load_units
-from factmill.tasks.core.calls.call import Call, Service
-from factmill.tasks.core.calls.knowledge import call_find_items, call_label, choose_candidate, read_candidates
-from factmill.tasks.core.calls.paths import ask_service
-from factmill.tasks.core.paths import FoundPaths, PathFinder, PathOptions, list_path_ids
-from factmill.tasks.core.rows import MOST
+from factmill.tasks.assets import load_property_numbers, load_unit_qids
+from factmill.tasks.core.calls.call import Call, CallService
+from factmill.tasks.core.calls.path_calls import make_uncached_sender
+from factmill.tasks.core.calls.wikidata import (
+    choose_item_candidate,
+    make_find_items_call,
+    make_label_call,
+    parse_item_candidates,
+)
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions, make_path_id_lists
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import OutputError, ServiceError, SourceError, UsageError
-from factmill.tasks.settings import home
+from factmill.tasks.settings import factmill_home
 from factmill.tasks.storage.source_files import (
-    find_problem,
+    find_row_problem,
     iterate_csv,
     iterate_json,
     iterate_parquet,
-    name_source,
+    make_unpinned_source,
 )
-from factmill.tasks.text.ids import id_number, is_pid, is_qid
-from factmill.tasks.text.values.literals import format_value
-from factmill.tasks.text.values.written import look_for, read_date, read_number
+from factmill.tasks.text.values.dates_and_numbers import parse_written_date, parse_written_number, resolve_number_unit
+from factmill.tasks.text.values.wikidata_literals import format_wikidata_literal
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
 
 
 def paths(
@@ -61,9 +66,11 @@ def paths(
     ),
     all_hops: bool = typer.Option(False, "--all-hops", help="Two hops even where one finds a path."),
     all_properties: bool = typer.Option(False, "--all-properties", help="Also identifiers and web addresses."),
-    most: int = typer.Option(1000, min=1, max=MOST, help="Keep so many paths of a pair, the first in order."),
+    most: int = typer.Option(
+        1000, min=1, max=MAX_SETTING_NUMBER, help="Keep so many paths of a pair, the first in order."
+    ),
     language: str = typer.Option("en", help="Language of names and labels.", metavar="TAG"),
-    limit: int = typer.Option(10, min=0, max=MOST, help="Print so many paths of a pair."),
+    limit: int = typer.Option(10, min=0, max=MAX_SETTING_NUMBER, help="Print so many paths of a pair."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object a pair."),
 ) -> None:
     """Find the paths of one and two hops between items, or from items to dates and numbers.
@@ -77,28 +84,31 @@ def paths(
     if bool(pairs) == bool(subject) or bool(subject) != bool(target):
         raise UsageError("give SUBJECT and OBJECT, or --pairs FILE; see factmill paths --help")
 
-    progress.show()
-    ignored = frozenset() if all_properties else load_properties("ignored_properties")
-    options = PathOptions(all_hops=all_hops, ignored=ignored, most_paths=most)
-    asked = read_pairs(pairs) if pairs else [(str(subject), str(target))]
+    progress.set_progress_style()
+    ignored = frozenset() if all_properties else load_property_numbers("ignored_properties")
+    options = PathSearchOptions(always_two_hops=all_hops, ignored_properties=ignored, max_paths=most)
+    asked = iterate_pairs_file(pairs) if pairs else [(str(subject), str(target))]
     counts: Counter[str] = Counter()
-    with closing(Services.open(world, graph, home())) as services, PathFiles(to) if to else nullcontext() as files:
-        services.world.require("wikidata")
-        for found, statuses in mine_pairs(asked, services, kind, options, language):
+    with (
+        closing(Services.open(world, graph, factmill_home())) as services,
+        PathFilesWriter(to) if to else nullcontext() as files,
+    ):
+        services.world.require_services("wikidata")
+        for found, statuses in find_paths_of_pairs(asked, services, kind, options, language):
             counts.update(statuses["status"].to_pylist())
             counts["paths"] += len(found)
             if files:
                 files.write(found, statuses)
-                progress.say(f"{counts.total() - counts['paths']:,} pairs, {counts['paths']:,} paths")
+                progress.print_and_log(f"{counts.total() - counts['paths']:,} pairs, {counts['paths']:,} paths")
             elif as_json:
-                by_pair = _group_paths(found)
+                by_pair = _group_paths_by_pair(found)
                 for pair in statuses.to_pylist():
                     told = [
                         {name: each for name, each in row.items() if name != "pair"} for row in by_pair[pair["pair"]]
                     ]
                     print_json({**pair, "paths": told})
             else:
-                print_lines(format_pairs(found, statuses, limit))
+                print_lines(format_paths_of_pairs(found, statuses, limit))
     if files:
         summary = {"files": [str(file) for file in files.files], **dict(sorted(counts.items()))}
         count = counts.pop("paths")
@@ -107,13 +117,13 @@ def paths(
         print_result(as_json, summary, [line])
 
 
-KINDS = ("item", "date", "number", "rank")
+OBJECT_KINDS = ("item", "date", "number", "rank")
 """The kinds of objects."""
-_PROPERTIES = {"date": "time_properties", "number": "number_properties", "rank": "rank_properties"}
-_OPTIONAL = ("backward", "statement", "value", "precision", "unit")
+_KIND_PROPERTY_LISTS = {"date": "time_properties", "number": "number_properties", "rank": "rank_properties"}
+_OPTIONAL_COLUMNS = ("backward", "statement", "value", "precision", "unit")
 """Columns that only paths of some kinds have."""
-BATCH = 10_000
-PATHS = pa.schema(
+PAIRS_PER_BATCH = 10_000
+PATHS_SCHEMA = pa.schema(
     {
         "pair": pa.int64(),
         "subject": pa.string(),
@@ -129,7 +139,7 @@ PATHS = pa.schema(
     }
 )
 """One row per path: number and texts of its pair; the path as ids and labels; statement and value of its end."""
-PAIRS = pa.schema(
+PAIRS_SCHEMA = pa.schema(
     {
         "pair": pa.int64(),
         "subject": pa.string(),
@@ -147,7 +157,7 @@ PAIRS = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ResolvedPair:
     """One pair, as understood."""
 
     subject: int | None
@@ -173,11 +183,11 @@ class _Wanted:
         return f"{self.target.number}{'' if self.target.unit is None else f' Q{self.target.unit}'}"
 
 
-def mine_pairs(
+def find_paths_of_pairs(
     pairs: Iterable[tuple[str, str]],
     services: Services,
     kind: str | None,
-    options: PathOptions,
+    options: PathSearchOptions,
     language: str = "en",
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield tables (PATHS, PAIRS) of each batch of (subject, object) texts, in order.
@@ -186,79 +196,79 @@ def mine_pairs(
     up; a pair whose paths cannot be found has the reason in its row.
     """
     service = services.wikidata
-    finder = services.paths(ask_service(service))
+    finder = services.make_path_finder(make_uncached_sender(service))
     left, start = iter(pairs), 0
-    while texts := list(islice(left, BATCH)):
-        units = load_units()
-        read: list[tuple[str, str, Any]] = [(subject, *_read_object(text, kind, units)) for subject, text in texts]
+    while texts := list(islice(left, PAIRS_PER_BATCH)):
+        units = load_unit_qids()
+        read: list[tuple[str, str, Any]] = [(subject, *_read_object_text(text, kind, units)) for subject, text in texts]
         names = {subject for subject, _, _ in read} | {target for _, what, target in read if what == "item"}
         numbers = _find_items(sorted(names), service, language)
         wanted = [
-            _Wanted(numbers[subject], what, numbers[target] if what == "item" else target)
+            _ResolvedPair(numbers[subject], what, numbers[target] if what == "item" else target)
             for subject, what, target in read
         ]
-        yield _mine_batch(start, texts, wanted, finder, service, options, language)
+        yield _find_paths_of_batch(start, texts, wanted, finder, service, options, language)
         start += len(texts)
 
 
-def _read_object(text: str, kind: str | None, units: dict[str, int]) -> tuple[str, Any]:
+def _read_object_text(text: str, kind: str | None, units: dict[str, int]) -> tuple[str, Any]:
     """Return the kind of an object, and its text (for an item), Date or Number."""
     if kind == "item" or (kind is None and is_qid(text)):
         return "item", text
-    date, number = read_date(text), read_number(text)
+    date, number = parse_written_date(text), parse_written_number(text)
     if kind in (None, "date") and date:
         return "date", date
     if kind in (None, "number", "rank") and number:
-        return kind or "number", look_for(number, units)
+        return kind or "number", resolve_number_unit(number, units)
     if kind:
         raise UsageError(f"the object {text!r} is no {kind}; write dates like 11 March 1952, numbers like 1,234.5 km")
     return "item", text
 
 
-def _find_items(texts: Sequence[str], service: Service, language: str) -> dict[str, int | None]:
-    found: dict[str, int | None] = {text: id_number(text) for text in texts if is_qid(text)}
+def _find_items(texts: Sequence[str], service: CallService, language: str) -> dict[str, int | None]:
+    found: dict[str, int | None] = {text: get_wikidata_id_number(text) for text in texts if is_qid(text)}
     names = [text for text in texts if text not in found]
-    replies = ask_all(service, [call_find_items(service.identity, name, language) for name in names])
+    replies = fetch_reply_bodies(service, [make_find_items_call(service.identity, name, language) for name in names])
     for name, body in zip(names, replies, strict=True):
-        candidates = read_candidates(body)
-        found[name] = id_number(choose_candidate(candidates).qid) if candidates else None
+        candidates = parse_item_candidates(body)
+        found[name] = get_wikidata_id_number(choose_item_candidate(candidates).qid) if candidates else None
     return found
 
 
-def ask_all(service: Service, calls: Sequence[Call]) -> list[Any]:
+def fetch_reply_bodies(service: CallService, calls: Sequence[Call]) -> list[Any]:
     """Return the reply bodies of calls, in order; ServiceError names the first call that failed."""
     bodies = []
-    for call, reply in zip(calls, ask_service(service)(calls) if calls else (), strict=True):
+    for call, reply in zip(calls, make_uncached_sender(service)(calls) if calls else (), strict=True):
         if reply.status != "ok":
             raise ServiceError(f"{service.identity}: {call.operation} {dict(call.parts)}: {reply.error}")
         bodies.append(reply.body)
     return bodies
 
 
-def _mine_batch(
+def _find_paths_of_batch(
     start: int,
     texts: Sequence[tuple[str, str]],
-    wanted: Sequence[_Wanted],
+    wanted: Sequence[_ResolvedPair],
     finder: PathFinder,
-    service: Service,
-    options: PathOptions,
+    service: CallService,
+    options: PathSearchOptions,
     language: str,
 ) -> tuple[pa.Table, pa.Table]:
     statuses: dict[int, dict[str, Any]] = {
         at: {"status": each.status, "total": 0, "kept": 0} for at, each in enumerate(wanted) if each.status
     }
     tables = []
-    for kind in KINDS:
+    for kind in OBJECT_KINDS:
         rows = np.array([at for at, each in enumerate(wanted) if each.kind == kind and not each.status], np.int64)
         if len(rows):
-            found, told = _find(kind, [wanted[at] for at in rows], finder, options)
+            found, told = _find_paths_of_kind(kind, [wanted[at] for at in rows], finder, options)
             of_kind = found.paths
             columns = {"row": pa.array(rows[of_kind["pair"].to_numpy()]), "hops": of_kind["hops"], "path": told}
             tables.append(
-                pa.table(columns | {name: of_kind[name] for name in _OPTIONAL if name in of_kind.schema.names})
+                pa.table(columns | {name: of_kind[name] for name in _OPTIONAL_COLUMNS if name in of_kind.schema.names})
             )
             for line in found.pairs.to_pylist():
-                problem = found.problems.get(line["pair"])
+                problem = found.failures.get(line["pair"])
                 statuses[int(rows[line["pair"]])] = {**line, "problem": problem}
     paths = pa.concat_tables(tables, promote_options="default") if tables else None
     lines = [
@@ -273,47 +283,47 @@ def _mine_batch(
         }
         for at, ((subject, target), each) in enumerate(zip(texts, wanted, strict=True))
     ]
-    return _finish_paths(paths, texts, start, service, language), pa.Table.from_pylist(lines, PAIRS)
+    return _make_paths_table(paths, texts, start, service, language), pa.Table.from_pylist(lines, PAIRS_SCHEMA)
 
 
-def _find(
-    kind: str, wanted: Sequence[_Wanted], finder: PathFinder, options: PathOptions
+def _find_paths_of_kind(
+    kind: str, wanted: Sequence[_ResolvedPair], finder: PathFinder, options: PathSearchOptions
 ) -> tuple[FoundPaths, pa.ListArray]:
     subjects = np.array([each.subject for each in wanted], np.int64)
     if kind == "item":
         objects = np.array([each.target for each in wanted], np.int64)
         found = finder.find_item_paths(subjects, objects, options)
-        return found, list_path_ids(found.paths, subjects, objects)
-    properties = load_properties(_PROPERTIES[kind])
+        return found, make_path_id_lists(found.paths, subjects, objects)
+    properties = load_property_numbers(_KIND_PROPERTY_LISTS[kind])
     found = finder.find_literal_paths(subjects, [each.target for each in wanted], properties, options)
-    return found, list_path_ids(found.paths, subjects)
+    return found, make_path_id_lists(found.paths, subjects)
 
 
-def _finish_paths(
-    paths: pa.Table | None, texts: Sequence[tuple[str, str]], start: int, service: Service, language: str
+def _make_paths_table(
+    paths: pa.Table | None, texts: Sequence[tuple[str, str]], start: int, service: CallService, language: str
 ) -> pa.Table:
     if paths is None or not len(paths):
-        return PATHS.empty_table()
+        return PATHS_SCHEMA.empty_table()
     paths = paths.take(pc.sort_indices(paths["row"]))  # stable: the order within a pair stays
     columns = {name: paths[name] for name in paths.schema.names}
     at = paths["row"].to_numpy()
     columns["pair"] = pa.array(at + start)
     columns["subject"] = pa.array([texts[row][0] for row in at])
     columns["object"] = pa.array([texts[row][1] for row in at])
-    for name in _OPTIONAL:
-        columns.setdefault(name, pa.nulls(len(at), PATHS.field(name).type))
+    for name in _OPTIONAL_COLUMNS:
+        columns.setdefault(name, pa.nulls(len(at), PATHS_SCHEMA.field(name).type))
     units = pc.binary_join_element_wise("Q", pc.cast(columns["unit"], pa.string()), "")
     columns["unit"] = units
     columns["labels"] = _label_paths(columns, service, language)
-    return pa.table({name: columns[name] for name in PATHS.names}).cast(PATHS)
+    return pa.table({name: columns[name] for name in PATHS_SCHEMA.names}).cast(PATHS_SCHEMA)
 
 
-def _label_paths(columns: dict[str, Any], service: Service, language: str) -> list[list[str]]:
+def _label_paths(columns: dict[str, Any], service: CallService, language: str) -> list[list[str]]:
     """Return the paths as labels; an id without a label stays as it is, a value is formatted for readers."""
     paths, units = columns["path"].to_pylist(), columns["unit"].to_pylist()
     ids = {part for path in paths for part in path if is_qid(part) or is_pid(part)} | {unit for unit in units if unit}
     asked = sorted(ids)
-    found = ask_all(service, [call_label(service.identity, each, language) for each in asked])
+    found = fetch_reply_bodies(service, [make_label_call(service.identity, each, language) for each in asked])
     labels = {each: label for each, label in zip(asked, found, strict=True) if label is not None}
     told = []
     for path, value, precision, unit in zip(
@@ -321,42 +331,42 @@ def _label_paths(columns: dict[str, Any], service: Service, language: str) -> li
     ):
         named = [labels.get(part, part) for part in path]
         if value is not None:
-            named[-1] = format_value(value, precision, labels.get(unit, unit) if unit else None)
+            named[-1] = format_wikidata_literal(value, precision, labels.get(unit, unit) if unit else None)
         told.append(named)
     return told
 
 
-COLUMNS = ("subject", "object")
-FORMATS = (".parquet", ".csv", ".jsonl")
+SUBJECT_OBJECT_COLUMNS = ("subject", "object")
+PATH_FILE_SUFFIXES = (".parquet", ".csv", ".jsonl")
 
 
-def read_pairs(file: Path) -> Iterator[tuple[str, str]]:
+def iterate_pairs_file(file: Path) -> Iterator[tuple[str, str]]:
     """Yield (subject, object) from a CSV, JSON Lines or Parquet file; SourceError names a row without them."""
     if not file.is_file():
         raise SourceError(f"{file}: no such file; give a CSV, JSON Lines or Parquet file with subject and object")
     row_no = 0
-    source = name_source(file)
+    source = make_unpinned_source(file)
     match file.suffix.lower():
         case ".parquet":
-            rows = iterate_parquet(source, COLUMNS)
+            rows = iterate_parquet(source, SUBJECT_OBJECT_COLUMNS)
         case ".json" | ".jsonl" | ".ndjson":
             rows = iterate_json(source, "objects with subject and object")
         case _:
-            rows = iterate_csv(source, COLUMNS)
+            rows = iterate_csv(source, SUBJECT_OBJECT_COLUMNS)
     for row_no, row in rows:
-        if problem := find_problem(row, COLUMNS):
+        if problem := find_row_problem(row, SUBJECT_OBJECT_COLUMNS):
             raise SourceError(f"{file}, row {row_no}: {problem}; expected texts in subject and object")
         yield row["subject"].strip(), row["object"].strip()
     if not row_no:
         raise SourceError(f"{file}: no pairs; expected rows with subject and object")
 
 
-class PathFiles(AbstractContextManager["PathFiles"]):
+class PathFilesWriter(AbstractContextManager["PathFilesWriter"]):
     """Writes a file of paths and a file of pairs (`x.parquet`, `x.pairs.parquet`), batch by batch."""
 
     def __init__(self, file: Path) -> None:
-        if file.suffix not in FORMATS:
-            raise UsageError(f"{file}: expected a name that ends in one of {', '.join(FORMATS)}")
+        if file.suffix not in PATH_FILE_SUFFIXES:
+            raise UsageError(f"{file}: expected a name that ends in one of {', '.join(PATH_FILE_SUFFIXES)}")
         self.files = (file, file.with_suffix(f".pairs{file.suffix}"))
         self._writers: list[Any] = []
         self._stack = ExitStack()
@@ -364,7 +374,9 @@ class PathFiles(AbstractContextManager["PathFiles"]):
     def write(self, paths: pa.Table, pairs: pa.Table) -> None:
         """Append one batch to both files."""
         try:
-            tables = [_flatten(table) if self.files[0].suffix == ".csv" else table for table in (paths, pairs)]
+            tables = [
+                _join_list_columns(table) if self.files[0].suffix == ".csv" else table for table in (paths, pairs)
+            ]
             if not self._writers:
                 self._writers = [self._open(file, table.schema) for file, table in zip(self.files, tables, strict=True)]
             for writer, table in zip(self._writers, tables, strict=True):
@@ -383,10 +395,10 @@ class PathFiles(AbstractContextManager["PathFiles"]):
             case ".csv":
                 return self._stack.enter_context(pa_csv.CSVWriter(str(file), schema))
             case _:
-                return _JsonLines(self._stack.enter_context(file.open("w", encoding="utf-8")))
+                return _JsonLinesWriter(self._stack.enter_context(file.open("w", encoding="utf-8")))
 
 
-class _JsonLines:
+class _JsonLinesWriter:
     """Writes table rows as JSON Lines."""
 
     def __init__(self, stream: Any) -> None:
@@ -396,7 +408,7 @@ class _JsonLines:
         self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
 
 
-def _flatten(table: pa.Table) -> pa.Table:
+def _join_list_columns(table: pa.Table) -> pa.Table:
     """Return the table with lists joined by "; ", since CSV has none."""
     columns = [
         pa.array([None if parts is None else "; ".join(parts) for parts in column.to_pylist()], pa.string())
@@ -407,23 +419,23 @@ def _flatten(table: pa.Table) -> pa.Table:
     return pa.table(columns, names=table.schema.names)
 
 
-def _group_paths(paths: pa.Table) -> defaultdict[int, list[dict[str, Any]]]:
+def _group_paths_by_pair(paths: pa.Table) -> defaultdict[int, list[dict[str, Any]]]:
     by_pair: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in paths.to_pylist():
         by_pair[row["pair"]].append(row)
     return by_pair
 
 
-def format_pairs(paths: pa.Table, pairs: pa.Table, limit: int) -> Iterator[str]:
+def format_paths_of_pairs(paths: pa.Table, pairs: pa.Table, limit: int) -> Iterator[str]:
     """Yield lines of text: each pair with its status, then its first paths as labels and ids."""
-    by_pair = _group_paths(paths)
+    by_pair = _group_paths_by_pair(paths)
     for pair in pairs.to_pylist():
         found = by_pair[pair["pair"]]
         subject, target = (
             text if known in (None, text) else f"{text} ({known})"
             for text, known in ((pair["subject"], pair["subject_qid"]), (pair["object"], pair["object_found"]))
         )
-        yield f"{subject} → {target}: {_format_outcome(pair)}"
+        yield f"{subject} → {target}: {_format_pair_status(pair)}"
         for row in found[:limit]:
             yield f"  {'; '.join(row['labels'])}"
             yield f"    {' '.join(row['path'])}" + (f"  ({row['statement']})" if row["statement"] else "")
@@ -431,7 +443,7 @@ def format_pairs(paths: pa.Table, pairs: pa.Table, limit: int) -> Iterator[str]:
             yield f"  … and {len(found) - limit:,} more (--limit, or --to FILE for all)"
 
 
-def _format_outcome(pair: dict[str, Any]) -> str:
+def _format_pair_status(pair: dict[str, Any]) -> str:
     total, kept = pair["total"], pair["kept"]
     return {
         "found": f"{total:,} path{'s' if total != 1 else ''}",

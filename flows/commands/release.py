@@ -7,31 +7,31 @@ from typing import Any
 
 import typer
 
-from factmill.flows.benchmarks import BENCHMARKS, find_benchmark
-from factmill.flows.cli.options import AsJson, Warehouse, print_result
-from factmill.flows.evaluate.sessions import write_lm_eval
+from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
+from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result
+from factmill.flows.evaluate.sessions import write_lm_eval_tasks
 from factmill.flows.prefect_server import send_event
 from factmill.tasks import progress
-from factmill.tasks.core.publishing.release_forms import ReleaseForms
-from factmill.tasks.diff.compare import compare_builds, require_comparable
+from factmill.tasks.core.publishing.release_spec import ReleaseSpec
+from factmill.tasks.diff.compare import check_same_benchmark, compare_builds
 from factmill.tasks.diff.core.changelog import render_changelog
-from factmill.tasks.diff.core.changes import Diff, Kind, count_unexplained
-from factmill.tasks.diff.released import laid_out, read_side
-from factmill.tasks.engine.benchmark import load_place
-from factmill.tasks.errors import GateClosed, UnknownBuild, UsageError
-from factmill.tasks.options import RunOptions, warehouse_of
-from factmill.tasks.progress import say
-from factmill.tasks.release.beside import choose_shown
-from factmill.tasks.release.contents import Choices, Release
-from factmill.tasks.release.core.choosing import Found, Gates, find_closed
-from factmill.tasks.release.core.licences import split_licences
-from factmill.tasks.release.files import write_file
-from factmill.tasks.release.reading import read_release, withhold_changes
-from factmill.tasks.release.write import PAGE, Written, write_release
-from factmill.tasks.reports.builds.contents import render_build_html
-from factmill.tasks.storage.builds import BuildRecord, find_build
-from factmill.tasks.storage.released_folders import is_release, open_release
-from factmill.tasks.text.whole import escape_markdown
+from factmill.tasks.diff.core.changes import BuildDiff, RowChangeKind, count_unexplained_rows
+from factmill.tasks.diff.release_comparison import load_release_or_build, temporary_comparison_warehouse
+from factmill.tasks.engine.benchmark import load_named_object
+from factmill.tasks.errors import ReleaseGateFailed, UnknownBuild, UsageError
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.progress import print_and_log
+from factmill.tasks.release.assembly import assemble_release, restrict_diff_to_release
+from factmill.tasks.release.attachments import make_page_visibility
+from factmill.tasks.release.contents import Release, ReleaseOptions
+from factmill.tasks.release.core.licences import split_licence_expression
+from factmill.tasks.release.core.selection_and_gates import GateFacts, ReleaseGates, find_failed_gates
+from factmill.tasks.release.files import write_release_file
+from factmill.tasks.release.write import REPORT_PAGE_FILE, WrittenRelease, write_release
+from factmill.tasks.reports.builds.build_page import render_build_html
+from factmill.tasks.storage.builds import BuildRecord, resolve_build
+from factmill.tasks.storage.released_folders import is_release, load_release
+from factmill.tasks.text.sanitize import escape_markdown
 
 
 def release(
@@ -53,8 +53,8 @@ def release(
         "", help="The build of the release before: CHANGELOG.md tells what changed.", metavar="BUILD"
     ),
     force: bool = typer.Option(False, "--force", help="Replace the release that lies there."),
-    warehouse: Warehouse = None,
-    as_json: AsJson = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a build as a dataset to publish: tables that `datasets`, DuckDB, pandas and polars load, card, licences,
     citation, digests, tasks for lm-evaluation-harness.
@@ -70,9 +70,9 @@ def release(
       factmill release latest:slaq --to slaq/ --force --since slaq-33
       python -c 'import datasets; print(datasets.load_dataset("granola-eq", "granola_eq"))'
     """
-    progress.show()
-    choices = Choices(tuple(without or ()), tuple(allowed or ()), with_answers)
-    made = make_release(warehouse_of(RunOptions(warehouse=warehouse)), build_name, to, choices, force, since)
+    progress.set_progress_style()
+    choices = ReleaseOptions(tuple(without or ()), tuple(allowed or ()), with_answers)
+    made = make_release(resolve_warehouse_path(RunOptions(warehouse=warehouse)), build_name, to, choices, force, since)
     told = made.release
     licences = [licence.id for licence in told.licences]
     configs = {config.name: {split.name: split.rows.num_rows for split in config.splits} for config in told.configs}
@@ -98,30 +98,30 @@ def release(
     print_result(as_json, shown, lines, *left_out, told.notice and f"note: {told.notice}")
 
 
-HARNESS = "lm_eval"
+LM_EVAL_FOLDER = "lm_eval"
 """Folder of the tasks for lm-evaluation-harness."""
-CHANGES = "CHANGELOG.md"
+CHANGELOG_FILE = "CHANGELOG.md"
 
 
 def make_release(
-    warehouse: Path, build_name: str, folder: Path, choices: Choices, force: bool = False, since: str = ""
-) -> Written:
+    warehouse: Path, build_name: str, folder: Path, choices: ReleaseOptions, force: bool = False, since: str = ""
+) -> WrittenRelease:
     """Write the release of a build into a folder; UsageError or OutputError if it cannot be written.
 
     `since`: the build of the previous release; CHANGELOG.md lists the changes from it.
     """
-    from factmill.flows.commands.report import read_build
+    from factmill.flows.commands.report import load_page_for_build
 
-    build = find_build(warehouse, build_name)
-    forms = find_release_forms(build)
-    benchmark = find_benchmark(build.benchmark)
-    say(f"{build.build_id}: reading what was published")
-    release = read_release(warehouse, benchmark, forms, build, choices)
+    build = resolve_build(warehouse, build_name)
+    forms = get_release_forms(build)
+    benchmark = get_benchmark(build.benchmark)
+    print_and_log(f"{build.build_id}: reading what was published")
+    release = assemble_release(warehouse, benchmark, forms, build, choices)
     changes = ""
     if since:  # changes of released rows only
-        earlier = find_build(warehouse, since)
-        require_comparable(earlier, build)
-        told, names = withhold_changes(
+        earlier = resolve_build(warehouse, since)
+        check_same_benchmark(earlier, build)
+        told, names = restrict_diff_to_release(
             warehouse, release, earlier, compare_builds(warehouse, benchmark, earlier, build, False)
         )
         without = escape_markdown(", ".join(names))
@@ -131,25 +131,25 @@ def make_release(
         changes = f"{render_changelog(told, earlier.build_id)}\n{left_out}{forms.canary_line}\n"
 
     def write_more(draft: Path) -> None:
-        say(f"{build.build_id}: tasks for lm-evaluation-harness")
-        write_lm_eval(warehouse, build, draft / HARNESS, list_answered(release), forms.canary_line)
-        say(f"{build.build_id}: the report page")
-        page = read_build(warehouse, build, choose_shown(release, list_answered(release)))
-        write_file(draft / PAGE, render_build_html(page).encode())
+        print_and_log(f"{build.build_id}: tasks for lm-evaluation-harness")
+        write_lm_eval_tasks(warehouse, build, draft / LM_EVAL_FOLDER, list_answered_row_ids(release), forms.canary_line)
+        print_and_log(f"{build.build_id}: the report page")
+        page = load_page_for_build(warehouse, build, make_page_visibility(release, list_answered_row_ids(release)))
+        write_release_file(draft / REPORT_PAGE_FILE, render_build_html(page).encode())
         if changes:
-            write_file(draft / CHANGES, changes.encode())
+            write_release_file(draft / CHANGELOG_FILE, changes.encode())
 
-    say(f"{build.build_id}: writing {release.rows} rows")
-    written = write_release(release, folder, force=force, more=write_more)
+    print_and_log(f"{build.build_id}: writing {release.rows} rows")
+    written = write_release(release, folder, force=force, write_more=write_more)
     about = {"build_id": build.build_id, "folder": str(written.folder), "rows": release.rows, "since": since}
     send_event("release.finished", "release", build.build_id, about)
     return written
 
 
-def list_answered(release: Release) -> frozenset[str]:
+def list_answered_row_ids(release: Release) -> frozenset[str]:
     """Return the ids of the main table's rows whose answers are in the release."""
     tables = {*release.forms.configs[0].splits.values()}
-    answered = "" if release.choices.with_answers else release.forms.answered
+    answered = "" if release.options.includes_hidden_answers else release.forms.never_held_out_split
     return frozenset(
         row_id
         for config in release.configs
@@ -159,61 +159,61 @@ def list_answered(release: Release) -> frozenset[str]:
     )
 
 
-def release_gated(warehouse: Path, build_id: str, folder: Path, gates: Gates) -> str:
-    """Release a build to `folder`/BENCHMARK and return a message; GateClosed names the gates that stop it.
+def release_if_gates_pass(warehouse: Path, build_id: str, folder: Path, gates: ReleaseGates) -> str:
+    """Release a build to `folder`/BENCHMARK and return a message; ReleaseGateFailed names the gates that stop it.
 
     An existing release is the previous one: it is replaced, and CHANGELOG.md lists the changes. A release of the same
     content stays as it is.
     """
-    build = find_build(warehouse, build_id)
+    build = resolve_build(warehouse, build_id)
     place = folder / build.benchmark
-    before = open_release(place) if is_release(place) else None
+    before = load_release(place) if is_release(place) else None
     if before and before.index.content_digest == build.content_digest:
         return f"{place} is a release of these rows already"
-    benchmark = find_benchmark(build.benchmark)
-    release = read_release(warehouse, benchmark, find_release_forms(build), build, Choices())
+    benchmark = get_benchmark(build.benchmark)
+    release = assemble_release(warehouse, benchmark, get_release_forms(build), build, ReleaseOptions())
     unexplained = None
     with suppress(UnknownBuild):
         if before:
-            earlier = find_build(warehouse, before.record.build_id)
-            unexplained = count_unexplained(compare_builds(warehouse, benchmark, earlier, build, False))
-    found = Found(
+            earlier = resolve_build(warehouse, before.record.build_id)
+            unexplained = count_unexplained_rows(compare_builds(warehouse, benchmark, earlier, build, False))
+    found = GateFacts(
         rows=release.rows,
-        rows_before=before.index.rows if before else None,
+        previous_rows=before.index.rows if before else None,
         stages=release.stages,
         judge=str(build.lock["models"].get("judge", "")),
-        judge_cards=len(release.judge_cards),
-        unexplained=unexplained,
+        judge_card_count=len(release.judge_cards),
+        unexplained_rows=unexplained,
     )
-    if closed := find_closed(gates, found):
-        raise GateClosed(f"{build.build_id} is not released to {place}: {'; '.join(closed)}")
-    since = before.record.build_id if before and found.unexplained is not None else ""
-    made = make_release(warehouse, build.build_id, place, Choices(), force=True, since=since)
+    if closed := find_failed_gates(gates, found):
+        raise ReleaseGateFailed(f"{build.build_id} is not released to {place}: {'; '.join(closed)}")
+    since = before.record.build_id if before and found.unexplained_rows is not None else ""
+    made = make_release(warehouse, build.build_id, place, ReleaseOptions(), force=True, since=since)
     return f"{made.folder}: {made.release.rows} rows released"
 
 
-def compare_releases(warehouse: Path, before: str, after: str, with_answers: bool = False) -> Diff:
+def compare_releases(warehouse: Path, before: str, after: str, with_answers: bool = False) -> BuildDiff:
     """Return the diff between two release folders; one of the two may be a build of the warehouse.
 
     Raises UsageError, SourceError or UnknownBuild, which say what was expected.
     """
-    sides = [read_side(name, warehouse) for name in (before, after)]
-    require_comparable(*(each.record for each in sides))
-    forms = find_release_forms(sides[0].record)
-    benchmark = find_benchmark(sides[0].record.benchmark)
+    sides = [load_release_or_build(name, warehouse) for name in (before, after)]
+    check_same_benchmark(*(each.record for each in sides))
+    forms = get_release_forms(sides[0].record)
+    benchmark = get_benchmark(sides[0].record.benchmark)
 
-    def find_left_out(kind: Kind, row: Mapping[str, Any]) -> str:
+    def find_left_out(kind: RowChangeKind, row: Mapping[str, Any]) -> str:
         lacking, when = (sides[1], "later") if kind == "removed" else (sides[0], "earlier")
-        told = {str(row[forms.source])} if forms.source else set()
-        told |= {*split_licences(str(row[forms.licence]))} if forms.licence else set()
+        told = {str(row[forms.source_column])} if forms.source_column else set()
+        told |= {*split_licence_expression(str(row[forms.licence_column]))} if forms.licence_column else set()
         found = [name for name in lacking.left_out if name in told]
         return f"the {when} release was made without {', '.join(found)}" if found else ""
 
-    with laid_out(benchmark, sides) as (path, records):
+    with temporary_comparison_warehouse(benchmark, sides) as (path, records):
         return compare_builds(path, benchmark, records[0], records[1], with_answers, find_left_out)
 
 
-def find_release_forms(build: BuildRecord) -> ReleaseForms:
+def get_release_forms(build: BuildRecord) -> ReleaseSpec:
     """Return the release forms of a build's benchmark; UsageError for other builds, such as an evaluation."""
     known = [name for name, benchmark in BENCHMARKS.items() if benchmark.release]
     if build.benchmark not in known:
@@ -221,5 +221,5 @@ def find_release_forms(build: BuildRecord) -> ReleaseForms:
             f"{build.build_id} is a build of {build.benchmark}, which is not released; expected one of "
             f"{', '.join(known)} (see: factmill builds)"
         )
-    forms: ReleaseForms = load_place(BENCHMARKS[build.benchmark].release)
+    forms: ReleaseSpec = load_named_object(BENCHMARKS[build.benchmark].release)
     return forms

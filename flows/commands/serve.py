@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from factmill.flows.cli.entry import report_early_end
-from factmill.flows.cli.options import list_given, list_options, naming_options
-from factmill.flows.prefect_server import apply_prefect_settings, require_server, telling_lost_server
-from factmill.flows.serving import ServeOptions, check_runs, read_config
+from factmill.flows.cli.options import collect_given_values, list_option_fields, raising_usage_errors
+from factmill.flows.prefect_server import apply_prefect_settings, raising_prefect_lost, require_server
+from factmill.flows.serve_options import ServeOptions, check_rebuild_inputs, load_serve_config
 from factmill.tasks.errors import UsageError
-from factmill.tasks.options import BY_FILES, HIDDEN, Params
-from factmill.tasks.settings import environment, home
+from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BenchmarkParams
+from factmill.tasks.settings import factmill_home, get_environment_variable
 
-Config = Annotated[
+ServeConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
@@ -22,7 +22,7 @@ Config = Annotated[
         help="TOML file of these options, by their names, with a table of parameters for each benchmark; what is given here goes before it.",
     ),
 ]
-_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-C, SIGTERM or SIGHUP.
+_SERVE_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-C, SIGTERM or SIGHUP.
 
     Every benchmark becomes a deployment, BENCHMARK-WORLD, that anybody may start with parameters of their own; so does
     rebuild-WORLD, which makes all of them, one after another, and has the schedule. A build of which a run is under way
@@ -39,29 +39,29 @@ _HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-
     """
 
 
-def _serve(given: Any) -> None:
+def _run_serve_command(given: Any) -> None:
     told: dict[str, Any] = {}
-    settings: dict[str, Params] = {}
+    settings: dict[str, BenchmarkParams] = {}
     if given.config:
-        told, settings = read_config(given.config)
-    with naming_options(ServeOptions):
-        options = ServeOptions(**told | list_given(ServeOptions, given))
-    address = environment("PREFECT_API_URL")
+        told, settings = load_serve_config(given.config)
+    with raising_usage_errors(ServeOptions):
+        options = ServeOptions(**told | collect_given_values(ServeOptions, given))
+    address = get_environment_variable("PREFECT_API_URL")
     if not address:
         raise UsageError(
             "serve needs a standing Prefect server; start one (`docker compose up -d` or `prefect server start`) and "
             "name it: PREFECT_API_URL=http://127.0.0.1:4200/api factmill serve"
         )
 
-    apply_prefect_settings(home())
+    apply_prefect_settings(factmill_home())
     require_server(address)
-    check_runs(options.rebuild_params(settings), options.run_options())
+    check_rebuild_inputs(options.make_rebuild_params(settings), options.make_run_options())
 
     # import Prefect only after its settings are in the environment
     from factmill.flows.commands.serving.runner import make_deployments, serve_deployments
 
     deployments = make_deployments(options, settings)
-    with telling_lost_server("serve"):
+    with raising_prefect_lost("serve"):
         code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
     report_early_end()
     raise typer.Exit(code)
@@ -69,8 +69,8 @@ def _serve(given: Any) -> None:
 
 serve = make_dataclass(
     "serve",
-    [*list_options(ServeOptions, [*HIDDEN, *BY_FILES]), ("config", Config, None)],
-    namespace={"__post_init__": _serve, "__doc__": _HELP},
+    [*list_option_fields(ServeOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS]), ("config", ServeConfigOption, None)],
+    namespace={"__post_init__": _run_serve_command, "__doc__": _SERVE_HELP},
     kw_only=True,
 )
 """The options of the command; creating an instance starts serving."""

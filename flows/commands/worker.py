@@ -6,11 +6,11 @@ from typing import Literal
 import typer
 
 from factmill.tasks import progress
-from factmill.tasks.engine.cluster.wire import import_distributed, name_code
-from factmill.tasks.engine.cluster.working import check_options, find_offers, work
+from factmill.tasks.engine.cluster.protocol import format_code_version, import_distributed
+from factmill.tasks.engine.cluster.worker import check_worker_options, load_servable_resources, run_worker
 from factmill.tasks.errors import UsageError
-from factmill.tasks.processes import require_temporary_folder
-from factmill.tasks.settings import home
+from factmill.tasks.processes import get_temporary_folder
+from factmill.tasks.settings import factmill_home
 
 
 def worker(
@@ -49,16 +49,18 @@ def worker(
       CUDA_VISIBLE_DEVICES=1 factmill worker --address tcp://10.0.0.5:8786 --model nllb --device cuda
       FACTMILL_CLUSTER=tcp://10.0.0.5:8786 factmill build multihal
     """
-    progress.show("lines")
+    progress.set_progress_style("lines")
     files = tuple(str(file) if file else "" for file in (ca_file, cert_file, key_file))
-    check_options(address, (files[0], files[1], files[2]))
+    check_worker_options(address, (files[0], files[1], files[2]))
     import_distributed()
-    require_temporary_folder()
-    offers = find_offers(home(), model or [], graph or [], device, threads, progress.say)
+    get_temporary_folder()
+    offers = load_servable_resources(factmill_home(), model or [], graph or [], device, threads, progress.print_and_log)
     if not offers:
-        raise UsageError(f"there is no model and no graph in {home()} to answer for; name some with --model or --graph")
+        raise UsageError(
+            f"there is no model and no graph in {factmill_home()} to answer for; name some with --model or --graph"
+        )
     for offer in offers:
-        progress.say(f"holds {offer.name}: {offer.wanted}")
-    progress.say(f"answers with {name_code()}")
-    number = work(address, offers, progress.say, host, (files[0], files[1], files[2]))
+        progress.print_and_log(f"holds {offer.name}: {offer.requirement}")
+    progress.print_and_log(f"answers with {format_code_version()}")
+    number = run_worker(address, offers, progress.print_and_log, host, (files[0], files[1], files[2]))
     raise typer.Exit(128 + number)

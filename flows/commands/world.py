@@ -14,34 +14,34 @@ from typing import Any
 
 import typer
 
-from factmill.flows.benchmarks import BENCHMARKS, find_benchmark
-from factmill.flows.cli.options import AsJson, NewWarehouse, print_lines, print_result
-from factmill.flows.commands.digests import list_asked, read_asked
+from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
+from factmill.flows.build_runner import make_build
+from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_lines, print_result
+from factmill.flows.commands.digests import list_scripted_reply_keys, load_prompt_key_digests
 from factmill.flows.prefect_server import shared_server
-from factmill.flows.running import make_build
 from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.service_settings import EMBEDDED
-from factmill.tasks.errors import NothingPublished, UsageError, WorldError
-from factmill.tasks.options import RunOptions, warehouse_of
-from factmill.tasks.settings import home
+from factmill.tasks.core.service_settings import EMBEDDED_SERVICE
+from factmill.tasks.errors import EmbeddedWorldError, NoRowsPublished, UsageError
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.settings import factmill_home
 from factmill.tasks.world.data import digest_world
-from factmill.tasks.world.replies import (
-    Key,
-    RepliesFile,
-    Variables,
-    describe_key,
-    digest_keys,
-    format_file,
-    format_yaml,
-    list_prompts,
-    load_replies,
-    load_yaml,
-    read_entries,
-    replies_path,
-    save_replies,
+from factmill.tasks.world.scripted_replies import (
+    PromptVariables,
+    ScriptedRepliesFile,
+    ScriptedReplyKey,
+    digest_reply_key_set,
+    format_readable_yaml,
+    format_scripted_replies_file,
+    format_scripted_reply_key,
+    get_scripted_replies_path,
+    list_scripted_prompts,
+    load_scripted_replies,
+    parse_scripted_replies,
+    parse_yaml_text,
+    write_scripted_replies,
 )
-from factmill.tasks.world.serving import serve_forever
+from factmill.tasks.world.serving import serve_world_until_interrupted
 
 world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 
@@ -50,8 +50,8 @@ world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 def world_serve(
     port: int = typer.Option(8123, min=0, max=65534, help="Port of the app; SPARQL is on the next one. 0: any."),
 ) -> None:
-    """Serve the embedded world on loopback until Ctrl-C: SPARQL, MediaWiki, Pageviews, Falcon."""
-    serve_forever(home(), port)
+    """Serve the embedded world on loopback until Ctrl-C: SPARQL, MediaWikiApi, Pageviews, Falcon."""
+    serve_world_until_interrupted(factmill_home(), port)
 
 
 @world_app.command("replies")
@@ -67,8 +67,8 @@ def replies(
     benchmark: list[str] | None = typer.Option(
         None, help="Only of this benchmark; may be repeated.", metavar="BENCHMARK"
     ),
-    warehouse: NewWarehouse = None,
-    as_json: AsJson = False,
+    warehouse: NewWarehouseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Count, check and complete the scripted replies of the embedded world (data/world/replies).
 
@@ -85,32 +85,32 @@ def replies(
             "give one of --add, --tidy, --check, or --missing and --unused; see factmill world replies --help"
         )
 
-    progress.show()
+    progress.set_progress_style()
     if tidy:
-        changed = _find_untidy()
+        changed = _list_untidy_prompts()
         for prompt in changed:
-            save_replies(prompt, load_replies(prompt))
+            write_scripted_replies(prompt, load_scripted_replies(prompt))
         return print_lines(f"{prompt}: written anew" for prompt in changed)
     if check:
-        if wrong := _check_files():
-            raise WorldError("\n".join(wrong))
+        if wrong := _check_reply_files():
+            raise EmbeddedWorldError("\n".join(wrong))
         return None
     if not (missing or unused or add):
-        files = {prompt: load_replies(prompt) for prompt in list_prompts()}
+        files = {prompt: load_scripted_replies(prompt) for prompt in list_scripted_prompts()}
         counts: list[dict[str, Any]] = [
-            {"prompt": prompt, "replies": len(file.replies), "faults": file.faults, "written_by": file.written_by}
+            {"prompt": prompt, "replies": len(file.replies), "faults": file.fault_count, "written_by": file.written_by}
             for prompt, file in files.items()
         ]
         line = "{prompt}: {replies:,} replies, {faults:,} with a planted fault; by {written_by}"
         return print_result(as_json, counts, (line.format(**each) for each in counts))
-    asked = _ask_builds(benchmark or (), warehouse)
+    asked = _collect_build_prompts(benchmark or (), warehouse)
     if add:
-        added = _add_replies(add, written_by, asked)
+        added = _add_replies_from_form(add, written_by, asked)
         return print_result(as_json, added, (f"{prompt}: {count:,} added" for prompt, count in added.items()))
-    lacking: dict[str, list[Variables]] = {}
-    idle: dict[str, list[Key]] = {}
+    lacking: dict[str, list[PromptVariables]] = {}
+    idle: dict[str, list[ScriptedReplyKey]] = {}
     for prompt, keys in asked.items():
-        there = load_replies(prompt).replies.keys()
+        there = load_scripted_replies(prompt).replies.keys()
         if missing and (without := sorted(keys.keys() - there)):
             lacking[prompt] = [keys[key] for key in without]
         if unused and (left := sorted(there - keys.keys())):
@@ -118,32 +118,34 @@ def replies(
     told: dict[str, Any] = {"missing": lacking} if missing else {}
     told |= {"unused": {prompt: list(map(dict, keys)) for prompt, keys in idle.items()}} if unused else {}
     if not as_json:
-        typer.echo(_format_form(lacking), nl=False)
+        typer.echo(_format_missing_replies_form(lacking), nl=False)
         if missing and not lacking:
-            progress.say("every prompt that these builds ask has a reply")
-    lines = (f"# unused: {prompt}: {describe_key(key)}" for prompt, keys in idle.items() for key in keys)
+            progress.print_and_log("every prompt that these builds ask has a reply")
+    lines = (f"# unused: {prompt}: {format_scripted_reply_key(key)}" for prompt, keys in idle.items() for key in keys)
     return print_result(as_json, told, lines)
 
 
-_CHAINED = "What rests on replies that are missing, such as BioKaLMA's later rounds, is asked once these are written; run this again then."
+_CHAINED_REPLIES_NOTE = "What rests on replies that are missing, such as BioKaLMA's later rounds, is asked once these are written; run this again then."
 
 
-def _ask_builds(names: Sequence[str], warehouse: Path | None) -> dict[str, Mapping[Key, Variables]]:
+def _collect_build_prompts(
+    names: Sequence[str], warehouse: Path | None
+) -> dict[str, Mapping[ScriptedReplyKey, PromptVariables]]:
     """Make the missing embedded builds of these benchmarks (without names: of all) and return prompt → key → variables
     of their scripted replies."""
-    run = RunOptions(world=EMBEDDED, warehouse=warehouse)
-    asked: dict[str, Mapping[Key, Variables]] = {}
+    run = RunOptions(world=EMBEDDED_SERVICE, warehouse=warehouse)
+    asked: dict[str, Mapping[ScriptedReplyKey, PromptVariables]] = {}
     with shared_server():
-        for benchmark in [find_benchmark(name) for name in names or BENCHMARKS]:
+        for benchmark in [get_benchmark(name) for name in names or BENCHMARKS]:
             try:
                 build_id = make_build(benchmark, benchmark.params(), run).build_id
-            except NothingPublished as nothing:
+            except NoRowsPublished as nothing:
                 build_id = nothing.report.build_id
-            asked |= list_asked(warehouse_of(run), build_id)
+            asked |= list_scripted_reply_keys(resolve_warehouse_path(run), build_id)
     return asked
 
 
-def _format_form(missing: Mapping[str, Sequence[Variables]]) -> str:
+def _format_missing_replies_form(missing: Mapping[str, Sequence[PromptVariables]]) -> str:
     """Return the form with the missing replies; empty if none is missing."""
     if not missing:
         return ""
@@ -154,62 +156,68 @@ def _format_form(missing: Mapping[str, Sequence[Variables]]) -> str:
     }
     return (
         f"# {count:,} prompts of the embedded builds have no reply. Write each one behind `reply:`, with `fault: which` above it\n"
-        f"# where one is planted, then: factmill world replies --add FILE\n# {_CHAINED}\n{format_yaml(entries)}"
+        f"# where one is planted, then: factmill world replies --add FILE\n# {_CHAINED_REPLIES_NOTE}\n{format_readable_yaml(entries)}"
     )
 
 
-def _add_replies(form: Path, written_by: str | None, known: Mapping[str, Mapping[Key, Variables]]) -> dict[str, int]:
-    """Add the replies of a filled form to the files; return prompt → number added. WorldError, before anything is
+def _add_replies_from_form(
+    form: Path, written_by: str | None, known: Mapping[str, Mapping[ScriptedReplyKey, PromptVariables]]
+) -> dict[str, int]:
+    """Add the replies of a filled form to the files; return prompt → number added. EmbeddedWorldError, before anything is
     written, for an entry that is empty, exists already, or has variables that no build uses."""
-    told = load_yaml(form.read_text("utf-8"), str(form))
+    told = parse_yaml_text(form.read_text("utf-8"), str(form))
     if not isinstance(told, dict) or not all(isinstance(entries, list) for entries in told.values()):
-        raise WorldError(f"{form}: expected prompts with a list of entries each, as `--missing` prints them")
+        raise EmbeddedWorldError(f"{form}: expected prompts with a list of entries each, as `--missing` prints them")
     files = {}
     for prompt, entries in told.items():
         if prompt not in known:
-            raise WorldError(f"{form}: no embedded build asks the prompt {prompt}; expected one of {', '.join(known)}")
-        added, there = read_entries(entries, prompt, f"{form}: {prompt}"), load_replies(prompt)
+            raise EmbeddedWorldError(
+                f"{form}: no embedded build asks the prompt {prompt}; expected one of {', '.join(known)}"
+            )
+        added, there = parse_scripted_replies(entries, prompt, f"{form}: {prompt}"), load_scripted_replies(prompt)
         for key in added:
             if key in there.replies:
-                raise WorldError(
-                    f"{form}: {prompt} has a reply for this already; edit it in {replies_path(prompt)}: {describe_key(key)}"
+                raise EmbeddedWorldError(
+                    f"{form}: {prompt} has a reply for this already; edit it in {get_scripted_replies_path(prompt)}: {format_scripted_reply_key(key)}"
                 )
             if key not in known[prompt]:
-                raise WorldError(
+                raise EmbeddedWorldError(
                     f"{form}: no embedded build asks {prompt} with these variables; leave them as `--missing` prints them: "
-                    f"{describe_key(key)}"
+                    f"{format_scripted_reply_key(key)}"
                 )
         author = written_by or there.written_by
         if not author:
             raise UsageError(f"there is no file of replies to {prompt} yet; say who wrote these with --written-by NAME")
-        files[prompt] = RepliesFile(author, {**there.replies, **added})
+        files[prompt] = ScriptedRepliesFile(author, {**there.replies, **added})
     for prompt, file in files.items():
-        save_replies(prompt, file)
+        write_scripted_replies(prompt, file)
     return {prompt: len(entries) for prompt, entries in told.items()}
 
 
-def _find_untidy() -> list[str]:
+def _list_untidy_prompts() -> list[str]:
     """Return the prompts whose files differ from the form that `--tidy` writes."""
     return [
         prompt
-        for prompt in list_prompts()
-        if replies_path(prompt).read_text("utf-8") != format_file(prompt, load_replies(prompt))
+        for prompt in list_scripted_prompts()
+        if get_scripted_replies_path(prompt).read_text("utf-8")
+        != format_scripted_replies_file(prompt, load_scripted_replies(prompt))
     ]
 
 
-def _check_files() -> list[str]:
+def _check_reply_files() -> list[str]:
     """Return the problems of the reply files, compared with what `make digests` last stored, without a build."""
-    asked = read_asked()
+    asked = load_prompt_key_digests()
     wrong = [
-        f"{replies_path(prompt)}: not sorted, or written otherwise; mend it with --tidy" for prompt in _find_untidy()
+        f"{get_scripted_replies_path(prompt)}: not sorted, or written otherwise; mend it with --tidy"
+        for prompt in _list_untidy_prompts()
     ]
-    if asked.world != digest_world():
+    if asked.world_digest != digest_world():
         wrong.append(
             "the world's files changed since it was last noted what the builds ask (data/world/digests.json): look for missing "
             "replies with `factmill world replies --missing`, then run `make digests`"
         )
-    for prompt in sorted({*asked.prompts, *list_prompts()}):
-        if asked.prompts.get(prompt) != digest_keys(load_replies(prompt).replies):
+    for prompt in sorted({*asked.prompts, *list_scripted_prompts()}):
+        if asked.prompts.get(prompt) != digest_reply_key_set(load_scripted_replies(prompt).replies):
             wrong.append(
                 f"{prompt}: the replies are not those that the builds ask for (data/world/digests.json): "
                 "`factmill world replies --missing --unused` tells which, `make digests` notes what they ask now"

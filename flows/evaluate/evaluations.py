@@ -1,8 +1,8 @@
 """Registry of evaluations: those that the benchmarks' records name."""
 
-from factmill.flows.benchmarks import BENCHMARKS, OWN, PACKAGES, find_benchmark
-from factmill.tasks.engine.benchmark import Benchmark, load_place
-from factmill.tasks.evaluation.record import Evaluation
+from factmill.flows.benchmarks import BENCHMARKS, OWN_PACKAGE, PACKAGES, get_benchmark
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
+from factmill.tasks.evaluation.definition import Evaluation
 
 EVALUATIONS: dict[str, Evaluation] = {}
 """Name of a benchmark → its evaluation, in the order of `evaluate all`."""
@@ -15,9 +15,9 @@ def _load_evaluations() -> None:
         if not benchmark.evaluation:
             continue
         try:
-            EVALUATIONS[name] = load_place(benchmark.evaluation)
+            EVALUATIONS[name] = load_named_object(benchmark.evaluation)
         except Exception as error:  # another package's code may fail in any way, and must not stop the others
-            if PACKAGES[name].name == OWN:
+            if PACKAGES[name].name == OWN_PACKAGE:
                 raise
             BROKEN_EVALUATIONS[name] = f"{PACKAGES[name]}: {type(error).__name__}: {error}"
 
@@ -25,12 +25,12 @@ def _load_evaluations() -> None:
 _load_evaluations()
 
 
-def list_made() -> dict[str, Benchmark]:
+def list_evaluations_and_analyses() -> dict[str, Benchmark]:
     """Return name of its builds → record, for all evaluations and analyses of evaluations."""
-    analyses = [load_place(each.analysis) for each in BENCHMARKS.values() if each.analysis]
+    analyses = [load_named_object(each.analysis) for each in BENCHMARKS.values() if each.analysis]
     return {each.name: each for each in (*EVALUATIONS.values(), *analyses)}
 
 
-def find_record(name: str) -> Benchmark:
+def get_buildable_record(name: str) -> Benchmark:
     """Return the record of a benchmark, evaluation or analysis by name; UsageError if there is none."""
-    return list_made().get(name) or find_benchmark(name)
+    return list_evaluations_and_analyses().get(name) or get_benchmark(name)

@@ -13,69 +13,76 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 import factmill
 from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.flows.evaluate.sessions import open_session
-from factmill.tasks.core.fingerprints import canonical_json
-from factmill.tasks.evaluation.harness.inspect_tasks import hold, list_samples, list_values, score_sample
-from factmill.tasks.evaluation.offline import Session
-from factmill.tasks.evaluation.record import EXACT, Evaluation
+from factmill.flows.evaluate.sessions import open_evaluation_session
+from factmill.tasks.core.digests import canonical_json
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation
+from factmill.tasks.evaluation.harness.inspect_ai_adapter import (
+    compute_sample_metrics,
+    make_inspect_samples,
+    run_sample_dialogue,
+    score_sample,
+)
+from factmill.tasks.evaluation.scoring_session import EvaluationSession
 
 T = TypeVar("T", bound=Callable[..., Any])
-Options = dict[str, Any]
-GRADER = "grader"
+TaskOptions = dict[str, Any]
+GRADER_ROLE = "grader"
 """Model role of the judge: `--model-role grader=NAME`; without one, the program `exact` judges."""
 
 
-def _ours(function: T) -> T:
+def _register_as_factmill(function: T) -> T:
     """Set a function's module to `factmill`, by which Inspect names what it registers."""
     function.__module__ = factmill.__name__
     return function
 
 
 @cache
-def _open(options: str) -> Session:
-    return open_session(**json.loads(options))
+def _open_cached_session(options: str) -> EvaluationSession:
+    return open_evaluation_session(**json.loads(options))
 
 
-def _session(options: Options) -> Session:
-    return _open(canonical_json(options))
+def _get_task_session(options: TaskOptions) -> EvaluationSession:
+    return _open_cached_session(canonical_json(options))
 
 
 @metric(scores="unreduced")
-@_ours
-def measured(options: Options, group_by: list[str]) -> Metric:
+@_register_as_factmill
+def measured(options: TaskOptions, group_by: list[str]) -> Metric:
     """The benchmark's headline metrics, each with its n, what is unscored and its interval."""
 
     def compute(scores: list[SampleScore]) -> Value:
-        return list_values(_session(options), scores, group_by)
+        return compute_sample_metrics(_get_task_session(options), scores, group_by)
 
     return compute
 
 
 @solver
-@_ours
-def asked(options: Options, max_tokens: int | None = None) -> Solver:
+@_register_as_factmill
+def asked(options: TaskOptions, max_tokens: int | None = None) -> Solver:
     """Puts the question as its setting has it, in as many turns as that takes."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - its protocol
-        return await hold(_session(options), state, max_tokens)
+        return await run_sample_dialogue(_get_task_session(options), state, max_tokens)
 
     return solve
 
 
 @scorer(metrics=[])
-@_ours
-def scored(options: Options, judge: str | None = None) -> Scorer:
+@_register_as_factmill
+def scored(options: TaskOptions, judge: str | None = None) -> Scorer:
     """Reads, judges and scores an answer as `factmill evaluate` does."""
 
     async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - its protocol
-        has_grader = judge != EXACT and GRADER in model_roles()
-        return await score_sample(_session(options), state, get_model(role=GRADER) if has_grader else None)
+        has_grader = judge != EXACT_JUDGE and GRADER_ROLE in model_roles()
+        return await score_sample(
+            _get_task_session(options), state, get_model(role=GRADER_ROLE) if has_grader else None
+        )
 
     return score
 
 
-def _make_task(evaluation: Evaluation) -> Callable[..., Task]:
-    name = evaluation.of.name
+def _make_inspect_task(evaluation: Evaluation) -> Callable[..., Task]:
+    name = evaluation.benchmark.name
 
     def make(
         source: str | None = None,
@@ -85,13 +92,13 @@ def _make_task(evaluation: Evaluation) -> Callable[..., Task]:
         max_tokens: int | None = None,
         **more: Any,
     ) -> Task:
-        settings = _list(setting) or list(evaluation.usual)
+        settings = _as_settings_list(setting) or list(evaluation.default_settings)
         options = {"benchmark": name, "source": source, "settings": settings, **more}
         return Task(
-            dataset=MemoryDataset(list_samples(_session(options)), name=name),
+            dataset=MemoryDataset(make_inspect_samples(_get_task_session(options)), name=name),
             solver=asked(options, max_tokens),
             scorer=scored(options, judge),
-            metrics=[measured(options, _list(group_by))],
+            metrics=[measured(options, _as_settings_list(group_by))],
             # a question that the model did not receive stays in the metrics, as unscored
             score_on_error=True,
         )
@@ -104,12 +111,12 @@ def _make_task(evaluation: Evaluation) -> Callable[..., Task]:
     role `grader`. `group_by`: columns by which metrics are told too. `max_tokens`: room of an answer, for a model that
     thinks first. Beside these all that `factmill evaluate {name} --help` names, as Python names it: `-T limit=20`.
     """
-    return task(_ours(make))
+    return task(_register_as_factmill(make))
 
 
-def _list(given: str | list[str] | None) -> list[str]:
+def _as_settings_list(given: str | list[str] | None) -> list[str]:
     return [given] if isinstance(given, str) else list(given or ())
 
 
-TASKS = {name: _make_task(evaluation) for name, evaluation in EVALUATIONS.items()}
+INSPECT_TASKS = {name: _make_inspect_task(evaluation) for name, evaluation in EVALUATIONS.items()}
 """Benchmark → its Inspect task."""

@@ -6,64 +6,70 @@ from typing import Any
 
 from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS, EVALUATIONS
 from factmill.tasks.errors import UnknownBuild, UsageError
-from factmill.tasks.evaluation import offline
-from factmill.tasks.evaluation.harness.lm_eval_tasks import write_tasks
-from factmill.tasks.evaluation.offline import Session
-from factmill.tasks.evaluation.record import Evaluation
-from factmill.tasks.settings import default_warehouse
-from factmill.tasks.storage.builds import BuildRecord, find_build
-from factmill.tasks.storage.stores import Store
-from factmill.tasks.text.whole import suggest_name
+from factmill.tasks.evaluation import scoring_session
+from factmill.tasks.evaluation.definition import Evaluation
+from factmill.tasks.evaluation.harness.lm_eval_tasks import write_lm_eval_folder
+from factmill.tasks.evaluation.scoring_session import EvaluationSession
+from factmill.tasks.settings import default_warehouse_path
+from factmill.tasks.storage.builds import BuildRecord, resolve_build
+from factmill.tasks.storage.table_store import TableStore
+from factmill.tasks.text.sanitize import format_did_you_mean
 
 
-def find_evaluation(benchmark: str) -> Evaluation:
+def get_evaluation(benchmark: str) -> Evaluation:
     """Return the evaluation of a benchmark; UsageError if there is none."""
     if benchmark in BROKEN_EVALUATIONS:
         raise UsageError(f"the evaluation of {benchmark} could not be loaded from {BROKEN_EVALUATIONS[benchmark]}")
     if benchmark not in EVALUATIONS:
         known = ", ".join(EVALUATIONS)
-        raise UsageError(f"no benchmark {benchmark}{suggest_name(benchmark, EVALUATIONS)}; there are: {known}")
+        raise UsageError(f"no benchmark {benchmark}{format_did_you_mean(benchmark, EVALUATIONS)}; there are: {known}")
     return EVALUATIONS[benchmark]
 
 
-def open_store(source: str | Path | Store | None = None) -> Store:
+def open_store(source: str | Path | TableStore | None = None) -> TableStore:
     """Open a warehouse, a folder of tables, or a build of the home's warehouse by id; None: that warehouse."""
-    if isinstance(source, Store):
+    if isinstance(source, TableStore):
         return source
-    home = default_warehouse()
+    home = default_warehouse_path()
     if source is not None and Path(source).exists():
-        return Store(Path(source))
+        return TableStore(Path(source))
     if not home.exists():
         told = f"nothing is built yet in {home}; make something: factmill build granola"
         raise UnknownBuild(told if source is None else f"{source}: no such file or folder, and {told}")
     if source is None:
-        return Store(home)
+        return TableStore(home)
     try:
-        return Store(home, find_build(home, str(source)).build_id)
+        return TableStore(home, resolve_build(home, str(source)).build_id)
     except UnknownBuild as error:
         raise UnknownBuild(f"{source}: no such file or folder, and {error}") from error
 
 
-def open_session(
-    benchmark: str, source: str | Path | Store | None, settings: Sequence[str], reads: bool = True, **options: Any
-) -> Session:
+def open_evaluation_session(
+    benchmark: str,
+    source: str | Path | TableStore | None,
+    settings: Sequence[str],
+    read_source: bool = True,
+    **options: Any,
+) -> EvaluationSession:
     """Open a session that evaluates on the rows of a source; UsageError and SourceError say what was expected.
 
     `reads`: False if the caller supplies the questions, so that no source is opened.
     """
-    store = open_store(source) if reads else None
-    return offline.open_session(find_evaluation(benchmark), store, settings, **options)
+    store = open_store(source) if read_source else None
+    return scoring_session.open_scoring_session(get_evaluation(benchmark), store, settings, **options)
 
 
-def write_lm_eval(
+def write_lm_eval_tasks(
     warehouse: Path, build: BuildRecord, folder: Path, asked: Collection[str] | None = None, canary: str = ""
 ) -> list[Path]:
     """Write the lm-evaluation-harness tasks of a build and return their files; UsageError if it has no evaluation.
 
     `asked`: ids of the rows to include; None: all. `canary`: line that every file contains.
     """
-    evaluation = find_evaluation(build.benchmark)
-    session = offline.open_session(evaluation, Store(warehouse, build.build_id), list(evaluation.settings))
+    evaluation = get_evaluation(build.benchmark)
+    session = scoring_session.open_scoring_session(
+        evaluation, TableStore(warehouse, build.build_id), list(evaluation.settings)
+    )
     if asked is not None:
-        session = session.narrow(asked)
-    return write_tasks(session, folder, build.build_id, canary)
+        session = session.with_build_rows(asked)
+    return write_lm_eval_folder(session, folder, build.build_id, canary)

@@ -5,18 +5,25 @@ from collections import Counter
 from prefect import flow
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.rows import arrow_table, rows_from_arrow
+from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
 from factmill.tasks.engine.building import open_build
-from factmill.tasks.evaluation.record import METRICS
-from factmill.tasks.options import BuildReport, RunOptions, warehouse_of
-from factmill.tasks.slaq.core.mechanism.rows import AblatedFact, ComparedFact, TokenRow, count_kinds
-from factmill.tasks.slaq.mechanism.ablating import require_extra
+from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE
+from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_path
+from factmill.tasks.slaq.core.mechanism.rows import AblatedFact, AblatedTokenRow, ComparedFact, count_facts_by_kind
+from factmill.tasks.slaq.mechanism.ablation import require_mechanism_extra
 from factmill.tasks.slaq.mechanism.measure import measure_mechanism
-from factmill.tasks.slaq.mechanism.record import MECHANISM, PAIRS, MechanismParams, count_facts, lock_inputs, read_pairs
+from factmill.tasks.slaq.mechanism.record import (
+    PAIRS_FILE_UNIT,
+    SLAQ_MECHANISM,
+    MechanismParams,
+    count_available_facts,
+    load_pairs_file,
+    resolve_mechanism_inputs,
+)
 from factmill.tasks.slaq.mechanism.steps import (
     ablate_answered_facts,
-    compare_answers_of_facts,
-    list_tokens,
+    compare_fact_answers,
+    list_ablated_token_rows,
 )
 
 
@@ -26,37 +33,39 @@ def analyse_slaq_mechanism(
     run: RunOptions = RunOptions(),  # noqa: B008 - frozen
 ) -> BuildReport:
     """SLAQ: which components carry a fact, short and long (paper §5)."""
-    require_extra()
-    locked = lock_inputs(params, run)
+    require_mechanism_extra()
+    locked = resolve_mechanism_inputs(params, run)
     # one batch at a time: the model uses all cores, and two models may not fit into memory
-    with open_build(MECHANISM, locked, run.model_copy(update={"concurrency": 1})) as build:
+    with open_build(SLAQ_MECHANISM, locked, run.model_copy(update={"concurrency": 1})) as build:
         # §5.1, §5.2, Appendix A.4: a single step, since facts are drawn until enough are scored
-        ablated = build.load(ablate_answered_facts, [each.model for each in locked.inputs.subjects])
+        ablated = build.load_source(ablate_answered_facts, [each.model for each in locked.inputs.subjects])
         if not ablated.rows:
             found = "; ".join(
                 f"{model}: {counts['wrong_in_both']} wrong in both, {counts['unscored']} without a verdict"
-                for model, counts in count_facts(locked.inputs, warehouse_of(run)).items()
+                for model, counts in count_available_facts(locked.inputs, resolve_warehouse_path(run)).items()
             )
             build.end_without_rows(
                 f"no fact is right in either answer, so there is nothing to look into ({found}); evaluate a model that knows some"
             )
-        compared = build.stage(compare_answers_of_facts, ablated)  # §5.1, equations 7 to 9
+        compared = build.run_stage(compare_fact_answers, ablated)  # §5.1, equations 7 to 9
         rows = compared.table(ComparedFact)
         told = [row.model_dump() for row in rows_from_arrow(ComparedFact, rows)]
-        name, pair_files = locked.author, locked.files.get(PAIRS, ())
-        pairs = {each for file in pair_files for each in read_pairs(file)}
+        name, pair_files = locked.author, locked.files.get(PAIRS_FILE_UNIT, ())
+        pairs = {each for file in pair_files for each in load_pairs_file(file)}
         metrics = measure_mechanism(told, params.folds, params.seed, name, "")  # Figures 4 and 5
         tables = {
-            MECHANISM.main_table: rows,
-            "slaq_mechanism_tokens": arrow_table(TokenRow, list_tokens(ablated.table(AblatedFact))),
-            METRICS: arrow_table(EvaluationMetric, metrics),
+            SLAQ_MECHANISM.main_table: rows,
+            "slaq_mechanism_tokens": make_arrow_table(
+                AblatedTokenRow, list_ablated_token_rows(ablated.table(AblatedFact))
+            ),
+            EVALUATION_METRICS_TABLE: make_arrow_table(EvaluationMetric, metrics),
         }
         facts = {
             "model": name,
             "evaluations": list(build.run.origin["flow"]["evaluation"]),
-            "facts": count_facts(locked.inputs, warehouse_of(run)),
+            "facts": count_available_facts(locked.inputs, resolve_warehouse_path(run)),
             "unscored": dict(Counter(each for each in rows["unscored"].to_pylist() if each).most_common()),
-            "kinds": count_kinds((row["kind"], row["unscored"]) for row in told),
+            "kinds": count_facts_by_kind((row["kind"], row["unscored"]) for row in told),
             "details": {row["unscored"]: row["detail"] for row in reversed(told) if row["unscored"]},
             "unused_pairs": len(pairs - {row["id"] for row in told}),
         }

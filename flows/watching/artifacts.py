@@ -12,46 +12,46 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from factmill.tasks import progress
 from factmill.tasks.assets import asset_path
+from factmill.tasks.core.batch_receipts import format_reason_counts
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.figures import Figure
-from factmill.tasks.core.receipts import describe_reasons
-from factmill.tasks.core.service_settings import SCRIPTED
+from factmill.tasks.core.measures.report_figures import ReportFigure
+from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import FactmillError
-from factmill.tasks.evaluation.record import Evaluation, Item, pick_worst
+from factmill.tasks.evaluation.definition import Evaluation, ReportItem, sort_worst_first
 from factmill.tasks.options import BuildReport
-from factmill.tasks.reports.texts import describe_rows, format_interval, format_number, shorten_line
-from factmill.tasks.settings import home
-from factmill.tasks.storage.builds import describe_scripted, find_build, first_details
+from factmill.tasks.reports.formatting import format_interval, format_number, format_row_balance, shorten_line
+from factmill.tasks.settings import factmill_home
+from factmill.tasks.storage.builds import format_planted_faults, load_first_reject_details, resolve_build
 
-SAMPLE_ROWS = 20
-_MOST_DETAIL = 300
+ARTIFACT_SAMPLE_ROWS = 20
+_MAX_REJECT_CHARACTERS = 300
 """Maximum characters of a reject's detail."""
 
 
-def leave_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -> None:
+def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -> None:
     """Create the artifacts of one build, and write its result into the run's log."""
-    _leave_funnel(report)
+    _create_funnel_artifacts(report)
     if report.rows:
         # the columns of `show` come first, then the others, ids last
-        first = [name for name in benchmark.shown if name in rows.column_names and name != "id"]
+        first = [name for name in benchmark.display_columns if name in rows.column_names and name != "id"]
         others = [name for name in rows.column_names if name not in first and name != "id"]
-        sample = rows.slice(0, SAMPLE_ROWS).select([*first, *others, "id"]).to_pylist()
+        sample = rows.slice(0, ARTIFACT_SAMPLE_ROWS).select([*first, *others, "id"]).to_pylist()
         create_table_artifact(
-            table=[tell_row(row) for row in sample],
-            key=f"{_key(report)}-sample",
-            description=f"{min(SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
+            table=[format_artifact_row(row) for row in sample],
+            key=f"{_make_artifact_key(report)}-sample",
+            description=f"{min(ARTIFACT_SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
         )
-    _leave_cost(report, f"factmill report {report.build_id} --to {report.build_id}.html")
+    _create_cost_artifact(report, f"factmill report {report.build_id} --to {report.build_id}.html")
 
 
-def leave_lost(report: BuildReport) -> None:
+def create_empty_build_artifacts(report: BuildReport) -> None:
     """Create the artifacts of a build that published nothing: the funnel and the reject reasons."""
     if report.stages:
-        _leave_funnel(report)
+        _create_funnel_artifacts(report)
 
 
-def _leave_funnel(report: BuildReport) -> None:
+def _create_funnel_artifacts(report: BuildReport) -> None:
     # columns in reading order
     funnel = [
         {
@@ -64,75 +64,75 @@ def _leave_funnel(report: BuildReport) -> None:
             "replayed": stage["calls_replayed"],
             "US$": round(stage["cost_usd"], 4),
             "seconds": round(stage["seconds"], 1),
-            "why rejected": describe_reasons(report.reasons.get(stage["stage"], {})),
+            "why rejected": format_reason_counts(report.reasons.get(stage["stage"], {})),
         }
         for stage in report.stages
     ]
     create_table_artifact(
         table=funnel,
-        key=f"{_key(report)}-funnel",
-        description=f"What each stage of {report.build_id} did. {describe_rows(report.model_dump())}",
+        key=f"{_make_artifact_key(report)}-funnel",
+        description=f"What each stage of {report.build_id} did. {format_row_balance(report.model_dump())}",
     )
     if report.rejects:
         command = f"factmill show {report.benchmark} --rejects --build {report.build_id}"
-        details = first_details(Path(report.warehouse), report.build_id)
+        details = load_first_reject_details(Path(report.warehouse), report.build_id)
         rejects = [
             {
                 "stage": stage,
                 "reason": reason,
                 "rows": rows,
-                "the first": shorten_line(details.get((stage, reason), ""), _MOST_DETAIL),
+                "the first": shorten_line(details.get((stage, reason), ""), _MAX_REJECT_CHARACTERS),
             }
             for stage, reasons in report.reasons.items()
             for reason, rows in reasons.items()
         ]
         create_table_artifact(
             table=rejects,
-            key=f"{_key(report)}-rejects",
+            key=f"{_make_artifact_key(report)}-rejects",
             description=f"Why {report.rejects:,} rows were rejected. All of them: `{command}`",
         )
 
 
-def _key(report: BuildReport) -> str:
+def _make_artifact_key(report: BuildReport) -> str:
     return report.benchmark.replace("_", "-")
 
 
-def leave_evaluation(
+def create_evaluation_artifacts(
     report: BuildReport, evaluation: Evaluation, answers: pa.Table, metrics: Sequence[EvaluationMetric]
 ) -> None:
     """Create the artifacts of one evaluation: metrics over all items, figures, worst answers, cost."""
-    key = _key(report)
+    key = _make_artifact_key(report)
     create_table_artifact(
-        table=list_metrics(metrics),
+        table=make_metrics_table(metrics),
         key=f"{key}-metrics",
         description=f"{report.author} on {report.facts['measured']}: metrics of {report.build_id}, over all items",
     )
     # one artifact for all figures: below an image artifact, Prefect prints its address, here all of its bytes
     create_markdown_artifact(
-        markdown="\n\n".join(map(show_figure, evaluation.figures(metrics))),
+        markdown="\n\n".join(map(format_figure_markdown, evaluation.draw_figures(metrics))),
         key=f"{key}-figures",
         description=f"Figures of {report.build_id}",
     )
     create_table_artifact(
-        table=list_worst(evaluation.items(answers)),
+        table=make_worst_answers_table(evaluation.list_report_items(answers)),
         key=f"{key}-worst",
         description=f"Worst answers of {report.build_id}; all of them: `factmill report {report.build_id} --to FILE.html`",
     )
-    _leave_cost(report, f"{home() / 'reports' / report.build_id}.html")
+    _create_cost_artifact(report, f"{factmill_home() / 'reports' / report.build_id}.html")
 
 
-def show_figure(figure: Figure) -> str:
+def format_figure_markdown(figure: ReportFigure) -> str:
     """Return a figure as Markdown: picture, colour legend and note."""
     # only evaluations import the drawing code
-    from factmill.tasks.reports.drawing import draw_picture, tell_legend
+    from factmill.tasks.reports.svg_figures import draw_standalone_svg, format_colour_legend
 
     style = asset_path("data/templates", "style.css").read_text("utf-8")
-    picture = b64encode(draw_picture(figure, style).encode()).decode()
+    picture = b64encode(draw_standalone_svg(figure, style).encode()).decode()
     shown = f"![{figure.title}](data:image/svg+xml;base64,{picture})"
-    return f"### {figure.title}\n\n{shown}\n\n{tell_legend(figure)}. {figure.note}"
+    return f"### {figure.title}\n\n{shown}\n\n{format_colour_legend(figure)}. {figure.note}"
 
 
-def list_metrics(metrics: Iterable[EvaluationMetric]) -> list[dict[str, Any]]:
+def make_metrics_table(metrics: Iterable[EvaluationMetric]) -> list[dict[str, Any]]:
     """Return the metrics over all items as rows of a table: setting, metric, value, interval, counts, judge, note."""
     return [
         {
@@ -150,47 +150,47 @@ def list_metrics(metrics: Iterable[EvaluationMetric]) -> list[dict[str, Any]]:
     ]
 
 
-def list_worst(items: Iterable[Item]) -> list[dict[str, Any]]:
+def make_worst_answers_table(items: Iterable[ReportItem]) -> list[dict[str, Any]]:
     """Return the worst answers as rows of a table, ids last."""
     first = ("question", "answer", "verdict", "gold", "score", "setting")
-    return [tell_row(asdict(item), first) for item in pick_worst(items)[:SAMPLE_ROWS]]
+    return [format_artifact_row(asdict(item), first) for item in sort_worst_first(items)[:ARTIFACT_SAMPLE_ROWS]]
 
 
-def _leave_cost(report: BuildReport, look: str) -> None:
+def _create_cost_artifact(report: BuildReport, page_or_command: str) -> None:
     """Create the artifact with a build's result and cost; `look`: its page, or the command that writes it."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
-    notes += [describe_scripted(report.scripted)] if report.scripted else []
+    notes += [format_planted_faults(report.scripted)] if report.scripted else []
     notes += [report.nothing_published] if report.nothing_published else []
     if report.unsettled:
         notes.append(f"{report.unsettled} rows were lost to passing failures; the same run tries them again")
     told = ""
-    if report.author.startswith(SCRIPTED):
+    if report.author.startswith(SCRIPTED_MODEL_NAME):
         told = "\n\nAnswers and scores are scripted replies of the embedded world; no model was asked."
     told += "".join(f"\n\nNote: {each}." for each in notes)
     author = f", author `{report.author}`" if report.author else ""
     create_markdown_artifact(
-        markdown=f"**{report.build_id}** in world `{report.world}`{author}: {describe_rows(report.model_dump())}.{told}\n\n"
-        f"Look at it: `{look}`\n\nIt is in `{report.warehouse}`.\n\n"
+        markdown=f"**{report.build_id}** in world `{report.world}`{author}: {format_row_balance(report.model_dump())}.{told}\n\n"
+        f"Look at it: `{page_or_command}`\n\nIt is in `{report.warehouse}`.\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | cost | seconds |\n|---|---|---|---|---|---|\n"
         f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.format_cost()} | {report.seconds:.1f} |",
-        key=f"{_key(report)}-cost",
+        key=f"{_make_artifact_key(report)}-cost",
         description=f"What {report.build_id} came to, where it is, and what it cost",
     )
     for note in notes:
-        progress.log(f"note: {note}", "warning")
-    progress.log(
+        progress.log_to_current_run(f"note: {note}", "warning")
+    progress.log_to_current_run(
         f"{'nothing published yet' if report.nothing_published else 'done'}: {report.build_id}, {report.rows:,} rows, {report.rejects:,} rejected, {report.merged:,} merged, "
-        f"{report.format_cost()}, in {report.warehouse}; look at it: {look}"
+        f"{report.format_cost()}, in {report.warehouse}; look at it: {page_or_command}"
     )
 
 
-def tell_row(row: Mapping[str, Any], first: Sequence[str] = ()) -> dict[str, Any]:
+def format_artifact_row(row: Mapping[str, Any], first: Sequence[str] = ()) -> dict[str, Any]:
     """Return a row as a row of a table artifact, with the columns in `first` in front."""
-    return {name: _tell(row[name]) for name in dict.fromkeys([*first, *row])}
+    return {name: _format_artifact_cell(row[name]) for name in dict.fromkeys([*first, *row])}
 
 
-def _tell(value: Any) -> Any:
+def _format_artifact_cell(value: Any) -> Any:
     """Return a value as a cell of a table: a list of texts joined by bars, other nested values as JSON."""
     if isinstance(value, str | int | float | bool | None):
         return value
@@ -199,22 +199,24 @@ def _tell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def leave_page(report: BuildReport) -> None:
+def create_page_artifact(report: BuildReport) -> None:
     """Write the page of a build and link it as an artifact; a failure is logged, and the build stays."""
     if not report.rows:
         return
     # the drawing code takes a second to import, and no run needs it earlier
-    from factmill.flows.cli.options import write_file
-    from factmill.flows.commands.report import read_build
-    from factmill.tasks.reports.builds.contents import render_build_html
+    from factmill.flows.cli.options import write_text_file
+    from factmill.flows.commands.report import load_page_for_build
+    from factmill.tasks.reports.builds.build_page import render_build_html
 
-    path = home() / "reports" / f"{report.build_id}.html"
+    path = factmill_home() / "reports" / f"{report.build_id}.html"
     command = f"factmill report {report.build_id} --to {report.build_id}.html"
     try:
         warehouse = Path(report.warehouse)
-        write_file(render_build_html(read_build(warehouse, find_build(warehouse, report.build_id))), path, "--to")
+        write_text_file(
+            render_build_html(load_page_for_build(warehouse, resolve_build(warehouse, report.build_id))), path, "--to"
+        )
     except FactmillError as error:
-        progress.log(f"no report page of {report.build_id}: {error}; make it: {command}", "warning")
+        progress.log_to_current_run(f"no report page of {report.build_id}: {error}; make it: {command}", "warning")
         return
     create_markdown_artifact(
         markdown=f"[{path}]({path.as_uri()})\n\nA browser opens it from that machine; anywhere else make it anew: `{command}`",

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from factmill.tasks.biokalma.core.rows import BiographyRow, CandidateRow, RelationCount, RoundRow
-from factmill.tasks.biokalma.params import BiokalmaParams, lock_inputs
-from factmill.tasks.core.measures.audits import Audit, AuditKind
-from factmill.tasks.core.rows import Matching
-from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
+from factmill.tasks.biokalma.core.rows import BiokalmaRow, EvolutionRoundRow, PersonCandidateRow, RelationCount
+from factmill.tasks.biokalma.params import BiokalmaParams, resolve_biokalma_inputs
+from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
+from factmill.tasks.core.rows import BuildComparisonRules
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssets
 
 
-def explain_row(row: BiographyRow) -> Iterator[str]:
+def explain_row(row: BiokalmaRow) -> Iterator[str]:
     """Yield a row's contents as readable lines."""
     pages = f": {', '.join(row.text_pages)}" if row.text_pages else ""
     yield f"  source      {row.source_name}, row {row.source_row}; its text from {row.text_source}{pages} ({row.licence})"
@@ -25,21 +25,25 @@ def explain_row(row: BiographyRow) -> Iterator[str]:
     yield f"  made by     author {row.author}, scorer {row.scorer}"
 
 
-AUDIT = Audit(
-    source="the paper's Table 2: 50 entries, general and specific questions",
-    kinds=(
-        AuditKind("authenticity_general", "General question: does it tell facts as they are?", "score", 1, 1.0),
-        AuditKind("authenticity_specific", "Specific question: does it tell facts as they are?", "score", 1, 1.0),
-        AuditKind("relevance_general", "General question: is every piece of the set needed for it?", "score", 1, 0.73),
-        AuditKind(
+AUDIT = AuditProtocol(
+    paper_section="the paper's Table 2: 50 entries, general and specific questions",
+    criteria=(
+        AuditCriterion("authenticity_general", "General question: does it tell facts as they are?", "score", 1, 1.0),
+        AuditCriterion("authenticity_specific", "Specific question: does it tell facts as they are?", "score", 1, 1.0),
+        AuditCriterion(
+            "relevance_general", "General question: is every piece of the set needed for it?", "score", 1, 0.73
+        ),
+        AuditCriterion(
             "relevance_specific", "Specific question: is every piece of the set needed for it?", "score", 1, 0.84
         ),
-        AuditKind("naturalness_general", "General question: is it concise, and understood at once?", "score", 5, 4.38),
-        AuditKind(
+        AuditCriterion(
+            "naturalness_general", "General question: is it concise, and understood at once?", "score", 5, 4.38
+        ),
+        AuditCriterion(
             "naturalness_specific", "Specific question: is it concise, and understood at once?", "score", 5, 3.52
         ),
-        AuditKind("significance_general", "General question: would anybody ask it?", "score", 5, 3.94),
-        AuditKind("significance_specific", "Specific question: would anybody ask it?", "score", 5, 3.68),
+        AuditCriterion("significance_general", "General question: would anybody ask it?", "score", 5, 3.94),
+        AuditCriterion("significance_specific", "Specific question: would anybody ask it?", "score", 5, 3.68),
     ),
 )
 
@@ -53,41 +57,46 @@ BIOKALMA = Benchmark(
         "factmill build biokalma --source wikidata --class Q43229 --relations P749,P355",
     ),
     params=BiokalmaParams,
-    lock_inputs=lock_inputs,
+    resolve_inputs=resolve_biokalma_inputs,
     recipe="factmill.flows.biokalma:biokalma",
-    evaluation="factmill.tasks.biokalma.evaluation.record:BIOKALMA_EVALUATION",
+    evaluation="factmill.tasks.biokalma.evaluation.definition:BIOKALMA_EVALUATION",
     release="factmill.tasks.biokalma.release:BIOKALMA_RELEASE",
-    page="factmill.tasks.biokalma.release:list_distributions",
-    narrowing=frozenset({"limit", "limits"}),
+    page="factmill.tasks.biokalma.release:draw_biokalma_distributions",
+    narrowing_params=frozenset({"limit", "limits"}),
     tables={
-        "biokalma": BiographyRow,
-        "biokalma_rounds": RoundRow,
-        "biokalma_candidates": CandidateRow,
+        "biokalma": BiokalmaRow,
+        "biokalma_rounds": EvolutionRoundRow,
+        "biokalma_candidates": PersonCandidateRow,
         "biokalma_relations": RelationCount,
     },
     main_table="biokalma",
-    part="relation",
-    pilot_at="annotate_paragraph",
-    shown={"id": "id", "general_question": "question", "paragraph": "answer", "minimum_knowledge": "knowledge"},
-    trace=("id",),
-    matching=Matching(
+    group_column="relation",
+    pilot_stage="annotate_paragraph",
+    display_columns={
+        "id": "id",
+        "general_question": "question",
+        "paragraph": "answer",
+        "minimum_knowledge": "knowledge",
+    },
+    trace_id_columns=("id",),
+    matching=BuildComparisonRules(
         # ids count rows of files
         keys=(("id", "names"), ("relation", "names"), ("relation", "people"), ("id",)),
-        given=("relation", "names"),
-        marks=("source_name", "source_row", "call"),
-        unit=lambda row: str(row["relation"]),
-        together=("unite_pairs", "count_relations_of_all", "evolve_paragraph"),
+        source_columns=("relation", "names"),
+        provenance_columns=("source_name", "source_row", "call"),
+        get_draw_unit=lambda row: str(row["relation"]),
+        cross_row_stages=("deduplicate_person_pairs", "count_relations_over_build", "evolve_paragraph"),
     ),
     explain=explain_row,
     audit=AUDIT,
-    statements="""
+    statements_sql="""
         SELECT build_id, id AS row_id, piece.qid AS subject, piece.pid AS property,
             coalesce(nullif(piece.value_qid, ''), piece."value") AS "value", piece."statement" AS statement,
             NULL AS modified, id AS asked_for
         FROM (SELECT build_id, id, unnest(minimum_knowledge) AS piece FROM biokalma)
     """,
-    needs=lambda _: ("wikidata", "wikipedia"),
-    assets=Assets(
+    required_services=lambda _: ("wikidata", "wikipedia"),
+    assets=BenchmarkAssets(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),
         lists=(
             "biography_properties.csv",

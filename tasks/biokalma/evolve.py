@@ -9,53 +9,64 @@ from dataclasses import dataclass, field
 from prefect import task
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.biokalma.core.citations import fold_answer, read_citations
-from factmill.tasks.biokalma.core.evolution import (
-    find_best,
-    lacks,
-    list_candidates,
-    list_missing,
-    list_new,
-    list_whole,
-    weigh_specificity,
-)
-from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, verbalise_piece
-from factmill.tasks.biokalma.core.replies import (
-    PARAGRAPH,
-    QUESTION,
+from factmill.tasks.biokalma.core.author_replies import (
+    PARAGRAPH_REPLY_FORM,
+    QUESTION_REPLY_FORM,
     StatedKnowledge,
-    check_added,
-    check_question,
-    check_share,
-    find_stated,
+    check_added_sentence,
+    check_asked_share,
+    check_pair_question,
+    find_stated_knowledge,
     read_paragraph,
     read_question,
 )
-from factmill.tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Round, RoundRow
+from factmill.tasks.biokalma.core.citations import normalise_answer_marks, read_citations
+from factmill.tasks.biokalma.core.evolution import (
+    compute_specificity,
+    find_best_or_unweighed,
+    list_complete_pieces,
+    list_missing_values,
+    list_new_pieces,
+    list_people_without_pieces,
+    list_scored_candidates,
+)
+from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, verbalise_piece
+from factmill.tasks.biokalma.core.rows import (
+    BiokalmaRow,
+    CountedPair,
+    EvolutionRound,
+    EvolutionRoundRow,
+    EvolvingPair,
+    RelationCandidate,
+)
 from factmill.tasks.biokalma.params import BiokalmaInputs, BiokalmaParams
-from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations, load_properties_asked, load_relation_forms
-from factmill.tasks.core.authoring.citations import Piece, format_knowledge
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.calls.local_models import call_perplexity, read_weighed
-from factmill.tasks.core.prompts import Ask, fill_in
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.replies import UNREADABLE_KINDS, Unreadable
-from factmill.tasks.core.rows import Outcome, Reject, arrow_table
-from factmill.tasks.engine.batches import Answered, Work, batch_key, work_on
+from factmill.tasks.biokalma.sources.person_pairs import (
+    load_biography_properties,
+    load_pair_relations,
+    load_relation_forms,
+)
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_person_knowledge
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call, parse_log_probability
+from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS, UnreadableCompletion
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
+from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
+from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, batch_key, open_batch
 
-PIECES_TRIED = 3
+MAX_PIECES_TRIED = 3
 """Number of best pieces tried in a round before a pair is dropped; each is requested at most twice."""
 
 
 @dataclass(slots=True)
-class Turn:
+class PairRound:
     """One pair in one round."""
 
     row: EvolvingPair
-    choices: list[list[Piece]]
+    choices: list[list[KnowledgePiece]]
     """Choices: the unstated values of one relation of one person each."""
     specificity: list[float]
-    replies: dict[int, Reply] = field(default_factory=dict)
+    perplexity_replies: dict[int, CallResponse] = field(default_factory=dict)
     """Index of a choice → perplexity response for its sentence."""
     tried: list[int] = field(default_factory=list)
     """Indices of the choices tried, the current one last."""
@@ -63,7 +74,7 @@ class Turn:
     """Tried choices that the author failed to add, and why."""
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[KnowledgePiece]:
         """The current choice: values of one relation to be added."""
         return self.choices[self.tried[-1]]
 
@@ -73,225 +84,250 @@ class Turn:
         return self.row.names[self.pieces[0].qid]
 
     @property
-    def is_lost(self) -> bool:
+    def is_exhausted(self) -> bool:
         """True when no choice is left to try."""
-        return len(self.refused) >= min(PIECES_TRIED, len(self.choices))
+        return len(self.refused) >= min(MAX_PIECES_TRIED, len(self.choices))
 
-    def candidates(self, params: BiokalmaParams) -> list[Candidate]:
+    def list_scored_choices(self, params: BiokalmaParams) -> list[RelationCandidate]:
         """Return all choices with their known scores."""
-        return list_candidates(
-            self._heads(), self.specificity, self._weighed(), self.tried, params.alpha, params.coherence
+        return list_scored_candidates(
+            self._joined_choices(),
+            self.specificity,
+            self._known_perplexities(),
+            self.tried,
+            params.alpha,
+            params.coherence,
         )
 
-    def choose(self, params: BiokalmaParams) -> int | list[int]:
+    def choose_next(self, params: BiokalmaParams) -> int | list[int]:
         """Return the index of the next choice, or the indices whose perplexities the choice needs first."""
-        if self.replies and all(reply.status != "ok" for reply in self.replies.values()):
+        if self.perplexity_replies and all(reply.status != "ok" for reply in self.perplexity_replies.values()):
             # no requested perplexity is available, so request all others
-            return [at for at in range(len(self.choices)) if at not in self.replies]
-        return find_best(self._heads(), self.specificity, self._weighed(), self.tried, params.alpha, params.coherence)
+            return [at for at in range(len(self.choices)) if at not in self.perplexity_replies]
+        return find_best_or_unweighed(
+            self._joined_choices(),
+            self.specificity,
+            self._known_perplexities(),
+            self.tried,
+            params.alpha,
+            params.coherence,
+        )
 
-    def _heads(self) -> list[Piece]:
+    def _joined_choices(self) -> list[KnowledgePiece]:
         """Return one piece per choice, with its values joined."""
         values = ("; ".join(piece.value for piece in each) for each in self.choices)
         return [each[0].model_copy(update={"value": value}) for each, value in zip(self.choices, values, strict=True)]
 
-    def _weighed(self) -> Mapping[int, float | None]:
-        return {at: _read_perplexity(reply) for at, reply in self.replies.items()}
+    def _known_perplexities(self) -> Mapping[int, float | None]:
+        return {at: _read_perplexity(reply) for at, reply in self.perplexity_replies.items()}
 
 
-def open_turns(rows: Iterable[EvolvingPair], number: int, is_last: bool, lost: dict[str, Reject]) -> list[Turn]:
+def make_pair_rounds(
+    rows: Iterable[EvolvingPair], number: int, is_last: bool, rejects: dict[str, Reject]
+) -> list[PairRound]:
     """Return the pairs of a round with their choices; a pair without any gets a reject in `lost`."""
     turns = []
     for row in rows:
-        if choices := _choose_among(row, is_last=is_last):
+        if choices := _list_piece_choices(row, is_last=is_last):
             counts = {count.id: count for count in row.relation_counts}
             found = [counts[pieces[0].pid] for pieces in choices]
-            turns.append(Turn(row, choices, [weigh_specificity(each.graphs, each.graphs_in_all) for each in found]))
+            turns.append(
+                PairRound(row, choices, [compute_specificity(each.graphs, each.graphs_in_all) for each in found])
+            )
         else:
-            lost[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: no piece is left to add")
+            rejects[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: no piece is left to add")
     return turns
 
 
-def choose_pieces(work: Work, turns: Sequence[Turn], lost: dict[str, Reject]) -> list[Turn]:
+def choose_pieces(work: BatchWork, turns: Sequence[PairRound], rejects: dict[str, Reject]) -> list[PairRound]:
     """Choose a piece per pair, requesting only perplexities that can change a choice; failed pairs go to `lost`."""
     params = work.inputs(BiokalmaInputs).params
     scorer, forms = work.run.services.perplexity(), load_relation_forms()
     chosen, waiting = [], list(turns)
     while waiting:
-        wanted: list[tuple[Turn, int]] = []
+        wanted: list[tuple[PairRound, int]] = []
         for turn in waiting:
-            match turn.choose(params):
+            match turn.choose_next(params):
                 case int(place):
                     turn.tried.append(place)
                     chosen.append(turn)
                 case []:
-                    lost[turn.row.id] = _reject(turn.row.id, turn.replies[min(turn.replies)])
+                    rejects[turn.row.id] = _make_perplexity_reject(turn.row.id, turn.perplexity_replies[min(turn.perplexity_replies)])
                 case places:
                     wanted += [(turn, place) for place in places]
         calls = [
-            (turn, place, call_perplexity(scorer.identity, _continue(turn.row, turn.choices[place], forms)))
+            (turn, place, make_perplexity_call(scorer.identity, _append_sentence(turn.row, turn.choices[place], forms)))
             for turn, place in wanted
         ]
-        records = work.call(scorer, ((turn.row.id, call) for turn, _, call in calls))
+        records = work.get_call_records(scorer, ((turn.row.id, call) for turn, _, call in calls))
         for turn, place, call in calls:
-            turn.replies[place] = records[call.key].reply()
-            if turn.replies[place].transient:
-                lost[turn.row.id] = _reject(turn.row.id, turn.replies[place])
-        waiting = list({turn.row.id: turn for turn, _ in wanted if turn.row.id not in lost}.values())
+            turn.perplexity_replies[place] = records[call.key].reply()
+            if turn.perplexity_replies[place].transient:
+                rejects[turn.row.id] = _make_perplexity_reject(turn.row.id, turn.perplexity_replies[place])
+        waiting = list({turn.row.id: turn for turn, _ in wanted if turn.row.id not in rejects}.values())
     return chosen
 
 
-def _continue(row: EvolvingPair, pieces: Sequence[Piece], forms: Mapping[str, RelationForm]) -> str:
+def _append_sentence(row: EvolvingPair, pieces: Sequence[KnowledgePiece], forms: Mapping[str, RelationForm]) -> str:
     return f"{row.paragraph_now} {verbalise_piece(pieces[0], row.names[pieces[0].qid], forms, pieces[1:])}"
 
 
-def _reject(row_id: str, reply: Reply) -> Reject:
+def _make_perplexity_reject(row_id: str, reply: CallResponse) -> Reject:
     return Reject(row_id, "perplexity_failed", reply.error or "no reason given", retryable=reply.transient)
 
 
-def _read_perplexity(reply: Reply) -> float | None:
+def _read_perplexity(reply: CallResponse) -> float | None:
     """Return a response's perplexity; None where there is none, or where the model finds the text impossible."""
-    perplexity = read_weighed(reply.body).perplexity if reply.status == "ok" else math.inf
+    perplexity = parse_log_probability(reply.body).perplexity if reply.status == "ok" else math.inf
     return perplexity if math.isfinite(perplexity) else None
 
 
-def _choose_among(row: EvolvingPair, *, is_last: bool) -> list[list[Piece]]:
+def _list_piece_choices(row: EvolvingPair, *, is_last: bool) -> list[list[KnowledgePiece]]:
     """Return the unstated pieces by relation; in the last round only those of a person without pieces in the set.
 
     The final set must be about both people, which the scores alone do not ensure. A piece that states the inverse of a
     used one is a choice only where a person without pieces has no other.
     """
     pool, known = [*row.person_pool, *row.other_pool], row.minimum_knowledge
-    lacking = lacks(row.names, list_whole(known, pool, row.names)) if is_last else []
-    choices = [each for each in list_missing(known, pool, row.names) if not lacking or each[0].qid in lacking]
+    lacking = list_people_without_pieces(row.names, list_complete_pieces(known, pool, row.names)) if is_last else []
+    choices = [each for each in list_missing_values(known, pool, row.names) if not lacking or each[0].qid in lacking]
     inverses = load_pair_relations().inverses
-    new = [each for each in choices if list_new(each, known, inverses) == each]
+    new = [each for each in choices if list_new_pieces(each, known, inverses) == each]
     return new or (choices if lacking else [])
 
 
-ANNOTATE, EXTEND = "biokalma/annotate", "biokalma/extend"
-GENERAL, SPECIFIC = "biokalma/general_question", "biokalma/specific_question"
+ANNOTATE_PROMPT, EXTEND_PROMPT = "biokalma/annotate", "biokalma/extend"
+GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT = "biokalma/general_question", "biokalma/specific_question"
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def annotate_paragraph(batch: Batch) -> Receipt:
+def annotate_paragraph(batch: StageBatch) -> BatchReceipt:
     """Round 1: annotate the paragraph with the pieces of the knowledge pool that it states (Appendix A.3, Table 9)."""
-    work = work_on(batch)
-    prompt = load_prompt(ANNOTATE)
+    work = open_batch(batch)
+    prompt = load_prompt(ANNOTATE_PROMPT)
     asked = []
     for row in work.rows(CountedPair):
         pools = (row.person, row.person_pool), (row.other, row.other_pool)
-        knowledge = "\n".join(format_knowledge(name, pool) for name, pool in pools)
-        asked.append((row.id, row, fill_in(prompt, paragraph=row.text, knowledge=knowledge)))
+        knowledge = "\n".join(format_person_knowledge(name, pool) for name, pool in pools)
+        asked.append((row.id, row, fill_prompt_template(prompt, paragraph=row.text, knowledge=knowledge)))
     return work.finish(
-        (_begin(row, answer) for row, answer in work.ask("author", asked, PARAGRAPH, _read_annotated)), EvolvingPair
+        (
+            _start_evolution(row, answer)
+            for row, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_annotated)
+        ),
+        EvolvingPair,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Annotated:
+class _AnnotatedParagraph:
     text: str
     """Paragraph with its citations."""
     cited: StatedKnowledge
 
 
-def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _Annotated | Unreadable:
+def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _AnnotatedParagraph | UnreadableCompletion:
     text = read_paragraph(texts[0])
-    if isinstance(text, Unreadable):
+    if isinstance(text, UnreadableCompletion):
         return text
     pool = [*row.person_pool, *row.other_pool]
     read = read_citations(text, pool, is_nested=True)
     # a removed citation may leave a space or none, so spaces are not compared
-    if "".join("".join(read.sentences).split()) != "".join(fold_answer(row.text).split()):
-        return Unreadable("text_changed: without its citations the paragraph is not the one that was given")
-    return _Annotated(text, find_stated(read, pool, row.names))
+    if "".join("".join(read.sentences).split()) != "".join(normalise_answer_marks(row.text).split()):
+        return UnreadableCompletion("text_changed: without its citations the paragraph is not the one that was given")
+    return _AnnotatedParagraph(text, find_stated_knowledge(read, pool, row.names))
 
 
-def _begin(row: CountedPair, answer: Answered[_Annotated]) -> Outcome:
-    annotated = answer.read
+def _start_evolution(row: CountedPair, answer: ParsedCompletion[_AnnotatedParagraph]) -> RowOutcome:
+    annotated = answer.parsed
     if isinstance(annotated, Reject):
         return annotated
     cited = annotated.cited
     unstated = "; ".join(f"{piece.qid} {piece.property}: {piece.value}" for piece in cited.unstated)
-    if cited.is_overdone:
+    if cited.is_mostly_unstated:
         told = f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not in the text"
         return Reject(row.id, "cites_unstated", f"{told} they are cited for: {unstated}; in {annotated.text}")
-    pieces = list_new(cited.pieces, [], load_pair_relations().inverses)
+    pieces = list_new_pieces(cited.pieces, [], load_pair_relations().inverses)
     if not pieces:
-        told = f"{cited.removed} citations that are in no pool, {len(cited.unstated)} of what the text does not say"
+        told = f"{cited.unknown_citations} citations that are in no pool, {len(cited.unstated)} of what the text does not say"
         return Reject(row.id, "no_citation", f"{told}: {annotated.text}")
-    first = Round(
+    first = EvolutionRound(
         number=1,
         chosen=pieces,
         sentence=annotated.text,
         candidates=[],
         refused=[],
-        removed_citations=cited.removed,
+        removed_citations=cited.unknown_citations,
         unstated_citations=len(cited.unstated),
         call=answer.key,
     )
-    return row.extend(EvolvingPair, rounds=[first], minimum_knowledge=pieces, paragraph_now=row.text)
+    return row.extend_to(EvolvingPair, rounds=[first], minimum_knowledge=pieces, paragraph_now=row.text)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def evolve_paragraph(batch: Batch) -> Receipt:
+def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
     """Later rounds: add the best relation with all its values as the next sentence (Appendix A.3, Equation 1)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = {row.id: row for row in work.rows(EvolvingPair)}
     lost: dict[str, Reject] = {}
     last = work.inputs(BiokalmaInputs).params.rounds
     for number in range(2, last + 1):
-        turns = open_turns([row for row in rows.values() if row.id not in lost], number, number == last, lost)
+        turns = make_pair_rounds([row for row in rows.values() if row.id not in lost], number, number == last, lost)
         while turns:
-            turns = _try_pieces(work, choose_pieces(work, turns, lost), number, rows, lost)
-    outcomes: list[Outcome] = []
+            turns = _request_sentences(work, choose_pieces(work, turns, lost), number, rows, lost)
+    outcomes: list[RowOutcome] = []
     for row in rows.values():
         # the last round ensures that each person has one complete relation
-        whole = list_whole(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
+        whole = list_complete_pieces(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
         if row.id in lost:
             outcomes.append(lost[row.id])
-        elif lacking := lacks(row.names, whole):
+        elif lacking := list_people_without_pieces(row.names, whole):
             outcomes.append(Reject(row.id, "person_missing", f"no piece of knowledge is about {lacking[0]}"))
         else:
             outcomes.append(row.replace(minimum_knowledge=whole))
     rounds = ((row.id, each) for row in rows.values() for each in row.rounds)
-    work.extras = arrow_table(
-        RoundRow,
-        (RoundRow(id=f"{row_id}_{each.number}", row_id=row_id, **each.model_dump()) for row_id, each in rounds),
+    work.extras = make_arrow_table(
+        EvolutionRoundRow,
+        (
+            EvolutionRoundRow(id=f"{row_id}_{each.number}", row_id=row_id, **each.model_dump())
+            for row_id, each in rounds
+        ),
     )
     return work.finish(outcomes, EvolvingPair)
 
 
-def _try_pieces(
-    work: Work, turns: Sequence[Turn], number: int, rows: dict[str, EvolvingPair], lost: dict[str, Reject]
-) -> list[Turn]:
+def _request_sentences(
+    work: BatchWork, turns: Sequence[PairRound], number: int, rows: dict[str, EvolvingPair], rejects: dict[str, Reject]
+) -> list[PairRound]:
     """Ask the author for one sentence per pair; return the pairs whose piece was not added."""
-    prompt = load_prompt(EXTEND)
+    prompt = load_prompt(EXTEND_PROMPT)
     asked = []
     for turn in turns:
-        piece = format_knowledge(turn.name, turn.pieces)
-        asked.append((turn.row.id, turn, fill_in(prompt, paragraph=turn.row.paragraph_now, piece=piece)))
+        piece = format_person_knowledge(turn.name, turn.pieces)
+        asked.append((turn.row.id, turn, fill_prompt_template(prompt, paragraph=turn.row.paragraph_now, piece=piece)))
     params = work.inputs(BiokalmaInputs).params
     left = []
-    for turn, answer in work.ask("author", asked, PARAGRAPH, _read_extended):
+    for turn, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_extended):
         row = turn.row
-        if isinstance(answer.read, Reject) and (answer.read.retryable or answer.read.reason not in UNREADABLE_KINDS):
-            lost[row.id] = answer.read
-        elif isinstance(answer.read, Reject):
+        if isinstance(answer.parsed, Reject) and (
+            answer.parsed.retryable or answer.parsed.reason not in UNREADABLE_COMPLETION_KINDS
+        ):
+            rejects[row.id] = answer.parsed
+        elif isinstance(answer.parsed, Reject):
             # an author that refuses one piece may add another
             first, values = turn.pieces[0], "; ".join(each.value for each in turn.pieces)
-            turn.refused.append(f"{first.qid} {first.pid} {values}: {answer.read.detail}")
-            if turn.is_lost:
-                reason = answer.read.reason if answer.read.reason != "reply_not_in_format" else "no_piece_brought_in"
-                lost[row.id] = Reject(row.id, reason, f"round {number}: {'; '.join(turn.refused)}")
+            turn.refused.append(f"{first.qid} {first.pid} {values}: {answer.parsed.detail}")
+            if turn.is_exhausted:
+                reason = answer.parsed.reason if answer.parsed.reason != "reply_not_in_format" else "no_piece_brought_in"
+                rejects[row.id] = Reject(row.id, reason, f"round {number}: {'; '.join(turn.refused)}")
             else:
                 left.append(turn)
         else:
-            added = Round(
+            added = EvolutionRound(
                 number=number,
                 chosen=turn.pieces,
-                sentence=answer.read,
-                candidates=turn.candidates(params),
+                sentence=answer.parsed,
+                candidates=turn.list_scored_choices(params),
                 refused=turn.refused,
                 removed_citations=0,
                 unstated_citations=0,
@@ -300,71 +336,91 @@ def _try_pieces(
             rows[row.id] = row.replace(
                 rounds=[*row.rounds, added],
                 minimum_knowledge=[*row.minimum_knowledge, *turn.pieces],
-                paragraph_now=f"{row.paragraph_now} {answer.read}",
+                paragraph_now=f"{row.paragraph_now} {answer.parsed}",
             )
     return left
 
 
-def _read_extended(turn: Turn, texts: Sequence[str]) -> str | Unreadable:
+def _read_extended(turn: PairRound, texts: Sequence[str]) -> str | UnreadableCompletion:
     text = read_paragraph(texts[0])
-    if isinstance(text, Unreadable):
+    if isinstance(text, UnreadableCompletion):
         return text
     row = turn.row
-    return check_added(row.paragraph_now, text, turn.pieces, row.minimum_knowledge, row.names)
+    return check_added_sentence(row.paragraph_now, text, turn.pieces, row.minimum_knowledge, row.names)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def ask_questions(batch: Batch) -> Receipt:
+def write_biography_questions(batch: StageBatch) -> BatchReceipt:
     """Have the author write both questions for the paragraph's knowledge set (Appendix A.3, Tables 11 and 12)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(EvolvingPair)
-    general = [answer for _, answer in work.ask("author", _ask_about(rows, GENERAL), QUESTION, _read_general)]
-    specific = [answer for _, answer in work.ask("author", _ask_about(rows, SPECIFIC), QUESTION, _read_specific)]
+    general = [
+        answer
+        for _, answer in work.prompt_model(
+            "author", _make_question_prompts(rows, GENERAL_QUESTION_PROMPT), QUESTION_REPLY_FORM, _read_general_question
+        )
+    ]
+    specific = [
+        answer
+        for _, answer in work.prompt_model(
+            "author",
+            _make_question_prompts(rows, SPECIFIC_QUESTION_PROMPT),
+            QUESTION_REPLY_FORM,
+            _read_specific_question,
+        )
+    ]
     scorer = work.run.services.perplexity().identity
     return work.finish(
-        (_publish(row, one, two, scorer) for row, one, two in zip(rows, general, specific, strict=True)), BiographyRow
+        (_make_biokalma_row(row, one, two, scorer) for row, one, two in zip(rows, general, specific, strict=True)),
+        BiokalmaRow,
     )
 
 
-def _ask_about(rows: Sequence[EvolvingPair], prompt_id: str) -> Iterator[tuple[str, EvolvingPair, Ask]]:
+def _make_question_prompts(
+    rows: Sequence[EvolvingPair], prompt_id: str
+) -> Iterator[tuple[str, EvolvingPair, FilledPrompt]]:
     prompt = load_prompt(prompt_id)
     for row in rows:
         told = {qid: [piece for piece in row.minimum_knowledge if piece.qid == qid] for qid in row.names}
-        knowledge = "\n".join(format_knowledge(row.names[qid], pieces) for qid, pieces in told.items())
-        yield row.id, row, fill_in(prompt, paragraph=row.paragraph_now, knowledge=knowledge)
+        knowledge = "\n".join(format_person_knowledge(row.names[qid], pieces) for qid, pieces in told.items())
+        yield row.id, row, fill_prompt_template(prompt, paragraph=row.paragraph_now, knowledge=knowledge)
 
 
-def _read_general(row: EvolvingPair, texts: Sequence[str]) -> str | Unreadable:
+def _read_general_question(row: EvolvingPair, texts: Sequence[str]) -> str | UnreadableCompletion:
     question = read_question(texts[0])
-    if isinstance(question, Unreadable):
+    if isinstance(question, UnreadableCompletion):
         return question
     pool, held = [*row.person_pool, *row.other_pool], row.minimum_knowledge
-    whole = {piece.property for piece in list_whole(held, pool, {})}
+    whole = {piece.property for piece in list_complete_pieces(held, pool, {})}
     partial = dict.fromkeys(piece.property for piece in held if piece.property not in whole)
-    return check_question(question, [row.person, row.other], held, load_properties_asked(), partial)
+    return check_pair_question(question, [row.person, row.other], held, load_biography_properties(), partial)
 
 
-def _read_specific(row: EvolvingPair, texts: Sequence[str]) -> tuple[str, float] | Unreadable:
-    question = _read_general(row, texts)
-    if isinstance(question, Unreadable):
+def _read_specific_question(row: EvolvingPair, texts: Sequence[str]) -> tuple[str, float] | UnreadableCompletion:
+    question = _read_general_question(row, texts)
+    if isinstance(question, UnreadableCompletion):
         return question
-    return check_share(question, [row.person_qid, row.other_qid], row.minimum_knowledge, load_properties_asked())
+    return check_asked_share(
+        question, [row.person_qid, row.other_qid], row.minimum_knowledge, load_biography_properties()
+    )
 
 
-def _publish(row: EvolvingPair, general: Answered[str], specific: Answered[tuple[str, float]], scorer: str) -> Outcome:
-    if isinstance(general.read, Reject):
-        return general.read
-    if isinstance(specific.read, Reject):
-        return specific.read
-    question, share = specific.read
-    if general.read.casefold() == question.casefold():
-        return Reject(row.id, "same_questions", general.read)
-    return row.narrow(
-        BiographyRow,
+def _make_biokalma_row(
+    row: EvolvingPair, general: ParsedCompletion[str], specific: ParsedCompletion[tuple[str, float]], scorer: str
+) -> RowOutcome:
+    if isinstance(general.parsed, Reject):
+        return general.parsed
+    if isinstance(specific.parsed, Reject):
+        return specific.parsed
+    question, share = specific.parsed
+    if general.parsed.casefold() == question.casefold():
+        return Reject(row.id, "same_questions", general.parsed)
+    return row.narrow_to(
+        BiokalmaRow,
         people=[row.person_qid, row.other_qid],
         names=[row.person, row.other],
         paragraph=row.paragraph_now,
-        general_question=general.read,
+        general_question=general.parsed,
         specific_question=question,
         asked_share=share,
         knowledge_graph=[*row.person_pool, *row.other_pool],

@@ -6,26 +6,32 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.biokalma.core.evolution import Scale
-from factmill.tasks.biokalma.sources.person_pairs import COLUMNS, find_pair_files, load_pair_relations
-from factmill.tasks.core.calls.knowledge import HUMAN
-from factmill.tasks.core.rows import MOST
-from factmill.tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.biokalma.core.evolution import CoherenceScale
+from factmill.tasks.biokalma.sources.person_pairs import PERSON_PAIR_COLUMNS, find_pair_files, load_pair_relations
+from factmill.tasks.core.calls.wikidata import HUMAN_QID
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.engine.benchmark import (
+    BuildInputs,
+    ResolvedInputs,
+    builds_from_wikidata,
+    make_sources_absolute,
+    split_limit_over_units,
+)
 from factmill.tasks.engine.naming.identities import perplexity_identity, wikidata_identity
 from factmill.tasks.errors import UsageError
-from factmill.tasks.options import Option, Params, RunOptions
-from factmill.tasks.settings import home, load_world
-from factmill.tasks.storage.source_files import describe_unused, lock_source
-from factmill.tasks.text.ids import is_qid
+from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.storage.source_files import format_unused_files, pin_source_file
+from factmill.tasks.text.wikidata_ids import is_qid
 
-_EMBEDDED = ROOT / "data" / "world" / "sources" / "biokalma"
+_EMBEDDED_PAIR_FILES = ASSETS_ROOT / "data" / "world" / "sources" / "biokalma"
 _OWN_LICENCE, _NO_LICENCE = "Apache-2.0", "none stated"
 
 
-def _check_class(qid: str) -> str:
+def _validate_class_qid(qid: str) -> str:
     if not is_qid(qid):
-        raise ValueError(f"{qid}: expected the QID of a class, like {HUMAN} (human) or Q43229 (organization)")
+        raise ValueError(f"{qid}: expected the QID of a class, like {HUMAN_QID} (human) or Q43229 (organization)")
     return qid
 
 
@@ -35,16 +41,16 @@ def _split_commas(given: Any) -> Any:
     return tuple(pid.strip() for each in given for pid in each.split(",") if pid.strip())
 
 
-class BiokalmaParams(Params):
+class BiokalmaParams(BenchmarkParams):
     """Parameters of a BioKaLMA build."""
 
-    source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
+    source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """JSONL or CSV file of paragraphs about two people, or a folder (repeatable); `wikidata`: the facts of the Wikidata itself. Default: our own, or those facts where the Wikidata is another than the embedded one."""
-    class_qid: Annotated[str, AfterValidator(_check_class), Option("--class", "QID")] = HUMAN
+    class_qid: Annotated[str, AfterValidator(_validate_class_qid), CliOption("--class", "QID")] = HUMAN_QID
     """Class of the pairs' items."""
-    relations: Annotated[tuple[str, ...], BeforeValidator(_split_commas), Option(metavar="PIDS")] = ()
+    relations: Annotated[tuple[str, ...], BeforeValidator(_split_commas), CliOption(metavar="PIDS")] = ()
     """Relations to take pairs from, with commas between. Default: between people."""
-    limit: int | None = Field(default=None, ge=1, le=MOST)
+    limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """At most so many source rows, spread over the sources."""
     per_person: int = Field(default=3, ge=1)
     """At most so many rows about one person: of more, the first stay."""
@@ -52,11 +58,11 @@ class BiokalmaParams(Params):
     """Rounds of evolution; the first annotates."""
     alpha: float = Field(default=0.5, ge=0, le=1)
     """Weight of specificity against coherence when a piece is chosen (the paper gives none)."""
-    coherence: Scale = "softmax"
+    coherence: CoherenceScale = "softmax"
     """How 1/perplexity becomes coherence: softmax, the paper's formula, which over a whole pool is nearly flat, so that it decides between equals alone; range, from 0 for a round's least coherent piece to 1 for its most coherent, so that it can outweigh specificity."""
 
 
-class BiokalmaInputs(Inputs):
+class BiokalmaInputs(BuildInputs):
     """Resolved inputs of BioKaLMA's stages."""
 
     resolved: ClassVar = frozenset({"source", "relations", "limit"})
@@ -72,42 +78,44 @@ class BiokalmaInputs(Inputs):
     """Identity of the language model that computes perplexities."""
 
 
-def lock_inputs(params: BiokalmaParams, run: RunOptions) -> Locked[BiokalmaInputs]:
+def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> ResolvedInputs[BiokalmaInputs]:
     """Resolve the build's inputs; raises UsageError or SourceError."""
     world = load_world(run.world, run.graph)
-    from_wikidata = is_from_wikidata(params.source, run, world)
+    from_wikidata = builds_from_wikidata(params.source, run, world)
     files: dict[str, Path] = {}
     paths: list[Path] = []
     if not from_wikidata:
-        paths = [Path(path) for path in params.source] or [_EMBEDDED]
+        paths = [Path(path) for path in params.source] or [_EMBEDDED_PAIR_FILES]
         files = find_pair_files(paths)
         if params.relations:
             raise UsageError(
                 "--relations is for pairs from a Wikidata (--source wikidata); rows of a file name their own"
             )
-    units = check_relations(params.relations, params.class_qid) if from_wikidata else list(files)
-    return Locked(
+    units = resolve_pair_relations(params.relations, params.class_qid) if from_wikidata else list(files)
+    return ResolvedInputs(
         BiokalmaInputs(
-            params=params.model_copy(update={"source": find_absolute(params.source)}),
+            params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
             from_wikidata=from_wikidata,
-            limits=share_limit(params.limit, units),
+            limits=split_limit_over_units(params.limit, units),
             epoch=f"{world.epoch_day().isoformat()}T00:00:00Z",
             licence=_NO_LICENCE if params.source else _OWN_LICENCE,
-            perplexity=perplexity_identity(world, home()),
+            perplexity=perplexity_identity(world, factmill_home()),
         ),
-        {name: [lock_source(path, name)] for name, path in files.items()},
-        wikidata_identity(world, home()) if from_wikidata else None,
-        notes=describe_unused(paths, list(files.values()), f"since they lack the columns {', '.join(COLUMNS)}"),
+        {name: [pin_source_file(path, name)] for name, path in files.items()},
+        wikidata_identity(world, factmill_home()) if from_wikidata else None,
+        notes=format_unused_files(
+            paths, list(files.values()), f"since they lack the columns {', '.join(PERSON_PAIR_COLUMNS)}"
+        ),
     )
 
 
-def check_relations(relations: Sequence[str], class_qid: str) -> list[str]:
+def resolve_pair_relations(relations: Sequence[str], class_qid: str) -> list[str]:
     """Return the relations to take pairs from, by default those between people; UsageError for an unknown one."""
     known = load_pair_relations()
     if unknown := [pid for pid in relations if pid not in known.labels]:
         raise UsageError(
             f"--relations: unknown relation {', '.join(unknown)}; data/lists/pair_relations.csv has {', '.join(known.labels)}"
         )
-    if not relations and class_qid != HUMAN:
+    if not relations and class_qid != HUMAN_QID:
         raise UsageError(f"--class {class_qid}: name the relations that join such items, like --relations P749,P355")
-    return list(dict.fromkeys(relations or known.default))
+    return list(dict.fromkeys(relations or known.people_pids))

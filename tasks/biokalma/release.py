@@ -3,20 +3,31 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from factmill.tasks.biokalma.core.evolution import tell_what_decided
-from factmill.tasks.biokalma.core.rows import BiographyRow, CandidateRow, EvolvingPair, RelationCount, RoundRow
+from factmill.tasks.biokalma.core.evolution import classify_deciding_score
+from factmill.tasks.biokalma.core.rows import (
+    BiokalmaRow,
+    EvolutionRoundRow,
+    EvolvingPair,
+    PersonCandidateRow,
+    RelationCount,
+)
 from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations
-from factmill.tasks.core.measures.bins import count_values, divide
-from factmill.tasks.core.measures.figures import Figure
-from factmill.tasks.core.publishing.distributions import Published, count_numbers, draw_counts, sort_counts
-from factmill.tasks.core.publishing.release_forms import (
-    Belonging,
-    Beside,
-    CardForms,
-    ConfigForms,
-    Page,
-    Paper,
-    ReleaseForms,
+from factmill.tasks.core.measures.counts_and_bins import count_values, divide_rounded
+from factmill.tasks.core.measures.report_figures import ReportFigure
+from factmill.tasks.core.publishing.distributions import (
+    PublishedTables,
+    count_by_frequency,
+    count_by_number,
+    make_bar_figure,
+)
+from factmill.tasks.core.publishing.release_spec import (
+    CardSpec,
+    ConfigSpec,
+    PaperCitation,
+    PaperComparisons,
+    ParentRowLink,
+    ReleaseSpec,
+    SourcePage,
 )
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.options import BuildReport
@@ -30,26 +41,26 @@ def publish_biokalma(
     build: "Build", resolved: "Dataset", counted: "Dataset", evolved: "Dataset", asked: "Dataset"
 ) -> BuildReport:
     """Publish the questions, rounds with all candidates, items that bear the names, and relation counts."""
-    published = rows_from_arrow(BiographyRow, asked.table(BiographyRow))
+    published = rows_from_arrow(BiokalmaRow, asked.table(BiokalmaRow))
     ids = {row.id for row in published}
     pairs = [row for row in rows_from_arrow(EvolvingPair, evolved.table(EvolvingPair)) if row.id in ids]
     tables = {
-        "biokalma": asked.table(BiographyRow),
-        "biokalma_rounds": evolved.extras(arrow_schema(RoundRow)),
-        "biokalma_candidates": resolved.extras(arrow_schema(CandidateRow)),
-        "biokalma_relations": counted.extras(arrow_schema(RelationCount)),
+        "biokalma": asked.table(BiokalmaRow),
+        "biokalma_rounds": evolved.companion_rows(arrow_schema(EvolutionRoundRow)),
+        "biokalma_candidates": resolved.companion_rows(arrow_schema(PersonCandidateRow)),
+        "biokalma_relations": counted.companion_rows(arrow_schema(RelationCount)),
     }
     return build.publish(tables, _count_facts(published, pairs, counted.rows))
 
 
-def _count_facts(published: Sequence[BiographyRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
+def _count_facts(published: Sequence[BiokalmaRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
     pieces = [len(row.minimum_knowledge) for row in published]
     evolved = [each for pair in pairs for each in pair.rounds[1:]]
-    decided = count_values(map(tell_what_decided, evolved))
+    decided = count_values(map(classify_deciding_score, evolved))
     weighed = [candidate.is_weighed for each in evolved for candidate in each.candidates]
     years = sorted(year for pair in pairs for year in pair.birth_years)
     return {
-        "pieces_per_question": {"mean": divide(sum(pieces), len(pieces), digits=2), "n": len(pieces)},
+        "pieces_per_question": {"mean": divide_rounded(sum(pieces), len(pieces), digits=2), "n": len(pieces)},
         "pieces": count_values(pieces),
         "people": len({qid for pair in pairs for qid in (pair.person_qid, pair.other_qid)}),
         "countries": len({qid for pair in pairs for qid in pair.countries}),
@@ -62,7 +73,7 @@ def _count_facts(published: Sequence[BiographyRow], pairs: list[EvolvingPair], c
         "removed_citations": sum(pair.rounds[0].removed_citations for pair in pairs),
         "unstated_citations": sum(pair.rounds[0].unstated_citations for pair in pairs),
         "left_out_pieces": sum(len(each.chosen) for pair in pairs for each in pair.rounds) - sum(pieces),
-        "asked_share": divide(sum(row.asked_share or 0 for row in published), len(published), digits=3),
+        "asked_share": divide_rounded(sum(row.asked_share or 0 for row in published), len(published), digits=3),
         "rounds_decided_by": decided,
         "perplexities": {"weighed": sum(weighed), "spared": len(weighed) - sum(weighed)},
         "refused_pieces": sum(len(each.refused) for pair in pairs for each in pair.rounds),
@@ -70,23 +81,23 @@ def _count_facts(published: Sequence[BiographyRow], pairs: list[EvolvingPair], c
     }
 
 
-_BELONGS = Belonging(column="row_id")
+_BELONGS_TO_PAIR = ParentRowLink(column="row_id")
 
 
-def list_pages(row: Mapping[str, Any], wiki: str) -> Iterator[Page]:
+def list_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourcePage]:
     """Yield the article that the first round's text is from, if any."""
     for each in row["text_pages"]:
         title, _, revision = each.rpartition(", revision ")
-        yield Page.of_wiki(wiki, title, revision)
+        yield SourcePage.from_wiki(wiki, title, revision)
 
 
-def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
+def compare_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
     """Return figure → (this build's value, the paper's value) (§2.3)."""
     return {"questions": (rows, 1_085), "pieces of knowledge a question": (facts["pieces_per_question"]["mean"], 6.8)}
 
 
-CARD = CardForms(
-    headline="micro_f1",
+CARD = CardSpec(
+    headline_metric="micro_f1",
     part_labels=lambda: load_pair_relations().labels,
     about=(
         "A row is a general and a specific question about two people whom a relation joins, with the smallest set of "
@@ -96,13 +107,13 @@ CARD = CardForms(
     steps={
         "read_person_pairs": "Paragraphs about two people are read, or drawn from the facts of a Wikidata.",
         "resolve_people": "Both names are resolved to the one pair of items that bears them and is joined.",
-        "unite_pairs": "Pairs of the same people are united, and of a person's pairs the first few stay.",
+        "deduplicate_person_pairs": "Pairs of the same people are united, and of a person's pairs the first few stay.",
         "pool_knowledge": "The one-hop graphs of both make the pool.",
-        "describe_pairs": "The text of the first round is taken from the file or from the articles' openings.",
-        "count_relations_of_all": "In how many graphs each relation occurs is counted (Equation 1).",
+        "find_pair_paragraphs": "The text of the first round is taken from the file or from the articles' openings.",
+        "count_relations_over_build": "In how many graphs each relation occurs is counted (Equation 1).",
         "annotate_paragraph": "First round: the author model marks which pieces of the pool the text states.",
         "evolve_paragraph": "Each further round adds the property that is most specific and fits best, with all its values, as one sentence that is checked by program.",
-        "ask_questions": "The author model asks a general and a specific question that the set answers.",
+        "write_biography_questions": "The author model asks a general and a specific question that the set answers.",
     },
     limits=(
         "The minimum set is what the paragraph was made of: another set may answer a question as well.",
@@ -110,11 +121,11 @@ CARD = CardForms(
         "Coherence is weighed by the perplexities of one language model; with a small one it decides between equals only.",
         "People are real; facts are Wikidata's at one time and may be wrong or outdated.",
     ),
-    beside=tell_beside,
+    compare_with_paper=compare_with_paper,
 )
 
-BIOKALMA_RELEASE = ReleaseForms(
-    paper=Paper(
+BIOKALMA_RELEASE = ReleaseSpec(
+    paper=PaperCitation(
         title="Towards Verifiable Generation: A Benchmark for Knowledge-aware Language Model Attribution",
         authors=(("Xinze", "Li"), ("Yixin", "Cao"), ("Liangming", "Pan"), ("Yubo", "Ma"), ("Aixin", "Sun")),
         year=2024,
@@ -123,28 +134,28 @@ BIOKALMA_RELEASE = ReleaseForms(
     ),
     card=CARD,
     canary="ee727d69-75a7-47cb-a2ca-e3ac95865a2f",
-    source="source_name",
-    licence="licence",
-    pages=list_pages,
+    source_column="source_name",
+    licence_column="licence",
+    list_pages=list_source_pages,
     configs=(
-        ConfigForms(
+        ConfigSpec(
             name="biokalma",
             title="Questions about two people, with the smallest set of knowledge that answers them",
             splits={"test": "biokalma"},
         ),
-        ConfigForms(
+        ConfigSpec(
             name="rounds",
             title="Every round in which a paragraph was evolved: the scores of all pieces, the choice, the sentence",
             splits={"test": "biokalma_rounds"},
-            belongs=_BELONGS,
+            parent_link=_BELONGS_TO_PAIR,
         ),
-        ConfigForms(
+        ConfigSpec(
             name="candidates",
             title="Items of Wikidata that bear the people's names, and which of them the relation joins",
             splits={"test": "biokalma_candidates"},
-            belongs=_BELONGS,
+            parent_link=_BELONGS_TO_PAIR,
         ),
-        ConfigForms(
+        ConfigSpec(
             name="relations",
             title="In how many people's graphs each relation occurs (Equation 1 of the paper)",
             splits={"test": "biokalma_relations"},
@@ -156,34 +167,34 @@ BIOKALMA_RELEASE = ReleaseForms(
 _TABLE = "biokalma"
 
 
-def list_distributions(build: Published) -> Iterator[Figure]:
+def draw_biokalma_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     """Yield charts: pieces per question, relations, properties, text sources, deciding scores."""
-    knowledge = build.column(_TABLE, "minimum_knowledge")
-    yield draw_counts(
+    knowledge = build.load_column(_TABLE, "minimum_knowledge")
+    yield make_bar_figure(
         "pieces",
         "Pieces of knowledge that answer a question",
         "questions",
-        count_numbers(map(len, knowledge)),
+        count_by_number(map(len, knowledge)),
         "pieces",
     )
-    pairs = sort_counts(build.column(_TABLE, "relation_label"))
-    yield draw_counts("pairs", "Pairs by their relation", "questions", pairs, "relation")
-    yield draw_counts(
+    pairs = count_by_frequency(build.load_column(_TABLE, "relation_label"))
+    yield make_bar_figure("pairs", "Pairs by their relation", "questions", pairs, "relation")
+    yield make_bar_figure(
         "properties",
         "What the pieces tell",
         "pieces",
-        sort_counts(piece["property"] for pieces in knowledge for piece in pieces),
+        count_by_frequency(piece["property"] for pieces in knowledge for piece in pieces),
         "property",
     )
-    yield draw_counts(
+    yield make_bar_figure(
         "text_sources",
         "Where the first paragraph is from",
         "questions",
-        sort_counts(build.column(_TABLE, "text_source")),
+        count_by_frequency(build.load_column(_TABLE, "text_source")),
         "text",
     )
     decided = build.facts.get("rounds_decided_by", {})
-    yield draw_counts(
+    yield make_bar_figure(
         "decided",
         "What chose the pieces of the later rounds",
         "rounds",

@@ -31,15 +31,21 @@ from typing import Any
 
 import httpx2
 
-from factmill.tasks.clients.openai_server import FILE_DEADLINE_S, FILE_TIMEOUT_S, UNTOLD_TOKENS, Answer, OpenAiServer
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.clients.openai_server import (
+    DEFAULT_MAX_TOKENS,
+    FILE_DEADLINE_S,
+    FILE_TIMEOUT_S,
+    OpenAiServer,
+    ServerResponse,
+)
+from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import SettingsError
 
-_TRANSLATED = frozenset(
+_TRANSLATED_REQUEST_KEYS = frozenset(
     {"messages", "n", "seed", "stream", "max_tokens", "max_completion_tokens", "temperature", "reasoning_effort"}
     | {"response_format", "tools", "output_config"}
 )
-_STATUSES = {
+_STATUS_BY_ERROR_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -53,26 +59,26 @@ _STATUSES = {
     "overloaded_error": 529,
 }
 """Error type → HTTP status. Batch results give only the type."""
-_UNFINISHED = {
+_ERROR_BY_UNFINISHED_RESULT = {
     "canceled": {"code": "batch_cancelled", "message": "the batch was canceled before this request was answered"},
     "expired": {"code": "batch_expired", "message": "the batch expired before this request was answered"},
 }
 
-Body = Mapping[str, Any]
+JsonBody = Mapping[str, Any]
 
 
-def write_request(
-    body: Body, default_max_tokens: int, adapt_schema: Callable[[dict[str, Any]], dict[str, Any]]
+def build_messages_request(
+    body: JsonBody, default_max_tokens: int, adapt_schema: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
     """Build the body of `POST /v1/messages` from a body of the chat protocol.
 
     `default_max_tokens`: for a body without a limit. `adapt_schema`: reduces a JSON schema to the subset that the API
     takes.
     """
-    request: dict[str, Any] = {name: value for name, value in body.items() if name not in _TRANSLATED}
+    request: dict[str, Any] = {name: value for name, value in body.items() if name not in _TRANSLATED_REQUEST_KEYS}
     limits = (body.get(name) for name in ("max_tokens", "max_completion_tokens"))
     request["max_tokens"] = next((limit for limit in limits if limit), default_max_tokens)
-    request["messages"] = _write_turns(body["messages"])
+    request["messages"] = _build_turns(body["messages"])
     if system := [message["content"] for message in body["messages"] if message["role"] == "system"]:
         request["system"] = "\n\n".join(system)
     if "temperature" in body and (body.get("thinking") or {}).get("type") not in ("enabled", "adaptive"):
@@ -85,21 +91,21 @@ def write_request(
     if config := config | body.get("output_config", {}):
         request["output_config"] = config
     if tools := body.get("tools"):
-        request["tools"] = [_write_tool(tool["function"]) for tool in tools]
+        request["tools"] = [_build_tool_definition(tool["function"]) for tool in tools]
     return request
 
 
-def _find_schema(response_format: Body) -> dict[str, Any] | None:
+def _find_schema(response_format: JsonBody) -> dict[str, Any] | None:
     found = response_format.get("schema") or response_format.get("json_schema", {}).get("schema")
     return dict(found) if found else None
 
 
-def _write_tool(function: Body) -> dict[str, Any]:
+def _build_tool_definition(function: JsonBody) -> dict[str, Any]:
     tool = {"name": function["name"], "input_schema": function.get("parameters") or {"type": "object"}}
     return tool | {name: function[name] for name in ("description", "strict") if function.get(name) is not None}
 
 
-def _write_turns(messages: Sequence[Body]) -> list[dict[str, Any]]:
+def _build_turns(messages: Sequence[JsonBody]) -> list[dict[str, Any]]:
     """Return the messages without system messages; consecutive messages of one role become one turn with several
     blocks."""
     turns: list[dict[str, Any]] = []
@@ -109,11 +115,11 @@ def _write_turns(messages: Sequence[Body]) -> list[dict[str, Any]]:
         role = "assistant" if message["role"] == "assistant" else "user"
         if not turns or turns[-1]["role"] != role:
             turns.append({"role": role, "content": []})
-        turns[-1]["content"] += _write_blocks(message)
+        turns[-1]["content"] += _build_content_blocks(message)
     return turns
 
 
-def _write_blocks(message: Body) -> list[dict[str, Any]]:
+def _build_content_blocks(message: JsonBody) -> list[dict[str, Any]]:
     """Return the content of a message as blocks. Empty text makes no block, since the API refuses it."""
     text = message.get("content") or ""
     if message["role"] == "tool":
@@ -122,12 +128,17 @@ def _write_blocks(message: Body) -> list[dict[str, Any]]:
     for call in message.get("tool_calls") or ():
         named = call["function"]
         blocks.append(
-            {"type": "tool_use", "id": call["id"], "name": named["name"], "input": _read_input(named["arguments"])}
+            {
+                "type": "tool_use",
+                "id": call["id"],
+                "name": named["name"],
+                "input": _parse_tool_input(named["arguments"]),
+            }
         )
     return blocks
 
 
-def _read_input(arguments: str) -> dict[str, Any]:
+def _parse_tool_input(arguments: str) -> dict[str, Any]:
     """Parse arguments into the object that `tool_use` must hold; {} where they are invalid, which the tool's result
     explains."""
     try:
@@ -137,7 +148,7 @@ def _read_input(arguments: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_message(message: Any) -> Any:
+def build_chat_completion(message: Any) -> Any:
     """Convert a response of the Messages API to the chat protocol; return anything else unchanged."""
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         return message
@@ -146,7 +157,7 @@ def read_message(message: Any) -> Any:
         "role": "assistant",
         "content": "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text"),
     }
-    if calls := [_read_call(block) for block in blocks if block.get("type") == "tool_use"]:
+    if calls := [_build_tool_call(block) for block in blocks if block.get("type") == "tool_use"]:
         said["tool_calls"] = calls
     if message.get("stop_reason") == "refusal":
         said["refusal"] = (message.get("stop_details") or {}).get("explanation") or "refusal"
@@ -158,15 +169,15 @@ def read_message(message: Any) -> Any:
     }
 
 
-def _read_call(block: Body) -> dict[str, Any]:
+def _build_tool_call(block: JsonBody) -> dict[str, Any]:
     function = {"name": block.get("name"), "arguments": json.dumps(block.get("input") or {}, ensure_ascii=False)}
     return {"id": block.get("id"), "type": "function", "function": function}
 
 
-def read_text(text: str) -> str:
+def translate_response_text(text: str) -> str:
     """Convert a response body to the chat protocol; return text that is not JSON unchanged."""
     try:
-        return json.dumps(read_message(json.loads(text)), ensure_ascii=False)
+        return json.dumps(build_chat_completion(json.loads(text)), ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
 
@@ -180,32 +191,32 @@ def read_custom_id(line: bytes) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def read_result(line: bytes) -> bytes:
-    """Convert a line of batch results to a line of an OpenAI job's output file (batch_jobs/lines.py).
+def convert_batch_result_line(line: bytes) -> bytes:
+    """Convert a line of batch results to a line of an OpenAI job's output file (batch_jobs/jsonl.py).
 
-    An unreadable line is returned unchanged; `read_lines` counts it.
+    An unreadable line is returned unchanged; `parse_result_lines` counts it.
     """
     try:
         found = json.loads(line)
         result = found["result"]
         kind = result["type"]
         if kind == "succeeded":
-            told: dict[str, Any] = {"response": {"status_code": 200, "body": read_message(result["message"])}}
+            told: dict[str, Any] = {"response": {"status_code": 200, "body": build_chat_completion(result["message"])}}
         elif kind == "errored":
             error = result["error"]
-            status = _STATUSES.get(error.get("error", error).get("type"), 500)
+            status = _STATUS_BY_ERROR_TYPE.get(error.get("error", error).get("type"), 500)
             told = {"response": {"status_code": status, "body": error}}
         else:
-            told = {"error": _UNFINISHED[kind]}
+            told = {"error": _ERROR_BY_UNFINISHED_RESULT[kind]}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return line
     return json.dumps({"custom_id": found.get("custom_id"), **told}).encode("ascii")
 
 
-BATCHES = "/v1/messages/batches"
+MESSAGE_BATCHES_PATH = "/v1/messages/batches"
 
 
-def require_sdk() -> None:
+def require_anthropic_sdk() -> None:
     """Raise SettingsError unless the SDK is installed."""
     if find_spec("anthropic") is None:
         raise SettingsError(
@@ -218,9 +229,9 @@ class AnthropicServer(OpenAiServer):
 
     library = "anthropic"
 
-    def __init__(self, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
+    def __init__(self, model: ModelSettings, read_key: Callable[[], str], user_agent: str) -> None:
         """Set up the client; send nothing. SettingsError where the SDK is not installed."""
-        require_sdk()
+        require_anthropic_sdk()
         super().__init__(model, read_key, user_agent)
 
     def _open_client(self, user_agent: str, http_client: httpx2.AsyncClient) -> Any:
@@ -235,19 +246,26 @@ class AnthropicServer(OpenAiServer):
 
     def translate(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Build the Messages request for a body of the chat protocol."""
-        return write_request(body, UNTOLD_TOKENS, self._sdk.transform_schema)
+        return build_messages_request(body, DEFAULT_MAX_TOKENS, self._sdk.transform_schema)
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
+    async def post(self, path: str, body: Mapping[str, Any]) -> ServerResponse:
         """Send one request, translating a chat and its response; Retry when the connection fails."""
         if path != "/chat/completions":
             return await super().post(path, body)
         answer = await super().post("/v1/messages", self.translate(body))
         # a secret may have been split over several blocks, which are now one text
-        return replace(answer, text=self.credentials.scrub(read_text(answer.text))) if answer.status < 300 else answer
+        return (
+            replace(answer, text=self.credentials.redact(translate_response_text(answer.text)))
+            if answer.status < 300
+            else answer
+        )
 
-    async def create_batch(self, requests: Sequence[Mapping[str, Any]]) -> Answer:
+    async def create_batch(self, requests: Sequence[Mapping[str, Any]]) -> ServerResponse:
         """Create a Message Batch of `{"custom_id", "params"}`; Retry when the connection fails."""
         creating = self._client.post(
-            BATCHES, body={"requests": requests}, cast_to=httpx2.Response, options={"timeout": FILE_TIMEOUT_S}
+            MESSAGE_BATCHES_PATH,
+            body={"requests": requests},
+            cast_to=httpx2.Response,
+            options={"timeout": FILE_TIMEOUT_S},
         )
-        return self._read(await self._send(creating, FILE_DEADLINE_S))
+        return self._read_response(await self._send(creating, FILE_DEADLINE_S))

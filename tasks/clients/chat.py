@@ -20,24 +20,34 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from factmill.tasks import progress
-from factmill.tasks.clients.batch_jobs.desk import Desk
-from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
-from factmill.tasks.clients.batch_jobs.request_files import FileDesk, RequestFiles
-from factmill.tasks.clients.completions import judge_answer, judge_error, read_completion
-from factmill.tasks.clients.openai_server import Answer, add_spent
-from factmill.tasks.clients.probes import Probes
-from factmill.tasks.clients.refusals import describe_learnt, find_learnt, is_unexplained, merge_roles, read_refusal
-from factmill.tasks.clients.sending.answers import shorten
+from factmill.tasks.clients.batch_jobs.batch_queue import BatchQueue
+from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.request_files import OfflineBatchQueue, OfflineRequestFiles
+from factmill.tasks.clients.completions import find_chat_failure, find_content_refusal, read_completion
+from factmill.tasks.clients.openai_server import ServerResponse, add_usage
+from factmill.tasks.clients.parameter_probes import ParameterProbes
+from factmill.tasks.clients.sending.http_responses import shorten_to_line
 from factmill.tasks.clients.sending.sender import Sender
-from factmill.tasks.clients.servers import open_jobs, open_server
-from factmill.tasks.core.calls.call import Call, Deliver, Reply, fail
-from factmill.tasks.core.finish_reasons import classify_finish, describe_unknown, is_cut
-from factmill.tasks.core.service_settings import Model
-from factmill.tasks.errors import AccountBlocked, RepliesAwaited, ServiceUnreachable
+from factmill.tasks.clients.server_factory import make_batch_client, make_chat_server
+from factmill.tasks.clients.unsupported_parameters import (
+    find_changed_settings,
+    format_changed_settings,
+    is_unexplained_refusal,
+    merge_roles,
+    read_settings_from_refusal,
+)
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
+from factmill.tasks.core.finish_reasons import (
+    classify_finish_reason,
+    format_unknown_finish_reasons,
+    is_token_limit_reached,
+)
+from factmill.tasks.core.service_settings import ModelSettings
+from factmill.tasks.errors import AccountBlocked, AwaitingReplyFile, ServiceUnreachable
 
 
 @dataclass(frozen=True, slots=True)
-class _Draw:
+class _SampleRequest:
     """One request for some or all samples of a call."""
 
     number: int
@@ -53,14 +63,14 @@ class _Draw:
 
 
 _PATH = "/chat/completions"
-_TOOLS = "tools_refused"
-_FILTERED = {"texts": [""], "finish": ["content_filter"]}
+_TOOLS_REFUSED_CODE = "tools_refused"
+_FILTERED_SAMPLE = {"texts": [""], "finish": ["content_filter"]}
 """Stands for the single sample of a refused request, among others that were answered."""
-_N_IGNORED = "n_ignored: "
+_N_IGNORED_ERROR = "n_ignored: "
 """Error of a call that is sent again, sample by sample; it is never delivered."""
 
 
-class Chat:
+class ChatClient:
     """Client that answers chat calls with one model."""
 
     is_outside = True
@@ -68,11 +78,11 @@ class Chat:
     def __init__(
         self,
         identity: str,
-        model: Model,
+        model: ModelSettings,
         read_key: Callable[[], str],
         user_agent: str,
-        jobs: JobsPlace | None = None,
-        files: RequestFiles | None = None,
+        jobs: JobFilesLocation | None = None,
+        files: OfflineRequestFiles | None = None,
     ) -> None:
         """Set up the client; send nothing. `read_key` is called with the first request.
 
@@ -82,32 +92,34 @@ class Chat:
         self.identity = identity
         self.model = model
         """The model's settings, with those learnt from refusals."""
-        self._told = model
-        self._probes = Probes()
-        self._server = open_server(model, read_key, user_agent)
+        self._configured_model = model
+        self._probes = ParameterProbes()
+        self._server = make_chat_server(model, read_key, user_agent)
         self._sender = Sender(model.limits, self._server.name, counts=False, find_subject=lambda draw: draw.call.key)
-        self._finishes: set[str] = set()
+        self._finish_reasons: set[str] = set()
         """Finish reasons received so far."""
-        self._desk: Desk[_Draw] | None = None
-        self._is_tried, self._trying = True, threading.Lock()
+        self._batch_queue: BatchQueue[_SampleRequest] | None = None
+        self._has_sent_first, self._first_request_lock = True, threading.Lock()
         if jobs and model.mode == "batch":
-            self._desk = Desk(model, open_jobs(self._server, model.jobs, model.limits.attempts), self, jobs)
-            learnt = self._desk.find_learnt()
+            self._batch_queue = BatchQueue(
+                model, make_batch_client(self._server, model.jobs, model.limits.attempts), self, jobs
+            )
+            learnt = self._batch_queue.find_learnt_settings()
             self.model = model.model_copy(update=learnt or {})
-            self._is_tried = learnt is not None or not model.jobs.first_singly
-        self._files: FileDesk[_Draw] | None = None
+            self._has_sent_first = learnt is not None or not model.jobs.first_singly
+        self._file_queue: OfflineBatchQueue[_SampleRequest] | None = None
         if files:
-            self._files = FileDesk(model, self, files)
-            self.model = self.model.model_copy(update=self._files.find_learnt())
+            self._file_queue = OfflineBatchQueue(model, self, files)
+            self.model = self.model.model_copy(update=self._file_queue.find_learnt_settings())
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer calls, with all samples of a call in one reply. RepliesAwaited when requests were written to a file."""
-        draws = [draw for number, call in enumerate(calls) for draw in self._list_draws(number, call)]
-        open_draws: dict[int, dict[int, tuple[str, Reply]]] = {}
-        alone: list[tuple[Call, Reply]] = []
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
+        """Answer calls, with all samples of a call in one reply. AwaitingReplyFile when requests were written to a file."""
+        draws = [draw for number, call in enumerate(calls) for draw in self._list_sample_requests(number, call)]
+        open_draws: dict[int, dict[int, tuple[str, CallResponse]]] = {}
+        alone: list[tuple[Call, CallResponse]] = []
 
-        def join(draw: _Draw, reply: Reply) -> Sequence[str]:
-            if reply.error == _N_IGNORED:
+        def join(draw: _SampleRequest, reply: CallResponse) -> Sequence[str]:
+            if reply.error == _N_IGNORED_ERROR:
                 alone.append((draw.call, reply))
                 return ()
             wanted = 1 if draw.seed is None else _samples(draw.call)
@@ -117,48 +129,50 @@ class Chat:
                 return ()
             del open_draws[draw.number]
             custom_ids, replies = zip(*(arrived[seed] for seed in sorted(arrived)), strict=True)
-            deliver(draw.call, _join_replies(replies, "once" in draw.call.parts))
+            deliver(draw.call, _join_sample_replies(replies, "once" in draw.call.parts))
             return custom_ids
 
         is_written = False
-        if self._files:
-            draws = self._files.send([(draw.custom_id, draw) for draw in draws], join)
-            is_written = self._files.writes
+        if self._file_queue:
+            draws = self._file_queue.send([(draw.custom_id, draw) for draw in draws], join)
+            is_written = self._file_queue.writes_requests
         if is_written:
             pass
-        elif self._desk:
-            left = self._try_first(draws, join)
-            self._desk.send([(draw.custom_id, draw) for draw in left], join)
+        elif self._batch_queue:
+            left = self._send_first_singly(draws, join)
+            self._batch_queue.send([(draw.custom_id, draw) for draw in left], join)
         else:
             self._sender.send([[draw] for draw in draws], self._ask, join)
         if alone:
             spent = {call.key: reply for call, reply in alone}
-            self.send([call for call, _ in alone], lambda call, reply: deliver(call, add_spent(reply, spent[call.key])))
+            self.send([call for call, _ in alone], lambda call, reply: deliver(call, add_usage(reply, spent[call.key])))
         if is_written and draws:
-            raise RepliesAwaited(f"{len(draws)} requests to {self.model.name} are written to a file")
+            raise AwaitingReplyFile(f"{len(draws)} requests to {self.model.name} are written to a file")
 
-    def _try_first(self, draws: Sequence[_Draw], join: Callable[[_Draw, Reply], object]) -> Sequence[_Draw]:
+    def _send_first_singly(
+        self, draws: Sequence[_SampleRequest], join: Callable[[_SampleRequest, CallResponse], object]
+    ) -> Sequence[_SampleRequest]:
         """Send the very first request singly, before any job is made; return the requests that are left to jobs.
 
         ServiceUnreachable when nothing answers at all.
         """
-        heard: list[Reply] = []
-        answered: list[Reply] = []
+        heard: list[CallResponse] = []
+        answered: list[CallResponse] = []
 
-        async def ask(group: Sequence[_Draw]) -> list[Reply]:
+        async def ask(group: Sequence[_SampleRequest]) -> list[CallResponse]:
             answered.extend(await self._ask(group))
             return answered
 
-        with self._trying:
-            if self._is_tried or not draws:
+        with self._first_request_lock:
+            if self._has_sent_first or not draws:
                 return draws
             try:
                 self._sender.send([draws[:1]], ask, lambda _, reply: heard.append(reply))
             except ServiceUnreachable as error:
                 if isinstance(error, AccountBlocked) or not self._server.has_answered:
                     raise
-                progress.say(f"note: the first request of all is left to a batch job too: {error}")
-            self._is_tried = True
+                progress.print_and_log(f"note: the first request of all is left to a batch job too: {error}")
+            self._has_sent_first = True
         if not answered:
             return draws
         join(draws[0], heard[0])
@@ -166,49 +180,56 @@ class Chat:
 
     def notes(self) -> list[str]:
         """Return messages about the settings that the model was found to need, and how they were found."""
-        named = self.model.model_copy(update={name: getattr(self._told, name) for name in self._probes.found})
-        probed = named.model_copy(update=self._probes.found)
+        named = self.model.model_copy(
+            update={name: getattr(self._configured_model, name) for name in self._probes.found_settings}
+        )
+        probed = named.model_copy(update=self._probes.found_settings)
         notes = []
-        if learnt := describe_learnt(self._told, named):
+        if learnt := format_changed_settings(self._configured_model, named):
             notes.append(f"model {self.model.name} needs {'; '.join(learnt)}: put it into the world's file")
-        if found := describe_learnt(named, probed):
+        if found := format_changed_settings(named, probed):
             notes.append(
                 f"model {self.model.name} refused a request without saying what it refuses, and took it with "
                 f"{'; '.join(found)}: put it into the world's file"
             )
-        if self._probes.reason:
+        if self._probes.unexplained_refusal:
             notes.append(
-                f"model {self.model.name} refused a request without saying what it refuses ({self._probes.reason}), and refused "
-                f"it too without {self._probes.describe_tried()}"
+                f"model {self.model.name} refused a request without saying what it refuses ({self._probes.unexplained_refusal}), and refused "
+                f"it too without {self._probes.format_tried()}"
             )
-        return [*notes, *describe_unknown(self.model.name, self._finishes)]
+        return [*notes, *format_unknown_finish_reasons(self.model.name, self._finish_reasons)]
 
-    def _list_draws(self, number: int, call: Call) -> list[_Draw]:
+    def _list_sample_requests(self, number: int, call: Call) -> list[_SampleRequest]:
         samples = _samples(call)
         if samples == 1 or self.model.choices:
-            return [_Draw(number, call, samples, None)]
-        return [_Draw(number, call, 1, seed) for seed in range(samples)]
+            return [_SampleRequest(number, call, samples, None)]
+        return [_SampleRequest(number, call, 1, seed) for seed in range(samples)]
 
-    async def _ask(self, group: Sequence[_Draw]) -> list[Reply]:
+    async def _ask(self, group: Sequence[_SampleRequest]) -> list[CallResponse]:
         draw, learnt, refused = group[0], dict[str, Any](), ""
         while True:
             model = self.model.model_copy(update=learnt)
-            body = self._write(model, draw, refused)
-            if isinstance(body, Reply):
+            body = self._build_body_or_reply(model, draw, refused)
+            if isinstance(body, CallResponse):
                 return [body]
-            answer = await self._server.ask(_PATH, body)
-            probed = await self._probe(model, draw, body, learnt, answer)
-            heard = probed or self._hear(model, draw, learnt, answer)
-            if isinstance(heard, Reply):
+            answer = await self._server.send_paid(_PATH, body)
+            probed = await self._probe_unnamed_refusal(model, draw, body, learnt, answer)
+            heard = probed or self._read_response(model, draw, learnt, answer)
+            if isinstance(heard, CallResponse):
                 if answer.status < 300:
-                    self._probes.note_answered(model, body)
+                    self._probes.note_accepted(model, body)
                 return [heard]
             learnt |= heard[0]
             refused = heard[1]
 
-    async def _probe(
-        self, model: Model, draw: _Draw, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: Answer
-    ) -> Reply | tuple[dict[str, Any], str] | None:
+    async def _probe_unnamed_refusal(
+        self,
+        model: ModelSettings,
+        draw: _SampleRequest,
+        sent: Mapping[str, Any],
+        learnt: Mapping[str, Any],
+        answer: ServerResponse,
+    ) -> CallResponse | tuple[dict[str, Any], str] | None:
         """Find what the server refuses without naming it.
 
         Return the reply to a request without it, or the settings for another try with the reason; None where the
@@ -217,134 +238,156 @@ class Chat:
         """
         if not self._is_unexplained(model, sent, learnt, answer):
             return None
-        why = shorten(answer.text)
+        why = shorten_to_line(answer.text)
         async with self._probes.lock:
-            if change := self._find_probed(model, draw):
+            if change := self._find_probed_settings(model, draw):
                 return change, why
             omission = None
             for omission in self._probes.iterate_omissions(model, sent, repeats=answer.status >= 500):
-                reply = await self._try_without(model, draw, {**learnt, **omission.settings})
+                reply = await self._send_with_settings(model, draw, {**learnt, **omission.settings})
                 if reply:
-                    self._probes.found.update(omission.settings)
-                    return add_spent(fail(_TOOLS, why), reply) if omission.name == "tools" else reply
+                    self._probes.found_settings.update(omission.settings)
+                    return (
+                        add_usage(make_failed_response(_TOOLS_REFUSED_CODE, why), reply)
+                        if omission.name == "tools"
+                        else reply
+                    )
             if omission:
                 self._probes.give_up(model, sent, why or "no text")
         return None
 
-    async def _try_without(self, model: Model, draw: _Draw, learnt: dict[str, Any]) -> Reply | None:
+    async def _send_with_settings(
+        self, model: ModelSettings, draw: _SampleRequest, learnt: dict[str, Any]
+    ) -> CallResponse | None:
         """Return the reply to a request with other settings; None where it is refused too."""
         while True:
             tried = model.model_copy(update=learnt)
-            body = _write_body(tried, draw)
-            answer = await self._server.ask(_PATH, body)
+            body = _build_request_body(tried, draw)
+            answer = await self._server.send_paid(_PATH, body)
             if self._is_unexplained(tried, body, learnt, answer):
                 return None
-            heard = self._hear(tried, draw, learnt, answer)
-            if isinstance(heard, Reply) and answer.status < 300:
-                self._probes.note_answered(tried, body)
+            heard = self._read_response(tried, draw, learnt, answer)
+            if isinstance(heard, CallResponse) and answer.status < 300:
+                self._probes.note_accepted(tried, body)
                 return heard
-            if isinstance(heard, Reply):
+            if isinstance(heard, CallResponse):
                 return None
             learnt |= heard[0]
 
-    def _is_unexplained(self, model: Model, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: Answer) -> bool:
+    def _is_unexplained(
+        self, model: ModelSettings, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: ServerResponse
+    ) -> bool:
         """True where the server refuses a request without saying why."""
-        if not is_unexplained(answer.status, answer.text) or judge_error(self._server.name, answer):
+        if not is_unexplained_refusal(answer.status, answer.text) or find_content_refusal(self._server.name, answer):
             return False
-        return not read_refusal(model, answer.status, answer.text, sent, learnt)
+        return not read_settings_from_refusal(model, answer.status, answer.text, sent, learnt)
 
-    def _find_probed(self, model: Model, draw: _Draw) -> dict[str, Any]:
+    def _find_probed_settings(self, model: ModelSettings, draw: _SampleRequest) -> dict[str, Any]:
         """Return the settings found by probes, where they would change the request that `model` builds; else {}."""
-        change = {name: value for name, value in self._probes.found.items() if getattr(model, name) != value}
-        is_other = change and _write_body(model.model_copy(update=change), draw) != _write_body(model, draw)
+        change = {name: value for name, value in self._probes.found_settings.items() if getattr(model, name) != value}
+        is_other = change and _build_request_body(model.model_copy(update=change), draw) != _build_request_body(
+            model, draw
+        )
         return change if is_other else {}
 
-    def write(self, asked: _Draw, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
+    def build_request_body(self, asked: _SampleRequest, learnt: Mapping[str, Any]) -> dict[str, Any] | CallResponse:
         """Build a request of a batch job (see Asker)."""
-        return self._write(self._told.model_copy(update={**learnt, "stream": False}), asked, "")
+        return self._build_body_or_reply(
+            self._configured_model.model_copy(update={**learnt, "stream": False}), asked, ""
+        )
 
-    def read(self, asked: _Draw, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
+    def read_response(
+        self, asked: _SampleRequest, learnt: Mapping[str, Any], answer: ServerResponse
+    ) -> CallResponse | dict[str, Any]:
         """Read the response to a request of a batch job (see Asker)."""
-        model = self._told.model_copy(update=learnt)
-        is_refused = answer.status >= 400 and self._is_unexplained(model, _write_body(model, asked), learnt, answer)
-        if is_refused and (change := self._find_probed(model, asked)):
+        model = self._configured_model.model_copy(update=learnt)
+        is_refused = answer.status >= 400 and self._is_unexplained(
+            model, _build_request_body(model, asked), learnt, answer
+        )
+        if is_refused and (change := self._find_probed_settings(model, asked)):
             return change
-        heard = self._hear(model, asked, learnt, answer)
-        return heard if isinstance(heard, Reply) else heard[0]
+        heard = self._read_response(model, asked, learnt, answer)
+        return heard if isinstance(heard, CallResponse) else heard[0]
 
-    async def probe(
-        self, lines: Sequence[tuple[_Draw, Answer]], learnt: Mapping[str, Any]
-    ) -> tuple[_Draw, Reply] | None:
+    async def probe_refusals(
+        self, lines: Sequence[tuple[_SampleRequest, ServerResponse]], learnt: Mapping[str, Any]
+    ) -> tuple[_SampleRequest, CallResponse] | None:
         """Find out by single requests what the server refuses in a job without naming it (see Asker)."""
-        model = self._told.model_copy(update=learnt)
-        refused = [(draw, answer) for draw, answer in lines if is_unexplained(answer.status, answer.text)]
+        model = self._configured_model.model_copy(update=learnt)
+        refused = [(draw, answer) for draw, answer in lines if is_unexplained_refusal(answer.status, answer.text)]
         if not refused:
             return None
         for draw, answer in lines:
             if answer.status < 300:
-                self._probes.note_answered(model, _write_body(model, draw))
+                self._probes.note_accepted(model, _build_request_body(model, draw))
         for draw, answer in refused:
             started = time.perf_counter()
             async with asyncio.timeout(self.model.limits.timeout_s):
-                heard = await self._probe(model, draw, _write_body(model, draw), learnt, answer)
-            if isinstance(heard, Reply):
+                heard = await self._probe_unnamed_refusal(model, draw, _build_request_body(model, draw), learnt, answer)
+            if isinstance(heard, CallResponse):
                 return draw, replace(heard, latency_s=time.perf_counter() - started)
-            if heard or self._probes.reason:
+            if heard or self._probes.unexplained_refusal:
                 return None
         return None
 
-    async def ask(self, asked: _Draw) -> Reply:
+    async def send_singly(self, asked: _SampleRequest) -> CallResponse:
         """Send a request of a job singly (see Asker)."""
         started = time.perf_counter()
         async with asyncio.timeout(self.model.limits.timeout_s):
             [reply] = await self._ask([asked])
         return replace(reply, latency_s=time.perf_counter() - started)
 
-    def learnt(self) -> dict[str, Any]:
+    def learnt_settings(self) -> dict[str, Any]:
         """Return the settings in which requests differ from the world's file."""
-        return find_learnt(self._told, self.model)
+        return find_changed_settings(self._configured_model, self.model)
 
-    def _write(self, model: Model, draw: _Draw, refused: str) -> dict[str, Any] | Reply:
+    def _build_body_or_reply(
+        self, model: ModelSettings, draw: _SampleRequest, refused: str
+    ) -> dict[str, Any] | CallResponse:
         """Build the body of a request, or return a failed reply where asking is useless; `refused`: the last refusal's
         text."""
         if draw.samples > 1 and not model.choices:
             self.model = model
-            return fail("n_ignored", "")
-        if not model.tools and "tools" in draw.call.wire:
+            return make_failed_response("n_ignored", "")
+        if not model.tools and "tools" in draw.call.unrecorded_parts:
             self.model = self.model.model_copy(update={"tools": False})
-            return fail(_TOOLS, refused or "the world's file says that this model takes no tools")
-        return _write_body(model, draw)
+            return make_failed_response(
+                _TOOLS_REFUSED_CODE, refused or "the world's file says that this model takes no tools"
+            )
+        return _build_request_body(model, draw)
 
-    def _hear(
-        self, model: Model, draw: _Draw, learnt: Mapping[str, Any], answer: Answer
-    ) -> Reply | tuple[dict[str, Any], str]:
+    def _read_response(
+        self, model: ModelSettings, draw: _SampleRequest, learnt: Mapping[str, Any], answer: ServerResponse
+    ) -> CallResponse | tuple[dict[str, Any], str]:
         """Read a response: return its reply, or the settings for another try with the reason; Retry for transient
         failures.
 
         `model`: the settings that the request was built with; other requests may have learnt more meanwhile. `learnt`:
         the settings changed after earlier refusals, kept once the request is answered.
         """
-        if known := judge_error(self._server.name, answer):
+        if known := find_content_refusal(self._server.name, answer):
             return known
-        if change := read_refusal(model, answer.status, answer.text, _write_body(model, draw), learnt):
-            return change, shorten(answer.text)
-        if failure := judge_answer(self._server.name, answer):
+        if change := read_settings_from_refusal(
+            model, answer.status, answer.text, _build_request_body(model, draw), learnt
+        ):
+            return change, shorten_to_line(answer.text)
+        if failure := find_chat_failure(self._server.name, answer):
             return failure
         completion = read_completion(self._server.name, answer)
-        reply = self._server.price(completion.usage)
+        reply = self._server.make_priced_reply(completion.usage)
         if completion.error:
             return replace(reply, status="failed", error=completion.error)
-        too_few = completion.samples < draw.samples
+        too_few = completion.sample_count < draw.samples
         self.model = self.model.model_copy(update={**learnt, **({"choices": False} if too_few else {})})
-        self._finishes.update(completion.body["finish"])
+        self._finish_reasons.update(completion.body["finish"])
         if too_few:
-            return replace(reply, status="failed", error=_N_IGNORED)
-        return replace(reply, body=self._server.credentials.scrub_values(completion.body))
+            return replace(reply, status="failed", error=_N_IGNORED_ERROR)
+        return replace(reply, body=self._server.credentials.redact_json(completion.body))
 
 
-def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
+def _build_request_body(model: ModelSettings, draw: _SampleRequest) -> dict[str, Any]:
     """Build the body of a request in the form that a model accepts."""
-    parts, wire = draw.call.parts, draw.call.wire
+    parts, wire = draw.call.parts, draw.call.unrecorded_parts
     body: dict[str, Any] = {
         "model": parts["model"],
         "messages": wire["messages"] if model.system == "own" else merge_roles(wire["messages"]),
@@ -372,7 +415,7 @@ def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
     return {name: value for name, value in (body | model.extra_body).items() if name not in left_out}
 
 
-def _join_replies(replies: Sequence[Reply], once: bool) -> Reply:
+def _join_sample_replies(replies: Sequence[CallResponse], once: bool) -> CallResponse:
     """Join the replies of several samples into one.
 
     It fails when any sample failed, when all are refused, or when no sample holds text, unless an empty text is an
@@ -385,17 +428,17 @@ def _join_replies(replies: Sequence[Reply], once: bool) -> Reply:
         cost_usd=sum(reply.cost_usd for reply in replies),
         latency_s=max(reply.latency_s for reply in replies),
     )
-    if failed := next((reply for reply in replies if reply.status == "failed" and not _is_refused(reply)), None):
+    if failed := next((reply for reply in replies if reply.status == "failed" and not _is_refused_reply(reply)), None):
         return replace(spent, body=None, status="failed", error=failed.error, transient=failed.transient)
-    if all(map(_is_refused, replies)):
-        said = next(filter(None, (reply.error or _quote(reply) for reply in replies)))
+    if all(map(_is_refused_reply, replies)):
+        said = next(filter(None, (reply.error or _format_refused_reply(reply) for reply in replies)))
         return replace(spent, body=None, status="failed", error=said, transient=False)
-    bodies: list[Any] = [reply.body or _FILTERED for reply in replies]
+    bodies: list[Any] = [reply.body or _FILTERED_SAMPLE for reply in replies]
     texts = [text for body in bodies for text in body["texts"]]
     finish = [reason for body in bodies for reason in body["finish"]]
     calls = [of_one for body in bodies for of_one in body.get("calls", [[]] * len(body["texts"]))]
     if not once and not any(text.strip() for text in texts) and not any(calls):
-        kind = "cut_off" if all(map(is_cut, finish)) else "empty_reply"
+        kind = "cut_off" if all(map(is_token_limit_reached, finish)) else "empty_reply"
         error = f"{kind}: {len(texts)} samples without text, finish {sorted(set(finish))}"
         return replace(spent, body=None, status="failed", error=error, transient=True)
     fingerprint = next((reply.body["fingerprint"] for reply in replies if reply.body), None)  # type: ignore[index, call-overload]
@@ -403,17 +446,17 @@ def _join_replies(replies: Sequence[Reply], once: bool) -> Reply:
     return replace(spent, body=joined | ({"calls": calls} if any(calls) else {}))
 
 
-def _is_refused(reply: Reply) -> bool:
+def _is_refused_reply(reply: CallResponse) -> bool:
     """True when the model or a filter refused every sample of a reply."""
     if reply.status == "failed":
         return (reply.error or "").startswith("refused:")
     body: Any = reply.body
-    return all(classify_finish(reason) == "filtered" for reason in body["finish"])
+    return all(classify_finish_reason(reason) == "filtered" for reason in body["finish"])
 
 
-def _quote(reply: Reply) -> str:
+def _format_refused_reply(reply: CallResponse) -> str:
     body: Any = reply.body
-    return f"refused: finish {sorted(set(body['finish']))}: {shorten(' '.join(body['texts'])) or 'no text'}"
+    return f"refused: finish {sorted(set(body['finish']))}: {shorten_to_line(' '.join(body['texts'])) or 'no text'}"
 
 
 def _samples(call: Call) -> int:

@@ -23,14 +23,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from factmill.tasks.clients.openai_server import Answer, is_too_long
-from factmill.tasks.clients.sending.answers import judge_status, read_json, shorten
+from factmill.tasks.clients.openai_server import ServerResponse, is_length_refusal
+from factmill.tasks.clients.sending.http_responses import find_http_failure, parse_json_body, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry
-from factmill.tasks.core.calls.call import Reply, fail
-from factmill.tasks.core.finish_reasons import classify_finish
+from factmill.tasks.core.calls.call import CallResponse, make_failed_response
+from factmill.tasks.core.finish_reasons import classify_finish_reason
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
-_BLOCK_CODES = frozenset(
+_CONTENT_FILTER_CODES = frozenset(
     {
         "content_filter",
         "content_filter_error",
@@ -41,7 +41,7 @@ _BLOCK_CODES = frozenset(
         "datainspectionfailed",
     }
 )
-_BLOCKED = re.compile(
+_CONTENT_FILTER_MESSAGE = re.compile(
     r"content[ _-]?(?:filter(?:ing)?|management|safety|moderation) polic|content[ _]?policy[ _]?violation"
     r"|content violates|content exists risk|considered high risk|inappropriate content|new_sensitive"
     r"|(?:prompt|input|content|response|output) (?:was|is|has been) (?:flagged|blocked|filtered)"
@@ -72,7 +72,7 @@ _ACCOUNT_CODES = frozenset(
         "arrearage",
     }
 )
-_ACCOUNT = re.compile(
+_ACCOUNT_BLOCKED_MESSAGE = re.compile(
     r"credit balance is too low|insufficient (?:account |user )?(?:credits?|balance|funds)|requires more credits"
     r"|all (?:of )?(?:your |its )?(?:available |remaining |included )?credits|(?:exceeded|reached) your (?:monthly )?included credits"
     r"|(?:doesn't|does not|don't|do not) have (?:any|enough) credits|out of credits?\b"
@@ -97,16 +97,16 @@ _BUSY_CODES = frozenset(
     }
 )
 
-_CODES = ("code", "type", "status", "reason", "status_code", "error_code")
-_MESSAGES = ("message", "msg", "detail", "error", "status_msg", "error_msg")
-_INNER = ("error", "errors", "detail", "details", "innererror", "inner_error", "base_resp")
-_MOST_INNER = 5
+_CODE_FIELDS = ("code", "type", "status", "reason", "status_code", "error_code")
+_MESSAGE_FIELDS = ("message", "msg", "detail", "error", "status_msg", "error_msg")
+_NESTED_ERROR_FIELDS = ("error", "errors", "detail", "details", "innererror", "inner_error", "base_resp")
+_MAX_ERROR_DEPTH = 5
 _ERROR_FIELDS = ("error", "errors", "detail", "message", "base_resp")
 """Fields of a body without choices in which servers report an error."""
 
 
 @dataclass(slots=True)
-class ProviderError:
+class ProviderErrorDetails:
     """Codes and messages of a provider's error, collected from all its fields."""
 
     codes: list[str] = field(default_factory=list)
@@ -117,128 +117,132 @@ class ProviderError:
 
     @property
     def is_blocked(self) -> bool:
-        return self.is_flagged or not _BLOCK_CODES.isdisjoint(self.codes) or self._says(_BLOCKED)
+        return (
+            self.is_flagged
+            or not _CONTENT_FILTER_CODES.isdisjoint(self.codes)
+            or self._message_matches(_CONTENT_FILTER_MESSAGE)
+        )
 
     @property
-    def is_of_account(self) -> bool:
-        return not _ACCOUNT_CODES.isdisjoint(self.codes) or self._says(_ACCOUNT)
+    def is_account_blocked(self) -> bool:
+        return not _ACCOUNT_CODES.isdisjoint(self.codes) or self._message_matches(_ACCOUNT_BLOCKED_MESSAGE)
 
     @property
     def is_busy(self) -> bool:
         return not _BUSY_CODES.isdisjoint(self.codes)
 
-    def _says(self, pattern: re.Pattern[str]) -> bool:
+    def _message_matches(self, pattern: re.Pattern[str]) -> bool:
         return any(pattern.search(message) for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class ChatCompletion:
     """Content of a response with status 2xx."""
 
     body: dict[str, Any]
     """In the format of core/calls/chat.py."""
     usage: Any
-    """The response, whose token counts give the price (core/spending/bounds.py)."""
+    """The response, whose token counts give the price (core/spending/costs.py)."""
     error: str = ""
     """Why there are no samples: `refused` or `prompt_too_long`, a colon, details."""
 
     @property
-    def samples(self) -> int:
+    def sample_count(self) -> int:
         return len(self.body["texts"])
 
 
-def judge_error(service: str, answer: Answer) -> Reply | None:
+def find_content_refusal(service: str, answer: ServerResponse) -> CallResponse | None:
     """Return a failed reply for a request refused for its content or length; None for success and for any other error.
 
     AccountBlocked when the account may make no further requests.
     """
     if answer.status < 300:
         return None
-    error = read_error(answer.text)
-    excerpt = f"HTTP {answer.status}: {shorten(answer.text)}"
+    error = read_provider_error(answer.text)
+    excerpt = f"HTTP {answer.status}: {shorten_to_line(answer.text)}"
     if error.is_blocked:
-        return fail("refused", excerpt)
-    if error.is_of_account:
+        return make_failed_response("refused", excerpt)
+    if error.is_account_blocked:
         raise AccountBlocked(service, excerpt)
-    return fail("prompt_too_long", shorten(answer.text)) if is_too_long(answer) else None
+    return make_failed_response("prompt_too_long", shorten_to_line(answer.text)) if is_length_refusal(answer) else None
 
 
-def judge_answer(service: str, answer: Answer) -> Reply | None:
+def find_chat_failure(service: str, answer: ServerResponse) -> CallResponse | None:
     """Return None for 2xx, and a failed reply where retrying in this run is useless; else raise Retry or
     ServiceUnreachable."""
-    if failure := judge_error(service, answer):
+    if failure := find_content_refusal(service, answer):
         return failure
     if answer.status == 404:
-        raise ServiceUnreachable(f"{service}: HTTP 404: {shorten(answer.text)}. Check url, name and account")
-    failure = judge_status(service, answer.status, answer.text, answer.retry_after)
+        raise ServiceUnreachable(f"{service}: HTTP 404: {shorten_to_line(answer.text)}. Check url, name and account")
+    failure = find_http_failure(service, answer.status, answer.text, answer.retry_after)
     # other failures may lie in the account or the server's setup, which people can fix
     return failure and replace(failure, transient=True)
 
 
-def read_completion(service: str, answer: Answer) -> Completion:
-    """Read a response with status 2xx; Retry when the provider failed, AccountBlocked as in `judge_error`."""
-    read = read_json(answer.text)
+def read_completion(service: str, answer: ServerResponse) -> ChatCompletion:
+    """Read a response with status 2xx; Retry when the provider failed, AccountBlocked as in `find_content_refusal`."""
+    read = parse_json_body(answer.text)
     body = read[0] if isinstance(read, list) and read else read
     choices = body.get("choices") if isinstance(body, Mapping) else None
     if not isinstance(body, Mapping) or body.get("error") or not isinstance(choices, list) or not choices:
-        return _read_failure(service, answer, body)
+        return _read_empty_completion(service, answer, body)
     try:
         choices = sorted(choices, key=lambda choice: choice.get("index") or 0)
         samples = [_read_choice(service, choice) for choice in choices]
     except (KeyError, TypeError, AttributeError) as error:
-        raise Retry(f"malformed_reply: no choices in {shorten(answer.text)}") from error
+        raise Retry(f"malformed_reply: no choices in {shorten_to_line(answer.text)}") from error
     texts, finish, calls = ([sample[at] for sample in samples] for at in range(3))
     found = {"texts": texts, "finish": finish, "fingerprint": body.get("system_fingerprint")}
-    return Completion(found | ({"calls": calls} if any(calls) else {}), body)
+    return ChatCompletion(found | ({"calls": calls} if any(calls) else {}), body)
 
 
-def read_error(text: str) -> ProviderError:
+def read_provider_error(text: str) -> ProviderErrorDetails:
     """Read the codes and messages of an error body."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
-        body = "" if text.lstrip().startswith("<") else shorten(text)
-    return _read_error(body)
+        body = "" if text.lstrip().startswith("<") else shorten_to_line(text)
+    return _read_error_body(body)
 
 
-def _read_error(body: Any) -> ProviderError:
-    error = ProviderError()
+def _read_error_body(body: Any) -> ProviderErrorDetails:
+    error = ProviderErrorDetails()
     if isinstance(body, str):
         error.messages.append(body)
     else:
-        _gather(body, error, _MOST_INNER)
+        _collect_error_details(body, error, _MAX_ERROR_DEPTH)
     return error
 
 
-def _gather(part: Any, error: ProviderError, depth: int) -> None:
+def _collect_error_details(part: Any, error: ProviderErrorDetails, depth: int) -> None:
     if depth and isinstance(part, list):
         for each in part:
-            _gather(each, error, depth - 1)
+            _collect_error_details(each, error, depth - 1)
     if not depth or not isinstance(part, Mapping):
         return
-    codes = (part.get(name) for name in _CODES)
+    codes = (part.get(name) for name in _CODE_FIELDS)
     error.codes += [str(code).lower() for code in codes if isinstance(code, str | int) and not isinstance(code, bool)]
-    error.messages += [part[name] for name in _MESSAGES if isinstance(part.get(name), str)]
+    error.messages += [part[name] for name in _MESSAGE_FIELDS if isinstance(part.get(name), str)]
     metadata = part.get("metadata")
     if isinstance(metadata, Mapping) and (metadata.get("flagged_input") or metadata.get("reasons")):
         error.is_flagged = True
-    for name in _INNER:
-        _gather(part.get(name), error, depth - 1)
+    for name in _NESTED_ERROR_FIELDS:
+        _collect_error_details(part.get(name), error, depth - 1)
 
 
-def _read_failure(service: str, answer: Answer, body: Any) -> Completion:
+def _read_empty_completion(service: str, answer: ServerResponse, body: Any) -> ChatCompletion:
     """Return the permanent failure that a 2xx without choices reports; Retry for any other."""
     body = body if isinstance(body, Mapping) else {}
     nothing: dict[str, Any] = {"texts": [], "finish": [], "fingerprint": None}
-    excerpt = shorten(answer.text)
+    excerpt = shorten_to_line(answer.text)
     feedback = body.get("promptFeedback") or body.get("prompt_feedback")
     if isinstance(feedback, Mapping) and (reason := feedback.get("blockReason") or feedback.get("block_reason")):
-        return Completion(nothing, body, f"refused: the prompt is blocked: {reason}")
+        return ChatCompletion(nothing, body, f"refused: the prompt is blocked: {reason}")
     is_error = "error" in (body.get("object"), body.get("type")) or any(map(body.get, _ERROR_FIELDS))
-    if is_error and (final := judge_error(service, Answer(400, answer.text, None))):
-        return Completion(nothing, body, final.error or "")
+    if is_error and (final := find_content_refusal(service, ServerResponse(400, answer.text, None))):
+        return ChatCompletion(nothing, body, final.error or "")
     if is_error:
-        raise _fail_provider(_read_error(body), excerpt)
+        raise _make_provider_retry(_read_error_body(body), excerpt)
     if "usage" in body or body.get("object") == "chat.completion":
         raise Retry(f"no_choices: the reply holds no choices: {excerpt}", is_about_request=True)
     raise Retry(f"malformed_reply: no choices in {excerpt}")
@@ -248,11 +252,11 @@ def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, lis
     """Return the text of a sample, its finish reason, and its tool calls; Retry when the provider failed."""
     finish = str(choice.get("finish_reason"))
     if failure := choice.get("error"):
-        error, excerpt = _read_error(failure), shorten(json.dumps(failure, ensure_ascii=False))
+        error, excerpt = _read_error_body(failure), shorten_to_line(json.dumps(failure, ensure_ascii=False))
         if not error.is_blocked:
-            raise AccountBlocked(service, excerpt) if error.is_of_account else _fail_provider(error, excerpt)
+            raise AccountBlocked(service, excerpt) if error.is_account_blocked else _make_provider_retry(error, excerpt)
         finish = "content_filter"
-    ending = classify_finish(finish)
+    ending = classify_finish_reason(finish)
     if ending == "failed":
         detail = f"provider_failed: the reply ends with finish reason {finish}"
         # a provider that cannot read a model's reply to one prompt still answers others
@@ -263,16 +267,16 @@ def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, lis
     message = choice["message"]
     if refusal := message.get("refusal"):
         finish = finish if ending == "filtered" else "refusal"
-        return refusal if isinstance(refusal, str) else _read_text(message.get("content")), finish, []
-    return _read_text(message.get("content")), finish, _read_calls(message)
+        return refusal if isinstance(refusal, str) else _read_message_text(message.get("content")), finish, []
+    return _read_message_text(message.get("content")), finish, _read_calls(message)
 
 
-def _fail_provider(error: ProviderError, excerpt: str) -> Retry:
+def _make_provider_retry(error: ProviderErrorDetails, excerpt: str) -> Retry:
     code = "provider_busy" if error.is_busy else "provider_failed"
     return Retry(f"{code}: {excerpt}", is_about_request=not error.is_busy)
 
 
-def _read_text(content: str | Sequence[str | Mapping[str, Any]] | None) -> str:
+def _read_message_text(content: str | Sequence[str | Mapping[str, Any]] | None) -> str:
     """Return the text of a message; of content in parts, such as thoughts and text, only the texts."""
     if content is None or isinstance(content, str):
         return content or ""

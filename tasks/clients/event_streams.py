@@ -10,36 +10,36 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from factmill.tasks.clients.sending.answers import shorten
+from factmill.tasks.clients.sending.http_responses import shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry
 
-_KEEP_ALIVE = re.compile(r"(?:[\ufeff\s]++|:[^\r\n]*+(?:[\r\n]|\Z))++")
+_KEEP_ALIVE_PREFIX = re.compile(r"(?:[\ufeff\s]++|:[^\r\n]*+(?:[\r\n]|\Z))++")
 """Possessive, since Python's `re` otherwise keeps over a hundred bytes for each repetition."""
 _EVENT = re.compile(r"(?:data|event|id|retry):")
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_DONE = "[DONE]"
-_TEXTS = frozenset({"content", "refusal", "reasoning", "reasoning_content", "text", "arguments"})
+_STREAM_END_DATA = "[DONE]"
+_CONCATENATED_FIELDS = frozenset({"content", "refusal", "reasoning", "reasoning_content", "text", "arguments"})
 """Members whose pieces are concatenated; of other texts the last piece counts."""
-_FIRST = frozenset({"id", "name", "role"})
+_FIRST_VALUE_FIELDS = frozenset({"id", "name", "role"})
 """Members of a message or a call whose first value counts, since some servers repeat them."""
 
 
-def read_body(text: str, status: int) -> str:
+def read_completion_json(text: str, status: int) -> str:
     """Return the JSON of a response body: events joined, or plain JSON without the keep-alive lines before it.
 
     Retry `truncated` for a stream that ends early, `broken_json` for an event that is not JSON.
     """
-    start = _KEEP_ALIVE.match(text)
+    start = _KEEP_ALIVE_PREFIX.match(text)
     rest = text[start.end() :] if start else text
     if not _EVENT.match(rest):
         return rest
-    body, is_whole = join_events(rest)
+    body, is_whole = join_completion_events(rest)
     if not is_whole and status < 300:
-        raise Retry(f"truncated: the stream of events ends without a finish_reason: …{shorten(rest[-100:])}")
+        raise Retry(f"truncated: the stream of events ends without a finish_reason: …{shorten_to_line(rest[-100:])}")
     return json.dumps(body)
 
 
-def join_events(text: str) -> tuple[dict[str, Any], bool]:
+def join_completion_events(text: str) -> tuple[dict[str, Any], bool]:
     """Join a stream of events into a completion; return it, and whether the stream is complete.
 
     Retry for an event that is not JSON.
@@ -47,7 +47,7 @@ def join_events(text: str) -> tuple[dict[str, Any], bool]:
     body: dict[str, Any] = {"object": "chat.completion"}
     choices: dict[int, dict[str, Any]] = {}
     is_done = False
-    for chunk in _read_events(text):
+    for chunk in _iterate_events(text):
         if chunk is None:
             is_done = True
             continue
@@ -55,7 +55,7 @@ def join_events(text: str) -> tuple[dict[str, Any], bool]:
         for piece in pieces if isinstance(pieces, list) else ():
             if isinstance(piece, dict):
                 index = piece.get("index")
-                _add_choice(choices.setdefault(index if isinstance(index, int) else 0, {}), piece)
+                _merge_choice(choices.setdefault(index if isinstance(index, int) else 0, {}), piece)
         body |= {name: value for name, value in chunk.items() if value is not None}
     ends = [choice.get("finish_reason") or choice.get("error") for choice in choices.values()]
     if choices or "error" not in body:
@@ -63,7 +63,7 @@ def join_events(text: str) -> tuple[dict[str, Any], bool]:
     return body | {"object": "chat.completion"}, is_done or "error" in body or (bool(ends) and all(ends))
 
 
-def _read_events(text: str) -> Iterator[dict[str, Any] | None]:
+def _iterate_events(text: str) -> Iterator[dict[str, Any] | None]:
     """Yield the object of each event, and None for the event that ends the stream."""
     data: list[str] = []
     name = ""
@@ -77,15 +77,15 @@ def _read_events(text: str) -> Iterator[dict[str, Any] | None]:
         elif field == "event":
             name = value
         elif not line and data:
-            yield from _read_data(data, name, is_last=at > end)
+            yield from _parse_event_data(data, name, is_last=at > end)
             data, name = [], ""
 
 
-def _read_data(data: list[str], name: str, *, is_last: bool) -> Iterator[dict[str, Any] | None]:
+def _parse_event_data(data: list[str], name: str, *, is_last: bool) -> Iterator[dict[str, Any] | None]:
     """Yield the objects in the data lines of one event: one, or one a line where a server leaves out the blank lines."""
     whole = "\n".join(data)
     for text in [whole] if len(data) == 1 or _is_json(whole) else data:
-        if text.strip() == _DONE:
+        if text.strip() == _STREAM_END_DATA:
             yield None
             continue
         if not text.strip():
@@ -101,7 +101,7 @@ def _read_data(data: list[str], name: str, *, is_last: bool) -> Iterator[dict[st
             code = "truncated" if is_last else "broken_json"
             raise Retry(f"{code}: an event is not JSON: {error}; it ends with {text[-60:]!r}") from None
         if not isinstance(read, dict):
-            raise Retry(f"broken_json: an event is no JSON object: {shorten(text)}")
+            raise Retry(f"broken_json: an event is no JSON object: {shorten_to_line(text)}")
         yield {"error": read} if name == "error" and "error" not in read else read
 
 
@@ -113,19 +113,19 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _add_choice(choice: dict[str, Any], piece: dict[str, Any]) -> None:
+def _merge_choice(choice: dict[str, Any], piece: dict[str, Any]) -> None:
     message = piece.get("delta") or piece.get("message")
     joined = choice.setdefault("message", {"role": "assistant", "content": None}) if "text" not in piece else {}
     if isinstance(message, dict):
         calls = message.get("tool_calls")
-        _add(joined, {name: value for name, value in message.items() if name != "tool_calls"})
+        _merge_fields(joined, {name: value for name, value in message.items() if name != "tool_calls"})
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, dict):
-                _add_call(joined.setdefault("tool_calls", []), call)
-    _add(choice, {name: value for name, value in piece.items() if name not in ("delta", "message")})
+                _merge_tool_call(joined.setdefault("tool_calls", []), call)
+    _merge_fields(choice, {name: value for name, value in piece.items() if name not in ("delta", "message")})
 
 
-def _add_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
     """Add a piece to its call: the one with its index. A new id, or a name without an index, begins a new call."""
     index, call_id = piece.get("index"), piece.get("id")
     of_index = [call for call in calls if call.get("index") == index] if index is not None else calls
@@ -134,10 +134,10 @@ def _add_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
     is_new = latest is None or (call_id and latest.get("id") and call_id != latest["id"])
     if latest is None or is_new or (index is None and has_name and not call_id):
         calls.append(latest := {})
-    _add(latest, piece)
+    _merge_fields(latest, piece)
 
 
-def _add(into: dict[str, Any], piece: dict[str, Any]) -> None:
+def _merge_fields(into: dict[str, Any], piece: dict[str, Any]) -> None:
     """Merge the members of a piece: append texts and lists, merge objects recursively, overwrite other values."""
     for name, value in piece.items():
         known = into.get(name)
@@ -146,16 +146,16 @@ def _add(into: dict[str, Any], piece: dict[str, Any]) -> None:
         elif isinstance(value, dict):
             if not isinstance(known, dict):
                 into[name] = {}
-            _add(into[name], value)
-        elif isinstance(value, list) or (isinstance(known, list) and name in _TEXTS):
-            into[name] = [*_as_parts(known), *_as_parts(value)]
-        elif isinstance(value, str) and name in _TEXTS and isinstance(known, str):
+            _merge_fields(into[name], value)
+        elif isinstance(value, list) or (isinstance(known, list) and name in _CONCATENATED_FIELDS):
+            into[name] = [*_as_content_parts(known), *_as_content_parts(value)]
+        elif isinstance(value, str) and name in _CONCATENATED_FIELDS and isinstance(known, str):
             into[name] = known + value
-        elif not (name in _FIRST and known):
+        elif not (name in _FIRST_VALUE_FIELDS and known):
             into[name] = value
 
 
-def _as_parts(content: Any) -> list[Any]:
+def _as_content_parts(content: Any) -> list[Any]:
     """Return content as a list of parts, the form that some servers send."""
     if isinstance(content, list):
         return content

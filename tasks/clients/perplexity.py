@@ -1,4 +1,4 @@
-"""Client that scores the probability of texts with a model behind the OpenAI protocol (core/calls/local_models.py).
+"""Client that scores the probability of texts with a model behind the OpenAI protocol (core/calls/translation_and_perplexity.py).
 
 The chat protocol gives no probabilities of the prompt; `POST /completions` can. Two forms are known, and the one that a
 server answers is kept for later requests:
@@ -15,75 +15,81 @@ repeated is never taken for the prompt.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from factmill.tasks.clients.completions import judge_answer
-from factmill.tasks.clients.openai_server import Answer, OpenAiServer, add_spent
-from factmill.tasks.clients.sending.answers import read_json, shorten
+from factmill.tasks.clients.completions import find_chat_failure
+from factmill.tasks.clients.openai_server import OpenAiServer, ServerResponse, add_usage
+from factmill.tasks.clients.sending.http_responses import parse_json_body, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry, Sender
-from factmill.tasks.core.calls.call import Call, Deliver, Reply, fail
-from factmill.tasks.core.calls.local_models import NOTHING, add_up, write_reply
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
+from factmill.tasks.core.calls.translation_and_perplexity import (
+    NO_TOKENS_TO_SCORE,
+    make_perplexity_response,
+    sum_log_probabilities,
+)
+from factmill.tasks.core.service_settings import ModelSettings
 
-Form = Literal["echo", "prompt_logprobs"]
+LogprobForm = Literal["echo", "prompt_logprobs"]
 
-_FORMS: Mapping[Form, Mapping[str, Any]] = {
+_FORMS: Mapping[LogprobForm, Mapping[str, Any]] = {
     "echo": {"echo": True, "logprobs": 1},
     "prompt_logprobs": {"prompt_logprobs": 0},
 }
-_REFUSING = frozenset({400, 422, 500, 501})
-_IMPOSSIBLE = -9999.0
+_FORM_REFUSAL_STATUSES = frozenset({400, 422, 500, 501})
+_LOG_OF_ZERO = -9999.0
 """vLLM's value for the logarithm of 0, which JSON cannot hold."""
 
 
-class _NotGivenError(Exception):
+class _LogprobsMissingError(Exception):
     """Raised when a response lacks the log-probabilities of a form; the text says what is missing."""
 
 
-class Scorer:
+class PerplexityClient:
     """Client that answers perplexity calls with one model; its identity names it (core.calls.perplexity.name_scorer)."""
 
     is_outside = True
 
-    def __init__(self, identity: str, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
+    def __init__(self, identity: str, model: ModelSettings, read_key: Callable[[], str], user_agent: str) -> None:
         """Set up the client; send nothing. `read_key` is called with the first request."""
         self.identity = identity
         self._server = OpenAiServer(model, read_key, user_agent)
         self._sender = Sender(model.limits, self._server.name, counts=False)
-        self._form: Form = "echo"
+        self._form: LogprobForm = "echo"
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Score the text of each call, one request per text."""
         self._sender.send([[call] for call in calls], self._ask, deliver)
 
-    async def _ask(self, group: Sequence[Call]) -> list[Reply]:
+    async def _ask(self, group: Sequence[Call]) -> list[CallResponse]:
         call = group[0]
         if call.operation != "perplexity":
-            return [fail("unknown_operation", f"a language model has no {call.operation}")]
+            return [make_failed_response("unknown_operation", f"a language model has no {call.operation}")]
         text = str(call.parts["text"])
         if not text:
-            return [write_reply(NOTHING)]
+            return [make_perplexity_response(NO_TOKENS_TO_SCORE)]
         first = self._form
         missing = []
-        spent = Reply(None)
+        spent = CallResponse(None)
         for form in (first, *(form for form in _FORMS if form != first)):
-            answer = await self._server.ask("/completions", self._request_body(text, form), "perplexity")
-            if not (reason := _why_refused(answer)):
-                if failure := judge_answer(self._server.name, answer):
+            answer = await self._server.send_paid("/completions", self._request_body(text, form), "perplexity")
+            if not (reason := _find_form_refusal(answer)):
+                if failure := find_chat_failure(self._server.name, answer):
                     return [failure]
                 try:
-                    choice, usage = _read_choice(read_json(answer.text))
-                    spent = add_spent(spent, self._server.price(usage))
-                    logs = _read_echoed(choice, usage, text) if form == "echo" else _read_prompt_logprobs(choice)
-                except _NotGivenError as error:
+                    choice, usage = _read_only_choice(parse_json_body(answer.text))
+                    spent = add_usage(spent, self._server.make_priced_reply(usage))
+                    logs = (
+                        _read_echoed_logprobs(choice, usage, text) if form == "echo" else _read_prompt_logprobs(choice)
+                    )
+                except _LogprobsMissingError as error:
                     reason = str(error)
                 else:
                     self._form = form
-                    return [add_spent(write_reply(add_up(logs)), spent)]
+                    return [add_usage(make_perplexity_response(sum_log_probabilities(logs)), spent)]
             missing.append(f"{form}: {reason}")
         advice = "use vLLM, llama-cpp-python with logits_all = true, or a local model (factmill models add perplexity)"
         detail = f"{self._server.name} tells no log-probabilities of a prompt ({'; '.join(missing)}); {advice}"
-        return [add_spent(fail("no_prompt_logprobs", detail), spent)]
+        return [add_usage(make_failed_response("no_prompt_logprobs", detail), spent)]
 
-    def _request_body(self, text: str, form: Form) -> dict[str, Any]:
+    def _request_body(self, text: str, form: LogprobForm) -> dict[str, Any]:
         return {
             "model": self._server.model.name,
             "prompt": text,
@@ -94,50 +100,54 @@ class Scorer:
         }
 
 
-def _why_refused(answer: Answer) -> str | None:
+def _find_form_refusal(answer: ServerResponse) -> str | None:
     """Return why a server refuses the form of a request; None where it refuses nothing, or something else."""
     is_about_form = any(word in answer.text for word in ("logprobs", "echo", "logits_all"))
-    return f"HTTP {answer.status}: {shorten(answer.text)}" if answer.status in _REFUSING and is_about_form else None
+    return (
+        f"HTTP {answer.status}: {shorten_to_line(answer.text)}"
+        if answer.status in _FORM_REFUSAL_STATUSES and is_about_form
+        else None
+    )
 
 
-def _read_choice(answer: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _read_only_choice(answer: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the only choice and the usage of a response."""
     try:
         return dict(answer["choices"][0]), dict(answer.get("usage") or {})
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise Retry(f"malformed_reply: no choices in {shorten(str(answer))}") from error
+        raise Retry(f"malformed_reply: no choices in {shorten_to_line(str(answer))}") from error
 
 
-def _read_echoed(choice: Mapping[str, Any], usage: Mapping[str, Any], text: str) -> list[float]:
+def _read_echoed_logprobs(choice: Mapping[str, Any], usage: Mapping[str, Any], text: str) -> list[float]:
     """Return the log-probabilities of the prompt's tokens, without the first where it is null."""
     if not str(choice.get("text") or "").startswith(text):
-        raise _NotGivenError("the prompt is not repeated")
+        raise _LogprobsMissingError("the prompt is not repeated")
     given = choice.get("logprobs")
     logs = given.get("token_logprobs") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or not isinstance(logs, list):
-        raise _NotGivenError("no token_logprobs in the reply")
+        raise _LogprobsMissingError("no token_logprobs in the reply")
     generated = usage.get("completion_tokens")
     if generated is None:
         generated = sum(offset >= len(text) for offset in given.get("text_offset") or [])
-    return _read_logs(logs[: len(logs) - int(generated)])
+    return _check_logprobs(logs[: len(logs) - int(generated)])
 
 
 def _read_prompt_logprobs(choice: Mapping[str, Any]) -> list[float]:
     """Return the log-probabilities of the prompt's tokens; of several at one position the first is the prompt's."""
     given = choice.get("prompt_logprobs")
     if not isinstance(given, list):
-        raise _NotGivenError("no prompt_logprobs in the reply")
+        raise _LogprobsMissingError("no prompt_logprobs in the reply")
     try:
-        return _read_logs([None if place is None else next(iter(place.values()))["logprob"] for place in given])
+        return _check_logprobs([None if place is None else next(iter(place.values()))["logprob"] for place in given])
     except (KeyError, StopIteration, TypeError, AttributeError) as error:
-        raise Retry(f"malformed_reply: no logprob in {shorten(str(given))}") from error
+        raise Retry(f"malformed_reply: no logprob in {shorten_to_line(str(given))}") from error
 
 
-def _read_logs(given: Sequence[Any]) -> list[float]:
+def _check_logprobs(given: Sequence[Any]) -> list[float]:
     """Return log-probabilities as floats, without the first where it is null."""
     if not given:
-        raise _NotGivenError("log-probabilities of what was generated only")
+        raise _LogprobsMissingError("log-probabilities of what was generated only")
     logs = given[1:] if given[0] is None else given
     if strange := [log for log in logs if isinstance(log, bool) or not isinstance(log, int | float)]:
-        raise _NotGivenError(f"a token with {strange[0]!r} for a log-probability")
-    return [-float("inf") if log <= _IMPOSSIBLE else float(log) for log in logs]
+        raise _LogprobsMissingError(f"a token with {strange[0]!r} for a log-probability")
+    return [-float("inf") if log <= _LOG_OF_ZERO else float(log) for log in logs]

@@ -19,61 +19,66 @@ from functools import partial
 import requests
 from SPARQLWrapper import GET, JSON, POST, SELECT, SPARQLWrapper
 
-from factmill.tasks.assets import load_query
-from factmill.tasks.clients.sending.answers import judge_status, read_json, read_retry_after, shorten
-from factmill.tasks.clients.sending.bounded import ask_in_thread
-from factmill.tasks.clients.sending.limiter import GroupSize, Limiter
+from factmill.tasks.assets import load_sparql_query
+from factmill.tasks.clients.sending.http_responses import (
+    find_http_failure,
+    parse_json_body,
+    parse_retry_after,
+    shorten_to_line,
+)
+from factmill.tasks.clients.sending.limiter import AdaptiveGroupSize, RequestLimiter
+from factmill.tasks.clients.sending.response_limits import answer_in_thread
 from factmill.tasks.clients.sending.sender import Retry, Sender
-from factmill.tasks.clients.sending.web_sessions import open_session, raise_retry
-from factmill.tasks.core.calls.call import Call, Deliver, Reply, fail
-from factmill.tasks.core.calls.operation import Sparql, find_operation
-from factmill.tasks.core.service_settings import Limits
-from factmill.tasks.core.sparql import Solution, read_results
+from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
+from factmill.tasks.core.calls.operation import SparqlMapping, find_operation
+from factmill.tasks.core.service_settings import ServiceLimits
+from factmill.tasks.core.sparql import SparqlSolution, parse_sparql_results
 
-_LONGEST_GET = 1500
-_TOO_LONG = ("TimeoutException", "Operation timed out")
-_TOO_MUCH = ("Tried to allocate",)
+_MAX_GET_LENGTH = 1500
+_TIMEOUT_MARKS = ("TimeoutException", "Operation timed out")
+_MEMORY_MARKS = ("Tried to allocate",)
 """Wording of Blazegraph and QLever, with various statuses, for a query that takes too much time or memory."""
 
 
 class SparqlEndpoint:
     """An endpoint that answers SELECT queries; messages call it `name`."""
 
-    def __init__(self, url: str, name: str, limits: Limits, user_agent: str, token: str = "") -> None:
+    def __init__(self, url: str, name: str, limits: ServiceLimits, user_agent: str, token: str = "") -> None:
         """Set up the session; send nothing."""
         self._url = url
         self._name = name
         self._timeout_s = limits.timeout_s
         self._user_agent = user_agent
-        self._session = open_session(name, user_agent, limits, token)
+        self._session = make_http_session(name, user_agent, limits, token)
 
-    def select(self, query: str) -> list[Solution] | Reply:
+    def select(self, query: str) -> list[SparqlSolution] | CallResponse:
         """Return the solutions of a SELECT query, or its permanent failure."""
         response = self._fetch(query)
         status, text, retry_after = response.status_code, response.text, response.headers.get("Retry-After")
-        if status >= 300 and (excess := _find_excess(text)):
-            raise Retry(f"{excess}: http_{status}: {shorten(text)}", read_retry_after(retry_after), split=True)
-        if failure := judge_status(self._name, status, text, retry_after):
+        if status >= 300 and (excess := _find_excess_code(text)):
+            raise Retry(f"{excess}: http_{status}: {shorten_to_line(text)}", parse_retry_after(retry_after), split=True)
+        if failure := find_http_failure(self._name, status, text, retry_after):
             return failure
         try:
-            return read_results(read_json(text))
+            return parse_sparql_results(parse_json_body(text))
         except Retry as trouble:
             # an endpoint that gives up while it writes breaks off, sometimes with a reason
-            excess = _find_excess(text)
+            excess = _find_excess_code(text)
             reason = f"{excess}: {trouble}" if excess else str(trouble)
             raise Retry(reason, split=excess is not None or trouble.code == "broken_json") from trouble
         except (KeyError, TypeError, AttributeError) as error:
-            raise Retry(f"malformed_reply: expected SPARQL results, got {shorten(text)}") from error
+            raise Retry(f"malformed_reply: expected SPARQL results, got {shorten_to_line(text)}") from error
 
     def _fetch(self, query: str) -> requests.Response:
         """Send one request; the query type is set explicitly, since SPARQLWrapper guesses it from words, even in
         comments."""
         wrapper = SPARQLWrapper(self._url, returnFormat=JSON, agent=self._user_agent)
         wrapper.setOnlyConneg(True)
-        wrapper.setMethod(GET if len(query) <= _LONGEST_GET else POST)
+        wrapper.setMethod(GET if len(query) <= _MAX_GET_LENGTH else POST)
         wrapper.queryString, wrapper.queryType = query, SELECT
         made = wrapper._createRequest()  # its own sending opens a connection per query, and reads without limit
-        with raise_retry():
+        with connection_errors_as_retry():
             return self._session.request(
                 made.get_method(),
                 made.full_url,
@@ -83,11 +88,11 @@ class SparqlEndpoint:
             )
 
 
-def _find_excess(text: str) -> str | None:
+def _find_excess_code(text: str) -> str | None:
     """Return the code for a query that the endpoint gave up because of its cost; None for any other text."""
-    if any(mark in text for mark in _TOO_LONG):
+    if any(mark in text for mark in _TIMEOUT_MARKS):
         return "timeout"
-    return "too_big" if any(mark in text for mark in _TOO_MUCH) else None
+    return "too_big" if any(mark in text for mark in _MEMORY_MARKS) else None
 
 
 class SparqlClient:
@@ -100,48 +105,48 @@ class SparqlClient:
         what: str,
         url: str,
         identity: str,
-        limits: Limits,
+        limits: ServiceLimits,
         user_agent: str,
         token: str = "",
-        shared: Limiter | None = None,
+        shared: RequestLimiter | None = None,
     ) -> None:
         """Set up the client; send nothing. `what`: the service's name in messages, such as Wikidata."""
         self.identity = identity
-        self._sizes: dict[str, GroupSize] = defaultdict(lambda: GroupSize(limits.batch))
+        self._sizes: dict[str, AdaptiveGroupSize] = defaultdict(lambda: AdaptiveGroupSize(limits.batch))
         name = f"{what} at {url}"
         self._endpoint = SparqlEndpoint(url, name, limits, user_agent, token)
         self._sender = Sender(limits, name, token=token, shared=shared)
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer calls; a call whose values cannot appear in a query fails alone, with `bad_value`."""
         alike: dict[str, list[Call]] = defaultdict(list)
         for call in calls:
-            sparql = _sparql_of(call)
+            sparql = _get_sparql_record(call)
             try:
-                terms = sparql.terms([call])
+                terms = sparql.make_terms([call])
             except ValueError as error:
-                deliver(call, fail("bad_value", str(error)))
+                deliver(call, make_failed_response("bad_value", str(error)))
                 continue
             if all(terms.values()):
-                alike[sparql.find_likeness(call)].append(call)
+                alike[sparql.get_sharing_key(call)].append(call)
             else:
-                deliver(call, Reply([]))
+                deliver(call, CallResponse([]))
         groups = list(alike.values())
         sizes = [self._sizes[_load_query(group[0])] for group in groups]
-        self._sender.send(groups, partial(ask_in_thread, self._answer), deliver, sizes)
+        self._sender.send(groups, partial(answer_in_thread, self._answer), deliver, sizes)
 
-    def _answer(self, group: Sequence[Call]) -> list[Reply]:
-        sparql = _sparql_of(group[0])
-        solutions = self._endpoint.select(sparql.fill(_load_query(group[0]), group))
-        if isinstance(solutions, Reply):
+    def _answer(self, group: Sequence[Call]) -> list[CallResponse]:
+        sparql = _get_sparql_record(group[0])
+        solutions = self._endpoint.select(sparql.fill_query(_load_query(group[0]), group))
+        if isinstance(solutions, CallResponse):
             return [solutions] * len(group)
         try:
-            return [Reply(body) for body in sparql.read(group, solutions)]
+            return [CallResponse(body) for body in sparql.make_bodies(group, solutions)]
         except KeyError as error:
             raise Retry(f"malformed_reply: a solution without a value for {error}") from error
 
 
-def _sparql_of(call: Call) -> Sparql:
+def _get_sparql_record(call: Call) -> SparqlMapping:
     operation = find_operation(call.operation)
     if operation is None or operation.sparql is None:
         raise ValueError(f"{call.operation} cannot be asked of a SPARQL endpoint: its record does not say how")
@@ -149,5 +154,5 @@ def _sparql_of(call: Call) -> Sparql:
 
 
 def _load_query(call: Call) -> str:
-    sparql = _sparql_of(call)
-    return sparql.text or load_query(sparql.find_file(call.parts))
+    sparql = _get_sparql_record(call)
+    return sparql.query_text or load_sparql_query(sparql.get_query_file(call.parts))

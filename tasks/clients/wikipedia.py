@@ -19,40 +19,45 @@ import mwclient
 import requests
 from mwclient.errors import APIDisabledError, InvalidResponse
 
-from factmill.tasks.clients.sending.answers import judge_status, read_json, read_retry_after, shorten
-from factmill.tasks.clients.sending.bounded import ask_in_thread
-from factmill.tasks.clients.sending.limiter import Limiter
+from factmill.tasks.clients.sending.http_responses import (
+    find_http_failure,
+    parse_json_body,
+    parse_retry_after,
+    shorten_to_line,
+)
+from factmill.tasks.clients.sending.limiter import RequestLimiter
+from factmill.tasks.clients.sending.response_limits import answer_in_thread
 from factmill.tasks.clients.sending.sender import Retry, Sender
-from factmill.tasks.clients.sending.web_sessions import open_session, raise_retry
-from factmill.tasks.core.calls.call import Call, Deliver, Reply, fail
+from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
 from factmill.tasks.core.calls.operation import find_operation
-from factmill.tasks.core.calls.wikipedia import tidy_title
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.core.calls.wikipedia import normalise_title
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable
 
 _MAXLAG_S = 5
-_PASSING = re.compile(
+_TRANSIENT_ERROR_CODE = re.compile(
     r"maxlag|ratelimited|readonly|timeouterror|internal_api_error.*|cirrussearch-(.*too-busy.*|backend-error)"
 )
-_BLOCKED = re.compile(r"(|auto|system)blocked|(wikimedia-)?globalblocking-.*")
-_TOKEN_REFUSED = re.compile(r"mwoauth-invalid-authorization.*")
+_BLOCKED_ERROR_CODE = re.compile(r"(|auto|system)blocked|(wikimedia-)?globalblocking-.*")
+_TOKEN_REFUSED_CODE = re.compile(r"mwoauth-invalid-authorization.*")
 
 
-class RefusedError(Exception):
+class PermanentFailureError(Exception):
     """Raised for a permanent failure of one request; `reply` holds the reason."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: CallResponse) -> None:
         super().__init__(reply.error)
         self.reply = reply
 
 
-class MediaWiki:
+class MediaWikiApi:
     """Client of one wiki's Action API."""
 
-    def __init__(self, url: str, name: str, limits: Limits, user_agent: str, token: str = "") -> None:
+    def __init__(self, url: str, name: str, limits: ServiceLimits, user_agent: str, token: str = "") -> None:
         """Set up the session; send nothing. `url`: scheme and host, and the script path unless it is `/w`."""
         self._name = name
-        session = open_session(name, user_agent, limits, token)
+        session = make_http_session(name, user_agent, limits, token)
         session.hooks["response"].append(self._check_response)
         parts = urlsplit(url)
         self._site = mwclient.Site(
@@ -68,56 +73,60 @@ class MediaWiki:
     def get(self, action: str, **params: str | int) -> Any:
         """Send one request and return its JSON.
 
-        Retry for a transient failure, ServiceUnreachable for a block or a refused token, RefusedError for every other
+        Retry for a transient failure, ServiceUnreachable for a block or a refused token, PermanentFailureError for every other
         error of the wiki.
         """
         try:
-            with raise_retry():
+            with connection_errors_as_retry():
                 answer = self._site.raw_api(action, "GET", retry_on_error=False, maxlag=_MAXLAG_S, **params)
         except InvalidResponse as error:
-            answer = read_json(str(error.response_text))
+            answer = parse_json_body(str(error.response_text))
         except APIDisabledError as error:
-            raise RefusedError(fail("api_disabled", f"{self._name} has its API switched off")) from error
+            raise PermanentFailureError(
+                make_failed_response("api_disabled", f"{self._name} has its API switched off")
+            ) from error
         if not isinstance(answer, dict):
             raise Retry(f"malformed_reply: expected a JSON object, got {type(answer).__name__}")
         errors = _list_errors(answer)
         self._check_errors(errors, None)
         if errors:
-            raise RefusedError(fail(*errors[0]))
+            raise PermanentFailureError(make_failed_response(*errors[0]))
         return answer
 
     def _check_response(self, response: requests.Response, **_: Any) -> None:
         """Check status and headers before mwclient sees the response, since it does not keep Retry-After."""
         lag = response.headers.get("X-Database-Lag")
         if lag is not None:
-            raise Retry(f"maxlag: {lag} s behind", read_retry_after(response.headers.get("Retry-After")))
+            raise Retry(f"maxlag: {lag} s behind", parse_retry_after(response.headers.get("Retry-After")))
         if response.is_redirect:
             return  # the session follows it
         if codes := response.headers.get("MediaWiki-API-Error"):
-            texts = dict(_list_errors(read_json(response.text))) if response.text[:1] == "{" else {}
-            body = shorten(response.text)
+            texts = dict(_list_errors(parse_json_body(response.text))) if response.text[:1] == "{" else {}
+            body = shorten_to_line(response.text)
             errors = [(code, texts.get(code, body)) for code in codes.replace(",", " ").split()]
             self._check_errors(errors, response.headers.get("Retry-After"))
-        failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))
+        failure = find_http_failure(
+            self._name, response.status_code, response.text, response.headers.get("Retry-After")
+        )
         if failure:
-            raise RefusedError(failure)
+            raise PermanentFailureError(failure)
 
     def _check_errors(self, errors: Sequence[tuple[str, str]], retry_after: str | None) -> None:
         """Raise ServiceUnreachable when an error (code and text) stops the run, Retry when one is transient."""
         for code, text in errors:
-            if _BLOCKED.fullmatch(code):
+            if _BLOCKED_ERROR_CODE.fullmatch(code):
                 raise ServiceUnreachable(
-                    f"{self._name}: blocks us ({code}): {shorten(text)}. Send nothing more until you know why: the wiki's block log "
+                    f"{self._name}: blocks us ({code}): {shorten_to_line(text)}. Send nothing more until you know why: the wiki's block log "
                     "gives the reason for your address or account. What was answered is kept; run the same command once you are unblocked"
                 )
-            if _TOKEN_REFUSED.fullmatch(code):
+            if _TOKEN_REFUSED_CODE.fullmatch(code):
                 raise ServiceUnreachable(
-                    f"{self._name}: refuses the token ({code}): {shorten(text)}. Put a valid one into the environment variable that "
+                    f"{self._name}: refuses the token ({code}): {shorten_to_line(text)}. Put a valid one into the environment variable that "
                     "token_env names, or leave token_env out"
                 )
         for code, text in errors:
-            if _PASSING.fullmatch(code):
-                raise Retry(f"{code}: {text}", read_retry_after(retry_after))
+            if _TRANSIENT_ERROR_CODE.fullmatch(code):
+                raise Retry(f"{code}: {text}", parse_retry_after(retry_after))
 
 
 def _list_errors(answer: Any) -> list[tuple[str, str]]:
@@ -128,76 +137,82 @@ def _list_errors(answer: Any) -> list[tuple[str, str]]:
     found = []
     for error in errors if isinstance(errors, list) else [errors]:
         if not isinstance(error, Mapping) or not isinstance(error.get("code"), str):
-            raise Retry(f"malformed_reply: expected errors with codes, got {shorten(str(errors))}")
+            raise Retry(f"malformed_reply: expected errors with codes, got {shorten_to_line(str(errors))}")
         texts = (error.get(name) for name in ("info", "text", "html", "*", "key"))
         found.append((error["code"], str(next(filter(None, texts), ""))))
     return found
 
 
-_MOST_TITLES = 50
-_LONGEST_TITLES = 5000
-_NOT_IN_TITLES = frozenset("#<>[]|{}\n\t")
+_MAX_TITLES = 50
+_MAX_TITLES_LENGTH = 5000
+_FORBIDDEN_TITLE_CHARACTERS = frozenset("#<>[]|{}\n\t")
 
 
-class Wikipedia:
-    """Client that answers calls from a MediaWiki."""
+class WikipediaClient:
+    """Client that answers calls from a MediaWikiApi."""
 
     is_outside = True
 
     def __init__(
-        self, url: str, identity: str, limits: Limits, user_agent: str, token: str = "", shared: Limiter | None = None
+        self,
+        url: str,
+        identity: str,
+        limits: ServiceLimits,
+        user_agent: str,
+        token: str = "",
+        shared: RequestLimiter | None = None,
     ) -> None:
         """Set up the client; send nothing. `url`: scheme and host, and the script path unless it is /w."""
         self.identity = identity
         name = f"Wikipedia at {url}"
-        self._wiki = MediaWiki(url, name, limits, user_agent, token)
-        self._batch = min(limits.batch, _MOST_TITLES)
+        self._wiki = MediaWikiApi(url, name, limits, user_agent, token)
+        self._batch = min(limits.batch, _MAX_TITLES)
         self._sender = Sender(limits, name, token=token, shared=shared)
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer calls; a title that no page can have fails alone, with `invalid_title`."""
         together: dict[str, list[Call]] = defaultdict(list)
         groups: list[list[Call]] = []
         for call in calls:
-            if trouble := _find_bad_title(call):
-                deliver(call, fail("invalid_title", trouble))
+            if trouble := _find_title_error(call):
+                deliver(call, make_failed_response("invalid_title", trouble))
                 continue
             operation = find_operation(call.operation)
-            if operation is None or operation.wiki is None:
+            if operation is None or operation.fetch_from_wiki is None:
                 raise ValueError(f"{call.operation} cannot be asked of a MediaWiki: its record does not say how")
-            if operation.together:
+            if operation.batches_titles:
                 together[call.operation].append(call)
             else:
                 groups.append([call])
-        groups += [group for alike in together.values() for group in _group_titles(alike, self._batch)]
-        self._sender.send(groups, partial(ask_in_thread, self._answer), deliver)
+        groups += [group for alike in together.values() for group in _group_by_title_length(alike, self._batch)]
+        self._sender.send(groups, partial(answer_in_thread, self._answer), deliver)
 
-    def _answer(self, group: Sequence[Call]) -> list[Reply]:
+    def _answer(self, group: Sequence[Call]) -> list[CallResponse]:
         operation = find_operation(group[0].operation)
         assert operation
-        assert operation.wiki
+        assert operation.fetch_from_wiki
         try:
-            return operation.wiki(self._wiki.get, group)
-        except RefusedError as refused:
+            return operation.fetch_from_wiki(self._wiki.get, group)
+        except PermanentFailureError as refused:
             return [refused.reply] * len(group)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise Retry(f"malformed_reply: not what the API documents: {error!r}") from error
 
 
-def _find_bad_title(call: Call) -> str | None:
+def _find_title_error(call: Call) -> str | None:
     title = call.parts.get("title", call.parts.get("category"))
-    if title is None or (tidy_title(str(title)) and not _NOT_IN_TITLES & set(str(title))):
+    if title is None or (normalise_title(str(title)) and not _FORBIDDEN_TITLE_CHARACTERS & set(str(title))):
         return None
-    return f"{title!r} is empty or holds one of {''.join(sorted(_NOT_IN_TITLES)).strip()}"
+    return f"{title!r} is empty or holds one of {''.join(sorted(_FORBIDDEN_TITLE_CHARACTERS)).strip()}"
 
 
-def _group_titles(calls: Sequence[Call], most: int) -> list[list[Call]]:
+def _group_by_title_length(calls: Sequence[Call], most: int) -> list[list[Call]]:
     """Group calls so that the titles of each group fit into one URL."""
     groups: list[list[Call]] = []
     length = 0
     for call in calls:
         longer = len(quote(str(call.parts["title"]))) + 3
-        if not groups or len(groups[-1]) == most or length + longer > _LONGEST_TITLES:
+        if not groups or len(groups[-1]) == most or length + longer > _MAX_TITLES_LENGTH:
             groups.append([])
             length = 0
         groups[-1].append(call)

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
-Ending = Literal["failed", "filtered", "cut", "done", "unknown"]
+FinishCategory = Literal["failed", "filtered", "cut", "done", "unknown"]
 
-_WORDS: dict[Ending, str] = {
+_FINISH_REASON_WORDS: dict[FinishCategory, str] = {
     # DeepSeek, Zhipu, vLLM, Cohere
     "failed": "error insufficient_system_resource network_error abort aborted timeout",
     "filtered": (
@@ -38,39 +38,43 @@ _WORDS: dict[Ending, str] = {
         "tool_call tool_calls tool_use function_call"
     ),
 }
-_MALFORMED = "malformed"
+_MALFORMED_PREFIX = "malformed"
 """Prefix of words for model output that the provider could not parse (Gemini, Bedrock)."""
 
 
-def _fold(word: str) -> str:
+def _fold_finish_word(word: str) -> str:
     return word.replace("_", "").replace("-", "").lower()
 
 
-_ENDINGS: dict[str, Ending] = {_fold(word): ending for ending, words in _WORDS.items() for word in words.split()}
+_CATEGORY_BY_WORD: dict[str, FinishCategory] = {
+    _fold_finish_word(word): ending for ending, words in _FINISH_REASON_WORDS.items() for word in words.split()
+}
 
 
 @lru_cache(maxsize=256)
-def classify_finish(reason: str) -> Ending:
+def classify_finish_reason(reason: str) -> FinishCategory:
     """Return the category of a finish reason; an empty one is `done`."""
-    words = [_fold(word) for word in re.findall(r"[\w-]+", reason)]
+    words = [_fold_finish_word(word) for word in re.findall(r"[\w-]+", reason)]
     if not words:
         return "done"
-    found = {"failed" if word.startswith(_MALFORMED) else _ENDINGS.get(word, "unknown") for word in words}
-    return next((ending for ending in _WORDS if ending in found), "unknown")
+    found = {
+        "failed" if word.startswith(_MALFORMED_PREFIX) else _CATEGORY_BY_WORD.get(word, "unknown") for word in words
+    }
+    return next((ending for ending in _FINISH_REASON_WORDS if ending in found), "unknown")
 
 
-def is_cut(reason: str) -> bool:
+def is_token_limit_reached(reason: str) -> bool:
     """True when a token limit ended a text."""
-    return classify_finish(reason) == "cut"
+    return classify_finish_reason(reason) == "cut"
 
 
-def describe_unknown(model: str, reasons: Iterable[str]) -> list[str]:
+def format_unknown_finish_reasons(model: str, reasons: Iterable[str]) -> list[str]:
     """Format a sentence that names a model's unknown finish reasons; an empty list where there is none.
 
     `reasons`: each holds one or several reasons, separated by commas.
     """
     each = {reason for several in set(reasons) for reason in several.split(", ")}
-    unknown = sorted(reason for reason in each if classify_finish(reason) == "unknown")
+    unknown = sorted(reason for reason in each if classify_finish_reason(reason) == "unknown")
     if not unknown:
         return []
     return [

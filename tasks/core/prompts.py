@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from factmill.tasks.core.fingerprints import Json, digest_bytes
+from factmill.tasks.core.digests import JsonValue, digest_bytes
 from factmill.tasks.errors import PromptError
 
-_PART = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
+_PART_HEADING = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\$(\w+)")
-_TURNS = re.compile(r"(system )?(user assistant )*user ")
+_TURN_ORDER = re.compile(r"(system )?(user assistant )*user ")
 
-MOST_SHOWN = 12_000
+MAX_REJECTED_CHARACTERS = 12_000
 """Maximum number of characters of a rejected completion shown to the model; no prompt asks for a longer one."""
-_LEFT_OUT = "\n[…]\n"
-_MOST_KEPT = 300
+_OMISSION_MARK = "\n[…]\n"
+_MAX_RECORDED_TURN_CHARACTERS = 300
 """Maximum number of characters of a turn kept in a recorded call; the rest repeats earlier completions and look-ups."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptTemplate:
     """A parsed prompt file."""
 
     id: str
@@ -47,15 +47,15 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class FilledPrompt:
     """A prompt filled in for one row, for a chat model or for looking up scripted replies."""
 
-    prompt: Prompt
+    prompt: PromptTemplate
     variables: Mapping[str, str]
     samples: int = 1
     """Number of completions drawn for the same messages."""
-    rejected: str = ""
-    """The model's completion of the first attempt, at most MOST_SHOWN characters; empty during that attempt."""
+    rejected_reply: str = ""
+    """The model's completion of the first attempt, at most MAX_REJECTED_CHARACTERS characters; empty during that attempt."""
     correction: str = ""
     """Message to the model about the fault in that completion, for the second attempt."""
     turns: tuple[Mapping[str, Any], ...] = ()
@@ -63,24 +63,30 @@ class Ask:
     tools: tuple[Mapping[str, Any], ...] = ()
     """Functions that the model may call, as the chat protocol defines them."""
 
-    def correct(self, rejected: str, correction: str) -> "Ask":
+    def with_correction(self, rejected: str, correction: str) -> "FilledPrompt":
         """Return the second attempt: the model sees its completion, without the middle if very long, and its fault."""
-        half = (MOST_SHOWN - len(_LEFT_OUT)) // 2
-        shown = rejected if len(rejected) <= MOST_SHOWN else f"{rejected[:half]}{_LEFT_OUT}{rejected[-half:]}"
-        return replace(self, rejected=shown, correction=correction)
+        half = (MAX_REJECTED_CHARACTERS - len(_OMISSION_MARK)) // 2
+        shown = (
+            rejected
+            if len(rejected) <= MAX_REJECTED_CHARACTERS
+            else f"{rejected[:half]}{_OMISSION_MARK}{rejected[-half:]}"
+        )
+        return replace(self, rejected_reply=shown, correction=correction)
 
-    def messages(self) -> list[dict[str, Any]]:
+    def build_messages(self) -> list[dict[str, Any]]:
         """Return the chat messages, each with role and content: user and assistant alternate, a user's or tool's is last."""
         safe = {name: value.replace("</", "< /") for name, value in self.variables.items()}
-        filled: list[dict[str, Any]] = [{"role": who, "content": _fill(text, safe)} for who, text in self.prompt.parts]
+        filled: list[dict[str, Any]] = [
+            {"role": who, "content": _substitute_inputs(text, safe)} for who, text in self.prompt.parts
+        ]
         if self.correction:
-            filled.append({"role": "assistant", "content": self.rejected})
+            filled.append({"role": "assistant", "content": self.rejected_reply})
             filled.append({"role": "user", "content": self.correction})
         return filled + [dict(turn) for turn in self.turns]
 
-    def parts(self) -> dict[str, Json]:
+    def make_call_parts(self) -> dict[str, JsonValue]:
         """Return the parts of the recorded call, by name; optional ones are absent if empty, so that old records still match."""
-        more: dict[str, Json] = {"rejected": self.rejected} if self.correction else {}
+        more: dict[str, JsonValue] = {"rejected": self.rejected_reply} if self.correction else {}
         more |= {"turns": [_shorten_turn(turn) for turn in self.turns]} if self.turns else {}
         more |= {"tools": [dict(tool) for tool in self.tools]} if self.tools else {}
         return {
@@ -95,7 +101,7 @@ class Ask:
         }
 
 
-def read_prompt(prompt_id: str, data: bytes) -> Prompt:
+def parse_prompt_file(prompt_id: str, data: bytes) -> PromptTemplate:
     """Parse a prompt file; PromptError when its head or body is invalid, or an input is unused or undeclared."""
     match = re.fullmatch(r"\+\+\+\n(.*?)\n\+\+\+\n(.*)", data.decode("utf-8"), re.DOTALL)
     if not match:
@@ -104,7 +110,7 @@ def read_prompt(prompt_id: str, data: bytes) -> Prompt:
         head = tomllib.loads(match[1])
     except tomllib.TOMLDecodeError as error:
         raise PromptError(f"prompts/{prompt_id}.md: head is not TOML: {error}") from error
-    pieces = _PART.split(match[2])
+    pieces = _PART_HEADING.split(match[2])
     parts = tuple((who, text.strip()) for who, text in zip(pieces[1::2], pieces[2::2], strict=True))
     inputs = tuple(head.get("inputs", ()))
     used = {name for _, text in parts for name in _PLACEHOLDER.findall(text)}
@@ -112,12 +118,12 @@ def read_prompt(prompt_id: str, data: bytes) -> Prompt:
         raise PromptError(
             f"prompts/{prompt_id}.md: declared inputs {sorted(inputs)} but the body uses {sorted(used)}; they must agree"
         )
-    if not _TURNS.fullmatch("".join(f"{who} " for who, _ in parts)):
+    if not _TURN_ORDER.fullmatch("".join(f"{who} " for who, _ in parts)):
         raise PromptError(
             f"prompts/{prompt_id}.md: parts are {', '.join(who for who, _ in parts)}; expected user and assistant in "
             "turns, a user's last, with a system part before them or none, since some servers insist on that"
         )
-    return Prompt(
+    return PromptTemplate(
         id=prompt_id,
         digest=digest_bytes(data),
         role=head["role"],
@@ -129,27 +135,31 @@ def read_prompt(prompt_id: str, data: bytes) -> Prompt:
     )
 
 
-def fill_in(prompt: Prompt, samples: int = 1, **variables: str) -> Ask:
+def fill_prompt_template(prompt: PromptTemplate, samples: int = 1, **variables: str) -> FilledPrompt:
     """Fill in a prompt; PromptError unless exactly the declared inputs are given."""
     if set(variables) != set(prompt.inputs):
         raise PromptError(f"prompt {prompt.id} needs {sorted(prompt.inputs)}, was given {sorted(variables)}")
-    return Ask(prompt, variables, samples)
+    return FilledPrompt(prompt, variables, samples)
 
 
-def _fill(text: str, safe: Mapping[str, str]) -> str:
-    pieces, names = _cut(text)
+def _substitute_inputs(text: str, safe: Mapping[str, str]) -> str:
+    pieces, names = _split_at_placeholders(text)
     return "".join(piece + safe[name] for piece, name in zip(pieces, names, strict=False)) + pieces[-1]
 
 
 @lru_cache(maxsize=256)
-def _cut(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split_at_placeholders(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the texts before, between and after the placeholders of a part, and the placeholders' names."""
     pieces = _PLACEHOLDER.split(text)
     return tuple(pieces[::2]), tuple(pieces[1::2])
 
 
-def _shorten_turn(turn: Mapping[str, Any]) -> dict[str, Json]:
+def _shorten_turn(turn: Mapping[str, Any]) -> dict[str, JsonValue]:
     """Return a turn shortened for the record: the calls of all later turns repeat it."""
     text = str(turn["content"])
-    cut = {} if len(text) <= _MOST_KEPT else {"content": f"{text[:_MOST_KEPT]} […]", "characters": len(text)}
+    cut = (
+        {}
+        if len(text) <= _MAX_RECORDED_TURN_CHARACTERS
+        else {"content": f"{text[:_MAX_RECORDED_TURN_CHARACTERS]} […]", "characters": len(text)}
+    )
     return {**turn, **cut}

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.text.ids import is_pid
+from factmill.tasks.text.wikidata_ids import is_pid
 
-_COLUMNS = ["pid", "label", "template", "kept", "subject_kinds", "answer_kinds"]
+_RELATION_COLUMNS = ["pid", "label", "template", "kept", "subject_kinds", "answer_kinds"]
 
 
 @dataclass(frozen=True)
-class Relation:
+class QuestionRelation:
     """One relation of EntityQuestions."""
 
     pid: str
@@ -25,7 +25,7 @@ class Relation:
     """English label of the property."""
     template: str
     """Question with `[X]` in place of the subject."""
-    is_kept: bool
+    is_default: bool
     """True for the 16 relations that GRANOLA-EQ is built from by default."""
     subject_kinds: frozenset[str]
     """Kinds of entities that the question can be asked about."""
@@ -33,18 +33,20 @@ class Relation:
     """Kinds of entities that can answer the question."""
 
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
+    def question_pattern(self) -> re.Pattern[str]:
         """Regular expression that matches a question of this relation; group 1 is the subject."""
         before, after = (_spaced(part) for part in self.template.removesuffix("?").split("[X]"))
         return re.compile(rf"\s*{before}(\S|\S.*?\S)\s*{after}\s*\??\s*", re.DOTALL)
 
 
-def read_relations(text: str) -> dict[str, Relation]:
+def parse_relations(text: str) -> dict[str, QuestionRelation]:
     """Parse the relations file (CSV) to PID → Relation, in file order; SettingsError names an invalid line."""
     reader = csv.DictReader(io.StringIO(text))
-    if reader.fieldnames != _COLUMNS:
-        raise SettingsError(f"granola_relations.csv: expected the columns {_COLUMNS}, found {reader.fieldnames}")
-    found: dict[str, Relation] = {}
+    if reader.fieldnames != _RELATION_COLUMNS:
+        raise SettingsError(
+            f"granola_relations.csv: expected the columns {_RELATION_COLUMNS}, found {reader.fieldnames}"
+        )
+    found: dict[str, QuestionRelation] = {}
     for line in reader:
         place = f"granola_relations.csv, line {reader.line_num}"
         if None in line.values() or not is_pid(line["pid"]) or line["pid"] in found:
@@ -53,23 +55,23 @@ def read_relations(text: str) -> dict[str, Relation]:
             raise SettingsError(f"{place}: expected a question with one [X] and a question mark at its end")
         if line["kept"] not in ("yes", "no"):
             raise SettingsError(f"{place}: expected yes or no in column kept, found {line['kept']!r}")
-        found[line["pid"]] = Relation(
+        found[line["pid"]] = QuestionRelation(
             pid=line["pid"],
             label=line["label"],
             template=line["template"],
-            is_kept=line["kept"] == "yes",
+            is_default=line["kept"] == "yes",
             subject_kinds=frozenset(line["subject_kinds"].split()),
             answer_kinds=frozenset(line["answer_kinds"].split()),
         )
     return found
 
 
-def cut_entity(question: str, relation: Relation) -> str | None:
+def extract_subject_name(question: str, relation: QuestionRelation) -> str | None:
     """Return the subject's name, at `[X]` of the template; None when the question does not match the template.
 
     Words must match exactly; spacing, and a missing or detached question mark, do not matter.
     """
-    match = relation.pattern.fullmatch(question)
+    match = relation.question_pattern.fullmatch(question)
     return " ".join(match[1].split()) if match else None
 
 

@@ -25,30 +25,30 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import Field, ValidationError
 
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.core.publishing.release_forms import CANARY
-from factmill.tasks.core.rows import Outcome, Reject, Row, StrictModel
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
+from factmill.tasks.core.rows import Reject, Row, RowOutcome, StrictModel
 from factmill.tasks.errors import SourceError, UsageError
 
 R = TypeVar("R", bound=Row)
-Decision = Literal["keep", "drop", "edit", "open"]
+ReviewDecision = Literal["keep", "drop", "edit", "open"]
 """keep: the row stays unchanged; drop: it is rejected; edit: texts are replaced; open: undecided."""
-Policy = Literal["auto", "manual", "ask"]
+ReviewPolicy = Literal["auto", "manual", "ask"]
 """Treatment of flagged rows: `auto` applies each flag's rule; `manual` leaves them out until they are reviewed; `ask` does
 the same, and then waits in the Prefect UI for decisions."""
-AutoRules = Mapping[str, Decision]
+AutoReviewRules = Mapping[str, ReviewDecision]
 """Flag → decision of the policy `auto`; `edit` applies the proposed edit, and drops the row where there is none; `open`
 leaves the item to reviewers."""
-Column = str | tuple[str, int]
+TextLocation = str | tuple[str, int]
 """Location of a text in a row: a column, or a list column with the index in it, from 0."""
-Editable = Mapping[str, Column]
+EditableTexts = Mapping[str, TextLocation]
 """Name of a text in the queue → its location in the row."""
 
-POLICY = "policy auto"
+AUTO_POLICY_REVIEWER = "policy auto"
 """Reviewer's name in items decided by the policy."""
 
 
-class Edit(StrictModel):
+class TextEdit(StrictModel):
     """A new text for one field of a row."""
 
     field: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -57,10 +57,10 @@ class Edit(StrictModel):
 
 
 class ReviewItem(StrictModel):
-    """One flag of one row and the decision about it; `flag_row` makes one."""
+    """One flag of one row and the decision about it; `make_review_item` makes one."""
 
     id: str = Field(min_length=1)
-    """Digest of the basis of the decision (`flag_row`)."""
+    """Digest of the basis of the decision (`make_review_item`)."""
     benchmark: str
     """The benchmark of the row."""
     row_id: str = Field(min_length=1)
@@ -71,11 +71,11 @@ class ReviewItem(StrictModel):
     """One sentence about the problem."""
     context: str
     """Parts of the row and its source that a reviewer needs."""
-    proposed: list[Edit]
+    proposed: list[TextEdit]
     """The edit that would repair the row; empty where the check proposes none."""
-    decision: Decision = "open"
+    decision: ReviewDecision = "open"
     """open until decided."""
-    edited: list[Edit] = Field(default_factory=list)
+    edited: list[TextEdit] = Field(default_factory=list)
     """The new texts, where the decision is `edit`."""
     reviewer: str = ""
     """Who decided."""
@@ -87,7 +87,7 @@ class ReviewItem(StrictModel):
     """Line of that file at which the item begins."""
 
 
-class Reviewing(StrictModel):
+class ReviewInputs(StrictModel):
     """Basis of a build's decisions about flagged rows: its policy, and earlier decisions of reviewers."""
 
     policy: Literal["auto", "manual"]
@@ -96,8 +96,8 @@ class Reviewing(StrictModel):
     """Sorted by id, without the files that they were read from."""
 
 
-def flag_row(
-    benchmark: str, row_id: str, flag: str, detail: str, context: str, proposed: Sequence[Edit] = ()
+def make_review_item(
+    benchmark: str, row_id: str, flag: str, detail: str, context: str, proposed: Sequence[TextEdit] = ()
 ) -> ReviewItem:
     """Return an open review item; its id depends on all arguments."""
     parts = [benchmark, row_id, flag, detail, context, [[edit.field, edit.text] for edit in proposed]]
@@ -112,8 +112,8 @@ def flag_row(
     )
 
 
-def decide_items(
-    items: Sequence[ReviewItem], decided: Iterable[ReviewItem], rules: AutoRules | None
+def decide_review_items(
+    items: Sequence[ReviewItem], decisions: Iterable[ReviewItem], rules: AutoReviewRules | None
 ) -> list[ReviewItem]:
     """Return the flagged items with their decisions: the reviewers', and for the rest the policy's.
 
@@ -122,19 +122,19 @@ def decide_items(
     """
     queue = {item.id: item for item in items}
     found: dict[str, ReviewItem] = {}
-    for item in decided:
+    for item in decisions:
         if item.id not in queue:
             raise SourceError(
-                f"{format_place(item)}: no item {item.id!r} (row {item.row_id!r}, flag {item.flag!r}) in the review queue "
+                f"{format_decision_place(item)}: no item {item.id!r} (row {item.row_id!r}, flag {item.flag!r}) in the review queue "
                 "of this build; export the queue again and decide on what it holds"
             )
         if item.decision != "open":
             taken = item.model_dump(include={"decision", "edited", "reviewer", "note", "file", "line"})
             found[item.id] = ReviewItem.model_validate(queue[item.id].model_dump() | taken)
-    return [found.get(item.id) or (item if rules is None else decide_by_rule(item, rules)) for item in items]
+    return [found.get(item.id) or (item if rules is None else decide_by_auto_rule(item, rules)) for item in items]
 
 
-def decide_by_rule(item: ReviewItem, rules: AutoRules) -> ReviewItem:
+def decide_by_auto_rule(item: ReviewItem, rules: AutoReviewRules) -> ReviewItem:
     """Return an item with the decision of the policy `auto`; UsageError when its flag has no rule."""
     if item.flag not in rules:
         raise UsageError(f"no rule for the flag {item.flag!r} of {item.benchmark}; there are rules for {sorted(rules)}")
@@ -144,10 +144,10 @@ def decide_by_rule(item: ReviewItem, rules: AutoRules) -> ReviewItem:
     if decision == "edit" and not item.proposed:
         decision = "drop"
     edited = item.proposed if decision == "edit" else []
-    return item.model_copy(update={"decision": decision, "edited": edited, "reviewer": POLICY})
+    return item.model_copy(update={"decision": decision, "edited": edited, "reviewer": AUTO_POLICY_REVIEWER})
 
 
-def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Editable) -> list[Outcome]:
+def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: EditableTexts) -> list[RowOutcome]:
     """Return the outcome of each row, in order: the row, edited if so decided, or a Reject.
 
     A row is rejected when any of its items is `drop` (reason `dropped_in_review`, which names all its flags) or open
@@ -158,27 +158,27 @@ def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Ed
     by_row: dict[str, list[ReviewItem]] = defaultdict(list)
     for item in items:
         if item.row_id not in known:
-            raise SourceError(f"{format_place(item)}: no row {item.row_id!r} in {item.benchmark}")
+            raise SourceError(f"{format_decision_place(item)}: no row {item.row_id!r} in {item.benchmark}")
         _check_edits(item, editable)
         by_row[item.row_id].append(item)
-    return [_decide_row(row, by_row[row.id], editable) if row.id in by_row else row for row in rows]
+    return [_apply_to_row(row, by_row[row.id], editable) if row.id in by_row else row for row in rows]
 
 
-def format_place(item: ReviewItem) -> str:
+def format_decision_place(item: ReviewItem) -> str:
     """Format the place of a decision for messages: "queue.csv, line 3", or the item if it is from no file."""
     return f"{item.file}, line {item.line}" if item.file else f"review item {item.id}"
 
 
-def _check_edits(item: ReviewItem, editable: Editable) -> None:
+def _check_edits(item: ReviewItem, editable: EditableTexts) -> None:
     if unknown := [edit.field for edit in item.edited if edit.field not in editable]:
         raise SourceError(
-            f"{format_place(item)}: {unknown[0]!r} cannot be edited in {item.benchmark}; expected one of {list(editable)}"
+            f"{format_decision_place(item)}: {unknown[0]!r} cannot be edited in {item.benchmark}; expected one of {list(editable)}"
         )
     if item.decision == "edit" and not item.edited:
-        raise SourceError(f"{format_place(item)}: the decision is edit, but no edited text is given")
+        raise SourceError(f"{format_decision_place(item)}: the decision is edit, but no edited text is given")
 
 
-def _decide_row(row: R, items: Sequence[ReviewItem], editable: Editable) -> R | Reject:
+def _apply_to_row(row: R, items: Sequence[ReviewItem], editable: EditableTexts) -> R | Reject:
     if dropped := [item for item in items if item.decision == "drop"]:
         told = [f"{item.flag}: {item.detail}" for item in dropped]
         by = dict.fromkeys(f"{item.reviewer or 'nobody named'}{item.note and f': {item.note}'}" for item in dropped)
@@ -187,19 +187,19 @@ def _decide_row(row: R, items: Sequence[ReviewItem], editable: Editable) -> R | 
         return Reject(row.id, "dropped_in_review", "; ".join([*told, f"dropped by {', '.join(by)}", *also]))
     if waiting := [item.flag for item in items if item.decision == "open"]:
         return Reject(row.id, "not_reviewed", f"waits for a decision about {', '.join(waiting)}")
-    texts: dict[Column, ReviewItem] = {}
+    texts: dict[TextLocation, ReviewItem] = {}
     for item in items:
         for edit in item.edited if item.decision == "edit" else ():
             column = editable[edit.field]
             if (other := texts.setdefault(column, item)) is not item and edit not in other.edited:
                 raise SourceError(
-                    f"{format_place(item)}: {edit.field} of row {row.id!r} is edited in another way in {format_place(other)}"
+                    f"{format_decision_place(item)}: {edit.field} of row {row.id!r} is edited in another way in {format_decision_place(other)}"
                 )
-            row = _put_text(row, column, edit.text)
+            row = _replace_text(row, column, edit.text)
     return row
 
 
-def _put_text(row: R, column: Column, text: str) -> R:
+def _replace_text(row: R, column: TextLocation, text: str) -> R:
     if isinstance(column, str):
         return row.replace(**{column: text})
     name, at = column
@@ -208,7 +208,7 @@ def _put_text(row: R, column: Column, text: str) -> R:
     return row.replace(**{name: values})
 
 
-COLUMNS = (
+REVIEW_QUEUE_COLUMNS = (
     "id",
     "benchmark",
     "row_id",
@@ -224,35 +224,38 @@ COLUMNS = (
 """Columns of the file; the reviewer fills in `decision`, `edited`, `reviewer` and `note`."""
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_GUARDED = re.compile(r"'+[=+\-@\t\r]")
-_FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*): ?(.*)", re.DOTALL)
-_LONGEST_CELL = 2**31 - 1
+_GUARDED_FORMULA_START = re.compile(r"'+[=+\-@\t\r]")
+_EDIT_ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*): ?(.*)", re.DOTALL)
+_MAX_CELL_CHARACTERS = 2**31 - 1
 
 
-def write_queue(items: Sequence[ReviewItem], canary: str = "") -> str:
+def format_review_queue(items: Sequence[ReviewItem], canary: str = "") -> str:
     """Format the queue as CSV text with a header, items in the given order; a canary gets its own column."""
-    texts = ({"proposed": _write_edits(item.proposed), "edited": _write_edits(item.edited)} for item in items)
-    more = {CANARY: canary} if canary else {}
-    lines = (item.model_dump(include=set(COLUMNS)) | edits | more for item, edits in zip(items, texts, strict=True))
-    return write_table([*COLUMNS, *more], lines)
+    texts = ({"proposed": _format_edits(item.proposed), "edited": _format_edits(item.edited)} for item in items)
+    more = {CANARY_COLUMN: canary} if canary else {}
+    lines = (
+        item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits | more
+        for item, edits in zip(items, texts, strict=True)
+    )
+    return format_csv_table([*REVIEW_QUEUE_COLUMNS, *more], lines)
 
 
-def read_queue(text: str, file: str) -> list[ReviewItem]:
-    """Parse a queue that `write_queue` wrote and a reviewer filled in; columns may be in any order.
+def parse_review_queue(text: str, file: str) -> list[ReviewItem]:
+    """Parse a queue that `format_review_queue` wrote and a reviewer filled in; columns may be in any order.
 
     An empty decision is `open`. SourceError names file, line and reason: missing or extra columns, the same item twice, an
     unknown decision, an `edit` without new texts or texts without `edit`.
     """
     items: dict[str, ReviewItem] = {}
-    for line, cells in read_table(text, COLUMNS, file, beside=(CANARY,)):
-        item = _read_item(cells, file, line)
+    for line, cells in iterate_csv_records(text, REVIEW_QUEUE_COLUMNS, file, optional_columns=(CANARY_COLUMN,)):
+        item = _parse_review_item(cells, file, line)
         if item.id in items:
             raise SourceError(f"{file}, line {line}: the item {item.id!r} stands on line {items[item.id].line} already")
         items[item.id] = item
     return list(items.values())
 
 
-def write_table(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:
+def format_csv_table(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:
     """Format lines of cells by column as CSV text with a header; cells that look like formulas are escaped."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
@@ -261,14 +264,14 @@ def write_table(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> s
     return file.getvalue()
 
 
-def read_table(
-    text: str, columns: Sequence[str], file: str, beside: Sequence[str] = ()
+def iterate_csv_records(
+    text: str, columns: Sequence[str], file: str, optional_columns: Sequence[str] = ()
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield for each record of a CSV the number of its first line and its cells by column; columns may be in any order.
 
     `beside`: optional columns, which are skipped. SourceError for other columns and for invalid CSV.
     """
-    csv.field_size_limit(_LONGEST_CELL)
+    csv.field_size_limit(_MAX_CELL_CHARACTERS)
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     begins = 1
     head: list[str] = []
@@ -277,11 +280,11 @@ def read_table(
             line, begins = begins, reader.line_num + 1
             if not head:
                 head = record
-                if sorted(name for name in head if name not in beside) != sorted(columns):
+                if sorted(name for name in head if name not in optional_columns) != sorted(columns):
                     raise SourceError(f"{file}, line {line}: expected the columns {', '.join(columns)}; found {head}")
             elif len(record) == len(head):
                 cells = zip(head, map(_unguard, record), strict=True)
-                yield line, {name: cell for name, cell in cells if name not in beside}
+                yield line, {name: cell for name, cell in cells if name not in optional_columns}
             elif record:
                 raise SourceError(f"{file}, line {line}: expected {len(head)} cells, found {len(record)}")
     except csv.Error as error:
@@ -290,13 +293,13 @@ def read_table(
         raise SourceError(f"{file}: the file is empty; expected the columns {', '.join(columns)}")
 
 
-def read_loose_table(text: str, file: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def parse_spreadsheet_csv(text: str, file: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Parse a CSV table saved by a spreadsheet: return its header in lower case, and its rows, each with its number.
 
     The delimiter is the comma, semicolon or tab that is most frequent in the header; a line `sep=;` before it is skipped.
     Rows are numbered as in a spreadsheet, where the header is row 1. SourceError for invalid CSV, or an empty file.
     """
-    csv.field_size_limit(_LONGEST_CELL)
+    csv.field_size_limit(_MAX_CELL_CHARACTERS)
     plain = text.removeprefix("\ufeff")
     first = re.match(r"sep=.\r?\n", plain)
     plain = plain[first.end() :] if first else plain
@@ -319,13 +322,13 @@ def read_loose_table(text: str, file: str) -> tuple[list[str], list[tuple[int, l
     return [cell.strip().lower() for cell in head], body
 
 
-def _read_item(cells: Mapping[str, str], file: str, line: int) -> ReviewItem:
+def _parse_review_item(cells: Mapping[str, str], file: str, line: int) -> ReviewItem:
     decision = cells["decision"].strip().lower() or "open"
-    if decision not in get_args(Decision):
+    if decision not in get_args(ReviewDecision):
         raise SourceError(
-            f"{file}, line {line}: the decision is {cells['decision']!r}; expected one of {', '.join(get_args(Decision))}"
+            f"{file}, line {line}: the decision is {cells['decision']!r}; expected one of {', '.join(get_args(ReviewDecision))}"
         )
-    edits = {column: list(_read_edits(cells[column], column, file, line)) for column in ("proposed", "edited")}
+    edits = {column: list(_parse_edits(cells[column], column, file, line)) for column in ("proposed", "edited")}
     if decision == "edit" and not edits["edited"]:
         raise SourceError(
             f'{file}, line {line}: the decision is edit; expected new texts under "edited", as in ShortQ1: …'
@@ -340,11 +343,11 @@ def _read_item(cells: Mapping[str, str], file: str, line: int) -> ReviewItem:
         raise SourceError(f"{file}, line {line}, column {wrong['loc'][0]}: {wrong['msg']}") from error
 
 
-def _write_edits(edits: Iterable[Edit]) -> str:
+def _format_edits(edits: Iterable[TextEdit]) -> str:
     return "\n".join(f"{edit.field}: " + edit.text.replace("\n", "\n  ") for edit in edits)
 
 
-def _read_edits(cell: str, column: str, file: str, line: int) -> Iterator[Edit]:
+def _parse_edits(cell: str, column: str, file: str, line: int) -> Iterator[TextEdit]:
     """Yield the edits of a cell, ignoring blank lines."""
     if not cell.strip():
         return
@@ -356,12 +359,12 @@ def _read_edits(cell: str, column: str, file: str, line: int) -> Iterator[Edit]:
             parts.append([each])
     names = set()
     for part in parts:
-        found = _FIELD.fullmatch("\n".join(part))
+        found = _EDIT_ENTRY.fullmatch("\n".join(part))
         if not found or not found[2] or found[1] in names:
             told = "is there twice" if found and found[1] in names else "has not the form name: text"
             raise SourceError(f"{file}, line {line}, column {column}: {part[0]!r} {told}")
         names.add(found[1])
-        yield Edit(field=found[1], text=found[2])
+        yield TextEdit(field=found[1], text=found[2])
 
 
 def _guard(cell: str) -> str:
@@ -369,4 +372,4 @@ def _guard(cell: str) -> str:
 
 
 def _unguard(cell: str) -> str:
-    return cell[1:] if _GUARDED.match(cell) else cell
+    return cell[1:] if _GUARDED_FORMULA_START.match(cell) else cell

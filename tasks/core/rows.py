@@ -19,16 +19,16 @@ from pydantic import BaseModel, ConfigDict
 
 R = TypeVar("R", bound="Row")
 M = TypeVar("M", bound=BaseModel)
-MOST = 1_000_000_000
+MAX_SETTING_NUMBER = 1_000_000_000
 """Upper bound of options, parameters and settings that need no smaller one; it fits into 32 bits, like row counts."""
-OWN_WORLD, OWN_LICENCE = "factmill's embedded world", "Apache-2.0"
+EMBEDDED_WORLD_SOURCE, EMBEDDED_WORLD_LICENCE = "factmill's embedded world", "Apache-2.0"
 """Source of rows and pages written for the embedded world, and their licence (SPDX id)."""
-NONE_STATED = "none stated"
+NO_LICENCE_STATED = "none stated"
 """Licence of rows whose source states none."""
-_JSON = "json"
-JsonText = Annotated[str, _JSON]
+_JSON_COLUMN_MARK = "json"
+JsonText = Annotated[str, _JSON_COLUMN_MARK]
 """A column of JSON text: exports to JSON write it as JSON, and its type in the warehouse is JSON."""
-LONGEST_S = 86_400.0
+MAX_WAIT_S = 86_400.0
 """Maximum of settings that are waiting times, in seconds: a day."""
 
 
@@ -44,7 +44,7 @@ class Row(StrictModel):
     id: str
     """Stable id, unique among these rows."""
 
-    def extend(self, model: type[R], /, **more: Any) -> R:
+    def extend_to(self, model: type[R], /, **more: Any) -> R:
         """Return this row as the next stage's model, with exactly the columns that this stage adds.
 
         TypeError for a column that this row has already; ValidationError names columns that are missing, unknown to the
@@ -52,7 +52,7 @@ class Row(StrictModel):
         """
         return model.model_validate(dict(**self.__dict__, **more))
 
-    def narrow(self, model: type[R], /, **more: Any) -> R:
+    def narrow_to(self, model: type[R], /, **more: Any) -> R:
         """Return this row as a model with fewer columns; `more` adds or replaces columns.
 
         ValidationError names columns that are missing, unknown to the model, or of another type.
@@ -80,14 +80,14 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedAway:
     """A duplicate row, merged into another."""
 
     row_id: str
     into: str
 
 
-Outcome = Row | Reject | Merged
+RowOutcome = Row | Reject | MergedAway
 
 
 def arrow_schema(model: type[BaseModel]) -> pa.Schema:
@@ -95,13 +95,13 @@ def arrow_schema(model: type[BaseModel]) -> pa.Schema:
     return pa.schema([_arrow_field(name, info.annotation) for name, info in model.model_fields.items()])
 
 
-def arrow_table(model: type[BaseModel], rows: Iterable[BaseModel]) -> pa.Table:
+def make_arrow_table(model: type[BaseModel], rows: Iterable[BaseModel]) -> pa.Table:
     """Return rows as an Arrow table with the model's schema (shape: len(rows) × number of attributes)."""
     schema, listed = arrow_schema(model), list(rows)
     columns = []
     for field in schema:
         cells = list(map(attrgetter(field.name), listed))
-        columns.append(pa.array(map(_dump, cells) if _holds_models(field.type) else cells, field.type))
+        columns.append(pa.array(map(_dump_models, cells) if _is_struct_type(field.type) else cells, field.type))
     return pa.table(columns, schema=schema)
 
 
@@ -120,21 +120,21 @@ def json_columns(model: type[BaseModel]) -> frozenset[str]:
     return frozenset(
         name
         for name, info in model.model_fields.items()
-        if _JSON in info.metadata or JsonText in typing.get_args(info.annotation)
+        if _JSON_COLUMN_MARK in info.metadata or JsonText in typing.get_args(info.annotation)
     )
 
 
-def _holds_models(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _holds_models(kind.value_type))
+def _is_struct_type(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _is_struct_type(kind.value_type))
 
 
-def _dump(value: Any) -> Any:
+def _dump_models(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump()
-    return [_dump(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_dump_models(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-_SCALARS: dict[Any, pa.DataType] = {
+_ARROW_SCALAR_TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
     float: pa.float64(),
@@ -150,8 +150,8 @@ def _arrow_field(name: str, annotation: Any) -> pa.Field:
 
 
 def _arrow_type(annotation: Any) -> pa.DataType:
-    if annotation in _SCALARS:
-        return _SCALARS[annotation]
+    if annotation in _ARROW_SCALAR_TYPES:
+        return _ARROW_SCALAR_TYPES[annotation]
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         return pa.string()
@@ -182,7 +182,7 @@ def _no_unit(_row: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class BuildComparisonRules:
     """How to match the rows of two builds of a benchmark for comparison.
 
     A row's id may be a digest of its content (then a changed question has another id) or its position in a file (then a row
@@ -193,15 +193,15 @@ class Matching:
     keys: tuple[tuple[str, ...], ...] = (("id",),)
     """Groups of columns of the main table, the most reliable first; the groups after the first with more than the id are its
     natural keys."""
-    given: tuple[str, ...] = ()
+    source_columns: tuple[str, ...] = ()
     """Columns copied unchanged from the source."""
-    marks: tuple[str, ...] = ()
+    provenance_columns: tuple[str, ...] = ()
     """Columns with a row's provenance (its call or place): rows that differ only in these are the same."""
-    whole: tuple[str, ...] = ()
+    wide_tables: tuple[str, ...] = ()
     """Published tables with further columns of the main table's rows, under the same ids."""
-    together: tuple[str, ...] = ()
+    cross_row_stages: tuple[str, ...] = ()
     """Stages in which the outcome of a row depends on other rows too."""
-    read_ids: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_ids
+    list_source_ids: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_ids
     """A row → ids under which it was read, in addition to those of its benchmark's `trace`."""
-    unit: Callable[[Mapping[str, Any]], str] = _no_unit
+    get_draw_unit: Callable[[Mapping[str, Any]], str] = _no_unit
     """A row → unit that it was drawn from (a relation, a kind of sets), under which the calls of drawing are recorded."""

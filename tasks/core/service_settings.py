@@ -14,28 +14,28 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from factmill.tasks.core.calls.chat import Jobs
+from factmill.tasks.core.calls.chat import BatchJobSettings
 from factmill.tasks.core.calls.operation import list_operations
-from factmill.tasks.core.rows import LONGEST_S, MOST, StrictModel
-from factmill.tasks.text.ages import PATTERN, check_age
-from factmill.tasks.text.whole import suggest_name
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER, MAX_WAIT_S, StrictModel
+from factmill.tasks.text.durations import DURATION_PATTERN, validate_duration
+from factmill.tasks.text.sanitize import format_did_you_mean
 
-_SECRET = re.compile(r"\A.*@|[?#].*", re.DOTALL)
+_SECRET_URL_PARTS = re.compile(r"\A.*@|[?#].*", re.DOTALL)
 """Parts of an address that may hold a password or a token."""
-_WIKIMEDIA = (
+_WIKIMEDIA_DOMAINS = (
     *(".wikipedia.org", ".wikimedia.org", ".wikidata.org", ".mediawiki.org", ".wikifunctions.org", ".wiktionary.org"),
     *(".wikibooks.org", ".wikinews.org", ".wikiquote.org", ".wikisource.org", ".wikiversity.org", ".wikivoyage.org"),
 )
-_QUERY_SERVICE = ("query.wikidata.org", "query-main.wikidata.org", "query-scholarly.wikidata.org")
-_LONGEST = 2000
+_QUERY_SERVICE_HOSTS = ("query.wikidata.org", "query-main.wikidata.org", "query-scholarly.wikidata.org")
+_MAX_URL_CHARACTERS = 2000
 """Maximum number of characters of an address."""
 
 
-def check_service(url: str) -> None:
+def check_service_url(url: str) -> None:
     """Raise ValueError, which does not quote the URL, for an invalid service address in a world's file."""
-    if len(url) > _LONGEST or not url.isprintable() or " " in url:
+    if len(url) > _MAX_URL_CHARACTERS or not url.isprintable() or " " in url:
         raise ValueError(
-            f"holds spaces or control characters, or has more than {_LONGEST:,} characters; expected an address that begins "
+            f"holds spaces or control characters, or has more than {_MAX_URL_CHARACTERS:,} characters; expected an address that begins "
             "with http:// or https://"
         )
     try:
@@ -55,7 +55,7 @@ def check_service(url: str) -> None:
         raise ValueError("holds ? or #; expected an address that paths can be put behind")
 
 
-def check_scheduler(address: str) -> None:
+def check_scheduler_address(address: str) -> None:
     """Raise ValueError for an invalid address of a Dask scheduler."""
     try:
         parts = urlsplit(address)
@@ -63,13 +63,13 @@ def check_scheduler(address: str) -> None:
     except ValueError:
         fits = False
     if not fits or parts.path or parts.query or parts.fragment or parts.username is not None:
-        told = _SECRET.sub("…", address)
+        told = _SECRET_URL_PARTS.sub("…", address)
         raise ValueError(f"expected a scheduler's address such as tcp://10.0.0.5:8786, not {told!r}")
 
 
-def is_this_machine(url: str) -> bool:
+def is_loopback_url(url: str) -> bool:
     """True when the host of a URL is a loopback address or `localhost`."""
-    host = _find_host(url)
+    host = _get_url_host(url)
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -78,91 +78,110 @@ def is_this_machine(url: str) -> bool:
 
 def is_wikimedia_api(url: str) -> bool:
     """True when the host of a URL counts towards Wikimedia's common rate limit: all its hosts but the Query Service."""
-    return f".{_find_host(url)}".endswith(_WIKIMEDIA) and not is_query_service(url)
+    return f".{_get_url_host(url)}".endswith(_WIKIMEDIA_DOMAINS) and not is_wikidata_query_service(url)
 
 
-def is_query_service(url: str) -> bool:
+def is_wikidata_query_service(url: str) -> bool:
     """True when the host of a URL is the Wikidata Query Service."""
-    return _find_host(url) in _QUERY_SERVICE
+    return _get_url_host(url) in _QUERY_SERVICE_HOSTS
 
 
-def _find_host(url: str) -> str:
+def _get_url_host(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")
 
 
 ComputeType = Literal["int8", "float32", "float16"]
-CHAT_KINDS = ("openai", "anthropic")
+CHAT_MODEL_KINDS = ("openai", "anthropic")
 """Kinds of chat models behind a server."""
 ANTHROPIC_URL = "https://api.anthropic.com"
-PROFILE = {"token_limit", "thinking_tokens", "temperature", "seed", "system", "reasoning_effort", "extra_body"}
+REQUEST_PROFILE_SETTINGS = {
+    "token_limit",
+    "thinking_tokens",
+    "temperature",
+    "seed",
+    "system",
+    "reasoning_effort",
+    "extra_body",
+}
 """Settings of a chat model that change its requests."""
-OURS = {"model", "messages", "stream", "n", "max_tokens", "max_completion_tokens", "temperature", "seed"} | {
+RESERVED_REQUEST_FIELDS = {
+    "model",
+    "messages",
+    "stream",
+    "n",
+    "max_tokens",
+    "max_completion_tokens",
+    "temperature",
+    "seed",
+} | {
     "response_format",
     "reasoning_effort",
 }
 """Fields that factmill itself sets in a chat request."""
-CONNECTION = {"headers", "query", "key_header", "key_command", "stream"}
+CONNECTION_SETTINGS = {"headers", "query", "key_header", "key_command", "stream"}
 """Settings of the connection to a model's server, which do not change its completions. They are in no key of a recorded
 call and in no digest of a world: a build stays the same when a gateway, a tenant or an API version changes."""
-PRICES = ("usd_per_million_in", "usd_per_million_out")
+TOKEN_PRICE_SETTINGS = ("usd_per_million_in", "usd_per_million_out")
 """Settings of a model that determine its cost."""
-_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-_OWN_HEADERS = {"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"}
+_VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+_CLIENT_SET_HEADERS = {"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"}
 """Headers that the HTTP client sets."""
 _SECRET_NAME = re.compile(
     r"authoriz|authent|(^|[^a-z])auth([^a-z]|$)|cookie|password|secret|token(?!s)|(^|[^a-z])key$|apikey$|signature",
     re.IGNORECASE,
 )
 """Names of headers and query parameters whose values are secrets."""
-EMBEDDED = "embedded"
-SCRIPTED = "scripted replies"
+EMBEDDED_SERVICE = "embedded"
+SCRIPTED_MODEL_NAME = "scripted replies"
 """Name, in rows and reports, of the file-based replacement for a model."""
-_LONGEST_HEADER = 8000
+_MAX_HEADER_CHARACTERS = 8000
 """Maximum number of characters of a header that common servers accept."""
 
 
-def _check_address(url: str) -> str:
-    if url not in ("", EMBEDDED):
-        check_service(url)
+def _check_service_or_embedded(url: str) -> str:
+    if url not in ("", EMBEDDED_SERVICE):
+        check_service_url(url)
     return url
 
 
-Name = Annotated[str, Field(max_length=500)]
-Address = Annotated[str, AfterValidator(_check_address)]
-Usd = Annotated[float, Field(ge=0, le=1_000_000)]
-Age = Annotated[str, BeforeValidator(check_age), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
-"""Such as 90m, 12h, 30d, or seconds (text/ages.py)."""
+ShortName = Annotated[str, Field(max_length=500)]
+ServiceAddress = Annotated[str, AfterValidator(_check_service_or_embedded)]
+UsdPrice = Annotated[float, Field(ge=0, le=1_000_000)]
+MaxAge = Annotated[
+    str, BeforeValidator(validate_duration), WithJsonSchema({"type": "string", "pattern": f"^{DURATION_PATTERN}$"})
+]
+"""Such as 90m, 12h, 30d, or seconds (text/durations.py)."""
 
 
 def _check_variable(name: str) -> str:
-    if name and not _VARIABLE.fullmatch(name):
+    if name and not _VARIABLE_NAME.fullmatch(name):
         raise ValueError(
             "expected the name of an environment variable in capitals, such as OPENAI_API_KEY, not the key itself"
         )
     return name
 
 
-FILES = "files"
+BATCH_FILES_OPERATION = "files"
 """The operation that downloads files of batch jobs."""
-_MAX_BYTES, _MAX_FILE_BYTES = 32_000_000, 2_000_000_000
+_MAX_RESPONSE_BYTES, _MAX_FILE_BYTES = 32_000_000, 2_000_000_000
 """Default limits. The HTML of the longest articles has about ten million bytes; a batch job has 50,000 responses."""
-Variable = Annotated[str, AfterValidator(_check_variable)]
+EnvironmentVariableName = Annotated[str, AfterValidator(_check_variable)]
 
 
-class FromEnvironment(StrictModel):
+class EnvironmentReference(StrictModel):
     """A value that stands in an environment variable."""
 
-    env: Annotated[Variable, Field(min_length=1)]
+    env: Annotated[EnvironmentVariableName, Field(min_length=1)]
     """Name of the environment variable."""
 
 
-class Limits(StrictModel):
+class ServiceLimits(StrictModel):
     """How a service is treated."""
 
     parallel: int = Field(default=4, ge=1, le=1024)
     """Requests under way at once, at most; the limiter goes below it after 429s and time-outs."""
-    timeout_s: float = Field(default=60.0, gt=0, le=LONGEST_S)
+    timeout_s: float = Field(default=60.0, gt=0, le=MAX_WAIT_S)
     """Seconds one request may take."""
     attempts: int = Field(default=5, ge=1, le=1000)
     """Tries of one request in all."""
@@ -187,41 +206,43 @@ class Limits(StrictModel):
     def _check_operations(cls, table: dict[str, int]) -> dict[str, int]:
         there = [
             "all",
-            FILES,
+            BATCH_FILES_OPERATION,
             *(each.name for each in list_operations() if each.service not in ("translator", "world")),
         ]
         if unknown := [name for name in table if name not in there]:
-            raise ValueError(f"there is no operation {unknown[0]}{suggest_name(unknown[0], there)}")
+            raise ValueError(f"there is no operation {unknown[0]}{format_did_you_mean(unknown[0], there)}")
         return table
 
-    def find_max_bytes(self, operation: str) -> int:
+    def get_max_response_bytes(self, operation: str) -> int:
         """Return the maximum size of a response to an operation, in bytes."""
-        default = _MAX_FILE_BYTES if operation == FILES else self.max_bytes.get("all", _MAX_BYTES)
+        default = (
+            _MAX_FILE_BYTES if operation == BATCH_FILES_OPERATION else self.max_bytes.get("all", _MAX_RESPONSE_BYTES)
+        )
         return self.max_bytes.get(operation, default)
 
 
-class Endpoint(StrictModel):
+class ServiceEndpoint(StrictModel):
     """One web service."""
 
-    url: Address = ""
+    url: ServiceAddress = ""
     """Base URL, or `embedded` for the service that the embedded world starts on loopback; empty: the world has none."""
-    token_env: Variable = ""
+    token_env: EnvironmentVariableName = ""
     """Environment variable that holds an OAuth 2 token (`Authorization: Bearer TOKEN`), sent to the host of `url` alone; empty:
     requests are anonymous."""
-    max_age: Age | None = None
+    max_age: MaxAge | None = None
     """A recorded reply that is older is asked for again; None: replies serve for ever. Nothing of the embedded world ages."""
-    limits: Limits = Limits()
+    limits: ServiceLimits = ServiceLimits()
 
 
-class Wikidata(Endpoint):
+class WikidataSettings(ServiceEndpoint):
     """Where items are looked up: a SPARQL endpoint, or a local graph, which needs no address and whose replies do not age."""
 
     engine: Literal["sparql", "graph"] = "sparql"
-    graph: Name = ""
+    graph: ShortName = ""
     """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
 
 
-class Wikimedia(StrictModel):
+class WikimediaLimits(StrictModel):
     """How all hosts of Wikimedia are treated together: Wikimedia limits clients, whichever host they ask."""
 
     parallel: int = Field(default=3, ge=1, le=1024)
@@ -235,7 +256,7 @@ class Wikimedia(StrictModel):
     """Seconds that the Query Service may work for us in a minute on average, and twice as many in any one minute."""
 
 
-class Model(StrictModel):
+class ModelSettings(StrictModel):
     """One model in a role."""
 
     kind: Literal["scripted", "openai", "anthropic", "local"]
@@ -243,20 +264,20 @@ class Model(StrictModel):
     `anthropic`: Anthropic's Messages API, with the extra `anthropic`;
     `local`: a model on this machine (`factmill models list`), for the roles embedder, translator and
     perplexity."""
-    name: Name
+    name: ShortName
     """Model name as the server knows it; for kind `scripted` it may be left out, and begins with `scripted replies`."""
-    url: Address = ""
+    url: ServiceAddress = ""
     """Base URL with /v1 for kind `openai`; without it for kind `anthropic`, where empty is https://api.anthropic.com."""
-    key_env: Variable = ""
+    key_env: EnvironmentVariableName = ""
     """Environment variable that holds the API key; empty when the server wants none."""
     key_command: tuple[str, ...] = ()
     """Program with its arguments whose output is the key, such as `["az", "account", "get-access-token", …]`, instead of
     `key_env`. No shell reads it. It runs before the first request, and once more when the server answers 401."""
     key_header: str = ""
     """Header that holds the key as it is, such as `api-key`; empty: `Authorization: Bearer KEY`."""
-    headers: dict[str, str | FromEnvironment] = Field(default={})
+    headers: dict[str, str | EnvironmentReference] = Field(default={})
     """Headers of every request: a text each, or `{ env = "NAME" }` for a secret in the environment variable NAME."""
-    query: dict[str, str | FromEnvironment] = Field(default={})
+    query: dict[str, str | EnvironmentReference] = Field(default={})
     """Query parameters of every request, such as `{ "api-version" = "2024-10-21" }`; values as of `headers`."""
     stream: bool | Literal["no_usage"] = False
     """True: replies are requested as server-sent events, for servers that give no others; `no_usage`: and the server takes
@@ -267,7 +288,7 @@ class Model(StrictModel):
     """True when the server honours `n` for several samples in one request."""
     token_limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
     """What the server calls the most tokens of a reply; `none`: it is not told."""
-    thinking_tokens: int = Field(default=0, ge=0, le=MOST)
+    thinking_tokens: int = Field(default=0, ge=0, le=MAX_SETTING_NUMBER)
     """Added to the limit of each prompt: what a model that reasons may spend before it answers."""
     temperature: Annotated[float, Field(ge=0, le=100)] | Literal["asked", "none"] = "asked"
     """`asked`: what the prompt says; a number: always that; `none`: it is not told."""
@@ -275,36 +296,36 @@ class Model(StrictModel):
     """False when the server takes no `seed`."""
     tools: bool = True
     """False when the server takes no `tools`: what needs some is then asked for in plain text."""
-    context_tokens: int = Field(default=0, ge=0, le=MOST)
+    context_tokens: int = Field(default=0, ge=0, le=MAX_SETTING_NUMBER)
     """Tokens that the model can be shown at once; 0: not told."""
     system: Literal["own", "merge"] = "own"
     """`merge`: the system message stands before the first user message, and roles alternate."""
-    reasoning_effort: Name = ""
+    reasoning_effort: ShortName = ""
     """Sent as it stands; empty: not at all."""
     extra_body: dict[str, Any] = Field(default={})
     """Further members of a request, for this server alone."""
     compute_type: ComputeType | None = None
     """What a translator or a perplexity model of kind `local` computes in; None: int8 where its weights are stored so,
     else float32. float32: the same bytes on any CPU; int8: on CPUs of one class of instructions; float16: GPUs."""
-    usd_per_million_in: Usd = 0.0
-    usd_per_million_out: Usd = 0.0
-    usd_per_million_cached: Usd | None = None
+    usd_per_million_in: UsdPrice = 0.0
+    usd_per_million_out: UsdPrice = 0.0
+    usd_per_million_cached: UsdPrice | None = None
     """Of input tokens that the server had cached; None: as other input."""
-    usd_per_million_cache_write: Usd | None = None
+    usd_per_million_cache_write: UsdPrice | None = None
     """Of input tokens that the server wrote to its cache; None: as other input."""
-    usd_per_million_reasoning: Usd | None = None
+    usd_per_million_reasoning: UsdPrice | None = None
     """Of output tokens spent on reasoning; None: as other output."""
-    usd_per_request: Usd = 0.0
+    usd_per_request: UsdPrice = 0.0
     """Fee for each request that the server answers, added to the price of its tokens."""
-    max_age: Age | None = None
+    max_age: MaxAge | None = None
     """Of kinds `openai` and `anthropic`: a recorded reply that is older is asked for again; None: replies serve for ever."""
     mode: Literal["single", "batch"] = "single"
     """`batch`: builds and evaluations ask by batch jobs of the server (`/v1/files`, `/v1/batches`; Message Batches of kind
     `anthropic`), for less and within a day."""
     batch_price: float = Field(default=0.5, ge=0, le=100)
     """What a batch job costs of the prices above; 1 where these are those of batch jobs."""
-    jobs: Jobs = Jobs()
-    limits: Limits = Limits()
+    jobs: BatchJobSettings = BatchJobSettings()
+    limits: ServiceLimits = ServiceLimits()
 
     @model_validator(mode="before")
     @classmethod
@@ -316,18 +337,18 @@ class Model(StrictModel):
     @classmethod
     def _name_scripted(cls, given: Any) -> Any:
         is_nameless = isinstance(given, dict) and given.get("kind") == "scripted" and "name" not in given
-        return {**given, "name": SCRIPTED} if is_nameless else given
+        return {**given, "name": SCRIPTED_MODEL_NAME} if is_nameless else given
 
     @model_validator(mode="after")
-    def _check_scripted(self) -> "Model":
-        if self.kind == "scripted" and not self.name.startswith(SCRIPTED):
+    def _check_scripted(self) -> "ModelSettings":
+        if self.kind == "scripted" and not self.name.startswith(SCRIPTED_MODEL_NAME):
             raise ValueError(
-                f"name: that of kind `scripted` begins with `{SCRIPTED}`, so that no row seems to be by a model"
+                f"name: that of kind `scripted` begins with `{SCRIPTED_MODEL_NAME}`, so that no row seems to be by a model"
             )
         return self
 
     @model_validator(mode="after")
-    def _check_anthropic(self) -> "Model":
+    def _check_anthropic(self) -> "ModelSettings":
         if self.kind == "anthropic" and self.url.rstrip("/").endswith("/v1"):
             raise ValueError(f"url: for kind `anthropic` it stands without /v1, such as {ANTHROPIC_URL}")
         if self.kind == "anthropic" and self.choices:
@@ -359,7 +380,7 @@ class Model(StrictModel):
     @classmethod
     def _check_values(cls, values: Any) -> Any:
         for name, value in values.items() if isinstance(values, dict) else ():
-            if not isinstance(value, str | dict | FromEnvironment):
+            if not isinstance(value, str | dict | EnvironmentReference):
                 raise ValueError(
                     f'{name}: expected text, or {{ env = "NAME" }} for a secret in the environment variable NAME'
                 )
@@ -367,10 +388,10 @@ class Model(StrictModel):
 
     @field_validator("headers")
     @classmethod
-    def _check_headers(cls, headers: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnvironment]:
+    def _check_headers(cls, headers: dict[str, str | EnvironmentReference]) -> dict[str, str | EnvironmentReference]:
         for name, value in headers.items():
             _check_header_name(name)
-            _check_secret(name, value)
+            _check_no_literal_secret(name, value)
             if isinstance(value, str):
                 check_header_text(value, f"{name}: ")
         if len({name.lower() for name in headers}) < len(headers):
@@ -379,13 +400,13 @@ class Model(StrictModel):
 
     @field_validator("query")
     @classmethod
-    def _check_query(cls, query: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnvironment]:
+    def _check_query(cls, query: dict[str, str | EnvironmentReference]) -> dict[str, str | EnvironmentReference]:
         for name, value in query.items():
-            _check_secret(name, value)
+            _check_no_literal_secret(name, value)
         return query
 
     @model_validator(mode="after")
-    def _check_one_key(self) -> "Model":
+    def _check_one_key(self) -> "ModelSettings":
         if self.key_env and self.key_command:
             raise ValueError("key_env and key_command both say where the key is; keep one of them")
         if self.key_header and not (self.key_env or self.key_command):
@@ -397,7 +418,7 @@ class Model(StrictModel):
     @field_validator("extra_body")
     @classmethod
     def _check_extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
-        if ours := sorted(OURS & extra.keys()):
+        if ours := sorted(RESERVED_REQUEST_FIELDS & extra.keys()):
             raise ValueError(f"{', '.join(ours)}: told by prompts and by this model's other settings")
         try:
             json.dumps(extra, allow_nan=False)
@@ -408,36 +429,36 @@ class Model(StrictModel):
     @property
     def has_price(self) -> bool:
         """True when its settings give a price of its tokens, even 0.0."""
-        return bool(self.model_fields_set & set(PRICES))
+        return bool(self.model_fields_set & set(TOKEN_PRICE_SETTINGS))
 
-    def connection(self) -> dict[str, Any]:
+    def connection_settings(self) -> dict[str, Any]:
         """Return the connection settings that differ from the default, JSON-able."""
-        return self.model_dump(mode="json", include=CONNECTION, exclude_defaults=True)
+        return self.model_dump(mode="json", include=CONNECTION_SETTINGS, exclude_defaults=True)
 
-    def profile(self) -> dict[str, Any]:
+    def request_profile(self) -> dict[str, Any]:
         """Return the settings that change requests and differ from the default; keys of recorded calls contain them.
         `json_schema` and `choices` are excluded: completions are checked in the same way with and without them."""
-        profile = self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
+        profile = self.model_dump(mode="json", include=REQUEST_PROFILE_SETTINGS, exclude_defaults=True)
         return {**profile, "kind": self.kind} if self.kind == "anthropic" else profile
 
 
 def check_header_text(text: str, name: str = "") -> str:
     """Return a text unchanged; ValueError, which begins with `name`, when it is not allowed in a header."""
-    if not (text.isascii() and text.isprintable() and len(text) <= _LONGEST_HEADER):
+    if not (text.isascii() and text.isprintable() and len(text) <= _MAX_HEADER_CHARACTERS):
         raise ValueError(
-            f"{name}holds characters that no header can carry, or more than {_LONGEST_HEADER:,}; expected printable ASCII"
+            f"{name}holds characters that no header can carry, or more than {_MAX_HEADER_CHARACTERS:,}; expected printable ASCII"
         )
     return text
 
 
 def _check_header_name(name: str) -> None:
-    if not _HEADER.fullmatch(name):
+    if not _HEADER_NAME.fullmatch(name):
         raise ValueError("expected the name of a header, such as api-key")
-    if name.lower() in _OWN_HEADERS:
+    if name.lower() in _CLIENT_SET_HEADERS:
         raise ValueError(f"{name}: the HTTP client sets this header; leave it out")
 
 
-def _check_secret(name: str, value: str | FromEnvironment) -> None:
+def _check_no_literal_secret(name: str, value: str | EnvironmentReference) -> None:
     if isinstance(value, str) and _SECRET_NAME.search(name):
         raise ValueError(
             f'{name}: a secret stands in no file; write {name} = {{ env = "NAME" }} and set the environment variable NAME to it'

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NewType, TypeVar
 
-from factmill.tasks.text.ids import id_number, is_pid, is_qid
-from factmill.tasks.text.values.literals import canonical_number
+from factmill.tasks.text.values.wikidata_literals import canonical_number
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
 
-Term = NewType("Term", str)
+SparqlTerm = NewType("SparqlTerm", str)
 """One RDF term, ready for a VALUES block."""
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^<>\"{}|^`\\\x00-\x20]*")
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
-_TO_ESCAPE = re.compile(r'[\\"\x00-\x1f\x7f]')
+_ESCAPED_CHARACTERS = re.compile(r'[\\"\x00-\x1f\x7f]')
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|\#[^\n]*)
       | (?P<iri><[^<>"{}|^`\\\x00-\x20]*>)
@@ -35,50 +35,50 @@ _TOKEN = re.compile(
 )
 
 
-def item_term(qid: str) -> Term:
+def item_term(qid: str) -> SparqlTerm:
     """Return the term of an item, `wd:Q64`; ValueError for an invalid QID."""
     if not is_qid(qid):
         raise ValueError(f"{qid!r} is not the id of an item; expected Q and a number, like Q64")
-    return Term(f"wd:{qid}")
+    return SparqlTerm(f"wd:{qid}")
 
 
-def entity_term(entity_id: str) -> Term:
+def entity_term(entity_id: str) -> SparqlTerm:
     """Return the term of an item or property as an entity, `wd:Q64`, `wd:P19`; ValueError for an invalid id."""
     if not is_qid(entity_id) and not is_pid(entity_id):
         raise ValueError(f"{entity_id!r} is not the id of an item or property; expected one like Q64 or P19")
-    return Term(f"wd:{entity_id}")
+    return SparqlTerm(f"wd:{entity_id}")
 
 
-def iri_term(iri: str) -> Term:
+def iri_term(iri: str) -> SparqlTerm:
     """Return the term of any IRI, in angle brackets; ValueError for characters not allowed in an IRI."""
     if not _IRI.fullmatch(iri):
         raise ValueError(f"{iri!r} is not an IRI; expected a scheme, a colon, and no spaces, quotes or brackets")
-    return Term(f"<{iri}>")
+    return SparqlTerm(f"<{iri}>")
 
 
-def direct_property_term(pid: str) -> Term:
+def direct_property_term(pid: str) -> SparqlTerm:
     """Return the term of a property's direct claims, `wdt:P19`; ValueError for an invalid PID."""
     if not is_pid(pid):
         raise ValueError(f"{pid!r} is not the id of a property; expected P and a number, like P19")
-    return Term(f"wdt:{pid}")
+    return SparqlTerm(f"wdt:{pid}")
 
 
-def number_term(number: int) -> Term:
+def integer_term(number: int) -> SparqlTerm:
     """Return the term of a whole number."""
-    return Term(str(int(number)))
+    return SparqlTerm(str(int(number)))
 
 
-def decimal_term(number: str) -> Term:
+def decimal_term(number: str) -> SparqlTerm:
     """Return the term of an exact decimal; ValueError unless it is in canonical form (text.values.literals)."""
     if canonical_number(number) != number:
         raise ValueError(f"{number!r} is not a number in canonical form, like -1.5 or 1200")
-    return Term(f'"{number}"^^xsd:decimal')
+    return SparqlTerm(f'"{number}"^^xsd:decimal')
 
 
-def literal_term(text: str, language: str | None = None) -> Term:
+def literal_term(text: str, language: str | None = None) -> SparqlTerm:
     """Return a quoted literal, with a language tag if one is given; ValueError for text that SPARQL cannot represent."""
     quoted = f'"{escape_literal(text)}"'
-    return Term(quoted if language is None else f"{quoted}@{check_language(language)}")
+    return SparqlTerm(quoted if language is None else f"{quoted}@{check_language_tag(language)}")
 
 
 def escape_literal(text: str) -> str:
@@ -89,36 +89,36 @@ def escape_literal(text: str) -> str:
     """
     if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise ValueError(f"{text!r} holds a NUL or half a surrogate pair and cannot be sent as text")
-    return _TO_ESCAPE.sub(lambda found: _ESCAPES.get(found[0], f"\\u{ord(found[0]):04X}"), text)
+    return _ESCAPED_CHARACTERS.sub(lambda found: _ESCAPES.get(found[0], f"\\u{ord(found[0]):04X}"), text)
 
 
-def check_language(language: str) -> str:
+def check_language_tag(language: str) -> str:
     """Return a language tag unchanged; ValueError when it is malformed."""
     if not _LANGUAGE.fullmatch(language):
         raise ValueError(f"{language!r} is not a language tag; expected one like en or pt-br")
     return language
 
 
-def fill_values(query: str, variable: str, rows: Iterable[Term]) -> str:
+def fill_values_block(query: str, variable: str, rows: Iterable[SparqlTerm]) -> str:
     """Return the query with the contents of every `VALUES ?variable { … }` block replaced by rows.
 
     ValueError when the query has no such block. A variable may have several blocks (one per branch of a UNION).
     """
-    return _fill_blocks(query, [f"?{variable}"], " ".join(rows))
+    return _fill_matching_blocks(query, [f"?{variable}"], " ".join(rows))
 
 
-def fill_tuples(query: str, variables: Sequence[str], rows: Iterable[Sequence[Term]]) -> str:
+def fill_values_tuples(query: str, variables: Sequence[str], rows: Iterable[Sequence[SparqlTerm]]) -> str:
     """Return the query with the contents of every `VALUES (?a ?b) { … }` block replaced by rows, one term per variable."""
     block = []
     for row in rows:
         if len(row) != len(variables):
             raise ValueError(f"expected a term for each of {', '.join(variables)}, found {len(row)}: {' '.join(row)}")
         block.append(f"({' '.join(row)})")
-    return _fill_blocks(query, ["(", *(f"?{variable}" for variable in variables), ")"], " ".join(block))
+    return _fill_matching_blocks(query, ["(", *(f"?{variable}" for variable in variables), ")"], " ".join(block))
 
 
-def _fill_blocks(query: str, names: Sequence[str], block: str) -> str:
-    tokens = _read_tokens(query)
+def _fill_matching_blocks(query: str, names: Sequence[str], block: str) -> str:
+    tokens = _tokenize_query(query)
     pieces, kept_to = [], 0
     for at, (kind, text, _) in enumerate(tokens):
         brace = at + 1 + len(names)
@@ -138,7 +138,7 @@ def _fill_blocks(query: str, names: Sequence[str], block: str) -> str:
 
 def fill_limit(query: str, limit: int) -> str:
     """Return the query with the number of its LIMIT replaced; ValueError unless there is exactly one."""
-    tokens = _read_tokens(query)
+    tokens = _tokenize_query(query)
     found = [
         number
         for word, number in pairwise(tokens)
@@ -150,30 +150,30 @@ def fill_limit(query: str, limit: int) -> str:
     return f"{query[:start]}{limit}{query[start + len(number) :]}"
 
 
-def _read_tokens(query: str) -> list[tuple[str, str, int]]:
+def _tokenize_query(query: str) -> list[tuple[str, str, int]]:
     """Return the tokens as (kind, text, start), without white space and comments."""
     return [
         (str(found.lastgroup), found[0], found.start()) for found in _TOKEN.finditer(query) if found.lastgroup != "skip"
     ]
 
 
-Cell = Mapping[str, str]
+RdfTerm = Mapping[str, str]
 """One RDF term: its `type` (uri, literal or bnode) and `value`, a literal with `datatype` or `xml:lang` if it has one."""
-Solution = Mapping[str, Cell]
+SparqlSolution = Mapping[str, RdfTerm]
 """Variable → term; a variable without a value is absent."""
 
-Row = Mapping[str, str]
+SolutionValues = Mapping[str, str]
 """A solution reduced to the values of its terms: variable → value."""
 C = TypeVar("C")
 B = TypeVar("B")
 
-ENTITY = "http://www.wikidata.org/entity/"
-DIRECT = "http://www.wikidata.org/prop/direct/"
-XSD = "http://www.w3.org/2001/XMLSchema#"
-_UTC = re.compile(r"(?:\.0+)?(?:Z|[+-]00:00)\Z")
+ENTITY_NAMESPACE = "http://www.wikidata.org/entity/"
+DIRECT_CLAIM_NAMESPACE = "http://www.wikidata.org/prop/direct/"
+XSD_NAMESPACE = "http://www.w3.org/2001/XMLSchema#"
+_UTC_SUFFIX = re.compile(r"(?:\.0+)?(?:Z|[+-]00:00)\Z")
 
 
-def read_results(results: Any) -> list[Solution]:
+def parse_sparql_results(results: Any) -> list[SparqlSolution]:
     """Return the solutions in decoded JSON; KeyError, TypeError or AttributeError when it has another structure."""
     solutions = results["results"]["bindings"]
     for solution in solutions:
@@ -183,44 +183,46 @@ def read_results(results: Any) -> list[Solution]:
     return list(solutions)
 
 
-def item_number(cell: Cell) -> int | None:
+def find_item_number(cell: RdfTerm) -> int | None:
     """Return the QID number of a term; None when it is no item (a lexeme, a property, a text)."""
-    qid = cell["value"].removeprefix(ENTITY)
-    return id_number(qid) if is_qid(qid) else None
+    qid = cell["value"].removeprefix(ENTITY_NAMESPACE)
+    return get_wikidata_id_number(qid) if is_qid(qid) else None
 
 
-def property_number(cell: Cell, namespace: str) -> int | None:
+def find_property_number(cell: RdfTerm, namespace: str) -> int | None:
     """Return the PID number of a term whose IRI is in this namespace; None when it is not."""
     pid = cell["value"].removeprefix(namespace)
-    return id_number(pid) if is_pid(pid) else None
+    return get_wikidata_id_number(pid) if is_pid(pid) else None
 
 
-def is_typed(cell: Cell) -> bool:
+def is_typed_literal(cell: RdfTerm) -> bool:
     """True for a literal with an XSD datatype other than string: a date or number."""
     datatype = cell.get("datatype", "")
-    return datatype.startswith(XSD) and datatype != f"{XSD}string"
+    return datatype.startswith(XSD_NAMESPACE) and datatype != f"{XSD_NAMESPACE}string"
 
 
-def tidy_date(text: str) -> str:
+def normalise_utc_date(text: str) -> str:
     """Return a date and time with Z in place of the .000 and +00:00 that some engines write."""
-    return _UTC.sub("Z", text)
+    return _UTC_SUFFIX.sub("Z", text)
 
 
-def by_texts(read: Callable[[Sequence[C], Sequence[Row]], B]) -> Callable[[Sequence[C], Sequence[Solution]], B]:
+def wrap_value_reader(
+    read: Callable[[Sequence[C], Sequence[SolutionValues]], B],
+) -> Callable[[Sequence[C], Sequence[SparqlSolution]], B]:
     """Wrap a reader of plain values (variable → value) into a reader of solutions."""
     return lambda calls, solutions: read(
         calls, [{name: cell["value"] for name, cell in solution.items()} for solution in solutions]
     )
 
 
-def group_by_item(rows: Iterable[Row]) -> dict[str, list[Row]]:
+def group_rows_by_item(rows: Iterable[SolutionValues]) -> dict[str, list[SolutionValues]]:
     """Group rows by the QID of their `item`; other QIDs give an empty list."""
-    by_qid: dict[str, list[Row]] = defaultdict(list)
+    by_qid: dict[str, list[SolutionValues]] = defaultdict(list)
     for row in rows:
-        by_qid[row["item"].removeprefix(ENTITY)].append(row)
+        by_qid[row["item"].removeprefix(ENTITY_NAMESPACE)].append(row)
     return by_qid
 
 
-def find_first(values: Iterable[str | None]) -> str | None:
+def find_smallest_value(values: Iterable[str | None]) -> str | None:
     """Return the smallest value that is not None, so that repetitions and order in a response do not matter."""
     return min((value for value in values if value is not None), default=None)

@@ -8,33 +8,41 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from factmill.tasks.diff.core.calls import SeenCall, find_divergences
-from factmill.tasks.diff.core.causes import RowFacts, explain_row, holds
-from factmill.tasks.diff.core.changes import Cause, ColumnChange, Compared, Diff, Fate, Kind, RowChange
-from factmill.tasks.diff.core.locks import Locks, compare_locks, list_decisions
-from factmill.tasks.diff.matching import (
-    Sides,
-    count_pairs,
-    count_table,
-    find_changed,
-    find_new_columns,
-    find_unpaired,
-    list_ids,
-    matching_rows,
+from factmill.tasks.diff.core.call_differences import RecordedRowCall, find_call_differences
+from factmill.tasks.diff.core.causes import RowChangeEvidence, contains_all_values, explain_row_change
+from factmill.tasks.diff.core.changes import (
+    BuildDiff,
+    ChangeCause,
+    ColumnChange,
+    ComparedBuild,
+    RowChange,
+    RowChangeKind,
+    RowDrop,
+)
+from factmill.tasks.diff.core.manifest_changes import ManifestComparison, compare_manifests, list_changed_decisions
+from factmill.tasks.diff.row_matching import (
+    BuildIdPair,
+    count_companion_table_changes,
+    count_paired_rows,
+    find_columns_missing_in_one_build,
+    list_row_trace_ids,
+    load_changed_row_pairs,
+    load_unpaired_rows,
+    row_pairs_table,
 )
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import UsageError
-from factmill.tasks.storage.builds import BuildRecord, published_names
-from factmill.tasks.storage.recording.records import read_rejected, unpack_body
-from factmill.tasks.storage.warehouse import Connection, open_warehouse, read_json
+from factmill.tasks.storage.builds import BuildRecord, load_table_digests
+from factmill.tasks.storage.recording.call_records import parse_rejected_row, unpack_body
+from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_json_column
 
-_SEEN = "diff_seen"
-Wanted = Iterable[tuple[int, str, str]]
+_ROW_CALLS_TABLE = "diff_seen"
+CallLookupIds = Iterable[tuple[int, str, str]]
 """(row number, before or after, an id under which the row's calls are filed)."""
-CallsOfRow = tuple[list[SeenCall], list[SeenCall]]
+BeforeAfterCalls = tuple[list[RecordedRowCall], list[RecordedRowCall]]
 
 
-def order_stages(db: Connection, sides: Sides) -> dict[str, int]:
+def number_stages_of_both_builds(db: Connection, sides: BuildIdPair) -> dict[str, int]:
     """Return stage → position, from 1, over both builds; a stage of the earlier build alone follows its predecessor."""
     before, after = (
         [
@@ -52,45 +60,45 @@ def order_stages(db: Connection, sides: Sides) -> dict[str, int]:
     return {stage: at for at, stage in enumerate(stages, 1)}
 
 
-def find_differing_calls(
-    db: Connection, sides: Sides, wanted: Wanted, stages: Mapping[str, int]
-) -> dict[int, CallsOfRow]:
+def load_differing_calls(
+    db: Connection, sides: BuildIdPair, lookup_ids: CallLookupIds, stage_numbers: Mapping[str, int]
+) -> dict[int, BeforeAfterCalls]:
     """Return row number → the calls of each build that the other lacks with the same request and reply."""
-    numbers, names, ids = zip(*wanted, strict=True) if (wanted := list(wanted)) else ((), (), ())
+    numbers, names, ids = zip(*lookup_ids, strict=True) if (lookup_ids := list(lookup_ids)) else ((), (), ())
     db.register("diff_wanted", pa.table({"number": numbers, "side": names, "id": pa.array(ids, pa.string())}))
     try:
         db.execute(
-            f"CREATE OR REPLACE TEMP TABLE {_SEEN} AS SELECT DISTINCT w.number, w.side, u.stage, c.operation, c.service, "
+            f"CREATE OR REPLACE TEMP TABLE {_ROW_CALLS_TABLE} AS SELECT DISTINCT w.number, w.side, u.stage, c.operation, c.service, "
             "c.parts, c.key, c.status, c.record_id, md5(c.status || coalesce(c.error, '') || c.body) AS said "
             "FROM diff_wanted w JOIN build_calls u ON u.id = w.id AND u.build_id = CASE w.side WHEN 'before' THEN ? ELSE ? END "
             "JOIN calls c USING (record_id)",
             [sides.before, sides.after],
         )
         rows = db.sql(
-            f"SELECT s.* EXCLUDE (said), c.error, c.body, CAST(c.asked_at AS DATE) AS day FROM {_SEEN} s "
-            f"JOIN calls c USING (record_id) WHERE NOT EXISTS (SELECT 1 FROM {_SEEN} o WHERE o.number = s.number "
+            f"SELECT s.* EXCLUDE (said), c.error, c.body, CAST(c.asked_at AS DATE) AS day FROM {_ROW_CALLS_TABLE} s "
+            f"JOIN calls c USING (record_id) WHERE NOT EXISTS (SELECT 1 FROM {_ROW_CALLS_TABLE} o WHERE o.number = s.number "
             "AND o.side <> s.side AND o.stage = s.stage AND o.operation = s.operation AND o.parts = s.parts "
             "AND o.said = s.said) ORDER BY s.number, s.record_id"
         ).to_arrow_table()
     finally:
         db.unregister("diff_wanted")
-        db.execute(f"DROP TABLE IF EXISTS {_SEEN}")
-    found: dict[int, CallsOfRow] = defaultdict(lambda: ([], []))
-    for row in _iterate(rows):
-        found[row["number"]][row["side"] == "after"].append(_read_call(row, stages))
+        db.execute(f"DROP TABLE IF EXISTS {_ROW_CALLS_TABLE}")
+    found: dict[int, BeforeAfterCalls] = defaultdict(lambda: ([], []))
+    for row in _iterate_table_rows(rows):
+        found[row["number"]][row["side"] == "after"].append(_make_recorded_row_call(row, stage_numbers))
     return found
 
 
-def find_fates(
-    db: Connection, build_id: str, side: Literal["before", "after"], wanted: Sequence[tuple[int, str]]
-) -> dict[int, tuple[Fate, Any]]:
+def load_row_drops(
+    db: Connection, build_id: str, side: Literal["before", "after"], lookup_ids: Sequence[tuple[int, str]]
+) -> dict[int, tuple[RowDrop, Any]]:
     """Return row number → (what happened to the row in a build that does not publish it, the row as its stage got it).
 
     The row was rejected or merged into another; a merged row has None as its second entry.
 
     `wanted`: (row number, an id that the row may have had); rows missing in the result were never read.
     """
-    numbers, ids = zip(*wanted, strict=True) if wanted else ((), ())
+    numbers, ids = zip(*lookup_ids, strict=True) if lookup_ids else ((), ())
     db.register("diff_wanted", pa.table({"number": numbers, "id": pa.array(ids, pa.string())}))
     try:
         rows = db.execute(
@@ -102,54 +110,54 @@ def find_fates(
     finally:
         db.unregister("diff_wanted")
     return {
-        number: (Fate(side, stage, reason, detail), None if row is None else read_rejected(row))
+        number: (RowDrop(side, stage, reason, detail), None if row is None else parse_rejected_row(row))
         for number, stage, reason, detail, row in rows
     }
 
 
-def _read_call(row: Mapping[str, Any], stages: Mapping[str, int]) -> SeenCall:
-    return SeenCall(
-        position=stages.get(row["stage"], 0),
+def _make_recorded_row_call(row: Mapping[str, Any], stages: Mapping[str, int]) -> RecordedRowCall:
+    return RecordedRowCall(
+        stage_position=stages.get(row["stage"], 0),
         stage=row["stage"],
         operation=row["operation"],
         service=row["service"],
-        parts=read_json(row["parts"], f"calls.parts of {row['record_id']}", dict),
+        parts=parse_json_column(row["parts"], f"calls.parts of {row['record_id']}", dict),
         key=row["key"],
         status=row["status"],
         reply=row["error"]
         if row["status"] != "ok"
-        else read_json(unpack_body(row["body"]), f"calls.body of {row['record_id']}"),
+        else parse_json_column(unpack_body(row["body"]), f"calls.body of {row['record_id']}"),
         asked_at=row["day"].isoformat(),
     )
 
 
-def _iterate(table: pa.Table) -> Iterator[dict[str, Any]]:
+def _iterate_table_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
     for batch in table.to_batches(max_chunksize=1000):
         yield from batch.to_pylist()
 
 
-_AT_ONCE = 2000
+_ROWS_PER_BATCH = 2000
 """Rows whose calls are loaded at once; limits memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Changed:
+class _DifferingRow:
     """A differing row whose causes are not known yet."""
 
-    kind: Kind
+    kind: RowChangeKind
     row: Mapping[str, Any]
     """From the later build; for a removed row from the earlier one."""
     id_before: str
-    ids_before: Sequence[str]
+    call_ids_before: Sequence[str]
     """Ids under which the earlier build filed the row's calls."""
-    ids_after: Sequence[str]
+    call_ids_after: Sequence[str]
     columns: tuple[ColumnChange, ...] = ()
-    fate: Fate | None = None
-    received: Any = None
+    fate: RowDrop | None = None
+    rejected_row: Any = None
     """The rejected row as its stage received it."""
 
 
-def require_comparable(before: BuildRecord, after: BuildRecord) -> None:
+def check_same_benchmark(before: BuildRecord, after: BuildRecord) -> None:
     """Raise UsageError unless both builds are of one benchmark."""
     if before.benchmark != after.benchmark:
         raise UsageError(
@@ -158,7 +166,7 @@ def require_comparable(before: BuildRecord, after: BuildRecord) -> None:
         )
 
 
-LeftOut = Callable[[Kind, Mapping[str, Any]], str]
+LeftOutReasonFinder = Callable[[RowChangeKind, Mapping[str, Any]], str]
 """A row that only one of two releases has → why the other was made without such rows; empty: it was not."""
 
 
@@ -168,32 +176,32 @@ def compare_builds(
     before: BuildRecord,
     after: BuildRecord,
     with_answers: bool = False,
-    left_out: LeftOut | None = None,
-) -> Diff:
+    find_left_out_reason: LeftOutReasonFinder | None = None,
+) -> BuildDiff:
     """Return what changed between two builds of one benchmark, each row with its causes.
 
     `with_answers`: include held-out tables. `left_out`: given for releases only, which have no calls.
     """
-    require_comparable(before, after)
-    sides = Sides(before.build_id, after.build_id)
-    locks = compare_locks(before.lock, after.lock)
-    with open_warehouse(warehouse) as db, matching_rows(db, benchmark, sides):
-        new = find_new_columns(db, benchmark, sides)
-        changed, remade = _find_rows(db, benchmark, sides, new, with_answers)
+    check_same_benchmark(before, after)
+    sides = BuildIdPair(before.build_id, after.build_id)
+    locks = compare_manifests(before.lock, after.lock)
+    with open_warehouse(warehouse) as db, row_pairs_table(db, benchmark, sides):
+        new = find_columns_missing_in_one_build(db, benchmark, sides)
+        changed, remade = _find_differing_rows(db, benchmark, sides, new, with_answers)
         changed.sort(key=lambda each: (("added", "removed", "changed").index(each.kind), each.row["id"]))
-        rows = list(_explain(db, benchmark, sides, locks, changed, left_out))
-        pairs = count_pairs(db)
-        counted = published_names(db, after.build_id).keys() & published_names(db, before.build_id).keys()
+        rows = list(_explain_differing_rows(db, benchmark, sides, locks, changed, find_left_out_reason))
+        pairs = count_paired_rows(db)
+        counted = load_table_digests(db, after.build_id).keys() & load_table_digests(db, before.build_id).keys()
         tables = {
             name: counts
-            for name in sorted(counted - {benchmark.main_table, *benchmark.matching.whole})
-            if name in benchmark.tables and (counts := count_table(db, benchmark, name, sides))
+            for name in sorted(counted - {benchmark.main_table, *benchmark.matching.wide_tables})
+            if name in benchmark.tables and (counts := count_companion_table_changes(db, benchmark, name, sides))
         }
-    return Diff(
+    return BuildDiff(
         benchmark=benchmark.name,
         title=benchmark.title,
-        before=_describe(before),
-        after=_describe(after),
+        before=_summarize_build(before),
+        after=_summarize_build(after),
         inputs=locks.changes,
         same=pairs - sum(each.kind == "changed" for each in changed),
         remade=remade,
@@ -203,53 +211,53 @@ def compare_builds(
     )
 
 
-def _describe(build: BuildRecord) -> Compared:
+def _summarize_build(build: BuildRecord) -> ComparedBuild:
     day = build.published_at.date().isoformat()
-    return Compared(build.build_id, int(build.report["rows"]), day, build.caution)
+    return ComparedBuild(build.build_id, int(build.report["rows"]), day, build.caution)
 
 
-def _find_rows(
-    db: Connection, benchmark: Benchmark, sides: Sides, new: Sequence[str], with_answers: bool
-) -> tuple[list[_Changed], int]:
+def _find_differing_rows(
+    db: Connection, benchmark: Benchmark, sides: BuildIdPair, new_columns: Sequence[str], with_answers: bool
+) -> tuple[list[_DifferingRow], int]:
     """Return the differing rows, without causes, and how many rows differ in provenance columns alone."""
     matching = benchmark.matching
-    pairs, remade = find_changed(db, benchmark, sides, new)
-    gone, come = find_unpaired(db, benchmark, sides)
-    found: list[_Changed] = []
-    rows = _read_rows(db, benchmark, sides, [(each.id_before, each.id_after) for each in pairs])
+    pairs, remade = load_changed_row_pairs(db, benchmark, sides, new_columns)
+    gone, come = load_unpaired_rows(db, benchmark, sides)
+    found: list[_DifferingRow] = []
+    rows = _load_row_pairs(db, benchmark, sides, [(each.id_before, each.id_after) for each in pairs])
     for pair in pairs:
         old, row = rows[pair.id_before, pair.id_after]
         columns = tuple(
             ColumnChange(name, None, None, table, withheld=True)
-            if table in benchmark.held_out and not with_answers
+            if table in benchmark.held_out_tables and not with_answers
             else ColumnChange(name, before, after, "" if table == benchmark.main_table else table)
-            for table, name, before, after in pair.columns
+            for table, name, before, after in pair.changed_columns
         )
-        content = tuple(each for each in columns if each.table or each.name not in matching.marks)
-        ids = (list_ids(matching, benchmark.trace, old), list_ids(matching, benchmark.trace, row))
-        found.append(_Changed("changed", row, pair.id_before, *ids, content))
-    lost: tuple[tuple[Kind, Any, str], ...] = (("removed", gone, sides.after), ("added", come, sides.before))
+        content = tuple(each for each in columns if each.table or each.name not in matching.provenance_columns)
+        ids = (list_row_trace_ids(matching, benchmark.trace_id_columns, old), list_row_trace_ids(matching, benchmark.trace_id_columns, row))
+        found.append(_DifferingRow("changed", row, pair.id_before, *ids, content))
+    lost: tuple[tuple[RowChangeKind, Any, str], ...] = (("removed", gone, sides.after), ("added", come, sides.before))
     for kind, table, build_id in lost:
         listed = table.to_pylist()
-        filed = [list_ids(matching, benchmark.trace, row) for row in listed]
+        filed = [list_row_trace_ids(matching, benchmark.trace_id_columns, row) for row in listed]
         wanted = [(number, each) for number, ids in enumerate(filed) for each in ids]
-        fates = find_fates(db, build_id, "after" if kind == "removed" else "before", wanted)
+        fates = load_row_drops(db, build_id, "after" if kind == "removed" else "before", wanted)
         for number, row in enumerate(listed):
             fate, received = fates.get(number, (None, None))
-            known = [*filed[number], *([] if fate else [matching.unit(row)])]
+            known = [*filed[number], *([] if fate else [matching.get_draw_unit(row)])]
             id_before = row["id"] if kind == "removed" else ""
-            found.append(_Changed(kind, row, id_before, known, known, (), fate, received))
+            found.append(_DifferingRow(kind, row, id_before, known, known, (), fate, received))
     return found, remade
 
 
-def _read_rows(
-    db: Connection, benchmark: Benchmark, sides: Sides, pairs: Sequence[tuple[str, str]]
+def _load_row_pairs(
+    db: Connection, benchmark: Benchmark, sides: BuildIdPair, pairs: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]]:
     """Return id pair → both rows, reduced to the columns that identify them and locate their calls."""
     matching = benchmark.matching
-    named = [*benchmark.shown, *benchmark.trace, *matching.marks, *(name for key in matching.keys for name in key)]
+    named = [*benchmark.display_columns, *benchmark.trace_id_columns, *matching.provenance_columns, *(name for key in matching.keys for name in key)]
     # provenance columns of other tables are not in the main one
-    there = [name for name in dict.fromkeys(["id", *named, benchmark.part]) if name in benchmark.row.model_fields]
+    there = [name for name in dict.fromkeys(["id", *named, benchmark.group_column]) if name in benchmark.main_row_model.model_fields]
     columns = ", ".join(f'"{name}"' for name in there)
     found: list[dict[str, dict[str, Any]]] = []
     for build_id, ids in zip((sides.before, sides.after), zip(*pairs, strict=True) if pairs else ((), ()), strict=True):
@@ -261,74 +269,90 @@ def _read_rows(
     return {(old, new): (found[0][old], found[1][new]) for old, new in pairs}
 
 
-def _explain(
+def _explain_differing_rows(
     db: Connection,
     benchmark: Benchmark,
-    sides: Sides,
-    locks: Locks,
-    changed: Sequence[_Changed],
-    left_out: LeftOut | None,
+    sides: BuildIdPair,
+    locks: ManifestComparison,
+    changed: Sequence[_DifferingRow],
+    find_left_out_reason: LeftOutReasonFinder | None,
 ) -> Iterator[RowChange]:
-    stages = order_stages(db, sides)
-    others = bool(benchmark.matching.together) and len(changed) > 1
-    for start in range(0, len(changed), _AT_ONCE):
-        some = changed[start : start + _AT_ONCE]
+    stages = number_stages_of_both_builds(db, sides)
+    others = bool(benchmark.matching.cross_row_stages) and len(changed) > 1
+    for start in range(0, len(changed), _ROWS_PER_BATCH):
+        some = changed[start : start + _ROWS_PER_BATCH]
         wanted = [
             (number, side, each)
             for number, row in enumerate(some)
-            for side, ids in (("before", row.ids_before), ("after", row.ids_after))
+            for side, ids in (("before", row.call_ids_before), ("after", row.call_ids_after))
             for each in ids
         ]
-        calls = find_differing_calls(db, sides, wanted, stages)
+        calls = load_differing_calls(db, sides, wanted, stages)
         for number, row in enumerate(some):
-            facts = _gather_facts(benchmark, locks, row, calls.get(number, ([], [])), stages)
-            why = left_out(row.kind, row.row) if left_out and row.kind != "changed" else ""
-            told = replace(facts, others_changed=others, has_calls=left_out is None, left_out=why)
-            causes = explain_row(told, locks)
-            shown = {name: row.row[name] for name in benchmark.shown}
+            facts = _gather_row_evidence(benchmark, locks, row, calls.get(number, ([], [])), stages)
+            why = find_left_out_reason(row.kind, row.row) if find_left_out_reason and row.kind != "changed" else ""
+            told = replace(facts, other_rows_changed=others, has_calls=find_left_out_reason is None, left_out_reason=why)
+            causes = explain_row_change(told, locks)
+            shown = {name: row.row[name] for name in benchmark.display_columns}
             yield RowChange(row.kind, row.row["id"], row.id_before, causes, row.columns, shown, row.fate)
 
 
-def _gather_facts(
-    benchmark: Benchmark, locks: Locks, row: _Changed, calls: CallsOfRow, stages: Mapping[str, int]
-) -> RowFacts:
+def _gather_row_evidence(
+    benchmark: Benchmark,
+    locks: ManifestComparison,
+    row: _DifferingRow,
+    calls: BeforeAfterCalls,
+    stages: Mapping[str, int],
+) -> RowChangeEvidence:
     """Return what is known of a row; for a rejected row, calls of stages after the rejecting one are ignored."""
     matching = benchmark.matching
     last = stages.get(row.fate.stage, len(stages)) if row.fate else len(stages)
-    before, after = ([call for call in side if call.position <= last] for side in calls)
-    given = [each for each in row.columns if each.name in matching.given and not each.table]
+    before, after = ([call for call in side if call.stage_position <= last] for side in calls)
+    given = [each for each in row.columns if each.name in matching.source_columns and not each.table]
     content = [each for each in row.columns if each.name != "id"]
-    return RowFacts(
-        divergences=find_divergences(before, after),
-        columns=content or row.columns,
+    return RowChangeEvidence(
+        call_differences=find_call_differences(before, after),
+        changed_columns=content or row.columns,
         fate=row.fate,
-        is_weighed=row.fate is not None and row.fate.stage in matching.together,
-        source=_find_source(locks, row, given, bool(content), matching.given),
-        given=given,
-        unseen=[] if "source_name" in row.row else locks.of("source"),
-        decisions=list_decisions(locks, [*row.ids_before, *row.ids_after]),
-        narrowing=benchmark.narrowing,
+        is_cross_row_reject=row.fate is not None and row.fate.stage in matching.cross_row_stages,
+        source_cause=_find_source_cause(locks, row, given, bool(content), matching.source_columns),
+        source_changes=given,
+        unrecorded_causes=[] if "source_name" in row.row else locks.list_causes("source"),
+        changed_decisions=list_changed_decisions(locks, [*row.call_ids_before, *row.call_ids_after]),
+        narrowing_parameters=benchmark.narrowing_params,
     )
 
 
-def _find_source(
-    locks: Locks, row: _Changed, given: Sequence[ColumnChange], has_content: bool, names: Sequence[str]
-) -> Cause | None:
+def _find_source_cause(
+    locks: ManifestComparison,
+    row: _DifferingRow,
+    source_changes: Sequence[ColumnChange],
+    has_content: bool,
+    source_columns: Sequence[str],
+) -> ChangeCause | None:
     """Return how a row's source changed; None where its file is unchanged or it has none.
 
     `names`: columns copied from the source.
     """
     file = str(row.row.get("source_name", ""))
-    if locks.is_same_file(file) is not False:
+    if locks.is_file_unchanged(file) is not False:
         return None
     place = f"row {row.row['source_row']}"
     if row.kind == "changed":
-        told = f"{place}: {', '.join(each.name for each in given)} otherwise" if given else f"{place}: moved"
-        return Cause("source", file, told) if given or not has_content else None
+        told = (
+            f"{place}: {', '.join(each.name for each in source_changes)} otherwise"
+            if source_changes
+            else f"{place}: moved"
+        )
+        return ChangeCause("source", file, told) if source_changes or not has_content else None
     if row.fate is not None:
-        is_same = row.received is None or holds(row.received, [row.row[name] for name in names if name in row.row])
-        return None if is_same else Cause("source", file, f"{place}: otherwise")
-    was_read = locks.has_file(file)
+        is_same = row.rejected_row is None or contains_all_values(
+            row.rejected_row, [row.row[name] for name in source_columns if name in row.row]
+        )
+        return None if is_same else ChangeCause("source", file, f"{place}: otherwise")
+    was_read = locks.has_file_before_and_after(file)
     if all(was_read):
-        return Cause("source", file, f"{place}: {'new' if row.kind == 'added' else 'gone'}")
-    return Cause("source", file, "the file was not read before" if was_read[1] else "the file is not read any more")
+        return ChangeCause("source", file, f"{place}: {'new' if row.kind == 'added' else 'gone'}")
+    return ChangeCause(
+        "source", file, "the file was not read before" if was_read[1] else "the file is not read any more"
+    )

@@ -15,59 +15,68 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from factmill.tasks.core.calls.item_facts import ITEM_FACTS
-from factmill.tasks.core.calls.knowledge import (
-    ALIASES,
-    DESCRIBE_ITEMS,
-    FIND_ITEMS,
-    LABEL,
-    LIST_FACTS,
-    NEIGHBOURS,
-    RESOLVE_ITEM,
+from factmill.tasks.core.calls.item_facts import ITEM_FACTS_OPERATION
+from factmill.tasks.core.calls.wikidata import (
+    ALIASES_OPERATION,
+    DESCRIBE_ITEMS_OPERATION,
+    FIND_ITEMS_OPERATION,
+    LABEL_OPERATION,
+    LIST_FACTS_OPERATION,
+    NEIGHBOURS_OPERATION,
+    RESOLVE_ITEM_OPERATION,
 )
-from factmill.tasks.core.measures.audits import Audit
-from factmill.tasks.core.publishing.release_forms import ExportForms
-from factmill.tasks.core.rows import Matching, StrictModel
-from factmill.tasks.core.spending.forecasting import count_characters
+from factmill.tasks.core.measures.audits import AuditProtocol
+from factmill.tasks.core.publishing.release_spec import ExportSpec
+from factmill.tasks.core.rows import BuildComparisonRules, StrictModel
+from factmill.tasks.core.spending.forecasting import count_row_characters
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.options import Params, RunOptions
-from factmill.tasks.settings import ROLES, World
+from factmill.tasks.options import BenchmarkParams, RunOptions
+from factmill.tasks.settings import BUILD_MODEL_ROLES, World
 from factmill.tasks.storage.source_files import SourceFile
 
 WIKIDATA_QUERIES = tuple(
     file
-    for each in (FIND_ITEMS, DESCRIBE_ITEMS, LABEL, ALIASES, RESOLVE_ITEM, NEIGHBOURS, LIST_FACTS, ITEM_FACTS)
-    for file in each.files
+    for each in (
+        FIND_ITEMS_OPERATION,
+        DESCRIBE_ITEMS_OPERATION,
+        LABEL_OPERATION,
+        ALIASES_OPERATION,
+        RESOLVE_ITEM_OPERATION,
+        NEIGHBOURS_OPERATION,
+        LIST_FACTS_OPERATION,
+        ITEM_FACTS_OPERATION,
+    )
+    for file in each.query_files
 )
 """SPARQL queries that every benchmark may send to Wikidata."""
 WIKIDATA_SOURCE = "wikidata"
 """Source name that means the facts of the world's Wikidata."""
 
 
-class Inputs(StrictModel):
+class BuildInputs(StrictModel):
     """Inputs of a build's steps other than rows: its parameters, and what they resolve to in this world, by content."""
 
     resolved: ClassVar[frozenset[str]] = frozenset()
     """Parameters that other fields replace by content (a path by its file's digest). The manifest omits them, so steps see
     their defaults."""
-    params: Params
+    params: BenchmarkParams
 
-    def as_locked(self) -> dict[str, Any]:
+    def dump_for_manifest(self) -> dict[str, Any]:
         """Return the inputs as stored in a manifest, JSON-serializable."""
         return self.model_dump(mode="json", exclude={"params": set(self.resolved)})
 
 
-I_co = TypeVar("I_co", bound=Inputs, covariant=True)
+I_co = TypeVar("I_co", bound=BuildInputs, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Locked(Generic[I_co]):
+class ResolvedInputs(Generic[I_co]):
     """What a build depends on besides world, assets and code."""
 
     inputs: I_co
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     """Source unit → its files; the manifest has their names and digests."""
-    wikidata: str | None = None
+    wikidata_identity: str | None = None
     """Identity of the Wikidata, if rows are made from its facts."""
     author: str = ""
     """The model that writes, if not the world's author: the model that an evaluation measures."""
@@ -76,7 +85,7 @@ class Locked(Generic[I_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Assets:
+class BenchmarkAssets:
     """Project files that a build reads; their digests are in its manifest."""
 
     prompts: tuple[str, ...] = ()
@@ -86,11 +95,11 @@ class Assets:
 
 
 @dataclass(frozen=True, slots=True)
-class SideTable:
+class CompanionTable:
     """A companion table: each of its rows belongs to a row of the main table, and `explain` shows both together."""
 
     table: str
-    column: str
+    row_id_column: str
     """Column with the id of the main table's row."""
     explain: Callable[[Sequence[Any], Mapping[str, str]], Iterable[str]]
     """(Rows of the table as its row model, service → identity) → lines of text."""
@@ -106,54 +115,54 @@ class Benchmark:
     """One-line description."""
     examples: tuple[str, ...]
     """Example commands that build it."""
-    params: type[Params]
-    lock_inputs: Callable[[Any, RunOptions], Locked[Inputs]]
+    params: type[BenchmarkParams]
+    resolve_inputs: Callable[[Any, RunOptions], ResolvedInputs[BuildInputs]]
     """(Parameters, run options) → what the build depends on; raises UsageError for invalid parameters."""
     recipe: str
     """Its Prefect flow as `module:function`; the flow takes `params` and `run`. For an evaluation with the usual steps, the
     place of this record, from which the flow is made."""
-    narrowing: frozenset[str] = frozenset({"limit"})
+    narrowing_params: frozenset[str] = frozenset({"limit"})
     """Parameters, and inputs resolved from them, that select the part of the source to read: rows found in only one of two
     builds may be due to them."""
     tables: Mapping[str, type[BaseModel]]
     """Published table → row model; each has an `id`."""
     main_table: str
-    part: str
+    group_column: str
     """Column of the main table that divides rows into groups; `show` prints rows from all groups."""
-    shown: Mapping[str, str]
+    display_columns: Mapping[str, str]
     """Column that `show` prints → its heading."""
-    ordered: frozenset[str] = frozenset()
+    ordered_list_columns: frozenset[str] = frozenset()
     """Of these, list columns whose order matters (fine to coarse, a path); `show` prints arrows between their entries."""
-    trace: tuple[str, ...]
+    trace_id_columns: tuple[str, ...]
     """Columns with the row's ids in earlier stages, under which its calls are filed."""
-    matching: Matching = field(default_factory=Matching)
+    matching: BuildComparisonRules = field(default_factory=BuildComparisonRules)
     """How to match its rows with those of another build."""
     explain: Callable[[Any], Iterable[str]]
     """Row of the main table (its row model) → lines of text."""
-    beside: tuple[SideTable, ...] = ()
-    statements: str = ""
+    companion_tables: tuple[CompanionTable, ...] = ()
+    statements_sql: str = ""
     """SELECT of the Wikidata statements behind its rows, for analysts: build_id, row_id, subject, property, value,
     statement, modified, asked_for (`tasks/storage/schema.py`); empty if its rows use none."""
-    held_out: tuple[str, ...] = ()
+    held_out_tables: tuple[str, ...] = ()
     """Tables with answers of a test split, which exports omit unless requested."""
-    forms: ExportForms = field(default_factory=ExportForms)
-    assets: Assets = field(default_factory=Assets)
-    needs: Callable[[Any], Sequence[str]] = lambda _: ()
+    forms: ExportSpec = field(default_factory=ExportSpec)
+    assets: BenchmarkAssets = field(default_factory=BenchmarkAssets)
+    required_services: Callable[[Any], Sequence[str]] = lambda _: ()
     """Parameters → services that steps use, by their sections in a world's file."""
-    roles: Callable[[Any], Collection[str]] = lambda _: ROLES
+    model_roles: Callable[[Any], Collection[str]] = lambda _: BUILD_MODEL_ROLES
     """Parameters → roles of the world's models that it may use."""
-    pilot_at: str = ""
+    pilot_stage: str = ""
     """Stage before which a pilot draws its rows, if earlier stages must see all rows (to choose among them) or determine which
     calls rows need; empty: directly after the source."""
-    pilot_by: tuple[str, ...] = ()
+    pilot_strata_columns: tuple[str, ...] = ()
     """Columns whose values are as frequent in a pilot as in all rows, if not `part` alone."""
-    pilot_sides: str = ""
+    pilot_balance_column: str = ""
     """Column for which a pilot draws equally many rows of each value together, since a later stage balances them or they
     share calls."""
     pilot_unit: Callable[[str], str] = str
     """Id of a row where a pilot draws → id of the unit that is drawn as a whole, if the unit's rows share calls
     (`pilot_sides`)."""
-    pilot_size: Callable[[Mapping[str, Any]], int] = count_characters
+    pilot_size: Callable[[Mapping[str, Any]], int] = count_row_characters
     """Row where a pilot draws → number proportional to the calls it will need (a question's paths)."""
     evaluation: str = ""
     """Evaluation of models on it, as `module:NAME`; empty if none."""
@@ -166,16 +175,16 @@ class Benchmark:
     for every benchmark."""
     root: Path | None = None
     """Folder with its own prompts/, sparql/ and data/, read in addition to factmill's; None if it has none."""
-    audit: Audit = field(default_factory=partial(Audit, (), ""))
+    audit: AuditProtocol = field(default_factory=partial(AuditProtocol, (), ""))
     """How people audit its rows, as the paper's authors did; rows of an evaluation have no audit."""
 
     @property
-    def row(self) -> type[BaseModel]:
+    def main_row_model(self) -> type[BaseModel]:
         """Row model of the main table."""
         return self.tables[self.main_table]
 
 
-def load_place(place: str) -> Any:
+def load_named_object(place: str) -> Any:
     """Return the object that `module:name` refers to; SettingsError if it cannot be loaded."""
     try:
         return resolve_name(place)
@@ -185,17 +194,17 @@ def load_place(place: str) -> Any:
         ) from error
 
 
-def is_from_wikidata(source: Sequence[str], run: RunOptions, world: World) -> bool:
+def builds_from_wikidata(source: Sequence[str], run: RunOptions, world: World) -> bool:
     """True if rows are made from Wikidata's facts: on request, or by default unless the world is embedded."""
-    return tuple(source) == (WIKIDATA_SOURCE,) or (not source and bool(run.graph or not world.is_embedded))
+    return tuple(source) == (WIKIDATA_SOURCE,) or (not source and bool(run.graph or not world.uses_embedded_services))
 
 
-def find_absolute(source: Sequence[str]) -> tuple[str, ...]:
+def make_sources_absolute(source: Sequence[str]) -> tuple[str, ...]:
     """Return sources as absolute paths; `wikidata` stays as it is."""
     return tuple(each if each == WIKIDATA_SOURCE else os.path.realpath(each) for each in source)
 
 
-def share_limit(limit: int | None, units: Sequence[str]) -> dict[str, int | None]:
+def split_limit_over_units(limit: int | None, units: Sequence[str]) -> dict[str, int | None]:
     """Return unit → maximum rows to read, distributing `limit` rows over the units; None: all rows."""
     if limit is None:
         return dict.fromkeys(units)

@@ -18,25 +18,25 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
-from factmill.tasks.clients.batch_jobs.request_files import RequestFiles
-from factmill.tasks.core.calls.call import Mode
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.core.spending.forecasting import count_characters
-from factmill.tasks.engine.naming.identities import find_max_ages, find_oldest_moments
+from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.request_files import OfflineRequestFiles
+from factmill.tasks.core.calls.call import CallCacheMode
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.spending.forecasting import count_row_characters
+from factmill.tasks.engine.naming.identities import compute_oldest_allowed, resolve_max_ages
 from factmill.tasks.engine.services import Services
-from factmill.tasks.errors import BuildError, BuildHeld
-from factmill.tasks.files import absolute_path
-from factmill.tasks.options import RunOptions, warehouse_of
-from factmill.tasks.processes import lock_now
-from factmill.tasks.settings import home, load_world
-from factmill.tasks.storage.recording.folders import jobs_folder, make_work_folder, work_folder
-from factmill.tasks.storage.recording.recorder import Recorder
-from factmill.tasks.storage.recording.records import newest_record
+from factmill.tasks.errors import BuildAlreadyRunning, BuildError
+from factmill.tasks.files import resolve_absolute_path
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.processes import try_lock_file
+from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.storage.recording.call_cache import CallCache
+from factmill.tasks.storage.recording.call_records import load_newest_record_id
+from factmill.tasks.storage.recording.work_folders import batch_jobs_folder, make_work_folder, work_folder
 
 M = TypeVar("M", bound=BaseModel)
-NOW = "0s"
-_GOES_ON_S = 86_400.0
+ZERO_AGE = "0s"
+_RESUME_WITHIN_S = 86_400.0
 """Seconds within which a stopped run can resume, even if replies must be younger than that."""
 
 
@@ -45,71 +45,71 @@ class Run:
     """One run of a build in this process."""
 
     folder: Path
-    lock: dict[str, Any]
+    manifest: dict[str, Any]
     origin: dict[str, Any]
     """Where the inputs were found (paths); not part of the manifest."""
     options: dict[str, Any]
     services: Services
-    recorder: Recorder
+    call_cache: CallCache
     inputs: Any = None
     """The manifest's inputs as the model that steps use; cached after the first read."""
-    pilot_by: tuple[str, ...] = ()
+    pilot_strata_columns: tuple[str, ...] = ()
     """Columns whose values are as frequent in a pilot as in all rows."""
-    pilot_sides: str = ""
+    pilot_balance_column: str = ""
     """Column for which a pilot draws equally many rows of each value together."""
-    pilot_size: Callable[[Mapping[str, Any]], int] = count_characters
+    pilot_size: Callable[[Mapping[str, Any]], int] = count_row_characters
     """Row → its size, proportional to the calls it needs."""
 
     def read_inputs(self, model: type[M]) -> M:
         """Return the build's inputs as recorded in its manifest."""
         if not isinstance(self.inputs, model):
-            self.inputs = model.model_validate(self.lock["params"])
+            self.inputs = model.model_validate(self.manifest["params"])
         return self.inputs
 
 
-RUN, _FILE = "run.json", "held"
-_runs: dict[str, Run] = {}
-_opening = threading.Lock()
+RUN_FILE, _LOCK_FILE = "run.json", "held"
+_open_runs: dict[str, Run] = {}
+_opening_lock = threading.Lock()
 
 
 def open_run(folder: str) -> Run:
     """Return the run of a folder, opened once per process."""
-    with _opening:
-        if folder not in _runs:
-            described = read_run(Path(folder))
+    with _opening_lock:
+        if folder not in _open_runs:
+            described = load_run_description(Path(folder))
             if described is None:
                 raise BuildError(f"{folder} is no folder of a run; build again")
             options = described["options"]
-            mode: Mode = options["mode"]
-            warehouse, oldest = Path(options["warehouse"]), read_moments(options["oldest"])
+            mode: CallCacheMode = options["mode"]
+            warehouse, oldest = Path(options["warehouse"]), parse_oldest_allowed(options["oldest"])
             serving = (options["floor"], options["pinned_build"], oldest, options["stale_if_error"])
-            recorder = Recorder(warehouse, mode, *serving)
-            jobs = JobsPlace(jobs_folder(warehouse, mode), Path(folder).name, warehouse)
+            recorder = CallCache(warehouse, mode, *serving)
+            jobs = JobFilesLocation(batch_jobs_folder(warehouse, mode), Path(folder).name, warehouse)
             requests, replies = (Path(given) if given else None for given in (options["requests"], options["replies"]))
-            files = RequestFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
+            files = OfflineRequestFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
             services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs, files)
-            _runs[folder] = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
-        return _runs[folder]
+            _open_runs[folder] = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
+        return _open_runs[folder]
 
 
-def find_run_ages(options: RunOptions) -> dict[str, float]:
+def resolve_run_max_ages(options: RunOptions) -> dict[str, float]:
     """Return service identity → seconds until a recorded reply expires for a run (engine/naming/identities.py).
 
     With `--since`, every reply older than the run is revalidated, unless a maximum age is given too.
     """
-    given = options.max_age or (NOW if options.since else None)
-    return find_max_ages(load_world(options.world, options.graph), given)
+    given = options.max_age or (ZERO_AGE if options.since else None)
+    return resolve_max_ages(load_world(options.world, options.graph), given)
 
 
-def read_moments(written: Mapping[str, str]) -> dict[str, datetime]:
+def parse_oldest_allowed(written: Mapping[str, str]) -> dict[str, datetime]:
     """Return service → earliest time of a valid reply, parsed from a run's description."""
     return {service: datetime.fromisoformat(moment) for service, moment in written.items()}
 
 
-def read_run(folder: Path) -> dict[str, Any] | None:
+def load_run_description(folder: Path) -> dict[str, Any] | None:
     """Return a run folder's description (manifest, origin, options); None if it is missing or damaged."""
     try:
-        described = json.loads((folder / RUN).read_bytes())
+        described = json.loads((folder / RUN_FILE).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
     is_whole = isinstance(described, dict) and {"lock", "origin", "options"} <= described.keys()
@@ -118,16 +118,18 @@ def read_run(folder: Path) -> dict[str, Any] | None:
 
 def close_run(folder: str) -> None:
     """Merge and close a run's journal, and close its services."""
-    with _opening:
-        run = _runs.pop(folder, None)
+    with _opening_lock:
+        run = _open_runs.pop(folder, None)
     if run is not None:
         try:
-            run.recorder.close()
+            run.call_cache.close()
         finally:
             run.services.close()
 
 
-def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions) -> None:
+def write_run_description(
+    folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions
+) -> None:
     """Write the description of a new run, or update that of a resumed one.
 
     Expiry times are set once: a run resumed after a crash keeps them, so that its parts agree. A run cannot be resumed if
@@ -136,13 +138,13 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
     access is allowed.
     """
     now = datetime.now(UTC)
-    ages = find_run_ages(options) if options.mode == "record" else {}
-    warehouse = warehouse_of(options)
+    ages = resolve_run_max_ages(options) if options.mode == "record" else {}
+    warehouse = resolve_warehouse_path(options)
     told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since, "pilot": options.pilot}
-    settled = _read_settled(folder, told, now) or {
-        "floor": newest_record(warehouse) if options.mode == "refresh" else "",
+    settled = _load_resumable_options(folder, told, now) or {
+        "floor": load_newest_record_id(warehouse) if options.mode == "refresh" else "",
         "begun": now.isoformat(),
-        "oldest": {service: at.isoformat() for service, at in find_oldest_moments(ages, now).items()},
+        "oldest": {service: at.isoformat() for service, at in compute_oldest_allowed(ages, now).items()},
         **told,
     }
     described: dict[str, Any] = {
@@ -150,33 +152,33 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
         "origin": origin,
         "settled": digest_json(settled),
         "options": {
-            "world": options.absolute_world(),
+            "world": options.resolve_world_path(),
             "graph": options.graph,
             "warehouse": str(warehouse),
-            "home": str(home()),
+            "home": str(factmill_home()),
             "mode": options.mode,
             "pinned_build": options.pinned_build,
-            "requests": options.requests and str(absolute_path(options.requests)),
-            "replies": options.replies and str(absolute_path(options.replies)),
+            "requests": options.requests and str(resolve_absolute_path(options.requests)),
+            "replies": options.replies and str(resolve_absolute_path(options.replies)),
             **settled,
         },
     }
-    path = folder / RUN
+    path = folder / RUN_FILE
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(described, ensure_ascii=False, indent=1), "utf-8")
     draft.replace(path)
 
 
-def _read_settled(folder: Path, told: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
+def _load_resumable_options(folder: Path, told: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
     """Return the expiry options of a run that can be resumed, else None; `told`: the options requested now."""
-    described = read_run(folder)
+    described = load_run_description(folder)
     if described is None:
         return None
     settled = {name: described["options"].get(name) for name in ("floor", "begun", "oldest", *told)}
     if described.get("settled") != digest_json(settled):
         return None  # damaged, or of another factmill
     age_s = (now - datetime.fromisoformat(settled["begun"])).total_seconds()
-    goes_on = age_s <= max(min(told["max_ages"].values(), default=math.inf), _GOES_ON_S)
+    goes_on = age_s <= max(min(told["max_ages"].values(), default=math.inf), _RESUME_WITHIN_S)
     return settled if goes_on and all(settled[name] == each for name, each in told.items()) else None
 
 
@@ -184,46 +186,46 @@ def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
     """Return the run folder of a build with this manifest; `name`: the benchmark's."""
     run_id = f"{name}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
     run_id += f"-pilot{options.pilot}" if options.pilot else ""
-    return work_folder(warehouse_of(options)) / run_id
+    return work_folder(resolve_warehouse_path(options)) / run_id
 
 
-def hold(folder: Path, doing: str = "making this very build") -> int:
+def acquire_run_lock(folder: Path, activity: str = "making this very build") -> int:
     """Acquire a folder's run lock and return its descriptor, which releases it when closed.
 
-    BuildHeld if another process has the lock; `doing`: what that process is then said to do.
+    BuildAlreadyRunning if another process has the lock; `doing`: what that process is then said to do.
     """
-    fd = os.open(folder / _FILE, os.O_CREAT | os.O_RDWR, 0o644)
-    if not lock_now(fd):
+    fd = os.open(folder / _LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o644)
+    if not try_lock_file(fd):
         holder = os.read(fd, 32).decode("ascii", "replace") or "unknown"
         os.close(fd)
-        raise BuildHeld(f"process {holder} is {doing} in {folder}; wait for it or stop it")
+        raise BuildAlreadyRunning(f"process {holder} is {activity} in {folder}; wait for it or stop it")
     os.ftruncate(fd, 0)
     os.write(fd, str(os.getpid()).encode())
     return fd
 
 
 @contextmanager
-def holding(folder: Path, doing: str) -> Iterator[None]:
-    """Hold a folder's run lock within the context, creating the folder if needed; BuildHeld if another process has it."""
+def run_lock(folder: Path, activity: str) -> Iterator[None]:
+    """Hold a folder's run lock within the context, creating the folder if needed; BuildAlreadyRunning if another process has it."""
     make_work_folder(folder)
-    fd = hold(folder, doing)
+    fd = acquire_run_lock(folder, activity)
     try:
         yield
     finally:
         os.close(fd)
 
 
-def refuse_held(folder: Path) -> None:
-    """Raise BuildHeld if a process is now making the build of a run folder."""
-    if (folder / _FILE).is_file():
-        os.close(hold(folder))
+def check_run_unlocked(folder: Path) -> None:
+    """Raise BuildAlreadyRunning if a process is now making the build of a run folder."""
+    if (folder / _LOCK_FILE).is_file():
+        os.close(acquire_run_lock(folder))
 
 
-def forget_finished(folder: Path) -> None:
+def remove_finished_run_folder(folder: Path) -> None:
     """Remove the run folder of a published build, left by a process that was stopped just after publishing."""
     if folder.is_dir():
         try:
-            holder = hold(folder)
+            holder = acquire_run_lock(folder)
         except (BuildError, OSError):
             return  # in use by another build, or not writable
         shutil.rmtree(folder, ignore_errors=True)

@@ -12,29 +12,40 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.evaluation.answers import CommonestAnswers, holds_accepted, is_accepted, read_answer
-from factmill.tasks.core.evaluation.rows import COUNTED_WRONG, Answer, Asked, EvaluationMetric, Score
-from factmill.tasks.core.evaluation.scoring import gather_scores, score_rows, to_floats
-from factmill.tasks.core.measures.figures import Figure, draw_groups
-from factmill.tasks.core.measures.metrics import Metric, measure
-from factmill.tasks.core.prompts import Ask, Prompt, fill_in
-from factmill.tasks.core.rows import JsonText, arrow_table, rows_from_arrow
-from factmill.tasks.engine.benchmark import Assets, Benchmark
-from factmill.tasks.evaluation.record import (
-    METRICS,
+from factmill.tasks.core.evaluation.answers import (
+    CommonestAnswerGuesser,
+    contains_accepted_answer,
+    matches_accepted_answer,
+    read_short_answer,
+)
+from factmill.tasks.core.evaluation.rows import (
+    REASONS_COUNTED_WRONG,
+    EvaluationMetric,
+    EvaluationPrediction,
+    EvaluationQuestion,
+    EvaluationScore,
+)
+from factmill.tasks.core.evaluation.scoring import column_to_floats, group_scores_by_setting, make_score_rows
+from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
+from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure
+from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
+from factmill.tasks.core.rows import JsonText, make_arrow_table, rows_from_arrow
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets
+from factmill.tasks.evaluation.definition import (
+    EVALUATION_METRICS_TABLE,
     Evaluation,
     EvaluationInputs,
     EvaluationParams,
-    Item,
-    Tools,
-    draw_clusters,
-    lock_evaluation,
-    tell_answer,
+    ReportItem,
+    ScoringModels,
+    format_answer_line,
+    resolve_evaluation_inputs,
+    sample_question_clusters,
 )
-from factmill.tasks.options import Option
+from factmill.tasks.options import CliOption
 
-CLOSED_BOOK = "closed_book"
-RULES = {
+CLOSED_BOOK_SETTING = "closed_book"
+SCORING_RULES = {
     "equals": "it is one of the accepted ones, apart from case, punctuation and articles",
     "holds": "it holds one of the accepted ones as whole words",
 }
@@ -44,7 +55,7 @@ RULES = {
 class ClosedBookParams(EvaluationParams):
     """Parameters of a closed-book evaluation."""
 
-    setting: Annotated[tuple[Literal["closed_book"], ...], Option("--setting", "NAME")] = ()
+    setting: Annotated[tuple[Literal["closed_book"], ...], CliOption("--setting", "NAME")] = ()
     """The one setting that there is."""
 
 
@@ -54,7 +65,7 @@ class ClosedBookInputs(EvaluationInputs):
     params: ClosedBookParams
 
 
-class ClosedBookAsked(Asked):
+class ClosedBookQuestion(EvaluationQuestion):
     """A published row's question."""
 
     golds: list[str]
@@ -63,28 +74,28 @@ class ClosedBookAsked(Asked):
     """The published row."""
 
 
-class ClosedBookAnswer(ClosedBookAsked, Answer):
+class ClosedBookPrediction(ClosedBookQuestion, EvaluationPrediction):
     """A question with the model's answer."""
 
 
-class ScoredClosedBook(ClosedBookAnswer):
+class ScoredClosedBookPrediction(ClosedBookPrediction):
     """A row of the published table of answers."""
 
     score: float | None
     """From 0 to 1; null where there is none."""
 
 
-def make_closed_book(
+def make_closed_book_evaluation(
     *,
-    of: Benchmark,
+    benchmark: Benchmark,
     recipe: str,
-    prompt: str | Prompt,
-    gold: Callable[[Any], Sequence[str]],
-    question: str = "question",
+    prompt: str | PromptTemplate,
+    list_gold_answers: Callable[[Any], Sequence[str]],
+    question_column: str = "question",
     score: Callable[[str, Any], float | None] | Literal["equals", "holds"] = "equals",
-    groups: Sequence[str] = (),
-    cluster: str = "id",
-    metric: str = "accuracy",
+    group_columns: Sequence[str] = (),
+    cluster_column: str = "id",
+    metric_name: str = "accuracy",
     unit: str = "share",
     **more: Any,
 ) -> Evaluation:
@@ -99,75 +110,80 @@ def make_closed_book(
     bootstrap intervals draw whole. `unit`: `share` if each score is 0 or 1, else the name of the score (F1, …). `more`:
     fields of `Evaluation` that replace those made here.
     """
-    name = of.name
+    name = benchmark.name
     answers_table = f"{name}_answers"
 
-    def list_questions(rows: pa.Table, inputs: ClosedBookInputs) -> Iterator[ClosedBookAsked]:
-        clusters = [str(each) for each in rows[cluster].to_pylist()]
-        drawn = draw_clusters(clusters, inputs.params)
-        for row, mine in zip(rows_from_arrow(of.row, rows), clusters, strict=True):
+    def list_questions(rows: pa.Table, inputs: ClosedBookInputs) -> Iterator[ClosedBookQuestion]:
+        clusters = [str(each) for each in rows[cluster_column].to_pylist()]
+        drawn = sample_question_clusters(clusters, inputs.params)
+        for row, mine in zip(rows_from_arrow(benchmark.main_row_model, rows), clusters, strict=True):
             if mine in drawn:
-                row_id = _column(row, "id")
-                yield ClosedBookAsked(
-                    id=f"{CLOSED_BOOK}/{row_id}",
+                row_id = _get_column_text(row, "id")
+                yield ClosedBookQuestion(
+                    id=f"{CLOSED_BOOK_SETTING}/{row_id}",
                     question_id=row_id,
                     item=row_id,
                     cluster=mine,
-                    setting=CLOSED_BOOK,
-                    question=_column(row, question),
-                    golds=list(gold(row)),
+                    setting=CLOSED_BOOK_SETTING,
+                    question=_get_column_text(row, question_column),
+                    golds=list(list_gold_answers(row)),
                     row=row.model_dump_json(),
                 )
 
-    def fill_prompt(asked: ClosedBookAsked, _: object = None) -> Ask:
-        return fill_in(load_prompt(prompt) if isinstance(prompt, str) else prompt, question=asked.question)
+    def fill_prompt(asked: ClosedBookQuestion, _: object = None) -> FilledPrompt:
+        return fill_prompt_template(load_prompt(prompt) if isinstance(prompt, str) else prompt, question=asked.question)
 
     def read_group(row: BaseModel, column: str) -> str | None:
-        return None if getattr(row, column) is None else _column(row, column)
+        return None if getattr(row, column) is None else _get_column_text(row, column)
 
     def find_kind(row: BaseModel) -> str | None:
-        return read_group(row, groups[0]) if groups else ""
+        return read_group(row, group_columns[0]) if group_columns else ""
 
-    def guess_answers(rows: pa.Table) -> Callable[[ClosedBookAsked], str]:
-        read = rows_from_arrow(of.row, rows)
-        commonest = CommonestAnswers((find_kind(row), each) for row in read for each in dict.fromkeys(gold(row)))
+    def guess_answers(rows: pa.Table) -> Callable[[ClosedBookQuestion], str]:
+        read = rows_from_arrow(benchmark.main_row_model, rows)
+        commonest = CommonestAnswerGuesser(
+            (find_kind(row), each) for row in read for each in dict.fromkeys(list_gold_answers(row))
+        )
 
-        def guess(asked: ClosedBookAsked) -> str:
+        def guess(asked: ClosedBookQuestion) -> str:
             return commonest.guess(find_kind(parse_row(asked.row)), *dict.fromkeys(asked.golds)) if asked.golds else ""
 
         return guess
 
     def parse_row(text: str) -> BaseModel:
-        return of.row.model_validate_json(text)
+        return benchmark.main_row_model.model_validate_json(text)
 
-    def score_answer(row: ClosedBookAnswer) -> float | None:
-        if not row.golds or row.unscored not in ("", *COUNTED_WRONG):
+    def score_answer(row: ClosedBookPrediction) -> float | None:
+        if not row.golds or row.unscored not in ("", *REASONS_COUNTED_WRONG):
             return None
         if row.unscored:
             return 0.0
         if callable(score):
             return score(row.answer_read, parse_row(row.row))
-        is_right = is_accepted if score == "equals" else holds_accepted
+        is_right = matches_accepted_answer if score == "equals" else contains_accepted_answer
         return float(is_right(row.answer_read, row.golds))
 
-    def score_answers(answers: pa.Table, _inputs: ClosedBookInputs, _tools: Tools) -> pa.Table:
-        read = rows_from_arrow(ClosedBookAnswer, answers)
-        return arrow_table(ScoredClosedBook, (row.extend(ScoredClosedBook, score=score_answer(row)) for row in read))
+    def score_answers(answers: pa.Table, _inputs: ClosedBookInputs, _tools: ScoringModels) -> pa.Table:
+        read = rows_from_arrow(ClosedBookPrediction, answers)
+        return make_arrow_table(
+            ScoredClosedBookPrediction,
+            (row.extend_to(ScoredClosedBookPrediction, score=score_answer(row)) for row in read),
+        )
 
-    def measure_answers(answers: pa.Table, inputs: ClosedBookInputs) -> tuple[pa.Table, list[Metric]]:
+    def measure_answers(answers: pa.Table, inputs: ClosedBookInputs) -> tuple[pa.Table, list[MeasuredMetric]]:
         rows = [parse_row(text) for text in answers["row"].to_pylist()]
-        grouped = {each: pa.array([read_group(row, each) for row in rows], pa.string()) for each in groups}
+        grouped = {each: pa.array([read_group(row, each) for row in rows], pa.string()) for each in group_columns}
         by = pa.table({"setting": answers["setting"], **grouped})
-        scores = score_rows(answers, metric, to_floats(answers["score"]))
-        found = gather_scores(scores, by, groups, is_share=unit == "share", unit=unit)
-        return scores, measure(found, inputs.params.seed)
+        scores = make_score_rows(answers, metric_name, column_to_floats(answers["score"]))
+        found = group_scores_by_setting(scores, by, group_columns, is_share=unit == "share", unit=unit)
+        return scores, measure_mean_metrics(found, inputs.params.seed)
 
-    def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
-        return [figure for each in groups if (figure := draw_groups(metrics, metric, each)).series]
+    def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
+        return [figure for each in group_columns if (figure := make_group_figure(metrics, metric_name, each)).series]
 
-    def list_items(answers: pa.Table) -> list[Item]:
+    def list_items(answers: pa.Table) -> list[ReportItem]:
         return [
-            Item(
+            ReportItem(
                 answer_id=row.id,
                 setting=row.setting,
                 question=row.question,
@@ -176,54 +192,58 @@ def make_closed_book(
                 verdict=describe_score(row),
                 score=row.score,
                 row_id=row.item,
-                groups={each: read_group(parse_row(row.row), each) or "" for each in groups},
+                groups={each: read_group(parse_row(row.row), each) or "" for each in group_columns},
             )
-            for row in rows_from_arrow(ScoredClosedBook, answers)
+            for row in rows_from_arrow(ScoredClosedBookPrediction, answers)
         ]
 
     def list_notes(_inputs: ClosedBookInputs) -> list[str]:
-        rule = "" if callable(score) else RULES[score]
+        rule = "" if callable(score) else SCORING_RULES[score]
         return [f"An answer is right when {rule}."] if rule else []
 
-    def describe_score(row: ScoredClosedBook) -> str:
+    def describe_score(row: ScoredClosedBookPrediction) -> str:
         if row.score is None:
             return f"unscored: {row.unscored or 'no_gold'}"
-        told = ("right" if row.score else "wrong") if unit == "share" else f"{metric} {row.score:.2f}"
+        told = ("right" if row.score else "wrong") if unit == "share" else f"{metric_name} {row.score:.2f}"
         return f"{told} ({row.unscored})" if row.unscored else told
 
-    def explain_answer(row: ScoredClosedBook) -> Iterator[str]:
+    def explain_answer(row: ScoredClosedBookPrediction) -> Iterator[str]:
         yield f"  question    {row.question}   (factmill explain {name} {row.item})"
         yield f"  gold        {' | '.join(row.golds) or '(none)'}"
-        yield tell_answer(row.answer, row)
+        yield format_answer_line(row.answer, row)
         yield from [f"  read as     {row.answer_read}"] if row.answer_read != row.answer else []
         yield f"  score       {describe_score(row)}{f': {row.detail}' if row.detail else ''}"
 
     made: dict[str, Any] = {
         "name": f"{name}_evaluation",
-        "title": f"Measure a model on {of.title}",
+        "title": f"Measure a model on {benchmark.title}",
         "examples": (f"factmill evaluate {name} --model oracle", f"factmill evaluate {name} --answers answers.jsonl"),
         "params": ClosedBookParams,
-        "lock_inputs": lambda params, run: lock_evaluation(record, params, run, ClosedBookInputs),
+        "lock_inputs": lambda params, run: resolve_evaluation_inputs(record, params, run, ClosedBookInputs),
         "recipe": recipe,
-        "tables": {answers_table: ScoredClosedBook, f"{name}_scores": Score, METRICS: EvaluationMetric},
+        "tables": {
+            answers_table: ScoredClosedBookPrediction,
+            f"{name}_scores": EvaluationScore,
+            EVALUATION_METRICS_TABLE: EvaluationMetric,
+        },
         "main_table": answers_table,
         "part": "setting",
-        "shown": {"id": "id", "question": "question", "golds": "gold", "answer": "answer", "score": metric},
+        "shown": {"id": "id", "question": "question", "golds": "gold", "answer": "answer", "score": metric_name},
         "explain": explain_answer,
-        "assets": Assets(prompts=(prompt,) if isinstance(prompt, str) else ()),
-        "of": of,
-        "settings": {CLOSED_BOOK: "the question alone"},
-        "usual": (CLOSED_BOOK,),
-        "plain": (CLOSED_BOOK,),
-        "headline": (metric,),
-        "main": metric,
-        "meaning": f"{metric.replace('_', ' ').capitalize()} of the model's answers, from memory, averaged over questions.",
+        "assets": BenchmarkAssets(prompts=(prompt,) if isinstance(prompt, str) else ()),
+        "of": benchmark,
+        "settings": {CLOSED_BOOK_SETTING: "the question alone"},
+        "usual": (CLOSED_BOOK_SETTING,),
+        "plain": (CLOSED_BOOK_SETTING,),
+        "headline": (metric_name,),
+        "main": metric_name,
+        "meaning": f"{metric_name.replace('_', ' ').capitalize()} of the model's answers, from memory, averaged over questions.",
         "questions": list_questions,
         "fill": fill_prompt,
         "inputs": ClosedBookInputs,
-        "asked": ClosedBookAsked,
-        "answers": ClosedBookAnswer,
-        "read": read_answer,
+        "asked": ClosedBookQuestion,
+        "answers": ClosedBookPrediction,
+        "read": read_short_answer,
         "oracle": lambda _: lambda asked: asked.golds[0] if asked.golds else "",
         "guess": guess_answers,
         "score": score_answers,
@@ -236,5 +256,5 @@ def make_closed_book(
     return record
 
 
-def _column(row: BaseModel, column: str) -> str:
+def _get_column_text(row: BaseModel, column: str) -> str:
     return str(getattr(row, column))

@@ -8,28 +8,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from prefect import Flow, Task, flow, task
 
-from factmill.tasks.core.evaluation.rows import Answer, EvaluationMetric
-from factmill.tasks.core.finish_reasons import describe_unknown
-from factmill.tasks.core.measures.metrics import Metric
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.rows import arrow_table, rows_from_arrow
-from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationPrediction
+from factmill.tasks.core.finish_reasons import format_unknown_finish_reasons
+from factmill.tasks.core.measures.metrics import MeasuredMetric
+from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
+from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
 from factmill.tasks.engine.building import Build, open_build
-from factmill.tasks.evaluation.answering import answer_at_once, hold_dialogues, judge_rows, name_answerer, sends_nothing
-from factmill.tasks.evaluation.measured import gather_measured, load_answers, tell_left_out
-from factmill.tasks.evaluation.record import (
-    ANSWERS,
-    METRICS,
+from factmill.tasks.evaluation.answering_and_judging import (
+    get_answerer_name,
+    is_offline_evaluation,
+    judge_predictions,
+    make_offline_predictions,
+    run_dialogues,
+)
+from factmill.tasks.evaluation.definition import (
+    ANSWERS_FILE_UNIT,
+    EVALUATION_METRICS_TABLE,
     Evaluation,
     EvaluationParams,
-    Leave,
-    keep_answers,
-    list_keys,
-    name_judge,
+    FinishedEvaluationHandler,
+    get_judge_name,
+    list_question_keys,
+    skip_scoring,
 )
+from factmill.tasks.evaluation.measured_build import format_release_omissions, load_answers_file, load_measured_rows
 from factmill.tasks.options import BuildReport, RunOptions
 from factmill.tasks.storage.source_files import SourceFile
-from factmill.tasks.storage.stores import Store
+from factmill.tasks.storage.table_store import TableStore
 
 
 def publish_evaluation(
@@ -37,60 +43,64 @@ def publish_evaluation(
     evaluation: Evaluation,
     answers: pa.Table,
     scores: pa.Table,
-    metrics: Sequence[Metric],
+    metrics: Sequence[MeasuredMetric],
     notes: Sequence[str] = (),
 ) -> BuildReport:
     """Publish an evaluation and return its report.
 
     `answers`: rows of the evaluation's main table; `scores`: rows of `Score`; `notes`: remarks on the figures.
-    NothingPublished if every call of the model under test failed.
+    NoRowsPublished if every call of the model under test failed.
     """
-    lock = build.run.lock
+    lock = build.run.manifest
     if answers.num_rows and pc.all(pc.equal(answers["unscored"], "model_failed")).as_py():
         build.end_without_rows(
             f"{lock['author']} answered none of {answers.num_rows} questions, the first: {answers['detail'][0].as_py()}. "
             f"What to do: look at the model with `factmill doctor --world {build.options.world}`, then run the same command again"
         )
-    measured = name_metrics(build, evaluation, metrics)
+    measured = label_evaluation_metrics(build, evaluation, metrics)
     release = build.run.origin["flow"].get("release")
     tables = {
         evaluation.main_table: answers,
-        f"{evaluation.of.name}_scores": scores,
-        METRICS: arrow_table(EvaluationMetric, measured),
+        f"{evaluation.benchmark.name}_scores": scores,
+        EVALUATION_METRICS_TABLE: make_arrow_table(EvaluationMetric, measured),
     }
     facts = {
         "measured": build.run.origin["flow"]["build"],
         "model": lock["author"],
-        "judge": name_judge(lock),
+        "judge": get_judge_name(lock),
         "items": answers.num_rows,
-        "unscored": count_unscored(answers, scores),
+        "unscored": count_unscored_answers(answers, scores),
         "notes": [
             *notes,
-            *(tell_left_out(evaluation.of, Store(Path(release))) if release else ()),
-            *describe_unknown(lock["author"], pc.unique(answers["finish"]).to_pylist()),
+            *(format_release_omissions(evaluation.benchmark, TableStore(Path(release))) if release else ()),
+            *format_unknown_finish_reasons(lock["author"], pc.unique(answers["finish"]).to_pylist()),
         ],
     }
-    files = [SourceFile(Path(path), name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS, ())]
+    files = [
+        SourceFile(Path(path), name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS_FILE_UNIT, ())
+    ]
     if files:
         # mismatches of a file of answers: missing, extra and repeated ids
-        facts |= load_answers(files[0]).describe(list_keys(answers))
+        facts |= load_answers_file(files[0]).format_mismatches(list_question_keys(answers))
     return build.publish(tables, facts)
 
 
-def name_metrics(build: Build, evaluation: Evaluation, metrics: Sequence[Metric]) -> list[EvaluationMetric]:
+def label_evaluation_metrics(
+    build: Build, evaluation: Evaluation, metrics: Sequence[MeasuredMetric]
+) -> list[EvaluationMetric]:
     """Return metrics as rows of the published table, with benchmark, model and judge."""
-    lock = build.run.lock
-    return evaluation.label_metrics(metrics, lock["author"], name_judge(lock))
+    lock = build.run.manifest
+    return evaluation.label_metrics(metrics, lock["author"], get_judge_name(lock))
 
 
-def count_unscored(answers: pa.Table, scores: pa.Table) -> int:
+def count_unscored_answers(answers: pa.Table, scores: pa.Table) -> int:
     """Count the answers that lack a score that they should have.
 
     A score belongs to its answer's question, or to its row if one answer has several questions (SLAQ's long answers).
     """
     missing = scores.filter(pc.is_null(scores["value"]))
-    scored, by_question = _list_pairs(scores, "question_id"), _list_pairs(missing, "question_id")
-    by_item = _list_pairs(missing, "item")
+    scored, by_question = _collect_setting_pairs(scores, "question_id"), _collect_setting_pairs(missing, "question_id")
+    by_item = _collect_setting_pairs(missing, "item")
     asked = zip(*(answers[name].to_pylist() for name in ("setting", "question_id", "item")), strict=True)
     return sum(
         (setting, question) in by_question or ((setting, question) not in scored and (setting, item) in by_item)
@@ -98,93 +108,97 @@ def count_unscored(answers: pa.Table, scores: pa.Table) -> int:
     )
 
 
-def _list_pairs(scores: pa.Table, name: str) -> set[tuple[str, str]]:
-    return set(zip(scores["setting"].to_pylist(), scores[name].to_pylist(), strict=True))
+def _collect_setting_pairs(scores: pa.Table, id_column: str) -> set[tuple[str, str]]:
+    return set(zip(scores["setting"].to_pylist(), scores[id_column].to_pylist(), strict=True))
 
 
-Step = Task[[Batch], Receipt]
+BatchTask = Task[[StageBatch], BatchReceipt]
 
 
-def _make_step(name: str, work: Callable[[Work], Receipt]) -> Step:
-    def run(batch: Batch) -> Receipt:
-        return work(work_on(batch))
+def _make_batch_task(name: str, work: Callable[[BatchWork], BatchReceipt]) -> BatchTask:
+    def run(batch: StageBatch) -> BatchReceipt:
+        return work(open_batch(batch))
 
     return task(name=name, cache_key_fn=batch_key, persist_result=True)(run)
 
 
-def make_asking(evaluation: Evaluation) -> Step:
+def make_question_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that lists the questions of one setting; each question counts as an input row."""
 
-    def ask(work: Work) -> Receipt:
-        inputs = work.inputs(evaluation.inputs).model_copy(update={"settings": (work.batch.unit,)})
-        asked = evaluation.list_questions(gather_measured(work, evaluation), inputs)
+    def ask(work: BatchWork) -> BatchReceipt:
+        inputs = work.inputs(evaluation.inputs_model).model_copy(update={"settings": (work.batch.unit,)})
+        asked = evaluation.list_questions(load_measured_rows(work, evaluation), inputs)
         work.rows_in = asked.num_rows
-        return work.finish_table(asked, evaluation.asked)
+        return work.finish_table(asked, evaluation.question_model)
 
-    return _make_step(f"ask_{evaluation.of.name}_questions", ask)
+    return _make_batch_task(f"ask_{evaluation.benchmark.name}_questions", ask)
 
 
-def make_answering(evaluation: Evaluation) -> Step:
+def make_prediction_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that puts each question to the model once."""
 
-    def answer(work: Work) -> Receipt:
-        return work.finish_table(answer_asked(work, evaluation, work.table(evaluation.asked)), evaluation.answers)
+    def answer(work: BatchWork) -> BatchReceipt:
+        return work.finish_table(make_predictions(work, evaluation, work.table(evaluation.question_model)), evaluation.prediction_model)
 
-    return _make_step(f"answer_{evaluation.of.name}_questions", answer)
+    return _make_batch_task(f"answer_{evaluation.benchmark.name}_questions", answer)
 
 
-def answer_asked(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Table:
+def make_predictions(work: BatchWork, evaluation: Evaluation, questions: pa.Table) -> pa.Table:
     """Return the answers (rows of `answers`) to questions (rows of `asked`)."""
-    if sends_nothing(work):
-        return answer_at_once(work, evaluation, asked)
-    answered = hold_dialogues(work, evaluation, rows_from_arrow(evaluation.asked, asked))
-    name = name_answerer(work)
-    return arrow_table(evaluation.answers, (given.extend(row, evaluation.answers, name) for row, given in answered))
+    if is_offline_evaluation(work):
+        return make_offline_predictions(work, evaluation, questions)
+    answered = run_dialogues(work, evaluation, rows_from_arrow(evaluation.question_model, questions))
+    name = get_answerer_name(work)
+    return make_arrow_table(
+        evaluation.prediction_model, (given.make_prediction(row, evaluation.prediction_model, name) for row, given in answered)
+    )
 
 
-def make_judging(evaluation: Evaluation) -> Step:
+def make_judging_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that judges answers; TypeError for an evaluation without a judge."""
-    judging = evaluation.judging
+    judging = evaluation.judging_spec
     if judging is None:
         raise TypeError(f"{evaluation.name} has no judge")
 
-    def judge(work: Work) -> Receipt:
-        return work.finish(judge_rows(work, work.rows(evaluation.answers), judging), judging.row)
+    def judge(work: BatchWork) -> BatchReceipt:
+        return work.finish(judge_predictions(work, work.rows(evaluation.prediction_model), judging), judging.row_model)
 
-    return _make_step(f"judge_{evaluation.of.name}_answers", judge)
+    return _make_batch_task(f"judge_{evaluation.benchmark.name}_answers", judge)
 
 
-def make_scoring(evaluation: Evaluation) -> Step:
+def make_scoring_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that scores answers, which are judged if the evaluation has a judge."""
 
-    def score(work: Work) -> Receipt:
-        answers = work.table(evaluation.judging.row if evaluation.judging else evaluation.answers)
+    def score(work: BatchWork) -> BatchReceipt:
+        answers = work.table(evaluation.judging_spec.row_model if evaluation.judging_spec else evaluation.prediction_model)
         return work.finish_table(
-            evaluation.score(answers, work.inputs(evaluation.inputs), work.run.services), evaluation.row
+            evaluation.score_predictions(answers, work.inputs(evaluation.inputs_model), work.run.services), evaluation.main_row_model
         )
 
-    return _make_step(f"score_{evaluation.of.name}_answers", score)
+    return _make_batch_task(f"score_{evaluation.benchmark.name}_answers", score)
 
 
-def make_flow(evaluation: Evaluation, leave: Leave) -> Flow[..., BuildReport]:
+def make_evaluation_flow(evaluation: Evaluation, on_finished: FinishedEvaluationHandler) -> Flow[..., BuildReport]:
     """Return the flow of an evaluation, made of this module's steps; `leave` presents the results."""
-    ask, answer = make_asking(evaluation), make_answering(evaluation)
-    judge = make_judging(evaluation) if evaluation.judging else None
-    score = make_scoring(evaluation) if evaluation.score is not keep_answers else None
+    ask, answer = make_question_step(evaluation), make_prediction_step(evaluation)
+    judge = make_judging_step(evaluation) if evaluation.judging_spec else None
+    score = make_scoring_step(evaluation) if evaluation.score_predictions is not skip_scoring else None
 
     def evaluate(
         params: EvaluationParams = evaluation.params(),  # noqa: B008 - frozen
         run: RunOptions = RunOptions(),  # noqa: B008 - frozen
     ) -> BuildReport:
-        locked = evaluation.lock_inputs(params, run)
+        locked = evaluation.resolve_inputs(params, run)
         with open_build(evaluation, locked, run) as build:
-            made = build.stage(answer, build.load(ask, locked.inputs.settings), most_rows=evaluation.most_asked)
-            made = build.stage(judge, made) if judge else made
-            made = build.stage(score, made) if score else made
-            answers = made.table(cast(type[Answer], evaluation.row))
-            scores, metrics = evaluation.measure(answers, locked.inputs)
-            report = publish_evaluation(build, evaluation, answers, scores, metrics, evaluation.notes(locked.inputs))
-            leave(report, evaluation, answers, name_metrics(build, evaluation, metrics))
+            made = build.run_stage(
+                answer, build.load_source(ask, locked.inputs.settings), most_rows=evaluation.max_concurrent_questions
+            )
+            made = build.run_stage(judge, made) if judge else made
+            made = build.run_stage(score, made) if score else made
+            answers = made.table(cast(type[EvaluationPrediction], evaluation.main_row_model))
+            scores, metrics = evaluation.compute_metrics(answers, locked.inputs)
+            report = publish_evaluation(build, evaluation, answers, scores, metrics, evaluation.list_notes(locked.inputs))
+            on_finished(report, evaluation, answers, label_evaluation_metrics(build, evaluation, metrics))
         return report
 
     evaluate.__annotations__["params"] = evaluation.params

@@ -4,23 +4,29 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel
 
-from factmill.tasks.core.measures.audits import Audit, AuditKind
-from factmill.tasks.core.publishing.release_forms import ExportForms
+from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
+from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.review import ReviewItem
-from factmill.tasks.core.rows import Matching, json_columns
-from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, WIKIDATA_SOURCE, Assets, Benchmark, SideTable
+from factmill.tasks.core.rows import BuildComparisonRules, json_columns
+from factmill.tasks.engine.benchmark import (
+    WIKIDATA_QUERIES,
+    WIKIDATA_SOURCE,
+    Benchmark,
+    BenchmarkAssets,
+    CompanionTable,
+)
 from factmill.tasks.fanoutqa.core.rows import (
-    Article,
+    ArticleRevision,
     DevQuestion,
-    FanOutQuestionRow,
+    EvidenceReference,
     HeldOutAnswer,
     HeldOutQuestion,
-    Reference,
+    PublishedFanOutQuestion,
 )
-from factmill.tasks.fanoutqa.params import FanOutParams, lock_inputs
+from factmill.tasks.fanoutqa.params import FanOutParams, resolve_fanoutqa_inputs
 
 
-def explain_row(row: FanOutQuestionRow) -> Iterator[str]:
+def explain_fanoutqa_row(row: PublishedFanOutQuestion) -> Iterator[str]:
     """Yield the lines that explain one row of the main table."""
     yield f"  source      {row.source_name}, row {row.source_row} ({row.source}; {row.licence})"
     yield f"  question    {row.question}"
@@ -33,7 +39,7 @@ def explain_row(row: FanOutQuestionRow) -> Iterator[str]:
     yield f"  made by     {'; '.join(f'{what} {who}' for what, who in makers.items() if who) or 'a person'}"
 
 
-def explain_references(references: Sequence[Reference], _services: Mapping[str, str]) -> Iterator[str]:
+def explain_evidence_references(references: Sequence[EvidenceReference], _services: Mapping[str, str]) -> Iterator[str]:
     """Yield two lines for each article behind a row's sub-questions."""
     for each in references:
         found = {True: "found", False: "not found", None: "not to be told from a text"}[each.found]
@@ -42,24 +48,24 @@ def explain_references(references: Sequence[Reference], _services: Mapping[str, 
         yield f"              {f'{each.title_asked}: {each.problem}' if each.problem else where}"
 
 
-AUDIT = Audit(
-    source="Appendix B, whose filters look for these; it gives no shares",
-    kinds=(
-        AuditKind("wrong_answer", "Is the answer wrong, or not composed of the sub-questions' answers?"),
-        AuditKind("not_in_evidence", "Is a sub-question's answer not in its article?"),
-        AuditKind("not_objective", "Does the answer depend on taste, or on the day it is asked?"),
-        AuditKind("poorly_phrased", "Is a question ungrammatical, or a unit missing?"),
+FANOUTQA_AUDIT = AuditProtocol(
+    paper_section="Appendix B, whose filters look for these; it gives no shares",
+    criteria=(
+        AuditCriterion("wrong_answer", "Is the answer wrong, or not composed of the sub-questions' answers?"),
+        AuditCriterion("not_in_evidence", "Is a sub-question's answer not in its article?"),
+        AuditCriterion("not_objective", "Does the answer depend on taste, or on the day it is asked?"),
+        AuditCriterion("poorly_phrased", "Is a question ungrammatical, or a unit missing?"),
     ),
 )
 
 
-_TABLES: dict[str, type[BaseModel]] = {
-    "fanoutqa": FanOutQuestionRow,
+_FANOUTQA_TABLES: dict[str, type[BaseModel]] = {
+    "fanoutqa": PublishedFanOutQuestion,
     "fanoutqa_dev": DevQuestion,
     "fanoutqa_test": HeldOutQuestion,
     "fanoutqa_test_answers": HeldOutAnswer,
-    "fanoutqa_articles": Article,
-    "fanoutqa_references": Reference,
+    "fanoutqa_articles": ArticleRevision,
+    "fanoutqa_references": EvidenceReference,
     "fanoutqa_review": ReviewItem,
 }
 FANOUTQA = Benchmark(
@@ -71,45 +77,45 @@ FANOUTQA = Benchmark(
         "factmill build fanoutqa --source wikidata --sets P47 --graph mine --review manual",
     ),
     params=FanOutParams,
-    lock_inputs=lock_inputs,
+    resolve_inputs=resolve_fanoutqa_inputs,
     recipe="factmill.flows.fanoutqa:fanoutqa",
-    evaluation="factmill.tasks.fanoutqa.evaluation.record:FANOUTQA_EVALUATION",
+    evaluation="factmill.tasks.fanoutqa.evaluation.definition:FANOUTQA_EVALUATION",
     release="factmill.tasks.fanoutqa.release:FANOUTQA_RELEASE",
-    page="factmill.tasks.fanoutqa.release:list_distributions",
-    narrowing=frozenset({"sets", "sets_a_kind"}),
-    tables=_TABLES,
+    page="factmill.tasks.fanoutqa.release:draw_fanoutqa_distributions",
+    narrowing_params=frozenset({"sets", "sets_a_kind"}),
+    tables=_FANOUTQA_TABLES,
     main_table="fanoutqa",
-    part="source",
-    shown={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
-    trace=("id",),
-    matching=Matching(
+    group_column="source",
+    display_columns={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
+    trace_id_columns=("id",),
+    matching=BuildComparisonRules(
         # an id is a digest of the question, or of the set it was made from
         keys=(("id",), ("question",), ("source_name", "source_row")),
-        given=("question",),
-        marks=("source_name", "source_row"),
-        whole=("fanoutqa_dev", "fanoutqa_test", "fanoutqa_test_answers"),
-        together=("gather_questions", "find_near_articles", "flag_duplicates"),
-        unit=lambda row: " ".join(row["source_name"].split(" ")[1:3]),
-        read_ids=lambda row: (f"{row['source_name'].rpartition('.')[0]}_{row['source_row'] - 1}",),
+        source_columns=("question",),
+        provenance_columns=("source_name", "source_row"),
+        wide_tables=("fanoutqa_dev", "fanoutqa_test", "fanoutqa_test_answers"),
+        cross_row_stages=("gather_questions", "find_near_articles", "flag_duplicates"),
+        get_draw_unit=lambda row: " ".join(row["source_name"].split(" ")[1:3]),
+        list_source_ids=lambda row: (f"{row['source_name'].rpartition('.')[0]}_{row['source_row'] - 1}",),
     ),
-    explain=explain_row,
-    audit=AUDIT,
-    beside=(SideTable("fanoutqa_references", "question_id", explain_references),),
-    held_out=("fanoutqa_test_answers", "fanoutqa_references", "fanoutqa_review"),
-    statements="""
+    explain=explain_fanoutqa_row,
+    audit=FANOUTQA_AUDIT,
+    companion_tables=(CompanionTable("fanoutqa_references", "question_id", explain_evidence_references),),
+    held_out_tables=("fanoutqa_test_answers", "fanoutqa_references", "fanoutqa_review"),
+    statements_sql="""
         SELECT build_id, id AS row_id, upper(split_part(statement, '-', 1)) AS subject, NULL AS property, NULL AS "value",
             statement, NULL AS modified, id AS asked_for
         FROM (SELECT build_id, id, unnest(statements) AS statement FROM fanoutqa)
     """,
-    forms=ExportForms(
-        json_columns={name: json_columns(model) for name, model in _TABLES.items()},
-        arrays=("fanoutqa_dev", "fanoutqa_test"),
+    forms=ExportSpec(
+        json_columns={name: json_columns(model) for name, model in _FANOUTQA_TABLES.items()},
+        json_array_tables=("fanoutqa_dev", "fanoutqa_test"),
     ),
-    needs=lambda params: (
+    required_services=lambda params: (
         "wikipedia",
         *(("wikidata",) if not params.source or WIKIDATA_SOURCE in params.source else ()),
     ),
-    assets=Assets(
+    assets=BenchmarkAssets(
         prompts=("fanoutqa/word_question", "fanoutqa/objective", "fanoutqa/wording"),
         lists=("removed_from_evidence.txt", "fanout_sets.csv", "fanout_properties.csv", "known_sources.csv"),
         queries=WIKIDATA_QUERIES,

@@ -11,118 +11,122 @@ from collections.abc import Iterator, Mapping, Sequence
 from prefect import task
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.prompts import Ask, Prompt, fill_in
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.replies import UNREADABLE_KINDS, Unreadable
-from factmill.tasks.core.rows import Outcome, Reject
-from factmill.tasks.engine.batches import Answered, Work, batch_key, work_on
-from factmill.tasks.fanoutqa.core.questions import SubQuestion, dump_json, list_sub_questions
-from factmill.tasks.fanoutqa.core.replies import (
-    OBJECTIVITY,
-    REWRITE,
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS, UnreadableCompletion
+from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
+from factmill.tasks.core.rows import Reject, RowOutcome
+from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, batch_key, open_batch
+from factmill.tasks.fanoutqa.core.judge_replies import (
+    OBJECTIVITY_FORM,
+    WORDING_FORM,
     WordingReply,
-    describe_change,
-    read_reason,
-    read_verdict,
-    read_wording,
+    format_wording_change,
+    read_objectivity,
+    read_objectivity_reason,
+    read_wording_reply,
 )
-from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
-from factmill.tasks.fanoutqa.core.wordings import find_added_units, find_passage, find_unproven
+from factmill.tasks.fanoutqa.core.questions import SubQuestion, dump_json, list_sub_questions
+from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
+from factmill.tasks.fanoutqa.core.wording_checks import find_added_units, find_answer_passage, find_unsupported_unit
 from factmill.tasks.fanoutqa.params import FanOutInputs
-from factmill.tasks.lookups.evidence import Unpinned, load_article_texts
+from factmill.tasks.lookups.pinned_articles import MissingArticle, load_article_texts
 
-OBJECTIVE, WORDING = "fanoutqa/objective", "fanoutqa/wording"
-_NO_ANSWER = "not given"
+OBJECTIVE_PROMPT, WORDING_PROMPT = "fanoutqa/objective", "fanoutqa/wording"
+_NOT_GIVEN = "not given"
 """Replaces an answer or a decomposition that is held back."""
-Steps = Sequence[tuple[SubQuestion, str, str]]
+AnswerSteps = Sequence[tuple[SubQuestion, str, str]]
 """(Sub-question, title, text) each; title and text are empty for a sub-question that rests on others."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def judge_questions(batch: Batch) -> Receipt:
+def judge_questions(batch: StageBatch) -> BatchReceipt:
     """Let a model flag questions that are not objective, and correct grammar and units (Appendices F.1, F.2)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(FlaggedQuestion)
-    objective, wording = load_prompt(OBJECTIVE), load_prompt(WORDING)
+    objective, wording = load_prompt(OBJECTIVE_PROMPT), load_prompt(WORDING_PROMPT)
     epoch = work.inputs(FanOutInputs).epoch
-    to_judge = [(row.id, row, fill_in(objective, question=row.question, epoch=epoch)) for row in rows]
-    steps = _load_steps(work, rows)
-    to_mend = [(row.id, row, _ask_for_wording(wording, row, steps[row.id])) for row in rows]
-    verdicts = [answer for _, answer in work.ask("judge", to_judge, OBJECTIVITY, _read_objective)]
-    wordings = [answer for _, answer in work.ask("judge", to_mend, REWRITE, _read_wording)]
+    to_judge = [(row.id, row, fill_prompt_template(objective, question=row.question, epoch=epoch)) for row in rows]
+    steps = _load_answer_steps(work, rows)
+    to_mend = [(row.id, row, _fill_judge_wording_prompt(wording, row, steps[row.id])) for row in rows]
+    verdicts = [answer for _, answer in work.prompt_model("judge", to_judge, OBJECTIVITY_FORM, _read_objectivity_problem)]
+    wordings = [answer for _, answer in work.prompt_model("judge", to_mend, WORDING_FORM, _read_wording_judgement)]
     outcomes = (
-        _flag(row, verdict, said, steps[row.id]) for row, verdict, said in zip(rows, verdicts, wordings, strict=True)
+        _add_judge_flags(row, verdict, said, steps[row.id])
+        for row, verdict, said in zip(rows, verdicts, wordings, strict=True)
     )
     return work.finish(outcomes, FlaggedQuestion)
 
 
-def _load_steps(work: Work, rows: Sequence[FlaggedQuestion]) -> dict[str, Steps]:
+def _load_answer_steps(work: BatchWork, rows: Sequence[FlaggedQuestion]) -> dict[str, AnswerSteps]:
     """Return row id → the steps to its answer."""
     subs = {row.id: [sub for _, sub in list_sub_questions(row.tree())] for row in rows}
     evidence = [(row_id, sub.evidence) for row_id, of in subs.items() for sub in of if sub.evidence]
     texts = load_article_texts(work, ((row_id, each.revid) for row_id, each in evidence if each.revid))
-    return {row_id: [_find_step(sub, texts) for sub in of] for row_id, of in subs.items()}
+    return {row_id: [_make_answer_step(sub, texts) for sub in of] for row_id, of in subs.items()}
 
 
-def _find_step(sub: SubQuestion, texts: Mapping[int, str | Unpinned]) -> tuple[SubQuestion, str, str]:
+def _make_answer_step(sub: SubQuestion, texts: Mapping[int, str | MissingArticle]) -> tuple[SubQuestion, str, str]:
     if sub.evidence is None:
         return sub, "", ""
     text = texts.get(sub.evidence.revid or 0)
     return sub, sub.evidence.title, text if isinstance(text, str) else ""
 
 
-def _ask_for_wording(prompt: Prompt, row: FlaggedQuestion, steps: Steps) -> Ask:
-    told = "\n".join(_format_steps(steps)) or _NO_ANSWER
-    return fill_in(prompt, question=row.question, answer=row.answer or _NO_ANSWER, steps=told)
+def _fill_judge_wording_prompt(prompt: PromptTemplate, row: FlaggedQuestion, steps: AnswerSteps) -> FilledPrompt:
+    told = "\n".join(_format_answer_steps(steps)) or _NOT_GIVEN
+    return fill_prompt_template(prompt, question=row.question, answer=row.answer or _NOT_GIVEN, steps=told)
 
 
-def _format_steps(steps: Steps) -> Iterator[str]:
+def _format_answer_steps(steps: AnswerSteps) -> Iterator[str]:
     for sub, title, text in steps:
-        passage = find_passage(sub.answer, text)
+        passage = find_answer_passage(sub.answer, text)
         told = f" [{title}]" if title else ""
         yield f"{sub.question} — {dump_json(sub.answer)}{told}{f': {passage}' if passage else ''}"
 
 
-def _read_objective(_row: FlaggedQuestion, texts: Sequence[str]) -> str | Unreadable | None:
+def _read_objectivity_problem(_row: FlaggedQuestion, texts: Sequence[str]) -> str | UnreadableCompletion | None:
     """Return why a question is not objective; None if it is."""
-    verdict = read_verdict(texts[0])
-    if isinstance(verdict, Unreadable):
+    verdict = read_objectivity(texts[0])
+    if isinstance(verdict, UnreadableCompletion):
         return verdict
-    return None if verdict else read_reason(texts[0]) or "the judge says N and gives no reason"
+    return None if verdict else read_objectivity_reason(texts[0]) or "the judge says N and gives no reason"
 
 
-def _read_wording(row: FlaggedQuestion, texts: Sequence[str]) -> WordingReply | Unreadable:
-    return read_wording(texts[0], row.question)
+def _read_wording_judgement(row: FlaggedQuestion, texts: Sequence[str]) -> WordingReply | UnreadableCompletion:
+    return read_wording_reply(texts[0], row.question)
 
 
-def _flag(
-    row: FlaggedQuestion, verdict: Answered[str | None], wording: Answered[WordingReply], steps: Steps
-) -> Outcome:
+def _add_judge_flags(
+    row: FlaggedQuestion,
+    verdict: ParsedCompletion[str | None],
+    wording: ParsedCompletion[WordingReply],
+    steps: AnswerSteps,
+) -> RowOutcome:
     flags = list(row.flags)
-    answers: tuple[tuple[str, Answered[str | None] | Answered[WordingReply]], ...] = (
+    answers: tuple[tuple[str, ParsedCompletion[str | None] | ParsedCompletion[WordingReply]], ...] = (
         ("objectivity", verdict),
         ("wording", wording),
     )
     for kind, answer in answers:
-        if not isinstance(answer.read, Reject):
-            flags += _list_flags(row.question, answer.read, steps)
-        elif answer.read.reason in UNREADABLE_KINDS:
-            flags.append(Flag(code="unscored", path="", detail=f"{kind}: {answer.read.detail}"))
+        if not isinstance(answer.parsed, Reject):
+            flags += _make_judge_flags(row.question, answer.parsed, steps)
+        elif answer.parsed.reason in UNREADABLE_COMPLETION_KINDS:
+            flags.append(QuestionFlag(code="unscored", path="", detail=f"{kind}: {answer.parsed.detail}"))
         else:
-            return answer.read
+            return answer.parsed
     return row.replace(flags=flags, judge=verdict.model)
 
 
-def _list_flags(question: str, found: str | WordingReply | None, steps: Steps) -> list[Flag]:
+def _make_judge_flags(question: str, found: str | WordingReply | None, steps: AnswerSteps) -> list[QuestionFlag]:
     if isinstance(found, str):
-        return [Flag(code="not_objective", path="", detail=found)]
+        return [QuestionFlag(code="not_objective", path="", detail=found)]
     if found is None or found.kind == "fine":
         return []
     if found.kind == "flag":
-        return [Flag(code="cannot_be_mended", path="", detail=found.text)]
-    told = f"the judge {describe_change(question, found.text)}"
+        return [QuestionFlag(code="cannot_be_mended", path="", detail=found.text)]
+    told = f"the judge {format_wording_change(question, found.text)}"
     evidence = [(title, sub.answer, text) for sub, title, text in steps if title]
-    unproven = [find_unproven(unit, evidence) for unit in find_added_units(question, found.text)]
+    unproven = [find_unsupported_unit(unit, evidence) for unit in find_added_units(question, found.text)]
     if lacking := [each for each in unproven if each]:
-        return [Flag(code="unproven_unit", path="", detail=f"{told}; {lacking[0]}", proposed=found.text)]
-    return [Flag(code="wording", path="", detail=told, proposed=found.text)]
+        return [QuestionFlag(code="unproven_unit", path="", detail=f"{told}; {lacking[0]}", proposed=found.text)]
+    return [QuestionFlag(code="wording", path="", detail=told, proposed=found.text)]

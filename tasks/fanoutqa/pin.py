@@ -8,79 +8,93 @@ from dataclasses import replace
 
 from prefect import task
 
-from factmill.tasks.core.epochs import SNAPSHOT
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.rows import Outcome, Reject, arrow_table
-from factmill.tasks.engine.batches import batch_key, work_on
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT
+from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
+from factmill.tasks.engine.batches import batch_key, open_batch
 from factmill.tasks.fanoutqa.core.flags import find_structure_flags
-from factmill.tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, dump_json, list_references
+from factmill.tasks.fanoutqa.core.questions import (
+    ArticleEvidence,
+    FanOutQuestion,
+    SubQuestion,
+    dump_json,
+    list_references,
+)
 from factmill.tasks.fanoutqa.core.rows import (
-    FanOutRow,
-    Flag,
+    EvidenceReference,
     FlaggedQuestion,
+    GatheredFanOutQuestion,
     PinnedQuestion,
-    Reference,
+    QuestionFlag,
     ReferenceFinding,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
-from factmill.tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
-from factmill.tasks.text.values.answers import Answer, Finding, KnownText, find_answer
+from factmill.tasks.lookups.pinned_articles import (
+    MissingArticle,
+    PinnedArticle,
+    index_article_text,
+    load_article_texts,
+    pin_articles,
+)
+from factmill.tasks.text.values.answer_search import AnswerFinding, AnswerValue, IndexedText, find_answer_in_text
 
-Leaf = tuple[str, str, Answer | None, Evidence]
+LeafReference = tuple[str, str, AnswerValue | None, ArticleEvidence]
 """Path, text of the sub-question, its answer, and its article."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def pin_evidence(batch: Batch) -> Receipt:
+def pin_evidence(batch: StageBatch) -> BatchReceipt:
     """Pin every article to its newest revision at or before the epoch (§3.1)."""
-    work = work_on(batch)
-    rows = work.rows(FanOutRow)
+    work = open_batch(batch)
+    rows = work.rows(GatheredFanOutQuestion)
     epoch = work.inputs(FanOutInputs).epoch
     trees = {row.id: row.tree() for row in rows}
-    leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
-    asked = {row.id: [each for _, _, _, each in leaves[row.id] if not _keeps_pin(row, each, epoch)] for row in rows}
+    leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
+    asked = {
+        row.id: [each for _, _, _, each in leaves[row.id] if not _is_already_pinned(row, each, epoch)] for row in rows
+    }
     pinned = pin_articles(work, ((row_id, each.title) for row_id, of in asked.items() for each in of), epoch)
-    outcomes: list[Outcome] = []
-    references: list[Reference] = []
+    outcomes: list[RowOutcome] = []
+    references: list[EvidenceReference] = []
     for row in rows:
         pins = {each: pinned[each.title] for each in asked[row.id]}
-        references += [_refer(row.id, leaf, pins.get(leaf[3])) for leaf in leaves[row.id]]
+        references += [_make_reference(row.id, leaf, pins.get(leaf[3])) for leaf in leaves[row.id]]
         found = ((path, pins.get(each)) for path, _, _, each in leaves[row.id])
-        troubles = [(path, pin) for path, pin in found if isinstance(pin, Unpinned)]
+        troubles = [(path, pin) for path, pin in found if isinstance(pin, MissingArticle)]
         if troubles:
-            outcomes.append(_reject(row.id, troubles))
+            outcomes.append(_reject_unpinned_question(row.id, troubles))
         else:
-            outcomes.append(row.with_tree(_put_pins(trees[row.id], pins)).extend(PinnedQuestion, epoch=epoch))
-    work.extras = arrow_table(Reference, references)
+            outcomes.append(row.with_tree(_apply_pins(trees[row.id], pins)).extend_to(PinnedQuestion, epoch=epoch))
+    work.extras = make_arrow_table(EvidenceReference, references)
     return work.finish(outcomes, PinnedQuestion)
 
 
-def _keeps_pin(row: FanOutRow, evidence: Evidence, epoch: str) -> bool:
+def _is_already_pinned(row: GatheredFanOutQuestion, evidence: ArticleEvidence, epoch: str) -> bool:
     """True for an article that the released question already pins to this epoch."""
     is_pinned = evidence.pageid is not None and evidence.revid is not None
-    return row.source == "released" and epoch == SNAPSHOT and is_pinned
+    return row.source == "released" and epoch == FANOUTQA_SNAPSHOT and is_pinned
 
 
-def _list_leaves(tree: FanOutQuestion) -> list[Leaf]:
+def _list_leaf_references(tree: FanOutQuestion) -> list[LeafReference]:
     return [
         (path, sub.question if sub else "", sub.answer if sub else None, each)
         for path, sub, each in list_references(tree)
     ]
 
 
-def _reject(row_id: str, troubles: Sequence[tuple[str, Unpinned]]) -> Reject:
+def _reject_unpinned_question(row_id: str, troubles: Sequence[tuple[str, MissingArticle]]) -> Reject:
     """Return a question's reject by its first permanent problem; by a transient one only if there is no other."""
     lasting = [trouble for _, trouble in troubles if not trouble.retryable]
     told = "; ".join(f"{path}: {trouble.detail}" for path, trouble in troubles)
     return Reject(row_id, (lasting or [trouble for _, trouble in troubles])[0].reason, told, retryable=not lasting)
 
 
-def _put_pins(tree: FanOutQuestion, pins: Mapping[Evidence, PinnedArticle | Unpinned]) -> FanOutQuestion:
-    def pin(evidence: Evidence) -> Evidence:
+def _apply_pins(tree: FanOutQuestion, pins: Mapping[ArticleEvidence, PinnedArticle | MissingArticle]) -> FanOutQuestion:
+    def pin(evidence: ArticleEvidence) -> ArticleEvidence:
         found = pins.get(evidence)
         if not isinstance(found, PinnedArticle):
             return evidence
-        return Evidence(found.title, evidence.url, found.pageid, found.revid)
+        return ArticleEvidence(found.title, evidence.url, found.pageid, found.revid)
 
     def pin_all(subs: Sequence[SubQuestion]) -> tuple[SubQuestion, ...]:
         return tuple(
@@ -99,11 +113,13 @@ def _put_pins(tree: FanOutQuestion, pins: Mapping[Evidence, PinnedArticle | Unpi
     )
 
 
-def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> Reference:
+def _make_reference(
+    row_id: str, leaf: LeafReference, pinned: PinnedArticle | MissingArticle | None
+) -> EvidenceReference:
     """Return a reference as published, without the finding in its article."""
     path, question, answer, evidence = leaf
     found = pinned if isinstance(pinned, PinnedArticle) else None
-    return Reference(
+    return EvidenceReference(
         id=f"{row_id} {path}",
         question_id=row_id,
         path=path,
@@ -115,65 +131,65 @@ def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> 
         revid=found.revid if found else evidence.revid,
         timestamp=found.timestamp if found else None,
         url=evidence.url,
-        problem=_format_problem(pinned) if isinstance(pinned, Unpinned) else None,
+        problem=_format_problem(pinned) if isinstance(pinned, MissingArticle) else None,
         found=None,
         missing=[],
     )
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def flag_answers(batch: Batch) -> Receipt:
+def flag_answers(batch: StageBatch) -> BatchReceipt:
     """Flag answers not composed of sub-answers, articles used twice, sub-answers not in their article (App. B)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(PinnedQuestion)
     trees = {row.id: row.tree() for row in rows}
-    leaves = {row_id: _list_leaves(tree) for row_id, tree in trees.items()}
+    leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
     texts = load_article_texts(
         work, [(row_id, each.revid) for row_id, of in leaves.items() for _, _, _, each in of if each.revid is not None]
     )
-    known = {revid: know_article(text) for revid, text in texts.items() if isinstance(text, str)}
-    outcomes: list[Outcome] = []
+    known = {revid: index_article_text(text) for revid, text in texts.items() if isinstance(text, str)}
+    outcomes: list[RowOutcome] = []
     told: list[ReferenceFinding] = []
     for row in rows:
-        lost = [(path, trouble) for path, _, _, each in leaves[row.id] if (trouble := _find_trouble(each, texts))]
+        lost = [(path, trouble) for path, _, _, each in leaves[row.id] if (trouble := _find_text_problem(each, texts))]
         if lost:
-            outcomes.append(_reject(row.id, lost))
-            told += [_record_loss(f"{row.id} {path}", trouble) for path, trouble in lost]
+            outcomes.append(_reject_unpinned_question(row.id, lost))
+            told += [_make_failed_finding(f"{row.id} {path}", trouble) for path, trouble in lost]
             continue
-        findings = [(leaf, _find(leaf, known)) for leaf in leaves[row.id]]
+        findings = [(leaf, _find_leaf_answer(leaf, known)) for leaf in leaves[row.id]]
         flags = find_structure_flags(trees[row.id])
-        flags += [_flag_missing(leaf, finding) for leaf, finding in findings if finding.found is False]
-        outcomes.append(row.extend(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
+        flags += [_flag_missing_answer(leaf, finding) for leaf, finding in findings if finding.found is False]
+        outcomes.append(row.extend_to(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
         told += [
             ReferenceFinding(id=f"{row.id} {leaf[0]}", found=finding.found, missing=list(finding.missing), problem=None)
             for leaf, finding in findings
         ]
-    work.extras = arrow_table(ReferenceFinding, told)
+    work.extras = make_arrow_table(ReferenceFinding, told)
     return work.finish(outcomes, FlaggedQuestion)
 
 
-def _find_trouble(evidence: Evidence, texts: Mapping[int, str | Unpinned]) -> Unpinned | None:
+def _find_text_problem(evidence: ArticleEvidence, texts: Mapping[int, str | MissingArticle]) -> MissingArticle | None:
     found = texts[evidence.revid or 0]
-    return replace(found, detail=f"{evidence.title}: {found.detail}") if isinstance(found, Unpinned) else None
+    return replace(found, detail=f"{evidence.title}: {found.detail}") if isinstance(found, MissingArticle) else None
 
 
-def _record_loss(reference_id: str, trouble: Unpinned) -> ReferenceFinding:
+def _make_failed_finding(reference_id: str, trouble: MissingArticle) -> ReferenceFinding:
     return ReferenceFinding(id=reference_id, found=None, missing=[], problem=_format_problem(trouble))
 
 
-def _format_problem(trouble: Unpinned) -> str:
+def _format_problem(trouble: MissingArticle) -> str:
     return f"{trouble.reason}: {trouble.detail}"
 
 
-def _find(leaf: Leaf, known: Mapping[int, KnownText]) -> Finding:
+def _find_leaf_answer(leaf: LeafReference, known: Mapping[int, IndexedText]) -> AnswerFinding:
     _, _, answer, evidence = leaf
-    return Finding(None) if answer is None else find_answer(answer, known[evidence.revid or 0])
+    return AnswerFinding(None) if answer is None else find_answer_in_text(answer, known[evidence.revid or 0])
 
 
-def _flag_missing(leaf: Leaf, finding: Finding) -> Flag:
+def _flag_missing_answer(leaf: LeafReference, finding: AnswerFinding) -> QuestionFlag:
     path, question, _answer, evidence = leaf
     told = ", ".join(finding.missing)
-    return Flag(
+    return QuestionFlag(
         code="answer_not_found",
         path=path,
         detail=f"{evidence.title} (revision {evidence.revid}) does not say {told}, which is to answer: {question}",

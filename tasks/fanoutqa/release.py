@@ -6,20 +6,33 @@ Test answers, and tables that give them away, are configs that a release contain
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from factmill.tasks.core.measures.figures import Figure
-from factmill.tasks.core.publishing.distributions import Published, count_numbers, draw_counts, draw_groups, sort_counts
-from factmill.tasks.core.publishing.release_forms import Belonging, CardForms, ConfigForms, Page, Paper, ReleaseForms
+from factmill.tasks.core.measures.report_figures import ReportFigure
+from factmill.tasks.core.publishing.distributions import (
+    PublishedTables,
+    count_by_frequency,
+    count_by_number,
+    make_bar_figure,
+    make_grouped_bar_figure,
+)
+from factmill.tasks.core.publishing.release_spec import (
+    CardSpec,
+    ConfigSpec,
+    PaperCitation,
+    ParentRowLink,
+    ReleaseSpec,
+    SourcePage,
+)
 
-_BELONGS = Belonging(column="id")
+_BELONGS = ParentRowLink(column="id")
 
 
-def list_pages(row: Mapping[str, Any], _wiki: str) -> Iterator[Page]:
+def list_fanoutqa_source_pages(row: Mapping[str, Any], _wiki: str) -> Iterator[SourcePage]:
     """Yield the page of one row of `fanoutqa_articles`."""
-    yield Page(row["title"], str(row["revid"]), row["url"])
+    yield SourcePage(row["title"], str(row["revid"]), row["url"])
 
 
-CARD = CardForms(
-    headline="loose",
+FANOUTQA_CARD = CardSpec(
+    headline_metric="loose",
     about=(
         "A row is a question that is answered by way of at least five articles, with its decomposition into sub-questions, "
         "their answers, and the revision of the article behind each. It is asked closed book, with search over the Wikipedia "
@@ -27,7 +40,7 @@ CARD = CardForms(
     ),
     steps={
         "gather_questions": "Questions are read from files, authored or released, or made of a Wikidata's facts about sets of items.",
-        "word_questions": "The author model words the questions made of facts, within what the facts say.",
+        "phrase_generated_questions": "The author model words the questions made of facts, within what the facts say.",
         "pin_evidence": "Every article is pinned to its newest revision at or before the epoch.",
         "flag_answers": "Answers that are not composed of sub-answers, articles used twice and sub-answers that the article does not say are flagged.",
         "find_near_articles": "Articles near a question by their titles are found.",
@@ -43,77 +56,79 @@ CARD = CardForms(
     ),
 )
 
-FANOUTQA_RELEASE = ReleaseForms(
-    paper=Paper(
+FANOUTQA_RELEASE = ReleaseSpec(
+    paper=PaperCitation(
         title="FanOutQA: A Multi-Hop, Multi-Document Question Answering Benchmark for Large Language Models",
         authors=(("Andrew", "Zhu"), ("Alyssa", "Hwang"), ("Liam", "Dugan"), ("Chris", "Callison-Burch")),
         year=2024,
         arxiv="2402.14116",
         venue="ACL 2024, 62nd Annual Meeting, Proceedings",
     ),
-    card=CARD,
+    card=FANOUTQA_CARD,
     canary="216c0a94-240b-472a-91cc-056da28c00b3",
-    source="source",
-    licence="licence",
-    answered="dev",
-    pages=list_pages,
+    source_column="source",
+    licence_column="licence",
+    never_held_out_split="dev",
+    list_pages=list_fanoutqa_source_pages,
     pages_table="fanoutqa_articles",
     configs=(
-        ConfigForms(
+        ConfigSpec(
             name="fanoutqa",
             title="Questions that need many articles: dev with decompositions and answers, test without",
             splits={"dev": "fanoutqa_dev", "test": "fanoutqa_test"},
-            belongs=_BELONGS,
+            parent_link=_BELONGS,
         ),
-        ConfigForms(
+        ConfigSpec(
             name="provenance",
             title="Where each question is from, and what checks and reviewers said of it",
             splits={"full": "fanoutqa"},
         ),
-        ConfigForms(
+        ConfigSpec(
             name="articles",
             title="The articles that questions rest on, each at one revision",
             splits={"full": "fanoutqa_articles"},
-            belongs=Belonging(column="title", to="articles"),
+            parent_link=ParentRowLink(column="title", parent_column="articles"),
         ),
-        ConfigForms(
+        ConfigSpec(
             name="test_answers",
             title="Answers and decompositions of the test part",
             splits={"test": "fanoutqa_test_answers"},
-            belongs=_BELONGS,
+            parent_link=_BELONGS,
         ),
-        ConfigForms(
+        ConfigSpec(
             name="references",
             title="The article behind each sub-question, and whether it says the answer",
             splits={"full": "fanoutqa_references"},
-            belongs=Belonging(column="question_id"),
+            parent_link=ParentRowLink(column="question_id"),
         ),
     ),
 )
 
 
-def list_distributions(build: Published) -> Iterator[Figure]:
+def draw_fanoutqa_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     """Yield figures: questions by source and category, their articles, sub-questions and flags."""
-    rows = build.read("fanoutqa", ["split", "source", "sub_questions", "articles"]).to_pylist()
-    yield _count_by_part("sources", "Questions by source", [(row["split"], row["source"]) for row in rows], "source")
+    rows = build.load_columns("fanoutqa", ["split", "source", "sub_questions", "articles"]).to_pylist()
+    yield _draw_counts_by_split(
+        "sources", "Questions by source", [(row["split"], row["source"]) for row in rows], "source"
+    )
     categories = [
         (part, category)
         for part in ("dev", "test")
-        for each in build.column(f"fanoutqa_{part}", "categories")
+        for each in build.load_column(f"fanoutqa_{part}", "categories")
         for category in each
     ]
-    yield _count_by_part("categories", "Questions by category", categories, "category")
-    articles = count_numbers(len(row["articles"]) for row in rows)
-    yield draw_counts("articles", "Articles a question", "questions", articles, "articles")
-    yield draw_counts(
+    yield _draw_counts_by_split("categories", "Questions by category", categories, "category")
+    articles = count_by_number(len(row["articles"]) for row in rows)
+    yield make_bar_figure("articles", "Articles a question", "questions", articles, "articles")
+    yield make_bar_figure(
         "sub_questions",
         "Sub-questions a question",
         "questions",
-        count_numbers(row["sub_questions"] for row in rows),
+        count_by_number(row["sub_questions"] for row in rows),
         "sub-questions",
     )
     flags = build.facts.get("flags", {})
-    yield draw_counts(
+    yield make_bar_figure(
         "flags",
         "What checks flagged",
         "questions",
@@ -123,12 +138,12 @@ def list_distributions(build: Published) -> Iterator[Figure]:
     )
 
 
-def _count_by_part(name: str, title: str, pairs: list[tuple[str, str]], by: str) -> Figure:
+def _draw_counts_by_split(name: str, title: str, pairs: list[tuple[str, str]], by: str) -> ReportFigure:
     """Return stacked bars of values by split; pairs are (split, value)."""
-    values = sort_counts(value for _, value in pairs)
+    values = count_by_frequency(value for _, value in pairs)
     groups = {
         part: {each: counts.get(each, 0) for each in values}
         for part in ("dev", "test")
-        for counts in [sort_counts(value for own, value in pairs if own == part)]
+        for counts in [count_by_frequency(value for own, value in pairs if own == part)]
     }
-    return draw_groups(name, title, "questions", groups, by, kind="stacked")
+    return make_grouped_bar_figure(name, title, "questions", groups, by, kind="stacked")

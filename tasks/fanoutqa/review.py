@@ -6,94 +6,104 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from prefect import task
 
-from factmill.tasks.core.nearest import Floats, find_duplicates
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.review import AutoRules, Edit, Editable, ReviewItem, flag_row
-from factmill.tasks.engine.batches import batch_key, review_rows, work_on
-from factmill.tasks.fanoutqa.core.flags import FLAGS, find_same_facts
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.embedding_similarity import VectorArray, find_duplicate_pairs
+from factmill.tasks.core.review import AutoReviewRules, EditableTexts, ReviewItem, TextEdit, make_review_item
+from factmill.tasks.engine.batches import batch_key, open_batch, review_rows
+from factmill.tasks.fanoutqa.core.flags import FLAGS, find_questions_sharing_facts
 from factmill.tasks.fanoutqa.core.questions import list_sub_questions
-from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
 from factmill.tasks.fanoutqa.params import FanOutInputs
 
-AUTO_RULES: AutoRules = {**dict.fromkeys(FLAGS, "drop"), "wording": "edit", "unproven_unit": "open", "unscored": "keep"}
+FANOUTQA_AUTO_RULES: AutoReviewRules = {
+    **dict.fromkeys(FLAGS, "drop"),
+    "wording": "edit",
+    "unproven_unit": "open",
+    "unscored": "keep",
+}
 """What the policy `auto` does: it applies a proposed wording, unless that has a unit only a person can check; keeps a
 question without a verdict; drops all else."""
-SAME_FROM = 0.9
+MIN_DUPLICATE_COSINE = 0.9
 """Least cosine of two duplicate questions (Appendix B)."""
-EDITABLE: Editable = {"question": "question"}
+EDITABLE_FANOUTQA_FIELDS: EditableTexts = {"question": "question"}
 """Texts that a reviewer may replace. Answers are corrected in the source, next to their sub-answers."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def flag_duplicates(batch: Batch) -> Receipt:
+def flag_duplicates(batch: StageBatch) -> BatchReceipt:
     """Flag questions whose embedding has a cosine of at least 0.9 with a question that stays (Appendix B).
 
     A generated question is also a duplicate if it or the other holds nearly all facts of the other one (ours).
     Questions with the fewest flags stay first, then those that come first.
     """
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(FlaggedQuestion)
     vectors = work.run.services.embedder().encode([row.question for row in rows])
     near: dict[int, list[tuple[float, int, str]]] = defaultdict(list)
-    for one, other, likeness, told in _find_alike(rows, vectors):
+    for one, other, likeness, told in _find_duplicate_pairs(rows, vectors):
         near[one].append((-likeness, other, told))
         near[other].append((-likeness, one, told))
-    flags: dict[int, Flag] = {}
+    flags: dict[int, QuestionFlag] = {}
     for at in sorted(range(len(rows)), key=lambda at: (len(rows[at].flags), at)):
         # the nearest one that stays, of those that are already decided
-        seen = [(other, told) for _, other, told in sorted(near[at]) if _comes_before(rows, other, at)]
+        seen = [(other, told) for _, other, told in sorted(near[at]) if _is_kept_before(rows, other, at)]
         kept = next(((rows[other], told) for other, told in seen if other not in flags), None)
         if kept:
             detail = f"asks the same as {kept[0].id} ({kept[1]}): {kept[0].question}"
-            flags[at] = Flag(code="duplicate", path="", detail=detail)
+            flags[at] = QuestionFlag(code="duplicate", path="", detail=detail)
     return work.finish(
         (row.replace(flags=[*row.flags, flags[at]]) if at in flags else row for at, row in enumerate(rows)),
         FlaggedQuestion,
     )
 
 
-def _find_alike(rows: Sequence[FlaggedQuestion], vectors: Floats) -> Iterator[tuple[int, int, float, str]]:
+def _find_duplicate_pairs(
+    rows: Sequence[FlaggedQuestion], vectors: VectorArray
+) -> Iterator[tuple[int, int, float, str]]:
     """Yield pairs of duplicates: the index of both questions, their similarity, and the same in words."""
-    # find_duplicates compares with ">", the paper with "at least"
-    pairs = find_duplicates(vectors, float(np.nextafter(SAME_FROM, 0)))
+    # find_duplicate_pairs compares with ">", the paper with "at least"
+    pairs = find_duplicate_pairs(vectors, float(np.nextafter(MIN_DUPLICATE_COSINE, 0)))
     for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True):
         yield one, other, cosine, f"cosine {cosine:.3f}"
-    for one, other, share in find_same_facts([row.tree() for row in rows]):
+    for one, other, share in find_questions_sharing_facts([row.tree() for row in rows]):
         if "generated" in (rows[one].source, rows[other].source):
             yield one, other, share, f"{share:.0%} of the facts of the smaller one"
 
 
-def _comes_before(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool:
+def _is_kept_before(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool:
     return (len(rows[one].flags), one) < (len(rows[other].flags), other)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def review_questions(batch: Batch) -> Receipt:
+def review_questions(batch: StageBatch) -> BatchReceipt:
     """Put every flag into the review queue, and apply what reviewers or the policy decide (Appendix B)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(FlaggedQuestion)
-    items = [item for row in rows for item in _list_items(row)]
+    items = [item for row in rows for item in _make_review_items(row)]
     return work.finish(
-        review_rows(work, rows, items, work.inputs(FanOutInputs).reviewing, AUTO_RULES, EDITABLE), FlaggedQuestion
+        review_rows(
+            work, rows, items, work.inputs(FanOutInputs).reviewing, FANOUTQA_AUTO_RULES, EDITABLE_FANOUTQA_FIELDS
+        ),
+        FlaggedQuestion,
     )
 
 
-def _list_items(row: FlaggedQuestion) -> list[ReviewItem]:
-    context = _format_context(row) if row.flags else ""
+def _make_review_items(row: FlaggedQuestion) -> list[ReviewItem]:
+    context = _format_review_context(row) if row.flags else ""
     return [
-        flag_row(
+        make_review_item(
             "fanoutqa",
             row.id,
             flag.code,
             f"{flag.path}: {flag.detail}" if flag.path else flag.detail,
             context,
-            [Edit(field="question", text=flag.proposed)] if flag.proposed else [],
+            [TextEdit(field="question", text=flag.proposed)] if flag.proposed else [],
         )
         for flag in row.flags
     ]
 
 
-def _format_context(row: FlaggedQuestion) -> str:
+def _format_review_context(row: FlaggedQuestion) -> str:
     """Return what a reviewer needs to see: the question, its answer, its sub-questions and their articles."""
     lines = [f"{row.question} — {row.answer or 'held back'}"]
     for path, sub in list_sub_questions(row.tree()):
@@ -102,6 +112,6 @@ def _format_context(row: FlaggedQuestion) -> str:
     return "\n".join(lines)
 
 
-def name_flags(flags: Sequence[Flag]) -> list[str]:
+def format_flag_codes(flags: Sequence[QuestionFlag]) -> list[str]:
     """Return flags by code and path alone: their details may give answers away."""
     return list(dict.fromkeys(f"{flag.code} {flag.path}".rstrip() for flag in flags))

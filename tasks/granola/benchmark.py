@@ -3,19 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from factmill.tasks.core.measures.audits import Audit, AuditKind
-from factmill.tasks.core.publishing.release_forms import ExportForms
+from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
+from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.review import ReviewItem
-from factmill.tasks.core.rows import Matching
-from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
-from factmill.tasks.granola.core.rows import CandidateRow, GranolaRow
-from factmill.tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaParams, lock_inputs
-from factmill.tasks.text.ids import id_number
+from factmill.tasks.core.rows import BuildComparisonRules
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssets, CompanionTable
+from factmill.tasks.granola.core.rows import EntityCandidateRow, GranolaRow
+from factmill.tasks.granola.params import (
+    CONSISTENCY_PROMPT,
+    LEVELS_PROMPT,
+    TRIVIAL_LIST,
+    GranolaParams,
+    resolve_granola_inputs,
+)
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
-_TOLD = {True: "holds the fact", False: "knows other values alone", None: "does not know the fact"}
+_FACT_STATUS_TEXTS = {True: "holds the fact", False: "knows other values alone", None: "does not know the fact"}
 
 
-def list_read_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
+def list_source_row_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the ids under which a row was read: file and row number, or its fact."""
     _, *fact = row["source_name"].rsplit(" ", 3)
     subject, pid, value = fact if len(fact) == 3 else ("", "", "")
@@ -35,7 +41,7 @@ def explain_row(row: GranolaRow) -> Iterator[str]:
         f"  answer      {row.answer} = {row.answer_entity_qid}: {row.answer_entity_description}"
         f"{made[row.answer_entity_description_made]}"
     )
-    yield f"  graph       {_TOLD[row.fact_in_graph]}"
+    yield f"  graph       {_FACT_STATUS_TEXTS[row.fact_in_graph]}"
     yield f"  answers     {' → '.join(row.granola_answers)}   (author {row.author})"
     yield (
         f"  error score question entity {row.question_description_score:.2f}, "
@@ -43,22 +49,26 @@ def explain_row(row: GranolaRow) -> Iterator[str]:
     )
 
 
-def explain_candidates(candidates: Sequence[CandidateRow], services: Mapping[str, str]) -> Iterator[str]:
+def explain_candidates(candidates: Sequence[EntityCandidateRow], services: Mapping[str, str]) -> Iterator[str]:
     """Yield the items that bear a row's names as lines: question entity first, each sorted by QID number."""
     yield f"  items of {services['wikidata']} with these names:"
-    by_number = sorted(candidates, key=lambda each: id_number(each.qid))
+    by_number = sorted(candidates, key=lambda each: get_wikidata_id_number(each.qid))
     for each in sorted(by_number, key=lambda each: each.role, reverse=True):
         holds = " (holds the relation)" if each.linked else ""
         yield f"    {each.role:8} {each.name!r}: {each.qid} by {each.via}{' (chosen)' if each.chosen else ''}{holds}"
 
 
-AUDIT = Audit(
-    source="the paper's Table 2: 124 questions",
-    kinds=(
-        AuditKind("correctness", "Is an answer wrong?", paper=0.008),
-        AuditKind("informativeness", "Could an answer be had from the question's template alone?", paper=0.06),
-        AuditKind(
-            "granularity", "Is an answer not coarser than those before it, or the first not the given one?", paper=0.09
+AUDIT = AuditProtocol(
+    paper_section="the paper's Table 2: 124 questions",
+    criteria=(
+        AuditCriterion("correctness", "Is an answer wrong?", paper_value=0.008),
+        AuditCriterion(
+            "informativeness", "Could an answer be had from the question's template alone?", paper_value=0.06
+        ),
+        AuditCriterion(
+            "granularity",
+            "Is an answer not coarser than those before it, or the first not the given one?",
+            paper_value=0.09,
         ),
     ),
 )
@@ -73,43 +83,43 @@ GRANOLA = Benchmark(
         "factmill graph load dump.nt.gz --name mine && factmill build granola --graph mine",
     ),
     params=GranolaParams,
-    lock_inputs=lock_inputs,
+    resolve_inputs=resolve_granola_inputs,
     recipe="factmill.flows.granola:granola",
-    evaluation="factmill.tasks.granola.evaluation.record:GRANOLA_EVALUATION",
+    evaluation="factmill.tasks.granola.evaluation.definition:GRANOLA_EVALUATION",
     release="factmill.tasks.granola.release:GRANOLA_RELEASE",
-    page="factmill.tasks.granola.release:list_distributions",
-    narrowing=frozenset({"limit", "limits"}),
-    tables={"granola_eq": GranolaRow, "granola_candidates": CandidateRow, "granola_review": ReviewItem},
+    page="factmill.tasks.granola.release:draw_granola_distributions",
+    narrowing_params=frozenset({"limit", "limits"}),
+    tables={"granola_eq": GranolaRow, "granola_candidates": EntityCandidateRow, "granola_review": ReviewItem},
     main_table="granola_eq",
-    part="relation",
-    shown={
+    group_column="relation",
+    display_columns={
         "id": "id",
         "question": "question",
         "granola_answers": "answers, fine to coarse",
         "score_for_potential_error": "error score",
     },
-    ordered=frozenset({"granola_answers"}),
-    trace=("id",),
-    matching=Matching(
+    ordered_list_columns=frozenset({"granola_answers"}),
+    trace_id_columns=("id",),
+    matching=BuildComparisonRules(
         # ids digest question and answer
         keys=(("id",), ("relation", "question"), ("relation", "question_entity_qid"), ("source_name", "source_row")),
-        given=("relation", "question", "answer"),
-        marks=("source_name", "source_row", "author_call"),
-        together=("read_entity_questions", "draw_questions"),
-        read_ids=list_read_ids,
-        unit=lambda row: str(row["relation"]),
+        source_columns=("relation", "question", "answer"),
+        provenance_columns=("source_name", "source_row", "author_call"),
+        cross_row_stages=("read_entity_questions", "make_questions_from_facts"),
+        list_source_ids=list_source_row_ids,
+        get_draw_unit=lambda row: str(row["relation"]),
     ),
     explain=explain_row,
     audit=AUDIT,
-    beside=(SideTable("granola_candidates", "row_id", explain_candidates),),
-    statements="""
+    companion_tables=(CompanionTable("granola_candidates", "row_id", explain_candidates),),
+    statements_sql="""
         SELECT build_id, id AS row_id, question_entity_qid AS subject, relation AS property, answer_entity_qid AS "value",
             NULL AS statement, question_entity_modified AS modified, id AS asked_for
         FROM granola_eq WHERE fact_in_graph
     """,
-    forms=ExportForms(spread={"granola_answers": "granola_answer_"}),
-    needs=lambda _: ("wikidata", "pageviews"),
-    assets=Assets(
+    forms=ExportSpec(spread_columns={"granola_answers": "granola_answer_"}),
+    required_services=lambda _: ("wikidata", "pageviews"),
+    assets=BenchmarkAssets(
         prompts=(LEVELS_PROMPT, CONSISTENCY_PROMPT),
         lists=(
             f"{TRIVIAL_LIST}.txt",

@@ -6,108 +6,110 @@ from typing import Literal, TypeVar
 
 from prefect import task
 
-from factmill.tasks.assets import load_properties
-from factmill.tasks.core.calls.knowledge import (
-    Candidate,
-    Description,
-    Neighbour,
+from factmill.tasks.assets import load_property_numbers
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.calls.wikidata import (
+    ItemCandidate,
+    ItemDescription,
+    ItemNeighbour,
     Pid,
     Qid,
-    call_neighbours,
-    read_neighbours,
+    make_neighbours_call,
+    parse_neighbours,
 )
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.review import AutoRules, ReviewItem, flag_row
-from factmill.tasks.core.rows import Outcome, Reject, arrow_table
-from factmill.tasks.engine.batches import Work, batch_key, review_rows, work_on
+from factmill.tasks.core.review import AutoReviewRules, ReviewItem, make_review_item
+from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
+from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch, review_rows
 from factmill.tasks.granola.core.linking import (
-    COMPARED,
-    DESCRIBING,
+    COMPARED_PIDS,
+    DESCRIPTION_PIDS,
+    ENCLOSING_PLACE_PIDS,
+    KINSHIP_RELATIONS,
     PLACE_RELATIONS,
-    PLACES_AROUND,
-    RELATIVES,
-    Bearer,
-    Held,
-    choose_pair,
+    NameBearer,
+    RelationMatches,
+    choose_entity_pair,
     find_contradiction,
-    find_doubt,
-    find_held,
-    is_only_one,
+    find_pair_doubt,
+    find_relation_matches,
+    is_only_matching_place,
     make_description,
     read_lifetime,
 )
 from factmill.tasks.granola.core.rows import (
-    CandidateRow,
     DescribedQuestion,
+    EntityCandidateRow,
     EntityQuestion,
     LinkedQuestion,
-    PopularQuestion,
+    QuestionWithPopularity,
 )
+from factmill.tasks.granola.description_parsing import load_lexicon, read_described_kinds
 from factmill.tasks.granola.params import GranolaInputs
-from factmill.tasks.granola.words import kinds_described, load_lexicon
 from factmill.tasks.lookups.classes import look_up_claims
-from factmill.tasks.lookups.facts import look_up_around, look_up_item_facts
-from factmill.tasks.lookups.labels import look_up_bearers, look_up_items
-from factmill.tasks.lookups.popularity import look_up_views
-from factmill.tasks.text.matching import normalise
+from factmill.tasks.lookups.facts import expand_neighbourhood, look_up_item_facts
+from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_items_by_name
+from factmill.tasks.lookups.popularity import look_up_page_views
+from factmill.tasks.text.text_normalization import normalize_answer
 
 V = TypeVar("V")
-Role = Literal["question", "answer"]
-Bearers = tuple[Sequence[Candidate], Sequence[Candidate]]
+EntityRole = Literal["question", "answer"]
+BearerPair = tuple[Sequence[ItemCandidate], Sequence[ItemCandidate]]
 """Items that bear the name of the question entity, and those that bear the answer's."""
-OTHER_VALUE = "graph_has_another_value"
-AUTO_RULES: AutoRules = {OTHER_VALUE: "open", "another_country": "drop", "nothing_in_common": "drop"}
+OTHER_VALUE_FLAG = "graph_has_another_value"
+AUTO_RULES: AutoReviewRules = {OTHER_VALUE_FLAG: "open", "another_country": "drop", "nothing_in_common": "drop"}
 """Review flag → action of the policy `auto`: a row that Wikidata contradicts may be right, so a reviewer decides."""
-_HOPS = 5
+_ENCLOSING_PLACE_HOPS = 5
 """Maximum steps outwards from a place."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def find_qids(batch: Batch) -> Receipt:
+def link_question_entities(batch: StageBatch) -> BatchReceipt:
     """Look up the QIDs of both entities by exact label, then alias; choose one, keep all candidates (Appendix B).
 
     Items named by the source are not looked up.
     """
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(EntityQuestion)
     names = ((row.id, name) for row in rows if not row.subject_qid for name in (row.question_entity, row.answer))
-    found, failed = look_up_bearers(work, names)
-    bearers = {row.id: _find_bearers(row, found) for row in rows}
-    held, unknown = _look_up_held(work, [row for row in rows if all(bearers[row.id])], bearers)
+    found, failed = look_up_items_by_name(work, names)
+    bearers = {row.id: _get_row_bearers(row, found) for row in rows}
+    held, unknown = _look_up_relation_matches(work, [row for row in rows if all(bearers[row.id])], bearers)
     failed |= unknown
-    candidates: list[CandidateRow] = []
+    candidates: list[EntityCandidateRow] = []
     policy = work.inputs(GranolaInputs).params.policy
-    outcomes = [failed.get(row.id) or _link(row, bearers[row.id], held.get(row.id), policy, candidates) for row in rows]
-    work.extras = arrow_table(CandidateRow, candidates)
+    outcomes = [
+        failed.get(row.id) or _link_entities(row, bearers[row.id], held.get(row.id), policy, candidates) for row in rows
+    ]
+    work.extras = make_arrow_table(EntityCandidateRow, candidates)
     return work.finish(outcomes, LinkedQuestion)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def describe_entities(batch: Batch) -> Receipt:
+def describe_entities(batch: StageBatch) -> BatchReceipt:
     """Fetch the English descriptions of both entities (§3.1, Appendix B); a missing one is made of the item's claims.
 
     Where Wikidata does not have the fact, a row is dropped if its items are certainly wrong namesakes, and goes into
     the review queue (our addition) if they are doubtful.
     """
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(LinkedQuestion)
     inputs = work.inputs(GranolaInputs)
     policy = inputs.params.policy
-    asked = [(row.id, qid) for row in rows for qid in _list_items(row, policy)]
-    described, failed = look_up_items(work, asked)
+    asked = [(row.id, qid) for row in rows for qid in _list_needed_qids(row, policy)]
+    described, failed = look_up_item_descriptions(work, asked)
     bare = [each for each in asked if each[1] in described and not described[each[1]].description]
-    person_pids = {f"P{number}" for number in load_properties("person_properties")}
-    claims, unknown = look_up_claims(work, bare, {*DESCRIBING, *person_pids})
+    person_pids = {f"P{number}" for number in load_property_numbers("person_properties")}
+    claims, unknown = look_up_claims(work, bare, {*DESCRIPTION_PIDS, *person_pids})
     made = {qid: make_description(edges, person_pids) for qid, edges in claims.items()}
-    bearers, lost = _look_up_bearers(work, rows, policy, described, made)
+    bearers, lost = _look_up_compared_items(work, rows, policy, described, made)
     failed |= unknown | lost
-    outcomes: list[Outcome] = []
+    outcomes: list[RowOutcome] = []
     kept: list[DescribedQuestion] = []
     items: list[ReviewItem] = []
     for row in rows:
-        found = failed.get(row.id) or _describe_row(row, described, made)
+        found = failed.get(row.id) or _add_descriptions(row, described, made)
         if isinstance(found, DescribedQuestion) and not row.fact_in_graph:
-            against = _find_namesake(found, bearers, policy)
+            against = _check_linked_items(found, bearers, policy)
             items += [against] if isinstance(against, ReviewItem) else []
             found = against if isinstance(against, Reject) else found
         if isinstance(found, DescribedQuestion):
@@ -119,55 +121,57 @@ def describe_entities(batch: Batch) -> Receipt:
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def measure_popularity(batch: Batch) -> Receipt:
+def measure_popularity(batch: StageBatch) -> BatchReceipt:
     """Sum the page views of both entities' English articles over the last 12 full months before the epoch."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(DescribedQuestion)
     inputs = work.inputs(GranolaInputs)
     titles = (
         (row.id, title) for row in rows for title in (row.question_entity_title, row.answer_entity_title) if title
     )
-    views, failed = look_up_views(work, titles, inputs.views_from, inputs.views_to)
+    views, failed = look_up_page_views(work, titles, inputs.views_from, inputs.views_to)
     outcomes = [
         failed.get(row.id)
-        or row.extend(
-            PopularQuestion,
+        or row.extend_to(
+            QuestionWithPopularity,
             question_entity_popularity=views.get(row.question_entity_title or ""),
             answer_entity_popularity=views.get(row.answer_entity_title or ""),
         )
         for row in rows
     ]
-    return work.finish(outcomes, PopularQuestion)
+    return work.finish(outcomes, QuestionWithPopularity)
 
 
-def _list_items(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
+def _list_needed_qids(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
     """Return the QIDs of a row's entities, and of all places with the answer's name where several may be meant."""
     is_open = policy == "linked" and row.relation in PLACE_RELATIONS and not row.fact_in_graph
     return (row.question_entity_qid, row.answer_entity_qid, *(row.answer_rivals if is_open else ()))
 
 
-def _look_up_bearers(
-    work: Work,
+def _look_up_compared_items(
+    work: BatchWork,
     rows: Sequence[LinkedQuestion],
     policy: str,
-    described: Mapping[str, Description],
+    described: Mapping[str, ItemDescription],
     made: Mapping[str, str],
-) -> tuple[dict[str, Bearer], dict[str, Reject]]:
+) -> tuple[dict[str, NameBearer], dict[str, Reject]]:
     """Return QID → the item's compared data, for rows whose fact Wikidata does not have, and row id → Reject."""
     doubtful = [row for row in rows if not row.fact_in_graph]
-    asked = [(row.id, qid) for row in doubtful for qid in _list_items(row, policy) if qid in described]
-    claims, failed = look_up_claims(work, asked, COMPARED)
-    dated = {row.id for row in doubtful if row.relation in RELATIVES}
+    asked = [(row.id, qid) for row in doubtful for qid in _list_needed_qids(row, policy) if qid in described]
+    claims, failed = look_up_claims(work, asked, COMPARED_PIDS)
+    dated = {row.id for row in doubtful if row.relation in KINSHIP_RELATIONS}
     facts, unknown = look_up_item_facts(work, (each for each in asked if each[0] in dated))
-    bearers: dict[str, Bearer] = {}
+    bearers: dict[str, NameBearer] = {}
     for qid, edges in claims.items():
         description = described[qid].description or made.get(qid, "")
         lifetime = read_lifetime(facts.get(qid, ()), description)
-        bearers[qid] = Bearer(described[qid].label or "", description, edges, *lifetime)
+        bearers[qid] = NameBearer(described[qid].label or "", description, edges, *lifetime)
     return bearers, failed | unknown
 
 
-def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], made: Mapping[str, str]) -> Outcome:
+def _add_descriptions(
+    row: LinkedQuestion, described: Mapping[str, ItemDescription], made: Mapping[str, str]
+) -> RowOutcome:
     columns: dict[str, str | bool | None] = {}
     for role, qid in (("question", row.question_entity_qid), ("answer", row.answer_entity_qid)):
         known = described[qid]
@@ -181,10 +185,12 @@ def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], mad
             f"{role}_entity_title": known.title,
             f"{role}_entity_modified": known.modified,
         }
-    return row.extend(DescribedQuestion, **columns, reviewed_by=[])
+    return row.extend_to(DescribedQuestion, **columns, reviewed_by=[])
 
 
-def _find_namesake(row: DescribedQuestion, bearers: Mapping[str, Bearer], policy: str) -> Reject | ReviewItem | None:
+def _check_linked_items(
+    row: DescribedQuestion, bearers: Mapping[str, NameBearer], policy: str
+) -> Reject | ReviewItem | None:
     """Return a reject or review item for the items of a row whose fact Wikidata does not have; None where they stay.
 
     A reject where the relation cannot hold between them; else a review item where Wikidata has only other values.
@@ -198,116 +204,124 @@ def _find_namesake(row: DescribedQuestion, bearers: Mapping[str, Bearer], policy
         return Reject(row.id, reason, told)
     if row.fact_in_graph is False:
         known = f"for {row.relation} of {row.question_entity_qid} the Wikidata has {', '.join(row.other_values)}"
-        return flag_row("granola", row.id, OTHER_VALUE, f"{known}, not {row.answer}", f"{row.question} {told}")
+        return make_review_item(
+            "granola", row.id, OTHER_VALUE_FLAG, f"{known}, not {row.answer}", f"{row.question} {told}"
+        )
     if policy == "smallest":
         return None
-    if subject.name and normalise(subject.name) != normalise(row.question_entity):
+    if subject.name and normalize_answer(subject.name) != normalize_answer(row.question_entity):
         called = f"{subject.name!r}, {row.question_entity!r} is an alias of it alone"
         detail = f"{row.question_entity_qid} is called {called}, and the Wikidata does not hold the fact"
         return Reject(row.id, "namesake_by_alias", detail)
-    rivals = [bearers[qid] for qid in _list_items(row, policy)[2:] if _may_be_place(bearers[qid])]
-    if rivals and not is_only_one(subject, value, rivals, load_lexicon()):
+    rivals = [bearers[qid] for qid in _list_needed_qids(row, policy)[2:] if _may_be_place(bearers[qid])]
+    if rivals and not is_only_matching_place(subject, value, rivals, load_lexicon()):
         several = f"{len(rivals) + 1} places bear the name {row.answer!r}, and nothing says which is meant"
         return Reject(row.id, "which_place_unknown", f"{several}: {told}")
-    doubt = find_doubt(row.relation, subject, value, load_lexicon())
-    return flag_row("granola", row.id, doubt, told, f"{row.question} {row.answer}") if doubt else None
+    doubt = find_pair_doubt(row.relation, subject, value, load_lexicon())
+    return make_review_item("granola", row.id, doubt, told, f"{row.question} {row.answer}") if doubt else None
 
 
-def _may_be_place(one: Bearer) -> bool:
-    kinds = kinds_described(one.description)
+def _may_be_place(bearer: NameBearer) -> bool:
+    kinds = read_described_kinds(bearer.description)
     return not kinds or not kinds.isdisjoint(("place", "site"))
 
 
-def _format_years(relation: str, one: Bearer) -> str:
+def _format_years(relation: str, one: NameBearer) -> str:
     # other relations need no dates, and a row's text must not depend on other rows of its batch
-    known = relation in RELATIVES and (one.born is not None or one.died is not None)
-    return f" ({'–'.join('' if year is None else str(year) for year in (one.born, one.died))})" if known else ""
+    known = relation in KINSHIP_RELATIONS and (one.birth_year is not None or one.death_year is not None)
+    return f" ({'–'.join('' if year is None else str(year) for year in (one.birth_year, one.death_year))})" if known else ""
 
 
-def _find_bearers(row: EntityQuestion, found: Mapping[str, Sequence[Candidate]]) -> Bearers:
+def _get_row_bearers(row: EntityQuestion, found: Mapping[str, Sequence[ItemCandidate]]) -> BearerPair:
     if row.subject_qid and row.value_qid:
-        return (Candidate(Qid(row.subject_qid), "label"),), (Candidate(Qid(row.value_qid), "label"),)
+        return (ItemCandidate(Qid(row.subject_qid), "label"),), (ItemCandidate(Qid(row.value_qid), "label"),)
     return found.get(row.question_entity, ()), found.get(row.answer, ())
 
 
-def _look_up_held(
-    work: Work, rows: Sequence[EntityQuestion], bearers: Mapping[str, Bearers]
-) -> tuple[dict[str, Held], dict[str, Reject]]:
+def _look_up_relation_matches(
+    work: BatchWork, rows: Sequence[EntityQuestion], bearers: Mapping[str, BearerPair]
+) -> tuple[dict[str, RelationMatches], dict[str, Reject]]:
     """Return row id → the pairs of bearers for which the relation holds, and row id → Reject where Wikidata failed."""
     wikidata = work.run.services.wikidata
     calls = (
-        (row.id, (row.relation, candidate.qid), call_neighbours(wikidata.identity, candidate.qid, [row.relation]))
+        (row.id, (row.relation, candidate.qid), make_neighbours_call(wikidata.identity, candidate.qid, [row.relation]))
         for row in rows
         if not row.subject_qid
         for candidate in bearers[row.id][0]
     )
-    found, failed = work.look_up(wikidata, calls, read_neighbours)
-    claims: dict[str, dict[str, list[Neighbour]]] = defaultdict(dict)
+    found, failed = work.call_and_parse(wikidata, calls, parse_neighbours)
+    claims: dict[str, dict[str, list[ItemNeighbour]]] = defaultdict(dict)
     for (relation, qid), edges in found.items():
         claims[relation][qid] = edges
     for row in rows:
         if row.subject_qid and row.value_qid:
-            edge = Neighbour(Pid(row.relation), Qid(row.value_qid), row.answer)
+            edge = ItemNeighbour(Pid(row.relation), Qid(row.value_qid), row.answer)
             claims[row.relation].setdefault(row.subject_qid, []).append(edge)
-    held = {row.id: find_held(row.relation, bearers[row.id], claims[row.relation], {}) for row in rows}
+    held = {row.id: find_relation_matches(row.relation, bearers[row.id], claims[row.relation], {}) for row in rows}
     open_rows = [row for row in rows if row.relation in PLACE_RELATIONS and not held[row.id].pairs]
     places = (
         (row.id, qid)
         for row in open_rows
-        if held[row.id].knows
+        if held[row.id].known_values
         for qid in (
             *(candidate.qid for candidate in bearers[row.id][1]),
             *(edge.qid for candidate in bearers[row.id][0] for edge in claims[row.relation].get(candidate.qid, ())),
         )
     )
-    around, unknown = look_up_around(work, places, PLACES_AROUND, _HOPS)
-    held |= {row.id: find_held(row.relation, bearers[row.id], claims[row.relation], around) for row in open_rows}
+    around, unknown = expand_neighbourhood(work, places, ENCLOSING_PLACE_PIDS, _ENCLOSING_PLACE_HOPS)
+    held |= {
+        row.id: find_relation_matches(row.relation, bearers[row.id], claims[row.relation], around) for row in open_rows
+    }
     return held, failed | unknown
 
 
-def _link(
-    row: EntityQuestion, bearers: Bearers, held: Held | None, policy: str, candidates: list[CandidateRow]
-) -> Outcome:
+def _link_entities(
+    row: EntityQuestion,
+    bearers: BearerPair,
+    matches: RelationMatches | None,
+    policy: str,
+    candidates: list[EntityCandidateRow],
+) -> RowOutcome:
     """Choose a QID for both names of a row, and append all candidates to `candidates`.
 
     The paper keeps the smallest QID numbers even where they are wrong. With that policy, a row is dropped where, by
     Wikidata, the relation holds for other items of the same names and not for the chosen ones.
     """
-    names: tuple[tuple[Role, str], ...] = (("question", row.question_entity), ("answer", row.answer))
+    names: tuple[tuple[EntityRole, str], ...] = (("question", row.question_entity), ("answer", row.answer))
     for (role, name), options in zip(names, bearers, strict=True):
         if not options:
             return Reject(row.id, f"{role}_entity_not_found", f"no item has the label or alias {name!r}")
-    assert held is not None
-    pair = choose_pair(bearers, held, policy)
+    assert matches is not None
+    pair = choose_entity_pair(bearers, matches, policy)
     candidates.extend(
-        CandidateRow(
+        EntityCandidateRow(
             id=f"{row.id}-{role}-{option.qid}",
             row_id=row.id,
             role=role,
             name=name,
             qid=option.qid,
-            via=option.via,
+            via=option.matched_by,
             chosen=option.qid == pair[side],
-            linked=any(each[side] == option.qid for each in held.pairs) if held.knows else None,
+            linked=any(each[side] == option.qid for each in matches.pairs) if matches.known_values else None,
         )
         for side, (role, name) in enumerate(names)
         for option in bearers[side]
     )
-    if held.pairs and pair not in held.pairs:
-        others = ", ".join(" and ".join(found_pair) for found_pair in sorted(held.pairs))
+    if matches.pairs and pair not in matches.pairs:
+        others = ", ".join(" and ".join(found_pair) for found_pair in sorted(matches.pairs))
         detail = f"the smallest numbers are {' and '.join(pair)}, but {row.relation} holds between {others}; --policy linked takes those"
         return Reject(row.id, "other_items_hold_the_relation", detail)
-    if pair[0] == pair[1] and not held.tells(pair):
+    if pair[0] == pair[1] and not matches.holds(pair):
         return Reject(
             row.id, "one_item_for_both", f"{pair[0]} bears both names: {row.question_entity!r} and {row.answer!r}"
         )
-    return row.extend(
+    return row.extend_to(
         LinkedQuestion,
         question_entity_qid=pair[0],
         answer_entity_qid=pair[1],
         question_entity_candidates=len(bearers[0]),
         answer_entity_candidates=len(bearers[1]),
         answer_rivals=[each.qid for each in bearers[1] if each.qid != pair[1]],
-        fact_in_graph=held.tells(pair),
-        other_values=[] if held.tells(pair) is not False else list(held.knows[pair[0]]),
+        fact_in_graph=matches.holds(pair),
+        other_values=[] if matches.holds(pair) is not False else list(matches.known_values[pair[0]]),
     )

@@ -7,31 +7,37 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from factmill.tasks.assets import ROOT, load_relations
+from factmill.tasks.assets import ASSETS_ROOT, load_relations
 from factmill.tasks.core.calls.pageviews import last_twelve_months
-from factmill.tasks.core.review import Policy, Reviewing
-from factmill.tasks.core.rows import MOST
-from factmill.tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
+from factmill.tasks.core.review import ReviewInputs, ReviewPolicy
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.engine.benchmark import (
+    BuildInputs,
+    ResolvedInputs,
+    builds_from_wikidata,
+    make_sources_absolute,
+    split_limit_over_units,
+)
 from factmill.tasks.engine.naming.identities import wikidata_identity
 from factmill.tasks.errors import UsageError
-from factmill.tasks.granola.sources.entity_questions import find_files, relation_of
-from factmill.tasks.options import Option, Params, RunOptions
-from factmill.tasks.settings import home, load_world
-from factmill.tasks.storage.source_files import SourceFile, describe_unused, list_source, lock_source
+from factmill.tasks.granola.sources.entity_questions import find_relation_files, relation_of_file
+from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.storage.source_files import SourceFile, format_unused_files, list_source_files, pin_source_file
 
 LEVELS_PROMPT, CONSISTENCY_PROMPT = "granola/granular_answers", "granola/description_consistency"
 TRIVIAL_LIST = "trivial_answers"
-_EMBEDDED = ROOT / "data" / "world" / "sources" / "entityquestions"
+_EMBEDDED_QUESTION_FILES = ASSETS_ROOT / "data" / "world" / "sources" / "entityquestions"
 
 
-class GranolaParams(Params):
+class GranolaParams(BenchmarkParams):
     """Parameters of a GRANOLA-EQ build."""
 
-    source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
+    source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself. Default: our own, or those facts where the Wikidata is another than the embedded one."""
-    relations: Annotated[tuple[str, ...], Option("--relation", "PID")] = ()
+    relations: Annotated[tuple[str, ...], CliOption("--relation", "PID")] = ()
     """Only this relation (repeatable). Default: the paper's sixteen."""
-    limit: int | None = Field(default=None, ge=1, le=MOST)
+    limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """At most so many source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
     """Which item of several with one name: `linked`, the one of which the Wikidata holds the fact, if it does of any; else, and with `smallest` (the paper's) always, the smallest number. With `linked`, rows are dropped where nothing says that the item is the one meant."""
@@ -41,20 +47,20 @@ class GranolaParams(Params):
     """Samples of the judge for each description."""
     max_error_score: float = Field(default=0.5, ge=0, le=1)
     """Highest share of the judge's samples that may find fault with a description."""
-    min_levels: int = Field(default=2, ge=1, le=MOST)
+    min_levels: int = Field(default=2, ge=1, le=MAX_SETTING_NUMBER)
     """Answers a row must have."""
     answer_in_question: Literal["keep", "drop"] = "keep"
     """What becomes of questions that contain their answer (Who is the author of Euclid's Elements?)."""
-    review: Policy = "auto"
+    review: ReviewPolicy = "auto"
     """What becomes of rows with doubtful items: rows that the Wikidata contradicts wait for a review and other doubtful rows are dropped (auto), all are left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
 
 
-class GranolaInputs(Inputs):
+class GranolaInputs(BuildInputs):
     """Resolved inputs of GRANOLA-EQ's stages."""
 
     resolved: ClassVar = frozenset({"source", "relations", "limit", "review"})
     params: GranolaParams
-    reviewing: Reviewing
+    reviewing: ReviewInputs
     from_wikidata: bool
     """True where questions are made from the facts of the world's Wikidata."""
     limits: dict[str, int | None]
@@ -64,61 +70,63 @@ class GranolaInputs(Inputs):
     views_to: str
 
 
-def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]:
+def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedInputs[GranolaInputs]:
     """Resolve the build's inputs; UsageError for an unknown relation or a source file that fits no relation."""
-    from factmill.tasks.storage.reviews import open_review
+    from factmill.tasks.storage.human_judgments import load_reviewing
 
-    relations = check_relations(params.relations)
+    relations = resolve_granola_relations(params.relations)
     world = load_world(run.world, run.graph)
-    from_wikidata = is_from_wikidata(params.source, run, world)
+    from_wikidata = builds_from_wikidata(params.source, run, world)
     files: dict[str, list[SourceFile]] = {}
     notes: list[str] = []
     if not from_wikidata:
-        paths = [Path(path) for path in params.source] or [_EMBEDDED]
-        found = find_files(paths, relations)
-        files, notes = name_files(found), list_unused(paths, found, params.relations)
+        paths = [Path(path) for path in params.source] or [_EMBEDDED_QUESTION_FILES]
+        found = find_relation_files(paths, relations)
+        files, notes = identify_source_files(found), list_unused_file_notes(paths, found, params.relations)
         relations = list(files)
     window = last_twelve_months(world.epoch_day())
-    return Locked(
+    return ResolvedInputs(
         GranolaInputs(
-            params=params.model_copy(update={"source": find_absolute(params.source)}),
-            reviewing=open_review("granola", params.review, run),
+            params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
+            reviewing=load_reviewing("granola", params.review, run),
             from_wikidata=from_wikidata,
-            limits=share_limit(params.limit, relations),
-            views_from=window.start,
-            views_to=window.end,
+            limits=split_limit_over_units(params.limit, relations),
+            views_from=window.start_text,
+            views_to=window.end_text,
         ),
         files,
-        wikidata_identity(world, home()) if from_wikidata else None,
+        wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
     )
 
 
-def name_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
+def identify_source_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
     """Return relation → its files with their digests and names; files with equal names get their folder's name too."""
     alike = Counter(path.name for found in files.values() for path in found)
     return {
         pid: [
-            lock_source(path, path.name if alike[path.name] == 1 else f"{path.parent.name}/{path.name}")
+            pin_source_file(path, path.name if alike[path.name] == 1 else f"{path.parent.name}/{path.name}")
             for path in found
         ]
         for pid, found in files.items()
     }
 
 
-def list_unused(paths: Sequence[Path], used: Mapping[str, Sequence[Path]], asked: Sequence[str]) -> list[str]:
+def list_unused_file_notes(
+    paths: Sequence[Path], used: Mapping[str, Sequence[Path]], requested_relations: Sequence[str]
+) -> list[str]:
     """Return notes on files in the source's folders that no relation uses, except files of relations not asked for."""
-    known = load_relations() if asked else {}
-    left = [file for path in paths for file in list_source(path) if relation_of(file) in known]
-    told = f"since their names begin with none of {', '.join(asked or used)}"
-    return describe_unused(paths, [*left, *(file for files in used.values() for file in files)], told)
+    known = load_relations() if requested_relations else {}
+    left = [file for path in paths for file in list_source_files(path) if relation_of_file(file) in known]
+    told = f"since their names begin with none of {', '.join(requested_relations or used)}"
+    return format_unused_files(paths, [*left, *(file for files in used.values() for file in files)], told)
 
 
-def check_relations(relations: Sequence[str]) -> list[str]:
+def resolve_granola_relations(relations: Sequence[str]) -> list[str]:
     """Return the relations to build, by default the paper's 16; UsageError for one without a template."""
     known = load_relations()
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(
             f"--relation: unknown relation {', '.join(unknown)}; there are templates for {', '.join(known)}"
         )
-    return list(dict.fromkeys(relations)) or [pid for pid, relation in known.items() if relation.is_kept]
+    return list(dict.fromkeys(relations)) or [pid for pid, relation in known.items() if relation.is_default]

@@ -7,16 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.core.measures.bins import compare_figures, count_values, divide
+from factmill.tasks.core.measures.counts_and_bins import count_values, divide_rounded, pair_with_paper_figures
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.engine.batches import Dataset
 from factmill.tasks.engine.building import Build
-from factmill.tasks.granola.core.rows import CandidateRow, GranolaRow
-from factmill.tasks.granola.read import contains_answer
+from factmill.tasks.granola.core.rows import EntityCandidateRow, GranolaRow
+from factmill.tasks.granola.source_questions import contains_answer
 from factmill.tasks.options import BuildReport
 
-PAPER = {
+PAPER_SHAPE = {
     "rows": 12452,
     "mean_answers": 2.9,
     "share_2_answers": 0.20,
@@ -29,25 +29,25 @@ PAPER = {
 
 def publish_granola(build: Build, linked: Dataset, described: Dataset, cleaned: Dataset) -> BuildReport:
     """Publish the benchmark, the table of all candidates, and the review queue with its decisions."""
-    candidates = linked.extras(arrow_schema(CandidateRow))
-    queue = described.extras(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
+    candidates = linked.companion_rows(arrow_schema(EntityCandidateRow))
+    queue = described.companion_rows(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
     rows = cleaned.table(GranolaRow)
     held = Counter(rows["fact_in_graph"].to_pylist())
     asked = zip(rows["question"].to_pylist(), rows["answer"].to_pylist(), strict=True)
     facts = {
-        **count_names(candidates),
+        **count_ambiguous_names(candidates),
         "rows_confirmed_by_the_graph": held[True],
         "rows_confirmed_by_nothing": held[None],
         "rows_against_the_graph": held[False],
         "questions_that_contain_their_answer": sum(contains_answer(*each) for each in asked),
         "review": count_values(queue["decision"].to_pylist()),
-        "shape": describe_shape(rows, build.summaries),
+        "shape": compare_shape_with_paper(rows, build.summaries),
     }
     tables = {"granola_eq": rows, "granola_candidates": candidates, "granola_review": queue}
     return build.publish(tables, facts)
 
 
-def count_names(candidates: pa.Table) -> dict[str, int]:
+def count_ambiguous_names(candidates: pa.Table) -> dict[str, int]:
     """Count names, names that several items bear, rows with such a name, and rows in which the policies differ.
 
     The policies differ where the relation holds between candidates, but not for those with the smallest QID numbers.
@@ -69,7 +69,9 @@ def count_names(candidates: pa.Table) -> dict[str, int]:
     }
 
 
-def describe_shape(rows: pa.Table, summaries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | int | None]]:
+def compare_shape_with_paper(
+    rows: pa.Table, summaries: Sequence[Mapping[str, Any]]
+) -> dict[str, dict[str, float | int | None]]:
     """Return figure → this build's value, n and the paper's value; the first is None where there is no data."""
     counts = Counter(rows["num_granola_answers"].to_pylist())
     total = counts.total()
@@ -77,10 +79,10 @@ def describe_shape(rows: pa.Table, summaries: Sequence[Mapping[str, Any]]) -> di
     judged_n = judged["rows_in"] if judged else 0
     here = {
         "rows": (total, total),
-        "mean_answers": (divide(sum(n * times for n, times in counts.items()), total), total),
-        "share_2_answers": (divide(counts[2], total), total),
-        "share_3_answers": (divide(counts[3], total), total),
-        "share_4_or_more_answers": (divide(sum(times for n, times in counts.items() if n >= 4), total), total),
-        "share_removed_by_consistency": (divide(judged["rejects"] if judged else 0, judged_n), judged_n),
+        "mean_answers": (divide_rounded(sum(n * times for n, times in counts.items()), total), total),
+        "share_2_answers": (divide_rounded(counts[2], total), total),
+        "share_3_answers": (divide_rounded(counts[3], total), total),
+        "share_4_or_more_answers": (divide_rounded(sum(times for n, times in counts.items() if n >= 4), total), total),
+        "share_removed_by_consistency": (divide_rounded(judged["rejects"] if judged else 0, judged_n), judged_n),
     }
-    return compare_figures(here, PAPER)
+    return pair_with_paper_figures(here, PAPER_SHAPE)

@@ -3,32 +3,34 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from factmill.tasks.assets import load_known_sources, load_relations
-from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.assets import load_known_source_licences, load_relations
+from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    Published,
-    count_numbers,
-    count_powers,
-    draw_counts,
-    draw_groups,
-    sort_counts,
+    PublishedTables,
+    count_by_frequency,
+    count_by_number,
+    count_by_power_of_ten,
+    make_bar_figure,
+    make_grouped_bar_figure,
 )
-from factmill.tasks.core.publishing.release_forms import Belonging, CardForms, ConfigForms, Paper, ReleaseForms
-from factmill.tasks.core.rows import NONE_STATED, OWN_LICENCE, OWN_WORLD
+from factmill.tasks.core.publishing.release_spec import CardSpec, ConfigSpec, PaperCitation, ParentRowLink, ReleaseSpec
+from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 
 
-def find_source(lock: Mapping[str, Any], origin: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, str]:
+def find_source_and_licence(
+    lock: Mapping[str, Any], origin: Mapping[str, Any], row: Mapping[str, Any]
+) -> tuple[str, str]:
     """Return a question's source and licence: those of its file where the file's digest is known."""
     if lock["params"]["from_wikidata"]:
         return "Wikidata", "CC0-1.0"
     if not origin["flow"]["source"]:  # our own files, in any version
-        return OWN_WORLD, OWN_LICENCE
+        return EMBEDDED_WORLD_SOURCE, EMBEDDED_WORLD_LICENCE
     digest = dict(lock["sources"]["files"][row["relation"]])[row["source_name"]]
-    return load_known_sources().get(digest, (row["source_name"], NONE_STATED))
+    return load_known_source_licences().get(digest, (row["source_name"], NO_LICENCE_STATED))
 
 
-CARD = CardForms(
-    headline="granola_accuracy",
+CARD = CardSpec(
+    headline_metric="granola_accuracy",
     part_labels=lambda: {pid: each.label for pid, each in load_relations().items()},
     about=(
         "A row is a question about an entity with its gold answer and coarser answers that are also true, from fine to "
@@ -37,8 +39,8 @@ CARD = CardForms(
     ),
     steps={
         "read_entity_questions": "Rows with one gold answer are read from files in EntityQuestions' form, or questions are made of a Wikidata's facts.",
-        "cut_question_entities": "The entity that a question is about is cut out of it by its relation's template.",
-        "find_qids": "Names in question and answer are looked up as labels, then as aliases; of several bearers the ones of which the Wikidata holds the fact are meant, else those with the smallest numbers.",
+        "extract_question_entities": "The entity that a question is about is cut out of it by its relation's template.",
+        "link_question_entities": "Names in question and answer are looked up as labels, then as aliases; of several bearers the ones of which the Wikidata holds the fact are meant, else those with the smallest numbers.",
         "describe_entities": "Both items get Wikidata's English description, or one made of class and country, and marked. Where the Wikidata does not hold the fact, places that lie apart and relatives who never met are dropped; rows that it contradicts, and people and places that hardly go together, are reviewed.",
         "measure_popularity": "Page views of both items' articles over the last twelve full months are added up.",
         "generate_granular_answers": "The author model writes answers from fine to coarse, in one call.",
@@ -53,8 +55,8 @@ CARD = CardForms(
     ),
 )
 
-GRANOLA_RELEASE = ReleaseForms(
-    paper=Paper(
+GRANOLA_RELEASE = ReleaseSpec(
+    paper=PaperCitation(
         title="Narrowing the Knowledge Evaluation Gap: Open-Domain Question Answering with Multi-Granularity Answers",
         authors=(("Gal", "Yona"), ("Roee", "Aharoni"), ("Mor", "Geva")),
         year=2024,
@@ -63,19 +65,19 @@ GRANOLA_RELEASE = ReleaseForms(
     ),
     card=CARD,
     canary="6892155f-ffa6-480a-906b-1b3737427a07",
-    source_of=lambda lock, origin, row: find_source(lock, origin, row)[0],
-    licence_of=lambda lock, origin, row: find_source(lock, origin, row)[1],
+    get_source=lambda lock, origin, row: find_source_and_licence(lock, origin, row)[0],
+    get_licence=lambda lock, origin, row: find_source_and_licence(lock, origin, row)[1],
     configs=(
-        ConfigForms(
+        ConfigSpec(
             name="granola_eq",
             title="Questions about entities with answers from fine to coarse",
             splits={"test": "granola_eq"},
         ),
-        ConfigForms(
+        ConfigSpec(
             name="candidates",
             title="Items of Wikidata that bear the names in questions and answers, and which were chosen",
             splits={"test": "granola_candidates"},
-            belongs=Belonging(column="row_id"),
+            parent_link=ParentRowLink(column="row_id"),
         ),
     ),
 )
@@ -84,20 +86,21 @@ GRANOLA_RELEASE = ReleaseForms(
 _TABLE = "granola_eq"
 
 
-def list_distributions(build: Published) -> Iterator[Figure]:
+def draw_granola_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     """Yield charts: answers per question, page views, questions by relation."""
-    yield draw_counts(
+    yield make_bar_figure(
         "answers",
         "Answers a question, from fine to coarse",
         "questions",
-        count_numbers(build.column(_TABLE, "num_granola_answers")),
+        count_by_number(build.load_column(_TABLE, "num_granola_answers")),
         "answers",
     )
     popularity = {
-        role: count_powers(build.column(_TABLE, f"{role}_entity_popularity")) for role in ("question", "answer")
+        role: count_by_power_of_ten(build.load_column(_TABLE, f"{role}_entity_popularity"))
+        for role in ("question", "answer")
     }
-    order = sorted({name for counts in popularity.values() for name in counts}, key=_order)
-    yield draw_groups(
+    order = sorted({name for counts in popularity.values() for name in counts}, key=_popularity_bin_start)
+    yield make_grouped_bar_figure(
         "popularity",
         "Page views of the items' articles",
         "questions",
@@ -105,12 +108,12 @@ def list_distributions(build: Published) -> Iterator[Figure]:
         "page views",
     )
     known = load_relations()
-    relations = sort_counts(
-        f"{pid} {known[pid].label}" if pid in known else pid for pid in build.column(_TABLE, "relation")
+    relations = count_by_frequency(
+        f"{pid} {known[pid].label}" if pid in known else pid for pid in build.load_column(_TABLE, "relation")
     )
-    yield draw_counts("relations", "Questions by relation", "questions", relations, "relation")
+    yield make_bar_figure("relations", "Questions by relation", "questions", relations, "relation")
 
 
-def _order(name: str) -> int:
+def _popularity_bin_start(name: str) -> int:
     first = name.partition(" ")[0].replace(",", "")
     return int(first) if first.isdigit() else 10**30

@@ -5,7 +5,7 @@ so opening reads next to nothing and processes share one copy. An item's **place
 numbers of all items; a property's likewise. Places take half the space of ids and sort in the same order.
 
 items int64[n]                 numbers of the QIDs, ascending; properties int32[k] those of the PIDs
-item_bits uint64[w]            bit b of word i is set if Q(64 i + b) is an item; see `find_places`
+item_bits uint64[w]            bit b of word i is set if Q(64 i + b) is an item; see `find_item_places`
 item_ranks uint32[w]           number of items before those of each word
 out_offsets int64[n + 1]       start of each item's direct claims in the next two arrays
 out_items uint32[m]            place of the claim's object, ascending within a subject
@@ -14,7 +14,7 @@ in_offsets, in_items, in_properties   the same for the claims that lead to an it
 literal_offsets int64[n + 1]   start of each item's literals; a literal's position is its id in table `literals`
 literal_properties uint16[l]   place of the property that holds the value: the qualifier's, else the statement's
 literal_claims uint16[l]       place of the statement's property
-literal_keys int64[l]          date_key or number_key (text/values/literals.py)
+literal_keys int64[l]          compute_date_key or hash_number (text/values/wikidata_literals.py)
 literal_precisions uint8[l]    precision of a date, DAY if the data give none; 0 for numbers
 literal_order uint32[l]        each item's literals sorted by key and id, as offsets from its first literal; empty for a
                                graph loaded by an earlier version, which lacks the file
@@ -47,25 +47,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.lib import format as npy_format
 
-from factmill.tasks.errors import GraphError
-from factmill.tasks.graph.folders import format_load_advice
-from factmill.tasks.graph.loading.shapes import split_each
-from factmill.tasks.text.values.literals import DAY
+from factmill.tasks.errors import LocalGraphError
+from factmill.tasks.graph.folders import format_reload_advice
+from factmill.tasks.graph.loading.line_patterns import split_column
+from factmill.tasks.text.values.wikidata_literals import DAY_PRECISION
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
-MOST_PROPERTIES = 65_535
-_ROWS_AT_ONCE = 1 << 20
-_WORDS_AT_ONCE = 1 << 14
-_MOST_OF_MEMORY = 0.5
+MAX_PROPERTIES = 65_535
+_ARRAY_BATCH_ROWS = 1 << 20
+_BITMAP_BATCH_WORDS = 1 << 14
+_READAHEAD_MEMORY_SHARE = 0.5
 """Share of memory above which a graph's arrays are not read ahead."""
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_CGROUP_LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files with a container's memory limit."""
 # a few items with huge numbers would make the bitmap huge: items beyond it are found by binary search
-_WORDS_AN_ITEM = 4
+_MAX_BITMAP_WORDS_PER_ITEM = 4
 
-_TYPES: dict[str, type[np.integer[Any]]] = {
+_ARRAY_DTYPES: dict[str, type[np.integer[Any]]] = {
     "items": np.int64,
     "properties": np.int32,
     "item_bits": np.uint64,
@@ -86,31 +86,35 @@ _TYPES: dict[str, type[np.integer[Any]]] = {
     "literal_texts": np.uint8,
     "literal_marks": np.uint8,
 }
-_ORDER = "literal_order"
-_TEXTS = ("literal_text_offsets", "literal_texts", "literal_marks")
-ARRAY_FILES = tuple(f"{name}.npy" for name in _TYPES)
+_ORDER_ARRAY = "literal_order"
+_TEXT_ARRAYS = ("literal_text_offsets", "literal_texts", "literal_marks")
+ARRAY_FILES = tuple(f"{name}.npy" for name in _ARRAY_DTYPES)
 
-_PROPERTIES = """
+_PROPERTIES_QUERY = """
     SELECT DISTINCT property FROM (
         SELECT property FROM edges UNION SELECT property FROM literals
         UNION SELECT qualifier FROM literals WHERE qualifier IS NOT NULL
     ) ORDER BY property
 """
-_EDGES = "SELECT {row} AS item, {neighbour} AS items, property AS properties FROM edges ORDER BY ALL"
+_EDGE_ARRAYS_QUERY = "SELECT {row} AS item, {neighbour} AS items, property AS properties FROM edges ORDER BY ALL"
 # literals are stored by id, and DuckDB reads tables in storage order
-_LITERALS = f"""
+_LITERAL_ARRAYS_QUERY = f"""
     SELECT item, coalesce(qualifier, property) AS properties, property AS claims, key AS keys,
-        coalesce(precision, CASE WHEN number IS NULL THEN {DAY} ELSE 0 END)::UTINYINT AS precisions
+        coalesce(precision, CASE WHEN number IS NULL THEN {DAY_PRECISION} ELSE 0 END)::UTINYINT AS precisions
     FROM literals
 """
-MARKS = {"qualifier": 1, "precision": 2, "statement": 4, "main": 8, "number": 16}
+PRESENCE_BITS = {"qualifier": 1, "precision": 2, "statement": 4, "main": 8, "number": 16}
 """Optional column → bit that is set if its value is present."""
-_TEXT = " || chr(0) || ".join(f"coalesce({part}::VARCHAR, '')" for part in ("value", "statement", "unit", "main"))
-_MARKED = " + ".join(f"CASE WHEN {column} IS NULL THEN 0 ELSE {mark} END" for column, mark in MARKS.items())
-_TEXT_ROWS = f"SELECT {_TEXT} AS text, ({_MARKED})::UTINYINT AS marks FROM literals"
+_LITERAL_TEXT_SQL = " || chr(0) || ".join(
+    f"coalesce({part}::VARCHAR, '')" for part in ("value", "statement", "unit", "main")
+)
+_PRESENCE_SQL = " + ".join(
+    f"CASE WHEN {column} IS NULL THEN 0 ELSE {mark} END" for column, mark in PRESENCE_BITS.items()
+)
+_LITERAL_TEXTS_QUERY = f"SELECT {_LITERAL_TEXT_SQL} AS text, ({_PRESENCE_SQL})::UTINYINT AS marks FROM literals"
 
 
-class Rows(NamedTuple):
+class EdgeRows(NamedTuple):
     """Edges in one direction: those of item i are entries offsets[i] to offsets[i + 1] of the other two arrays."""
 
     offsets: Ints
@@ -118,7 +122,7 @@ class Rows(NamedTuple):
     properties: npt.NDArray[np.uint16]
 
 
-class Literals(NamedTuple):
+class LiteralRows(NamedTuple):
     """Literals by item, laid out as Rows."""
 
     offsets: Ints
@@ -158,19 +162,19 @@ class ItemIndex:
         places = np.where(inside & ((word & bit) != 0), found, -1)
         beyond = np.flatnonzero(numbers >= 64 * len(self.bits))
         if len(beyond):
-            places[beyond] = search_places(self.numbers, numbers[beyond])
+            places[beyond] = find_places_in_sorted(self.numbers, numbers[beyond])
         return places
 
 
 @dataclass(frozen=True, slots=True)
-class Arrays:
+class GraphArrays:
     """All arrays of an open graph."""
 
     items: ItemIndex
     properties: npt.NDArray[np.int32]
-    out: Rows
-    into: Rows
-    literals: Literals
+    out: EdgeRows
+    into: EdgeRows
+    literals: LiteralRows
     texts: LiteralTexts | None
 
     def read_literals(self, ids: Ints) -> pa.Table | None:
@@ -183,8 +187,8 @@ class Arrays:
         at = np.arange(ends[-1]) + np.repeat(begins - ends[:-1], np.diff(ends))
         buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(texts[at])]
         gathered = pa.Array.from_buffers(pa.large_binary(), len(ids), buffers).cast(pa.binary())
-        stands = {name: pa.array((marks & mark) != 0) for name, mark in MARKS.items()}
-        value, statement, unit, main = (part.cast(pa.string()) for part in split_each(gathered, b"\0", 4))
+        stands = {name: pa.array((marks & mark) != 0) for name, mark in PRESENCE_BITS.items()}
+        value, statement, unit, main = (part.cast(pa.string()) for part in split_column(gathered, b"\0", 4))
         given = {
             "qualifier": pa.array(self.properties[self.literals.properties[ids]]),
             "statement": statement,
@@ -199,7 +203,7 @@ class Arrays:
         return pa.table(columns)
 
 
-def search_places(known: npt.NDArray[np.integer[Any]], numbers: Ints) -> Ints:
+def find_places_in_sorted(known: npt.NDArray[np.integer[Any]], numbers: Ints) -> Ints:
     """Return the position of each number in `known`, which is ascending; -1 for a number not in it."""
     if not len(known):
         return np.full(len(numbers), -1, np.int64)
@@ -207,52 +211,52 @@ def search_places(known: npt.NDArray[np.integer[Any]], numbers: Ints) -> Ints:
     return np.where(known[places] == numbers, places, -1)
 
 
-def open_arrays(path: Path) -> Arrays:
-    """Memory-map the arrays in a graph's folder; GraphError names a missing, damaged or inconsistent file."""
-    optional = {_ORDER: (_ORDER,), "literal_texts": _TEXTS}
+def open_arrays(path: Path) -> GraphArrays:
+    """Memory-map the arrays in a graph's folder; LocalGraphError names a missing, damaged or inconsistent file."""
+    optional = {_ORDER_ARRAY: (_ORDER_ARRAY,), "literal_texts": _TEXT_ARRAYS}
     lacking = [each for name, all_of in optional.items() if not (path / f"{name}.npy").exists() for each in all_of]
-    found = {name: _open_array(path / f"{name}.npy") for name in _TYPES if name not in lacking}
-    _check_lengths(path, found)
-    walked = [array for name, array in found.items() if name not in _TEXTS]
-    if sum(array.nbytes for array in walked) > _MOST_OF_MEMORY * find_memory():
+    found = {name: _open_array(path / f"{name}.npy") for name in _ARRAY_DTYPES if name not in lacking}
+    _check_array_lengths(path, found)
+    walked = [array for name, array in found.items() if name not in _TEXT_ARRAYS]
+    if sum(array.nbytes for array in walked) > _READAHEAD_MEMORY_SHARE * get_memory_limit_bytes():
         for array in walked:
-            _read_here_and_there(array)
-    return _put_together(found)
+            _advise_random_access(array)
+    return _make_graph_arrays(found)
 
 
-def make_empty_arrays() -> Arrays:
+def make_empty_arrays() -> GraphArrays:
     """Return in-memory arrays of a graph without items."""
-    return _put_together({name: _make_empty(name) for name in _TYPES if name not in _TEXTS})
+    return _make_graph_arrays({name: _make_empty_array(name) for name in _ARRAY_DTYPES if name not in _TEXT_ARRAYS})
 
 
-def _make_empty(name: str) -> Array:
-    array = np.zeros(int(name.endswith(("offsets", "bits", "ranks"))), _TYPES[name])
+def _make_empty_array(name: str) -> Array:
+    array = np.zeros(int(name.endswith(("offsets", "bits", "ranks"))), _ARRAY_DTYPES[name])
     # like mapped arrays
     array.flags.writeable = False
     return array
 
 
-def _put_together(found: dict[str, Array]) -> Arrays:
-    found = {_ORDER: _make_empty(_ORDER), **found}
-    return Arrays(
+def _make_graph_arrays(found: dict[str, Array]) -> GraphArrays:
+    found = {_ORDER_ARRAY: _make_empty_array(_ORDER_ARRAY), **found}
+    return GraphArrays(
         ItemIndex(found["items"], found["item_bits"], found["item_ranks"]),
         found["properties"],
-        Rows(*(found[f"out_{name}"] for name in Rows._fields)),
-        Rows(*(found[f"in_{name}"] for name in Rows._fields)),
-        Literals(*(found[f"literal_{name}"] for name in Literals._fields)),
-        LiteralTexts(*(found[name] for name in _TEXTS)) if _TEXTS[0] in found else None,
+        EdgeRows(*(found[f"out_{name}"] for name in EdgeRows._fields)),
+        EdgeRows(*(found[f"in_{name}"] for name in EdgeRows._fields)),
+        LiteralRows(*(found[f"literal_{name}"] for name in LiteralRows._fields)),
+        LiteralTexts(*(found[name] for name in _TEXT_ARRAYS)) if _TEXT_ARRAYS[0] in found else None,
     )
 
 
-def find_memory() -> int:
+def get_memory_limit_bytes() -> int:
     """Return this machine's memory, or its container's limit if lower, in bytes."""
-    limits = (Path(each).read_text().strip() for each in _LIMITS if Path(each).exists())
+    limits = (Path(each).read_text().strip() for each in _CGROUP_LIMIT_FILES if Path(each).exists())
     return min(
         [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(each) for each in limits if each.isdigit())]
     )
 
 
-def _read_here_and_there(array: Array) -> None:
+def _advise_random_access(array: Array) -> None:
     pages: Any = array.base
     while isinstance(pages, np.ndarray):
         pages = pages.base
@@ -262,23 +266,25 @@ def _read_here_and_there(array: Array) -> None:
 
 
 def _open_array(file: Path) -> Array:
-    """Memory-map one array; GraphError if it is missing, damaged or not one-dimensional of the expected type."""
-    again = format_load_advice(file.parent.name)
+    """Memory-map one array; LocalGraphError if it is missing, damaged or not one-dimensional of the expected type."""
+    again = format_reload_advice(file.parent.name)
     try:
         array = np.load(file, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise GraphError(f"{file}: cannot be opened ({error}); {again}") from error
-    dtype = np.dtype(_TYPES[file.stem])
+        raise LocalGraphError(f"{file}: cannot be opened ({error}); {again}") from error
+    dtype = np.dtype(_ARRAY_DTYPES[file.stem])
     if array.ndim != 1 or array.dtype != dtype:
-        raise GraphError(f"{file}: holds {array.dtype} of shape {array.shape}, expected one row of {dtype}; {again}")
+        raise LocalGraphError(
+            f"{file}: holds {array.dtype} of shape {array.shape}, expected one row of {dtype}; {again}"
+        )
     # kernels are compiled for plain arrays
     return array.view(np.ndarray)
 
 
-def _check_lengths(path: Path, found: dict[str, Array]) -> None:
-    """Check that the arrays' lengths agree, without reading their entries; GraphError if not."""
+def _check_array_lengths(path: Path, found: dict[str, Array]) -> None:
+    """Check that the arrays' lengths agree, without reading their entries; LocalGraphError if not."""
     expected = {"item_ranks": len(found["item_bits"]), "in_items": len(found["out_items"])}
-    for rows, columns in (("out", Rows._fields), ("in", Rows._fields), ("literal", Literals._fields)):
+    for rows, columns in (("out", EdgeRows._fields), ("in", EdgeRows._fields), ("literal", LiteralRows._fields)):
         expected[f"{rows}_offsets"] = len(found["items"]) + 1
         end = int(found[f"{rows}_offsets"][-1]) if len(found[f"{rows}_offsets"]) else 0
         expected |= {f"{rows}_{name}": end for name in columns if name != "offsets"}
@@ -287,37 +293,40 @@ def _check_lengths(path: Path, found: dict[str, Array]) -> None:
         expected["literal_texts"] = int(found["literal_text_offsets"][-1])
     for name, length in expected.items():
         if name in found and len(found[name]) != length:
-            raise GraphError(
+            raise LocalGraphError(
                 f"{path / name}.npy: has {len(found[name]):,} entries, expected {length:,} as other files say:"
-                f" damaged; {format_load_advice(path.name)}"
+                f" damaged; {format_reload_advice(path.name)}"
             )
 
 
 def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write all arrays into a folder, from the tables `items`, `edges` and `literals` of the current database.
 
-    The same tables give the same bytes. Memory use does not grow with the graph. Raises GraphError if the tables are
+    The same tables give the same bytes. Memory use does not grow with the graph. Raises LocalGraphError if the tables are
     inconsistent or use too many properties.
     """
     items, properties = _write_items(connection, folder), _write_properties(connection, folder)
-    write = partial(_write_rows, connection, folder, items, properties)
-    write("out", "edges", _EDGES.format(row="subject", neighbour="object"))
-    write("in", "edges", _EDGES.format(row="object", neighbour="subject"))
-    write("literal", "literals", _LITERALS)
+    write = partial(_write_compressed_rows, connection, folder, items, properties)
+    write("out", "edges", _EDGE_ARRAYS_QUERY.format(row="subject", neighbour="object"))
+    write("in", "edges", _EDGE_ARRAYS_QUERY.format(row="object", neighbour="subject"))
+    write("literal", "literals", _LITERAL_ARRAYS_QUERY)
     _write_literal_order(folder)
     _write_literal_texts(connection, folder)
 
 
 def _write_items(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemIndex:
     count = _count_rows(connection, "items")
-    with _create(folder, "items", count) as file:
+    with _create_array_file(folder, "items", count) as file:
         for batch in _read_batches(connection, "SELECT item FROM items ORDER BY item"):
             file.write(batch["item"].data)
     items = _open_array(folder / "items.npy")
-    words = min(int(items[-1]) // 64 + 1, _WORDS_AN_ITEM * count) if count else 1
-    with _create(folder, "item_bits", words) as bits_file, _create(folder, "item_ranks", words) as ranks_file:
-        for first in range(0, words, _WORDS_AT_ONCE):
-            last = min(first + _WORDS_AT_ONCE, words)
+    words = min(int(items[-1]) // 64 + 1, _MAX_BITMAP_WORDS_PER_ITEM * count) if count else 1
+    with (
+        _create_array_file(folder, "item_bits", words) as bits_file,
+        _create_array_file(folder, "item_ranks", words) as ranks_file,
+    ):
+        for first in range(0, words, _BITMAP_BATCH_WORDS):
+            last = min(first + _BITMAP_BATCH_WORDS, words)
             begin, end = np.searchsorted(items, [64 * first, 64 * last])
             flags = np.zeros(64 * (last - first), np.uint8)
             flags[items[begin:end] - 64 * first] = 1
@@ -329,17 +338,17 @@ def _write_items(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemInd
 
 
 def _write_properties(connection: duckdb.DuckDBPyConnection, folder: Path) -> npt.NDArray[np.int32]:
-    properties = np.array([number for (number,) in connection.execute(_PROPERTIES).fetchall()], np.int32)
-    if len(properties) > MOST_PROPERTIES:
-        raise GraphError(
-            f"{folder}: the triples use {len(properties):,} properties; a graph holds {MOST_PROPERTIES:,} at most"
+    properties = np.array([number for (number,) in connection.execute(_PROPERTIES_QUERY).fetchall()], np.int32)
+    if len(properties) > MAX_PROPERTIES:
+        raise LocalGraphError(
+            f"{folder}: the triples use {len(properties):,} properties; a graph holds {MAX_PROPERTIES:,} at most"
         )
-    with _create(folder, "properties", len(properties)) as file:
+    with _create_array_file(folder, "properties", len(properties)) as file:
         file.write(properties.data)
     return properties
 
 
-def _write_rows(
+def _write_compressed_rows(
     connection: duckdb.DuckDBPyConnection,
     folder: Path,
     items: ItemIndex,
@@ -349,18 +358,22 @@ def _write_rows(
     query: str,
 ) -> None:
     """Write the offsets by column `item`, and each other column of a query into the file of its name."""
-    fields = [name for name in (Literals if rows == "literal" else Rows)._fields[1:] if f"{rows}_{name}" != _ORDER]
+    fields = [
+        name
+        for name in (LiteralRows if rows == "literal" else EdgeRows)._fields[1:]
+        if f"{rows}_{name}" != _ORDER_ARRAY
+    ]
     count = _count_rows(connection, table)
     with ExitStack() as stack:
-        offsets = stack.enter_context(_create(folder, f"{rows}_offsets", len(items.numbers) + 1))
-        files = {name: stack.enter_context(_create(folder, f"{rows}_{name}", count)) for name in fields}
+        offsets = stack.enter_context(_create_array_file(folder, f"{rows}_offsets", len(items.numbers) + 1))
+        files = {name: stack.enter_context(_create_array_file(folder, f"{rows}_{name}", count)) for name in fields}
         read = following = 0
         for batch in _read_batches(connection, query):
-            places = _place_all(items, batch["item"], table, folder)
+            places = _get_item_places(items, batch["item"], table, folder)
             _write_offsets(offsets, following, int(places[-1]) + 1, places, read)
             read, following = read + len(places), int(places[-1]) + 1
             if "items" in batch:
-                batch["items"] = _place_all(items, batch["items"], table, folder).astype(np.uint32)
+                batch["items"] = _get_item_places(items, batch["items"], table, folder).astype(np.uint32)
             for name in batch.keys() & {"properties", "claims"}:
                 batch[name] = np.searchsorted(properties, batch[name]).astype(np.uint16)
             for name, file in files.items():
@@ -372,9 +385,9 @@ def _write_literal_order(folder: Path) -> None:
     """Write the order of each item's literals by key, in batches of items."""
     offsets, keys = _open_array(folder / "literal_offsets.npy"), _open_array(folder / "literal_keys.npy")
     first, items = 0, len(offsets) - 1
-    with _create(folder, _ORDER, len(keys)) as file:
+    with _create_array_file(folder, _ORDER_ARRAY, len(keys)) as file:
         while first < items:
-            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _ROWS_AT_ONCE, "right")) - 1)
+            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _ARRAY_BATCH_ROWS, "right")) - 1)
             rows = np.arange(offsets[first], offsets[last])
             begins = offsets[np.searchsorted(offsets, rows, "right") - 1]
             order = np.lexsort((keys[rows], begins))
@@ -384,14 +397,14 @@ def _write_literal_order(folder: Path) -> None:
 
 def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write the texts of literals by id: the table is stored by id, and DuckDB reads in storage order."""
-    size = f"SELECT count(*), coalesce(sum(strlen({_TEXT})), 0)::BIGINT FROM literals"
+    size = f"SELECT count(*), coalesce(sum(strlen({_LITERAL_TEXT_SQL})), 0)::BIGINT FROM literals"
     [(count, size_bytes)] = connection.execute(size).fetchall()
-    files = map(_create, [folder] * 3, _TEXTS, (count + 1, size_bytes, count))
+    files = map(_create_array_file, [folder] * 3, _TEXT_ARRAYS, (count + 1, size_bytes, count))
     with ExitStack() as stack:
         offsets, texts, marks = map(stack.enter_context, files)
         offsets.write(np.zeros(1, np.int64).data)
         end = 0
-        for batch in connection.sql(_TEXT_ROWS).to_arrow_reader(_ROWS_AT_ONCE >> 3):
+        for batch in connection.sql(_LITERAL_TEXTS_QUERY).to_arrow_reader(_ARRAY_BATCH_ROWS >> 3):
             text = batch["text"].cast(pa.large_binary())
             ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset :][: len(text) + 1]
             texts.write(memoryview(text.buffers()[2])[ends[0] : ends[-1]])
@@ -402,32 +415,36 @@ def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) ->
 
 def _write_offsets(file: BinaryIO, first: int, last: int, places: Ints, read: int) -> None:
     """Write the offsets of items `first` to `last`; `places`: ascending items of the rows from number `read` on."""
-    for begin in range(first, last, _ROWS_AT_ONCE):
-        block = np.arange(begin, min(begin + _ROWS_AT_ONCE, last))
+    for begin in range(first, last, _ARRAY_BATCH_ROWS):
+        block = np.arange(begin, min(begin + _ARRAY_BATCH_ROWS, last))
         file.write((read + np.searchsorted(places, block)).astype(np.int64).data)
 
 
-def _place_all(items: ItemIndex, numbers: Ints, table: str, folder: Path) -> Ints:
+def _get_item_places(items: ItemIndex, numbers: Ints, table: str, folder: Path) -> Ints:
     places = items.find_places(numbers)
     if len(places) and places.min() < 0:
-        raise GraphError(f"{folder}: Q{numbers[places.argmin()]} is in table {table}, but not in table items")
+        raise LocalGraphError(f"{folder}: Q{numbers[places.argmin()]} is in table {table}, but not in table items")
     return places
 
 
 @contextmanager
-def _create(folder: Path, name: str, length: int) -> Iterator[BinaryIO]:
+def _create_array_file(folder: Path, name: str, length: int) -> Iterator[BinaryIO]:
     """Open a file `<name>.npy` for an array of `length` numbers, to be written piece by piece.
 
     The file is not mapped: on a full disk a write raises an error, while a mapped file would kill the process.
     """
-    header = {"descr": npy_format.dtype_to_descr(np.dtype(_TYPES[name])), "fortran_order": False, "shape": (length,)}
+    header = {
+        "descr": npy_format.dtype_to_descr(np.dtype(_ARRAY_DTYPES[name])),
+        "fortran_order": False,
+        "shape": (length,),
+    }
     with (folder / f"{name}.npy").open("wb") as file:
         npy_format.write_array_header_1_0(file, header)
         yield file
 
 
 def _read_batches(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[dict[str, Array]]:
-    for batch in connection.sql(query).to_arrow_reader(_ROWS_AT_ONCE):
+    for batch in connection.sql(query).to_arrow_reader(_ARRAY_BATCH_ROWS):
         if batch.num_rows:
             yield {name: values.to_numpy() for name, values in zip(batch.schema.names, batch.columns, strict=True)}
 

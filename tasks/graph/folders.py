@@ -3,7 +3,7 @@
 <folder>/<name>/manifest.json     this module's GraphManifest
 <folder>/<name>/graph.duckdb      the tables (tasks/graph/loading/tables.py)
 <folder>/<name>/*.npy             the arrays (tasks/graph/arrays.py)
-<folder>/<name>/checked.json      state of each file when it was last digested (`check_graph`)
+<folder>/<name>/checked.json      state of each file when it was last digested (`check_graph_files`)
 <folder>/.<name>.loading/         a load in progress or interrupted
 
 Digesting a large graph takes longer than using it. So a file digested once is trusted while its size, modification time
@@ -35,20 +35,20 @@ from typing import Literal, NoReturn
 from pydantic import TypeAdapter, ValidationError
 
 from factmill.tasks.core.rows import StrictModel
-from factmill.tasks.errors import GraphError, UsageError
-from factmill.tasks.graph.loading.sources.streams import Form, tell_form
+from factmill.tasks.errors import LocalGraphError, UsageError
+from factmill.tasks.graph.loading.sources.streams import RdfSyntax, find_rdf_syntax
 
 FORMAT_VERSION = 3
-MANIFEST, CHECKED, DATABASE = "manifest.json", "checked.json", "graph.duckdb"
+GRAPH_MANIFEST_FILE, CHECKED_FILES_NOTE, GRAPH_DATABASE_FILE = "manifest.json", "checked.json", "graph.duckdb"
 
-GRAPH = "graph"
+BUILT_GRAPH_FOLDER = "graph"
 """Subfolder of the loading folder that receives the graph's files."""
-REQUEST = "request.json"
+LOAD_REQUEST_FILE = "request.json"
 
-State = Literal["whole", "damaged", "loading", "half loaded"]
+GraphState = Literal["whole", "damaged", "loading", "half loaded"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_LOADING = re.compile(rf"\.({_NAME.pattern})\.loading")
+_GRAPH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LOADING_FOLDER_NAME = re.compile(rf"\.({_GRAPH_NAME.pattern})\.loading")
 _CHUNK_BYTES = 1 << 20
 _THREADS = 4
 
@@ -60,23 +60,23 @@ class GraphFile(StrictModel):
     sha256: str
 
 
-class _Checked(StrictModel):
+class _CheckedFile(StrictModel):
     size_bytes: int
     mtime_ns: int
     inode: int
     sha256: str
 
 
-_Notes = dict[str, _Checked]
-_NOTES = TypeAdapter(_Notes)
+_CheckedFiles = dict[str, _CheckedFile]
+_CHECKED_FILES_ADAPTER = TypeAdapter(_CheckedFiles)
 
 
-def measure_files(path: Path) -> dict[str, GraphFile]:
+def digest_graph_files(path: Path) -> dict[str, GraphFile]:
     """Flush all files in a folder to disk; return their size and digest by name, and record them as checked."""
     names = sorted(each.name for each in path.iterdir())
     digests = _digest_files([path / name for name in names], to_disk=True)
-    notes = {name: _state_file(path / name, digest) for name, digest in zip(names, digests, strict=True)}
-    _write_notes(path, notes)
+    notes = {name: _make_checked_file(path / name, digest) for name, digest in zip(names, digests, strict=True)}
+    _write_checked_files(path, notes)
     return {name: GraphFile(size_bytes=note.size_bytes, sha256=note.sha256) for name, note in notes.items()}
 
 
@@ -91,11 +91,11 @@ def find_wrong_sizes(path: Path, files: Mapping[str, GraphFile]) -> dict[str, st
     return wrong
 
 
-def find_damage(
+def find_damaged_files(
     path: Path,
     files: Mapping[str, GraphFile],
     *,
-    anew: bool = False,
+    redigest_all: bool = False,
     on_read: Callable[[int], None] | None = None,
 ) -> dict[str, str]:
     """Return file name → problem, for each file that is missing or changed.
@@ -104,16 +104,16 @@ def find_damage(
     with the number of bytes just read.
     """
     wrong = find_wrong_sizes(path, files)
-    known = {} if anew else _read_notes(path)
+    known = {} if redigest_all else _load_checked_files(path)
     # taken before digesting: a file modified meanwhile is digested again next time
-    states = {name: _state_file(path / name, file.sha256) for name, file in files.items() if name not in wrong}
+    states = {name: _make_checked_file(path / name, file.sha256) for name, file in files.items() if name not in wrong}
     doubtful = [name for name, state in states.items() if known.get(name) != state]
     digests = _digest_files([path / name for name in doubtful], on_read)
     for name, digest in zip(doubtful, digests, strict=True):
         if digest != files[name].sha256:
             wrong[name] = f"has SHA-256 {digest[:16]}…, expected {files[name].sha256[:16]}…"
     if doubtful:
-        _write_notes(path, {name: state for name, state in states.items() if name not in wrong})
+        _write_checked_files(path, {name: state for name, state in states.items() if name not in wrong})
     return wrong
 
 
@@ -135,31 +135,31 @@ def _digest_files(
         return list(pool.map(digest_file, paths))
 
 
-def _state_file(path: Path, sha256: str) -> _Checked:
+def _make_checked_file(path: Path, sha256: str) -> _CheckedFile:
     found = path.stat()
-    return _Checked(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino, sha256=sha256)
+    return _CheckedFile(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino, sha256=sha256)
 
 
-def _read_notes(path: Path) -> _Notes:
+def _load_checked_files(path: Path) -> _CheckedFiles:
     try:
-        return _NOTES.validate_json((path / CHECKED).read_bytes())
+        return _CHECKED_FILES_ADAPTER.validate_json((path / CHECKED_FILES_NOTE).read_bytes())
     except (OSError, ValidationError):
         # no record, or an unreadable one: digest everything
         return {}
 
 
-def _write_notes(path: Path, notes: _Notes) -> None:
+def _write_checked_files(path: Path, notes: _CheckedFiles) -> None:
     """Record files as checked; do nothing if the folder is not writable."""
-    beside = path / f".{CHECKED}.{os.getpid()}"
+    beside = path / f".{CHECKED_FILES_NOTE}.{os.getpid()}"
     with suppress(OSError):
         try:
-            beside.write_bytes(_NOTES.dump_json(notes, indent=2))
-            beside.replace(path / CHECKED)
+            beside.write_bytes(_CHECKED_FILES_ADAPTER.dump_json(notes, indent=2))
+            beside.replace(path / CHECKED_FILES_NOTE)
         finally:
             beside.unlink(missing_ok=True)
 
 
-class SourceFile(StrictModel):
+class LoadedSourceFile(StrictModel):
     """A source file that was loaded into a graph."""
 
     path: str
@@ -181,14 +181,14 @@ class GraphManifest(StrictModel):
     languages: tuple[str, ...]
     dump_date: str | None
     """As given to the loader, else as stated in the dump, else the latest change of an item (ISO 8601)."""
-    sources: tuple[SourceFile, ...]
+    sources: tuple[LoadedSourceFile, ...]
     lines: int
     blank: int
     """Blank lines and comments."""
     malformed: int
     """Lines that are not triples; table `malformed` holds them."""
     not_kept: dict[str, int]
-    """Well-formed triples that the graph does not use, by kind (tasks/graph/loading/shapes.py, `name_unkept`)."""
+    """Well-formed triples that the graph does not use, by kind (tasks/graph/loading/line_patterns.py, `classify_unkept_triple`)."""
     read: dict[str, int]
     """Kept triples as read, by kind."""
     stored: dict[str, int]
@@ -200,46 +200,46 @@ class GraphManifest(StrictModel):
     created_at: str
 
 
-def graph_path(name: str, folder: Path) -> Path:
+def get_graph_folder(name: str, folder: Path) -> Path:
     """Return a graph's folder; UsageError if the name is not a valid graph name."""
-    if not _NAME.fullmatch(name):
+    if not _GRAPH_NAME.fullmatch(name):
         raise UsageError(
             f"no graph can be called {name!r}: use letters, digits, `.`, `_`, `-`, a letter or digit first"
         )
     return Path(folder) / name
 
 
-def loading_path(name: str, folder: Path) -> Path:
+def get_loading_folder(name: str, folder: Path) -> Path:
     """Return the folder in which a graph is built before it gets its name."""
-    return Path(folder) / f".{graph_path(name, folder).name}.loading"
+    return Path(folder) / f".{get_graph_folder(name, folder).name}.loading"
 
 
-def write_manifest(manifest: GraphManifest, path: Path) -> None:
+def write_graph_manifest(manifest: GraphManifest, path: Path) -> None:
     """Write the manifest into a graph's folder and flush it to disk."""
-    with (path / MANIFEST).open("w", encoding="utf-8") as file:
+    with (path / GRAPH_MANIFEST_FILE).open("w", encoding="utf-8") as file:
         file.write(manifest.model_dump_json(indent=2) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
 
-def read_manifest(name: str, folder: Path) -> GraphManifest:
-    """Load a graph's manifest and check its files against it; GraphError states the problem and the remedy.
+def load_checked_manifest(name: str, folder: Path) -> GraphManifest:
+    """Load a graph's manifest and check its files against it; LocalGraphError states the problem and the remedy.
 
     Takes milliseconds, unless a file was modified since its last check: then its digest is compared.
     """
-    manifest = read_unchecked(name, folder)
-    refuse_damage(name, folder, find_damage(graph_path(name, folder), manifest.files))
+    manifest = load_unchecked_manifest(name, folder)
+    raise_if_damaged(name, folder, find_damaged_files(get_graph_folder(name, folder), manifest.files))
     return manifest
 
 
-def check_graph(
+def check_graph_files(
     name: str, folder: Path, on_read: Callable[[int, int], None] | None = None
 ) -> tuple[GraphManifest, dict[str, str]]:
     """Digest all files of a graph; return its manifest, and damaged file name → problem.
 
     `on_read` gets the number of bytes read so far and the total.
     """
-    manifest = read_unchecked(name, folder)
+    manifest = load_unchecked_manifest(name, folder)
     total, read, one_at_a_time = sum(file.size_bytes for file in manifest.files.values()), 0, threading.Lock()
 
     def count(size_bytes: int) -> None:
@@ -249,83 +249,89 @@ def check_graph(
             if on_read:
                 on_read(read, total)
 
-    return manifest, find_damage(graph_path(name, folder), manifest.files, anew=True, on_read=count)
+    return manifest, find_damaged_files(
+        get_graph_folder(name, folder), manifest.files, redigest_all=True, on_read=count
+    )
 
 
-def list_names(folder: Path) -> list[str]:
+def list_graph_names(folder: Path) -> list[str]:
     """Return the sorted names of all graphs and half loads in a folder."""
     if not Path(folder).is_dir():
         return []
-    names = {path.name for path in Path(folder).iterdir() if path.is_dir() and _NAME.fullmatch(path.name)}
-    loads = {found[1] for path in Path(folder).iterdir() if path.is_dir() and (found := _LOADING.fullmatch(path.name))}
+    names = {path.name for path in Path(folder).iterdir() if path.is_dir() and _GRAPH_NAME.fullmatch(path.name)}
+    loads = {
+        found[1]
+        for path in Path(folder).iterdir()
+        if path.is_dir() and (found := _LOADING_FOLDER_NAME.fullmatch(path.name))
+    }
     return sorted(names | loads)
 
 
-def format_load_advice(name: str) -> str:
+def format_reload_advice(name: str) -> str:
     """Return the advice to load an unusable graph again."""
     return f"load it again: factmill graph load FILE... --name {name} --replace"
 
 
-def read_unchecked(name: str, folder: Path) -> GraphManifest:
-    """Load a graph's manifest without checking its files; raises GraphError as `read_manifest`."""
-    path, again = graph_path(name, folder), format_load_advice(name)
+def load_unchecked_manifest(name: str, folder: Path) -> GraphManifest:
+    """Load a graph's manifest without checking its files; raises LocalGraphError as `load_checked_manifest`."""
+    path, again = get_graph_folder(name, folder), format_reload_advice(name)
     if not path.is_dir():
-        refuse_missing(name, folder)
-    if not (path / MANIFEST).is_file():
-        raise GraphError(f"{path}: no {MANIFEST}: it was never finished; {again}")
+        raise_missing_graph(name, folder)
+    if not (path / GRAPH_MANIFEST_FILE).is_file():
+        raise LocalGraphError(f"{path}: no {GRAPH_MANIFEST_FILE}: it was never finished; {again}")
     try:
-        content = (path / MANIFEST).read_bytes()
+        content = (path / GRAPH_MANIFEST_FILE).read_bytes()
         told = json.loads(content)
         found = told.get("format_version") if isinstance(told, dict) else None
         if isinstance(found, int) and found != FORMAT_VERSION:
             age = "a newer" if found > FORMAT_VERSION else "an older"
-            raise GraphError(f"{path}: written by {age} factmill (format {found}, here {FORMAT_VERSION}); {again}")
+            raise LocalGraphError(f"{path}: written by {age} factmill (format {found}, here {FORMAT_VERSION}); {again}")
         return GraphManifest.model_validate_json(content)
     except ValueError as error:
         detail = str(error)
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
-        raise GraphError(f"{path / MANIFEST}: damaged ({detail}); {again}") from error
+        raise LocalGraphError(f"{path / GRAPH_MANIFEST_FILE}: damaged ({detail}); {again}") from error
     except OSError as error:
-        raise GraphError(f"{path / MANIFEST}: cannot be read: {error.strerror}") from error
+        raise LocalGraphError(f"{path / GRAPH_MANIFEST_FILE}: cannot be read: {error.strerror}") from error
 
 
-def refuse_missing(name: str, folder: Path) -> NoReturn:
-    """Raise GraphError for a missing or half-loaded graph, with advice."""
-    if loading_path(name, folder).exists():
-        raise GraphError(
+def raise_missing_graph(name: str, folder: Path) -> NoReturn:
+    """Raise LocalGraphError for a missing or half-loaded graph, with advice."""
+    if get_loading_folder(name, folder).exists():
+        raise LocalGraphError(
             f"graph {name} in {folder}: half loaded; wait for its load, or give its factmill graph load FILE..."
             f" --name {name} again, which goes on from there"
         )
-    known = ", ".join(each for each in list_names(folder) if graph_path(each, folder).is_dir()) or "none"
-    raise GraphError(f"no graph {name} in {folder} (there: {known}): factmill graph load FILE... --name {name}")
+    known = ", ".join(each for each in list_graph_names(folder) if get_graph_folder(each, folder).is_dir()) or "none"
+    raise LocalGraphError(f"no graph {name} in {folder} (there: {known}): factmill graph load FILE... --name {name}")
 
 
-def refuse_damage(name: str, folder: Path, damage: dict[str, str]) -> None:
-    """Raise GraphError if any file of a graph is damaged; `damage`: file name → problem."""
+def raise_if_damaged(name: str, folder: Path, damage: dict[str, str]) -> None:
+    """Raise LocalGraphError if any file of a graph is damaged; `damage`: file name → problem."""
     if damage:
-        path = graph_path(name, folder)
+        path = get_graph_folder(name, folder)
         told = "; ".join(f"{path / file}: {flaw}" for file, flaw in sorted(damage.items()))
-        raise GraphError(f"{told}: damaged; {format_load_advice(name)}")
+        raise LocalGraphError(f"{told}: damaged; {format_reload_advice(name)}")
 
 
-class Request(StrictModel):
+class LoadRequest(StrictModel):
     """Everything that decides which rows a load reads; a load with the same request resumes a half load."""
 
     files: tuple[str, ...]
     languages: tuple[str, ...]
-    form: Form | None
+    form: RdfSyntax | None
     code: str
     """Digest of the modules that decide which rows are read."""
     sizes: tuple[int | None, ...] = ()
     """Size of each file on disk, in bytes; None for a pipe."""
 
-    def is_same(self, other: "Request") -> bool:
+    def loads_same_rows(self, other: "LoadRequest") -> bool:
         """True if both name the same files, whatever their content, or (renamed) files of the same sizes and forms."""
         if (self.languages, self.form, self.code) != (other.languages, other.form, other.code):
             return False
-        forms, others = ([tell_form(path, each.form) for path in each.files] for each in (self, other))
+        forms, others = ([find_rdf_syntax(path, each.form) for path in each.files] for each in (self, other))
         return self.files == other.files or (self.sizes, forms) == (other.sizes, others)
 
     def format_command(self, name: str) -> str:
@@ -336,11 +342,11 @@ class Request(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundGraph:
+class GraphStatus:
     """State of the graph or half load with a name in a folder."""
 
     name: str
-    state: State
+    state: GraphState
     manifest: GraphManifest | None
     """Manifest of a whole graph."""
     advice: str | None
@@ -348,107 +354,113 @@ class FoundGraph:
 
 
 @contextmanager
-def claim_folder(name: str, folder: Path) -> Iterator[Path]:
-    """Lock and yield the folder to build a graph in; GraphError if another process holds it.
+def lock_loading_folder(name: str, folder: Path) -> Iterator[Path]:
+    """Lock and yield the folder to build a graph in; LocalGraphError if another process holds it.
 
     On exit, a half load with its request stays; anything else is removed.
     """
-    beside = loading_path(name, folder)
+    beside = get_loading_folder(name, folder)
     beside.mkdir(parents=True, exist_ok=True)
-    with _lock(beside) as is_ours:
+    with _try_lock_folder(beside) as is_ours:
         if not is_ours:
-            raise GraphError(f"graph {name} is being loaded into {folder} by another process: wait until it is done")
+            raise LocalGraphError(
+                f"graph {name} is being loaded into {folder} by another process: wait until it is done"
+            )
         # left by a killed process
-        remove(_old_path(name, folder))
-        remove(beside / GRAPH)
+        remove_path(_get_discarded_graph_path(name, folder))
+        remove_path(beside / BUILT_GRAPH_FOLDER)
         try:
             yield beside
         finally:
-            remove(beside / GRAPH if (beside / REQUEST).exists() else beside)
+            remove_path(beside / BUILT_GRAPH_FOLDER if (beside / LOAD_REQUEST_FILE).exists() else beside)
 
 
-def read_request(beside: Path) -> Request | None:
+def find_load_request(beside: Path) -> LoadRequest | None:
     """Return the request of the half load in a folder; None if there is none."""
     try:
-        return Request.model_validate_json((beside / REQUEST).read_bytes())
+        return LoadRequest.model_validate_json((beside / LOAD_REQUEST_FILE).read_bytes())
     except (FileNotFoundError, ValidationError):
         # an unreadable request comes from another version
         return None
 
 
-def keep_half_load(beside: Path, request: Request) -> None:
+def write_load_request(beside: Path, request: LoadRequest) -> None:
     """Write the request of the half load in a folder, which makes the half load worth keeping."""
-    if read_request(beside) != request:
-        partly = beside / f"{REQUEST}.partly"
+    if find_load_request(beside) != request:
+        partly = beside / f"{LOAD_REQUEST_FILE}.partly"
         with partly.open("w", encoding="utf-8") as file:
             file.write(request.model_dump_json(indent=2))
             file.flush()
             # a power loss would leave an empty request and waste hours of reading
             os.fsync(file.fileno())
-        partly.rename(beside / REQUEST)
+        partly.rename(beside / LOAD_REQUEST_FILE)
 
 
 def empty_folder(path: Path) -> None:
     """Remove everything in a folder."""
     # the request first: without it the rest is useless
-    for left in sorted(path.iterdir(), key=lambda each: each.name != REQUEST):
-        remove(left)
+    for left in sorted(path.iterdir(), key=lambda each: each.name != LOAD_REQUEST_FILE):
+        remove_path(left)
 
 
-def put_in_place(name: str, folder: Path, *, replace: bool) -> None:
-    """Rename a built graph to its name, replacing an old graph if `replace`; else GraphError if one exists."""
-    built, target, old = loading_path(name, folder) / GRAPH, graph_path(name, folder), _old_path(name, folder)
+def install_built_graph(name: str, folder: Path, *, replace: bool) -> None:
+    """Rename a built graph to its name, replacing an old graph if `replace`; else LocalGraphError if one exists."""
+    built, target, old = (
+        get_loading_folder(name, folder) / BUILT_GRAPH_FOLDER,
+        get_graph_folder(name, folder),
+        _get_discarded_graph_path(name, folder),
+    )
     if target.exists():
         if not replace:
-            raise GraphError(f"graph {name} was put into {folder} by another process in the meantime")
+            raise LocalGraphError(f"graph {name} was put into {folder} by another process in the meantime")
         target.rename(old)
     built.rename(target)
-    (loading_path(name, folder) / REQUEST).unlink()
-    remove(old)
+    (get_loading_folder(name, folder) / LOAD_REQUEST_FILE).unlink()
+    remove_path(old)
 
 
-def remove_graph(name: str, folder: Path) -> Literal["graph", "half load"]:
-    """Remove a name's half load, else its graph; return which. GraphError if neither exists or a load is running."""
-    path, beside = graph_path(name, folder), loading_path(name, folder)
+def remove_graph_or_half_load(name: str, folder: Path) -> Literal["graph", "half load"]:
+    """Remove a name's half load, else its graph; return which. LocalGraphError if neither exists or a load is running."""
+    path, beside = get_graph_folder(name, folder), get_loading_folder(name, folder)
     if not beside.exists() and not path.exists():
-        refuse_missing(name, folder)
+        raise_missing_graph(name, folder)
     is_half_load = beside.exists()
-    with claim_folder(name, folder):
+    with lock_loading_folder(name, folder):
         if is_half_load:
             empty_folder(beside)
         else:
             # renaming hides it at once; removing takes a while
-            path.rename(_old_path(name, folder))
-            remove(_old_path(name, folder))
+            path.rename(_get_discarded_graph_path(name, folder))
+            remove_path(_get_discarded_graph_path(name, folder))
     return "half load" if is_half_load else "graph"
 
 
-def list_graphs(folder: Path) -> list[FoundGraph]:
+def list_graph_statuses(folder: Path) -> list[GraphStatus]:
     """Return the graphs and half loads in a folder, sorted by name; only the sizes of their files are checked."""
     found = []
-    for name in list_names(folder):
-        path, beside = graph_path(name, folder), loading_path(name, folder)
+    for name in list_graph_names(folder):
+        path, beside = get_graph_folder(name, folder), get_loading_folder(name, folder)
         if path.exists():
             try:
-                manifest = read_unchecked(name, folder)
-                refuse_damage(name, folder, find_wrong_sizes(path, manifest.files))
-                found.append(FoundGraph(name, "whole", manifest, None))
-            except GraphError as error:
-                found.append(FoundGraph(name, "damaged", None, str(error)))
+                manifest = load_unchecked_manifest(name, folder)
+                raise_if_damaged(name, folder, find_wrong_sizes(path, manifest.files))
+                found.append(GraphStatus(name, "whole", manifest, None))
+            except LocalGraphError as error:
+                found.append(GraphStatus(name, "damaged", None, str(error)))
         if beside.exists():
-            with _lock(beside) as is_ours:
+            with _try_lock_folder(beside) as is_ours:
                 if not is_ours:
-                    found.append(FoundGraph(name, "loading", None, "another process is loading it"))
+                    found.append(GraphStatus(name, "loading", None, "another process is loading it"))
                     continue
-                request = read_request(beside)
+                request = find_load_request(beside)
             replace = " --replace" if path.exists() else ""
             go_on = f"to go on: {request.format_command(name)}{replace}; " if request else ""
             advice = f"{go_on}to drop it: factmill graph remove {name}"
-            found.append(FoundGraph(name, "half loaded", None, advice))
+            found.append(GraphStatus(name, "half loaded", None, advice))
     return found
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Remove a file or folder if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
@@ -457,7 +469,7 @@ def remove(path: Path) -> None:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[bool]:
+def _try_lock_folder(path: Path) -> Iterator[bool]:
     """Try to lock a folder until exit; yield whether this process holds the lock."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -472,6 +484,6 @@ def _lock(path: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-def _old_path(name: str, folder: Path) -> Path:
+def _get_discarded_graph_path(name: str, folder: Path) -> Path:
     """Return the path to which a graph is renamed before it is removed."""
     return Path(folder) / f".{name}.old"

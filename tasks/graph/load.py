@@ -1,6 +1,6 @@
 """Load a Wikidata dump's RDF into a named graph, or resume an interrupted load.
 
-Rows go from the sources into a staging database (tasks/graph/loading/reading.py), from which the sorted tables and the
+Rows go from the sources into a staging database (tasks/graph/loading/staging.py), from which the sorted tables and the
 arrays are written. The same command resumes an interrupted load: at the last commit, or with the tables if everything
 was read. All of this happens in a separate loading folder (tasks/graph/folders.py).
 """
@@ -15,30 +15,37 @@ from typing import Any
 
 import duckdb
 
-from factmill.tasks.core.fingerprints import combine_digests, digest_bytes
-from factmill.tasks.errors import GraphError, SourceError, UsageError
+from factmill.tasks.core.digests import combine_digests, digest_bytes
+from factmill.tasks.errors import LocalGraphError, SourceError, UsageError
 from factmill.tasks.graph.arrays import write_arrays
 from factmill.tasks.graph.folders import (
-    DATABASE,
+    BUILT_GRAPH_FOLDER,
     FORMAT_VERSION,
-    GRAPH,
-    REQUEST,
+    GRAPH_DATABASE_FILE,
+    LOAD_REQUEST_FILE,
     GraphManifest,
-    Request,
-    claim_folder,
+    LoadRequest,
+    digest_graph_files,
     empty_folder,
-    graph_path,
-    keep_half_load,
-    loading_path,
-    measure_files,
-    put_in_place,
-    read_request,
-    write_manifest,
+    find_load_request,
+    get_graph_folder,
+    get_loading_folder,
+    install_built_graph,
+    lock_loading_folder,
+    write_graph_manifest,
+    write_load_request,
 )
-from factmill.tasks.graph.loading.reading import STAGING, LoadProgress, Meter, Staging, open_staging, read_sources
-from factmill.tasks.graph.loading.rows import TABLES
-from factmill.tasks.graph.loading.sources.streams import STDIN, Form, Source, SourceChanged, check_readable
-from factmill.tasks.graph.loading.tables import digest_tables, find_dump_date, store_tables
+from factmill.tasks.graph.loading.rows import STAGING_SCHEMAS
+from factmill.tasks.graph.loading.sources.streams import STDIN, RdfSource, RdfSyntax, SourceChangedError, check_readable
+from factmill.tasks.graph.loading.staging import (
+    STAGING_FILE,
+    LoadMeter,
+    LoadProgress,
+    StagingDatabase,
+    open_staging,
+    read_sources_into_staging,
+)
+from factmill.tasks.graph.loading.tables import digest_graph_tables, find_dump_date, write_graph_tables
 
 READING_MODULES = (
     "compiling", "ntriples", "rows", "scanning", "shapes", "sources/bzip2", "sources/streams", "sources/turtle",
@@ -47,8 +54,8 @@ READING_MODULES = (
 
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{1,12})*")
 
-Progress = Callable[[LoadProgress], None]
-Notice = Callable[[str], None]
+ProgressCallback = Callable[[LoadProgress], None]
+NoticeCallback = Callable[[str], None]
 
 
 def load_graph(
@@ -56,12 +63,12 @@ def load_graph(
     name: str,
     folder: Path,
     languages: Sequence[str] = ("en",),
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     *,
-    form: Form | None = None,
+    form: RdfSyntax | None = None,
     dump_date: str | None = None,
     replace: bool = False,
-    notice: Notice | None = None,
+    notice: NoticeCallback | None = None,
 ) -> GraphManifest:
     """Load N-Triples or Turtle (plain or compressed, `-` for standard input) as the graph `name` in `folder`.
 
@@ -69,106 +76,110 @@ def load_graph(
     languages, are always kept). `form`: format of files whose name does not show it (.nt, .ttl). `dump_date` (ISO
     8601): overrides the dump's own date. An interrupted load of the same files, languages and form is resumed, any
     other restarts; `notice` gets a message. Raises SourceError for a file that is missing, empty, damaged or not RDF;
-    GraphError if a graph of that name exists and `replace` is not set, if it is being loaded, or if it cannot be
+    LocalGraphError if a graph of that name exists and `replace` is not set, if it is being loaded, or if it cannot be
     written.
     """
-    target = graph_path(name, folder)
-    request = _make_request(files, languages, form)
+    target = get_graph_folder(name, folder)
+    request = _make_load_request(files, languages, form)
     try:
         datetime.fromisoformat(dump_date or "2000-01-01")
     except ValueError as error:
         raise UsageError(f"dump date {dump_date!r}: give it in ISO 8601, like 2024-05-06") from error
     if target.exists() and not replace:
-        raise GraphError(f"graph {name} exists already in {folder}: choose another name, or replace it with --replace")
-    with _errors_in_words(name, folder), claim_folder(name, folder) as beside:
-        job = _Job(name, request, beside, Meter(progress or _ignore), notice or _ignore, dump_date)
-        manifest = _make_graph(job)
-        put_in_place(name, folder, replace=replace)
+        raise LocalGraphError(
+            f"graph {name} exists already in {folder}: choose another name, or replace it with --replace"
+        )
+    with _explain_load_errors(name, folder), lock_loading_folder(name, folder) as beside:
+        job = _LoadJob(name, request, beside, LoadMeter(progress or _ignore), notice or _ignore, dump_date)
+        manifest = _build_graph(job)
+        install_built_graph(name, folder, replace=replace)
     return manifest
 
 
 @dataclass(slots=True)
-class _Job:
+class _LoadJob:
     """A load in progress."""
 
     name: str
-    request: Request
+    request: LoadRequest
     folder: Path
     """The loading folder."""
-    meter: Meter
-    notice: Notice
+    meter: LoadMeter
+    notice: NoticeCallback
     dump_date: str | None
-    sources: list[Source] = field(default_factory=list)
+    sources: list[RdfSource] = field(default_factory=list)
 
     def notify(self, text: str) -> None:
         """Send the user a message about this graph."""
         self.notice(f"graph {self.name}: {text}")
 
 
-def _make_graph(job: _Job) -> GraphManifest:
+def _build_graph(job: _LoadJob) -> GraphManifest:
     """Read the rest of the sources and write the graph's files."""
-    _look_at_half_load(job)
+    _check_half_load(job)
     try:
         with open_staging(job.folder, job.name) as staging:
-            _read(job, staging)
-            written = _write(job, staging)
-    except SourceChanged as error:
-        if any(source.size_bytes and not source.can_be_read_again for source in job.sources):
+            _read_job_sources(job, staging)
+            written = _write_tables_and_arrays(job, staging)
+    except SourceChangedError as error:
+        if any(source.size_bytes and not source.is_rereadable for source in job.sources):
             raise SourceError(f"{error}; pipe the same bytes again") from error
         job.notify(f"{error}; the half load is dropped")
         empty_folder(job.folder)
-        return _make_graph(job)
+        return _build_graph(job)
     # only after the connection is closed, since closing changes the database
-    job.meter.enter("digesting")
+    job.meter.start_phase("digesting")
     manifest = GraphManifest(
         name=job.name,
         format_version=FORMAT_VERSION,
         languages=job.request.languages,
-        files=measure_files(job.folder / GRAPH),
+        files=digest_graph_files(job.folder / BUILT_GRAPH_FOLDER),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         **written,
     )
-    write_manifest(manifest, job.folder / GRAPH)
+    write_graph_manifest(manifest, job.folder / BUILT_GRAPH_FOLDER)
     return manifest
 
 
-def _look_at_half_load(job: _Job) -> None:
+def _check_half_load(job: _LoadJob) -> None:
     """Drop a half load that cannot be resumed, and notify the user."""
-    before = read_request(job.folder)
-    if not before or not before.is_same(job.request):
-        if (job.folder / REQUEST).exists():
+    before = find_load_request(job.folder)
+    if not before or not before.loads_same_rows(job.request):
+        if (job.folder / LOAD_REQUEST_FILE).exists():
             job.notify("a half load of other files or options, or by another version, is dropped")
         empty_folder(job.folder)
-    elif not (job.folder / STAGING).exists():
+    elif not (job.folder / STAGING_FILE).exists():
         job.notify("the rows of the half load are gone; all is read anew")
     elif before.files != job.request.files:
         job.notify(f"going on with the half load of {', '.join(before.files)}, since the files have the same sizes")
-        keep_half_load(job.folder, job.request)
+        write_load_request(job.folder, job.request)
 
 
-def _read(job: _Job, staging: Staging) -> None:
+def _read_job_sources(job: _LoadJob, staging: StagingDatabase) -> None:
     tally = staging.tally
-    job.sources = [Source(path, job.request.form, job.meter.report) for path in job.request.files]
-    job.meter.watch(job.sources, tally.lines)
+    job.sources = [RdfSource(path, job.request.form, job.meter.report) for path in job.request.files]
+    job.meter.set_sources(job.sources, tally.lines)
     if tally.is_whole:
         job.notify("all files are read already; going on with the tables")
     elif tally.lines:
         job.notify(f"going on behind line {tally.lines:,}; what comes before is read again to see that it is the same")
-    job.meter.enter("checking" if tally.lines else "reading")
-    read_sources(
-        job.sources, job.request.languages, staging, job.meter, lambda: keep_half_load(job.folder, job.request)
+    job.meter.start_phase("checking" if tally.lines else "reading")
+    read_sources_into_staging(
+        job.sources, job.request.languages, staging, job.meter, lambda: write_load_request(job.folder, job.request)
     )
 
 
-def _write(job: _Job, staging: Staging) -> dict[str, Any]:
+def _write_tables_and_arrays(job: _LoadJob, staging: StagingDatabase) -> dict[str, Any]:
     """Write tables and arrays; return the manifest's fields about them."""
-    graph, connection, tally = job.folder / GRAPH, staging.connection, staging.tally
+    graph, connection, tally = job.folder / BUILT_GRAPH_FOLDER, staging.connection, staging.tally
     graph.mkdir()
-    job.meter.enter("sorting")
-    stored, left_out = store_tables(connection, graph / DATABASE)
+    job.meter.start_phase("sorting")
+    stored, left_out = write_graph_tables(connection, graph / GRAPH_DATABASE_FILE)
     date = job.dump_date or find_dump_date(connection)
-    digest = digest_tables(connection, languages=job.request.languages, dump_date=date, format_version=FORMAT_VERSION)
-    job.meter.enter("writing")
+    digest = digest_graph_tables(
+        connection, languages=job.request.languages, dump_date=date, format_version=FORMAT_VERSION
+    )
+    job.meter.start_phase("writing")
     write_arrays(connection, graph)
     return {
         "digest": digest,
@@ -178,13 +189,13 @@ def _write(job: _Job, staging: Staging) -> dict[str, Any]:
         "blank": tally.blank,
         "malformed": tally.read["malformed"],
         "not_kept": dict(sorted(tally.not_kept.items())),
-        "read": {table: tally.read[table] for table in TABLES if table != "malformed"},
+        "read": {table: tally.read[table] for table in STAGING_SCHEMAS if table != "malformed"},
         "stored": stored,
         "left_out": left_out,
     }
 
 
-def _make_request(files: Sequence[str | Path], languages: Sequence[str], form: Form | None) -> Request:
+def _make_load_request(files: Sequence[str | Path], languages: Sequence[str], form: RdfSyntax | None) -> LoadRequest:
     """Check the options and that every file exists, before any is read; return the request."""
     if not files:
         raise UsageError("no file to load: give N-Triples or Turtle, plain or packed, or `-` for standard input")
@@ -197,22 +208,26 @@ def _make_request(files: Sequence[str | Path], languages: Sequence[str], form: F
         raise UsageError(f"languages {list(languages)}: give at least one language tag, like en or pt-br")
     modules = (Path(__file__).parent / "loading" / f"{name}.py" for name in READING_MODULES)
     code = combine_digests(digest_bytes(module.read_bytes()) for module in modules)
-    return Request(
-        files=paths, languages=tags, form=form, code=code, sizes=tuple(Source(path).find_size() for path in paths)
+    return LoadRequest(
+        files=paths,
+        languages=tags,
+        form=form,
+        code=code,
+        sizes=tuple(RdfSource(path).find_size_bytes() for path in paths),
     )
 
 
 @contextmanager
-def _errors_in_words(name: str, folder: Path) -> Iterator[None]:
+def _explain_load_errors(name: str, folder: Path) -> Iterator[None]:
     """Add to errors the graph's name and what is kept; enter before the folder is locked."""
     try:
         yield
     except SourceError as error:
-        raise SourceError(f"{error}{_format_advice(name, folder, 'put it right')}") from error
+        raise SourceError(f"{error}{_format_resume_advice(name, folder, 'put it right')}") from error
     except (duckdb.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        kept = _format_advice(name, folder, "make room on the disk if it is full")
-        raise GraphError(f"graph {name} cannot be written in {folder}: {reason}{kept}") from error
+        kept = _format_resume_advice(name, folder, "make room on the disk if it is full")
+        raise LocalGraphError(f"graph {name} cannot be written in {folder}: {reason}{kept}") from error
     except RuntimeError as error:
         # DuckDB's error for Ctrl-C
         if "interrupted" in str(error):
@@ -220,8 +235,8 @@ def _errors_in_words(name: str, folder: Path) -> Iterator[None]:
         raise
 
 
-def _format_advice(name: str, folder: Path, advice: str) -> str:
-    if not (loading_path(name, folder) / REQUEST).exists():
+def _format_resume_advice(name: str, folder: Path, advice: str) -> str:
+    if not (get_loading_folder(name, folder) / LOAD_REQUEST_FILE).exists():
         return ""
     return (
         f"; what was read before is kept: {advice} and give the same command again, which goes on from there, or drop"

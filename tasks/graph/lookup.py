@@ -22,29 +22,35 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.calls.call import Call, Deliver, Reply, fail
-from factmill.tasks.core.calls.item_facts import Fact
-from factmill.tasks.core.calls.knowledge import Candidate, Description, Neighbour, Pid, Qid
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
+from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.operation import find_operation, list_operations
-from factmill.tasks.core.paths import FoundPaths, PathOptions
-from factmill.tasks.errors import GraphError
-from factmill.tasks.graph.arrays import Arrays, Ints, Rows, open_arrays, search_places
-from factmill.tasks.graph.folders import DATABASE, GraphManifest, format_load_advice, graph_path, read_manifest
-from factmill.tasks.graph.loading.shapes import ANY_LANGUAGE
-from factmill.tasks.graph.loading.tables import attach_database, connect_memory
-from factmill.tasks.text.ids import id_number
-from factmill.tasks.text.values.literals import Date, Number
+from factmill.tasks.core.calls.wikidata import ItemCandidate, ItemDescription, ItemNeighbour, Pid, Qid
+from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
+from factmill.tasks.errors import LocalGraphError
+from factmill.tasks.graph.arrays import EdgeRows, GraphArrays, Ints, find_places_in_sorted, open_arrays
+from factmill.tasks.graph.folders import (
+    GRAPH_DATABASE_FILE,
+    GraphManifest,
+    format_reload_advice,
+    get_graph_folder,
+    load_checked_manifest,
+)
+from factmill.tasks.graph.loading.line_patterns import ANY_LANGUAGE
+from factmill.tasks.graph.loading.tables import attach_database, connect_in_memory
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 _HIGHEST_ITEM = 2**63 - 1
 _HIGHEST_PROPERTY = 2**31 - 1
-_FACTS_A_SUBJECT = 4
-_REDIRECTS_AT_MOST = 10
+_ROWS_PER_SUBJECT = 4
+_MAX_ITEM_REDIRECTS = 10
 
-_FIND = """
+_ITEMS_BY_NAME_QUERY = """
     SELECT key, item, max(via) AS best FROM keys JOIN graph.names n ON n.text = keys.name
     WHERE language IN ($language, $any_language) GROUP BY key, item ORDER BY key, best DESC, item
 """
-_DESCRIBE = """
+_DESCRIPTIONS_QUERY = """
     SELECT item, CASE WHEN language = $language THEN 'label' ELSE 'shared' END AS what, text
         FROM keys JOIN graph.labels USING (item) WHERE language IN ($language, $any_language)
     UNION ALL SELECT item, 'description', text FROM keys JOIN graph.descriptions USING (item) WHERE language = $language
@@ -52,40 +58,40 @@ _DESCRIBE = """
     UNION ALL SELECT item, 'modified', coalesce(modified, $dump_date) FROM keys JOIN graph.items USING (item)
         LEFT JOIN graph.modified USING (item)
 """
-_FACTS = """
+_PROPERTY_FACTS_QUERY = """
     SELECT subject, object FROM graph.edges WHERE property = $property AND subject > $after
     ORDER BY subject, object LIMIT $rows
 """
-_ITEM_LABELS = """
+_ITEM_LABELS_QUERY = """
     SELECT item, coalesce(max(text) FILTER (language = $language), max(text)) FROM keys JOIN graph.labels USING (item)
     WHERE language IN ($language, $any_language) GROUP BY item
 """
-_ALIASES = """
+_ALIASES_QUERY = """
     SELECT DISTINCT item, text FROM keys JOIN graph.names USING (item)
     WHERE via = 'alias' AND language IN ($language, $any_language) ORDER BY item
 """
-_PROPERTY_LABELS = """
+_PROPERTY_LABELS_QUERY = """
     SELECT item, coalesce(max(text) FILTER (language = $language), max(text))
     FROM keys JOIN graph.property_labels ON property = item
     WHERE language IN ($language, $any_language) GROUP BY item
 """
-_REDIRECTS = "SELECT item, target FROM keys JOIN graph.redirects USING (item)"
-_MALFORMED = "SELECT file, line_no, reason, text FROM graph.malformed ORDER BY file, line_no LIMIT $limit"
-_LITERALS = """
+_REDIRECTS_QUERY = "SELECT item, target FROM keys JOIN graph.redirects USING (item)"
+_MALFORMED_LINES_QUERY = "SELECT file, line_no, reason, text FROM graph.malformed ORDER BY file, line_no LIMIT $limit"
+_LITERALS_BY_ID_QUERY = """
     SELECT property, qualifier, statement, value, precision, unit, main, number FROM graph.literals
     WHERE id IN (SELECT id FROM keys) ORDER BY id
 """
-_VALUES_OF_ITEMS = """
+_ITEM_VALUES_QUERY = """
     SELECT position, property, value, precision, unit, statement
     FROM keys JOIN graph.literals USING (item) WHERE qualifier IS NULL ORDER BY position, id
 """
-_CLAIMS_OF_ITEMS = (
+_ITEM_CLAIMS_QUERY = (
     "SELECT position, property, object, min(statement) FROM keys JOIN graph.claims USING (item) GROUP BY ALL"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Degree:
+class EdgeCounts:
     """Number of an item's direct edges to and from items."""
 
     out: int
@@ -95,7 +101,7 @@ class Degree:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedLine:
     """A source line that was not a valid triple."""
 
     file: str
@@ -104,15 +110,15 @@ class Malformed:
     text: str
 
 
-def open_graph(name: str, folder: Path) -> "Graph":
-    """Open a loaded graph; GraphError if it is missing, damaged or of another version."""
-    return Graph(graph_path(name, folder), read_manifest(name, folder))
+def open_graph(name: str, folder: Path) -> "WikidataGraph":
+    """Open a loaded graph; LocalGraphError if it is missing, damaged or of another version."""
+    return WikidataGraph(get_graph_folder(name, folder), load_checked_manifest(name, folder))
 
 
-class Graph(AbstractContextManager["Graph"]):
+class WikidataGraph(AbstractContextManager["WikidataGraph"]):
     """A graph open for reading: answers calls as a Service, and has look-up methods with typed results.
 
-    A language that was not loaded raises GraphError, since an empty result would look like a real one. Unknown ids are
+    A language that was not loaded raises LocalGraphError, since an empty result would look like a real one. Unknown ids are
     left out or have empty results, as each method states.
     """
 
@@ -126,11 +132,11 @@ class Graph(AbstractContextManager["Graph"]):
         self._lock = threading.Lock()
         try:
             # attached, not connected to: DuckDB would return an older file still open under this path
-            self._connection = connect_memory(Path(tempfile.gettempdir()) / "factmill-spill")
-            attach_database(self._connection, path / DATABASE, "graph", read_only=True)
+            self._connection = connect_in_memory(Path(tempfile.gettempdir()) / "factmill-spill")
+            attach_database(self._connection, path / GRAPH_DATABASE_FILE, "graph", read_only=True)
         except duckdb.Error as error:
-            raise GraphError(
-                f"{path / DATABASE}: cannot be opened: {error}; {format_load_advice(path.name)}"
+            raise LocalGraphError(
+                f"{path / GRAPH_DATABASE_FILE}: cannot be opened: {error}; {format_reload_advice(path.name)}"
             ) from error
 
     def __exit__(self, *_: object) -> None:
@@ -140,97 +146,99 @@ class Graph(AbstractContextManager["Graph"]):
         """Close the database."""
         self._connection.close()
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer calls with one look-up per operation and language; see Service.send."""
         groups: dict[tuple[str, str], list[Call]] = {}
         for call in calls:
-            if problem := self._find_problem(call):
+            if problem := self._find_call_problem(call):
                 deliver(call, problem)
             else:
                 groups.setdefault((call.operation, str(call.parts.get("language"))), []).append(call)
         for (name, language), group in groups.items():
             operation, started = find_operation(name), time.perf_counter()
             assert operation
-            assert callable(operation.graph)
-            bodies = operation.graph(self, [call.parts for call in group], language)
+            assert callable(operation.load_from_graph)
+            bodies = operation.load_from_graph(self, [call.parts for call in group], language)
             latency_s = (time.perf_counter() - started) / len(group)
             for call, body in zip(group, bodies, strict=True):
-                deliver(call, Reply(body, latency_s=latency_s))
+                deliver(call, CallResponse(body, latency_s=latency_s))
 
-    def _find_problem(self, call: Call) -> Reply | None:
+    def _find_call_problem(self, call: Call) -> CallResponse | None:
         """Return a failed reply for a call that cannot be answered, else None."""
         operation = find_operation(call.operation)
-        if operation is None or not callable(operation.graph):
-            why = operation.graph if operation else ""
-            answered = ", ".join(sorted(each.name for each in list_operations() if callable(each.graph)))
-            return fail("unknown_operation", f"{call.operation}: {why or f'a graph answers {answered}'}")
+        if operation is None or not callable(operation.load_from_graph):
+            why = operation.load_from_graph if operation else ""
+            answered = ", ".join(sorted(each.name for each in list_operations() if callable(each.load_from_graph)))
+            return make_failed_response(
+                "unknown_operation", f"{call.operation}: {why or f'a graph answers {answered}'}"
+            )
         if problem := operation.find_wrong_part(call.parts):
-            return fail("bad_call", f"{call.operation}: {problem}")
+            return make_failed_response("bad_call", f"{call.operation}: {problem}")
         language = str(call.parts.get("language", ""))
-        problem = self.find_language_problem(language) if operation.has_labels and language else None
-        return fail("language_missing", problem) if problem else None
+        problem = self.find_language_problem(language) if operation.depends_on_language and language else None
+        return make_failed_response("language_missing", problem) if problem else None
 
-    def find(self, names: Iterable[str], language: str = "en") -> dict[str, list[Candidate]]:
+    def find_items_by_name(self, names: Iterable[str], language: str = "en") -> dict[str, list[ItemCandidate]]:
         """Return name → items with exactly that label or alias: labels first, then by number; may be empty."""
         self._check_language(language)
-        found: dict[str, list[Candidate]] = {name: [] for name in names}
+        found: dict[str, list[ItemCandidate]] = {name: [] for name in names}
         # a lone surrogate cannot be encoded in UTF-8, so no dump holds one
         asked = [name for name in found if not any("\ud800" <= character <= "\udfff" for character in name)]
         keys = pa.table({"key": range(len(asked)), "name": pa.array(asked, pa.string())})
-        for key, item, via in self.query(_FIND, {"keys": keys}, **_speak(language)):
-            found[asked[key]].append(Candidate(Qid(f"Q{item}"), via))
+        for key, item, via in self.query(_ITEMS_BY_NAME_QUERY, {"keys": keys}, **_make_language_parameters(language)):
+            found[asked[key]].append(ItemCandidate(Qid(f"Q{item}"), via))
         return found
 
-    def describe(self, qids: Iterable[str], language: str = "en") -> dict[Qid, Description]:
+    def load_descriptions(self, qids: Iterable[str], language: str = "en") -> dict[Qid, ItemDescription]:
         """Return each item's label, description, article title and time of change; all None for an unknown item."""
         self._check_language(language)
-        numbers = {Qid(qid): id_number(qid) for qid in qids}
+        numbers = {Qid(qid): get_wikidata_id_number(qid) for qid in qids}
         known: dict[int, dict[str, str]] = {}
-        parameters = {**_speak(language), "dump_date": self.manifest.dump_date}
-        for item, what, text in self.query(_DESCRIBE, _item_keys(numbers.values()), **parameters):
+        parameters = {**_make_language_parameters(language), "dump_date": self.manifest.dump_date}
+        for item, what, text in self.query(_DESCRIPTIONS_QUERY, _make_item_keys(numbers.values()), **parameters):
             known.setdefault(item, {})[what] = text
         described = {}
         for qid, number in numbers.items():
             of_item = known.get(number, {})
             label = of_item.get("label", of_item.get("shared"))
-            described[qid] = Description(
+            described[qid] = ItemDescription(
                 label, of_item.get("description"), of_item.get("title"), of_item.get("modified")
             )
         return described
 
-    def resolve(self, qids: Iterable[str]) -> dict[Qid, Qid]:
+    def resolve_redirects(self, qids: Iterable[str]) -> dict[Qid, Qid]:
         """Return QID → the item at the end of its redirects, or itself."""
-        numbers = {Qid(qid): id_number(qid) for qid in qids}
-        for _ in range(_REDIRECTS_AT_MOST):
-            targets = dict(self.query(_REDIRECTS, _item_keys(numbers.values())))
+        numbers = {Qid(qid): get_wikidata_id_number(qid) for qid in qids}
+        for _ in range(_MAX_ITEM_REDIRECTS):
+            targets = dict(self.query(_REDIRECTS_QUERY, _make_item_keys(numbers.values())))
             if not targets:
                 break
             numbers = {qid: targets.get(number, number) for qid, number in numbers.items()}
         return {qid: Qid(f"Q{number}") for qid, number in numbers.items()}
 
-    def neighbours_of_each(
+    def list_neighbours(
         self, asked: Sequence[tuple[str, Sequence[str]]], language: str = "en"
-    ) -> list[list[Neighbour]]:
+    ) -> list[list[ItemNeighbour]]:
         """Return each (qid, pids) item's direct claims with these properties, sorted by property and item number."""
         self._check_language(language)
         arrays, count = self.arrays, len(self.arrays.properties)
         lists = {pids: position for position, pids in enumerate(dict.fromkeys(tuple(pids) for _, pids in asked))}
         list_of = np.array([lists[tuple(pids)] for _, pids in asked], np.int64)
         # for each list of properties, the places of those that the graph uses
-        places = [search_places(arrays.properties, _read_numbers(pids)) for pids in lists]
+        places = [find_places_in_sorted(arrays.properties, _parse_id_numbers(pids)) for pids in lists]
         wanted = [nth * count + each[each >= 0] for nth, each in enumerate(places)]
-        edges = _gather_rows(arrays.out, arrays.items.find_places(_read_numbers(qid for qid, _ in asked)))
+        edges = _gather_edges(arrays.out, arrays.items.find_places(_parse_id_numbers(qid for qid, _ in asked)))
         mine = np.isin(
             list_of[edges.owners] * count + edges.properties, np.concatenate([np.empty(0, np.int64), *wanted])
         )
-        named = _name_edges(arrays, _Edges._make(column[mine] for column in edges))
-        labels = self.labels({qid for _, _, qid in named}, language)
-        found: list[list[Neighbour]] = [[] for _ in asked]
+        named = _list_edge_ids(arrays, _OwnedEdges._make(column[mine] for column in edges))
+        labels = self.find_labels({qid for _, _, qid in named}, language)
+        found: list[list[ItemNeighbour]] = [[] for _ in asked]
         for owner, pid, qid in named:
-            found[owner].append(Neighbour(pid, qid, labels.get(qid)))
+            found[owner].append(ItemNeighbour(pid, qid, labels.get(qid)))
         return found
 
-    def item_facts(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[Fact]]:
+    def list_item_facts(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[ItemFact]]:
         """Return QID → its one-hop facts with labels and statements: dates and numbers first, then claims to items.
 
         Each part is sorted by property number; an unknown item has no facts. A date or number comes from a statement,
@@ -239,22 +247,22 @@ class Graph(AbstractContextManager["Graph"]):
         """
         self._check_language(language)
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
-        numbers = _read_numbers(asked)
+        numbers = _parse_id_numbers(asked)
         keys = {"keys": pa.table({"position": pa.array(np.arange(len(numbers))), "item": pa.array(numbers)})}
-        literals = self.query(_VALUES_OF_ITEMS, keys)
-        said = {(at, f"P{pid}", f"Q{qid}"): text for at, pid, qid, text in self.query(_CLAIMS_OF_ITEMS, keys)}
-        claims = _name_edges(self.arrays, _gather_rows(self.arrays.out, self.arrays.items.find_places(numbers)))
+        literals = self.query(_ITEM_VALUES_QUERY, keys)
+        said = {(at, f"P{pid}", f"Q{qid}"): text for at, pid, qid, text in self.query(_ITEM_CLAIMS_QUERY, keys)}
+        claims = _list_edge_ids(self.arrays, _gather_edges(self.arrays.out, self.arrays.items.find_places(numbers)))
         ids = {each for _, *both in claims for each in both} | {f"P{pid}" for _, pid, *_ in literals}
-        labels = self.labels(ids, language)
-        found: list[list[Fact]] = [[] for _ in asked]
+        labels = self.find_labels(ids, language)
+        found: list[list[ItemFact]] = [[] for _ in asked]
         for at, number, value, precision, unit, statement in literals:
             pid, unit_qid = Pid(f"P{number}"), None if unit is None else Qid(f"Q{unit}")
-            found[at].append(Fact(pid, labels.get(pid), None, value, precision, unit_qid, statement))
+            found[at].append(ItemFact(pid, labels.get(pid), None, value, precision, unit_qid, statement))
         for at, pid, qid in claims:
-            found[at].append(Fact(pid, labels.get(pid), qid, labels.get(qid), None, None, said.get((at, pid, qid))))
+            found[at].append(ItemFact(pid, labels.get(pid), qid, labels.get(qid), None, None, said.get((at, pid, qid))))
         return dict(zip(asked, found, strict=True))
 
-    def find_item_paths(self, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
+    def find_item_paths(self, subjects: Ints, objects: Ints, options: PathSearchOptions) -> FoundPaths:
         """Find the paths between items; see core.paths.PathFinder."""
         # compiled kernels take half a second to load, and look-ups do not need them
         from factmill.tasks.graph.paths import find_item_paths
@@ -264,9 +272,9 @@ class Graph(AbstractContextManager["Graph"]):
     def find_literal_paths(
         self,
         subjects: Ints,
-        objects: Sequence[Date] | Sequence[Number],
+        objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
         properties: frozenset[int],
-        options: PathOptions,
+        options: PathSearchOptions,
     ) -> FoundPaths:
         """Find the paths from items to dates or numbers; see core.paths.PathFinder."""
         from factmill.tasks.graph.paths import find_literal_paths
@@ -278,53 +286,55 @@ class Graph(AbstractContextManager["Graph"]):
         if (rows := self.arrays.read_literals(ids)) is not None:
             return rows
         with self._connect({"keys": pa.table({"id": ids})}) as cursor:
-            return cursor.sql(_LITERALS).to_arrow_table()
+            return cursor.sql(_LITERALS_BY_ID_QUERY).to_arrow_table()
 
     def list_facts(self, pid: str, after: str | None, limit: int) -> list[tuple[Qid, Qid]]:
         """Return a property's (subject, object) pairs by number, for the first `limit` subjects after `after`."""
-        number, start = id_number(pid), id_number(after) if after else 0
+        number, start = get_wikidata_id_number(pid), get_wikidata_id_number(after) if after else 0
         if number > _HIGHEST_PROPERTY or start >= _HIGHEST_ITEM:
             return []
         # the row count of `limit` subjects is unknown: query more rows until one further subject appears
-        rows = limit * _FACTS_A_SUBJECT + 1
+        rows = limit * _ROWS_PER_SUBJECT + 1
         while True:
-            facts = self.query(_FACTS, {}, property=number, after=start, rows=rows)
+            facts = self.query(_PROPERTY_FACTS_QUERY, {}, property=number, after=start, rows=rows)
             subjects = list(dict.fromkeys(subject for subject, _ in facts))
             if len(facts) < rows or len(subjects) > limit:
                 kept = set(subjects[:limit])
                 return [(Qid(f"Q{subject}"), Qid(f"Q{thing}")) for subject, thing in facts if subject in kept]
             rows *= 4
 
-    def labels(self, ids: Iterable[str], language: str = "en") -> dict[str, str]:
+    def find_labels(self, ids: Iterable[str], language: str = "en") -> dict[str, str]:
         """Return id → label of items and properties; ids without a label are left out."""
         self._check_language(language)
         found = {}
         asked = list(ids)
-        for letter, query in (("Q", _ITEM_LABELS), ("P", _PROPERTY_LABELS)):
-            keys = _item_keys(id_number(each) for each in asked if each.startswith(letter))
-            for number, text in self.query(query, keys, **_speak(language)):
+        for letter, query in (("Q", _ITEM_LABELS_QUERY), ("P", _PROPERTY_LABELS_QUERY)):
+            keys = _make_item_keys(get_wikidata_id_number(each) for each in asked if each.startswith(letter))
+            for number, text in self.query(query, keys, **_make_language_parameters(language)):
                 found[f"{letter}{number}"] = text
         return found
 
-    def aliases(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[str]]:
+    def list_aliases(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[str]]:
         """Return QID → its sorted aliases; may be empty."""
         self._check_language(language)
-        numbers = {Qid(qid): id_number(qid) for qid in qids}
+        numbers = {Qid(qid): get_wikidata_id_number(qid) for qid in qids}
         texts: dict[int, list[str]] = defaultdict(list)
-        for item, text in self.query(_ALIASES, _item_keys(numbers.values()), **_speak(language)):
+        for item, text in self.query(
+            _ALIASES_QUERY, _make_item_keys(numbers.values()), **_make_language_parameters(language)
+        ):
             texts[item].append(text)
         return {qid: sorted(texts[number]) for qid, number in numbers.items()}
 
-    def degrees(self, qids: Iterable[str]) -> dict[Qid, Degree]:
+    def count_edges(self, qids: Iterable[str]) -> dict[Qid, EdgeCounts]:
         """Return QID → its number of outgoing and incoming edges; 0 and 0 for an unknown item."""
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
-        places = self.arrays.items.find_places(_read_numbers(asked))
-        counts = (_measure_rows(rows, places)[1].tolist() for rows in (self.arrays.out, self.arrays.into))
-        return {qid: Degree(out, into) for qid, out, into in zip(asked, *counts, strict=True)}
+        places = self.arrays.items.find_places(_parse_id_numbers(asked))
+        counts = (_get_row_spans(rows, places)[1].tolist() for rows in (self.arrays.out, self.arrays.into))
+        return {qid: EdgeCounts(out, into) for qid, out, into in zip(asked, *counts, strict=True)}
 
-    def list_malformed(self, limit: int) -> list[Malformed]:
+    def list_malformed(self, limit: int) -> list[MalformedLine]:
         """Return the first `limit` malformed lines, sorted by file and line number."""
-        return [Malformed(*row) for row in self.query(_MALFORMED, {}, limit=limit)]
+        return [MalformedLine(*row) for row in self.query(_MALFORMED_LINES_QUERY, {}, limit=limit)]
 
     def query(self, query: str, tables: Mapping[str, pa.Table], **parameters: Any) -> list[tuple[Any, ...]]:
         """Return a query's rows from database `graph` joined with the given tables; none if one of these is empty."""
@@ -344,13 +354,13 @@ class Graph(AbstractContextManager["Graph"]):
                     cursor.register(name, table)
                 yield cursor
         except duckdb.Error as error:
-            raise GraphError(
-                f"{self.path / DATABASE}: cannot be read: {error}; {format_load_advice(self.path.name)}"
+            raise LocalGraphError(
+                f"{self.path / GRAPH_DATABASE_FILE}: cannot be read: {error}; {format_reload_advice(self.path.name)}"
             ) from error
 
     def _check_language(self, language: str) -> None:
         if problem := self.find_language_problem(language):
-            raise GraphError(problem)
+            raise LocalGraphError(problem)
 
     def find_language_problem(self, language: str) -> str | None:
         """Return an error message if a language was not loaded, else None."""
@@ -359,17 +369,17 @@ class Graph(AbstractContextManager["Graph"]):
         return f"graph {self.manifest.name} was loaded in {', '.join(self.manifest.languages)}, not in {language}"
 
 
-def _speak(language: str) -> dict[str, str]:
+def _make_language_parameters(language: str) -> dict[str, str]:
     """Return a text query's parameters: the language, and the tag of names valid in all languages as fallback."""
     return {"language": language, "any_language": ANY_LANGUAGE}
 
 
-def _item_keys(numbers: Iterable[int]) -> dict[str, pa.Table]:
+def _make_item_keys(numbers: Iterable[int]) -> dict[str, pa.Table]:
     fitting = [number for number in dict.fromkeys(numbers) if number <= _HIGHEST_ITEM]
     return {"keys": pa.table({"item": pa.array(fitting, pa.int64())})}
 
 
-class _Edges(NamedTuple):
+class _OwnedEdges(NamedTuple):
     """Claims of several items, one entry per claim."""
 
     owners: Ints
@@ -380,12 +390,14 @@ class _Edges(NamedTuple):
     """Place of the item at the other end."""
 
 
-def _read_numbers(ids: Iterable[str]) -> Ints:
+def _parse_id_numbers(ids: Iterable[str]) -> Ints:
     """Parse ids into numbers; -1, which no item has, for numbers beyond a graph's range."""
-    return np.array([number if number <= _HIGHEST_ITEM else -1 for number in map(id_number, ids)], np.int64)
+    return np.array(
+        [number if number <= _HIGHEST_ITEM else -1 for number in map(get_wikidata_id_number, ids)], np.int64
+    )
 
 
-def _measure_rows(rows: Rows, places: Ints) -> tuple[Ints, Ints]:
+def _get_row_spans(rows: EdgeRows, places: Ints) -> tuple[Ints, Ints]:
     """Return each item's row start and length; length 0 for a place of -1."""
     if len(rows.offsets) == 1:
         return np.zeros_like(places), np.zeros_like(places)
@@ -394,17 +406,17 @@ def _measure_rows(rows: Rows, places: Ints) -> tuple[Ints, Ints]:
     return begins, np.where(places < 0, 0, rows.offsets[known + 1] - begins)
 
 
-def _gather_rows(rows: Rows, places: Ints) -> _Edges:
+def _gather_edges(rows: EdgeRows, places: Ints) -> _OwnedEdges:
     """Return the edges of the items at the given places (-1: none), concatenated, each item's sorted by property."""
-    begins, counts = _measure_rows(rows, places)
+    begins, counts = _get_row_spans(rows, places)
     owners = np.repeat(np.arange(len(places)), counts)
     at = np.arange(len(owners)) + np.repeat(begins - np.cumsum(counts) + counts, counts)
     properties, others = rows.properties[at].astype(np.int64), rows.items[at].astype(np.int64)
     order = np.lexsort((properties, owners))
-    return _Edges(owners, properties[order], others[order])
+    return _OwnedEdges(owners, properties[order], others[order])
 
 
-def _name_edges(arrays: Arrays, edges: _Edges) -> list[tuple[int, Pid, Qid]]:
+def _list_edge_ids(arrays: GraphArrays, edges: _OwnedEdges) -> list[tuple[int, Pid, Qid]]:
     """Return (position of the owner, PID, QID of the other item) of each claim."""
     pids, qids = arrays.properties[edges.properties].tolist(), arrays.items.numbers[edges.others].tolist()
     rows = zip(edges.owners.tolist(), pids, qids, strict=True)

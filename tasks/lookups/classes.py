@@ -3,43 +3,45 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from factmill.tasks.assets import load_properties
-from factmill.tasks.core.calls.knowledge import HUMAN, Neighbour, call_neighbours, read_neighbours
+from factmill.tasks.assets import load_property_numbers
+from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemNeighbour, make_neighbours_call, parse_neighbours
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.engine.batches import Work
+from factmill.tasks.engine.batches import BatchWork
 
 INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
-_LEVELS = 12
+_MAX_SUBCLASS_LEVELS = 12
 """Largest number of "subclass of" steps followed."""
 
 
 def look_up_claims(
-    work: Work, asked: Iterable[tuple[str, str]], pids: Iterable[str]
-) -> tuple[dict[str, list[Neighbour]], dict[str, Reject]]:
+    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]], pids: Iterable[str]
+) -> tuple[dict[str, list[ItemNeighbour]], dict[str, Reject]]:
     """Return QID → its claims with the given properties, for every (row id, QID), and row id → Reject on failure."""
     service, wanted = work.run.services.wikidata, sorted(set(pids))
-    pairs = list(dict.fromkeys(asked))
-    calls = {qid: call_neighbours(service.identity, qid, wanted) for qid in dict.fromkeys(qid for _, qid in pairs)}
-    return work.look_up(service, ((row_id, qid, calls[qid]) for row_id, qid in pairs), read_neighbours)
+    pairs = list(dict.fromkeys(row_qid_pairs))
+    calls = {qid: make_neighbours_call(service.identity, qid, wanted) for qid in dict.fromkeys(qid for _, qid in pairs)}
+    return work.call_and_parse(service, ((row_id, qid, calls[qid]) for row_id, qid in pairs), parse_neighbours)
 
 
-def find_instances(
-    work: Work, asked: Iterable[tuple[str, str]], class_qid: str
+def look_up_class_membership(
+    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]], class_qid: str
 ) -> tuple[dict[str, bool], dict[str, Reject]]:
     """Return QID → whether it is of the class or a subclass, for every (row id, QID), and row id → Reject on failure.
 
     For humans only "instance of human" counts. An item without any "instance of" counts as human if it has a property
     that only people have (data/lists/person_properties.txt).
     """
-    pairs = list(dict.fromkeys(asked))
-    only_people = {f"P{number}" for number in load_properties("person_properties")} if class_qid == HUMAN else set()
+    pairs = list(dict.fromkeys(row_qid_pairs))
+    only_people = (
+        {f"P{number}" for number in load_property_numbers("person_properties")} if class_qid == HUMAN_QID else set()
+    )
     claims, failed = look_up_claims(work, pairs, {INSTANCE_OF, *only_people})
     classes = {qid: {edge.qid for edge in edges if edge.pid == INSTANCE_OF} for qid, edges in claims.items()}
-    if class_qid == HUMAN:
-        return {qid: HUMAN in of if (of := classes[qid]) else bool(claims[qid]) for qid in claims}, failed
+    if class_qid == HUMAN_QID:
+        return {qid: HUMAN_QID in of if (of := classes[qid]) else bool(claims[qid]) for qid in claims}, failed
     hung = [(row_id, each) for row_id, qid in pairs for each in sorted(classes.get(qid, ()))]
-    above, unknown = _climb(work, hung, class_qid)
-    below, doubtful = _find_below({class_qid}, above), _find_below(set(unknown), above)
+    above, unknown = _look_up_superclasses(work, hung, class_qid)
+    below, doubtful = _find_subclasses({class_qid}, above), _find_subclasses(set(unknown), above)
     for row_id, qid in pairs:
         of = classes.get(qid, set())
         if of & doubtful and not of & below:
@@ -47,15 +49,15 @@ def find_instances(
     return {qid: bool(of & below) for qid, of in classes.items()}, failed
 
 
-def _climb(
-    work: Work, asked: Iterable[tuple[str, str]], class_qid: str
+def _look_up_superclasses(
+    work: BatchWork, asked: Iterable[tuple[str, str]], class_qid: str
 ) -> tuple[dict[str, set[str]], dict[str, Reject]]:
     """Return class → its direct superclasses, for these classes and all above them, and class → Reject if unknown."""
     above: dict[str, set[str]] = {}
     unknown: dict[str, Reject] = {}
     rows: dict[str, str] = {each: row_id for row_id, each in asked}
     level = set(rows)
-    for _ in range(_LEVELS):
+    for _ in range(_MAX_SUBCLASS_LEVELS):
         todo = [(rows[each], each) for each in sorted(level) if each not in above and each != class_qid]
         if not todo:
             break
@@ -69,7 +71,7 @@ def _climb(
     return above, unknown
 
 
-def _find_below(classes: set[str], above: Mapping[str, set[str]]) -> set[str]:
+def _find_subclasses(classes: set[str], above: Mapping[str, set[str]]) -> set[str]:
     """Return these classes and all their subclasses; `above`: class → its direct superclasses."""
     below = set(classes)
     while grown := {each for each, upper in above.items() if upper & below} - below:

@@ -4,23 +4,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from factmill.tasks.core.calls.item_facts import Fact, call_item_facts, read_facts
-from factmill.tasks.core.calls.knowledge import Neighbour, call_list_facts, read_fact_pairs
-from factmill.tasks.core.fingerprints import canonical_json
-from factmill.tasks.core.rows import Merged, Reject
-from factmill.tasks.engine.batches import Work
+from factmill.tasks.core.calls.item_facts import ItemFact, make_item_facts_call, parse_item_facts
+from factmill.tasks.core.calls.wikidata import ItemNeighbour, make_list_facts_call, parse_fact_pairs
+from factmill.tasks.core.digests import canonical_json
+from factmill.tasks.core.rows import MergedAway, Reject
+from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.lookups.classes import look_up_claims
-from factmill.tasks.lookups.labels import look_up_aliases, look_up_names
+from factmill.tasks.lookups.labels import look_up_aliases, look_up_item_names
 
-FACTS_PAGE = 5000
+SUBJECTS_PER_PAGE = 5000
 """Largest number of subjects per page."""
-Namer = Callable[[Work, Iterable[tuple[str, str]]], tuple[Mapping[str, str | None], Mapping[str, Reject]]]
+NameLookup = Callable[[BatchWork, Iterable[tuple[str, str]]], tuple[Mapping[str, str | None], Mapping[str, Reject]]]
 """Function from (row id, QID) pairs to QID → its name, and row id → Reject on failure."""
 
 
 @dataclass(frozen=True, slots=True)
-class TakenFact:
+class NamedFact:
     """A fact with the names of its items, as a row of a batch."""
 
     id: str
@@ -36,7 +36,7 @@ class TakenFact:
     """Other names of the value, sorted, if requested; then names of other values that were merged into it."""
     values: tuple[str, ...]
     """The value, then values of the subject's other facts that were merged into it."""
-    trouble: Reject | Merged | None
+    drop_outcome: Reject | MergedAway | None
     """Outcome of an unusable row: names are missing or could not be looked up, or there are several values."""
 
     @property
@@ -45,17 +45,17 @@ class TakenFact:
         return tuple(dict.fromkeys([*filter(None, [self.value_name]), *self.aliases]))
 
 
-def look_up_around(
-    work: Work, asked: Iterable[tuple[str, str]], pids: Iterable[str], hops: int
-) -> tuple[dict[str, list[Neighbour]], dict[str, Reject]]:
+def expand_neighbourhood(
+    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]], pids: Iterable[str], hops: int
+) -> tuple[dict[str, list[ItemNeighbour]], dict[str, Reject]]:
     """Return QID → its claims with the given properties, for every (row id, QID) and the items reached in `hops` steps.
 
     Also returns row id → Reject for failed look-ups.
     """
     wanted = list(pids)
-    claims: dict[str, list[Neighbour]] = {}
+    claims: dict[str, list[ItemNeighbour]] = {}
     failed: dict[str, Reject] = {}
-    todo, seen = list(dict.fromkeys(asked)), set[tuple[str, str]]()
+    todo, seen = list(dict.fromkeys(row_qid_pairs)), set[tuple[str, str]]()
     for _ in range(hops):
         found, lost = look_up_claims(work, todo, wanted)
         claims |= found
@@ -66,44 +66,50 @@ def look_up_around(
     return claims, failed
 
 
-def look_up_item_facts(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, list[Fact]], dict[str, Reject]]:
+def look_up_item_facts(
+    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[str, list[ItemFact]], dict[str, Reject]]:
     """Return QID → its one-hop facts, for every (row id, QID), and row id → Reject if Wikidata failed."""
     service = work.run.services.wikidata
-    calls = ((row_id, qid, call_item_facts(service.identity, qid)) for row_id, qid in asked)
-    return work.look_up(service, calls, read_facts)
+    calls = ((row_id, qid, make_item_facts_call(service.identity, qid)) for row_id, qid in row_qid_pairs)
+    return work.call_and_parse(service, calls, parse_item_facts)
 
 
-def list_facts(work: Work, relation: str, limit: int | None) -> list[tuple[str, str]]:
+def look_up_fact_pairs(work: BatchWork, relation: str, limit: int | None) -> list[tuple[str, str]]:
     """Look up a relation's (subject, value) pairs page by page, of at most `limit` subjects (None: all)."""
     wikidata = work.run.services.wikidata
     facts: list[tuple[str, str]] = []
     after: str | None = None
     while True:
-        page_size = FACTS_PAGE if limit is None else min(FACTS_PAGE, limit - len({subject for subject, _ in facts}))
+        page_size = (
+            SUBJECTS_PER_PAGE
+            if limit is None
+            else min(SUBJECTS_PER_PAGE, limit - len({subject for subject, _ in facts}))
+        )
         if page_size <= 0:
             return facts
-        call = call_list_facts(wikidata.identity, relation, after, page_size)
-        reply = work.call(wikidata, [(relation, call)])[call.key].reply()
+        call = make_list_facts_call(wikidata.identity, relation, after, page_size)
+        reply = work.get_call_records(wikidata, [(relation, call)])[call.key].reply()
         if reply.status != "ok":
             raise ServiceUnreachable(
                 f"{wikidata.identity} does not list the facts of {relation}: {reply.error}; try again later"
             )
-        page = read_fact_pairs(reply.body)
+        page = parse_fact_pairs(reply.body)
         if not page:
             return facts
         facts.extend(page)
         after = page[-1][0]
 
 
-def take_facts(
-    work: Work,
+def load_named_facts(
+    work: BatchWork,
     relation: str,
     limit: int | None,
     *,
-    several: Literal["keep", "reject", "first", "all"] = "keep",
+    multiple_values: Literal["keep", "reject", "first", "all"] = "keep",
     aliases: bool = False,
-    name: Namer = look_up_names,
-) -> list[TakenFact]:
+    name_lookup: NameLookup = look_up_item_names,
+) -> list[NamedFact]:
     """Load a relation's distinct facts as rows of a batch, with the English names of subject and value.
 
     `limit`: largest number of subjects; None: all. `several`: handling of a subject with several values. `keep`: each
@@ -112,9 +118,9 @@ def take_facts(
     `aliases`: also look up other names of values. `name`: looks up names. A fact with an unnamed item is rejected
     (item_without_label).
     """
-    pairs = list(dict.fromkeys(list_facts(work, relation, limit)))
+    pairs = list(dict.fromkeys(look_up_fact_pairs(work, relation, limit)))
     ids = {pair: f"{relation}-{pair[0]}-{pair[1]}" for pair in pairs}
-    names, failed = name(work, ((ids[pair], qid) for pair in pairs for qid in pair))
+    names, failed = name_lookup(work, ((ids[pair], qid) for pair in pairs for qid in pair))
     others: Mapping[str, list[str]] = {}
     if aliases:
         others, lost = look_up_aliases(work, ((ids[pair], pair[1]) for pair in pairs))
@@ -124,26 +130,29 @@ def take_facts(
         values.setdefault(subject, []).append(value)
     first: dict[str, str] = {}
 
-    def find_trouble(pair: tuple[str, str]) -> Reject | Merged | None:
+    def find_trouble(pair: tuple[str, str]) -> Reject | MergedAway | None:
         row_id, subject = ids[pair], pair[0]
         if row_id in failed:
             return failed[row_id]
         if missing := [qid for qid in pair if not names.get(qid)]:
             return Reject(row_id, "item_without_label", f"{missing[0]} has no English label")
-        if several == "reject" and len(values[subject]) > 1:
+        if multiple_values == "reject" and len(values[subject]) > 1:
             return Reject(row_id, "several_gold_answers", f"{subject} has {len(values[subject])} values of {relation}")
-        if several in ("first", "all") and first.setdefault(subject, row_id) != row_id:
-            return Merged(row_id, first[subject])
+        if multiple_values in ("first", "all") and first.setdefault(subject, row_id) != row_id:
+            return MergedAway(row_id, first[subject])
         return None
 
     taken = []
     for number, pair in enumerate(pairs, start=1):
         subject, value = pair
-        work.take(ids[pair], canonical_json({"subject": subject, "relation": relation, "value": value}))
-        found = [value, *(each for each in values[subject] if each != value and several == "all" and names.get(each))]
+        work.add_input_row(ids[pair], canonical_json({"subject": subject, "relation": relation, "value": value}))
+        found = [
+            value,
+            *(each for each in values[subject] if each != value and multiple_values == "all" and names.get(each)),
+        ]
         aliases_of = [*others.get(value, ())]
         for each in found[1:]:
             aliases_of += [names[each] or "", *others.get(each, ())]
         named = (names.get(subject), names.get(value), tuple(aliases_of))
-        taken.append(TakenFact(ids[pair], number, subject, relation, value, *named, tuple(found), find_trouble(pair)))
+        taken.append(NamedFact(ids[pair], number, subject, relation, value, *named, tuple(found), find_trouble(pair)))
     return taken

@@ -3,63 +3,72 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from factmill.tasks.core.calls.knowledge import (
-    Candidate,
-    Description,
-    call_aliases,
-    call_describe_item,
-    call_find_items,
-    call_label,
-    read_aliases,
-    read_candidates,
-    read_description,
-    read_label,
+from factmill.tasks.core.calls.wikidata import (
+    ItemCandidate,
+    ItemDescription,
+    make_aliases_call,
+    make_describe_item_call,
+    make_find_items_call,
+    make_label_call,
+    parse_aliases,
+    parse_entity_label,
+    parse_item_candidates,
+    parse_item_description,
 )
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.engine.batches import Work
+from factmill.tasks.engine.batches import BatchWork
 
 V = TypeVar("V")
 
 
 def look_up_labels(
-    work: Work, asked: Iterable[tuple[str, str]], language: str
+    work: BatchWork, row_entity_pairs: Iterable[tuple[str, str]], language: str
 ) -> tuple[dict[str, str], dict[str, Reject]]:
     """Return id → label, for every (row id, id of an item or property), and row id → Reject for failed look-ups."""
     service = work.run.services.wikidata
-    calls = ((row_id, each, call_label(service.identity, each, language)) for row_id, each in dict.fromkeys(asked))
-    found, failed = work.look_up(service, calls, read_label)
+    calls = (
+        (row_id, each, make_label_call(service.identity, each, language))
+        for row_id, each in dict.fromkeys(row_entity_pairs)
+    )
+    found, failed = work.call_and_parse(service, calls, parse_entity_label)
     return {each: label for each, label in found.items() if label is not None}, failed
 
 
-def look_up_items(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, Description], dict[str, Reject]]:
+def look_up_item_descriptions(
+    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[str, ItemDescription], dict[str, Reject]]:
     """Return QID → English label, description and article, for every (row id, QID), and row id → Reject on failure."""
-    return _look_up_items(work, asked, read_description)
+    return _look_up_described_items(work, row_qid_pairs, parse_item_description)
 
 
-def look_up_names(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, str | None], dict[str, Reject]]:
-    """Return QID → English label or None, by the same calls as `look_up_items`, and row id → Reject on failure."""
-    return _look_up_items(work, asked, lambda body: read_description(body).label)
+def look_up_item_names(
+    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[str, str | None], dict[str, Reject]]:
+    """Return QID → English label or None, by the same calls as `look_up_item_descriptions`, and row id → Reject on failure."""
+    return _look_up_described_items(work, row_qid_pairs, lambda body: parse_item_description(body).label)
 
 
-def look_up_aliases(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, list[str]], dict[str, Reject]]:
+def look_up_aliases(
+    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[str, list[str]], dict[str, Reject]]:
     """Return QID → sorted English aliases, for every (row id, QID), and row id → Reject on failure."""
     service = work.run.services.wikidata
-    calls = ((row_id, qid, call_aliases(service.identity, qid)) for row_id, qid in asked)
-    return work.look_up(service, calls, read_aliases)
+    calls = ((row_id, qid, make_aliases_call(service.identity, qid)) for row_id, qid in row_qid_pairs)
+    return work.call_and_parse(service, calls, parse_aliases)
 
 
-def look_up_bearers(
-    work: Work, asked: Iterable[tuple[str, str]]
-) -> tuple[dict[str, list[Candidate]], dict[str, Reject]]:
+def look_up_items_by_name(
+    work: BatchWork, row_name_pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[str, list[ItemCandidate]], dict[str, Reject]]:
     """Return name → items with that exact English label or alias, for every (row id, name), and row id → Reject on failure."""
     service = work.run.services.wikidata
-    calls = ((row_id, name, call_find_items(service.identity, name)) for row_id, name in asked)
-    return work.look_up(service, calls, read_candidates)
+    calls = ((row_id, name, make_find_items_call(service.identity, name)) for row_id, name in row_name_pairs)
+    return work.call_and_parse(service, calls, parse_item_candidates)
 
 
-def _look_up_items(
-    work: Work, asked: Iterable[tuple[str, str]], read: Callable[[Any], V]
+def _look_up_described_items(
+    work: BatchWork, asked: Iterable[tuple[str, str]], read: Callable[[Any], V]
 ) -> tuple[dict[str, V], dict[str, Reject]]:
     service = work.run.services.wikidata
-    calls = ((row_id, qid, call_describe_item(service.identity, qid)) for row_id, qid in asked)
-    return work.look_up(service, calls, read)
+    calls = ((row_id, qid, make_describe_item_call(service.identity, qid)) for row_id, qid in asked)
+    return work.call_and_parse(service, calls, read)

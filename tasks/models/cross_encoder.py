@@ -16,18 +16,29 @@ import numpy.typing as npt
 
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.devices import Device, choose_device, count_workers, find_multiplier, open_model
+from factmill.tasks.models.devices import (
+    Device,
+    choose_ctranslate2_device,
+    count_workers,
+    find_matmul_instructions,
+    open_ctranslate2_model,
+)
 from factmill.tasks.models.exact_batches import run_filled_batches
-from factmill.tasks.models.model_folder import check_model, find_model, read_model, read_settings
+from factmill.tasks.models.model_folder import (
+    load_model_manifest,
+    load_verified_manifest,
+    parse_model_settings,
+    resolve_model_folder,
+)
 
 Floats = npt.NDArray[np.float64]
 
-HEAD = "head.npz"
+HEAD_FILE = "head.npz"
 """File with the head's arrays in float32: dense_weight, dense_bias, out_weight, out_bias."""
-ENTAILMENT, CONTRADICTION = frozenset({"entailment"}), frozenset({"contradiction"})
-CONSISTENT = frozenset({"consistent", "entailment", "correct", "supported"})
+ENTAILMENT_LABELS, CONTRADICTION_LABELS = frozenset({"entailment"}), frozenset({"contradiction"})
+CONSISTENT_LABELS = frozenset({"consistent", "entailment", "correct", "supported"})
 """Names, in lower case, that checkpoints give the label of a text that follows from the other."""
-SCORE = "score"
+SCORE_LABEL = "score"
 """Among a label's wanted names: accept a single score of any range."""
 
 
@@ -43,13 +54,13 @@ class CrossEncoderSettings(StrictModel):
     max_tokens: int
     """Tokens of both texts and the special ones; beyond this the end of the longer text is cut."""
 
-    def find_columns(self, wanted: Sequence[Collection[str]], name: str) -> list[int]:
+    def resolve_label_columns(self, wanted: Sequence[Collection[str]], name: str) -> list[int]:
         """Return the column of each wanted label, given its possible lower-case names; a single score matches any.
 
         UsageError if a label is missing, or is not a probability where one is wanted; `name`: the model's.
         """
         is_single = len(self.labels) == len(wanted) == 1
-        any_size = is_single and SCORE in wanted[0]
+        any_size = is_single and SCORE_LABEL in wanted[0]
         found = [
             [number for number, label in enumerate(self.labels) if is_single or label.strip().lower() in names]
             for names in wanted
@@ -82,15 +93,17 @@ class CrossEncoder:
         import ctranslate2
         from tokenizers import Tokenizer
 
-        manifest = check_model(path, "cross-encoder")
-        self.settings = read_settings(path, manifest, CrossEncoderSettings)
+        manifest = load_verified_manifest(path, "cross-encoder")
+        self.settings = parse_model_settings(path, manifest, CrossEncoderSettings)
         self.name, self.digest = manifest.name, manifest.digest
         self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
-        self.device = choose_device(device)
-        self._workers, self._multiplier = count_workers(self.device, threads), find_multiplier(self.device)
-        self._encoder = open_model("Encoder", path, self.device, "float32", self._workers, manifest.made_with)
+        self.device = choose_ctranslate2_device(device)
+        self._workers, self._multiplier = count_workers(self.device, threads), find_matmul_instructions(self.device)
+        self._encoder = open_ctranslate2_model(
+            "Encoder", path, self.device, "float32", self._workers, manifest.made_with
+        )
         self._to_cpu = ctranslate2.Device.cpu
-        with np.load(path / HEAD) as head:
+        with np.load(path / HEAD_FILE) as head:
             self._head = {name: head[name].astype(np.float64) for name in head.files}
 
     def score(self, pairs: Sequence[tuple[str, str]], wanted: Sequence[Collection[str]] | None = None) -> Floats:
@@ -98,7 +111,7 @@ class CrossEncoder:
 
         `wanted`: return only the columns of these labels (CrossEncoderSettings.find_columns).
         """
-        columns = slice(None) if wanted is None else self.settings.find_columns(wanted, self.name)
+        columns = slice(None) if wanted is None else self.settings.resolve_label_columns(wanted, self.name)
         different = sorted(set(pairs))
         # one by one: after encode_batch the tokenizer's threads warn whenever this process forks
         encoded = [self._tokenizer.encode(first.strip(), second.strip()) for first, second in different]
@@ -131,16 +144,16 @@ class CrossEncoder:
         return 1 / (1 + np.exp(-logits)) if self.settings.activation == "sigmoid" else logits
 
 
-def find_cross_encoder(name_or_path: str | Path, home_folder: Path) -> Path:
+def resolve_cross_encoder_folder(name_or_path: str | Path, home_folder: Path) -> Path:
     """Return the folder of a cross-encoder by name (below the home) or path; else UsageError."""
-    return find_model(str(name_or_path), home_folder, "cross-encoder")
+    return resolve_model_folder(str(name_or_path), home_folder, "cross-encoder")
 
 
-def identify_cross_encoder(
+def get_cross_encoder_identity(
     name_or_path: str | Path, home_folder: Path, wanted: Sequence[Collection[str]]
 ) -> dict[str, str]:
     """Return name and digest of a cross-encoder without opening it; UsageError if a wanted label is missing."""
-    path = find_cross_encoder(name_or_path, home_folder)
-    manifest = read_model(path, "cross-encoder")
-    read_settings(path, manifest, CrossEncoderSettings).find_columns(wanted, manifest.name)
+    path = resolve_cross_encoder_folder(name_or_path, home_folder)
+    manifest = load_model_manifest(path, "cross-encoder")
+    parse_model_settings(path, manifest, CrossEncoderSettings).resolve_label_columns(wanted, manifest.name)
     return {"name": manifest.name, "digest": manifest.digest}

@@ -12,29 +12,29 @@ from typing import Any, Literal
 
 from factmill.tasks.core.service_settings import ComputeType
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.weights import WEIGHTS, is_stored_as_int8
-from factmill.tasks.settings import environment
+from factmill.tasks.models.converting.weights import CTRANSLATE2_WEIGHTS_FILE, is_stored_as_int8
+from factmill.tasks.settings import get_environment_variable
 
 Device = Literal["auto", "cpu", "cuda"]
-Multiplier = Literal["avx512", "avx2"]
+MatmulInstructions = Literal["avx512", "avx2"]
 """Instructions of a float matrix product whose summation order is known."""
-Engine = Literal["Encoder", "Translator", "Generator"]
+CTranslate2Class = Literal["Encoder", "Translator", "Generator"]
 """CTranslate2's classes: texts to vectors, texts to texts, and texts continued token by token."""
 
-_CPU_FLAGS = Path("/proc/cpuinfo")
-_CLASSES = {
+_CPU_INFO_FILE = Path("/proc/cpuinfo")
+_INSTRUCTION_CLASSES = {
     "avx512": frozenset({"avx512f", "avx512cd", "avx512vl", "avx512bw", "avx512dq"}),
     "avx2": frozenset({"avx2", "fma"}),
     "avx": frozenset({"avx"}),
 }
 """Class of x86 instructions that CTranslate2 distinguishes → CPU flags required, best class first."""
-_HOLDS_BACK = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+_ISA_LIMIT_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 """Environment variables that limit the instructions of oneDNN."""
-_HELD_TO_AVX2 = {"AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
+_AVX2_LIMITS = {"AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
 """Their values that make oneDNN multiply floats by AVX2."""
 
 
-def choose_device(device: Device) -> Literal["cpu", "cuda"]:
+def choose_ctranslate2_device(device: Device) -> Literal["cpu", "cuda"]:
     """Return the device to compute on; UsageError if a GPU is requested and there is none."""
     import ctranslate2
 
@@ -47,9 +47,9 @@ def choose_device(device: Device) -> Literal["cpu", "cuda"]:
     return "cpu"
 
 
-def name_device(device: Device) -> Literal["cpu", "cuda"]:
+def resolve_identity_device(device: Device) -> Literal["cpu", "cuda"]:
     """Return the device for a result's identity: the one requested, even of another machine; auto: this machine's."""
-    return choose_device("auto") if device == "auto" else device
+    return choose_ctranslate2_device("auto") if device == "auto" else device
 
 
 def count_workers(device: str, threads: int | None) -> int:
@@ -62,7 +62,7 @@ def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
 
     UsageError if int8 is requested for other weights: CTranslate2 would use 8 bits, which overflow on some CPUs.
     """
-    is_int8 = is_stored_as_int8(path / WEIGHTS)
+    is_int8 = is_stored_as_int8(path / CTRANSLATE2_WEIGHTS_FILE)
     if wanted == "int8" and not is_int8:
         raise UsageError(
             f"{path}: its weights are not stored as int8; convert it again with --quantization int8, or leave compute_type "
@@ -71,48 +71,53 @@ def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
     return wanted or ("int8" if is_int8 else "float32")
 
 
-def describe_numbers(compute_type: ComputeType, device: str) -> str:
+def format_numeric_identity(compute_type: ComputeType, device: str) -> str:
     """Format what results depend on apart from the model: number format, and device (int8 on a CPU: its class)."""
     is_cpu = device == "cpu"
-    return f"{compute_type}-{find_instructions() if compute_type == 'int8' and is_cpu else device}"
+    return f"{compute_type}-{get_instruction_class() if compute_type == 'int8' and is_cpu else device}"
 
 
-def find_instructions() -> str:
+def get_instruction_class() -> str:
     """Return the instruction class that CTranslate2 uses on this CPU, or that CT2_FORCE_CPU_ISA names."""
-    if forced := environment("CT2_FORCE_CPU_ISA"):
+    if forced := get_environment_variable("CT2_FORCE_CPU_ISA"):
         return forced.lower()
-    if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
+    if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_INFO_FILE.is_file():
         return platform.machine().lower()
-    flags = _read_cpu("flags")
-    return next((name for name, needed in _CLASSES.items() if needed <= flags), "generic")
+    flags = _load_cpu_field("flags")
+    return next((name for name, needed in _INSTRUCTION_CLASSES.items() if needed <= flags), "generic")
 
 
-def find_multiplier(device: Literal["cpu", "cuda"]) -> Multiplier | None:
+def find_matmul_instructions(device: Literal["cpu", "cuda"]) -> MatmulInstructions | None:
     """Return the instructions of oneDNN's float products, which CTranslate2 uses on AMD CPUs; None: another library's.
 
     They decide in which products a row of floats gets the same bits. AVX-512: in any of 16 rows or more. AVX2: in any
     of 4 to 144 rows, except the last one to three rows left over from groups of six; in larger ones see
     `exact_batches.list_odd_rows`; from 264 rows on the summation order also depends on the size of the matrix.
     """
-    held = {value.upper() for value in map(environment, _HOLDS_BACK) if value}
-    if device != "cpu" or not held <= _HELD_TO_AVX2 or environment("CT2_USE_MKL") not in (None, "", "0"):
+    held = {value.upper() for value in map(get_environment_variable, _ISA_LIMIT_VARIABLES) if value}
+    if device != "cpu" or not held <= _AVX2_LIMITS or get_environment_variable("CT2_USE_MKL") not in (None, "", "0"):
         return None
-    if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
+    if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_INFO_FILE.is_file():
         return None
-    flags = _read_cpu("flags") if "AuthenticAMD" in _read_cpu("vendor_id") else set()
-    if not held and _CLASSES["avx512"] <= flags:
+    flags = _load_cpu_field("flags") if "AuthenticAMD" in _load_cpu_field("vendor_id") else set()
+    if not held and _INSTRUCTION_CLASSES["avx512"] <= flags:
         return "avx512"
-    return "avx2" if _CLASSES["avx2"] <= flags else None
+    return "avx2" if _INSTRUCTION_CLASSES["avx2"] <= flags else None
 
 
-def _read_cpu(field: str) -> set[str]:
+def _load_cpu_field(field: str) -> set[str]:
     """Return the words of a /proc/cpuinfo field of the first core."""
-    lines = _CPU_FLAGS.read_text("utf-8").splitlines()
+    lines = _CPU_INFO_FILE.read_text("utf-8").splitlines()
     return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith(field)), set())
 
 
-def open_model(
-    engine: Engine, path: Path, device: Literal["cpu", "cuda"], compute_type: ComputeType, workers: int, made_with: str
+def open_ctranslate2_model(
+    engine: CTranslate2Class,
+    path: Path,
+    device: Literal["cpu", "cuda"],
+    compute_type: ComputeType,
+    workers: int,
+    made_with: str,
 ) -> Any:
     """Open a converted model with one thread a worker; UsageError says why it cannot be opened."""
     import ctranslate2

@@ -24,22 +24,26 @@ import numpy as np
 import numpy.typing as npt
 
 from factmill.tasks.core.service_settings import ComputeType
-from factmill.tasks.models.devices import Multiplier
+from factmill.tasks.models.devices import MatmulInstructions
 
 Batching = Literal["auto", "length", "alone"]
 T = TypeVar("T")
 F = TypeVar("F", bound=np.floating[Any])
 
-_UNDER_WAY = 256
+_MAX_STARTED_BATCHES = 256
 """Batches started ahead of the one whose results are awaited: enough for every core, while replies still come early."""
-LEAST_ROWS = 16
+MIN_EXACT_ROWS_AVX512 = 16
 """Least rows of an AVX-512 product in which each row gets the same bits."""
-MOST_ROWS = 263
-"""Most rows of an AVX2 product in which all but the odd rows (`list_odd_rows`) get the same bits."""
-_TOKENS_AT_ONCE: dict[Multiplier | None, int] = {None: 120, "avx2": MOST_ROWS, "avx512": 400}
+MAX_EXACT_ROWS_AVX2 = 263
+"""Most rows of an AVX2 product in which all but the odd rows (`list_leftover_row_ranges`) get the same bits."""
+_MAX_ENCODER_BATCH_TOKENS: dict[MatmulInstructions | None, int] = {
+    None: 120,
+    "avx2": MAX_EXACT_ROWS_AVX2,
+    "avx512": 400,
+}
 """Most tokens of an encoder's batch, unless a single text has more. Up to some 400 a core gets faster with more tokens,
 but fixed sizes then also need more filling rows (bench/speed/models/embed.py)."""
-_BLOCK = 96
+_AVX2_BLOCK_ROWS = 96
 """Rows of a block that oneDNN multiplies at once by AVX2."""
 
 
@@ -73,7 +77,7 @@ def run_batches(
         for first in range(0, len(alike), most):
             places = alike[first : first + most]
             under_way.append((places, start(places)))
-            if len(under_way) > _UNDER_WAY:
+            if len(under_way) > _MAX_STARTED_BATCHES:
                 oldest, wait = under_way.popleft()
                 yield from zip(oldest, wait(), strict=True)
     while under_way:
@@ -84,7 +88,7 @@ def run_batches(
 def run_filled_batches(
     lengths: Sequence[int],
     workers: int,
-    multiplier: Multiplier | None,
+    multiplier: MatmulInstructions | None,
     work: Callable[[list[int]], npt.NDArray[F]],
 ) -> Iterator[tuple[list[int], npt.NDArray[F]]]:
     """Yield places of texts of one length with their results, a row each; `workers` batches run in parallel.
@@ -98,40 +102,41 @@ def run_filled_batches(
             yield rows, found[: len(rows)]
 
 
-def batch_by_length(lengths: Sequence[int], multiplier: Multiplier | None) -> Iterator[tuple[list[int], int]]:
+def batch_by_length(lengths: Sequence[int], multiplier: MatmulInstructions | None) -> Iterator[tuple[list[int], int]]:
     """Yield batches of places of one length, longest first, with the number of texts to fill each up to."""
     by_length: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
         by_length.setdefault(length, []).append(place)
     for length in sorted(by_length, reverse=True):
-        places, most = by_length[length], count_texts(length, multiplier)
+        places, most = by_length[length], count_texts_per_batch(length, multiplier)
         for start in range(0, len(places), most):
             batch = places[start : start + most]
-            yield batch, fill_size(len(batch), length, multiplier)
+            yield batch, choose_filled_batch_size(len(batch), length, multiplier)
 
 
-def count_texts(length: int, multiplier: Multiplier | None) -> int:
+def count_texts_per_batch(length: int, multiplier: MatmulInstructions | None) -> int:
     """Return how many texts of `length` tokens an encoder's batch has, at most."""
-    most = max(1, _TOKENS_AT_ONCE[multiplier] // length)
+    most = max(1, _MAX_ENCODER_BATCH_TOKENS[multiplier] // length)
     if multiplier == "avx512":
         return most
-    return next(texts for texts in range(most, 0, -1) if texts == 1 or not list_odd_rows(texts * length))
+    return next(texts for texts in range(most, 0, -1) if texts == 1 or not list_leftover_row_ranges(texts * length))
 
 
-def fill_size(texts: int, length: int, multiplier: Multiplier | None) -> int:
+def choose_filled_batch_size(texts: int, length: int, multiplier: MatmulInstructions | None) -> int:
     """Return the number of texts to fill a batch of texts of one length up to, so that each gets its usual bits."""
     if multiplier == "avx512":
-        return max(texts, math.ceil(LEAST_ROWS / length))
-    most = count_texts(length, multiplier)
+        return max(texts, math.ceil(MIN_EXACT_ROWS_AVX512 / length))
+    most = count_texts_per_batch(length, multiplier)
     if multiplier is None:
         return most
     sizes = range(texts, most)
     return next(
-        (size for size in sizes if all(odd.start >= texts * length for odd in list_odd_rows(size * length))), most
+        (size for size in sizes if all(odd.start >= texts * length for odd in list_leftover_row_ranges(size * length))),
+        most,
     )
 
 
-def list_odd_rows(rows: int) -> list[range]:
+def list_leftover_row_ranges(rows: int) -> list[range]:
     """Return the rows of an AVX2 product that oneDNN sums in another order than the rest.
 
     It takes blocks of some 96 rows, in groups of six, and sums the one to three rows left over in another order.
@@ -139,7 +144,13 @@ def list_odd_rows(rows: int) -> list[range]:
     odd, start = [], 0
     while start < rows:
         left = rows - start
-        end = start + (_BLOCK if left >= 2 * _BLOCK else left if 2 * left <= 3 * _BLOCK else (left + 1) // 2)
+        end = start + (
+            _AVX2_BLOCK_ROWS
+            if left >= 2 * _AVX2_BLOCK_ROWS
+            else left
+            if 2 * left <= 3 * _AVX2_BLOCK_ROWS
+            else (left + 1) // 2
+        )
         if (end - start) % 6 in (1, 2, 3):
             odd.append(range(end - (end - start) % 6, end))
         start = end

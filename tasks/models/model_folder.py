@@ -23,19 +23,19 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.errors import OutputError, UsageError
 
-FORMAT_VERSION = 1
-MANIFEST = "factmill-model.json"
+MODEL_FORMAT_VERSION = 1
+MODEL_MANIFEST_FILE = "factmill-model.json"
 
-Kind = Literal["embedder", "cross-encoder", "translator", "perplexity"]
-IfThere = Literal["refuse", "replace", "keep"]
+ModelKind = Literal["embedder", "cross-encoder", "translator", "perplexity"]
+ExistingModelPolicy = Literal["refuse", "replace", "keep"]
 """What to do if a model of that name exists."""
 S = TypeVar("S", bound=BaseModel)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MODEL_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class ModelFile(StrictModel):
@@ -50,7 +50,7 @@ class ModelManifest(StrictModel):
 
     name: str
     format_version: int
-    kind: Kind
+    kind: ModelKind
     digest: str
     """SHA-256 over kind, settings and files: the identity of the model."""
     source: dict[str, str]
@@ -68,7 +68,7 @@ class ModelManifest(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ConversionResult:
     """What a conversion returns for the manifest: source digests, settings, converter."""
 
     source: Mapping[str, str]
@@ -83,21 +83,23 @@ def models_folder(home_folder: Path) -> Path:
 
 def model_path(name: str, folder: Path) -> Path:
     """Return the folder of a model; UsageError for a name that is not allowed."""
-    if not _NAME.fullmatch(name):
+    if not _MODEL_NAME_PATTERN.fullmatch(name):
         raise UsageError(
             f"no model can be called {name!r}: use letters, digits, `.`, `_`, `-`, a letter or digit first"
         )
     return folder / name
 
 
-def list_models(folder: Path) -> list[str]:
+def list_model_names(folder: Path) -> list[str]:
     """Return the sorted names of the models in a folder, damaged ones too."""
     if not folder.is_dir():
         return []
-    return sorted(path.name for path in folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and _MODEL_NAME_PATTERN.fullmatch(path.name))
 
 
-def find_model(name_or_path: str, home_folder: Path, kind: Kind, built_in: str = "", advice: str = ":") -> Path:
+def resolve_model_folder(
+    name_or_path: str, home_folder: Path, kind: ModelKind, built_in: str = "", advice: str = ":"
+) -> Path:
     """Return a model's folder by name (below the home) or path; UsageError lists the models there are.
 
     `built_in`: a model without a folder there, also listed; `advice`: text before the command that adds a model.
@@ -105,19 +107,19 @@ def find_model(name_or_path: str, home_folder: Path, kind: Kind, built_in: str =
     folder = models_folder(home_folder)
     if os.sep in name_or_path or name_or_path.startswith("."):
         return Path(name_or_path)
-    if name_or_path in list_models(folder):
+    if name_or_path in list_model_names(folder):
         return model_path(name_or_path, folder)
-    known = ", ".join(filter(None, dict.fromkeys([built_in, *list_models(folder)]))) or "none"
+    known = ", ".join(filter(None, dict.fromkeys([built_in, *list_model_names(folder)]))) or "none"
     what = "language model" if kind == "perplexity" else kind
     raise UsageError(f"no {what} {name_or_path} in {folder} (there: {known}){advice} factmill models add {kind} PATH")
 
 
-def store_model(
+def write_model_folder(
     name: str,
     folder: Path,
-    kind: Kind,
-    write: Callable[[Path], Origin],
-    if_there: IfThere = "refuse",
+    kind: ModelKind,
+    write: Callable[[Path], ConversionResult],
+    if_there: ExistingModelPolicy = "refuse",
 ) -> ModelManifest:
     """Make a model folder: `write` fills an empty folder, which then gets its manifest and is renamed atomically.
 
@@ -125,14 +127,14 @@ def store_model(
     interrupted conversion are removed.
     """
     path, making = model_path(name, folder), folder / f".{name}.making"
-    with _wait_for(folder):
+    with _lock_models_folder(folder):
         if path.exists():
             if if_there == "keep":
-                return read_model(path)
+                return load_model_manifest(path)
             if if_there == "refuse":
                 raise UsageError(f"there is a model {name} in {folder} already: give --replace, or another --name")
         try:
-            _clear(making)
+            _remove_folder(making)
             making.mkdir()
             origin = write(making)
             files = {
@@ -143,7 +145,7 @@ def store_model(
             digests = {file: described.sha256 for file, described in files.items()}
             manifest = ModelManifest(
                 name=name,
-                format_version=FORMAT_VERSION,
+                format_version=MODEL_FORMAT_VERSION,
                 kind=kind,
                 digest=digest_json({"kind": kind, "settings": dict(origin.settings), "files": digests}),
                 source=dict(origin.source),
@@ -151,61 +153,63 @@ def store_model(
                 made_with=origin.made_with,
                 files=files,
             )
-            (making / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", "utf-8")
-            _drop(path)
+            (making / MODEL_MANIFEST_FILE).write_text(manifest.model_dump_json(indent=2) + "\n", "utf-8")
+            _remove_model_folder(path)
             making.rename(path)
         except OSError as error:
             raise OutputError(f"the model {name} cannot be written into {folder}: {error}") from error
         finally:
-            _clear(making)
+            _remove_folder(making)
     return manifest
 
 
-def read_model(path: Path, kind: Kind | None = None) -> ModelManifest:
+def load_model_manifest(path: Path, kind: ModelKind | None = None) -> ModelManifest:
     """Load a model folder's manifest and check its files' sizes; UsageError says what is wrong and what to do."""
     if not path.is_dir():
         raise UsageError(f"no model folder {path}: factmill models list shows those that are there")
-    if not (path / MANIFEST).is_file():
+    if not (path / MODEL_MANIFEST_FILE).is_file():
         if (path / "config.json").is_file():
             raise UsageError(
                 f"{path}: a checkpoint that was not converted: factmill models add {kind or 'embedder'} {path}"
             )
-        raise UsageError(f"{path}: no {MANIFEST} in it: no converted model, or one that was never finished")
+        raise UsageError(f"{path}: no {MODEL_MANIFEST_FILE} in it: no converted model, or one that was never finished")
     try:
-        content = json.loads((path / MANIFEST).read_bytes())
+        content = json.loads((path / MODEL_MANIFEST_FILE).read_bytes())
         version = content["format_version"]
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, f"{MANIFEST} cannot be read: {error!r}") from error
-    if version != FORMAT_VERSION:
+        raise _make_damaged_error(path, f"{MODEL_MANIFEST_FILE} cannot be read: {error!r}") from error
+    if version != MODEL_FORMAT_VERSION:
         raise UsageError(
-            f"{path}: converted by another version of factmill (its format: {version}, here: {FORMAT_VERSION}); convert it "
+            f"{path}: converted by another version of factmill (its format: {version}, here: {MODEL_FORMAT_VERSION}); convert it "
             f"again: factmill models add {content.get('kind', 'KIND')} CHECKPOINT --name {path.name} --replace"
         )
     try:
         manifest = ModelManifest.model_validate(content)
     except ValidationError as error:
         found = error.errors()[0]
-        raise _damaged(path, f"{MANIFEST}: {'.'.join(map(str, found['loc']))}: {found['msg']}") from error
+        raise _make_damaged_error(
+            path, f"{MODEL_MANIFEST_FILE}: {'.'.join(map(str, found['loc']))}: {found['msg']}"
+        ) from error
     if kind and manifest.kind != kind:
         raise UsageError(f"{path}: the model {manifest.name} is of kind {manifest.kind}, wanted is: {kind}")
     for file, expected in manifest.files.items():
         size = (path / file).stat().st_size if (path / file).is_file() else None
         if size != expected.size_bytes:
             state = "is missing" if size is None else f"has {size:,} bytes"
-            raise _damaged(path, f"{file} {state}, expected {expected.size_bytes:,} bytes", manifest.kind)
+            raise _make_damaged_error(path, f"{file} {state}, expected {expected.size_bytes:,} bytes", manifest.kind)
     return manifest
 
 
-def check_model(path: Path, kind: Kind) -> ModelManifest:
+def load_verified_manifest(path: Path, kind: ModelKind) -> ModelManifest:
     """Load a model folder's manifest and check its files' digests (about a second for 2 GB); else UsageError."""
-    manifest = read_model(path, kind)
+    manifest = load_model_manifest(path, kind)
     for file, expected in manifest.files.items():
         if digest_file(path / file) != expected.sha256:
-            raise _damaged(path, f"{file} does not hold what was written into it", kind)
+            raise _make_damaged_error(path, f"{file} does not hold what was written into it", kind)
     return manifest
 
 
-def read_settings(path: Path, manifest: ModelManifest, settings: type[S]) -> S:
+def parse_model_settings(path: Path, manifest: ModelManifest, settings: type[S]) -> S:
     """Parse a manifest's settings as its kind's settings class; UsageError if they do not fit."""
     try:
         return settings.model_validate(manifest.settings)
@@ -213,11 +217,11 @@ def read_settings(path: Path, manifest: ModelManifest, settings: type[S]) -> S:
         raise UsageError(f"{path}: its settings are not those of the kind {manifest.kind}: {error}") from error
 
 
-def copy_model(converted: Path, kind: Kind, making: Path) -> Origin:
-    """Copy a model folder's files into an empty folder (for `store_model`); UsageError if it is damaged."""
-    manifest = check_model(converted, kind)
+def copy_model(converted: Path, kind: ModelKind, making: Path) -> ConversionResult:
+    """Copy a model folder's files into an empty folder (for `write_model_folder`); UsageError if it is damaged."""
+    manifest = load_verified_manifest(converted, kind)
     copy_files(converted, manifest.files, making)
-    return Origin(manifest.source, manifest.settings, manifest.made_with)
+    return ConversionResult(manifest.source, manifest.settings, manifest.made_with)
 
 
 def copy_files(source: Path, files: Iterable[str], target: Path) -> None:
@@ -231,9 +235,9 @@ def remove_model(name: str, folder: Path) -> None:
     """Remove a model, even a damaged one; UsageError if there is none of that name."""
     path = model_path(name, folder)
     if not path.is_dir():
-        raise UsageError(f"no model {name} in {folder} (there: {', '.join(list_models(folder)) or 'none'})")
-    with _wait_for(folder):
-        _drop(path)
+        raise UsageError(f"no model {name} in {folder} (there: {', '.join(list_model_names(folder)) or 'none'})")
+    with _lock_models_folder(folder):
+        _remove_model_folder(path)
 
 
 def digest_file(path: Path) -> str:
@@ -242,19 +246,19 @@ def digest_file(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def digest_files(folder: Path, files: Iterable[str]) -> dict[str, str]:
+def digest_existing_files(folder: Path, files: Iterable[str]) -> dict[str, str]:
     """Return name → SHA-256 of the files that exist in a folder."""
     return {file: digest_file(folder / file) for file in files if (folder / file).is_file()}
 
 
-def _damaged(path: Path, what: str, kind: str = "KIND") -> UsageError:
+def _make_damaged_error(path: Path, what: str, kind: str = "KIND") -> UsageError:
     return UsageError(
         f"{path}: damaged: {what}; convert it again: factmill models add {kind} CHECKPOINT --name {path.name} --replace"
     )
 
 
 @contextmanager
-def _wait_for(folder: Path) -> Iterator[None]:
+def _lock_models_folder(folder: Path) -> Iterator[None]:
     """Hold a folder of models exclusively, waiting for other processes; the lock ends with its process."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
@@ -265,15 +269,15 @@ def _wait_for(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _drop(path: Path) -> None:
+def _remove_model_folder(path: Path) -> None:
     """Remove a model's folder if it exists; it is renamed first, so that it disappears at once for other processes."""
     old = path.with_name(f".{path.name}.old")
-    _clear(old)
+    _remove_folder(old)
     if path.exists():
         path.rename(old)
-        _clear(old)
+        _remove_folder(old)
 
 
-def _clear(path: Path) -> None:
+def _remove_folder(path: Path) -> None:
     if path.exists():
         shutil.rmtree(path)

@@ -1,7 +1,7 @@
 """Causal language models that compute the probability of a text: any decoder on CTranslate2 (GPT-2, Llama, Qwen, …).
 
 BioKaLMA chooses the piece of knowledge for a paragraph by the perplexity of the paragraph with a sentence of that piece
-(paper, Appendix A). core/calls/local_models.py defines the calls; models/converting/perplexity.py makes model folders.
+(paper, Appendix A). core/calls/translation_and_perplexity.py defines the calls; models/converting/perplexity.py makes model folders.
 
 Builds must be identical byte for byte, so a text gets the same bits in every batch (exact_batches.py). A text takes one
 pass, so that little speed is lost if each is its own batch. Conversions are meant for float32, in which processors
@@ -25,65 +25,76 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.core.calls.local_models import NOTHING, Outcome, Unweighable, add_up
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.calls.translation_and_perplexity import (
+    NO_TOKENS_TO_SCORE,
+    NoPerplexity,
+    PerplexityOutcome,
+    sum_log_probabilities,
+)
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.core.service_settings import ComputeType
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models.devices import (
     Device,
     choose_compute_type,
-    choose_device,
+    choose_ctranslate2_device,
     count_workers,
-    describe_numbers,
-    name_device,
-    open_model,
+    format_numeric_identity,
+    open_ctranslate2_model,
+    resolve_identity_device,
 )
 from factmill.tasks.models.exact_batches import Batching, choose_batching, run_batches
-from factmill.tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
+from factmill.tasks.models.model_folder import (
+    ModelManifest,
+    load_model_manifest,
+    load_verified_manifest,
+    parse_model_settings,
+    resolve_model_folder,
+)
 
-EMBEDDED = "embedded-lm-1"
+EMBEDDED_LANGUAGE_MODEL = "embedded-lm-1"
 """Name of the embedded model; changes whenever retraining changes the model."""
-EMBEDDED_FOLDER = ROOT / "data" / "models" / "embedded-perplexity"
+EMBEDDED_LANGUAGE_MODEL_FOLDER = ASSETS_ROOT / "data" / "models" / "embedded-perplexity"
 
-VOCABULARY = "vocabulary.json"
+VOCABULARY_FILE = "vocabulary.json"
 _BATCH_TOKENS = 1024
 """Most tokens of a batch: each takes a float for every token of the vocabulary, which may have 256,000."""
 
 
-TOKENIZER = "tokenizer.json"
-SENTENCEPIECE = ("tokenizer.model", "sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
+TOKENIZER_JSON = "tokenizer.json"
+SENTENCEPIECE_FILES = ("tokenizer.model", "sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
 """Names that checkpoints give their SentencePiece file."""
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCutter:
+class TextTokenizer:
     """A tokenizer loaded from a file."""
 
     path: Path
-    cut: Callable[[str], list[str]]
+    tokenise_text: Callable[[str], list[str]]
     """Text → its tokens, without added start or end tokens."""
-    numbers: Mapping[str, int]
+    token_ids: Mapping[str, int]
     """Token → its id."""
     unknown: str | None
     """Token for text outside the vocabulary; None if there is no such text."""
 
 
-def find_tokenizer(folder: Path) -> Path:
+def get_tokenizer_file(folder: Path) -> Path:
     """Return the tokenizer file of a model's folder; UsageError if there is none."""
-    for name in (TOKENIZER, *SENTENCEPIECE):
+    for name in (TOKENIZER_JSON, *SENTENCEPIECE_FILES):
         if (folder / name).is_file():
             return folder / name
     raise UsageError(
-        f"{folder}: neither {TOKENIZER} nor {SENTENCEPIECE[0]} in it, by which words are cut; put the checkpoint's own file "
+        f"{folder}: neither {TOKENIZER_JSON} nor {SENTENCEPIECE_FILES[0]} in it, by which words are cut; put the checkpoint's own file "
         "there, or write one where transformers is installed: "
         "AutoTokenizer.from_pretrained(PATH, use_fast=True).save_pretrained(PATH)"
     )
 
 
-def open_cutter(path: Path) -> TokenCutter:
+def load_text_tokenizer(path: Path) -> TextTokenizer:
     """Load tokenizer.json or a SentencePiece file; UsageError if it is neither."""
-    if path.name != TOKENIZER:
+    if path.name != TOKENIZER_JSON:
         import sentencepiece
 
         try:
@@ -92,7 +103,7 @@ def open_cutter(path: Path) -> TokenCutter:
             raise UsageError(f"{path}: no SentencePiece model: {error}") from error
         numbers = {pieces.id_to_piece(number): number for number in range(pieces.get_piece_size())}
         cut = lambda text: list(pieces.encode(text, out_type=str))  # noqa: E731
-        return TokenCutter(path, cut, numbers, pieces.id_to_piece(pieces.unk_id()))
+        return TextTokenizer(path, cut, numbers, pieces.id_to_piece(pieces.unk_id()))
     from tokenizers import Tokenizer
 
     try:
@@ -105,7 +116,7 @@ def open_cutter(path: Path) -> TokenCutter:
     # one by one: after encode_batch the tokenizer's threads warn whenever this process forks
     cut = lambda text: list(tokenizer.encode(text, add_special_tokens=False).tokens)  # noqa: E731
     numbers = tokenizer.get_vocab(with_added_tokens=True)
-    return TokenCutter(path, cut, numbers, getattr(tokenizer.model, "unk_token", None))
+    return TextTokenizer(path, cut, numbers, getattr(tokenizer.model, "unk_token", None))
 
 
 class PerplexitySettings(StrictModel):
@@ -135,23 +146,23 @@ class LanguageModel:
         batching: Batching = "auto",
     ) -> None:
         """Open a model folder; `threads` batches run in parallel on the CPU (default: one a core)."""
-        manifest = check_model(path, "perplexity")
-        self.settings = read_settings(path, manifest, PerplexitySettings)
-        self._cut = open_cutter(path / self.settings.tokenizer).cut
-        vocabulary: list[str] = json.loads((path / VOCABULARY).read_text("utf-8"))
+        manifest = load_verified_manifest(path, "perplexity")
+        self.settings = parse_model_settings(path, manifest, PerplexitySettings)
+        self._cut = load_text_tokenizer(path / self.settings.tokenizer).tokenise_text
+        vocabulary: list[str] = json.loads((path / VOCABULARY_FILE).read_text("utf-8"))
         self._numbers = {token: number for number, token in enumerate(vocabulary)}
-        self.device, numbers = choose_device(device), choose_compute_type(path, compute_type)
+        self.device, numbers = choose_ctranslate2_device(device), choose_compute_type(path, compute_type)
         self.batching = choose_batching(batching, self.device, numbers)
-        self.identity = _identify(manifest, numbers, self.device)
+        self.identity = _format_language_model_identity(manifest, numbers, self.device)
         self._workers = count_workers(self.device, threads)
-        self._model = open_model("Generator", path, self.device, numbers, self._workers, manifest.made_with)
+        self._model = open_ctranslate2_model("Generator", path, self.device, numbers, self._workers, manifest.made_with)
 
-    def weigh(self, texts: Sequence[str]) -> list[Outcome]:
+    def compute_log_probabilities(self, texts: Sequence[str]) -> list[PerplexityOutcome]:
         """Return the log probability of each text, or why it has none."""
-        found = dict(self.weigh_each(texts))
+        found = dict(self.iterate_log_probabilities(texts))
         return [found[place] for place in range(len(texts))]
 
-    def weigh_each(self, texts: Sequence[str]) -> Iterator[tuple[int, Outcome]]:
+    def iterate_log_probabilities(self, texts: Sequence[str]) -> Iterator[tuple[int, PerplexityOutcome]]:
         """Yield each text's index with its log probability as soon as it is computed, the longest texts first."""
         places: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
@@ -160,23 +171,23 @@ class LanguageModel:
         """Places of a text, and the ids of its tokens."""
         for text, its_places in places.items():
             tokens = self.tokenize(text)
-            if isinstance(tokens, Unweighable):
+            if isinstance(tokens, NoPerplexity):
                 yield from ((place, tokens) for place in its_places)
             else:
                 to_weigh.append((its_places, [self._numbers[token] for token in tokens]))
         lengths = [len(numbers) for _, numbers in to_weigh]
         with ThreadPoolExecutor(self._workers) as pool:
 
-            def start(batch: list[int]) -> Callable[[], list[Outcome]]:
-                return pool.submit(self._weigh_batch, [to_weigh[at][1] for at in batch]).result
+            def start(batch: list[int]) -> Callable[[], list[PerplexityOutcome]]:
+                return pool.submit(self._compute_batch, [to_weigh[at][1] for at in batch]).result
 
             for at, outcome in run_batches(lengths, lengths, self.batching, _BATCH_TOKENS, start):
                 yield from ((place, outcome) for place in to_weigh[at][0])
 
-    def tokenize(self, text: str) -> list[str] | Unweighable:
+    def tokenize(self, text: str) -> list[str] | NoPerplexity:
         """Return the tokens that the model reads, the start token first, or why the text cannot be scored."""
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            return Unweighable("unknown_characters", "half of a surrogate pair, which is no text")
+            return NoPerplexity("unknown_characters", "half of a surrogate pair, which is no text")
         shown = [self.settings.start] if self.settings.start is not None else []
         for token in self._cut(text):
             if token in self._numbers:
@@ -184,23 +195,26 @@ class LanguageModel:
             elif self.settings.unknown is not None:
                 shown.append(self.settings.unknown)
             else:
-                return Unweighable("unknown_characters", f"not in the vocabulary: {token!r}")
+                return NoPerplexity("unknown_characters", f"not in the vocabulary: {token!r}")
         most = self.settings.max_tokens
         if most is not None and len(shown) > most:
-            return Unweighable("too_long", f"{len(shown)} tokens; at most {most} are read")
-        return shown if len(shown) > 1 else NOTHING
+            return NoPerplexity("too_long", f"{len(shown)} tokens; at most {most} are read")
+        return shown if len(shown) > 1 else NO_TOKENS_TO_SCORE
 
-    def _weigh_batch(self, shown: Sequence[Sequence[int]]) -> list[Outcome]:
+    def _compute_batch(self, shown: Sequence[Sequence[int]]) -> list[PerplexityOutcome]:
         """Return the log probabilities of texts of one length, given as token ids."""
         import ctranslate2
 
         # the last token is scored, but predicts nothing
         logits = self._model.forward_batch([numbers[:-1] for numbers in shown], return_log_probs=False)
         logits = np.asarray(logits.to_device(ctranslate2.Device.cpu))
-        return [add_up(weigh_tokens(each, numbers[1:])) for each, numbers in zip(logits, shown, strict=True)]
+        return [
+            sum_log_probabilities(compute_token_log_probabilities(each, numbers[1:]))
+            for each, numbers in zip(logits, shown, strict=True)
+        ]
 
 
-def weigh_tokens(logits: npt.NDArray[np.float32], numbers: Sequence[int]) -> list[float]:
+def compute_token_log_probabilities(logits: npt.NDArray[np.float32], numbers: Sequence[int]) -> list[float]:
     """Return the log probability of each token (given by id) under its row of logits (tokens × vocabulary).
 
     Sums accurately: CTranslate2's own sum over the vocabulary, in float32, is off by 3e-6 with generic instructions.
@@ -214,23 +228,25 @@ def weigh_tokens(logits: npt.NDArray[np.float32], numbers: Sequence[int]) -> lis
     return [float(log) for log in chosen - highest[:, 0] - np.log(total)]
 
 
-def identify_perplexity(
+def get_language_model_identity(
     name_or_path: str | Path, home_folder: Path, device: Device = "auto", compute_type: ComputeType | None = None
 ) -> str:
     """Return a language model's identity (`LanguageModel.identity`) without opening it."""
-    path = find_perplexity(name_or_path, home_folder)
-    manifest = read_model(path, "perplexity")
-    return _identify(manifest, choose_compute_type(path, compute_type), name_device(device))
+    path = resolve_language_model_folder(name_or_path, home_folder)
+    manifest = load_model_manifest(path, "perplexity")
+    return _format_language_model_identity(
+        manifest, choose_compute_type(path, compute_type), resolve_identity_device(device)
+    )
 
 
-def find_perplexity(name_or_path: str | Path, home_folder: Path) -> Path:
+def resolve_language_model_folder(name_or_path: str | Path, home_folder: Path) -> Path:
     """Return the folder of a language model: `embedded-lm-1`, by name (below the home) or by path; else UsageError."""
-    if str(name_or_path) == EMBEDDED:
-        return EMBEDDED_FOLDER
-    return find_model(str(name_or_path), home_folder, "perplexity", EMBEDDED)
+    if str(name_or_path) == EMBEDDED_LANGUAGE_MODEL:
+        return EMBEDDED_LANGUAGE_MODEL_FOLDER
+    return resolve_model_folder(str(name_or_path), home_folder, "perplexity", EMBEDDED_LANGUAGE_MODEL)
 
 
-def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str) -> str:
+def _format_language_model_identity(manifest: ModelManifest, compute_type: ComputeType, device: str) -> str:
     """Format what log probabilities depend on: the model and how it computes; not how texts are batched."""
     name = manifest.settings.get("identity", manifest.name)
-    return f"{name}@{manifest.digest[:16]}-{describe_numbers(compute_type, device)}"
+    return f"{name}@{manifest.digest[:16]}-{format_numeric_identity(compute_type, device)}"

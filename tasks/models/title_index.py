@@ -23,21 +23,21 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.core.nearest import find_nearest
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.embedding_similarity import find_nearest_vectors
 from factmill.tasks.errors import OutputError, SourceError
-from factmill.tasks.models.embed import Embedder, Vectors
+from factmill.tasks.models.embedders import Embedder, Vectors
 from factmill.tasks.models.model_folder import digest_file
-from factmill.tasks.processes import one_at_a_time
-from factmill.tasks.progress import say
+from factmill.tasks.processes import exclusive_file_lock
+from factmill.tasks.progress import print_and_log
 
-FORMAT_VERSION = 1
+TITLE_INDEX_FORMAT_VERSION = 1
 
-_TITLES_AT_ONCE = 8192
+_TITLES_PER_BLOCK = 8192
 """Titles embedded between notes of progress, so that an interruption loses at most some seconds of work."""
-_NEWS_EVERY_S = 30.0
-_HEADERS = ("page_title", "page_namespace\tpage_title")
-_ARTICLES = "0"
+_PROGRESS_INTERVAL_S = 30.0
+_DUMP_HEADERS = ("page_title", "page_namespace\tpage_title")
+_ARTICLE_NAMESPACE = "0"
 """The namespace of articles."""
 
 
@@ -51,7 +51,7 @@ class TitleIndex:
 
     def nearest(self, queries: Vectors, count: int) -> list[list[str]]:
         """Return the titles nearest to each query by cosine, nearest first; ties keep the order of the file."""
-        rows = find_nearest(self.vectors, queries, count)
+        rows = find_nearest_vectors(self.vectors, queries, count)
         with (self.folder / "titles.txt").open("rb") as file:
             known = {int(row): self._read(file, int(row)) for row in np.unique(rows)}
         return [[known[row] for row in nearest] for nearest in rows.tolist()]
@@ -61,9 +61,9 @@ class TitleIndex:
         return file.read(int(self.starts[row + 1] - self.starts[row])).decode().removesuffix("\n")
 
 
-def find_near_titles(titles: Sequence[str], queries: Vectors, count: int, embedder: Embedder) -> list[list[str]]:
+def find_nearest_titles(titles: Sequence[str], queries: Vectors, count: int, embedder: Embedder) -> list[list[str]]:
     """Return the titles nearest to each query from a short list, as `TitleIndex.nearest` does from an index."""
-    rows = find_nearest(embedder.encode(titles), queries, count)
+    rows = find_nearest_vectors(embedder.encode(titles), queries, count)
     return [[titles[row] for row in nearest] for nearest in rows.tolist()]
 
 
@@ -73,20 +73,20 @@ def open_title_index(source: Path, sha256: str, embedder: Embedder, home_folder:
     One process builds it, others wait. SourceError if the file has another digest or no titles; OutputError if the disk
     is full or the index is damaged.
     """
-    name = digest_json({"titles": sha256, "embedder": embedder.digest, "format": FORMAT_VERSION})[:16]
+    name = digest_json({"titles": sha256, "embedder": embedder.digest, "format": TITLE_INDEX_FORMAT_VERSION})[:16]
     folder = home_folder / "titles" / name
     try:
-        with one_at_a_time(folder.with_suffix(".lock"), say):
+        with exclusive_file_lock(folder.with_suffix(".lock"), print_and_log):
             if not (folder / "starts.npy").is_file():
                 _copy_titles(source, sha256, folder)
-            starts = _load(folder / "starts.npy")
+            starts = _load_array(folder / "starts.npy")
             if not (folder / "vectors.npy").is_file():
                 _embed_titles(folder, starts, embedder)
     except OSError as error:
         raise OutputError(
             f"{folder}: the index of titles cannot be written: {error.strerror}; what is there is kept"
         ) from error
-    vectors = _load(folder / "vectors.npy")
+    vectors = _load_array(folder / "vectors.npy")
     if vectors.shape != (len(starts) - 1, embedder.dimensions) or vectors.dtype != np.float32:
         raise OutputError(
             f"{folder}/vectors.npy: {vectors.shape} does not fit its titles; remove the folder to make it anew"
@@ -94,14 +94,14 @@ def open_title_index(source: Path, sha256: str, embedder: Embedder, home_folder:
     return TitleIndex(folder, starts, vectors)
 
 
-def _load(path: Path) -> npt.NDArray[Any]:
+def _load_array(path: Path) -> npt.NDArray[Any]:
     try:
         return np.load(path, mmap_mode="r")
     except ValueError as error:
         raise OutputError(f"{path}: is damaged ({error}); remove its folder to make it anew") from error
 
 
-def read_titles(path: Path) -> Iterator[str]:
+def iterate_titles(path: Path) -> Iterator[str]:
     """Yield the titles of a file, with spaces for underscores and without empty lines.
 
     The file has one title a line, plain or gzipped, as in the dumps of all titles. Their header is skipped; of lines
@@ -118,14 +118,14 @@ def read_titles(path: Path) -> Iterator[str]:
                     text = line.decode("utf-8").strip().removeprefix("\ufeff")
                 except UnicodeDecodeError as error:
                     raise SourceError(f"{place}: is not UTF-8; expected a title") from error
-                if number == 1 and text in _HEADERS:
+                if number == 1 and text in _DUMP_HEADERS:
                     continue
                 namespace, tab, title = text.rpartition("\t")
                 if tab and not namespace.isdecimal():
                     raise SourceError(
                         f"{place}: {text[:80]!r}; expected a title, or the number of a namespace, a tab and a title"
                     )
-                if namespace in ("", _ARTICLES) and (words := title.replace("_", " ").split()):
+                if namespace in ("", _ARTICLE_NAMESPACE) and (words := title.replace("_", " ").split()):
                     yield " ".join(words)
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(
@@ -142,7 +142,7 @@ def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
     # an array takes eight bytes a title, a list of ints some thirty
     starts = array("q", [0])
     with (folder / "titles.txt").open("wb") as file:
-        for title in read_titles(source):
+        for title in iterate_titles(source):
             starts.append(starts[-1] + file.write(f"{title}\n".encode()))
         os.fsync(file.fileno())
     if len(starts) == 1:
@@ -171,7 +171,7 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
         began_with, started = done, time.monotonic()
         said = started
         while done < count:
-            texts = [titles.readline().decode().removesuffix("\n") for _ in range(min(_TITLES_AT_ONCE, count - done))]
+            texts = [titles.readline().decode().removesuffix("\n") for _ in range(min(_TITLES_PER_BLOCK, count - done))]
             file.write(np.ascontiguousarray(embedder.encode(texts), "<f4").tobytes())
             file.flush()
             os.fsync(file.fileno())
@@ -183,9 +183,11 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
                 os.fsync(noting.fileno())
             next_note.replace(note)
             now = time.monotonic()
-            if now - said >= _NEWS_EVERY_S:
+            if now - said >= _PROGRESS_INTERVAL_S:
                 said, rate = now, (done - began_with) / (now - started)
                 minutes = (count - done) / rate / 60
-                say(f"titles: {done:,} of {count:,} embedded, {rate:,.0f} a second, about {minutes:,.0f} minutes to go")
+                print_and_log(
+                    f"titles: {done:,} of {count:,} embedded, {rate:,.0f} a second, about {minutes:,.0f} minutes to go"
+                )
     draft.replace(folder / "vectors.npy")
     note.unlink()

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
-from factmill.tasks.core.calls.linkers import SAME_AS
-from factmill.tasks.core.calls.paths import OPERATIONS
-from factmill.tasks.core.measures.audits import Audit, AuditKind
-from factmill.tasks.core.publishing.release_forms import ExportForms
-from factmill.tasks.core.rows import Matching
-from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
-from factmill.tasks.multihal.core.path_choice import count_scored
+from factmill.tasks.core.calls.entity_linking import SAME_AS_OPERATION
+from factmill.tasks.core.calls.path_calls import PATH_OPERATIONS
+from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
+from factmill.tasks.core.publishing.release_spec import ExportSpec
+from factmill.tasks.core.rows import BuildComparisonRules
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssets
+from factmill.tasks.multihal.core.path_selection import count_paths_to_score
 from factmill.tasks.multihal.core.rows import DroppedPath, MultiHalRow
-from factmill.tasks.multihal.params import MultiHalParams, lock_inputs
+from factmill.tasks.multihal.params import MultiHalParams, resolve_multihal_inputs
 
 
-def explain_row(row: MultiHalRow) -> Iterator[str]:
+def explain_multihal_row(row: MultiHalRow) -> Iterator[str]:
     """Yield a row's content as lines of text."""
     yield f"  source      {row.source_name}, row {row.source_row}, of {row.source_dataset} ({row.licence})"
     yield f"  question    {row.input}{f'   (translated by {row.translated_by})' if row.translated_by else ''}"
@@ -27,13 +27,13 @@ def explain_row(row: MultiHalRow) -> Iterator[str]:
     yield f"  score       {row.judged_score} of 5 (judge {row.judged_by}; chosen by {row.chosen_by})"
 
 
-AUDIT = Audit(
-    source="the paper checks paths by a judge model alone",
-    kinds=(
-        AuditKind("wrong_answer", "Is the answer wrong, or none to the question?"),
-        AuditKind("useless_path", "Does the path not help to answer the question?"),
-        AuditKind("wrong_path", "Is a step of the path untrue?"),
-        AuditKind("faulty_translation", "Is question, answer or path translated wrongly?"),
+AUDIT = AuditProtocol(
+    paper_section="the paper checks paths by a judge model alone",
+    criteria=(
+        AuditCriterion("wrong_answer", "Is the answer wrong, or none to the question?"),
+        AuditCriterion("useless_path", "Does the path not help to answer the question?"),
+        AuditCriterion("wrong_path", "Is a step of the path untrue?"),
+        AuditCriterion("faulty_translation", "Is question, answer or path translated wrongly?"),
     ),
 )
 
@@ -47,21 +47,27 @@ MULTIHAL = Benchmark(
         "factmill build multihal --source foundations/ --graph mine --language deu",
     ),
     params=MultiHalParams,
-    lock_inputs=lock_inputs,
+    resolve_inputs=resolve_multihal_inputs,
     recipe="factmill.flows.multihal:multihal",
-    evaluation="factmill.tasks.multihal.evaluation.record:MULTIHAL_EVALUATION",
+    evaluation="factmill.tasks.multihal.evaluation.definition:MULTIHAL_EVALUATION",
     release="factmill.tasks.multihal.release:MULTIHAL_RELEASE",
-    page="factmill.tasks.multihal.release:list_distributions",
-    narrowing=frozenset({"limit", "languages", "foundations"}),
+    page="factmill.tasks.multihal.release:draw_multihal_distributions",
+    narrowing_params=frozenset({"limit", "languages", "foundations"}),
     tables={"multihal": MultiHalRow, "multihal_dropped_paths": DroppedPath},
     main_table="multihal",
-    part="source_dataset",
-    pilot_at="select_paths",
-    pilot_size=lambda row: count_scored(path["labels"] for path in row["paths"]),
-    shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
-    ordered=frozenset({"trip_labels"}),
-    trace=("id", "path_id", "question_id"),
-    matching=Matching(
+    group_column="source_dataset",
+    pilot_stage="select_paths",
+    pilot_size=lambda row: count_paths_to_score(path["labels"] for path in row["paths"]),
+    display_columns={
+        "id": "id",
+        "input": "question",
+        "output": "answer",
+        "trip_labels": "path",
+        "judged_score": "score",
+    },
+    ordered_list_columns=frozenset({"trip_labels"}),
+    trace_id_columns=("id", "path_id", "question_id"),
+    matching=BuildComparisonRules(
         # ids count rows of files, and the paths of a question
         keys=(
             ("id", "input", "responses"),
@@ -69,7 +75,7 @@ MULTIHAL = Benchmark(
             ("question_id", "language", "responses"),
             ("id",),
         ),
-        given=(
+        source_columns=(
             "domain",
             "licence",
             "input",
@@ -79,20 +85,24 @@ MULTIHAL = Benchmark(
             "disputed_answers",
             "context",
         ),
-        marks=("source_name", "source_row"),
-        together=("unite_duplicates",),
+        provenance_columns=("source_name", "source_row"),
+        cross_row_stages=("deduplicate_foundation_questions",),
     ),
-    explain=explain_row,
+    explain=explain_multihal_row,
     audit=AUDIT,
-    needs=lambda params: ("wikidata", "wikipedia", *(("falcon", "dbpedia") if params.linker == "falcon" else ())),
-    statements="""
+    required_services=lambda params: (
+        "wikidata",
+        "wikipedia",
+        *(("falcon", "dbpedia") if params.linker == "falcon" else ()),
+    ),
+    statements_sql="""
         SELECT build_id, id AS row_id, ids[hop] AS subject, ids[hop + 1] AS property, ids[hop + 2] AS "value",
             CASE WHEN len(responses) > len(ids) AND hop = len(ids) - 2 THEN responses[-2] END AS statement,
             NULL AS modified, question_id AS asked_for
         FROM (SELECT *, responses_formatted AS ids, unnest(range(1, len(responses_formatted) - 1, 2)) AS hop FROM multihal)
     """,
-    forms=ExportForms(separators={"trip_labels": "; "}, csv_id="path_id"),
-    assets=Assets(
+    forms=ExportSpec(separators={"trip_labels": "; "}, csv_id_column="path_id"),
+    assets=BenchmarkAssets(
         prompts=("multihal/select_paths", "multihal/score_path"),
         lists=(
             "refusals.txt",
@@ -104,6 +114,6 @@ MULTIHAL = Benchmark(
             "ignored_properties.txt",
             "known_sources.csv",
         ),
-        queries=(*WIKIDATA_QUERIES, *(file for each in (*OPERATIONS, SAME_AS) for file in each.files)),
+        queries=(*WIKIDATA_QUERIES, *(file for each in (*PATH_OPERATIONS, SAME_AS_OPERATION) for file in each.query_files)),
     ),
 )

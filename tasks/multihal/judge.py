@@ -5,22 +5,28 @@ from collections.abc import Sequence
 from prefect import task
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.replies import UNREADABLE_KINDS
-from factmill.tasks.core.rows import Outcome, Reject, arrow_table
-from factmill.tasks.engine.batches import Answered, Work, batch_key, work_on
-from factmill.tasks.multihal.core.path_choice import (
-    SCORE,
-    SELECTION,
-    Choice,
-    ask_score,
-    ask_selection,
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS
+from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
+from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, batch_key, open_batch
+from factmill.tasks.multihal.core.path_selection import (
+    SCORE_REPLY_FORM,
+    SELECTION_REPLY_FORM,
+    PathSelection,
     format_path,
-    open_choice,
-    read_score,
-    read_selection,
+    make_score_prompt,
+    make_selection_prompt,
+    read_path_score,
+    read_selected_paths,
+    start_path_selection,
 )
-from factmill.tasks.multihal.core.rows import ChosenPath, DroppedPath, MinedQuestion, ScoredPath, SelectedQuestion
+from factmill.tasks.multihal.core.rows import (
+    DroppedPath,
+    QuestionWithPaths,
+    QuestionWithSelectedPaths,
+    ScoredPath,
+    SelectedPath,
+)
 from factmill.tasks.multihal.params import MultiHalInputs
 
 SELECTION_PROMPT = "multihal/select_paths"
@@ -28,55 +34,62 @@ SCORE_PROMPT = "multihal/score_path"
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def select_paths(batch: Batch) -> Receipt:
+def select_paths(batch: StageBatch) -> BatchReceipt:
     """Select up to ten paths per question: three rounds of two shuffled passes, then random draws (§2.3)."""
-    work = work_on(batch)
-    rows = work.rows(MinedQuestion)
-    choices = {row.id: open_choice(row.id, [format_path(path.labels) for path in row.paths]) for row in rows}
+    work = open_batch(batch)
+    rows = work.rows(QuestionWithPaths)
+    choices = {row.id: start_path_selection(row.id, [format_path(path.labels) for path in row.paths]) for row in rows}
     by_id = {row.id: row for row in rows}
     failed: dict[str, Reject] = {}
-    while open_now := [row_id for row_id, choice in choices.items() if choice.is_open and row_id not in failed]:
-        _play_round(work, [by_id[row_id] for row_id in open_now], choices, failed)
+    while open_now := [row_id for row_id, choice in choices.items() if choice.needs_another_round and row_id not in failed]:
+        _run_selection_round(work, [by_id[row_id] for row_id in open_now], choices, failed)
     dropped: list[DroppedPath] = []
-    outcomes: list[Outcome] = [failed.get(row.id) or _close_choice(row, choices[row.id], dropped) for row in rows]
-    work.extras = arrow_table(DroppedPath, dropped)
-    return work.finish(outcomes, SelectedQuestion)
+    outcomes: list[RowOutcome] = [
+        failed.get(row.id) or _finish_path_selection(row, choices[row.id], dropped) for row in rows
+    ]
+    work.extras = make_arrow_table(DroppedPath, dropped)
+    return work.finish(outcomes, QuestionWithSelectedPaths)
 
 
-def _play_round(
-    work: Work, rows: Sequence[MinedQuestion], choices: dict[str, Choice], failed: dict[str, Reject]
+def _run_selection_round(
+    work: BatchWork, rows: Sequence[QuestionWithPaths], choices: dict[str, PathSelection], failed: dict[str, Reject]
 ) -> None:
     prompt = load_prompt(SELECTION_PROMPT)
     asked = [
-        (row.id, row, ask_selection(prompt, row.input, answers_of(row), choices[row.id].order(turn)))
+        (row.id, row, make_selection_prompt(prompt, row.input, list_right_answers(row), choices[row.id].shuffle_candidates(turn)))
         for row in rows
         for turn in (1, 2)
     ]
-    answers = [answer for _, answer in work.ask("judge", asked, SELECTION, lambda _, texts: read_selection(texts[0]))]
+    answers = [
+        answer
+        for _, answer in work.prompt_model("judge", asked, SELECTION_REPLY_FORM, lambda _, texts: read_selected_paths(texts[0]))
+    ]
     for row, first, second in zip(rows, answers[0::2], answers[1::2], strict=True):
-        if lost := _find_loss(first) or _find_loss(second):
+        if lost := _find_judge_failure(first) or _find_judge_failure(second):
             failed[row.id] = lost
         else:
-            choices[row.id].take(_picks(first), _picks(second))
+            choices[row.id].add_round(_get_picks(first), _get_picks(second))
 
 
-def _find_loss(answer: Answered[list[str]]) -> Reject | None:
+def _find_judge_failure(answer: ParsedCompletion[list[str]]) -> Reject | None:
     """Return why the judge's call failed, or None; an unreadable reply counts as a pass without picks."""
-    lost = answer.read if isinstance(answer.read, Reject) else None
-    return lost if lost and (lost.retryable or lost.reason not in UNREADABLE_KINDS) else None
+    lost = answer.parsed if isinstance(answer.parsed, Reject) else None
+    return lost if lost and (lost.retryable or lost.unexplained_refusal not in UNREADABLE_COMPLETION_KINDS) else None
 
 
-def _picks(answer: Answered[list[str]]) -> list[str]:
-    return [] if isinstance(answer.read, Reject) else answer.read
+def _get_picks(answer: ParsedCompletion[list[str]]) -> list[str]:
+    return [] if isinstance(answer.parsed, Reject) else answer.parsed
 
 
-def _close_choice(row: MinedQuestion, choice: Choice, dropped: list[DroppedPath]) -> SelectedQuestion:
-    chosen = choice.finish()
-    kept: dict[str, ChosenPath] = {}
+def _finish_path_selection(
+    row: QuestionWithPaths, choice: PathSelection, dropped: list[DroppedPath]
+) -> QuestionWithSelectedPaths:
+    chosen = choice.list_selected()
+    kept: dict[str, SelectedPath] = {}
     for number, path in enumerate(row.paths):
         words = format_path(path.labels)
         if words in chosen and words not in kept:
-            kept[words] = ChosenPath(**path.model_dump(), chosen_by=chosen[words])
+            kept[words] = SelectedPath(**path.model_dump(), chosen_by=chosen[words])
         else:
             dropped.append(
                 DroppedPath(
@@ -87,38 +100,42 @@ def _close_choice(row: MinedQuestion, choice: Choice, dropped: list[DroppedPath]
                     detail=words,
                 )
             )
-    return row.narrow(SelectedQuestion, paths=list(kept.values()))
+    return row.narrow_to(QuestionWithSelectedPaths, paths=list(kept.values()))
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def score_paths(batch: Batch) -> Receipt:
+def score_paths(batch: StageBatch) -> BatchReceipt:
     """Score each path from 1 to 5; reject low scores (`low_score`) and unreadable replies (`unscored`) (§2.3)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     prompt = load_prompt(SCORE_PROMPT)
     asked = []
-    for row in work.rows_to_open(SelectedQuestion):
+    for row in work.rows_to_expand(QuestionWithSelectedPaths):
         for number, path in enumerate(row.paths):
             # from here on, each path is its own row
             path_id = f"{row.id}_{number}"
-            work.take(path_id, path.model_dump_json())
-            ask = ask_score(prompt, row.input, answers_of(row), format_path(path.labels))
+            work.add_input_row(path_id, path.model_dump_json())
+            ask = make_score_prompt(prompt, row.input, list_right_answers(row), format_path(path.labels))
             asked.append((path_id, (path_id, row, path), ask))
     lowest = work.inputs(MultiHalInputs).params.min_score
-    outcomes: list[Outcome] = []
-    for (path_id, row, path), answer in work.ask("judge", asked, SCORE, lambda _, texts: read_score(texts[0])):
-        if isinstance(answer.read, Reject):
-            unscored = answer.read.reason == "reply_not_in_format"
-            outcomes.append(Reject(path_id, "unscored", answer.read.detail) if unscored else answer.read)
-        elif answer.read < lowest:
-            outcomes.append(Reject(path_id, "low_score", f"score {answer.read}: {format_path(path.labels)}"))
+    outcomes: list[RowOutcome] = []
+    for (path_id, row, path), answer in work.prompt_model(
+        "judge", asked, SCORE_REPLY_FORM, lambda _, texts: read_path_score(texts[0])
+    ):
+        if isinstance(answer.parsed, Reject):
+            unscored = answer.parsed.reason == "reply_not_in_format"
+            outcomes.append(Reject(path_id, "unscored", answer.parsed.detail) if unscored else answer.parsed)
+        elif answer.parsed < lowest:
+            outcomes.append(Reject(path_id, "low_score", f"score {answer.parsed}: {format_path(path.labels)}"))
         else:
-            outcomes.append(_scored(path_id, row, path, answer.read, answer))
+            outcomes.append(_make_scored_path(path_id, row, path, answer.parsed, answer))
     return work.finish(outcomes, ScoredPath)
 
 
-def _scored(path_id: str, row: SelectedQuestion, path: ChosenPath, score: int, answer: Answered[int]) -> ScoredPath:
+def _make_scored_path(
+    path_id: str, row: QuestionWithSelectedPaths, path: SelectedPath, score: int, answer: ParsedCompletion[int]
+) -> ScoredPath:
     statement = [path.statement] if path.statement else []
-    return row.narrow(
+    return row.narrow_to(
         ScoredPath,
         id=path_id,
         question_id=row.id,
@@ -135,6 +152,6 @@ def _scored(path_id: str, row: SelectedQuestion, path: ChosenPath, score: int, a
     )
 
 
-def answers_of(row: MinedQuestion | SelectedQuestion) -> list[str]:
+def list_right_answers(row: QuestionWithPaths | QuestionWithSelectedPaths) -> list[str]:
     """Return the right answers shown to the judge: the expected one first, then the optional ones."""
     return list(dict.fromkeys([row.output, *row.optional_output]))

@@ -11,102 +11,115 @@ from dataclasses import dataclass, field
 
 from prefect import task
 
-from factmill.tasks.assets import load_list
-from factmill.tasks.core.calls.knowledge import call_resolve_item
-from factmill.tasks.core.calls.linkers import Links, call_link, call_same_as, read_links, read_same_as
-from factmill.tasks.core.calls.wikipedia import call_resolve_title, read_resolved_title
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.rows import Outcome, Reject
-from factmill.tasks.engine.batches import Work, batch_key, work_on
-from factmill.tasks.multihal.core.linking import (
-    CANDIDATES,
-    Mention,
-    choose_mentions,
-    find_article_titles,
-    list_spans,
-    spell_variants,
+from factmill.tasks.assets import load_list_entries
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.calls.entity_linking import (
+    TextLinks,
+    make_link_call,
+    make_same_as_call,
+    parse_same_as_item,
+    parse_text_links,
 )
-from factmill.tasks.multihal.core.rows import Link, LinkedQuestion, TypedQuestion
+from factmill.tasks.core.calls.wikidata import make_resolve_item_call
+from factmill.tasks.core.calls.wikipedia import make_resolve_title_call, parse_resolved_title
+from factmill.tasks.core.rows import Reject, RowOutcome
+from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
+from factmill.tasks.multihal.core.linking import (
+    MAX_LINK_CANDIDATES,
+    EntityMention,
+    find_wikipedia_addresses,
+    list_linkable_spans,
+    list_spelling_variants,
+    select_mentions,
+)
+from factmill.tasks.multihal.core.rows import EntityLink, EntityLinkedQuestion, TypedQuestion
 from factmill.tasks.multihal.params import MultiHalInputs
 
-OPTIONAL_ANSWERS = 2
+MAX_LINKED_OPTIONAL_ANSWERS = 2
 """Number of optional answers linked too (spec of the build; the paper links the expected answer only)."""
 
-Found = dict[str, list[tuple[str, Mention]]]
+MentionsByText = dict[str, list[tuple[str, EntityMention]]]
 """Text → (linker, mention)."""
 
 
 @dataclass(slots=True)
-class Missed:
+class UnlinkedNames:
     """Names and addresses for which no item was found."""
 
     causes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Row id → names and addresses, each with its cause."""
-    in_passing: set[str] = field(default_factory=set)
+    transient_rows: set[str] = field(default_factory=set)
     """Rows with a transient cause: a service was down."""
 
-    def note(self, row_id: str, cause: str, in_passing: bool = False) -> None:
+    def add_cause(self, row_id: str, cause: str, is_transient: bool = False) -> None:
         """Add a cause to a row."""
         self.causes[row_id].append(cause)
-        if in_passing:
-            self.in_passing.add(row_id)
+        if is_transient:
+            self.transient_rows.add(row_id)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def link_entities(batch: Batch) -> Receipt:
+def link_entities(batch: StageBatch) -> BatchReceipt:
     """Link names in question, answers and context to items, up to three candidates per name (§2.2)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(TypedQuestion)
-    texts = [(row.id, text) for row in rows for text in (row.input, *_answers(row))]
-    missed = Missed()
+    texts = [(row.id, text) for row in rows for text in (row.input, *_list_answers_to_link(row))]
+    missed = UnlinkedNames()
     failed: dict[str, Reject] = {}
     linker = work.inputs(MultiHalInputs).params.linker
     found = _link_by_labels(work, texts) if linker == "labels" else _link_by_falcon(work, texts, missed, failed)
-    articles = _link_contexts(work, rows, missed)
-    outcomes = [failed.get(row.id) or _link(row, found, articles[row.id], missed) for row in rows]
-    return work.finish(_follow_redirects(work, outcomes), LinkedQuestion)
+    articles = _link_context_articles(work, rows, missed)
+    outcomes = [failed.get(row.id) or _link_question(row, found, articles[row.id], missed) for row in rows]
+    return work.finish(_resolve_link_redirects(work, outcomes), EntityLinkedQuestion)
 
 
-def _answers(row: TypedQuestion) -> list[str]:
+def _list_answers_to_link(row: TypedQuestion) -> list[str]:
     """Return the answers to link to items; none where the answer is a value."""
     if row.answer_type != "other":
         return []
-    return [row.output, *row.optional_output[:OPTIONAL_ANSWERS]]
+    return [row.output, *row.optional_output[:MAX_LINKED_OPTIONAL_ANSWERS]]
 
 
-def _link(row: TypedQuestion, found: Found, articles: Sequence[Link], missed: Missed) -> Outcome:
-    subjects = [*_links(found[row.input]), *articles]
-    objects = [link for text in _answers(row) for link in _links(found[text])]
-    causes, in_passing = missed.causes[row.id], row.id in missed.in_passing
+def _link_question(
+    row: TypedQuestion, found: MentionsByText, articles: Sequence[EntityLink], missed: UnlinkedNames
+) -> RowOutcome:
+    subjects = [*_make_links(found[row.input]), *articles]
+    objects = [link for text in _list_answers_to_link(row) for link in _make_links(found[text])]
+    causes, in_passing = missed.causes[row.id], row.id in missed.transient_rows
     if not subjects:
         return Reject(row.id, "no_item_in_question", "; ".join([row.input, *causes]), in_passing)
     if row.answer_type == "other" and not objects:
-        return Reject(row.id, "no_item_in_answer", "; ".join([*_answers(row), *causes]), in_passing)
-    return row.extend(LinkedQuestion, subject_links=_unique(subjects), object_links=_unique(objects), missed=causes)
+        return Reject(row.id, "no_item_in_answer", "; ".join([*_list_answers_to_link(row), *causes]), in_passing)
+    return row.extend_to(
+        EntityLinkedQuestion,
+        subject_links=_deduplicate_links(subjects),
+        object_links=_deduplicate_links(objects),
+        missed=causes,
+    )
 
 
-def _follow_redirects(work: Work, outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _resolve_link_redirects(work: BatchWork, outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
     """Return the outcomes with redirecting QIDs replaced by their targets; links via local labels never redirect."""
     service = work.run.services.wikidata
     asked = [
-        (row.id, link.qid, call_resolve_item(service.identity, link.qid))
+        (row.id, link.qid, make_resolve_item_call(service.identity, link.qid))
         for row in outcomes
-        if isinstance(row, LinkedQuestion)
+        if isinstance(row, EntityLinkedQuestion)
         for link in (*row.subject_links, *row.object_links)
         if link.via != "labels"
     ]
-    targets, failed = work.look_up(service, asked, str)
+    targets, failed = work.call_and_parse(service, asked, str)
 
-    def follow(links: Iterable[Link]) -> list[Link]:
-        return _unique(
+    def follow(links: Iterable[EntityLink]) -> list[EntityLink]:
+        return _deduplicate_links(
             link
             if targets.get(link.qid, link.qid) == link.qid
             else link.model_copy(update={"qid": targets[link.qid], "redirected_from": link.qid})
             for link in links
         )
 
-    def settle(row: Outcome) -> Outcome:
-        if not isinstance(row, LinkedQuestion):
+    def settle(row: RowOutcome) -> RowOutcome:
+        if not isinstance(row, EntityLinkedQuestion):
             return row
         if row.id in failed:
             return failed[row.id]
@@ -115,38 +128,40 @@ def _follow_redirects(work: Work, outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [settle(row) for row in outcomes]
 
 
-def _links(mentions: Iterable[tuple[str, Mention]]) -> Iterator[Link]:
+def _make_links(mentions: Iterable[tuple[str, EntityMention]]) -> Iterator[EntityLink]:
     for via, mention in mentions:
         for rank, qid in enumerate(mention.qids, 1):
-            yield Link(qid=qid, surface=mention.surface, via=via, rank=rank)
+            yield EntityLink(qid=qid, surface=mention.surface, via=via, rank=rank)
 
 
-def _unique(links: Iterable[Link]) -> list[Link]:
+def _deduplicate_links(links: Iterable[EntityLink]) -> list[EntityLink]:
     """Return the first link to each item, in order."""
-    first: dict[str, Link] = {}
+    first: dict[str, EntityLink] = {}
     for link in links:
         first.setdefault(link.qid, link)
     return list(first.values())
 
 
-def _link_by_labels(work: Work, texts: Sequence[tuple[str, str]]) -> Found:
+def _link_by_labels(work: BatchWork, texts: Sequence[tuple[str, str]]) -> MentionsByText:
     graph = work.run.services.graph()
-    function_words = frozenset(load_list("function_words"))
-    spans = {text: list_spans(text, function_words) for _, text in texts}
-    names = {form for found in spans.values() for span in found for form in spell_variants(span.text)}
-    bearers = {name: [item.qid for item in items] for name, items in graph.find(sorted(names)).items() if items}
-    degrees = graph.degrees(sorted({qid for qids in bearers.values() for qid in qids}))
+    function_words = frozenset(load_list_entries("function_words"))
+    spans = {text: list_linkable_spans(text, function_words) for _, text in texts}
+    names = {form for found in spans.values() for span in found for form in list_spelling_variants(span.text)}
+    bearers = {name: [item.qid for item in items] for name, items in graph.find_items_by_name(sorted(names)).items() if items}
+    degrees = graph.count_edges(sorted({qid for qids in bearers.values() for qid in qids}))
     weights = {str(qid): degree.out + degree.into for qid, degree in degrees.items()}
     return {
-        text: [("labels", mention) for mention in choose_mentions(found, bearers, weights)]
+        text: [("labels", mention) for mention in select_mentions(found, bearers, weights)]
         for text, found in spans.items()
     }
 
 
-def _link_by_falcon(work: Work, texts: Sequence[tuple[str, str]], missed: Missed, failed: dict[str, Reject]) -> Found:
+def _link_by_falcon(
+    work: BatchWork, texts: Sequence[tuple[str, str]], missed: UnlinkedNames, failed: dict[str, Reject]
+) -> MentionsByText:
     service = work.run.services.falcon
-    calls = {text: call_link(service.identity, text, CANDIDATES) for _, text in texts}
-    records = work.call(service, ((row_id, calls[text]) for row_id, text in texts))
+    calls = {text: make_link_call(service.identity, text, MAX_LINK_CANDIDATES) for _, text in texts}
+    records = work.get_call_records(service, ((row_id, calls[text]) for row_id, text in texts))
     linked = {}
     resources: list[tuple[str, str]] = []
     for row_id, text in texts:
@@ -154,61 +169,66 @@ def _link_by_falcon(work: Work, texts: Sequence[tuple[str, str]], missed: Missed
         if reply.status != "ok":
             failed[row_id] = Reject(row_id, "linker_failed", f"Falcon: {text!r}: {reply.error}", reply.transient)
             continue
-        linked[text] = read_links(reply.body)
+        linked[text] = parse_text_links(reply.body)
         resources += [(row_id, link.id) for link in linked[text].dbpedia_entities]
-    same = _map_dbpedia(work, resources, missed)
-    return defaultdict(list, {text: _mentions(links, same) for text, links in linked.items()})
+    same = _map_dbpedia_to_wikidata(work, resources, missed)
+    return defaultdict(list, {text: _make_falcon_mentions(links, same) for text, links in linked.items()})
 
 
-def _mentions(links: Links, same: Mapping[str, str]) -> list[tuple[str, Mention]]:
+def _make_falcon_mentions(links: TextLinks, same: Mapping[str, str]) -> list[tuple[str, EntityMention]]:
     by_surface: dict[tuple[str, str], list[str]] = defaultdict(list)
     for link in links.items:
-        by_surface["falcon", link.surface].append(link.id)
+        by_surface["falcon", link.mention].append(link.id)
     for link in links.dbpedia_entities:
         if qid := same.get(link.id):
-            by_surface["dbpedia", link.surface].append(qid)
+            by_surface["dbpedia", link.mention].append(qid)
     return [
-        (via, Mention(surface, tuple(dict.fromkeys(qids))[:CANDIDATES])) for (via, surface), qids in by_surface.items()
+        (via, EntityMention(surface, tuple(dict.fromkeys(qids))[:MAX_LINK_CANDIDATES]))
+        for (via, surface), qids in by_surface.items()
     ]
 
 
-def _map_dbpedia(work: Work, resources: Sequence[tuple[str, str]], missed: Missed) -> dict[str, str]:
+def _map_dbpedia_to_wikidata(
+    work: BatchWork, resources: Sequence[tuple[str, str]], missed: UnlinkedNames
+) -> dict[str, str]:
     """Return DBpedia resource → QID; add resources without one to `missed`, with the cause."""
     service = work.run.services.dbpedia
-    calls = {uri: call_same_as(service.identity, uri) for _, uri in resources}
-    records = work.call(service, ((row_id, calls[uri]) for row_id, uri in resources))
+    calls = {uri: make_same_as_call(service.identity, uri) for _, uri in resources}
+    records = work.get_call_records(service, ((row_id, calls[uri]) for row_id, uri in resources))
     same: dict[str, str] = {}
     for row_id, uri in dict.fromkeys(resources):
         reply = records[calls[uri].key].reply()
-        qid = read_same_as(reply.body) if reply.status == "ok" else None
+        qid = parse_same_as_item(reply.body) if reply.status == "ok" else None
         if qid:
             same[uri] = qid
         else:
-            missed.note(row_id, f"{uri}: {reply.error or 'no item of Wikidata is the same'}", reply.transient)
+            missed.add_cause(row_id, f"{uri}: {reply.error or 'no item of Wikidata is the same'}", reply.transient)
     return same
 
 
-def _link_contexts(work: Work, rows: Sequence[TypedQuestion], missed: Missed) -> dict[str, list[Link]]:
+def _link_context_articles(
+    work: BatchWork, rows: Sequence[TypedQuestion], missed: UnlinkedNames
+) -> dict[str, list[EntityLink]]:
     """Return row id → links to the items of English Wikipedia articles whose addresses occur in its context."""
     service = work.run.services.wikipedia
-    titles = [(row.id, *pair) for row in rows for pair in find_article_titles(row.context)]
-    calls = {title: call_resolve_title(service.identity, title) for _, _, title in titles if title}
-    records = work.call(service, ((row_id, calls[title]) for row_id, _, title in titles if title))
-    links: dict[str, list[Link]] = defaultdict(list)
+    titles = [(row.id, *pair) for row in rows for pair in find_wikipedia_addresses(row.context)]
+    calls = {title: make_resolve_title_call(service.identity, title) for _, _, title in titles if title}
+    records = work.get_call_records(service, ((row_id, calls[title]) for row_id, _, title in titles if title))
+    links: dict[str, list[EntityLink]] = defaultdict(list)
     for row_id, address, title in titles:
         if title is None:
-            missed.note(row_id, f"{address}: no article of the English Wikipedia")
+            missed.add_cause(row_id, f"{address}: no article of the English Wikipedia")
             continue
         reply = records[calls[title].key].reply()
-        page = read_resolved_title(reply.body) if reply.status == "ok" else None
+        page = parse_resolved_title(reply.body) if reply.status == "ok" else None
         if page is None:
-            missed.note(row_id, f"{address}: {reply.error}", reply.transient)
+            missed.add_cause(row_id, f"{address}: {reply.error}", reply.transient)
         elif page.missing:
-            missed.note(row_id, f"{address}: there is no such page")
+            missed.add_cause(row_id, f"{address}: there is no such page")
         elif page.is_disambiguation:
-            missed.note(row_id, f"{address}: a disambiguation page")
+            missed.add_cause(row_id, f"{address}: a disambiguation page")
         elif not page.qid:
-            missed.note(row_id, f"{address}: an article without an item of Wikidata")
+            missed.add_cause(row_id, f"{address}: an article without an item of Wikidata")
         else:
-            links[row_id].append(Link(qid=page.qid, surface=address, via="wikipedia", rank=1))
+            links[row_id].append(EntityLink(qid=page.qid, surface=address, via="wikipedia", rank=1))
     return links

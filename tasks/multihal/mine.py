@@ -8,84 +8,92 @@ from typing import cast
 import numpy as np
 from prefect import task
 
-from factmill.tasks.assets import load_properties
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.paths import PathOptions, list_path_ids
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.rows import Outcome, Reject, arrow_table
-from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.assets import load_property_numbers
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
+from factmill.tasks.core.wikidata_paths import PathSearchOptions, make_path_id_lists
+from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
 from factmill.tasks.lookups.labels import look_up_labels
-from factmill.tasks.multihal.core.linking import Pair, Target, pair_up
-from factmill.tasks.multihal.core.path_choice import find_wordless, list_ids, list_labels
-from factmill.tasks.multihal.core.rows import Drop, DroppedPath, LinkedQuestion, MinedQuestion, Path
+from factmill.tasks.multihal.core.linking import PathTarget, SubjectTargetPair, make_subject_target_pairs
+from factmill.tasks.multihal.core.path_selection import find_parts_without_words, iterate_ids_to_label, list_path_labels
+from factmill.tasks.multihal.core.rows import (
+    DroppedPath,
+    EntityLinkedQuestion,
+    PathDropReason,
+    QuestionWithPaths,
+    WikidataPath,
+)
 from factmill.tasks.multihal.params import MultiHalInputs
-from factmill.tasks.text.values.literals import Date, Number
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
-PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
+ANSWER_TYPE_PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
 """Answer type → name of the list of properties whose values count (Appendix D)."""
 
 
 @dataclass(slots=True)
-class Failed:
+class FailedPairs:
     """Pairs whose search failed."""
 
     pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
     """Row id, subject, object, cause."""
-    in_passing: set[str] = field(default_factory=set)
+    transient_rows: set[str] = field(default_factory=set)
     """Rows with a transient failure."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def mine_paths(batch: Batch) -> Receipt:
+def mine_paths(batch: StageBatch) -> BatchReceipt:
     """Find paths of one or two hops, in both directions, between a question's items and its answer's (§2.2)."""
-    work = work_on(batch)
-    rows = work.rows(LinkedQuestion)
-    found: dict[str, list[Path]] = defaultdict(list)
-    failed = Failed()
+    work = open_batch(batch)
+    rows = work.rows(EntityLinkedQuestion)
+    found: dict[str, list[WikidataPath]] = defaultdict(list)
+    failed = FailedPairs()
     totals: dict[str, int] = defaultdict(int)
     counts: dict[str, int] = {}
-    for kind in ("other", *PROPERTY_LISTS):
-        pairs = [pair for row in rows if row.answer_type == kind for pair in pair_up(row)]
+    for kind in ("other", *ANSWER_TYPE_PROPERTY_LISTS):
+        pairs = [pair for row in rows if row.answer_type == kind for pair in make_subject_target_pairs(row)]
         counts |= {row.id: sum(pair[0] == row.id for pair in pairs) for row in rows if row.answer_type == kind}
         if pairs:
-            _mine_kind(work, kind, pairs, found, totals, failed)
-    outcomes = [_outcome(row, counts[row.id], found[row.id], totals[row.id], failed) for row in rows]
+            _mine_answer_type(work, kind, pairs, found, totals, failed)
+    outcomes = [_make_mining_outcome(row, counts[row.id], found[row.id], totals[row.id], failed) for row in rows]
     # failed pairs of rows that continue with paths of other pairs
-    going_on = {row.id for row in outcomes if isinstance(row, MinedQuestion)}
+    going_on = {row.id for row in outcomes if isinstance(row, QuestionWithPaths)}
     dropped = (
-        _drop(row_id, f"pair/{number}", [subject, target], "pair_failed", problem)
+        _make_dropped_path(row_id, f"pair/{number}", [subject, target], "pair_failed", problem)
         for number, (row_id, subject, target, problem) in enumerate(failed.pairs)
         if row_id in going_on
     )
-    work.extras = arrow_table(DroppedPath, dropped)
-    return work.finish(outcomes, MinedQuestion)
+    work.extras = make_arrow_table(DroppedPath, dropped)
+    return work.finish(outcomes, QuestionWithPaths)
 
 
-def _mine_kind(
-    work: Work,
-    kind: str,
-    pairs: Sequence[Pair],
-    found: dict[str, list[Path]],
+def _mine_answer_type(
+    work: BatchWork,
+    answer_type: str,
+    pairs: Sequence[SubjectTargetPair],
+    found: dict[str, list[WikidataPath]],
     totals: dict[str, int],
-    failed: Failed,
+    failed: FailedPairs,
 ) -> None:
     params = work.inputs(MultiHalInputs).params
-    options = PathOptions(params.all_hops, load_properties("ignored_properties"), params.most_paths)
+    options = PathSearchOptions(params.all_hops, load_property_numbers("ignored_properties"), params.most_paths)
     subjects = np.array([subject for _, subject, _ in pairs], np.int64)
-    finder = work.run.services.paths(_asker(work, pairs, failed))
-    if kind == "other":
+    finder = work.run.services.make_path_finder(_make_call_sender(work, pairs, failed))
+    if answer_type == "other":
         objects = np.array([target for _, _, target in pairs], np.int64)
         result = finder.find_item_paths(subjects, objects, options)
-        told = list_path_ids(result.paths, subjects, objects)
+        told = make_path_id_lists(result.paths, subjects, objects)
     else:
         # all answers of one type are values of one type
-        values = cast(list[Date] | list[Number], [target for _, _, target in pairs])
-        result = finder.find_literal_paths(subjects, values, load_properties(PROPERTY_LISTS[kind]), options)
-        told = list_path_ids(result.paths, subjects)
+        values = cast(list[PartialDate] | list[NumberWithUnit], [target for _, _, target in pairs])
+        result = finder.find_literal_paths(
+            subjects, values, load_property_numbers(ANSWER_TYPE_PROPERTY_LISTS[answer_type]), options
+        )
+        told = make_path_id_lists(result.paths, subjects)
     for line, ids in zip(result.paths.to_pylist(), told.to_pylist(), strict=True):
         row_id, subject, target = pairs[line["pair"]]
         found[row_id].append(
-            Path(
+            WikidataPath(
                 subject=f"Q{subject}",
                 object=_format_target(target),
                 hops=line["hops"],
@@ -99,60 +107,64 @@ def _mine_kind(
         )
     for line in result.pairs.to_pylist():
         totals[pairs[line["pair"]][0]] += line["total"]
-    for pair, problem in result.problems.items():
+    for pair, problem in result.failures.items():
         row_id, subject, target = pairs[pair]
         failed.pairs.append((row_id, f"Q{subject}", _format_target(target), problem))
 
 
-def _outcome(row: LinkedQuestion, pairs: int, paths: Sequence[Path], total: int, failed: Failed) -> Outcome:
+def _make_mining_outcome(
+    row: EntityLinkedQuestion, pairs: int, paths: Sequence[WikidataPath], total: int, failed: FailedPairs
+) -> RowOutcome:
     problem = next((problem for row_id, _, _, problem in failed.pairs if row_id == row.id), None)
     if not paths and problem:
-        return Reject(row.id, "wikidata_failed", problem, retryable=row.id in failed.in_passing)
+        return Reject(row.id, "wikidata_failed", problem, retryable=row.id in failed.transient_rows)
     if not paths:
         return Reject(row.id, "no_path", f"none of one or two hops between the items of its {pairs} pairs")
-    return row.extend(MinedQuestion, pairs=pairs, paths_in_all=total, paths=list(paths))
+    return row.extend_to(QuestionWithPaths, pairs=pairs, paths_in_all=total, paths=list(paths))
 
 
-def _asker(work: Work, pairs: Sequence[Pair], failed: Failed) -> Callable[[Sequence[Call]], Sequence[Reply]]:
+def _make_call_sender(
+    work: BatchWork, pairs: Sequence[SubjectTargetPair], failed: FailedPairs
+) -> Callable[[Sequence[Call]], Sequence[CallResponse]]:
     """Return a function that sends calls through the call cache, on behalf of the rows whose pairs they concern."""
     rows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row_id, subject, target in pairs:
         rows[f"Q{subject}", _format_target(target)].append(row_id)
     service = work.run.services.wikidata
 
-    def ask(calls: Sequence[Call]) -> list[Reply]:
+    def ask(calls: Sequence[Call]) -> list[CallResponse]:
         asked = []
         for call in calls:
             target = next(call.parts[name] for name in ("object", "date", "number") if name in call.parts)
             asked += [(row_id, call) for row_id in rows[str(call.parts["subject"]), str(target)]]
-        records = work.call(service, asked)
+        records = work.get_call_records(service, asked)
         replies = {call.key: records[call.key].reply() for call in calls}
-        failed.in_passing.update(row_id for row_id, call in asked if replies[call.key].transient)
+        failed.transient_rows.update(row_id for row_id, call in asked if replies[call.key].transient)
         return [replies[call.key] for call in calls]
 
     return ask
 
 
-def _format_target(target: Target) -> str:
-    if isinstance(target, Number):
+def _format_target(target: PathTarget) -> str:
+    if isinstance(target, NumberWithUnit):
         return target.number
     return f"Q{target}" if isinstance(target, int) else str(target)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def label_paths(batch: Batch) -> Receipt:
+def label_paths(batch: StageBatch) -> BatchReceipt:
     """Add English labels to the parts of every path (§2.2).
 
     Drops a path with a part that has no label or a label without words. Also drops a path whose two ends have the same
     label, unless the build sets `keep_ends_alike`.
     """
-    work = work_on(batch)
+    work = open_batch(batch)
     keeps_alike = work.inputs(MultiHalInputs).params.keep_ends_alike
-    rows = work.rows(MinedQuestion)
+    rows = work.rows(QuestionWithPaths)
     labels, failed = look_up_labels(
-        work, ((row.id, each) for row in rows for path in row.paths for each in list_ids(path)), "en"
+        work, ((row.id, each) for row in rows for path in row.paths for each in iterate_ids_to_label(path)), "en"
     )
-    outcomes: list[Outcome] = []
+    outcomes: list[RowOutcome] = []
     dropped: list[DroppedPath] = []
     for row in rows:
         if row.id in failed:
@@ -161,13 +173,17 @@ def label_paths(batch: Batch) -> Receipt:
         kept = []
         known = len(dropped)
         for number, path in enumerate(row.paths):
-            if missing := [each for each in list_ids(path) if each not in labels]:
-                dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_without_label", ", ".join(missing)))
-            elif wordless := find_wordless(path, labels):
-                dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_in_no_words", ", ".join(wordless)))
-            elif (told := list_labels(path, labels))[0] == told[-1] and not keeps_alike:
+            if missing := [each for each in iterate_ids_to_label(path) if each not in labels]:
+                dropped.append(
+                    _make_dropped_path(row.id, f"label/{number}", path.ids, "part_without_label", ", ".join(missing))
+                )
+            elif wordless := find_parts_without_words(path, labels):
+                dropped.append(
+                    _make_dropped_path(row.id, f"label/{number}", path.ids, "part_in_no_words", ", ".join(wordless))
+                )
+            elif (told := list_path_labels(path, labels))[0] == told[-1] and not keeps_alike:
                 # a film and the country it is named after, or the novel it is based on
-                dropped.append(_drop(row.id, f"label/{number}", path.ids, "ends_alike", told[0]))
+                dropped.append(_make_dropped_path(row.id, f"label/{number}", path.ids, "ends_alike", told[0]))
             else:
                 kept.append(path.model_copy(update={"labels": told}))
         if kept:
@@ -179,9 +195,9 @@ def label_paths(batch: Batch) -> Receipt:
             told_all = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
             detail = f"all {len(row.paths)} paths are dropped ({told_all}; see multihal_dropped_paths)"
             outcomes.append(Reject(row.id, why, detail))
-    work.extras = arrow_table(DroppedPath, dropped)
-    return work.finish(outcomes, MinedQuestion)
+    work.extras = make_arrow_table(DroppedPath, dropped)
+    return work.finish(outcomes, QuestionWithPaths)
 
 
-def _drop(row_id: str, place: str, ids: list[str], reason: Drop, detail: str) -> DroppedPath:
+def _make_dropped_path(row_id: str, place: str, ids: list[str], reason: PathDropReason, detail: str) -> DroppedPath:
     return DroppedPath(id=f"{row_id}/{place}", question_id=row_id, path_ids=ids, reason=reason, detail=detail)

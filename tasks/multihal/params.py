@@ -6,56 +6,56 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.core.rows import MOST
-from factmill.tasks.engine.benchmark import Inputs, Locked, find_absolute
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_sources_absolute
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
     embedder_identity,
     has_translator,
     translator_identity,
 )
-from factmill.tasks.multihal.core.linking import Linker
-from factmill.tasks.multihal.core.path_choice import LOWEST_KEPT
-from factmill.tasks.multihal.core.rows import TAGS
-from factmill.tasks.multihal.core.uniting import Union
+from factmill.tasks.multihal.core.linking import LinkerName
+from factmill.tasks.multihal.core.path_selection import DEFAULT_MIN_SCORE
+from factmill.tasks.multihal.core.preprocessing import DuplicateRule
+from factmill.tasks.multihal.core.rows import LANGUAGE_TAGS
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName, find_foundation_files
-from factmill.tasks.options import Option, Params, RunOptions
-from factmill.tasks.progress import say
-from factmill.tasks.settings import home, load_world
-from factmill.tasks.storage.source_files import lock_source
+from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.progress import print_and_log
+from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.storage.source_files import pin_source_file
 
-_EMBEDDED = ROOT / "data" / "world" / "sources"
+_EMBEDDED_FOUNDATIONS = ASSETS_ROOT / "data" / "world" / "sources"
 
 
-class MultiHalParams(Params):
+class MultiHalParams(BenchmarkParams):
     """Options of a MultiHal build."""
 
-    source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
+    source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder with foundations' files (repeatable). Default: our own."""
-    foundations: Annotated[tuple[FoundationName, ...], Option("--foundation")] = ()
+    foundations: Annotated[tuple[FoundationName, ...], CliOption("--foundation")] = ()
     """Only this foundation, a benchmark that questions are taken from (repeatable). Default: all."""
-    limit: int | None = Field(default=None, ge=1, le=MOST)
+    limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """At most so many rows of each foundation."""
-    union: Union = "ours"
+    union: DuplicateRule = "ours"
     """Which near questions are one: those with the same numbers, codes, names and passages, or all, as in the paper."""
-    linker: Linker = "labels"
+    linker: LinkerName = "labels"
     """How names are linked: by the local graph's labels, or Falcon 2.0."""
     all_hops: bool = False
     """Two hops even where one finds a path."""
-    most_paths: int = Field(default=100, ge=1, le=MOST)
+    most_paths: int = Field(default=100, ge=1, le=MAX_SETTING_NUMBER)
     """Paths kept of one subject-object pair."""
     keep_ends_alike: bool = False
     """Keep paths whose two ends have the same label (Devdas; based on; Devdas)."""
-    min_score: int = Field(default=LOWEST_KEPT, ge=1, le=5)
+    min_score: int = Field(default=DEFAULT_MIN_SCORE, ge=1, le=5)
     """Lowest score that is published."""
-    languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], Option("--language")] = ()
+    languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], CliOption("--language")] = ()
     """Only this beside English (repeatable). Default: all where the world names a translator. Portuguese is Brazil's."""
     label_source: Literal["translated", "wikidata"] = "translated"
     """Path labels in other languages: all translated, or Wikidata's own where there is one (Portuguese of either norm)."""
 
 
-class MultiHalInputs(Inputs):
+class MultiHalInputs(BuildInputs):
     """Resolved inputs of MultiHal's stages."""
 
     resolved: ClassVar = frozenset({"source", "foundations", "languages"})
@@ -68,28 +68,28 @@ class MultiHalInputs(Inputs):
     """Identity of the translator; None for a build in English only."""
 
 
-def lock_inputs(params: MultiHalParams, run: RunOptions) -> Locked[MultiHalInputs]:
+def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> ResolvedInputs[MultiHalInputs]:
     """Resolve options into a build's inputs and source files; UsageError and SourceError state what was expected."""
-    paths = [Path(path) for path in params.source] or [_EMBEDDED / name for name in FOUNDATIONS]
+    paths = [Path(path) for path in params.source] or [_EMBEDDED_FOUNDATIONS / name for name in FOUNDATIONS]
     found = find_foundation_files(paths, params.foundations or None)
     world = load_world(run.world, run.graph)
-    languages = choose_languages(params.languages or (TAGS if has_translator(world) else ()))
+    languages = select_published_languages(params.languages or (LANGUAGE_TAGS if has_translator(world) else ()))
     if params.label_source == "wikidata":
-        check_graph_languages(world, home(), [TAGS[language] for language in languages])
+        check_graph_languages(world, factmill_home(), [LANGUAGE_TAGS[language] for language in languages])
     if len(languages) == 1 and not params.languages:
-        say(f"the world {world.name} names no translator: rows in English alone")
-    return Locked(
+        print_and_log(f"the world {world.name} names no translator: rows in English alone")
+    return ResolvedInputs(
         MultiHalInputs(
-            params=params.model_copy(update={"source": find_absolute(params.source)}),
+            params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
             languages=languages,
-            embedder=embedder_identity(world, home()),
-            translator=translator_identity(world, home()) if len(languages) > 1 else None,
+            embedder=embedder_identity(world, factmill_home()),
+            translator=translator_identity(world, factmill_home()) if len(languages) > 1 else None,
         ),
-        {foundation: [lock_source(path) for path in files] for foundation, files in found.files.items()},
+        {foundation: [pin_source_file(path) for path in files] for foundation, files in found.files.items()},
         notes=found.left_out,
     )
 
 
-def choose_languages(wanted: Collection[str]) -> tuple[str, ...]:
+def select_published_languages(wanted: Collection[str]) -> tuple[str, ...]:
     """Return the languages to publish, in the paper's order (§2.4); English always comes first."""
-    return tuple(language for language in TAGS if language in wanted or language == "eng")
+    return tuple(language for language in LANGUAGE_TAGS if language in wanted or language == "eng")

@@ -7,20 +7,33 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.core.measures.bins import count_values
-from factmill.tasks.core.measures.figures import Figure
-from factmill.tasks.core.publishing.distributions import Published, count_numbers, draw_counts, draw_groups, sort_counts
-from factmill.tasks.core.publishing.release_forms import Belonging, Beside, CardForms, ConfigForms, Paper, ReleaseForms
+from factmill.tasks.core.measures.counts_and_bins import count_values
+from factmill.tasks.core.measures.report_figures import ReportFigure
+from factmill.tasks.core.publishing.distributions import (
+    PublishedTables,
+    count_by_frequency,
+    count_by_number,
+    make_bar_figure,
+    make_grouped_bar_figure,
+)
+from factmill.tasks.core.publishing.release_spec import (
+    CardSpec,
+    ConfigSpec,
+    PaperCitation,
+    PaperComparisons,
+    ParentRowLink,
+    ReleaseSpec,
+)
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
-from factmill.tasks.multihal.core.linking import pair_up
+from factmill.tasks.multihal.core.linking import make_subject_target_pairs
 from factmill.tasks.multihal.core.rows import (
     DroppedPath,
+    EntityLinkedQuestion,
     FoundationQuestion,
-    LinkedQuestion,
-    MinedQuestion,
     MultiHalRow,
+    QuestionWithPaths,
+    QuestionWithSelectedPaths,
     ScoredPath,
-    SelectedQuestion,
     TypedQuestion,
 )
 from factmill.tasks.options import BuildReport
@@ -33,33 +46,36 @@ if TYPE_CHECKING:
 def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
     """Publish the main table (a row per path and language) and that of dropped paths; `stages`: in recipe order."""
     read, unique, typed, linked, mined, labelled, selected, scored, translated = stages
-    rows, paths, found = translated.table(MultiHalRow), scored.table(ScoredPath), mined.table(MinedQuestion)
+    rows, paths, found = translated.table(MultiHalRow), scored.table(ScoredPath), mined.table(QuestionWithPaths)
     united = unique.table(FoundationQuestion)
     schema = arrow_schema(DroppedPath)
-    dropped = pa.concat_tables([stage.extras(schema) for stage in (mined, labelled, selected)])
+    dropped = pa.concat_tables([stage.companion_rows(schema) for stage in (mined, labelled, selected)])
     questions = {
         "questions_read": read.table(FoundationQuestion),
         "questions_united": united,
         "questions_typed": typed.table(TypedQuestion),
-        "questions_linked": linked.table(LinkedQuestion),
+        "questions_linked": linked.table(EntityLinkedQuestion),
         "questions_with_paths": found,
-        "questions_with_labelled_paths": labelled.table(MinedQuestion),
+        "questions_with_labelled_paths": labelled.table(QuestionWithPaths),
     }
     facts = {
-        **{name: _by_source(table) for name, table in questions.items()},
-        "questions_disputed": _by_source(
+        **{name: _count_by_source(table) for name, table in questions.items()},
+        "questions_disputed": _count_by_source(
             united.filter(pc.greater(pc.list_value_length(united["disputed_answers"]), 0))
         ),
-        "paths_mined": _count_paths(found),
-        "paths_labelled": _count_paths(questions["questions_with_labelled_paths"]),
-        "paths_selected": _count_paths(selected.table(SelectedQuestion)),
-        "paths_scored_high": _by_source(paths),
-        "questions_published": _by_source(_first_of_each(paths, "question_id")),
-        "rows": _by_source(rows),
-        "domains": describe_domains(
+        "paths_mined": _count_paths_by_source(found),
+        "paths_labelled": _count_paths_by_source(questions["questions_with_labelled_paths"]),
+        "paths_selected": _count_paths_by_source(selected.table(QuestionWithSelectedPaths)),
+        "paths_scored_high": _count_by_source(paths),
+        "questions_published": _count_by_source(_take_first_of_each_value(paths, "question_id")),
+        "rows": _count_by_source(rows),
+        "domains": count_by_domain(
             zip(*(paths[name].to_pylist() for name in ("source_dataset", "domain", "question_id")), strict=True)
         ),
-        "pairs": sum(len(pair_up(row)) for row in rows_from_arrow(LinkedQuestion, questions["questions_linked"])),
+        "pairs": sum(
+            len(make_subject_target_pairs(row))
+            for row in rows_from_arrow(EntityLinkedQuestion, questions["questions_linked"])
+        ),
         "paths_in_all": pc.sum(found["paths_in_all"]).as_py() or 0,
         "paths_left_out": count_values(dropped["reason"].to_pylist()),
         "answer_types": count_values(paths["answer_type"].to_pylist()),
@@ -70,7 +86,7 @@ def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
     return build.publish({"multihal": rows, "multihal_dropped_paths": dropped}, facts)
 
 
-def describe_domains(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
+def count_by_domain(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
     """Return "source: domain" → counts of questions and paths, most paths first; `paths`: (source, domain, question id)."""
     of_each = Counter(paths)
     told: dict[str, dict[str, int]] = {}
@@ -81,11 +97,11 @@ def describe_domains(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[st
     return dict(sorted(told.items(), key=lambda each: (-each[1]["paths"], each[0])))
 
 
-def _by_source(rows: pa.Table) -> dict[str, int]:
+def _count_by_source(rows: pa.Table) -> dict[str, int]:
     return count_values(rows["source_dataset"].to_pylist())
 
 
-def _count_paths(questions: pa.Table) -> dict[str, int]:
+def _count_paths_by_source(questions: pa.Table) -> dict[str, int]:
     """Return source → number of its questions' paths."""
     counts: Counter[str] = Counter()
     for source, paths in zip(questions["source_dataset"].to_pylist(), questions["paths"].to_pylist(), strict=True):
@@ -93,13 +109,13 @@ def _count_paths(questions: pa.Table) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _first_of_each(rows: pa.Table, column: str) -> pa.Table:
+def _take_first_of_each_value(rows: pa.Table, column: str) -> pa.Table:
     """Return the first row with each value of a column."""
     places = {value: place for place, value in reversed(list(enumerate(rows[column].to_pylist())))}
     return rows.take(pa.array(sorted(places.values()), pa.int64()))
 
 
-def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
+def compare_multihal_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
     """Return this build's figures paired with the paper's (abstract and Table 1)."""
     return {
         "paths published, in all languages": (rows, "25,905 in each of six"),
@@ -108,8 +124,8 @@ def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
     }
 
 
-CARD = CardForms(
-    headline="semantic_score",
+CARD = CardSpec(
+    headline_metric="semantic_score",
     about=(
         "A row is a question of one of seven benchmarks of hallucination with its answer and one path of Wikidata that leads "
         "from what the question is about to the answer, judged 4 or 5 of 5, in one of six languages. Asked without the path "
@@ -117,8 +133,8 @@ CARD = CardForms(
     ),
     steps={
         "read_foundation": "Rows of the foundations' own files are read, each told by its form.",
-        "unite_duplicates": "Equal questions are united by the cosine of their sentence embeddings, unless they differ in a number, a code or a name, or rest on different passages; answers that agree with none of the first question's are disputed, and count neither as right nor as wrong.",
-        "type_answers": "Refusals go; answers are told apart as dates, numbers, ranks and the rest.",
+        "deduplicate_foundation_questions": "Equal questions are united by the cosine of their sentence embeddings, unless they differ in a number, a code or a name, or rest on different passages; answers that agree with none of the first question's are disputed, and count neither as right nor as wrong.",
+        "classify_answer_types": "Refusals go; answers are told apart as dates, numbers, ranks and the rest.",
         "link_entities": "Names in question and answer are linked to items of Wikidata.",
         "mine_paths": "All paths of one hop, else of two, between these items are found, in both directions, also to dates, numbers and ranks.",
         "label_paths": "Items and properties of paths get their labels; a path with a part that has none goes, and one whose ends have the same label unless the build keeps them.",
@@ -131,12 +147,12 @@ CARD = CardForms(
         "Translations are by machine; `part_sources` says which labels are Wikidata's own.",
         "Foundations differ in what an answer is: a word, a sentence, a paragraph. Compare models within one `source_dataset`.",
     ),
-    beside=tell_beside,
-    task="question-answering",
+    compare_with_paper=compare_multihal_with_paper,
+    hub_task="question-answering",
 )
 
-MULTIHAL_RELEASE = ReleaseForms(
-    paper=Paper(
+MULTIHAL_RELEASE = ReleaseSpec(
+    paper=PaperCitation(
         title="MultiHal: Multilingual Dataset for Knowledge-Graph Grounded Evaluation of LLM Hallucinations",
         authors=(("Ernests", "Lavrinovics"), ("Russa", "Biswas"), ("Katja", "Hose"), ("Johannes", "Bjerva")),
         year=2025,
@@ -144,22 +160,22 @@ MULTIHAL_RELEASE = ReleaseForms(
     ),
     card=CARD,
     canary="85025846-c465-4dd4-b162-86d5744f3402",
-    source="source_dataset",
-    licence="licence",
+    source_column="source_dataset",
+    licence_column="licence",
     languages=("en", "de", "fr", "it", "es", "pt"),
     configs=(
-        ConfigForms(
+        ConfigSpec(
             name="multihal",
             title="Questions with judged paths of Wikidata that lead to their answers, one row a path",
             splits={"test": "multihal"},
-            by="language",
-            leads="eng",
+            config_column="language",
+            first_value="eng",
         ),
-        ConfigForms(
+        ConfigSpec(
             name="dropped_paths",
             title="Paths that were left out before scoring, and why",
             splits={"test": "multihal_dropped_paths"},
-            belongs=Belonging(column="question_id", to="question_id"),
+            parent_link=ParentRowLink(column="question_id", parent_column="question_id"),
         ),
     ),
 )
@@ -168,37 +184,39 @@ MULTIHAL_RELEASE = ReleaseForms(
 _TABLE = "multihal"
 
 
-def list_distributions(build: Published) -> Iterator[Figure]:
+def draw_multihal_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     """Yield figures that count rows (one per path and language), questions and paths by category."""
-    rows = build.read(_TABLE, ["language", "source_dataset", "judged_score", "responses_formatted"])
+    rows = build.load_columns(_TABLE, ["language", "source_dataset", "judged_score", "responses_formatted"])
     hops = pc.divide(pc.subtract(pc.list_value_length(rows["responses_formatted"]), 1), 2)
-    yield draw_counts("hops", "Rows by length of the path", "rows", count_numbers(hops.to_pylist()), "hops")
-    yield draw_counts("languages", "Rows by language", "rows", sort_counts(rows["language"].to_pylist()), "language")
-    sources = sort_counts(rows["source_dataset"].to_pylist())
-    yield draw_counts("sources", "Rows by source", "rows", sources, "source")
+    yield make_bar_figure("hops", "Rows by length of the path", "rows", count_by_number(hops.to_pylist()), "hops")
+    yield make_bar_figure(
+        "languages", "Rows by language", "rows", count_by_frequency(rows["language"].to_pylist()), "language"
+    )
+    sources = count_by_frequency(rows["source_dataset"].to_pylist())
+    yield make_bar_figure("sources", "Rows by source", "rows", sources, "source")
     domains = build.facts.get("domains", {})
-    yield draw_groups(
+    yield make_grouped_bar_figure(
         "domains",
         "Questions and paths by domain",
         "in the build",
         {kind: {domain: counts[kind] for domain, counts in domains.items()} for kind in ("questions", "paths")},
         "domain",
     )
-    yield draw_counts(
+    yield make_bar_figure(
         "answer_types",
         "Paths by type of the answer",
         "paths",
-        _by_size(build.facts.get("answer_types", {})),
+        _sort_by_count(build.facts.get("answer_types", {})),
         "type",
     )
-    yield draw_counts(
+    yield make_bar_figure(
         "scores",
         "Rows by the judge's score",
         "rows",
-        count_numbers(rows["judged_score"].to_pylist()),
+        count_by_number(rows["judged_score"].to_pylist()),
         "score",
     )
 
 
-def _by_size(counts: dict[str, int]) -> dict[str, int]:
+def _sort_by_count(counts: dict[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))

@@ -5,55 +5,68 @@ from dataclasses import replace
 
 from prefect import task
 
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.local_models import call_translate_path, call_translate_text, read_parts
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.rows import Outcome, Reject
-from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.core.calls.translation_and_perplexity import (
+    make_translate_path_call,
+    make_translate_text_call,
+    parse_translated_path,
+)
+from factmill.tasks.core.rows import Reject, RowOutcome
+from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
 from factmill.tasks.lookups.labels import look_up_labels
-from factmill.tasks.multihal.core.path_choice import is_id
-from factmill.tasks.multihal.core.rows import TAGS, MultiHalRow, ScoredPath
+from factmill.tasks.multihal.core.path_selection import is_item_or_property_id
+from factmill.tasks.multihal.core.rows import LANGUAGE_TAGS, MultiHalRow, ScoredPath
 from factmill.tasks.multihal.params import MultiHalInputs
-from factmill.tasks.storage.recording.journal import Record
+from factmill.tasks.storage.recording.journal import CallRecord
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def translate_paths(batch: Batch) -> Receipt:
+def translate_paths(batch: StageBatch) -> BatchReceipt:
     """Make one row per path and language: English unchanged, the others translated (§2.4)."""
-    work = work_on(batch)
-    rows = work.rows_to_open(ScoredPath)
+    work = open_batch(batch)
+    rows = work.rows_to_expand(ScoredPath)
     languages = work.inputs(MultiHalInputs).languages
     for language in languages:
         for row in rows:
-            work.take(f"{row.id}_{language}", row.model_dump_json())
-    outcomes: list[Outcome] = []
+            work.add_input_row(f"{row.id}_{language}", row.model_dump_json())
+    outcomes: list[RowOutcome] = []
     if "eng" in languages:
         for row in rows:
-            sources = ["wikidata" if is_id(each) else "kept" for each in row.responses_formatted]
-            outcomes.append(_publish(row, "eng", translated_by=None, trip_labels=row.path_labels, part_sources=sources))
+            sources = ["wikidata" if is_item_or_property_id(each) else "kept" for each in row.responses_formatted]
+            outcomes.append(
+                _make_published_row(row, "eng", translated_by=None, trip_labels=row.path_labels, part_sources=sources)
+            )
     if others := [language for language in languages if language != "eng"]:
-        outcomes += _translate(work, rows, others)
+        outcomes += _translate_rows(work, rows, others)
     return work.finish(outcomes, MultiHalRow)
 
 
-def _translate(work: Work, rows: list[ScoredPath], languages: Iterable[str]) -> list[Outcome]:
+def _translate_rows(work: BatchWork, rows: list[ScoredPath], languages: Iterable[str]) -> list[RowOutcome]:
     """Translate rows into all languages in one call: the model batches texts by length, across languages."""
     service = work.run.services.translator()
     wants_labels = work.inputs(MultiHalInputs).params.label_source == "wikidata"
     asked: dict[tuple[str, str], tuple[Call, dict[str, Call]]] = {}
     failed: dict[tuple[str, str], Reject] = {}
     for language in languages:
-        tag = TAGS[language]
-        ids = [(row.id, each) for row in rows for each in row.responses_formatted if wants_labels and is_id(each)]
+        tag = LANGUAGE_TAGS[language]
+        ids = [
+            (row.id, each)
+            for row in rows
+            for each in row.responses_formatted
+            if wants_labels and is_item_or_property_id(each)
+        ]
         # Wikidata's own labels, if requested
         labels, lost = look_up_labels(work, ids, tag) if wants_labels else ({}, {})
         failed |= {(language, row_id): replace(why, row_id=f"{row_id}_{language}") for row_id, why in lost.items()}
         for row in rows:
             own = [labels.get(each) for each in row.responses_formatted]
-            path = call_translate_path(service.identity, row.path_labels, own, tag)
-            texts = {text: call_translate_text(service.identity, text, tag) for text in _list_texts(row)}
+            path = make_translate_path_call(service.identity, row.path_labels, own, tag)
+            texts = {
+                text: make_translate_text_call(service.identity, text, tag) for text in _list_texts_to_translate(row)
+            }
             asked[language, row.id] = path, texts
-    records = work.call(
+    records = work.get_call_records(
         service,
         (
             (f"{row_id}_{language}", call)
@@ -69,7 +82,7 @@ def _translate(work: Work, rows: list[ScoredPath], languages: Iterable[str]) -> 
     ]
 
 
-def _list_texts(row: ScoredPath) -> list[str]:
+def _list_texts_to_translate(row: ScoredPath) -> list[str]:
     return [row.input, row.output, *row.optional_output, *row.incorrect_answers, *row.disputed_answers]
 
 
@@ -78,9 +91,9 @@ def _translate_row(
     language: str,
     path: Call,
     texts: Mapping[str, Call],
-    records: Mapping[str, Record],
+    records: Mapping[str, CallRecord],
     translator: str,
-) -> Outcome:
+) -> RowOutcome:
     row_id = f"{row.id}_{language}"
 
     def translate(wanted: Iterable[str]) -> list[str]:
@@ -92,10 +105,10 @@ def _translate_row(
         reply = records[call.key].reply()
         if reply.status != "ok":
             return Reject(row_id, "untranslatable", f"{call.parts.get('text', row.path_labels)}: {reply.error}")
-    parts = read_parts(records[path.key].reply().body)
-    if problem := _find_moved(row, [part.text for part in parts]):
+    parts = parse_translated_path(records[path.key].reply().body)
+    if problem := _find_moved_value(row, [part.text for part in parts]):
         return Reject(row_id, "value_moved", problem)
-    return _publish(
+    return _make_published_row(
         row,
         language,
         input=translate([row.input])[0],
@@ -109,12 +122,14 @@ def _translate_row(
     )
 
 
-def _find_moved(row: ScoredPath, parts: Sequence[str]) -> str | None:
+def _find_moved_value(row: ScoredPath, parts: Sequence[str]) -> str | None:
     """Return the problem if a translated path has another number of parts or another value at its end, else None."""
     told, last = row.path_labels, row.responses_formatted[-1]
-    is_whole = len(parts) == len(told) and (is_id(last) or parts[-1].split(" ")[0] == told[-1].split(" ")[0])
+    is_whole = len(parts) == len(told) and (
+        is_item_or_property_id(last) or parts[-1].split(" ")[0] == told[-1].split(" ")[0]
+    )
     return None if is_whole else f"expected the value of {'; '.join(told)} at the end, found {'; '.join(parts)}"
 
 
-def _publish(row: ScoredPath, language: str, **changed: object) -> MultiHalRow:
-    return row.narrow(MultiHalRow, id=f"{row.id}_{language}", path_id=row.id, language=language, **changed)
+def _make_published_row(row: ScoredPath, language: str, **changed: object) -> MultiHalRow:
+    return row.narrow_to(MultiHalRow, id=f"{row.id}_{language}", path_id=row.id, language=language, **changed)

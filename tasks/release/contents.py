@@ -1,4 +1,4 @@
-"""Contents of a release (`read_release`), from which card, Croissant metadata, tables and licences are made."""
+"""Contents of a release (`assemble_release`), from which card, Croissant metadata, tables and licences are made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,29 +9,29 @@ import pyarrow as pa
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.audits import AuditFigure
-from factmill.tasks.core.publishing.release_forms import Page, ReleaseForms
 from factmill.tasks.core.publishing.release_index import ReleasedTable
+from factmill.tasks.core.publishing.release_spec import ReleaseSpec, SourcePage
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.release.core.licences import Licence
-from factmill.tasks.reports.builds.contents import tell_notice
+from factmill.tasks.reports.builds.build_page import format_build_notice
 from factmill.tasks.storage.builds import BuildRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ReleaseOptions:
     """The publisher's options for a release."""
 
-    without: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     """Sources and licences whose rows are excluded."""
-    allowed: tuple[str, ...] = ()
+    allowed_licences: tuple[str, ...] = ()
     """Licences that are refused by default, but that the publisher may redistribute rows under."""
-    with_answers: bool = False
+    includes_hidden_answers: bool = False
     """Include the hidden answers of a test part."""
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
+class ReleaseDataFile:
     """A data file of a release."""
 
     path: str
@@ -44,7 +44,7 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class ReleaseSplit:
     """The rows of one split of a config."""
 
     name: str
@@ -54,17 +54,17 @@ class Split:
     """Columns of that table; the config's other columns are null in this split."""
     rows: pa.Table
     """Sorted by id, with the config's columns; the canary is the last column."""
-    files: tuple[DataFile, ...] = ()
+    files: tuple[ReleaseDataFile, ...] = ()
     """Empty until they are written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class ReleaseConfig:
     """One config: what `load_dataset(DIR, name)` returns."""
 
     name: str
     title: str
-    splits: tuple[Split, ...]
+    splits: tuple[ReleaseSplit, ...]
     docs: Mapping[str, str]
     """Column → description, in the columns' order."""
 
@@ -75,7 +75,7 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLine:
+class SourceRowCount:
     """Number of rows of one source under one licence."""
 
     source: str
@@ -86,7 +86,7 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class ReleaseOmission:
     """Rows or tables of the build that the release lacks."""
 
     what: str
@@ -96,7 +96,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptText:
+class BuildPrompt:
     """A prompt that the build used."""
 
     id: str
@@ -107,7 +107,7 @@ class PromptText:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class BuildEvaluation:
     """An evaluation on the released build."""
 
     record: BuildRecord
@@ -119,21 +119,21 @@ class Release:
     """All contents of a release, from which its files are written."""
 
     benchmark: Benchmark
-    forms: ReleaseForms
+    forms: ReleaseSpec
     build: BuildRecord
-    configs: tuple[Config, ...]
+    configs: tuple[ReleaseConfig, ...]
     """The first is the default config."""
-    sources: tuple[SourceLine, ...]
+    sources: tuple[SourceRowCount, ...]
     licences: tuple[Licence, ...]
     """Licences of the release as a whole."""
-    pages: Mapping[Page, int]
+    pages: Mapping[SourcePage, int]
     """Page → number of rows that carry its text or facts, sorted by title."""
     pages_licence: Licence
     """Licence of these pages' texts."""
-    is_own_world: bool
+    is_from_embedded_world: bool
     """True if these pages belong to factmill's embedded world and are no pages of Wikipedia."""
-    left_out: tuple[LeftOut, ...]
-    prompts: tuple[PromptText, ...]
+    left_out: tuple[ReleaseOmission, ...]
+    prompts: tuple[BuildPrompt, ...]
     tables: Mapping[str, ReleasedTable]
     """Table → row count and digest in the release; if the release is complete, for all tables of the build."""
     examples: tuple[Mapping[str, Any], ...]
@@ -144,8 +144,8 @@ class Release:
     """stage, id, reason, detail."""
     judge_cards: tuple[JudgeCard, ...]
     audit: tuple[AuditFigure, ...]
-    evaluations: tuple[Measured, ...]
-    choices: Choices = field(default_factory=Choices)
+    evaluations: tuple[BuildEvaluation, ...]
+    options: ReleaseOptions = field(default_factory=ReleaseOptions)
 
     @property
     def name(self) -> str:
@@ -153,14 +153,14 @@ class Release:
         return self.benchmark.title.partition(":")[0]
 
     @property
-    def is_own_source(self) -> bool:
+    def is_from_embedded_files(self) -> bool:
         """True if the rows come from the embedded world's own files, in the format of the paper's sources."""
-        return self.is_own_world and not self.build.origin["flow"].get("source")
+        return self.is_from_embedded_world and not self.build.origin["flow"].get("source")
 
     @property
     def notice(self) -> str:
         """Notice at the start of every text: rows from scripted replies are no benchmark; empty if there are none."""
-        return tell_notice(self.build)
+        return format_build_notice(self.build)
 
     @property
     def stages(self) -> Sequence[Mapping[str, Any]]:
@@ -173,7 +173,7 @@ class Release:
         return self.build.report["reasons"]
 
     @property
-    def shape(self) -> Mapping[str, Mapping[str, Any]]:
+    def shape_comparison(self) -> Mapping[str, Mapping[str, Any]]:
         """Figure of the dataset's shape → `here`, `n` and `paper`."""
         return self.build.report["facts"].get("shape", {})
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from factmill.tasks.release.contents import Config, DataFile, Release, Split
+from factmill.tasks.release.contents import Release, ReleaseConfig, ReleaseDataFile, ReleaseSplit
 
 _CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
-_CONTEXT = {
+_JSON_LD_CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
     "citeAs": "cr:citeAs",
@@ -50,7 +50,7 @@ _CONTEXT = {
     "subField": "cr:subField",
     "transform": "cr:transform",
 }
-_HOME = "https://github.com/factmill/factmill"
+_PROJECT_URL = "https://github.com/factmill/factmill"
 
 
 def render_croissant(release: Release) -> str:
@@ -58,27 +58,27 @@ def render_croissant(release: Release) -> str:
     build = release.build
     name, _, about = release.benchmark.title.partition(":")
     told: dict[str, Any] = {
-        "@context": _CONTEXT,
+        "@context": _JSON_LD_CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": _CONFORMS_TO,
         "name": f"{release.benchmark.name}-factmill",
         "description": " ".join(filter(None, [release.notice, f"{name}:{about}.", release.forms.canary_line])),
         "license": [licence.url or licence.name for licence in release.licences],
-        "url": _HOME,
-        "citeAs": _cite(release),
+        "url": _PROJECT_URL,
+        "citeAs": _format_citation(release),
         "creator": {"@type": "sc:Organization", "name": "factmill"},
         "inLanguage": list(release.forms.languages),
         "keywords": ["factuality", "benchmark", "language models"],
         "datePublished": f"{build.published_at:%Y-%m-%d}",
         "version": f"1.0.0+{build.build_id}",
         "isLiveDataset": False,
-        "distribution": [_describe_file(file) for _, _, file in _list_parquet(release)],
-        "recordSet": [_describe_rows(*each) for each in _list_parquet(release)],
+        "distribution": [_make_file_object(file) for _, _, file in _iterate_parquet_files(release)],
+        "recordSet": [_make_record_set(*each) for each in _iterate_parquet_files(release)],
     }
     return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
 
 
-def _list_parquet(release: Release) -> Iterator[tuple[Config, Split, DataFile]]:
+def _iterate_parquet_files(release: Release) -> Iterator[tuple[ReleaseConfig, ReleaseSplit, ReleaseDataFile]]:
     for config in release.configs:
         for split in config.splits:
             for file in split.files:
@@ -86,7 +86,7 @@ def _list_parquet(release: Release) -> Iterator[tuple[Config, Split, DataFile]]:
                     yield config, split, file
 
 
-def _describe_file(file: DataFile) -> dict[str, Any]:
+def _make_file_object(file: ReleaseDataFile) -> dict[str, Any]:
     return {
         "@type": "cr:FileObject",
         "@id": file.path,
@@ -98,7 +98,7 @@ def _describe_file(file: DataFile) -> dict[str, Any]:
     }
 
 
-def _describe_rows(config: Config, split: Split, file: DataFile) -> dict[str, Any]:
+def _make_record_set(config: ReleaseConfig, split: ReleaseSplit, file: ReleaseDataFile) -> dict[str, Any]:
     name = f"{config.name}/{split.name}"
     return {
         "@type": "cr:RecordSet",
@@ -106,37 +106,37 @@ def _describe_rows(config: Config, split: Split, file: DataFile) -> dict[str, An
         "name": name,
         "description": f"{config.title}: {split.rows.num_rows} rows.",
         "key": {"@id": f"{name}/id"},
-        "field": [_describe_field(name, field, config.docs.get(field.name, ""), file) for field in config.schema],
+        "field": [_make_field(name, field, config.docs.get(field.name, ""), file) for field in config.schema],
     }
 
 
-def _describe_field(place: str, field: "pa.Field[Any]", told: str, file: DataFile) -> dict[str, Any]:
+def _make_field(record_set: str, field: "pa.Field[Any]", description: str, file: ReleaseDataFile) -> dict[str, Any]:
     repeated = pa.types.is_list(field.type)
     kind = field.type.value_type if repeated else field.type
     source = {"fileObject": {"@id": file.path}, "extract": {"column": field.name}}
     described = {
         "@type": "cr:Field",
-        "@id": f"{place}/{field.name}",
+        "@id": f"{record_set}/{field.name}",
         "name": field.name,
-        "description": told,
+        "description": description,
         **({"repeated": True} if repeated else {}),
     }
     if pa.types.is_struct(kind):
         parts = [
             {
                 "@type": "cr:Field",
-                "@id": f"{place}/{field.name}/{part.name}",
+                "@id": f"{record_set}/{field.name}/{part.name}",
                 "name": part.name,
-                "dataType": _name_type(part.type),
+                "dataType": _get_croissant_type(part.type),
                 "source": {**source, "transform": {"jsonPath": f"$.{part.name}"}},
             }
             for part in kind
         ]
         return {**described, "subField": parts}
-    return {**described, "dataType": _name_type(kind), "source": source}
+    return {**described, "dataType": _get_croissant_type(kind), "source": source}
 
 
-def _name_type(kind: pa.DataType) -> str:
+def _get_croissant_type(kind: pa.DataType) -> str:
     if pa.types.is_boolean(kind):
         return "sc:Boolean"
     if pa.types.is_integer(kind):
@@ -144,7 +144,7 @@ def _name_type(kind: pa.DataType) -> str:
     return "sc:Float" if pa.types.is_floating(kind) else "sc:Text"
 
 
-def _cite(release: Release) -> str:
+def _format_citation(release: Release) -> str:
     paper = release.forms.paper
     if paper is None:
         return f"{release.benchmark.title}. Built by factmill, {release.build.build_id}."

@@ -19,18 +19,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from factmill.tasks.core.fingerprints import digest_bytes
-from factmill.tasks.core.publishing.release_forms import CANARY
-from factmill.tasks.errors import OldBuild, OutputError, SourceError
-from factmill.tasks.files import absolute_path
-from factmill.tasks.release.contents import Config, DataFile, Release, Split
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
+from factmill.tasks.errors import BuildFormatTooOld, OutputError, SourceError
+from factmill.tasks.files import resolve_absolute_path
+from factmill.tasks.release.contents import Release, ReleaseConfig, ReleaseDataFile, ReleaseSplit
 from factmill.tasks.storage.export import csv_bytes, jsonl_bytes
-from factmill.tasks.storage.housekeeping.freed import is_left_by
-from factmill.tasks.storage.released_folders import SUMS, is_release, open_release
+from factmill.tasks.storage.housekeeping.reclaimed_space import is_left_by_dead_process
+from factmill.tasks.storage.released_folders import CHECKSUMS_FILE, is_release, load_release
 from factmill.tasks.storage.shards import parquet_bytes
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_release_file(path: Path, data: bytes) -> None:
     """Write a file and create its folder if necessary; OutputError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,31 +39,32 @@ def write_file(path: Path, data: bytes) -> None:
         raise OutputError(f"{path}: cannot be written: {error.strerror}; name another place with --to") from error
 
 
-def list_files(folder: Path) -> list[str]:
+def list_release_files(folder: Path) -> list[str]:
     """List the files below a folder, without the checksum file itself: paths with slashes, sorted."""
     found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in found if path != SUMS)
+    return sorted(path for path in found if path != CHECKSUMS_FILE)
 
 
-def make_sums(folder: Path, canary: str) -> bytes:
+def format_checksums(folder: Path, canary: str) -> bytes:
     """Return the checksum file for `sha256sum -c`: a comment with the canary, then a digest and a path per line."""
-    lines = [f"# {canary}\n", *(f"{_digest(folder / path)}  {path}\n" for path in list_files(folder))]
+    lines = [f"# {canary}\n", *(f"{_hash_file(folder / path)}  {path}\n" for path in list_release_files(folder))]
     return "".join(lines).encode("utf-8")
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
 
-def write_data(release: Release, folder: Path) -> Release:
+def write_data_files(release: Release, folder: Path) -> Release:
     """Write the data files of every split below a folder; return the release with their paths and digests."""
-    told = describe_tables(release)
+    told = make_parquet_metadata(release)
     configs = [
         replace(
             config,
             splits=tuple(
-                replace(split, files=_write_split(release, config, split, folder, told)) for split in config.splits
+                replace(split, files=_write_split_files(release, config, split, folder, told))
+                for split in config.splits
             ),
         )
         for config in release.configs
@@ -71,7 +72,7 @@ def write_data(release: Release, folder: Path) -> Release:
     return replace(release, configs=tuple(configs))
 
 
-def describe_tables(release: Release) -> dict[str, str]:
+def make_parquet_metadata(release: Release) -> dict[str, str]:
     """Return the metadata of each Parquet file: build, licence, canary and notice."""
     told = {
         "build": release.build.build_id,
@@ -82,113 +83,113 @@ def describe_tables(release: Release) -> dict[str, str]:
     return {f"factmill.{name}": text for name, text in told.items() if text}
 
 
-def _write_split(
-    release: Release, config: Config, split: Split, folder: Path, told: Mapping[str, str]
-) -> tuple[DataFile, ...]:
-    forms, own = release.benchmark.forms, split.rows.select([*split.own_columns, CANARY])
+def _write_split_files(
+    release: Release, config: ReleaseConfig, split: ReleaseSplit, folder: Path, metadata: Mapping[str, str]
+) -> tuple[ReleaseDataFile, ...]:
+    forms, own = release.benchmark.forms, split.rows.select([*split.own_columns, CANARY_COLUMN])
 
     def make() -> Iterator[tuple[str, str, bytes]]:
-        yield "data", "parquet", parquet_bytes(split.rows, told)
+        yield "data", "parquet", parquet_bytes(split.rows, metadata)
         yield "jsonl", "jsonl", jsonl_bytes(own, forms.json_columns.get(split.table, ()))
         yield "csv", "csv", csv_bytes(own, forms)
 
     files = []
     for place, form, data in make():
         path = f"{place}/{config.name}/{split.name}.{form}"
-        write_file(folder / path, data)
-        files.append(DataFile(path, form, len(data), digest_bytes(data)))
+        write_release_file(folder / path, data)
+        files.append(ReleaseDataFile(path, form, len(data), digest_bytes(data)))
     return tuple(files)
 
 
-def make_rejects(release: Release) -> bytes:
+def encode_rejects(release: Release) -> bytes:
     """Return the rejects as the bytes of a Parquet file."""
     rows = release.rejects
     canary = pa.array([release.forms.canary_line] * rows.num_rows, pa.string())
-    return parquet_bytes(rows.append_column(CANARY, canary), describe_tables(release))
+    return parquet_bytes(rows.append_column(CANARY_COLUMN, canary), make_parquet_metadata(release))
 
 
-_LEFT = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<kind>draft|old)")
+_LEFTOVER_NAME = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<kind>draft|old)")
 
 
 @contextmanager
-def open_draft(place: Path, force: bool) -> Iterator[Path]:
+def open_release_draft(target: Path, force: bool) -> Iterator[Path]:
     """Yield an empty draft folder that is renamed to `place` at the end, or removed on an error.
 
     OutputError if `place` cannot be written, holds anything but a release, or holds a release and `force` is false.
     """
-    place = absolute_path(place)
+    target = resolve_absolute_path(target)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _tidy(place)
-        _require_free(place, force)
-        draft = place.with_name(f".{place.name}.{os.getpid()}.draft")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _clean_up_leftovers(target)
+        _check_replaceable(target, force)
+        draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
         draft.mkdir()
     except OSError as error:
-        raise OutputError(f"{place}: no folder to write to: {error.strerror}; name another with --to") from error
+        raise OutputError(f"{target}: no folder to write to: {error.strerror}; name another with --to") from error
     try:
         yield draft
-        _move(draft, place, force)
+        _move_draft(draft, target, force)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _require_free(place: Path, force: bool) -> None:
-    if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+def _check_replaceable(target: Path, force: bool) -> None:
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
-    if not place.is_dir():
-        raise OutputError(f"{place}: a file, where a folder is to be written; name another with --to")
-    if not is_release(place):
+    if not target.is_dir():
+        raise OutputError(f"{target}: a file, where a folder is to be written; name another with --to")
+    if not is_release(target):
         raise OutputError(
-            f"{place}: the folder holds something else than a release, which is left alone; name another with --to"
+            f"{target}: the folder holds something else than a release, which is left alone; name another with --to"
         )
     if not force:
-        raise OutputError(f"{place}: a release lies there; replace it with --force, or name another folder with --to")
+        raise OutputError(f"{target}: a release lies there; replace it with --force, or name another folder with --to")
     try:
-        with suppress(OldBuild):  # its files are intact, and about to be replaced
-            open_release(place)
+        with suppress(BuildFormatTooOld):  # its files are intact, and about to be replaced
+            load_release(target)
     except SourceError as error:
         raise OutputError(
-            f"{place}: not replaced, since what lies there is no whole release. {error}. To write there, remove the folder "
+            f"{target}: not replaced, since what lies there is no whole release. {error}. To write there, remove the folder "
             "yourself; or name another with --to"
         ) from error
 
 
-def _move(draft: Path, place: Path, force: bool) -> None:
+def _move_draft(draft: Path, target: Path, force: bool) -> None:
     """Rename the draft to its target, replacing a release there if `force` is given."""
-    old = place.with_name(f".{place.name}.{os.getpid()}.old")
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
     try:
-        if force and is_release(place):
-            _require_free(place, force)  # again: files may have appeared there while the draft was written
-            place.rename(old)
-        draft.rename(place)
+        if force and is_release(target):
+            _check_replaceable(target, force)  # again: files may have appeared there while the draft was written
+            target.rename(old)
+        draft.rename(target)
     except OSError as error:
-        if old.exists() and not place.exists():
-            old.rename(place)
+        if old.exists() and not target.exists():
+            old.rename(target)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise OutputError(
-                f"{place}: another release was written there meanwhile; replace it with --force"
+                f"{target}: another release was written there meanwhile; replace it with --force"
             ) from error
-        raise OutputError(f"{place}: cannot be written: {error.strerror}; name another with --to") from error
-    _clear_old(old, place)
+        raise OutputError(f"{target}: cannot be written: {error.strerror}; name another with --to") from error
+    _remove_replaced(old, target)
 
 
-def _clear_old(old: Path, place: Path) -> None:
+def _remove_replaced(old: Path, target: Path) -> None:
     """Remove a replaced release; move the user's hidden files at its top level (.git) into the new one."""
     for hidden in old.glob(".*"):
-        if not os.path.lexists(place / hidden.name):
-            hidden.rename(place / hidden.name)
+        if not os.path.lexists(target / hidden.name):
+            hidden.rename(target / hidden.name)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _tidy(place: Path) -> None:
+def _clean_up_leftovers(target: Path) -> None:
     """Remove the leftovers of crashed runs next to `place`; restore a release that such a run had just moved away."""
-    for left in sorted(place.parent.iterdir()):
-        found = _LEFT.fullmatch(left.name)
-        if not found or found["name"] != place.name or not is_left_by(found["process"]):
+    for left in sorted(target.parent.iterdir()):
+        found = _LEFTOVER_NAME.fullmatch(left.name)
+        if not found or found["name"] != target.name or not is_left_by_dead_process(found["process"]):
             continue
         if found["kind"] == "draft":
             shutil.rmtree(left, ignore_errors=True)
-        elif place.exists():
-            _clear_old(left, place)
+        elif target.exists():
+            _remove_replaced(left, target)
         else:
-            left.rename(place)
+            left.rename(target)

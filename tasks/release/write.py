@@ -6,34 +6,41 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from factmill.tasks.core.publishing.release_forms import CANARY
-from factmill.tasks.core.publishing.release_index import FORM
-from factmill.tasks.core.review import write_queue
-from factmill.tasks.release.card import render_card, render_citation
+from factmill.tasks.core.publishing.release_index import RELEASE_FORMAT_VERSION
+from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
+from factmill.tasks.core.review import format_review_queue
 from factmill.tasks.release.contents import Release
 from factmill.tasks.release.croissant import render_croissant
-from factmill.tasks.release.files import list_files, make_rejects, make_sums, open_draft, write_data, write_file
-from factmill.tasks.release.licences import render_attribution, render_licences
-from factmill.tasks.storage.released_folders import INDEX, LOCK, REJECTS, SUMS
+from factmill.tasks.release.dataset_card import render_citation_file, render_dataset_card
+from factmill.tasks.release.files import (
+    encode_rejects,
+    format_checksums,
+    list_release_files,
+    open_release_draft,
+    write_data_files,
+    write_release_file,
+)
+from factmill.tasks.release.licence_tables import render_attribution_table, render_licence_table
+from factmill.tasks.storage.released_folders import CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE, REJECTS_FILE
 
-RENDERERS: Mapping[str, Callable[[Release], str]] = {
-    "README.md": render_card,
+RELEASE_FILE_RENDERERS: Mapping[str, Callable[[Release], str]] = {
+    "README.md": render_dataset_card,
     "croissant.json": render_croissant,
-    "CITATION.cff": render_citation,
-    "LICENSES.csv": render_licences,
-    "ATTRIBUTION.csv": render_attribution,
-    "decisions.csv": lambda release: write_queue(release.decisions, release.forms.canary_line),
-    LOCK: lambda release: _dump(describe_build(release)),
-    INDEX: lambda release: _dump(describe_files(release)),
+    "CITATION.cff": render_citation_file,
+    "LICENSES.csv": render_licence_table,
+    "ATTRIBUTION.csv": render_attribution_table,
+    "decisions.csv": lambda release: format_review_queue(release.decisions, release.forms.canary_line),
+    MANIFEST_FILE: lambda release: _format_json(make_release_manifest(release)),
+    INDEX_FILE: lambda release: _format_json(make_release_index(release)),
 }
 """File name → renderer of its text (UTF-8), called when the data files are written (`Split.files`)."""
-PAGE = "report.html"
+REPORT_PAGE_FILE = "report.html"
 """The build's report page, restricted to contents of the release."""
-_WITHHELD = ("detail", "context", "proposed", "edited", "note")
+_WITHHELD_DECISION_FIELDS = ("detail", "context", "proposed", "edited", "note")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRelease:
     """A release that was written to its folder."""
 
     folder: Path
@@ -43,33 +50,34 @@ class Written:
 
 
 def write_release(
-    release: Release, folder: Path, *, force: bool = False, more: Callable[[Path], object] = lambda _: None
-) -> Written:
+    release: Release, folder: Path, *, force: bool = False, write_more: Callable[[Path], object] = lambda _: None
+) -> WrittenRelease:
     """Write a release to a folder; `more` writes further files below the draft folder that it receives.
 
     OutputError if the folder exists and is no release, or is one and `force` is false, or if a file cannot be written.
     Existing contents stay untouched until the whole release is written.
     """
-    with open_draft(folder, force) as draft:
-        release = write_data(release, draft)
-        write_file(draft / REJECTS, make_rejects(release))
-        more(draft)
-        for name, render in RENDERERS.items():
-            write_file(draft / name, render(release).encode("utf-8"))
-        write_file(draft / SUMS, make_sums(draft, release.forms.canary_line))
-        files = [*list_files(draft), SUMS]
-    return Written(folder, files, release)
+    with open_release_draft(folder, force) as draft:
+        release = write_data_files(release, draft)
+        write_release_file(draft / REJECTS_FILE, encode_rejects(release))
+        write_more(draft)
+        for name, render in RELEASE_FILE_RENDERERS.items():
+            write_release_file(draft / name, render(release).encode("utf-8"))
+        write_release_file(draft / CHECKSUMS_FILE, format_checksums(draft, release.forms.canary_line))
+        files = [*list_release_files(draft), CHECKSUMS_FILE]
+    return WrittenRelease(folder, files, release)
 
 
-def describe_build(release: Release) -> dict[str, Any]:
+def make_release_manifest(release: Release) -> dict[str, Any]:
     """Return the build and its manifest as JSON; review decisions lose texts on hidden or excluded rows."""
     build, lock = release.build, dict(release.build.lock)
     reviewing = lock["params"].get("reviewing")
-    leaves_out = release.choices.without or any(each.what.endswith("_review") for each in release.left_out)
+    leaves_out = release.options.excluded or any(each.what.endswith("_review") for each in release.left_out)
     withheld = bool(leaves_out and reviewing and reviewing["decisions"])
     if withheld:
         decisions = [
-            {name: told for name, told in each.items() if name not in _WITHHELD} for each in reviewing["decisions"]
+            {name: told for name, told in each.items() if name not in _WITHHELD_DECISION_FIELDS}
+            for each in reviewing["decisions"]
         ]
         lock["params"] = {**lock["params"], "reviewing": {**reviewing, "decisions": decisions}}
     return {
@@ -83,22 +91,22 @@ def describe_build(release: Release) -> dict[str, Any]:
         "them"
         if withheld
         else "",
-        CANARY: release.forms.canary_line,
+        CANARY_COLUMN: release.forms.canary_line,
         "lock": lock,
     }
 
 
-def describe_files(release: Release) -> dict[str, Any]:
+def make_release_index(release: Release) -> dict[str, Any]:
     """Return the machine-readable index of the folder: configs, splits with their published tables, files."""
     return {
-        "factmill_release": FORM,
+        "factmill_release": RELEASE_FORMAT_VERSION,
         "notice": release.notice,
         "build_id": release.build.build_id,
         "benchmark": release.build.benchmark,
         "published_at": release.build.published_at.isoformat(),
         "content_digest": release.build.content_digest,
         "rows": release.rows,
-        CANARY: release.forms.canary_line,
+        CANARY_COLUMN: release.forms.canary_line,
         "tables": {name: table.model_dump() for name, table in release.tables.items()},
         "configs": [
             {
@@ -118,9 +126,9 @@ def describe_files(release: Release) -> dict[str, Any]:
             for config in release.configs
         ],
         "left_out": [asdict(each) for each in release.left_out],
-        "allowed_licences": list(release.choices.allowed),
+        "allowed_licences": list(release.options.allowed_licences),
     }
 
 
-def _dump(told: Mapping[str, Any]) -> str:
-    return json.dumps(told, ensure_ascii=False, indent=1, sort_keys=False) + "\n"
+def _format_json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=1, sort_keys=False) + "\n"

@@ -3,23 +3,23 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from factmill.tasks.assets import load_removed
-from factmill.tasks.core.measures.audits import Audit, AuditKind
+from factmill.tasks.assets import load_article_removals
+from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.review import ReviewItem
-from factmill.tasks.core.rows import Matching
-from factmill.tasks.engine.benchmark import Assets, Benchmark
-from factmill.tasks.slaq.core.replies import PAIRS
+from factmill.tasks.core.rows import BuildComparisonRules
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets
+from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
 from factmill.tasks.slaq.core.rows import CategoryCount, SlaqRow
-from factmill.tasks.slaq.params import SlaqParams, lock_inputs
-from factmill.tasks.text.article import read_article
-from factmill.tasks.text.matching import normal_words
+from factmill.tasks.slaq.params import SlaqParams, resolve_slaq_inputs
+from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.sentences import split_sentences
+from factmill.tasks.text.text_normalization import normalized_words
 
-MOST_SENTENCES = 1
+EVIDENCE_SENTENCES_PER_ANSWER = 1
 """Sentences of the article that an audit shows for each answer, at most."""
 
 
-def explain_row(row: SlaqRow) -> Iterator[str]:
+def explain_slaq_row(row: SlaqRow) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for a row."""
     yield f"  source      {row.URL}, revision {row.revid}, of {row.Category} ({row.licence})"
     yield f"  page views  {row.Pageviews:,} ({row.half} viewed of its category)"
@@ -32,31 +32,31 @@ def explain_row(row: SlaqRow) -> Iterator[str]:
     yield f"  made by     author {row.author}, judge {row.judge}, fact types {row.fact_types_by}{reviewed}"
 
 
-def find_evidence(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def format_article_evidence(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield for each answer the sentences of the recorded article that contain it, closest to the question first."""
     pages = [str(call["body"]["text"]) for call in calls if call["operation"] == "page_text" and call["status"] == "ok"]
-    lines = [line for page in pages for line in read_article(page, load_removed()).text.splitlines()]
+    lines = [line for page in pages for line in extract_article_text(page, load_article_removals()).text.splitlines()]
     sentences = [sentence for line in lines for sentence in split_sentences(line)]
     yield "  in the article:"
-    for number in range(1, PAIRS + 1):
+    for number in range(1, PAIRS_PER_TOPIC + 1):
         question, answer = getattr(row, f"ShortQ{number}"), getattr(row, f"ShortA{number}")
-        asked = set(normal_words(question))
+        asked = set(normalized_words(question))
         found = [sentence for sentence in sentences if answer.rstrip(".").casefold() in sentence.casefold()]
-        found.sort(key=lambda sentence: -len(asked.intersection(normal_words(sentence))))
-        yield f"    {number}. {' … '.join(found[:MOST_SENTENCES]) or 'not word for word'}"
+        found.sort(key=lambda sentence: -len(asked.intersection(normalized_words(sentence))))
+        yield f"    {number}. {' … '.join(found[:EVIDENCE_SENTENCES_PER_ANSWER]) or 'not word for word'}"
 
 
-AUDIT = Audit(
-    source="the paper: 77 of 3,600 pairs",
-    evidence=find_evidence,
-    kinds=(
-        AuditKind(
+SLAQ_AUDIT = AuditProtocol(
+    paper_section="the paper: 77 of 3,600 pairs",
+    list_evidence=format_article_evidence,
+    criteria=(
+        AuditCriterion(
             "faulty_pairs",
             "How many of the six pairs cannot be answered without the article, or are wrong?",
-            most=6,
-            paper=0.0214,
+            maximum=6,
+            paper_value=0.0214,
         ),
-        AuditKind("restating", "Does the long answer restate its subject in every sentence?"),
+        AuditCriterion("restating", "Does the long answer restate its subject in every sentence?"),
     ),
 )
 
@@ -70,31 +70,31 @@ SLAQ = Benchmark(
         "factmill build slaq --review manual",
     ),
     params=SlaqParams,
-    lock_inputs=lock_inputs,
+    resolve_inputs=resolve_slaq_inputs,
     recipe="factmill.flows.slaq:slaq",
-    evaluation="factmill.tasks.slaq.evaluation.record:SLAQ_EVALUATION",
-    analysis="factmill.tasks.slaq.mechanism.record:MECHANISM",
+    evaluation="factmill.tasks.slaq.evaluation.definition:SLAQ_EVALUATION",
+    analysis="factmill.tasks.slaq.mechanism.record:SLAQ_MECHANISM",
     release="factmill.tasks.slaq.release:SLAQ_RELEASE",
-    page="factmill.tasks.slaq.release:list_distributions",
-    narrowing=frozenset({"categories", "candidates"}),
+    page="factmill.tasks.slaq.release:draw_slaq_distributions",
+    narrowing_params=frozenset({"categories", "candidates"}),
     tables={"slaq": SlaqRow, "slaq_categories": CategoryCount, "slaq_review": ReviewItem},
     main_table="slaq",
-    part="Category",
-    pilot_at="write_questions",
-    pilot_by=("category",),
-    pilot_sides="half",
-    shown={"id": "id", "Topic": "topic", "half": "viewed", "ShortQ1": "first question", "ShortA1": "answer"},
-    trace=("id", "Category"),
-    matching=Matching(
+    group_column="Category",
+    pilot_stage="write_questions",
+    pilot_strata_columns=("category",),
+    pilot_balance_column="half",
+    display_columns={"id": "id", "Topic": "topic", "half": "viewed", "ShortQ1": "first question", "ShortA1": "answer"},
+    trace_id_columns=("id", "Category"),
+    matching=BuildComparisonRules(
         # an id joins category and page id, and several categories may contain one page
         keys=(("id",), ("URL",)),
-        unit=lambda row: str(row["Category"]),
-        together=("unite_pages", "halve_topics", "balance_halves"),
+        get_draw_unit=lambda row: str(row["Category"]),
+        cross_row_stages=("merge_duplicate_pages", "split_topics_by_views", "balance_halves"),
     ),
-    explain=explain_row,
-    audit=AUDIT,
-    needs=lambda _: ("wikipedia", "pageviews"),
-    assets=Assets(
+    explain=explain_slaq_row,
+    audit=SLAQ_AUDIT,
+    required_services=lambda _: ("wikipedia", "pageviews"),
+    assets=BenchmarkAssets(
         prompts=("slaq/generate", "slaq/check", "slaq/fact_type"),
         lists=(
             "slaq_categories.txt",

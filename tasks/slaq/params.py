@@ -4,52 +4,52 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from factmill.tasks.assets import load_list
-from factmill.tasks.core.calls.pageviews import open_window
-from factmill.tasks.core.review import Policy, Reviewing
-from factmill.tasks.core.rows import MOST
-from factmill.tasks.engine.benchmark import Inputs, Locked
-from factmill.tasks.options import Option, Params, RunOptions
+from factmill.tasks.assets import load_list_entries
+from factmill.tasks.core.calls.pageviews import make_pageview_window
+from factmill.tasks.core.review import ReviewInputs, ReviewPolicy
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs
+from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
 from factmill.tasks.settings import load_world
 from factmill.tasks.slaq.core.topic_sampling import VIEW_DAYS
 
 _ENGLISH_WIKIPEDIA = "https://en.wikipedia.org"
-_LICENCE, _OWN_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
+_WIKIPEDIA_LICENCE, _EMBEDDED_WIKI_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 
 
-def _read_category(given: str) -> str:
+def _parse_category_name(given: str) -> str:
     name = " ".join(given.replace("_", " ").split())
     if not name or name.lower().startswith("category:"):
         raise ValueError(f"{name!r}: expected the name of a category, without its prefix, like Astronomy")
     return name
 
 
-class SlaqParams(Params):
+class SlaqParams(BenchmarkParams):
     """Parameters of a SLAQ build."""
 
     categories: Annotated[
-        tuple[Annotated[str, AfterValidator(_read_category)], ...], Option("--category", metavar="NAME")
+        tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption("--category", metavar="NAME")
     ] = ()
     """Only this category (repeatable). Default: the paper's fifteen."""
-    per_half: int = Field(default=20, ge=1, le=MOST)
+    per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)
     """Topics of each half of a category."""
-    spares: int = Field(default=5, ge=0, le=MOST)
+    spares: int = Field(default=5, ge=0, le=MAX_SETTING_NUMBER)
     """Topics beyond that, tried in case others fail a check."""
-    candidates: int = Field(default=120, ge=2, le=MOST)
+    candidates: int = Field(default=120, ge=2, le=MAX_SETTING_NUMBER)
     """Pages drawn from a category."""
     depth: int = Field(default=1, ge=0, le=100)
     """Levels of subcategories whose pages count too."""
-    min_chars: int = Field(default=1000, ge=0, le=MOST)
+    min_chars: int = Field(default=1000, ge=0, le=MAX_SETTING_NUMBER)
     """Characters that a main text must have."""
     days: int = Field(default=VIEW_DAYS, ge=1, le=3660)
     """Days of page views before the world's epoch."""
-    seed: int = Field(default=7, ge=-MOST, le=MOST)
+    seed: int = Field(default=7, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
     """Seed of the draw."""
-    review: Policy = "auto"
+    review: ReviewPolicy = "auto"
     """What becomes of flagged rows: what each flag's rule says, mostly dropped (auto), left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
 
 
-class SlaqInputs(Inputs):
+class SlaqInputs(BuildInputs):
     """Resolved inputs of SLAQ's steps."""
 
     resolved: ClassVar = frozenset({"categories", "days", "review"})
@@ -62,31 +62,31 @@ class SlaqInputs(Inputs):
     views_to: str
     articles_at: str
     """URL of an article, without the title at its end."""
-    reviewing: Reviewing
+    reviewing: ReviewInputs
     licence: str
 
 
-def lock_inputs(params: SlaqParams, run: RunOptions) -> Locked[SlaqInputs]:
+def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedInputs[SlaqInputs]:
     """Resolve the inputs of a build; raise UsageError for an invalid parameter or review file."""
-    from factmill.tasks.storage.reviews import open_review
+    from factmill.tasks.storage.human_judgments import load_reviewing
 
     world = load_world(run.world, run.graph)
-    window = open_window(world.epoch_day(), params.days)
-    return Locked(
+    window = make_pageview_window(world.epoch_day(), params.days)
+    return ResolvedInputs(
         SlaqInputs(
             params=params,
-            categories=tuple(dict.fromkeys(params.categories)) or load_list("slaq_categories"),
+            categories=tuple(dict.fromkeys(params.categories)) or load_list_entries("slaq_categories"),
             epoch=f"{world.epoch_day().isoformat()}T00:00:00Z",
-            views_from=window.start,
-            views_to=window.end,
-            articles_at=address_articles(world.wikipedia.url),
-            reviewing=open_review("slaq", params.review, run),
-            licence=_OWN_LICENCE if world.wikipedia.url == "embedded" else _LICENCE,
+            views_from=window.start_text,
+            views_to=window.end_text,
+            articles_at=make_article_url_prefix(world.wikipedia.url),
+            reviewing=load_reviewing("slaq", params.review, run),
+            licence=_EMBEDDED_WIKI_LICENCE if world.wikipedia.url == "embedded" else _WIKIPEDIA_LICENCE,
         )
     )
 
 
-def address_articles(wiki: str) -> str:
+def make_article_url_prefix(wiki: str) -> str:
     """Return the URL prefix of a wiki's articles, up to the title, from the wiki's URL in a world.
 
     A URL with a path names the script folder, not the articles' folder; every wiki's index.php shows articles too.

@@ -6,35 +6,39 @@ from dataclasses import replace
 
 from prefect import task
 
-from factmill.tasks.assets import load_list, load_prompt
-from factmill.tasks.core.prompts import fill_in
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.replies import Unreadable
-from factmill.tasks.core.review import AutoRules, Editable, ReviewItem, flag_row
-from factmill.tasks.core.rows import Outcome, Reject
-from factmill.tasks.engine.batches import Answered, batch_key, review_rows, work_on
-from factmill.tasks.slaq.core.checks import check_all, format_problems, mend_pairs
-from factmill.tasks.slaq.core.known_text import read_lists
-from factmill.tasks.slaq.core.replies import (
-    CHECK_LINES,
-    FACT_TYPE_LINE,
-    PAIRS,
-    PAIRS_OBJECT,
-    Generated,
-    read_check,
+from factmill.tasks.assets import load_list_entries, load_prompt
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.core.prompts import fill_prompt_template
+from factmill.tasks.core.review import AutoReviewRules, EditableTexts, ReviewItem, make_review_item
+from factmill.tasks.core.rows import Reject, RowOutcome
+from factmill.tasks.engine.batches import ParsedCompletion, batch_key, open_batch, review_rows
+from factmill.tasks.slaq.core.article_matching import make_check_word_lists
+from factmill.tasks.slaq.core.checks import check_generated_pairs, format_problems, replace_faulty_pairs
+from factmill.tasks.slaq.core.pair_replies import (
+    CHECK_LINES_FORM,
+    FACT_TYPE_FORM,
+    PAIRS_FORM,
+    PAIRS_PER_TOPIC,
+    GeneratedPairs,
     read_fact_type,
-    read_generated,
+    read_generated_pairs,
+    read_pair_checks,
 )
 from factmill.tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
 from factmill.tasks.slaq.params import SlaqInputs
 
-GENERATE, CHECK, FACT_TYPE = "slaq/generate", "slaq/check", "slaq/fact_type"
-FLAG = "second_model"
+GENERATE_PAIRS_PROMPT, CHECK_PAIRS_PROMPT, FACT_TYPE_PROMPT = "slaq/generate", "slaq/check", "slaq/fact_type"
+SECOND_MODEL_FLAG = "second_model"
 """Flag of the second model: a question cannot be understood alone, or the article does not give its answer."""
-AUTO_RULES: AutoRules = {FLAG: "drop"}
+SLAQ_AUTO_RULES: AutoReviewRules = {SECOND_MODEL_FLAG: "drop"}
 """The policy `auto` drops a topic with a flagged pair."""
-EDITABLE: Editable = {
-    **{f"Short{part[0].upper()}{at + 1}": (part, at) for part in ("questions", "answers") for at in range(PAIRS)},
+EDITABLE_SLAQ_TEXTS: EditableTexts = {
+    **{
+        f"Short{part[0].upper()}{at + 1}": (part, at)
+        for part in ("questions", "answers")
+        for at in range(PAIRS_PER_TOPIC)
+    },
     "LongQ": "long_question",
     "LongA": "long_answer",
 }
@@ -44,72 +48,82 @@ _FAILED_CHECK = re.compile(r"([a-z_]+): (?:pair [1-5]|long): ")
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def write_questions(batch: Batch) -> Receipt:
+def write_questions(batch: StageBatch) -> BatchReceipt:
     """Have the author model write five short pairs and a long one for each article; retry a failed check once (A.1)."""
-    work = work_on(batch)
-    prompt = load_prompt(GENERATE)
-    lists = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
-    asked = [(row.id, row, fill_in(prompt, topic=row.title, article=row.text)) for row in work.rows(ChosenTopic)]
+    work = open_batch(batch)
+    prompt = load_prompt(GENERATE_PAIRS_PROMPT)
+    lists = make_check_word_lists(
+        load_list_entries("source_phrases"), load_list_entries("one_of_many"), load_list_entries("function_words")
+    )
+    asked = [
+        (row.id, row, fill_prompt_template(prompt, topic=row.title, article=row.text)) for row in work.rows(ChosenTopic)
+    ]
 
-    firsts: dict[str, tuple[Generated, set[int]]] = {}
+    firsts: dict[str, tuple[GeneratedPairs, set[int]]] = {}
     """Row id → its first reply, and the numbers of the faulty pairs (0: the long one)."""
 
-    def read(row: ChosenTopic, texts: Sequence[str]) -> Generated | Unreadable:
-        generated = read_generated(texts[0])
-        if isinstance(generated, Unreadable):
+    def read(row: ChosenTopic, texts: Sequence[str]) -> GeneratedPairs | UnreadableCompletion:
+        generated = read_generated_pairs(texts[0])
+        if isinstance(generated, UnreadableCompletion):
             return generated
-        problems = check_all(generated, row.title, row.text, lists)
+        problems = check_generated_pairs(generated, row.title, row.text, lists)
         if problems and row.id in firsts:
             # pairs that passed the first time replace those of the second attempt
-            mended = mend_pairs(*firsts[row.id], generated)
-            if not check_all(mended, row.title, row.text, lists):
+            mended = replace_faulty_pairs(*firsts[row.id], generated)
+            if not check_generated_pairs(mended, row.title, row.text, lists):
                 return mended
-        faulty = {problem.which for problem in problems}
+        faulty = {problem.pair_number for problem in problems}
         firsts.setdefault(row.id, (generated, faulty))
-        rest = "; repeat the pairs that are not named here as they are" if len(faulty - {0}) < PAIRS else ""
-        return Unreadable(f"{problems[0].code}: {format_problems(problems)}{rest}") if problems else generated
+        rest = "; repeat the pairs that are not named here as they are" if len(faulty - {0}) < PAIRS_PER_TOPIC else ""
+        return UnreadableCompletion(f"{problems[0].code}: {format_problems(problems)}{rest}") if problems else generated
 
     return work.finish(
-        (_question(row, answer) for row, answer in work.ask("author", asked, PAIRS_OBJECT, read)), QuestionedTopic
+        (_make_questioned_topic(row, answer) for row, answer in work.prompt_model("author", asked, PAIRS_FORM, read)),
+        QuestionedTopic,
     )
 
 
-def _question(row: ChosenTopic, answer: Answered[Generated]) -> Outcome:
-    if isinstance(answer.read, Reject):
+def _make_questioned_topic(row: ChosenTopic, answer: ParsedCompletion[GeneratedPairs]) -> RowOutcome:
+    if isinstance(answer.parsed, Reject):
         # the funnel counts rejects by the check that failed
-        failed = _FAILED_CHECK.match(answer.read.detail)
-        return replace(answer.read, reason=failed[1]) if failed else answer.read
-    return row.extend(
+        failed = _FAILED_CHECK.match(answer.parsed.detail)
+        return replace(answer.parsed, reason=failed[1]) if failed else answer.parsed
+    return row.extend_to(
         QuestionedTopic,
-        questions=[pair.question for pair in answer.read.short],
-        answers=[pair.answer for pair in answer.read.short],
-        long_question=answer.read.long_question,
-        long_answer=answer.read.long_answer,
+        questions=[pair.question for pair in answer.parsed.short],
+        answers=[pair.answer for pair in answer.parsed.short],
+        long_question=answer.parsed.long_question,
+        long_answer=answer.parsed.long_answer,
         author=answer.model,
         author_call=answer.key,
     )
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def check_questions(batch: Batch) -> Receipt:
+def check_questions(batch: StageBatch) -> BatchReceipt:
     """Have a second model check phrasing and grounding; put what it flags into the review queue (§3.2)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(QuestionedTopic)
-    prompt = load_prompt(CHECK)
+    prompt = load_prompt(CHECK_PAIRS_PROMPT)
     asked = [
-        (row.id, row, fill_in(prompt, topic=row.title, article=row.text, pairs=_format_pairs(row))) for row in rows
+        (row.id, row, fill_prompt_template(prompt, topic=row.title, article=row.text, pairs=_format_pairs(row)))
+        for row in rows
     ]
     checked: list[CheckedTopic] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[RowOutcome] = []
     items: list[ReviewItem] = []
-    for row, answer in work.ask("judge", asked, CHECK_LINES, lambda _, texts: read_check(texts[0])):
-        if isinstance(answer.read, Reject):
-            outcomes.append(answer.read)
+    for row, answer in work.prompt_model("judge", asked, CHECK_LINES_FORM, lambda _, texts: read_pair_checks(texts[0])):
+        if isinstance(answer.parsed, Reject):
+            outcomes.append(answer.parsed)
             continue
-        flags = [f"ShortQ{number}: {said}" for number, said in enumerate(answer.read, 1) if said is not None]
-        items += [flag_row("slaq", row.id, FLAG, flag, _format_context(row)) for flag in flags]
-        checked.append(row.extend(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[]))
-    outcomes += review_rows(work, checked, items, work.inputs(SlaqInputs).reviewing, AUTO_RULES, EDITABLE)
+        flags = [f"ShortQ{number}: {said}" for number, said in enumerate(answer.parsed, 1) if said is not None]
+        items += [
+            make_review_item("slaq", row.id, SECOND_MODEL_FLAG, flag, _format_topic_for_review(row)) for flag in flags
+        ]
+        checked.append(row.extend_to(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[]))
+    outcomes += review_rows(
+        work, checked, items, work.inputs(SlaqInputs).reviewing, SLAQ_AUTO_RULES, EDITABLE_SLAQ_TEXTS
+    )
     return work.finish(outcomes, CheckedTopic)
 
 
@@ -118,17 +132,17 @@ def _format_pairs(row: QuestionedTopic) -> str:
     return "\n".join(f"{number}. {question} — {answer}" for number, (question, answer) in enumerate(pairs, 1))
 
 
-def _format_context(row: QuestionedTopic) -> str:
+def _format_topic_for_review(row: QuestionedTopic) -> str:
     return f"{row.title} ({row.url}, revision {row.revid})\n{_format_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def balance_halves(batch: Batch) -> Receipt:
+def balance_halves(batch: StageBatch) -> BatchReceipt:
     """Keep equally many most and least viewed topics of each category, those with the most extreme views (§3.2)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(CheckedTopic)
     per_half = work.inputs(SlaqInputs).params.per_half
-    outcomes: list[Outcome] = []
+    outcomes: list[RowOutcome] = []
     for category in dict.fromkeys(row.category for row in rows):
         mine = [row for row in rows if row.category == category]
         most = sorted((row for row in mine if row.half == "most"), key=lambda row: (-(row.views or 0), row.pageid))
@@ -144,34 +158,38 @@ def balance_halves(batch: Batch) -> Receipt:
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def type_facts(batch: Batch) -> Receipt:
+def classify_fact_answers(batch: StageBatch) -> BatchReceipt:
     """Classify each short answer as an OntoNotes entity type, or none (§3.2, Figure 6)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(CheckedTopic)
-    prompt = load_prompt(FACT_TYPE)
+    prompt = load_prompt(FACT_TYPE_PROMPT)
     asked = [
-        (row.id, row, fill_in(prompt, question=question, answer=answer))
+        (row.id, row, fill_prompt_template(prompt, question=question, answer=answer))
         for row in rows
         for question, answer in zip(row.questions, row.answers, strict=True)
     ]
     answers = [
-        answer for _, answer in work.ask("judge", asked, FACT_TYPE_LINE, lambda _, texts: read_fact_type(texts[0]))
+        answer for _, answer in work.prompt_model("judge", asked, FACT_TYPE_FORM, lambda _, texts: read_fact_type(texts[0]))
     ]
     licence = work.inputs(SlaqInputs).licence
     return work.finish(
-        (_publish(row, answers[at * PAIRS : (at + 1) * PAIRS], licence) for at, row in enumerate(rows)), SlaqRow
+        (
+            _make_slaq_row(row, answers[at * PAIRS_PER_TOPIC : (at + 1) * PAIRS_PER_TOPIC], licence)
+            for at, row in enumerate(rows)
+        ),
+        SlaqRow,
     )
 
 
-def _publish(row: CheckedTopic, answers: Sequence[Answered[str]], licence: str) -> Outcome:
-    if failed := next((answer.read for answer in answers if isinstance(answer.read, Reject)), None):
+def _make_slaq_row(row: CheckedTopic, answers: Sequence[ParsedCompletion[str]], licence: str) -> RowOutcome:
+    if failed := next((answer.parsed for answer in answers if isinstance(answer.parsed, Reject)), None):
         return failed
-    types = [answer.read for answer in answers]
+    types = [answer.parsed for answer in answers]
     columns: dict[str, object] = {}
     for number, (question, answer, kind) in enumerate(zip(row.questions, row.answers, types, strict=True), 1):
         columns |= {f"ShortQ{number}": question, f"ShortA{number}": answer}
         columns[f"ShortQ{number}_Entity"] = int(kind != "none")
-    return row.narrow(
+    return row.narrow_to(
         SlaqRow,
         **columns,
         Category=row.category,

@@ -4,31 +4,31 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    Published,
-    count_powers,
-    draw_counts,
-    draw_groups,
-    sort_counts,
+    PublishedTables,
+    count_by_frequency,
+    count_by_power_of_ten,
+    make_bar_figure,
+    make_grouped_bar_figure,
 )
-from factmill.tasks.core.publishing.release_forms import (
-    Beside,
-    CardForms,
-    ConfigForms,
-    Page,
-    Paper,
-    ReleaseForms,
-    name_wiki,
+from factmill.tasks.core.publishing.release_spec import (
+    CardSpec,
+    ConfigSpec,
+    PaperCitation,
+    PaperComparisons,
+    ReleaseSpec,
+    SourcePage,
+    format_wikipedia_name,
 )
 
 
-def list_pages(row: Mapping[str, Any], wiki: str) -> Iterator[Page]:
+def list_slaq_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourcePage]:
     """Yield the Wikipedia article that a topic's facts are from."""
-    yield Page.of_wiki(wiki, row["Topic"], str(row["revid"]))
+    yield SourcePage.from_wiki(wiki, row["Topic"], str(row["revid"]))
 
 
-def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
+def compare_slaq_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
     """Return label → (this build's figure, the paper's) (§3)."""
     share = facts["entity_answers"]["share"]
     return {
@@ -39,51 +39,51 @@ def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
     }
 
 
-CARD = CardForms(
-    headline="accuracy",
+SLAQ_CARD = CardSpec(
+    headline_metric="accuracy",
     about=(
         "A row is a topic of Wikipedia with five facts, each asked for in a short question of its own and all of them in one "
         "long question. A model that knows a fact should say it both ways: accuracy of both and their agreement are measured."
     ),
     steps={
         "draw_category_pages": "Pages of fifteen categories and the level below them are drawn by seed.",
-        "unite_pages": "A page of several categories stays in one.",
+        "merge_duplicate_pages": "A page of several categories stays in one.",
         "scrape_articles": "The main text is taken as of the world's epoch.",
-        "measure_topics": "Page views before the epoch are added up.",
-        "halve_topics": "The most and least viewed topics of each category stay.",
+        "count_topic_pageviews": "Page views before the epoch are added up.",
+        "split_topics_by_views": "The most and least viewed topics of each category stay.",
         "write_questions": "The author model writes five short question-answer pairs and a long one from the article; every check by program has a reason of its own, and the model is asked once more.",
         "check_questions": "A second model looks at phrasing and grounding; what it flags goes to review.",
         "balance_halves": "Both halves of a category end with equally many topics.",
-        "type_facts": "Answers are told apart by the kind of entity they name.",
+        "classify_fact_answers": "Answers are told apart by the kind of entity they name.",
     },
     limits=(
         "Answers are in the words of one revision of one article; a judge has to allow for other words.",
         "Popularity is page views of the English Wikipedia up to one day; days without a count add none.",
         "The order of facts in the long question is that of the article, and position matters: `factmill evaluate slaq` draws accuracy by position.",
     ),
-    beside=tell_beside,
+    compare_with_paper=compare_slaq_with_paper,
 )
 
-SLAQ_RELEASE = ReleaseForms(
-    paper=Paper(
+SLAQ_RELEASE = ReleaseSpec(
+    paper=PaperCitation(
         title="The Curious Case of Factual (Mis)Alignment between LLMs' Short- and Long-Form Answers",
         authors=(("Saad", "Obaid ul Islam"), ("Anne", "Lauscher"), ("Goran", "Glavaš")),
         year=2025,
         arxiv="2510.11218",
     ),
-    card=CARD,
+    card=SLAQ_CARD,
     canary="49c50814-2874-4749-b612-dce068456ac1",
-    source_of=lambda lock, _origin, _row: name_wiki(lock),
-    licence="licence",
-    pages=list_pages,
+    get_source=lambda lock, _origin, _row: format_wikipedia_name(lock),
+    licence_column="licence",
+    list_pages=list_slaq_source_pages,
     has_facts=False,
     configs=(
-        ConfigForms(
+        ConfigSpec(
             name="slaq",
             title="Topics with the same five facts asked for in five short questions and in a long one",
             splits={"test": "slaq"},
         ),
-        ConfigForms(
+        ConfigSpec(
             name="categories",
             title="What each category of topics held, and how many of its pages were drawn",
             splits={"test": "slaq_categories"},
@@ -96,13 +96,13 @@ _TABLE = "slaq"
 _HALVES = ("most", "least")
 
 
-def list_distributions(build: Published) -> Iterator[Figure]:
+def draw_slaq_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     """Yield the distributions of a build: topics by category and page views, answers by fact type."""
-    rows = build.read(_TABLE, ["Category", "half", "Pageviews", "fact_types"])
+    rows = build.load_columns(_TABLE, ["Category", "half", "Pageviews", "fact_types"])
     columns = {name: rows[name].to_pylist() for name in rows.column_names}
     both = Counter(zip(columns["half"], columns["Category"], strict=True))
-    categories = sort_counts(columns["Category"])
-    yield draw_groups(
+    categories = count_by_frequency(columns["Category"])
+    yield make_grouped_bar_figure(
         "categories",
         "Topics by category and half",
         "topics",
@@ -111,11 +111,11 @@ def list_distributions(build: Published) -> Iterator[Figure]:
         kind="stacked",
     )
     views = {
-        half: count_powers(v for h, v in zip(columns["half"], columns["Pageviews"], strict=True) if h == half)
+        half: count_by_power_of_ten(v for h, v in zip(columns["half"], columns["Pageviews"], strict=True) if h == half)
         for half in _HALVES
     }
-    bins = count_powers(columns["Pageviews"])
-    yield draw_groups(
+    bins = count_by_power_of_ten(columns["Pageviews"])
+    yield make_grouped_bar_figure(
         "page_views",
         "Topics by page views",
         "topics",
@@ -125,5 +125,5 @@ def list_distributions(build: Published) -> Iterator[Figure]:
         "least viewed half of another.",
         kind="stacked",
     )
-    types = sort_counts(each for row in columns["fact_types"] for each in row)
-    yield draw_counts("fact_types", "Short answers by type of fact", "short answers", types, "type")
+    types = count_by_frequency(each for row in columns["fact_types"] for each in row)
+    yield make_bar_figure("fact_types", "Short answers by type of fact", "short answers", types, "type")

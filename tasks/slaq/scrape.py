@@ -9,74 +9,79 @@ from urllib.parse import quote
 
 from prefect import task
 
-from factmill.tasks.assets import load_list, load_removed
+from factmill.tasks.assets import load_article_removals, load_list_entries
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.wikipedia import (
-    Page,
+    PageReference,
+    PageRevision,
     PageText,
     ResolvedTitle,
-    Revision,
-    call_category_members,
-    call_page_revision_at,
-    call_page_text,
-    call_resolve_title,
-    read_members,
-    read_page_text,
-    read_resolved_title,
-    read_revision,
+    make_category_members_call,
+    make_page_revision_at_call,
+    make_page_text_call,
+    make_resolve_title_call,
+    parse_category_members,
+    parse_page_revision,
+    parse_page_text,
+    parse_resolved_title,
 )
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.rows import Merged, Outcome, Reject, arrow_table
-from factmill.tasks.engine.batches import Work, ask_before_work, batch_key, work_on
+from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
+from factmill.tasks.engine.batches import BatchWork, batch_key, find_calls_without_result, open_batch
 from factmill.tasks.engine.runs import Run
 from factmill.tasks.errors import ServiceUnreachable, UsageError
-from factmill.tasks.lookups.popularity import look_up_views
-from factmill.tasks.slaq.core.rows import CategoryCount, CategoryPage, ChosenTopic, Topic, ViewedTopic
-from factmill.tasks.slaq.core.topic_sampling import Member, draw_pages, split_by_views
+from factmill.tasks.lookups.popularity import look_up_page_views
+from factmill.tasks.slaq.core.rows import CategoryCount, CategoryPage, ChosenTopic, TopicArticle, ViewedTopic
+from factmill.tasks.slaq.core.topic_sampling import CategoryMember, sample_category_pages, select_most_and_least_viewed
 from factmill.tasks.slaq.params import SlaqInputs
-from factmill.tasks.text.article import read_article
-from factmill.tasks.text.whole import suggest_name
+from factmill.tasks.text.article_html import extract_article_text
+from factmill.tasks.text.sanitize import format_did_you_mean
 
-MEMBERS_A_PAGE = 500
+MEMBERS_PER_REQUEST = 500
 _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliography) of ", re.IGNORECASE)
 
 
-def check_categories(run: Run, inputs: SlaqInputs) -> None:
+def check_requested_categories(run: Run, inputs: SlaqInputs) -> None:
     """Raise UsageError for a requested category without members and page on the wiki, before any page is drawn.
 
     The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra.
     """
     wiki = run.services.wikipedia
-    listings = [call_category_members(wiki.identity, each, "page", MEMBERS_A_PAGE) for each in inputs.params.categories]
-    empty = ask_before_work(run, wiki, listings, lambda body: bool(read_members(body).members))
-    pages = [call_resolve_title(wiki.identity, f"Category:{call.parts['category']}") for call in empty]
-    unknown = ask_before_work(run, wiki, pages, lambda body: not read_resolved_title(body).missing)
+    listings = [
+        make_category_members_call(wiki.identity, each, "page", MEMBERS_PER_REQUEST)
+        for each in inputs.params.categories
+    ]
+    empty = find_calls_without_result(run, wiki, listings, lambda body: bool(parse_category_members(body).members))
+    pages = [make_resolve_title_call(wiki.identity, f"Category:{call.parts['category']}") for call in empty]
+    unknown = find_calls_without_result(run, wiki, pages, lambda body: not parse_resolved_title(body).missing)
     if unknown:
         name = str(unknown[0].parts["title"]).removeprefix("Category:")
         raise UsageError(
             f"--category {name!r}: {wiki.identity} has no such category"
-            f"{suggest_name(name, load_list('slaq_categories'))}"
+            f"{format_did_you_mean(name, load_list_entries('slaq_categories'))}"
         )
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def draw_category_pages(batch: Batch) -> Receipt:
+def draw_category_pages(batch: StageBatch) -> BatchReceipt:
     """List the pages of a category and of its subcategories, and draw some at random (Appendix A.1)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     params = work.inputs(SlaqInputs).params
     counts = {"members": 0, "subcategories": 0}
-    drawn = draw_pages(
-        _list_members(work, batch.unit, params.depth, counts), params.seed, batch.unit, params.candidates
+    drawn = sample_category_pages(
+        _iterate_category_tree_pages(work, batch.unit, params.depth, counts), params.seed, batch.unit, params.candidates
     )
-    rows: list[Outcome] = []
+    rows: list[RowOutcome] = []
     for member in drawn:
         row_id = f"{batch.unit}-{member.pageid}"
-        work.take(row_id, member.title)
+        work.add_input_row(row_id, member.title)
         rows.append(CategoryPage(id=row_id, category=batch.unit, **asdict(member)))
-    work.extras = arrow_table(CategoryCount, [CategoryCount(id=batch.unit, drawn=len(drawn), **counts)])
+    work.extras = make_arrow_table(CategoryCount, [CategoryCount(id=batch.unit, drawn=len(drawn), **counts)])
     return work.finish(rows, CategoryPage)
 
 
-def _list_members(work: Work, category: str, depth: int, counts: dict[str, int]) -> Iterator[Member]:
+def _iterate_category_tree_pages(
+    work: BatchWork, category: str, depth: int, counts: dict[str, int]
+) -> Iterator[CategoryMember]:
     """Yield the pages of a category and its subcategories; visit each category once, even where they form cycles.
 
     Adds to the counts `members` and `subcategories`.
@@ -85,28 +90,30 @@ def _list_members(work: Work, category: str, depth: int, counts: dict[str, int])
     for step in range(depth + 1):
         below: list[str] = []
         for each in level:
-            for page in _iterate_members(work, category, each, "page"):
+            for page in _iterate_category_members(work, category, each, "page"):
                 counts["members"] += 1
-                yield Member(page.pageid, page.title, each)
+                yield CategoryMember(page.pageid, page.title, each)
             if step < depth:
-                found = (page.title for page in _iterate_members(work, category, each, "subcat"))
+                found = (page.title for page in _iterate_category_members(work, category, each, "subcat"))
                 below += [title for title in found if title not in known]
                 known.update(below)
         counts["subcategories"] += len(dict.fromkeys(below))
         level = list(dict.fromkeys(below))
 
 
-def _iterate_members(work: Work, unit: str, category: str, kind: Literal["page", "subcat"]) -> Iterator[Page]:
+def _iterate_category_members(
+    work: BatchWork, unit: str, category: str, kind: Literal["page", "subcat"]
+) -> Iterator[PageReference]:
     """Yield a category's members, one request after another; ServiceUnreachable where a listing fails."""
     service, after = work.run.services.wikipedia, None
     while True:
-        call = call_category_members(service.identity, category, kind, MEMBERS_A_PAGE, after)
-        reply = work.call(service, [(unit, call)])[call.key].reply()
+        call = make_category_members_call(service.identity, category, kind, MEMBERS_PER_REQUEST, after)
+        reply = work.get_call_records(service, [(unit, call)])[call.key].reply()
         if reply.status != "ok":
             raise ServiceUnreachable(
                 f"{service.identity} does not list the category {category}: {reply.error}; try again later"
             )
-        found = read_members(reply.body)
+        found = parse_category_members(reply.body)
         yield from found.members
         after = found.after
         if after is None:
@@ -114,28 +121,28 @@ def _iterate_members(work: Work, unit: str, category: str, kind: Literal["page",
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def unite_pages(batch: Batch) -> Receipt:
+def merge_duplicate_pages(batch: StageBatch) -> BatchReceipt:
     """Merge pages that were drawn from several categories; the first category keeps the page."""
-    work = work_on(batch)
+    work = open_batch(batch)
     kept: dict[int, str] = {}
-    outcomes: list[Outcome] = []
+    outcomes: list[RowOutcome] = []
     for row in work.rows(CategoryPage):
         first = kept.setdefault(row.pageid, row.id)
-        outcomes.append(row if first == row.id else Merged(row.id, first))
+        outcomes.append(row if first == row.id else MergedAway(row.id, first))
     return work.finish(outcomes, CategoryPage)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def scrape_articles(batch: Batch) -> Receipt:
+def scrape_articles(batch: StageBatch) -> BatchReceipt:
     """Fetch each page's main text as of the epoch; reject lists, redirects, disambiguations and short pages."""
-    work = work_on(batch)
+    work = open_batch(batch)
     rows = work.rows(CategoryPage)
     wiki, at = work.run.services.wikipedia, work.inputs(SlaqInputs).epoch
     failed: dict[str, Reject] = {}
-    pages, failed_now = work.look_up(
+    pages, failed_now = work.call_and_parse(
         wiki,
-        ((row.id, row.id, call_resolve_title(wiki.identity, row.title)) for row in rows),
-        read_resolved_title,
+        ((row.id, row.id, make_resolve_title_call(wiki.identity, row.title)) for row in rows),
+        parse_resolved_title,
         "wikipedia_failed",
     )
     for row_id, reject in failed_now.items():
@@ -143,35 +150,37 @@ def scrape_articles(batch: Batch) -> Receipt:
         code, _, detail = reject.detail.partition(": ")
         is_loop = code == "redirect_loop"
         failed[row_id] = replace(reject, reason="redirect_loop", detail=detail) if is_loop else reject
-    refused = {row.id: reason for row in rows if row.id in pages and (reason := _refuse_page(row, pages[row.id]))}
+    refused = {row.id: reason for row in rows if row.id in pages and (reason := _find_page_reject(row, pages[row.id]))}
     open_rows = [row for row in rows if row.id in pages and row.id not in refused]
-    revisions, failed_now = work.look_up(
+    revisions, failed_now = work.call_and_parse(
         wiki,
-        ((row.id, row.id, call_page_revision_at(wiki.identity, row.title, at)) for row in open_rows),
-        read_revision,
+        ((row.id, row.id, make_page_revision_at_call(wiki.identity, row.title, at)) for row in open_rows),
+        parse_page_revision,
         "wikipedia_failed",
     )
     failed |= failed_now
     dated = [row for row in open_rows if row.id in revisions and revisions[row.id].revid is not None]
-    texts, failed_now = work.look_up(
+    texts, failed_now = work.call_and_parse(
         wiki,
-        ((row.id, row.id, call_page_text(wiki.identity, revisions[row.id].revid or 0)) for row in dated),
-        read_page_text,
+        ((row.id, row.id, make_page_text_call(wiki.identity, revisions[row.id].revid or 0)) for row in dated),
+        parse_page_text,
         "wikipedia_failed",
     )
     failed |= failed_now
     return work.finish(
         (
-            failed.get(row.id) or refused.get(row.id) or _scrape(work, row, revisions[row.id], texts.get(row.id))
+            failed.get(row.id)
+            or refused.get(row.id)
+            or _make_topic_or_reject(work, row, revisions[row.id], texts.get(row.id))
             for row in rows
         ),
-        Topic,
+        TopicArticle,
     )
 
 
-def _refuse_page(row: CategoryPage, page: ResolvedTitle) -> Reject | None:
+def _find_page_reject(row: CategoryPage, page: ResolvedTitle) -> Reject | None:
     if page.missing:
-        return _refuse_missing(row)
+        return _make_missing_page_reject(row)
     if page.redirected_from:
         return Reject(row.id, "redirect", f"{row.title} leads to {page.title}")
     if page.is_disambiguation:
@@ -179,35 +188,37 @@ def _refuse_page(row: CategoryPage, page: ResolvedTitle) -> Reject | None:
     return Reject(row.id, "list_page", f"{row.title} is a list") if _LIST_TITLE.match(row.title) else None
 
 
-def _refuse_missing(row: CategoryPage) -> Reject:
+def _make_missing_page_reject(row: CategoryPage) -> Reject:
     return Reject(row.id, "page_missing", f"{row.title}: there is no such page any more")
 
 
-def _scrape(work: Work, row: CategoryPage, revision: Revision, page: PageText | None) -> Outcome:
+def _make_topic_or_reject(
+    work: BatchWork, row: CategoryPage, revision: PageRevision, page: PageText | None
+) -> RowOutcome:
     inputs = work.inputs(SlaqInputs)
     at, least = inputs.epoch, inputs.params.min_chars
     if revision.missing:
-        return _refuse_missing(row)
+        return _make_missing_page_reject(row)
     if revision.revid is None or page is None:
         return Reject(row.id, "younger_than_epoch", f"{row.title} has no revision of {at} or before")
-    text = read_article(page.text, load_removed()).text
+    text = extract_article_text(page.text, load_article_removals()).text
     if len(text) < least:
         return Reject(row.id, "too_short", f"{len(text):,} characters of main text; at least {least:,} are wanted")
     url = f"{inputs.articles_at}{quote(page.title.replace(' ', '_'), safe='()!*,;:@/~$-_.')}"
-    return row.extend(Topic, url=url, revid=page.revid, text=text)
+    return row.extend_to(TopicArticle, url=url, revid=page.revid, text=text)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def measure_topics(batch: Batch) -> Receipt:
+def count_topic_pageviews(batch: StageBatch) -> BatchReceipt:
     """Sum each article's page views over the days before the cut-off (Appendix A.1)."""
-    work = work_on(batch)
-    rows = work.rows(Topic)
+    work = open_batch(batch)
+    rows = work.rows(TopicArticle)
     inputs = work.inputs(SlaqInputs)
     first, last = inputs.views_from, inputs.views_to
-    views, failed = look_up_views(work, ((row.id, row.title) for row in rows), first, last)
+    views, failed = look_up_page_views(work, ((row.id, row.title) for row in rows), first, last)
     return work.finish(
         (
-            failed.get(row.id) or row.extend(ViewedTopic, views=views[row.title], views_from=first, views_to=last)
+            failed.get(row.id) or row.extend_to(ViewedTopic, views=views[row.title], views_from=first, views_to=last)
             for row in rows
         ),
         ViewedTopic,
@@ -215,19 +226,19 @@ def measure_topics(batch: Batch) -> Receipt:
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def halve_topics(batch: Batch) -> Receipt:
+def split_topics_by_views(batch: StageBatch) -> BatchReceipt:
     """Select the most and the least viewed topics of each category, equally many, with spares (Appendix A.1)."""
-    work = work_on(batch)
+    work = open_batch(batch)
     params = work.inputs(SlaqInputs).params
     per_half = params.per_half + params.spares
     groups: dict[str, list[ViewedTopic]] = defaultdict(list)
     for row in work.rows(ViewedTopic):
         groups[row.category].append(row)
-    outcomes: list[Outcome] = []
+    outcomes: list[RowOutcome] = []
     for category, topics in groups.items():
-        most, least, left_out = split_by_views(topics, per_half)
-        outcomes += [row.extend(ChosenTopic, half="most") for row in most]
-        outcomes += [row.extend(ChosenTopic, half="least") for row in least]
+        most, least, left_out = select_most_and_least_viewed(topics, per_half)
+        outcomes += [row.extend_to(ChosenTopic, half="most") for row in most]
+        outcomes += [row.extend_to(ChosenTopic, half="least") for row in least]
         told = f"{per_half} a half, spares with them, of {len(topics)} in {category}"
         outcomes += [Reject(row.id, reason, f"{row.views} views; {told}") for row, reason in left_out]
     return work.finish(outcomes, ChosenTopic)

@@ -16,20 +16,20 @@ import duckdb
 import pyarrow as pa
 from pydantic import BaseModel
 
-from factmill.tasks.core.fingerprints import canonical_json, combine_digests, digest_json
-from factmill.tasks.core.receipts import SUMMED, Receipt
+from factmill.tasks.core.batch_receipts import SUMMED_COUNTS, BatchReceipt
+from factmill.tasks.core.digests import canonical_json, combine_digests, digest_json
 from factmill.tasks.errors import UnknownBuild
-from factmill.tasks.progress import say
-from factmill.tasks.storage.schema import make_published_table, make_statement_views, name_kinds
+from factmill.tasks.progress import print_and_log
+from factmill.tasks.storage.schema import create_statement_views, ensure_published_table, map_duckdb_types
 from factmill.tasks.storage.shards import digest_rows, read_shard
-from factmill.tasks.storage.warehouse import Connection, is_there, open_warehouse, read_json, read_records
-from factmill.tasks.text.whole import shorten_middle
+from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_json_column, query_rows, warehouse_exists
+from factmill.tasks.text.sanitize import shorten_middle
 
-LATEST_OF = "latest:"
+LATEST_PREFIX = "latest:"
 """Prefix of a benchmark's name that means its latest build."""
-_MOST_NAMED = 5
+_MAX_LISTED_BUILDS = 5
 """Maximum number of builds named in one message."""
-_OF_RUNS = ("build_stages", "rejects", "merged_rows", "build_calls", "kept_calls")
+_RUN_TABLES = ("build_stages", "rejects", "merged_rows", "build_calls", "kept_calls")
 """Tables that hold a run's rows under the run's id until it is published."""
 
 
@@ -48,7 +48,7 @@ class BuildRecord:
     published_at: datetime
 
     @property
-    def narrowed_by(self) -> list[str]:
+    def narrowing_options(self) -> list[str]:
         """Options that changed or limited the default source, such as `limit 5`; empty for an evaluation, since each one
         measures another model."""
         flow = self.origin.get("flow", {})
@@ -59,7 +59,7 @@ class BuildRecord:
         return [*(f"{name} {' '.join(map(str, value))}" for name, value in sorted(lists.items())), *limit]
 
     @property
-    def made_by(self) -> str:
+    def code_version(self) -> str:
         """Version of factmill and digest of the code that made it, as text; a release records no version."""
         version = self.origin.get("version") or self.lock.get("version") or "of a version that is not stated"
         code = self.lock["code"]
@@ -68,11 +68,11 @@ class BuildRecord:
     @property
     def caution(self) -> str:
         """What its rows must not be used for; empty if there is no restriction."""
-        return describe_caution(self.lock)
+        return format_caution(self.lock)
 
 
 _COLUMNS = ", ".join(BuildRecord.__slots__)
-_JSON = ("lock", "origin", "report")
+_JSON_COLUMNS = ("lock", "origin", "report")
 
 
 def is_scripted(lock: Mapping[str, Any]) -> bool:
@@ -80,7 +80,7 @@ def is_scripted(lock: Mapping[str, Any]) -> bool:
     return bool(lock.get("scripted") or lock.get("rules"))
 
 
-def describe_scripted(counts: Mapping[str, Mapping[str, int]]) -> str:
+def format_planted_faults(counts: Mapping[str, Mapping[str, int]]) -> str:
     """Return the share of planted faults among scripted replies, by prompt, as one clause (`BuildReport.scripted`)."""
     told = [
         f"{prompt} {each['faults']:,} of {each['replies']:,} ({each['faults'] / each['replies']:.1%})"
@@ -89,7 +89,7 @@ def describe_scripted(counts: Mapping[str, Mapping[str, int]]) -> str:
     return f"faults that are planted on purpose among the replies: {', '.join(told)}" if told else ""
 
 
-def describe_caution(lock: Mapping[str, Any]) -> str:
+def format_caution(lock: Mapping[str, Any]) -> str:
     """Return what a build's rows must not be used for, by its manifest: scripted replies fit only the embedded world."""
     services = lock.get("services", {})
     if not is_scripted(lock) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
@@ -100,8 +100,12 @@ def describe_caution(lock: Mapping[str, Any]) -> str:
     )
 
 
-def merge_stage(
-    db: duckdb.DuckDBPyConnection, run_id: str, position: int, receipts: Sequence[Receipt], summary: Mapping[str, Any]
+def write_stage_results(
+    db: duckdb.DuckDBPyConnection,
+    run_id: str,
+    position: int,
+    receipts: Sequence[BatchReceipt],
+    summary: Mapping[str, Any],
 ) -> None:
     """Write a finished stage's rejects, merged rows, call uses and counts under the run's id."""
     stage = summary["stage"]
@@ -119,7 +123,7 @@ def merge_stage(
                 f"INSERT INTO {table} (build_id, stage, {columns}) SELECT ?, ?, {columns} FROM part", [run_id, stage]
             )
             db.unregister("part")
-    names = [*SUMMED, "rows_out", "seconds"]
+    names = [*SUMMED_COUNTS, "rows_out", "seconds"]
     marks = ", ".join("?" for _ in range(len(names) + 3))
     db.execute(
         f"INSERT INTO build_stages (build_id, position, stage, {', '.join(names)}) VALUES ({marks})",
@@ -142,7 +146,7 @@ def publish(
     """Publish a run's tables (name → rows with an `id` column) as a build, in the open transaction.
 
     `models`: table → row model that documents its columns. `statements`: a SELECT of the Wikidata statements behind the
-    rows (`make_statement_views`).
+    rows (`create_statement_views`).
 
     The build's id is the benchmark and the manifest's digest. If the same manifest gave other content before (calls were
     refreshed), a number is appended and the old build stays.
@@ -151,27 +155,27 @@ def publish(
     digests = {name: digest_rows(table.sort_by("id")) for name, table in sorted(tables.items())}
     content = combine_digests(f"{name} {digest}" for name, digest in digests.items())
     lock_digest = digest_json(lock)
-    build_id = _name_build(db, benchmark, lock_digest, content)
+    build_id = _choose_build_id(db, benchmark, lock_digest, content)
     told = {**report, "build_id": build_id}
     inputs = (benchmark, lock_digest, dict(lock), dict(origin), content)
     record = BuildRecord(build_id, *inputs, told, started_at, datetime.now(UTC))
-    for table in (*_OF_RUNS, "build_tables", "builds"):
+    for table in (*_RUN_TABLES, "build_tables", "builds"):
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
-    for table in _OF_RUNS:
+    for table in _RUN_TABLES:
         db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
     for name, table in sorted(tables.items()):
         insert_rows(db, build_id, name, table.sort_by("id"), digests[name], models.get(name))
     if statements:
-        make_statement_views(db, benchmark, statements)
+        create_statement_views(db, benchmark, statements)
     values = (getattr(record, name) for name in BuildRecord.__slots__)
     row = [canonical_json(value) if isinstance(value, dict) else value for value in values]
     db.execute(f"INSERT INTO builds ({_COLUMNS}) VALUES ({', '.join('?' for _ in row)})", row)
     return record
 
 
-def forget_run(db: duckdb.DuckDBPyConnection, run_id: str) -> None:
+def delete_run_rows(db: duckdb.DuckDBPyConnection, run_id: str) -> None:
     """Delete the rows that a run wrote under its own id."""
-    for table in _OF_RUNS:
+    for table in _RUN_TABLES:
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [run_id])
 
 
@@ -188,8 +192,8 @@ def insert_rows(
     `sha256`: of their Parquet bytes; `model`: documents the columns. WarehouseError if the existing table with older
     builds cannot take the rows.
     """
-    kinds = name_kinds(table.schema)
-    make_published_table(db, name, kinds, model)
+    kinds = map_duckdb_types(table.schema)
+    ensure_published_table(db, name, kinds, model)
     db.register("published", table)
     db.execute(f"DELETE FROM {name} WHERE build_id = ?", [build_id])
     db.execute(f"INSERT INTO {name} BY NAME SELECT ? AS build_id, * FROM published", [build_id])
@@ -198,64 +202,68 @@ def insert_rows(
     db.execute("INSERT INTO build_tables VALUES (?, ?, ?, ?, ?)", [build_id, name, table.num_rows, sha256, columns])
 
 
-def find_build(warehouse: Path, name: str) -> BuildRecord:
-    """Return a build by id, unique prefix of its id, or `latest:BENCHMARK` (`rank_latest`); UnknownBuild otherwise."""
+def resolve_build(warehouse: Path, name: str) -> BuildRecord:
+    """Return a build by id, unique prefix of its id, or `latest:BENCHMARK` (`rank_builds`); UnknownBuild otherwise."""
     builds = list_builds(warehouse)
-    if name.startswith(LATEST_OF):
-        found = rank_latest(build for build in builds if build.benchmark == name.removeprefix(LATEST_OF))
-        if note := describe_choice(found):
-            say(f"note: {note}")
+    if name.startswith(LATEST_PREFIX):
+        found = rank_builds(build for build in builds if build.benchmark == name.removeprefix(LATEST_PREFIX))
+        if note := format_latest_choice(found):
+            print_and_log(f"note: {note}")
         found = found[:1]
     else:
         found = [b for b in builds if b.build_id == name] or [b for b in builds if b.build_id.startswith(name)]
     if len(found) == 1:
         return found[0]
-    known = ", ".join(build.build_id for build in (found or builds)[-_MOST_NAMED:]) or "none"
+    known = ", ".join(build.build_id for build in (found or builds)[-_MAX_LISTED_BUILDS:]) or "none"
     named = repr(shorten_middle(name))
     what = f"{len(found)} builds begin with {named}" if found else f"no build {named}"
     raise UnknownBuild(f"{what} in {warehouse}; builds there: {known} (see `factmill builds`)")
 
 
-def rank_latest(builds: Iterable[BuildRecord]) -> list[BuildRecord]:
+def rank_builds(builds: Iterable[BuildRecord]) -> list[BuildRecord]:
     """Return builds (given oldest first) in the order of preference of `latest`: whole builds of the default source
     first, then newest first."""
-    return sorted(builds, key=lambda build: not build.narrowed_by)[::-1]
+    return sorted(builds, key=lambda build: not build.narrowing_options)[::-1]
 
 
-def describe_choice(ranked: Sequence[BuildRecord]) -> str:
+def format_latest_choice(ranked: Sequence[BuildRecord]) -> str:
     """Return a note on the builds that `latest` passes over; empty if it takes the newest and that is a whole build.
 
-    `ranked`: builds of one benchmark in the order of `rank_latest`.
+    `ranked`: builds of one benchmark in the order of `rank_builds`.
     """
-    if not ranked or (not ranked[0].narrowed_by and ranked[0] == max(ranked, key=lambda build: build.published_at)):
+    if not ranked or (
+        not ranked[0].narrowing_options and ranked[0] == max(ranked, key=lambda build: build.published_at)
+    ):
         return ""
     first, *others = ranked
-    named = [f"{each.build_id} ({', '.join(each.narrowed_by) or 'whole'})" for each in others[:_MOST_NAMED]]
-    more = [f"{len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else []
+    named = [
+        f"{each.build_id} ({', '.join(each.narrowing_options) or 'whole'})" for each in others[:_MAX_LISTED_BUILDS]
+    ]
+    more = [f"{len(others) - _MAX_LISTED_BUILDS} more"] if len(others) > _MAX_LISTED_BUILDS else []
     what = (
-        f"made with {', '.join(first.narrowed_by)}"
-        if first.narrowed_by
+        f"made with {', '.join(first.narrowing_options)}"
+        if first.narrowing_options
         else "the newest whole build of the default source"
     )
-    alone = "there is no whole build of the default source" if first.narrowed_by else ""
+    alone = "there is no whole build of the default source" if first.narrowing_options else ""
     told = [alone, f"others: {', '.join([*named, *more])}; name one to take it" if named else ""]
-    return f"{LATEST_OF}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, told))}"
+    return f"{LATEST_PREFIX}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, told))}"
 
 
-def find_rejecting(warehouse: Path, name: str) -> tuple[str, int]:
+def get_reject_count(warehouse: Path, name: str) -> tuple[str, int]:
     """Return id and number of rejects of a build, or of an unpublished run given by its full name."""
-    if is_there(warehouse):
+    if warehouse_exists(warehouse):
         with open_warehouse(warehouse) as db:
             found = db.execute(
                 "SELECT build_id, sum(rejects)::BIGINT FROM build_stages WHERE build_id = ? GROUP BY 1", [name]
             ).fetchone()
         if found:
             return found[0], found[1]
-    record = find_build(warehouse, name)
+    record = resolve_build(warehouse, name)
     return record.build_id, record.report["rejects"]
 
 
-def first_details(warehouse: Path, build_id: str) -> dict[tuple[str, str], str]:
+def load_first_reject_details(warehouse: Path, build_id: str) -> dict[tuple[str, str], str]:
     """Return (stage, reason) → detail of the first reject, of a build or of an unpublished run."""
     with open_warehouse(warehouse) as db:
         found = db.execute(
@@ -264,7 +272,7 @@ def first_details(warehouse: Path, build_id: str) -> dict[tuple[str, str], str]:
     return {(stage, reason): detail for stage, reason, detail in found}
 
 
-def list_spoilt_calls(db: duckdb.DuckDBPyConnection, run_id: str, reasons: Collection[str]) -> list[tuple[str, str]]:
+def list_calls_to_retry(db: duckdb.DuckDBPyConnection, run_id: str, reasons: Collection[str]) -> list[tuple[str, str]]:
     """Return (stage, record id) of a run's failed calls, and of the chat calls behind rejects with these reasons."""
     return db.execute(
         "SELECT DISTINCT u.stage, u.record_id FROM build_calls u JOIN calls c USING (record_id) "
@@ -276,17 +284,19 @@ def list_spoilt_calls(db: duckdb.DuckDBPyConnection, run_id: str, reasons: Colle
 
 def list_builds(warehouse: Path) -> list[BuildRecord]:
     """Return all published builds, oldest first."""
-    if not is_there(warehouse):
+    if not warehouse_exists(warehouse):
         return []
     with open_warehouse(warehouse) as db:
         found = db.execute(f"SELECT {_COLUMNS} FROM builds ORDER BY published_at, build_id").fetchall()
     rows = [dict(zip(BuildRecord.__slots__, row, strict=True)) for row in found]
     for row in rows:
-        row |= {name: read_json(row[name], f"builds.{name} of {row['build_id']}", dict) for name in _JSON}
+        row |= {
+            name: parse_json_column(row[name], f"builds.{name} of {row['build_id']}", dict) for name in _JSON_COLUMNS
+        }
     return [BuildRecord(**row) for row in rows]
 
 
-def build_of_lock(warehouse: Path, lock: Mapping[str, Any]) -> BuildRecord | None:
+def find_build_by_manifest(warehouse: Path, lock: Mapping[str, Any]) -> BuildRecord | None:
     """Return the newest build with exactly this manifest, or None."""
     digest = digest_json(lock)
     found = [build for build in list_builds(warehouse) if build.lock_digest == digest]
@@ -305,12 +315,12 @@ def published_table(db: duckdb.DuckDBPyConnection, build_id: str, name: str) -> 
     return db.sql(f"SELECT {columns} FROM {name} WHERE build_id = ? ORDER BY id", params=[build_id]).to_arrow_table()
 
 
-def published_names(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, str]:
+def load_table_digests(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, str]:
     """Return a build's published tables: name → SHA-256 of their Parquet bytes."""
-    return {name: each["sha256"] for name, each in describe_tables(db, build_id).items()}
+    return {name: each["sha256"] for name, each in load_table_summaries(db, build_id).items()}
 
 
-def describe_tables(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, Any]]:
+def load_table_summaries(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, Any]]:
     """Return published table → number of rows and SHA-256 of its Parquet bytes."""
     found = db.execute(
         "SELECT table_name, rows, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]
@@ -318,7 +328,7 @@ def describe_tables(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, d
     return {name: {"rows": rows, "sha256": sha256} for name, rows, sha256 in found}
 
 
-def _name_build(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
+def _choose_build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
     """Return the id of the build with this manifest and content; a new, numbered id if the content is new."""
     before = db.execute(
         "SELECT build_id, content_digest FROM builds WHERE lock_digest = ? ORDER BY published_at", [lock_digest]
@@ -333,7 +343,7 @@ def _name_build(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str,
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BuildCallUsage:
     """Stages and calls of a build or a pilot."""
 
     stages: list[dict[str, Any]]
@@ -343,11 +353,11 @@ class Asked:
     `parts`: only of chat calls without reported usage."""
 
 
-def read_asked(warehouse: Path, build_id: str, begun: datetime) -> Asked:
+def load_build_call_usage(warehouse: Path, build_id: str, begun: datetime) -> BuildCallUsage:
     """Return the stages and calls of a build; `begun`: when it began."""
     with open_warehouse(warehouse) as db:
-        stages = read_records(db, "SELECT * FROM build_stages WHERE build_id = ? ORDER BY position", build_id)
-        calls = read_records(
+        stages = query_rows(db, "SELECT * FROM build_stages WHERE build_id = ? ORDER BY position", build_id)
+        calls = query_rows(
             db,
             "SELECT u.stage, u.id AS row, c.key, c.service, c.operation, coalesce(c.parts->>'model', '') AS model, "
             "coalesce(CAST(c.parts->>'samples' AS INTEGER), 1) AS samples, c.tokens_in, c.tokens_out, c.cost_usd, c.latency_s, "
@@ -359,16 +369,16 @@ def read_asked(warehouse: Path, build_id: str, begun: datetime) -> Asked:
             build_id,
             begun,
         )
-    return Asked(stages, calls)
+    return BuildCallUsage(stages, calls)
 
 
-def forget_pilot(warehouse: Path, run_id: str) -> None:
+def delete_pilot_rows(warehouse: Path, run_id: str) -> None:
     """Delete the rows that a pilot wrote under its own id; its recorded calls stay."""
     with open_warehouse(warehouse) as db:
-        forget_run(db, run_id)
+        delete_run_rows(db, run_id)
 
 
-def keep_forecast(warehouse: Path, benchmark: str, lock_digest: str, told: Mapping[str, Any]) -> None:
+def write_forecast(warehouse: Path, benchmark: str, lock_digest: str, told: Mapping[str, Any]) -> None:
     """Write a forecast, replacing earlier ones of the same build."""
     with open_warehouse(warehouse) as db:
         db.execute("DELETE FROM forecasts WHERE lock_digest = ?", [lock_digest])
@@ -380,13 +390,13 @@ def find_forecast(db: Connection, lock_digest: str) -> dict[str, Any]:
     """Return the forecast of the build with this manifest digest; empty if there is none."""
     found = db.execute("SELECT told FROM forecasts WHERE lock_digest = ?", [lock_digest]).fetchall()
     where = f"forecasts.told of {lock_digest}"
-    told: dict[str, Any] = read_json(found[0][0], where, dict) if found else {}
+    told: dict[str, Any] = parse_json_column(found[0][0], where, dict) if found else {}
     return told
 
 
-def count_untold_calls(db: Connection, build_id: str) -> list[dict[str, Any]]:
+def count_calls_without_usage(db: Connection, build_id: str) -> list[dict[str, Any]]:
     """Return, for each `service` and `model` of a build's chat calls, how many replies report no usage (`untold`)."""
-    return read_records(
+    return query_rows(
         db,
         "SELECT service, parts->>'model' AS model, count_if(tokens_in = 0 AND tokens_out = 0 AND "
         "(status = 'ok' OR regexp_matches(error, '^(empty_reply|cut_off)'))) AS untold "
@@ -396,9 +406,9 @@ def count_untold_calls(db: Connection, build_id: str) -> list[dict[str, Any]]:
     )
 
 
-def sum_up_calls(db: Connection, build_id: str) -> dict[str, float]:
+def sum_call_usage(db: Connection, build_id: str) -> dict[str, float]:
     """Return totals of the distinct calls that a build uses: `calls`, `tokens_in`, `tokens_out` and `usd`."""
-    (found,) = read_records(
+    (found,) = query_rows(
         db,
         "SELECT count(*) AS calls, coalesce(sum(tokens_in), 0) AS tokens_in, coalesce(sum(tokens_out), 0) AS tokens_out, "
         "coalesce(sum(cost_usd), 0.0) AS usd FROM calls WHERE record_id IN "

@@ -1,6 +1,6 @@
 """Export a build's published tables as Parquet, CSV and JSON Lines, and its rejects as Parquet.
 
-The Parquet bytes are those the build was published with. A benchmark's ExportForms sets its special forms: list columns
+The Parquet bytes are those the build was published with. A benchmark's ExportSpec sets its special forms: list columns
 spread over several CSV columns, columns that hold JSON, a table as a JSON array.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from factmill.tasks.core.publishing.release_forms import ExportForms
+from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.errors import OutputError, WarehouseError
-from factmill.tasks.storage.builds import BuildRecord, published_names, published_table
+from factmill.tasks.storage.builds import BuildRecord, load_table_digests, published_table
 from factmill.tasks.storage.shards import digest_rows, parquet_bytes
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
-SEPARATOR = "<SEP>"
+LIST_SEPARATOR = "<SEP>"
 """Separates the entries of a list column in a CSV, unless the benchmark sets another separator."""
 
 
@@ -26,7 +26,7 @@ def export_build(
     warehouse: Path,
     build: BuildRecord,
     folder: Path,
-    forms: ExportForms,
+    forms: ExportSpec,
     held_out: Sequence[str] = (),
     audit: Sequence[str] = (),
 ) -> list[Path]:
@@ -49,7 +49,7 @@ def export_build(
         written.append(folder / name)
 
     with open_warehouse(warehouse) as db:
-        tables = read_tables(db, warehouse, build, held_out)
+        tables = load_verified_tables(db, warehouse, build, held_out)
         rejects = read_rejects(db, build.build_id)
     for name, table in tables.items():
         data = parquet_bytes(table)
@@ -57,19 +57,19 @@ def export_build(
         write(f"{name}.parquet", data)
         write(f"{name}.csv", csv_bytes(table, forms))
         write(f"{name}.jsonl", jsonl_bytes(table, columns))
-        if name in forms.arrays:
+        if name in forms.json_array_tables:
             write(f"{name}.json", json_bytes(table, columns))
     write("rejects.parquet", parquet_bytes(rejects))
-    write("build.md", describe_build(build, audit).encode("utf-8"))
+    write("build.md", format_build_card(build, audit).encode("utf-8"))
     return written
 
 
-def read_tables(
+def load_verified_tables(
     db: Connection, warehouse: Path, build: BuildRecord, held_out: Sequence[str] = ()
 ) -> dict[str, pa.Table]:
     """Return a build's published tables, except held-out ones; WarehouseError if one differs from what was published."""
     tables = {}
-    for name, expected in published_names(db, build.build_id).items():
+    for name, expected in load_table_digests(db, build.build_id).items():
         if name in held_out:
             continue
         tables[name] = published_table(db, build.build_id, name)
@@ -87,7 +87,7 @@ def read_rejects(db: Connection, build_id: str) -> pa.Table:
     ).to_arrow_table()
 
 
-def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
+def format_build_card(build: BuildRecord, audit: Sequence[str] = ()) -> str:
     """Return the Markdown card of an exported build: origin, restrictions on use, findings of human readers."""
     report = build.report
     author = f" by {report['author']}" if report["author"] else ""
@@ -97,12 +97,14 @@ def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
     return f"# {build.build_id}\n\n{made}.\n{note}{found}"
 
 
-def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
+def csv_bytes(table: pa.Table, forms: ExportSpec) -> bytes:
     """Return a table as CSV: UTF-8, with header, null as an empty cell, list columns spread or joined, lists of records
     as JSON, ids as in the paper."""
-    spread = forms.spread
-    if forms.csv_id in table.column_names:
-        table = table.set_column(table.column_names.index("id"), "id", table[forms.csv_id]).drop_columns([forms.csv_id])
+    spread = forms.spread_columns
+    if forms.csv_id_column in table.column_names:
+        table = table.set_column(table.column_names.index("id"), "id", table[forms.csv_id_column]).drop_columns(
+            [forms.csv_id_column]
+        )
     columns: dict[str, Any] = {}
     for name in table.column_names:
         values, kind = table[name].to_pylist(), table.schema.field(name).type
@@ -113,7 +115,7 @@ def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
         elif pa.types.is_struct(kind.value_type if pa.types.is_list(kind) else kind):
             columns[name] = [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
         elif pa.types.is_list(kind):
-            between = forms.separators.get(name, SEPARATOR)
+            between = forms.separators.get(name, LIST_SEPARATOR)
             columns[name] = [None if value is None else between.join(map(str, value)) for value in values]
         else:
             columns[name] = values
@@ -123,16 +125,16 @@ def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
 
 def jsonl_bytes(table: pa.Table, json_columns: Collection[str] = ()) -> bytes:
     """Return a table as JSON Lines, columns in the table's order; texts of `json_columns` are decoded."""
-    rows = _read_rows(table, json_columns)
+    rows = _decode_json_columns(table, json_columns)
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode("utf-8")
 
 
 def json_bytes(table: pa.Table, json_columns: Collection[str] = ()) -> bytes:
     """Return a table as one JSON array, columns in the table's order; texts of `json_columns` are decoded."""
-    return (json.dumps(_read_rows(table, json_columns), ensure_ascii=False, indent=1) + "\n").encode("utf-8")
+    return (json.dumps(_decode_json_columns(table, json_columns), ensure_ascii=False, indent=1) + "\n").encode("utf-8")
 
 
-def _read_rows(table: pa.Table, json_columns: Collection[str]) -> list[dict[str, Any]]:
+def _decode_json_columns(table: pa.Table, json_columns: Collection[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:
         row |= {name: None if row[name] is None else json.loads(row[name]) for name in json_columns}

@@ -23,38 +23,43 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
-from factmill.tasks.core.fingerprints import combine_digests, digest_json
-from factmill.tasks.core.publishing.release_forms import CANARY, REJECT_DETAILS
-from factmill.tasks.core.publishing.release_index import FORM, LockFile, ReleasedTable, ReleaseIndex
+from factmill.tasks.core.digests import combine_digests, digest_json
+from factmill.tasks.core.publishing.release_index import (
+    RELEASE_FORMAT_VERSION,
+    ReleasedManifestFile,
+    ReleasedTable,
+    ReleaseIndex,
+)
+from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN, REJECT_DETAILS_OMISSION
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.errors import OldBuild, SourceError
-from factmill.tasks.files import open_regular
+from factmill.tasks.errors import BuildFormatTooOld, SourceError
+from factmill.tasks.files import open_regular_file
 from factmill.tasks.storage.builds import BuildRecord
-from factmill.tasks.storage.shards import digest_rows, plain_schema
-from factmill.tasks.text.whole import MOST_DEEP, is_too_deep
+from factmill.tasks.storage.shards import digest_rows, make_nullable_schema
+from factmill.tasks.text.sanitize import MAX_JSON_DEPTH, exceeds_json_depth
 
 M = TypeVar("M", bound=BaseModel)
 
-INDEX = "release.json"
+INDEX_FILE = "release.json"
 """File of a release that describes the folder's contents (tasks/release/write.py)."""
-LOCK = "lock.json"
+MANIFEST_FILE = "lock.json"
 """File of a release with the build's manifest."""
-SUMS = "SHA256SUMS"
+CHECKSUMS_FILE = "SHA256SUMS"
 """File of a release with the digests of all other files."""
-REJECTS = "rejects.parquet"
+REJECTS_FILE = "rejects.parquet"
 REJECT_COLUMNS = ("stage", "id", "reason", "detail")
 
 _MOST_FILES = 10_000
-_LARGEST_TEXT = 64 << 20
+_MAX_TEXT_BYTES = 64 << 20
 """Maximum bytes of an index, a manifest or a list of digests."""
-_LARGEST = 4 << 30
+_MAX_TOTAL_BYTES = 4 << 30
 """Maximum bytes of all files together, and of all rows in memory."""
-_LARGEST_TABLE = 1 << 30
+_MAX_TABLE_BYTES = 1 << 30
 """Maximum bytes of one file's rows in memory."""
 _CHUNK = 1 << 20
-_ROWS_AT_ONCE = 1024
+_ROWS_PER_BATCH = 1024
 _SUM = re.compile(r"([0-9a-f]{64})  (.+)")
-_AGAIN = "fetch the whole release again from its publisher, or release the build again"
+_REFETCH_ADVICE = "fetch the whole release again from its publisher, or release the build again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ class ReleasedFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _FileState:
     path: str
     """Path below the folder, with slashes."""
     size: int
@@ -82,29 +87,29 @@ class _File:
 
 def _broken(where: object, problem: str) -> SourceError:
     """Return the error for a release that differs from what was released, with advice."""
-    return SourceError(f"{where}: {problem}; {_AGAIN}")
+    return SourceError(f"{where}: {problem}; {_REFETCH_ADVICE}")
 
 
 def is_release(folder: Path) -> bool:
     """Return whether a folder is a release, judged by its file names."""
-    return os.path.lexists(folder / INDEX)
+    return os.path.lexists(folder / INDEX_FILE)
 
 
-def open_release(folder: Path) -> ReleasedFolder:
+def load_release(folder: Path) -> ReleasedFolder:
     """Return a verified release; its contents are cached as long as no file changes.
 
-    SourceError names a file that differs from what was released; OldBuild means that an earlier factmill made it. Names
+    SourceError names a file that differs from what was released; BuildFormatTooOld means that an earlier factmill made it. Names
     that begin with a dot, and __pycache__, are skipped: hubs, version control and Python create them.
     """
     place = Path(os.path.realpath(folder))
     try:
-        return _read(place, tuple(_list_files(place)))
+        return _load_release_files(place, tuple(_list_files(place)))
     except OSError as error:
         raise _broken(error.filename or place, f"cannot be read: {error.strerror or error}") from error
 
 
-def conform_rows(
-    table: pa.Table, model: type[BaseModel], where: str, lacking: bool = False, json_columns: Collection[str] = ()
+def conform_to_row_model(
+    table: pa.Table, model: type[BaseModel], where: str, allow_missing: bool = False, json_columns: Collection[str] = ()
 ) -> pa.Table:
     """Return a table with exactly the columns of a row model.
 
@@ -113,22 +118,22 @@ def conform_rows(
     `lacking`: fill columns that another factmill did not write with null. `json_columns`: columns whose texts are JSON.
     """
     schema = arrow_schema(model)
-    kinds = {field.name: field.type for field in plain_schema(table.schema)}
+    kinds = {field.name: field.type for field in make_nullable_schema(table.schema)}
     missing = [name for name in schema.names if name not in kinds]
-    if missing and not lacking:
+    if missing and not allow_missing:
         raise SourceError(
             f"{where}: column {missing[0]} is missing; expected those that this factmill builds: {', '.join(schema.names)}"
         )
-    for field in plain_schema(schema):
+    for field in make_nullable_schema(schema):
         if (kind := kinds.get(field.name, field.type)) != field.type:
             raise SourceError(f"{where}: column {field.name} is of type {kind}; expected {field.type}")
     if missing:
         columns = [
             table[field.name] if field.name in kinds else pa.nulls(table.num_rows, field.type) for field in schema
         ]
-        return pa.table(columns, schema=plain_schema(schema))
+        return pa.table(columns, schema=make_nullable_schema(schema))
     table = table.select(schema.names)
-    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+    for batch in table.to_batches(max_chunksize=_ROWS_PER_BATCH):
         for row in batch.to_pylist():
             try:
                 model.model_validate(row)
@@ -141,7 +146,7 @@ def conform_rows(
     return table.cast(schema)
 
 
-def _list_files(folder: Path) -> Iterator[_File]:
+def _list_files(folder: Path) -> Iterator[_FileState]:
     """Yield the files of a folder and its subfolders; SourceError for anything that is neither file nor folder."""
     waiting, count = [""], 0
     while waiting:
@@ -157,7 +162,7 @@ def _list_files(folder: Path) -> Iterator[_File]:
                 if stat.S_ISDIR(found.st_mode):
                     waiting.append(f"{path}/")
                 elif stat.S_ISREG(found.st_mode):
-                    yield _File(path, found.st_size, (found.st_ino, found.st_mtime_ns))
+                    yield _FileState(path, found.st_size, (found.st_ino, found.st_mtime_ns))
                 elif stat.S_ISLNK(found.st_mode):
                     raise SourceError(
                         f"{folder / path}: a symbolic link; a release has files and folders alone. Copy the folder with what its "
@@ -168,27 +173,27 @@ def _list_files(folder: Path) -> Iterator[_File]:
 
 
 @lru_cache(maxsize=2)
-def _read(folder: Path, found: tuple[_File, ...]) -> ReleasedFolder:
+def _load_release_files(folder: Path, found: tuple[_FileState, ...]) -> ReleasedFolder:
     """Return the release made of these files of a folder; each file is opened once."""
     files = {file.path: file for file in found}
-    for name in (SUMS, INDEX, LOCK, REJECTS):
+    for name in (CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE, REJECTS_FILE):
         if name not in files:
             raise _broken(folder, f"the release has no file {name}")
-    if (size := sum(file.size for file in found)) > _LARGEST:
-        raise _broken(folder, f"{size:,} bytes of files; expected at most {_LARGEST:,}")
-    sums = _read_sums(folder, _read_file(folder, files[SUMS], keep=True)[0])
-    contents = _read_listed(folder, files, sums)
-    index = _read_index(folder, contents[INDEX])
-    parsed = _parse_json(folder / LOCK, contents[LOCK])
-    lock_file, lock = _validate(LockFile, folder / LOCK, parsed), parsed["lock"]
+    if (size := sum(file.size for file in found)) > _MAX_TOTAL_BYTES:
+        raise _broken(folder, f"{size:,} bytes of files; expected at most {_MAX_TOTAL_BYTES:,}")
+    sums = _read_sums(folder, _read_and_hash(folder, files[CHECKSUMS_FILE], keep=True)[0])
+    contents = _verify_listed_files(folder, files, sums)
+    index = _read_index(folder, contents[INDEX_FILE])
+    parsed = _parse_json(folder / MANIFEST_FILE, contents[MANIFEST_FILE])
+    lock_file, lock = _validate(ReleasedManifestFile, folder / MANIFEST_FILE, parsed), parsed["lock"]
     _check_build(folder, index, lock_file, lock)
     _check_paths(folder, index, files, sums)
     tables = _read_tables(folder, index, contents)
-    content = _check_content(folder, index, set(tables))
-    columns = [*REJECT_COLUMNS, CANARY]
-    rejects = _read_parquet(folder / REJECTS, contents[REJECTS], columns).select(REJECT_COLUMNS)
+    content = _check_content_digest(folder, index, set(tables))
+    columns = [*REJECT_COLUMNS, CANARY_COLUMN]
+    rejects = _read_parquet(folder / REJECTS_FILE, contents[REJECTS_FILE], columns).select(REJECT_COLUMNS)
     if any(kind != pa.string() for kind in rejects.schema.types):
-        raise _broken(folder / REJECTS, f"expected texts in the columns {', '.join(REJECT_COLUMNS)}")
+        raise _broken(folder / REJECTS_FILE, f"expected texts in the columns {', '.join(REJECT_COLUMNS)}")
     record = BuildRecord(
         build_id=index.build_id,
         benchmark=index.benchmark,
@@ -203,14 +208,14 @@ def _read(folder: Path, found: tuple[_File, ...]) -> ReleasedFolder:
     return ReleasedFolder(folder, index, record, tables, rejects)
 
 
-def _read_file(folder: Path, file: _File, keep: bool) -> tuple[bytes, str]:
+def _read_and_hash(folder: Path, file: _FileState, keep: bool) -> tuple[bytes, str]:
     """Return a file's bytes (empty unless `keep`) and its SHA-256."""
     path = folder / file.path
-    if file.path in (SUMS, INDEX, LOCK) and file.size > _LARGEST_TEXT:
-        raise _broken(path, f"{file.size:,} bytes; expected at most {_LARGEST_TEXT:,}")
+    if file.path in (CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE) and file.size > _MAX_TEXT_BYTES:
+        raise _broken(path, f"{file.size:,} bytes; expected at most {_MAX_TEXT_BYTES:,}")
     digest, parts = sha256(), []
     # another process may have replaced the file with a link
-    with open_regular(path, follow=False) as opened:
+    with open_regular_file(path, follow_symlink=False) as opened:
         left = file.size + 1
         while left > 0 and (part := opened.read(min(left, _CHUNK))):
             digest.update(part)
@@ -222,7 +227,7 @@ def _read_file(folder: Path, file: _File, keep: bool) -> tuple[bytes, str]:
 
 def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
     """Return path → SHA-256 of every file of a release except the list itself."""
-    path, sums = folder / SUMS, dict[str, str]()
+    path, sums = folder / CHECKSUMS_FILE, dict[str, str]()
     plain: dict[str, str] = {}
     try:
         lines = data.decode("utf-8").split("\n")
@@ -232,7 +237,7 @@ def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
         if not line or line.startswith("#"):
             continue
         found = _SUM.fullmatch(line)
-        if not found or not _is_inside(found[2]):
+        if not found or not _is_plain_relative_path(found[2]):
             raise _broken(
                 f"{path}, line {number}", f"{line[:120]!r}; expected a SHA-256, two spaces and a path inside the folder"
             )
@@ -246,7 +251,7 @@ def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
     return sums
 
 
-def _is_inside(path: str) -> bool:
+def _is_plain_relative_path(path: str) -> bool:
     """Return whether a path is relative, normalized, printable and stays inside the folder."""
     return (
         0 < len(path) <= 1000
@@ -257,29 +262,32 @@ def _is_inside(path: str) -> bool:
     )
 
 
-def _read_listed(folder: Path, files: Mapping[str, _File], sums: Mapping[str, str]) -> dict[str, bytes]:
+def _verify_listed_files(folder: Path, files: Mapping[str, _FileState], sums: Mapping[str, str]) -> dict[str, bytes]:
     """Return the contents of index, manifest and Parquet files; SourceError unless exactly the listed files exist."""
     if missing := [path for path in sums if path not in files]:
-        raise _broken(folder, f"files of {SUMS} are missing: {_name(missing)}")
-    if more := [path for path in files if path not in sums and path != SUMS]:
+        raise _broken(folder, f"files of {CHECKSUMS_FILE} are missing: {_format_paths(missing)}")
+    if more := [path for path in files if path not in sums and path != CHECKSUMS_FILE]:
         raise SourceError(
-            f"{folder}: files that {SUMS} does not list: {_name(more)}; expected those of the release alone. Move your own files "
-            f"elsewhere, or {_AGAIN}"
+            f"{folder}: files that {CHECKSUMS_FILE} does not list: {_format_paths(more)}; expected those of the release alone. Move your own files "
+            f"elsewhere, or {_REFETCH_ADVICE}"
         )
     contents, other = {}, []
     for path, expected in sums.items():
-        keep = path in (INDEX, LOCK) or path.endswith(".parquet")
-        data, digest = _read_file(folder, files[path], keep)
+        keep = path in (INDEX_FILE, MANIFEST_FILE) or path.endswith(".parquet")
+        data, digest = _read_and_hash(folder, files[path], keep)
         if digest != expected:
             other.append(path)
         elif keep:
             contents[path] = data
     if other:
-        raise _broken(folder, f"not the files that were released: {_name(other)} (sha256sum -c {SUMS} tells all)")
+        raise _broken(
+            folder,
+            f"not the files that were released: {_format_paths(other)} (sha256sum -c {CHECKSUMS_FILE} tells all)",
+        )
     return contents
 
 
-def _name(paths: Sequence[str]) -> str:
+def _format_paths(paths: Sequence[str]) -> str:
     return f"{', '.join(map(repr, paths[:5]))}{f' and {len(paths) - 5} more' if paths[5:] else ''}"
 
 
@@ -297,13 +305,13 @@ def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
 
     try:
         parsed = json.loads(data.decode("utf-8"), object_pairs_hook=check_keys, parse_constant=refuse)
-        is_deep = is_too_deep(parsed)
+        is_deep = exceeds_json_depth(parsed)
     except RecursionError:
         is_deep = True
     except ValueError as error:
         raise _broken(path, f"not the JSON that factmill writes: {error}") from error
     if is_deep:
-        raise _broken(path, f"lists and objects are nested too deeply; expected {MOST_DEEP} levels at most")
+        raise _broken(path, f"lists and objects are nested too deeply; expected {MAX_JSON_DEPTH} levels at most")
     if not isinstance(parsed, dict):
         raise _broken(path, "expected a JSON object")
     return parsed
@@ -315,18 +323,18 @@ def _format_invalid(error: ValidationError) -> str:
 
 
 def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
-    parsed = _parse_json(folder / INDEX, data)
+    parsed = _parse_json(folder / INDEX_FILE, data)
     form = parsed.get("factmill_release")
-    if type(form) is int and form < FORM:
-        raise OldBuild(
-            f"{folder}: a release of form {form}, by an earlier factmill; this one reads form {FORM}: release the build again, "
+    if type(form) is int and form < RELEASE_FORMAT_VERSION:
+        raise BuildFormatTooOld(
+            f"{folder}: a release of form {form}, by an earlier factmill; this one reads form {RELEASE_FORMAT_VERSION}: release the build again, "
             "or read it with the version that its lock.json names"
         )
-    if type(form) is int and form > FORM:
+    if type(form) is int and form > RELEASE_FORMAT_VERSION:
         raise SourceError(
-            f"{folder}: a release of form {str(form)[:20]}, by a newer factmill; this one reads form {FORM}: install a newer one"
+            f"{folder}: a release of form {str(form)[:20]}, by a newer factmill; this one reads form {RELEASE_FORMAT_VERSION}: install a newer one"
         )
-    return _validate(ReleaseIndex, folder / INDEX, parsed)
+    return _validate(ReleaseIndex, folder / INDEX_FILE, parsed)
 
 
 def _validate(model: type[M], path: Path, parsed: Mapping[str, Any]) -> M:
@@ -336,45 +344,47 @@ def _validate(model: type[M], path: Path, parsed: Mapping[str, Any]) -> M:
         raise _broken(path, _format_invalid(error)) from error
 
 
-def _check_build(folder: Path, index: ReleaseIndex, lock_file: LockFile, lock: Mapping[str, Any]) -> None:
+def _check_build(folder: Path, index: ReleaseIndex, lock_file: ReleasedManifestFile, lock: Mapping[str, Any]) -> None:
     """Raise SourceError unless index and manifest describe one build, whose id follows from the manifest."""
     for name in ("build_id", "benchmark", "published_at", "content_digest"):
         if getattr(index, name) != getattr(lock_file, name):
             raise _broken(
-                folder / LOCK, f"{name} is {getattr(lock_file, name)}; expected that of {INDEX}, {getattr(index, name)}"
+                folder / MANIFEST_FILE,
+                f"{name} is {getattr(lock_file, name)}; expected that of {INDEX_FILE}, {getattr(index, name)}",
             )
     if lock_file.lock.benchmark != index.benchmark:
         raise _broken(
-            folder / LOCK, f"the lock of a build of {lock_file.lock.benchmark}; expected one of {index.benchmark}"
+            folder / MANIFEST_FILE,
+            f"the lock of a build of {lock_file.lock.benchmark}; expected one of {index.benchmark}",
         )
     if not lock_file.withheld and digest_json(lock) != lock_file.lock_digest:
-        raise _broken(folder / LOCK, "the lock was changed after it was released: its digest is another")
+        raise _broken(folder / MANIFEST_FILE, "the lock was changed after it was released: its digest is another")
     plain = f"{index.benchmark}-{lock_file.lock_digest[:12]}"
     if not re.fullmatch(rf"{plain}(\.\d{{1,9}})?", index.build_id):
         raise _broken(
-            folder / INDEX, f"build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the lock"
+            folder / INDEX_FILE, f"build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the lock"
         )
 
 
-def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _File], sums: Mapping[str, str]) -> None:
+def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _FileState], sums: Mapping[str, str]) -> None:
     """Raise SourceError unless the index names each data file once, with its size and digest, and for each split one Parquet
     file and each column once."""
     seen = set[str]()
     for split in index.splits:
         if sum(file.format == "parquet" for file in split.files) != 1:
-            raise _broken(folder / INDEX, f"split {split.name[:80]!r}: expected one Parquet file")
-        if len({*split.columns, CANARY}) <= len(split.columns):
-            raise _broken(folder / INDEX, f"split {split.name[:80]!r}: expected each column once")
+            raise _broken(folder / INDEX_FILE, f"split {split.name[:80]!r}: expected one Parquet file")
+        if len({*split.columns, CANARY_COLUMN}) <= len(split.columns):
+            raise _broken(folder / INDEX_FILE, f"split {split.name[:80]!r}: expected each column once")
         for file in split.files:
             if file.path not in sums or file.path in seen or not file.path.endswith(f".{file.format}"):
                 raise _broken(
-                    folder / INDEX,
+                    folder / INDEX_FILE,
                     f"{file.path[:120]!r} of split {split.name[:80]!r}; expected the path of a file "
-                    f"that {SUMS} lists, ends in .{file.format} and is of no other split",
+                    f"that {CHECKSUMS_FILE} lists, ends in .{file.format} and is of no other split",
                 )
             seen.add(file.path)
             if (file.size, file.sha256) != (files[file.path].size, sums[file.path]):
-                raise _broken(folder / file.path, f"size or digest are not those of {INDEX}")
+                raise _broken(folder / file.path, f"size or digest are not those of {INDEX_FILE}")
 
 
 def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
@@ -385,31 +395,31 @@ def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes
     parts: dict[str, list[pa.Table]] = {}
     size = 0
     for config in index.configs:
-        columns = [*dict.fromkeys(column for split in config.splits for column in split.columns), CANARY]
+        columns = [*dict.fromkeys(column for split in config.splits for column in split.columns), CANARY_COLUMN]
         for split in config.splits:
             (path,) = (file.path for file in split.files if file.format == "parquet")
             table = _read_parquet(folder / path, contents[path], columns, split.rows).select(split.columns)
             size += table.nbytes
-            if size > _LARGEST:
-                raise _broken(folder, f"more than {_LARGEST:,} bytes of rows")
+            if size > _MAX_TOTAL_BYTES:
+                raise _broken(folder, f"more than {_MAX_TOTAL_BYTES:,} bytes of rows")
             parts.setdefault(split.table, []).append(table)
     tables = {}
     for name, found in parts.items():
         try:
-            table = _sort_rows(pa.concat_tables(found), f"{folder}: table {name}")
+            table = _sort_by_unique_id(pa.concat_tables(found), f"{folder}: table {name}")
             released = ReleasedTable(rows=table.num_rows, sha256=digest_rows(table))
         except pa.ArrowException as error:
             raise _broken(folder, f"table {name}: its splits cannot be combined and sorted: {error}") from error
         if index.tables.get(name) != released:
             raise _broken(
                 folder,
-                f"table {name}: its rows are not those of {INDEX}: this folder was changed after it was released",
+                f"table {name}: its rows are not those of {INDEX_FILE}: this folder was changed after it was released",
             )
         tables[name] = table
     return tables
 
 
-def _sort_rows(table: pa.Table, where: str) -> pa.Table:
+def _sort_by_unique_id(table: pa.Table, where: str) -> pa.Table:
     ids = table["id"] if "id" in table.column_names else pa.chunked_array([], pa.null())
     if ids.type != pa.string() or ids.null_count:
         raise _broken(where, "expected a column id with a text in every row")
@@ -432,12 +442,12 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
                     path, f"the columns are {', '.join(file.schema_arrow.names)[:400]}; expected {', '.join(columns)}"
                 )
             if rows is not None and file.metadata.num_rows != rows:
-                raise _broken(path, f"{file.metadata.num_rows} rows; {INDEX} has {rows}")
+                raise _broken(path, f"{file.metadata.num_rows} rows; {INDEX_FILE} has {rows}")
             batches, size = [], 0
-            for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+            for batch in file.iter_batches(_ROWS_PER_BATCH, use_threads=False):
                 size += batch.nbytes
-                if size > _LARGEST_TABLE:
-                    raise _broken(path, f"more than {_LARGEST_TABLE:,} bytes of rows")
+                if size > _MAX_TABLE_BYTES:
+                    raise _broken(path, f"more than {_MAX_TABLE_BYTES:,} bytes of rows")
                 batches.append(batch)
             table = pa.Table.from_batches(batches, file.schema_arrow)
         table.validate(full=True)
@@ -447,15 +457,15 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
         raise _broken(path, f"cannot be read as Parquet: {str(error)[:300]}") from error
 
 
-def _check_content(folder: Path, index: ReleaseIndex, read: Set[str]) -> str:
+def _check_content_digest(folder: Path, index: ReleaseIndex, read: Set[str]) -> str:
     """Return the content digest of a release, computed from the index; SourceError if it differs from the recorded one.
 
     `read`: names of the tables whose rows the release has.
     """
     main = {split.table for split in index.configs[0].splits}
     if index.rows != (count := sum(split.rows for split in index.splits if split.table in main)):
-        raise _broken(folder / INDEX, f"{index.rows} rows; the splits of {', '.join(sorted(main))} have {count}")
-    is_whole = all(each.what == REJECT_DETAILS for each in index.left_out)
+        raise _broken(folder / INDEX_FILE, f"{index.rows} rows; the splits of {', '.join(sorted(main))} have {count}")
+    is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in index.left_out)
     # releases and evaluations do not use the review queue; all other rows must be present
     unread = {*index.tables} - read
     if unread - ({f"{index.benchmark}_review"} if is_whole else set()):
@@ -464,7 +474,7 @@ def _check_content(folder: Path, index: ReleaseIndex, read: Set[str]) -> str:
     if is_whole and content != index.content_digest:
         raise _broken(
             folder,
-            f"the rows have the content digest {content}; {INDEX} has {index.content_digest}: this folder was changed "
+            f"the rows have the content digest {content}; {INDEX_FILE} has {index.content_digest}: this folder was changed "
             f"after it was released",
         )
     return content

@@ -14,12 +14,12 @@ import duckdb
 import pyarrow as pa
 from pydantic import BaseModel
 
-from factmill.tasks.core.evaluation.labels import DrawnItem
+from factmill.tasks.core.evaluation.human_labels import LabelItem
 from factmill.tasks.core.rows import JsonText, StrictModel, arrow_schema, column_docs, json_columns
 from factmill.tasks.errors import WarehouseError
 
 
-class OwnTable(StrictModel):
+class WarehouseTable(StrictModel):
     """Base of the warehouse's own tables: records of runs and builds, and human judgments, but no benchmark rows."""
 
     table: ClassVar[str]
@@ -34,7 +34,7 @@ class PublishedColumn(StrictModel):
     """DuckDB's type."""
 
 
-class CallRow(OwnTable):
+class CallRow(WarehouseTable):
     """A recorded call to a service, with its reply."""
 
     table = "calls"
@@ -68,7 +68,7 @@ class CallRow(OwnTable):
     """When the reply came."""
 
 
-class BuildRow(OwnTable):
+class BuildRow(WarehouseTable):
     """A build of a benchmark, or an evaluation of a model."""
 
     table, primary_key = "builds", ("build_id",)
@@ -92,7 +92,7 @@ class BuildRow(OwnTable):
     """When it was published."""
 
 
-class BuildTableRow(OwnTable):
+class BuildTableRow(WarehouseTable):
     """A table that a build published."""
 
     table, primary_key = "build_tables", ("build_id", "table_name")
@@ -108,7 +108,7 @@ class BuildTableRow(OwnTable):
     """The published columns, in order; the table may have gained others since."""
 
 
-class BuildStageRow(OwnTable):
+class BuildStageRow(WarehouseTable):
     """A stage of a build: rows in = rows out + rejects + merged."""
 
     table = "build_stages"
@@ -140,7 +140,7 @@ class BuildStageRow(OwnTable):
     """Seconds that the stage took."""
 
 
-class RejectRow(OwnTable):
+class RejectRow(WarehouseTable):
     """A row that a stage dropped, with its reason."""
 
     table = "rejects"
@@ -158,7 +158,7 @@ class RejectRow(OwnTable):
     """The row as the stage received it, mostly JSON; a malformed source row as in its file."""
 
 
-class MergedRow(OwnTable):
+class MergedRow(WarehouseTable):
     """A duplicate row that was merged into another one."""
 
     table = "merged_rows"
@@ -172,7 +172,7 @@ class MergedRow(OwnTable):
     """Id of the remaining row."""
 
 
-class BuildCallRow(OwnTable):
+class BuildCallRow(WarehouseTable):
     """A recorded call that a row uses."""
 
     table = "build_calls"
@@ -190,7 +190,7 @@ class BuildCallRow(OwnTable):
     """Wrappers stripped from the reply before it was parsed (thoughts, fences, remarks), separated by commas; null if none."""
 
 
-class KeptCallRow(OwnTable):
+class RevalidatedCallRow(WarehouseTable):
     """An expired reply that an incremental rebuild (--since) kept, since its underlying data has not changed."""
 
     table = "kept_calls"
@@ -204,7 +204,7 @@ class KeptCallRow(OwnTable):
     """Records of the calls that checked this."""
 
 
-class ReviewDecisionRow(OwnTable):
+class ReviewDecisionRow(WarehouseTable):
     """A reviewer's decision on a flagged row; the newest decision counts."""
 
     table, primary_key = "review_decisions", ("id",)
@@ -218,7 +218,7 @@ class ReviewDecisionRow(OwnTable):
     """When it was imported."""
 
 
-class AuditVerdictRow(OwnTable):
+class AuditVerdictRow(WarehouseTable):
     """A human reader's verdict on a row of a build (factmill audit); the newest verdict counts."""
 
     table, primary_key = "audit_verdicts", ("build_id", "row_id")
@@ -236,13 +236,13 @@ class AuditVerdictRow(OwnTable):
     """When it was imported."""
 
 
-class LabelItemRow(OwnTable, DrawnItem):
+class LabelItemRow(WarehouseTable, LabelItem):
     """An item drawn for people to label, with the data hidden from them (factmill label export)."""
 
     table, primary_key = "label_items", ("id",)
 
 
-class LabelRow(OwnTable):
+class LabelRow(WarehouseTable):
     """A person's label of an item; each person's newest label counts."""
 
     table, primary_key = "labels", ("item", "labeller")
@@ -260,7 +260,7 @@ class LabelRow(OwnTable):
     """When it was imported; not used in any computation."""
 
 
-class JudgeCardRow(OwnTable):
+class JudgeCardRow(WarehouseTable):
     """Agreement of a judge with human labels, on one benchmark and one set of labels."""
 
     table, primary_key = "judge_cards", ("id",)
@@ -278,7 +278,7 @@ class JudgeCardRow(OwnTable):
     """The figures."""
 
 
-class ForecastRow(OwnTable):
+class ForecastRow(WarehouseTable):
     """Cost forecast of a build (factmill forecast), to compare with its actual cost."""
 
     table = "forecasts"
@@ -292,15 +292,15 @@ class ForecastRow(OwnTable):
     """The figures."""
 
 
-OWN_TABLES: tuple[type[OwnTable], ...] = (
-    *(CallRow, BuildRow, BuildTableRow, BuildStageRow, RejectRow, MergedRow, BuildCallRow, KeptCallRow),
+WAREHOUSE_TABLES: tuple[type[WarehouseTable], ...] = (
+    *(CallRow, BuildRow, BuildTableRow, BuildStageRow, RejectRow, MergedRow, BuildCallRow, RevalidatedCallRow),
     *(ReviewDecisionRow, AuditVerdictRow, LabelItemRow, LabelRow, JudgeCardRow, ForecastRow),
 )
 
 
-VERSION = 16
+SCHEMA_VERSION = 16
 """Schema version of the warehouse's own tables; a file with an older one needs `factmill upgrade`."""
-_KINDS = {
+_DUCKDB_TYPE_NAMES = {
     pa.string(): "VARCHAR",
     pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",
@@ -308,10 +308,10 @@ _KINDS = {
     pa.date32(): "DATE",
     pa.timestamp("us", tz="UTC"): "TIMESTAMP WITH TIME ZONE",
 }
-_SEVERAL = "Holds the rows of several builds, told apart by build_id; latest_{} has those of the latest."
-_BUILD_ID = "The build that the row belongs to (table builds)."
+_TABLE_COMMENT = "Holds the rows of several builds, told apart by build_id; latest_{} has those of the latest."
+_BUILD_ID_COMMENT = "The build that the row belongs to (table builds)."
 
-_OF_STATEMENTS = {
+_STATEMENT_COMMENTS = {
     "benchmark": "The benchmark of the row.",
     "build_id": "The build that published it.",
     "row_id": "Id of the row in its benchmark's main table.",
@@ -326,30 +326,30 @@ _OF_STATEMENTS = {
 }
 
 
-def name_kinds(schema: pa.Schema) -> dict[str, str]:
+def map_duckdb_types(schema: pa.Schema) -> dict[str, str]:
     """Return column → DuckDB type of a row model's Arrow schema."""
-    return {field.name: _name_kind(field.type) for field in schema}
+    return {field.name: _format_duckdb_type(field.type) for field in schema}
 
 
-def _name_kind(kind: pa.DataType) -> str:
+def _format_duckdb_type(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
-        return f"{_name_kind(kind.value_type)}[]"
+        return f"{_format_duckdb_type(kind.value_type)}[]"
     if pa.types.is_struct(kind):
-        fields = (f'"{field.name}" {_name_kind(field.type)}' for field in kind)
+        fields = (f'"{field.name}" {_format_duckdb_type(field.type)}' for field in kind)
         return f"STRUCT({', '.join(fields)})"
-    return _KINDS[kind]
+    return _DUCKDB_TYPE_NAMES[kind]
 
 
-def make_own_tables(db: duckdb.DuckDBPyConnection) -> None:
+def create_warehouse_tables(db: duckdb.DuckDBPyConnection) -> None:
     """Create the warehouse's own tables and views, with comments."""
     statements = []
-    for model in OWN_TABLES:
+    for model in WAREHOUSE_TABLES:
         schema = arrow_schema(model)
-        kinds = name_kinds(schema) | dict.fromkeys(json_columns(model), "JSON")
+        kinds = map_duckdb_types(schema) | dict.fromkeys(json_columns(model), "JSON")
         columns = [f'"{field.name}" {kinds[field.name]}{"" if field.nullable else " NOT NULL"}' for field in schema]
         columns += [f"PRIMARY KEY ({', '.join(model.primary_key)})"] if model.primary_key else []
         statements.append(f"CREATE TABLE {model.table} ({', '.join(columns)})")
-        statements += comment("TABLE", model.table, inspect.getdoc(model) or "", column_docs(model))
+        statements += make_comment_statements("TABLE", model.table, inspect.getdoc(model) or "", column_docs(model))
     db.execute(";\n".join(statements))
     db.execute((resources.files("factmill.tasks.storage") / "views.sql").read_text("utf-8"))
     docs = {
@@ -363,7 +363,7 @@ def make_own_tables(db: duckdb.DuckDBPyConnection) -> None:
         db.execute(";\n".join(_comment_columns(view, {name: docs[name] for name in names if name in docs})))
 
 
-def comment(what: str, name: str, doc: str, columns: Mapping[str, str]) -> list[str]:
+def make_comment_statements(what: str, name: str, doc: str, columns: Mapping[str, str]) -> list[str]:
     """Return the SQL statements that comment a table or view and its columns."""
     return [_comment(f"{what} {name}", doc), *_comment_columns(name, columns)]
 
@@ -376,7 +376,7 @@ def _comment(target: str, text: str) -> str:
     return "COMMENT ON {} IS '{}'".format(target, " ".join(text.split()).replace("'", "''"))
 
 
-def make_published_table(
+def ensure_published_table(
     db: duckdb.DuckDBPyConnection, name: str, kinds: Mapping[str, str], model: type[BaseModel] | None
 ) -> None:
     """Create or extend a benchmark's table for rows with these columns (name → DuckDB type), and the view of its latest build.
@@ -406,14 +406,14 @@ def make_published_table(
         db.execute(f"DROP TABLE {name}")
     db.execute(f"ALTER TABLE {name}_now RENAME TO {name}")
     own = column_docs(model) if model else {}
-    docs = {"build_id": _BUILD_ID, **{column: text for column, text in own.items() if column in columns}}
+    docs = {"build_id": _BUILD_ID_COMMENT, **{column: text for column, text in own.items() if column in columns}}
     about = (inspect.getdoc(model) or "") if model else ""
     db.execute(
         f"CREATE OR REPLACE VIEW latest_{name} AS FROM {name} WHERE build_id IN (SELECT build_id FROM latest_builds)"
     )
     statements = [
-        *comment("TABLE", name, f"{about} {_SEVERAL.format(name)}", docs),
-        *comment("VIEW", f"latest_{name}", f"{about} Those of the latest build (latest_builds).", docs),
+        *make_comment_statements("TABLE", name, f"{about} {_TABLE_COMMENT.format(name)}", docs),
+        *make_comment_statements("VIEW", f"latest_{name}", f"{about} Those of the latest build (latest_builds).", docs),
     ]
     db.execute(";\n".join(statements))
 
@@ -423,7 +423,7 @@ def _unquote(kinds: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(column, kind.replace('"', "")) for column, kind in kinds.items()]
 
 
-def make_statement_views(db: duckdb.DuckDBPyConnection, benchmark: str, rows: str) -> None:
+def create_statement_views(db: duckdb.DuckDBPyConnection, benchmark: str, rows: str) -> None:
     """Create the view of the Wikidata statements behind a benchmark's rows, and `statements`, the union for all benchmarks.
 
     `rows`: a SELECT of build_id, row_id, subject, property, value, statement, modified, asked_for.
@@ -437,14 +437,20 @@ def make_statement_views(db: duckdb.DuckDBPyConnection, benchmark: str, rows: st
         f"FROM ({parts}) s JOIN builds b USING (build_id) LEFT JOIN (SELECT u.build_id, u.id, max(c.asked_at) AS replied_at "
         "FROM build_calls u JOIN calls c USING (record_id) JOIN builds b USING (build_id) "
         "WHERE c.service = b.lock->>'$.services.wikidata' GROUP BY ALL) r ON r.build_id = s.build_id AND r.id = s.asked_for",
-        *comment(
+        *make_comment_statements(
             "VIEW",
             f"statements_of_{benchmark}",
             f"The part of statements that is of {benchmark}.",
-            {name: text for name, text in _OF_STATEMENTS.items() if name not in ("benchmark", "rank", "replied_at")}
+            {
+                name: text
+                for name, text in _STATEMENT_COMMENTS.items()
+                if name not in ("benchmark", "rank", "replied_at")
+            }
             | {"asked_for": "Id under which the calls of the row are filed."},
         ),
-        *comment("VIEW", "statements", "Which statements of Wikidata the rows of benchmarks rest on.", _OF_STATEMENTS),
+        *make_comment_statements(
+            "VIEW", "statements", "Which statements of Wikidata the rows of benchmarks rest on.", _STATEMENT_COMMENTS
+        ),
     ]
     db.execute(";\n".join(statements))
 

@@ -11,15 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from factmill.tasks.core.fingerprints import digest_bytes
-from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.core.batch_receipts import BatchReceipt
+from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import ShardError
-from factmill.tasks.memory import find_shortage
+from factmill.tasks.memory import find_resource_shortage
 
-REJECTS = pa.schema([("id", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("row", pa.string())])
-MERGED = pa.schema([("id", pa.string()), ("into_id", pa.string())])
-USES = pa.schema([("id", pa.string()), ("key", pa.string()), ("record_id", pa.string()), ("taken_off", pa.string())])
-KINDS = ("rows", "rejects", "merged", "uses", "extras")
+REJECTS_SCHEMA = pa.schema(
+    [("id", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("row", pa.string())]
+)
+MERGED_SCHEMA = pa.schema([("id", pa.string()), ("into_id", pa.string())])
+CALL_USES_SCHEMA = pa.schema(
+    [("id", pa.string()), ("key", pa.string()), ("record_id", pa.string()), ("taken_off", pa.string())]
+)
+SHARD_KINDS = ("rows", "rejects", "merged", "uses", "extras")
 
 
 def write_shard(shard: Path, tables: dict[str, pa.Table]) -> str:
@@ -30,25 +34,25 @@ def write_shard(shard: Path, tables: dict[str, pa.Table]) -> str:
         data = parquet_bytes(table)
         if kind == "rows":
             digest = digest_bytes(data)
-        _write_whole(shard.with_name(f"{shard.name}.{kind}.parquet"), data)
+        _write_atomically(shard.with_name(f"{shard.name}.{kind}.parquet"), data)
     return digest
 
 
-def write_receipt(receipt: Receipt) -> None:
+def write_receipt(receipt: BatchReceipt) -> None:
     """Write the receipt, which completes the shard: a digest of the shard's files and the receipt, then the receipt."""
     content = receipt.model_dump_json().encode()
-    _write_whole(
+    _write_atomically(
         Path(f"{receipt.shard}.receipt.json"), b"%s %s" % (_digest_shard(Path(receipt.shard), content), content)
     )
 
 
-def read_receipt(shard: Path) -> Receipt | None:
+def read_receipt(shard: Path) -> BatchReceipt | None:
     """Return a shard's receipt, or None if the shard is incomplete or damaged, or its batch must be done again."""
     try:
         digest, _, content = shard.with_name(f"{shard.name}.receipt.json").read_bytes().partition(b" ")
         if digest != _digest_shard(shard, content):
             return None
-        receipt = Receipt.model_validate_json(content)
+        receipt = BatchReceipt.model_validate_json(content)
     except (OSError, ValueError):
         return None  # missing, or of another factmill
     return receipt if receipt.shard == str(shard) and not receipt.unsettled else None
@@ -57,8 +61,8 @@ def read_receipt(shard: Path) -> Receipt | None:
 def _digest_shard(shard: Path, receipt: bytes) -> bytes:
     """Return the SHA-256, in hex, of a receipt and the existing files of its shard."""
     digest = hashlib.sha256(receipt)
-    for kind in KINDS:
-        if has_kind(str(shard), kind):
+    for kind in SHARD_KINDS:
+        if has_shard_table(str(shard), kind):
             with Path(f"{shard}.{kind}.parquet").open("rb") as file:
                 digest.update(kind.encode() + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest().encode()
@@ -85,12 +89,12 @@ def read_shard(shard: str, kind: str) -> pa.Table:
         with pq.ParquetFile(f"{shard}.{kind}.parquet") as file:
             return file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
-        if find_shortage(error):  # the file may be intact
+        if find_resource_shortage(error):  # the file may be intact
             raise
         raise ShardError(f"cannot read {shard}.{kind}.parquet: {error}; remove the folder and build again") from error
 
 
-def has_kind(shard: str, kind: str) -> bool:
+def has_shard_table(shard: str, kind: str) -> bool:
     """True if the shard has a table of that kind."""
     return Path(f"{shard}.{kind}.parquet").is_file()
 
@@ -143,11 +147,11 @@ class _Digest(io.RawIOBase):
 
 
 def _write_parquet(table: pa.Table, sink: Any, metadata: Mapping[str, str] | None = None) -> None:
-    plain = plain_schema(table.schema, metadata)
+    plain = make_nullable_schema(table.schema, metadata)
     pq.write_table(table.cast(plain), sink, compression="zstd", row_group_size=65536, store_schema=False)
 
 
-def plain_schema(schema: pa.Schema, metadata: Mapping[str, str] | None = None) -> pa.Schema:
+def make_nullable_schema(schema: pa.Schema, metadata: Mapping[str, str] | None = None) -> pa.Schema:
     """Return the schema of our Parquet files: every field nullable, list values under Arrow's default name."""
     return pa.schema([pa.field(field.name, _nullable(field.type)) for field in schema], metadata)
 
@@ -161,7 +165,7 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def _write_atomically(path: Path, data: bytes) -> None:
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     try:
         with draft.open("wb") as file:

@@ -25,22 +25,22 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from factmill.tasks.assets import load_known_sources
-from factmill.tasks.core.rows import NONE_STATED, Reject, Row
+from factmill.tasks.assets import load_known_source_licences
+from factmill.tasks.core.rows import NO_LICENCE_STATED, Reject, Row
 from factmill.tasks.errors import SourceError
-from factmill.tasks.files import open_regular
-from factmill.tasks.text.whole import MOST_DEEP, is_too_deep
+from factmill.tasks.files import open_regular_file
+from factmill.tasks.text.sanitize import MAX_JSON_DEPTH, exceeds_json_depth
 
 _BLOCK = 1 << 20
-_LONGEST_ROW = 1 << 24
+_MAX_ROW_CHARS = 1 << 24
 """Maximum characters of a row; a longer one without an end counts as broken."""
-_MANY_DIGITS = "Exceeds the limit"
+_DIGIT_LIMIT_ERROR = "Exceeds the limit"
 """Beginning of Python's error for an integer with too many digits."""
-_MOST_NAMED = 8
+_MAX_LISTED_FILES = 8
 """Maximum number of a folder's files named in a message."""
 DATA_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".gz", ".bz2", ".xz", ".zst", ".zip")
 """Suffixes of files that may be meant as a source."""
-_GAP = re.compile(r"[\s,]*")
+_JSON_GAP = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,27 @@ class SourceFile:
     """Name of the file in rows; ids may contain a part of it."""
     sha256: str | None = None
     """Digest in the build's manifest; None if any content is accepted."""
-    licence: str = NONE_STATED
+    licence: str = NO_LICENCE_STATED
     """Licence of its rows, if its content is that of a known file."""
 
 
-def lock_source(path: Path, name: str | None = None) -> SourceFile:
+def pin_source_file(path: Path, name: str | None = None) -> SourceFile:
     """Return a file under a name (default: its own), with the digest of its current content and the licence if known.
 
     SourceError if it has no rows.
     """
-    source = name_source(path)
+    source = make_unpinned_source(path)
     digest = hashlib.sha256()
     with _open_bytes(source) as stream:
         while block := stream.read(_BLOCK):
             digest.update(block)
     if path.suffix.lower() in _READERS and next(_READERS[path.suffix.lower()](source), None) is None:
         raise SourceError(f"{path}: no rows; take the file out of the source, or name another")
-    _, licence = load_known_sources().get(digest.hexdigest(), ("", NONE_STATED))
+    _, licence = load_known_source_licences().get(digest.hexdigest(), ("", NO_LICENCE_STATED))
     return SourceFile(path, name or path.name, digest.hexdigest(), licence)
 
 
-def list_source(path: Path, deep: bool = False) -> list[Path]:
+def list_source_files(path: Path, deep: bool = False) -> list[Path]:
     """Return the path itself if it is a file, or the data files in the folder, sorted by name.
 
     `deep`: also those in its subfolders. SourceError if the path is missing, unreadable, or neither file nor folder.
@@ -99,26 +99,26 @@ def list_source(path: Path, deep: bool = False) -> list[Path]:
     return files
 
 
-def describe_unused(paths: Sequence[Path], used: Sequence[Path], why: str) -> list[str]:
+def format_unused_files(paths: Sequence[Path], used: Sequence[Path], why: str) -> list[str]:
     """Return a note on the files in a source's folders that are not used; empty if all are."""
-    unused = [file for path in paths if path.is_dir() for file in list_source(path) if file not in used]
-    return [f"not used, {why}: {_name_first(unused)}"] if unused else []
+    unused = [file for path in paths if path.is_dir() for file in list_source_files(path) if file not in used]
+    return [f"not used, {why}: {_format_file_names(unused)}"] if unused else []
 
 
-def describe_held(paths: Sequence[Path]) -> str:
+def format_source_contents(paths: Sequence[Path]) -> str:
     """Return a source's paths and the files in its folders, as text for the error that no file is usable."""
     return "; ".join(
-        f"{path} (holds {_name_first(list_source(path)) or 'no data'})" if path.is_dir() else str(path)
+        f"{path} (holds {_format_file_names(list_source_files(path)) or 'no data'})" if path.is_dir() else str(path)
         for path in paths
     )
 
 
-def _name_first(files: Sequence[Path]) -> str:
-    more = f" and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else ""
-    return ", ".join(file.name for file in files[:_MOST_NAMED]) + more
+def _format_file_names(files: Sequence[Path]) -> str:
+    more = f" and {len(files) - _MAX_LISTED_FILES} more" if len(files) > _MAX_LISTED_FILES else ""
+    return ", ".join(file.name for file in files[:_MAX_LISTED_FILES]) + more
 
 
-def name_source(path: Path) -> SourceFile:
+def make_unpinned_source(path: Path) -> SourceFile:
     """Return a file under its own name, without a digest to check."""
     return SourceFile(path, path.name)
 
@@ -160,7 +160,7 @@ def iterate_csv(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[in
 def iterate_parquet(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (number from 1, column → value) for each row of a Parquet file with at least these columns."""
     with _open_bytes(source) as stream:
-        for _ in _read_whole(source, stream):
+        for _ in _iterate_verified_blocks(source, stream):
             pass  # for the digest alone
         try:
             file = pq.ParquetFile(stream)
@@ -185,7 +185,7 @@ def peek_columns(path: Path) -> tuple[str, ...]:
     try:
         if suffix == ".parquet":
             return tuple(pq.read_schema(path).names)
-        with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as stream:
+        with io.TextIOWrapper(open_regular_file(path), encoding="utf-8-sig", newline="") as stream:
             if suffix == ".csv":
                 return tuple(next(csv.reader(stream), ()))
             _, first = next(_split_json(path, stream), (0, None))
@@ -198,7 +198,7 @@ def peek_columns(path: Path) -> tuple[str, ...]:
 
 def _open_bytes(source: SourceFile) -> BinaryIO:
     try:
-        return open_regular(source.path)
+        return open_regular_file(source.path)
     except OSError as error:
         raise SourceError(f"{source.path}: cannot be read: {error.strerror}") from error
 
@@ -206,7 +206,7 @@ def _open_bytes(source: SourceFile) -> BinaryIO:
 @contextmanager
 def _opened_text(source: SourceFile, expected: str) -> Iterator[io.TextIOWrapper]:
     with _open_bytes(source) as stream:
-        if not _has_text(source.path, _read_whole(source, stream)):
+        if not _has_text(source.path, _iterate_verified_blocks(source, stream)):
             raise SourceError(f"{source.path}: the file is empty; expected {expected}")
         stream.seek(0)
         yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
@@ -229,7 +229,7 @@ def _has_text(path: Path, blocks: Iterator[bytes]) -> bool:
     return has_text
 
 
-def _read_whole(source: SourceFile, stream: BinaryIO) -> Iterator[bytes]:
+def _iterate_verified_blocks(source: SourceFile, stream: BinaryIO) -> Iterator[bytes]:
     """Yield a file's blocks, then raise SourceError if its digest is not the expected one; leaves the stream at its end."""
     digest = hashlib.sha256()
     while block := stream.read(_BLOCK):
@@ -255,7 +255,7 @@ def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterato
     is_array: bool | None = None
     at_end = False
     while True:
-        position = _GAP.match(text, position).end()  # type: ignore[union-attr]
+        position = _JSON_GAP.match(text, position).end()  # type: ignore[union-attr]
         if position == len(text) and not at_end:
             line += text.count("\n")
             text, position = stream.read(_BLOCK), 0
@@ -274,10 +274,12 @@ def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterato
             return
         try:
             value, end = decoder.raw_decode(text, position)
-            if text.count("[", position, end) + text.count("{", position, end) > MOST_DEEP and is_too_deep(value):
+            if text.count("[", position, end) + text.count("{", position, end) > MAX_JSON_DEPTH and exceeds_json_depth(
+                value
+            ):
                 raise RecursionError
         except (ValueError, RecursionError) as error:
-            if at_end or len(text) - position > _LONGEST_ROW:
+            if at_end or len(text) - position > _MAX_ROW_CHARS:
                 raise _broken_json(path, number + 1, line, text, position, error) from error
             end = len(text)
         if end == len(text) and not at_end:
@@ -297,46 +299,46 @@ def _broken_json(path: Path, row: int, line: int, text: str, position: int, erro
         where = f"line {line + error.lineno - 1}, column {error.colno}"
         return SourceError(f"{path}: broken JSON in row {row} ({where}): {error.msg}")
     reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-    if reason.startswith(_MANY_DIGITS):
+    if reason.startswith(_DIGIT_LIMIT_ERROR):
         reason = "a whole number of more than 4,300 digits; write it as a text"
     return SourceError(f"{path}: broken JSON in row {row} (line {line + text.count(chr(10), 0, position)}): {reason}")
 
 
-MALFORMED = "malformed_row"
+MALFORMED_ROW = "malformed_row"
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRow:
+class ParsedSourceRow:
     """One row of a file: its raw JSON and the parsed outcome."""
 
     row_id: str
-    as_it_came: str
+    raw_json: str
     """The row as JSON."""
     outcome: Row | Reject
 
 
-def judge_rows(
+def parse_source_rows(
     source: SourceFile,
     prefix: str,
     rows: Iterable[tuple[int, Any]],
-    judge: Callable[[str, int, Any], Row | Reject],
-) -> Iterator[ReadRow]:
+    parse_row: Callable[[str, int, Any], Row | Reject],
+) -> Iterator[ParsedSourceRow]:
     """Yield the outcome of `judge` (id, number from 1, row) for each row; SourceError if no row is well-formed."""
     first = ""
     is_of_this_kind = False
     for number, row in rows:
         row_id = f"{prefix}_{number - 1}"
-        outcome = judge(row_id, number, row)
-        if isinstance(outcome, Reject) and outcome.reason == MALFORMED:
+        outcome = parse_row(row_id, number, row)
+        if isinstance(outcome, Reject) and outcome.reason == MALFORMED_ROW:
             first = first or f"row {number}: {outcome.detail}"
         else:
             is_of_this_kind = True
-        yield ReadRow(row_id, _dump_row(row).encode("utf-8", "backslashreplace").decode(), outcome)
+        yield ParsedSourceRow(row_id, _dump_row(row).encode("utf-8", "backslashreplace").decode(), outcome)
     if not is_of_this_kind:
         raise SourceError(f"{source.path}: {first or 'no rows'}" + (", and no other row is better" if first else ""))
 
 
-def find_problem(row: Any, texts: Sequence[str]) -> str:
+def find_row_problem(row: Any, texts: Sequence[str]) -> str:
     """Return what is wrong with a row that must have these columns as non-blank texts; "" if nothing is."""
     if not isinstance(row, Mapping):
         return "the row is no object"

@@ -23,38 +23,38 @@ import duckdb
 from pydantic import BaseModel, ValidationError
 
 from factmill.tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew, WarehouseTooOld
-from factmill.tasks.processes import stop_again
-from factmill.tasks.settings import warehouse_wait_s
-from factmill.tasks.storage.schema import VERSION, comment, make_own_tables
-from factmill.tasks.text.whole import shorten_middle
+from factmill.tasks.processes import raise_pending_stop
+from factmill.tasks.settings import warehouse_wait_seconds
+from factmill.tasks.storage.schema import SCHEMA_VERSION, create_warehouse_tables, make_comment_statements
+from factmill.tasks.text.sanitize import shorten_middle
 
 M = TypeVar("M", bound=BaseModel)
 Connection = duckdb.DuckDBPyConnection
 """Connection to an open warehouse, for code that does not import DuckDB."""
 
-_HOLDER = re.compile(r"lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
-_in_process = threading.Lock()
+_LOCK_HOLDER_PATTERN = re.compile(r"lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
+_process_lock = threading.Lock()
 _engines: dict[int, duckdb.DuckDBPyConnection] = {}
 """Process id → its in-memory engine; a forked process does not reuse its parent's."""
-_spills: dict[int, str] = {}
+_spill_folders: dict[int, str] = {}
 """Process id → folder to which its engine spills memory."""
-_NAME = "warehouse"
-_LARGE = 64 * 2**20
+_ATTACHED_NAME = "warehouse"
+_TWO_THREADS_MIN_BYTES = 64 * 2**20
 """Bytes of a warehouse from which two threads pay off; below, distributing the work takes longer than the work."""
-_KEEPS = 16 * 2**20
+_CLOSE_ENGINE_MIN_BYTES = 16 * 2**20
 """Bytes of a warehouse from which closing the engine after a write pays off: its memory costs more than a restart."""
-ROW_GROUPS = "ROW_GROUP_SIZE 32768"
+ROW_GROUP_OPTION = "ROW_GROUP_SIZE 32768"
 """Option for writing a file: adding rows rewrites the last row group. For 100,000 rows of GRANOLA-EQ, DuckDB's default of
 122,880 takes 70 MB more memory in a build and 6 % less disk; groups of 4,096 take two thirds more disk."""
 _INTERRUPTED = "Query interrupted"
-_MAGIC = slice(8, 12), b"DUCK"
+_DUCKDB_MAGIC = slice(8, 12), b"DUCK"
 """Position and value of the magic bytes of a DuckDB file."""
-_DAMAGE = re.compile(
+_DAMAGE_PATTERN = re.compile(
     r"Corrupt database|Malformed JSON|checksum|Could not read enough bytes|INTERNAL Error|Serialization Error|been invalidated"
 )
-_NO_ROOM = re.compile(r"Could not write file|No space left on device|File too large|Disk quota exceeded")
+_DISK_FULL_PATTERN = re.compile(r"Could not write file|No space left on device|File too large|Disk quota exceeded")
 """Also matches an unfinished checkpoint: DuckDB says it invalidates the database, but the file is intact."""
-_KEPT_ASIDE = (
+_DAMAGE_ADVICE = (
     "put an earlier copy in its place, or name another file with --warehouse, into which all is asked and built anew"
 )
 
@@ -70,20 +70,20 @@ def open_warehouse(
     Raises WarehouseBusy after `wait_s` seconds (None: from the settings), WarehouseTooNew, WarehouseTooOld, or WarehouseError
     for a file that is no warehouse, is damaged, or cannot be written as needed.
     """
-    with _in_process:
-        is_read_only = is_there(path) and _find_obstacle(path) is not None
-        connection = _attach(path, warehouse_wait_s() if wait_s is None else wait_s, is_read_only)
+    with _process_lock:
+        is_read_only = warehouse_exists(path) and _find_write_obstacle(path) is not None
+        connection = _attach(path, warehouse_wait_seconds() if wait_s is None else wait_s, is_read_only)
         try:
             if not is_read_only:
-                _begin_log(path)
+                _create_log(path)
             if not of_any_version:
-                _check_version(connection, path, is_read_only)
+                _ensure_schema(connection, path, is_read_only)
             connection.execute("BEGIN")
             yield connection
             _commit(connection, path)
         except duckdb.Error as error:
             _roll_back(connection)
-            if told := _explain(path, error):
+            if told := _format_duckdb_error(path, error):
                 raise WarehouseError(told) from error
             raise
         except BaseException as error:  # after any error, roll back and re-raise it unchanged
@@ -92,12 +92,12 @@ def open_warehouse(
             raise
         finally:
             if not is_read_only and not _has_log(path):
-                _log_of(path).unlink(missing_ok=True)
+                _write_ahead_log_path(path).unlink(missing_ok=True)
             _detach(connection)
 
 
 @contextmanager
-def creating_privately() -> Iterator[None]:
+def private_umask() -> Iterator[None]:
     """Make files created meanwhile private to the user (umask 077), for files that DuckDB creates.
 
     Use it only briefly: it applies to all threads.
@@ -109,7 +109,7 @@ def creating_privately() -> Iterator[None]:
         os.umask(mask)
 
 
-def is_there(path: Path) -> bool:
+def warehouse_exists(path: Path) -> bool:
     """True if the file exists; WarehouseError if that cannot be determined, or if it is not a regular file."""
     try:
         mode = path.stat().st_mode
@@ -124,32 +124,34 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def require_writable(path: Path) -> None:
+def check_warehouse_writable(path: Path) -> None:
     """Raise WarehouseError if the file, or its folder, cannot be written."""
-    if why := _find_obstacle(path):
+    if why := _find_write_obstacle(path):
         raise WarehouseError(f"the warehouse {path} cannot be written: {why}; name another file with --warehouse")
 
 
-def _find_obstacle(path: Path) -> str | None:
+def _find_write_obstacle(path: Path) -> str | None:
     """Return why a warehouse cannot be written, or None; creates its folder if missing."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         return f"its folder cannot be made ({error.strerror})"
-    if is_there(path) and not os.access(path, os.W_OK):
+    if warehouse_exists(path) and not os.access(path, os.W_OK):
         return "the file is read-only"
     return None if os.access(path.parent, os.W_OK | os.X_OK) else "its folder is read-only"
 
 
-def _explain(path: Path, error: duckdb.Error) -> str | None:
+def _format_duckdb_error(path: Path, error: duckdb.Error) -> str | None:
     """Return a DuckDB error about a warehouse as one line with advice; None for a bug in factmill."""
     said = str(error).partition("\n")[0]
     if isinstance(error, duckdb.OutOfMemoryException):
         return f"the warehouse {path} needs more memory for this: {said}"
     if "read-only mode" in said:
-        return f"the warehouse {path} cannot be written: {_find_obstacle(path)}; name another file with --warehouse"
-    if _DAMAGE.search(said) and not _NO_ROOM.search(said):
-        return f"the warehouse {path} is damaged: {said}; {_KEPT_ASIDE}"
+        return (
+            f"the warehouse {path} cannot be written: {_find_write_obstacle(path)}; name another file with --warehouse"
+        )
+    if _DAMAGE_PATTERN.search(said) and not _DISK_FULL_PATTERN.search(said):
+        return f"the warehouse {path} is damaged: {said}; {_DAMAGE_ADVICE}"
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException)):
         return (
             f"{path} has tables of another factmill than this one: {said}; make the build or the evaluation again, or name "
@@ -163,36 +165,38 @@ def _explain(path: Path, error: duckdb.Error) -> str | None:
 def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyConnection:
     """Return a connection with the file attached, as soon as no other process uses it."""
     creating: Any = nullcontext()
-    if not is_there(path):
-        require_writable(path)
-        creating = creating_privately()
+    if not warehouse_exists(path):
+        check_warehouse_writable(path)
+        creating = private_umask()
     else:  # DuckDB would take any other file for a database of another kind
         try:
             with path.open("rb") as file:
                 start = file.read(16)
         except OSError as error:
             raise WarehouseError(f"cannot open the warehouse {path}: {error.strerror}") from error
-        if start[_MAGIC[0]] != _MAGIC[1]:
+        if start[_DUCKDB_MAGIC[0]] != _DUCKDB_MAGIC[1]:
             what = "is no DuckDB file" if start else "is empty"
             raise WarehouseError(
                 f"the warehouse {path} {what}; name another file with --warehouse, or move this one away"
             )
-    how = "TYPE duckdb, READ_ONLY" if is_read_only else f"TYPE duckdb, {ROW_GROUPS}"
-    connection = _find_engine().cursor()
-    connection.execute(f"SET threads = {2 if is_there(path) and path.stat().st_size > _LARGE else 1}")
+    how = "TYPE duckdb, READ_ONLY" if is_read_only else f"TYPE duckdb, {ROW_GROUP_OPTION}"
+    connection = _get_engine().cursor()
+    connection.execute(
+        f"SET threads = {2 if warehouse_exists(path) and path.stat().st_size > _TWO_THREADS_MIN_BYTES else 1}"
+    )
     quoted = str(path).replace("'", "''")
     deadline = time.monotonic() + wait_s
     pause_s = 0.02
     while True:
         try:
             with creating:
-                connection.execute(f"ATTACH '{quoted}' AS {_NAME} ({how})")
-            connection.execute(f"USE {_NAME}")
+                connection.execute(f"ATTACH '{quoted}' AS {_ATTACHED_NAME} ({how})")
+            connection.execute(f"USE {_ATTACHED_NAME}")
             return connection
         except duckdb.IOException as error:
-            holder = _HOLDER.search(str(error))
+            holder = _LOCK_HOLDER_PATTERN.search(str(error))
             if holder is None:
-                said = _explain(path, error) if _DAMAGE.search(str(error)) else None
+                said = _format_duckdb_error(path, error) if _DAMAGE_PATTERN.search(str(error)) else None
                 raise WarehouseError(said or f"cannot open the warehouse {path}: {error}") from error
             if time.monotonic() >= deadline:
                 raise WarehouseBusy(
@@ -200,7 +204,9 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
                     f"{wait_s:.0f} s; wait until it ends or stop it, or name another file with --warehouse"
                 ) from error
         except duckdb.Error as error:
-            raise WarehouseError(_explain(path, error) or f"cannot open the warehouse {path}: {error}") from error
+            raise WarehouseError(
+                _format_duckdb_error(path, error) or f"cannot open the warehouse {path}: {error}"
+            ) from error
         except RuntimeError as error:
             _detach(connection)
             _stop_if_interrupted(error)
@@ -209,39 +215,39 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
         pause_s = min(pause_s * 1.5, 0.5)
 
 
-def _log_of(path: Path) -> Path:
+def _write_ahead_log_path(path: Path) -> Path:
     """Return the path of a warehouse's write-ahead log."""
     return path.with_name(f"{path.name}.wal")
 
 
 def _has_log(path: Path) -> bool:
-    log = _log_of(path)
+    log = _write_ahead_log_path(path)
     return log.exists() and log.stat().st_size > 0
 
 
-def _begin_log(path: Path) -> None:
+def _create_log(path: Path) -> None:
     """Create an empty log with the warehouse's permissions: DuckDB would create it with the default ones."""
     try:
-        log = os.open(_log_of(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        log = os.open(_write_ahead_log_path(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
         return  # left by a killed process
     except OSError as error:
         raise WarehouseError(
-            f"cannot write the warehouse {path}: its log {_log_of(path).name} cannot be made ({error.strerror}); make room and "
+            f"cannot write the warehouse {path}: its log {_write_ahead_log_path(path).name} cannot be made ({error.strerror}); make room and "
             "run the same command again"
         ) from error
     os.fchmod(log, path.stat().st_mode & 0o666)
     os.close(log)
 
 
-def _find_engine() -> duckdb.DuckDBPyConnection:
+def _get_engine() -> duckdb.DuckDBPyConnection:
     """Return this process's engine, started on first use."""
     process = os.getpid()
     if process not in _engines:
         # by default, DuckDB spills next to the file, or to the working folder for an in-memory database
-        if process not in _spills:
-            _spills[process] = tempfile.mkdtemp(prefix=f"factmill-{process}-")
-        config: dict[str, Any] = {"memory_limit": "1GB", "threads": 1, "temp_directory": _spills[process]}
+        if process not in _spill_folders:
+            _spill_folders[process] = tempfile.mkdtemp(prefix=f"factmill-{process}-")
+        config: dict[str, Any] = {"memory_limit": "1GB", "threads": 1, "temp_directory": _spill_folders[process]}
         # timestamps and their dates must not depend on the machine's time zone
         config |= {"autoinstall_known_extensions": False, "TimeZone": "UTC"}
         # by default, five row groups are buffered before they are written
@@ -255,14 +261,18 @@ def _find_engine() -> duckdb.DuckDBPyConnection:
 @atexit.register
 def _close_last_engine() -> None:
     _engines.clear()
-    if spill := _spills.get(os.getpid()):
+    if spill := _spill_folders.get(os.getpid()):
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def close_engine(path: Path) -> None:
+def close_large_engine(path: Path) -> None:
     """Close the engine after use with a large warehouse, since it retains tens of megabytes; the next use starts one."""
-    with _in_process:
-        if is_there(path) and path.stat().st_size > _KEEPS and (engine := _engines.pop(os.getpid(), None)):
+    with _process_lock:
+        if (
+            warehouse_exists(path)
+            and path.stat().st_size > _CLOSE_ENGINE_MIN_BYTES
+            and (engine := _engines.pop(os.getpid(), None))
+        ):
             engine.close()
 
 
@@ -270,7 +280,7 @@ def _detach(connection: duckdb.DuckDBPyConnection) -> None:
     """Detach the file; if the engine has failed fatally and cannot, close the engine, which releases the file too."""
     try:
         connection.execute("USE memory")
-        connection.execute(f"DETACH {_NAME}")
+        connection.execute(f"DETACH {_ATTACHED_NAME}")
     except (duckdb.Error, RuntimeError) as error:
         _engines.pop(os.getpid()).close()
         _stop_if_interrupted(error)
@@ -281,7 +291,7 @@ def _detach(connection: duckdb.DuckDBPyConnection) -> None:
 def _stop_if_interrupted(error: BaseException) -> None:
     """Repeat the stop if a signal interrupted DuckDB, which replaces the handler's exception with its own."""
     if isinstance(error, RuntimeError) and str(error) == _INTERRUPTED:
-        stop_again()
+        raise_pending_stop()
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
@@ -296,10 +306,10 @@ def _commit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Commit, then checkpoint: detaching would checkpoint too, but hide the error of a full disk."""
     connection.execute("COMMIT")
     if _has_log(path):  # without a log, nothing was written
-        connection.execute(f"CHECKPOINT {_NAME}")
+        connection.execute(f"CHECKPOINT {_ATTACHED_NAME}")
 
 
-def find_version(connection: duckdb.DuckDBPyConnection) -> int:
+def get_schema_version(connection: duckdb.DuckDBPyConnection) -> int:
     """Return the schema version of an open warehouse; 0 if it has no tables yet."""
     try:
         found = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()
@@ -308,46 +318,46 @@ def find_version(connection: duckdb.DuckDBPyConnection) -> int:
     return (found or (0,))[0] or 0
 
 
-def make_tables(connection: duckdb.DuckDBPyConnection) -> None:
+def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables of a new warehouse and record the schema version."""
-    make_own_tables(connection)
+    create_warehouse_tables(connection)
     connection.execute(
         "CREATE TABLE schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
     )
-    connection.execute("INSERT INTO schema_migrations VALUES (?, 'own_tables', now())", [VERSION])
+    connection.execute("INSERT INTO schema_migrations VALUES (?, 'own_tables', now())", [SCHEMA_VERSION])
     docs = {"version": "The version.", "name": "What it is of.", "applied_at": "When the tables were made."}
-    told = comment(
+    told = make_comment_statements(
         "TABLE", "schema_migrations", "Version of the warehouse's own tables, which the newest row has.", docs
     )
     connection.execute(";\n".join(told))
 
 
-def _check_version(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
+def _ensure_schema(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
     """Create the tables of a new warehouse; raise WarehouseTooNew or WarehouseTooOld, with advice, for another version."""
-    version = find_version(connection)
-    if version > VERSION:
+    version = get_schema_version(connection)
+    if version > SCHEMA_VERSION:
         raise too_new(path, version)
-    if 0 < version < VERSION:
+    if 0 < version < SCHEMA_VERSION:
         raise WarehouseTooOld(
-            f"an earlier factmill made the warehouse {path} (schema version {version}, this one's is {VERSION}); run "
+            f"an earlier factmill made the warehouse {path} (schema version {version}, this one's is {SCHEMA_VERSION}); run "
             f"`factmill upgrade {path}`, which keeps its builds and recorded calls, or name another file with --warehouse"
         )
     if not version and not is_read_only:
         # in one transaction: each separate commit would wait for the disk
         connection.execute("BEGIN")
-        make_tables(connection)
+        create_tables(connection)
         connection.execute("COMMIT")
 
 
 def too_new(path: Path, version: int) -> WarehouseTooNew:
     """Return the error for a warehouse of a newer factmill."""
     return WarehouseTooNew(
-        f"the warehouse {path} has schema version {version}, this factmill knows {VERSION}; "
+        f"the warehouse {path} has schema version {version}, this factmill knows {SCHEMA_VERSION}; "
         "update factmill, or name another file with --warehouse"
     )
 
 
-def read_json(text: str, where: str, kind: type = object) -> Any:
+def parse_json_column(text: str, where: str, kind: type = object) -> Any:
     """Return the value of a JSON column; WarehouseError, naming the place, if it is broken or not of this type.
 
     `where`: table, column and row, such as `builds.lock of granola-3f2a`.
@@ -355,20 +365,20 @@ def read_json(text: str, where: str, kind: type = object) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WarehouseError(f"{where} is broken JSON ({error}): the warehouse is damaged; {_KEPT_ASIDE}") from error
+        raise WarehouseError(f"{where} is broken JSON ({error}): the warehouse is damaged; {_DAMAGE_ADVICE}") from error
     if not isinstance(value, kind):
-        raise WarehouseError(f"{where} is no JSON {kind.__name__}: the warehouse is damaged; {_KEPT_ASIDE}")
+        raise WarehouseError(f"{where} is no JSON {kind.__name__}: the warehouse is damaged; {_DAMAGE_ADVICE}")
     return value
 
 
-def read_model(model: type[M], text: str, where: str) -> M:
-    """Return the model in a JSON column; WarehouseError, naming the place (see `read_json`), if it is invalid."""
+def parse_model_column(model: type[M], text: str, where: str) -> M:
+    """Return the model in a JSON column; WarehouseError, naming the place (see `parse_json_column`), if it is invalid."""
     try:
-        return model.model_validate(read_json(text, where))
+        return model.model_validate(parse_json_column(text, where))
     except ValidationError as error:
-        raise WarehouseError(f"{where} is no {model.__name__}: {error.errors()[0]['msg']}; {_KEPT_ASIDE}") from error
+        raise WarehouseError(f"{where} is no {model.__name__}: {error.errors()[0]['msg']}; {_DAMAGE_ADVICE}") from error
 
 
-def read_records(db: Connection, query: str, *values: Any) -> list[dict[str, Any]]:
+def query_rows(db: Connection, query: str, *values: Any) -> list[dict[str, Any]]:
     """Return the rows of a query, each as column → value."""
     return list(db.sql(query, params=list(values)).to_arrow_table().to_pylist())

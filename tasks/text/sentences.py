@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 _STOPS = ".!?…"
-_OPENING = "\"'“”‘’«»„‚([{¿¡"
-_CLOSING = "\"'”“’‘»«)]}"
-_FORCED_BEGINNING = re.compile(r"[$£€¥]?\d|[a-z]{1,2}[A-Z]")
+_OPENING_PUNCTUATION = "\"'“”‘’«»„‚([{¿¡"
+_CLOSING_PUNCTUATION = "\"'”“’‘»«)]}"
+_NUMBER_OR_LOWERCASE_NAME = re.compile(r"[$£€¥]?\d|[a-z]{1,2}[A-Z]")
 """A number, or a name that begins with a lower-case letter (iPhone, eBay)."""
-_OPENING_WORD = re.compile(r"([A-Z][a-z]*)(?:['’]\w+)?[,:]?")
-_ITEM_NUMBER = re.compile(r"\d+|[ivxIVX]+|[A-Za-z]")
+_CAPITALIZED_WORD = re.compile(r"([A-Z][a-z]*)(?:['’]\w+)?[,:]?")
+_ITEM_NUMERAL = re.compile(r"\d+|[ivxIVX]+|[A-Za-z]")
 _DOTTED_LETTERS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
 """U.S, J.R.R, a.m: letters with stops between, or a single letter."""
 _ROMAN = re.compile(r"[IVXLC]+\b")
@@ -26,28 +26,28 @@ _ROMAN = re.compile(r"[IVXLC]+\b")
 _PAIRED = re.compile(r"[()\[\]“”]|(?P<opening>(?<![^\s(\[‘'–—-])\"(?=\S))|\"")
 
 
-def _words(text: str) -> frozenset[str]:
+def _split_word_list(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_NEVER_LAST = _words(
+_ABBREVIATIONS_NEVER_LAST = _split_word_list(
     "Adm Brig Capt Cmdr Col Cpl Det Dr Fr Ft Gen Gov Hon Insp Lt Maj Messrs Mlle Mme Mr Mrs Ms Msgr Mt Mx Pres Prof Pvt "
     "Rep Rev Sen Sgt Supt approx b c ca cf circa d e.g eg i.e ie incl r v viz vs"
 )
 """Never at the end of a sentence: titles, and words that introduce something."""
-_BEFORE_NUMBERS = _words(
+_ABBREVIATIONS_BEFORE_NUMBERS = _split_word_list(
     "Art Bd Bk Ch Eq Eqs Fig Figs No Nos Op Opp Pt Sec Vol Vols ch eq fig figs no nos op p pp sec vol vols"
 )
 """Abbreviations before a number; elsewhere the stop ends a sentence ("He said no.")."""
-_SELDOM_LAST = _words(
+_ABBREVIATIONS_SELDOM_LAST = _split_word_list(
     "Apr Assn Aug Ave B.Sc Blvd Bros Calif Co Conn Corp D.Phil D.Sc Dec Dept Esq Feb Fla Hwy Ill Inc Jan Jr Jul Jun Ltd "
     "M.Phil M.Sc Mar Mass Mich Minn Nov Oct Okla Ore Pa Ph.D Rd Sep Sept Sr St Ste Tenn Tex Univ Va Wis al ed eds est fl "
     "ft hr ibid lb max mi min oz sp spp sq subsp var"
 )
 """At a sentence's end only before one of the words below; initials and dotted letters behave alike."""
-_WRITTEN_WITH_MARK = _words("Jeopardy Oklahoma Wham Yahoo")
+_NAMES_WITH_EXCLAMATION_MARK = _split_word_list("Jeopardy Oklahoma Wham Yahoo")
 """Names with an exclamation mark of their own."""
-OPENING_WORDS = _words(
+SENTENCE_OPENING_WORDS = _split_word_list(
     "A According After All Also Although Among An And Another As At Because Before Besides Between Both But By Despite "
     "During Each Earlier Every Finally First Following For From Furthermore Given He Her Here His How However If In Indeed "
     "Instead It Its Later Like Many Meanwhile Moreover Most Much My Nevertheless Nor Not Now Of Often On Once One Only Or "
@@ -64,10 +64,10 @@ def split_sentences(paragraph: str) -> list[str]:
     Joined by spaces they give a paragraph whose words are one space apart. White space alone has no sentence. Takes
     time in proportion to the length.
     """
-    return [paragraph[start:end] for start, end in _find_sentences(paragraph)]
+    return [paragraph[start:end] for start, end in _iterate_sentence_spans(paragraph)]
 
 
-def _find_sentences(paragraph: str) -> Iterator[tuple[int, int]]:
+def _iterate_sentence_spans(paragraph: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end offsets of each sentence."""
     words = [(match.start(), match.end(), match[0]) for match in re.finditer(r"\S+", paragraph)]
     if not words:
@@ -82,12 +82,12 @@ def _find_sentences(paragraph: str) -> Iterator[tuple[int, int]]:
                 bracket_end = partners.get(opened, bracket_end)
             elif mark[0] in '“"' and opened > max(start, quote_end):
                 quote_end = partners.get(opened, quote_end)
-        bare = word.rstrip(_CLOSING)
+        bare = word.rstrip(_CLOSING_PUNCTUATION)
         body = bare.rstrip(_STOPS)
         # an omission in brackets of its own, [...], tells nothing about the text around it
-        last_place = place + len(body) if body.strip(_OPENING) else end - 1
+        last_place = place + len(body) if body.strip(_OPENING_PUNCTUATION) else end - 1
         # a quotation's last stop may end the sentence around it, a bracket's may not
-        if body == bare or last_place < bracket_end or end <= quote_end or not _may_begin(following):
+        if body == bare or last_place < bracket_end or end <= quote_end or not _may_begin_sentence(following):
             continue
         if _ends_sentence(body, bare[len(body) :], following, is_first=place == start):
             yield start, end
@@ -114,26 +114,26 @@ def _pair_marks(text: str) -> dict[int, int]:
     return pairs
 
 
-def _may_begin(word: str) -> bool:
-    bare = word.lstrip(_OPENING)
-    return bool(_FORCED_BEGINNING.match(bare)) or (bare[:1].isalpha() and not bare[0].islower())
+def _may_begin_sentence(word: str) -> bool:
+    bare = word.lstrip(_OPENING_PUNCTUATION)
+    return bool(_NUMBER_OR_LOWERCASE_NAME.match(bare)) or (bare[:1].isalpha() and not bare[0].islower())
 
 
 def _ends_sentence(body: str, stop: str, following: str, is_first: bool) -> bool:
     """True when a word that ends in stops ends its sentence, given that the following word may begin another."""
-    name = re.split(r"[-–—/]", body.lstrip(_OPENING))[-1]
-    following = following.lstrip(_OPENING)
-    opening = _OPENING_WORD.fullmatch(following)
-    is_opening = opening is not None and opening[1] in OPENING_WORDS
+    name = re.split(r"[-–—/]", body.lstrip(_OPENING_PUNCTUATION))[-1]
+    following = following.lstrip(_OPENING_PUNCTUATION)
+    opening = _CAPITALIZED_WORD.fullmatch(following)
+    is_opening = opening is not None and opening[1] in SENTENCE_OPENING_WORDS
     # an omission, or a separate mark: only the following word decides
-    if not name or (stop == "!" and name in _WRITTEN_WITH_MARK):
+    if not name or (stop == "!" and name in _NAMES_WITH_EXCLAMATION_MARK):
         return is_opening
     if stop != ".":
         return True
-    if name in _NEVER_LAST or (is_first and _ITEM_NUMBER.fullmatch(name)):
+    if name in _ABBREVIATIONS_NEVER_LAST or (is_first and _ITEM_NUMERAL.fullmatch(name)):
         return False
-    if name in _BEFORE_NUMBERS:
+    if name in _ABBREVIATIONS_BEFORE_NUMBERS:
         return not (following[0].isdigit() or (name.lower() != "no" and _ROMAN.match(following)))
-    if name in _SELDOM_LAST or (_DOTTED_LETTERS.fullmatch(name) and (len(name) > 1 or name.isupper())):
+    if name in _ABBREVIATIONS_SELDOM_LAST or (_DOTTED_LETTERS.fullmatch(name) and (len(name) > 1 or name.isupper())):
         return is_opening
     return True

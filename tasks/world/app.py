@@ -1,4 +1,4 @@
-"""Web app of the embedded world: MediaWiki, Pageviews, Falcon, faults, and a proxy to Oxigraph.
+"""Web app of the embedded world: MediaWikiApi, Pageviews, Falcon, faults, and a proxy to Oxigraph.
 
 Falcon 2.0 links names in a text to items and properties. The real service is a rule-based linker over an index of labels;
 this one works alike, over the world's English labels and aliases. The longest name at a position wins, case is ignored, and
@@ -17,18 +17,18 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from factmill.tasks.text.ids import id_number
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 from factmill.tasks.world.data import WorldData
 from factmill.tasks.world.faults import FaultMiddleware, FaultQueue, make_fault_routes
 from factmill.tasks.world.pageviews import make_pageviews_routes
-from factmill.tasks.world.rdf import WD, dbpedia_iri
-from factmill.tasks.world.wiki.api import make_wiki_routes
-from factmill.tasks.world.wiki.pages import Wiki
+from factmill.tasks.world.rdf import WD, make_dbpedia_iri
+from factmill.tasks.world.wiki.api import make_action_api_routes
+from factmill.tasks.world.wiki.pages import EmbeddedWiki
 
 _WORD = re.compile(r"[^\W_]+(?:[.'’-][^\W_]+)*", re.UNICODE)
 
 
-class NameIndex:
+class EntityNameIndex:
     """Index from a name's words to the ids with that name."""
 
     def __init__(self, names: Mapping[str, tuple[str, ...]], weights: Mapping[str, int]) -> None:
@@ -36,20 +36,20 @@ class NameIndex:
         found: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for entity, its_names in names.items():
             for name in its_names:
-                if words := _key(_words(name)):
+                if words := _make_name_key(_split_name_words(name)):
                     found[words].add(entity)
-        order = {entity: (-weights.get(entity, 0), id_number(entity)) for entity in names}
-        self.bearers = {words: sorted(entities, key=order.__getitem__) for words, entities in found.items()}
-        self.longest = max((len(words) for words in self.bearers), default=0)
+        order = {entity: (-weights.get(entity, 0), get_wikidata_id_number(entity)) for entity in names}
+        self.entities_by_name = {words: sorted(entities, key=order.__getitem__) for words, entities in found.items()}
+        self.max_name_words = max((len(words) for words in self.entities_by_name), default=0)
 
-    def find(self, text: str) -> list[tuple[str, list[str]]]:
+    def find_names(self, text: str) -> list[tuple[str, list[str]]]:
         """Return (name as written, ids) for the names in a text, left to right, longest match, not overlapping."""
         spans = [match.span() for match in _WORD.finditer(text)]
-        words = _words(text)
+        words = _split_name_words(text)
         found, place = [], 0
         while place < len(words):
-            for length in range(min(self.longest, len(words) - place), 0, -1):
-                entities = self.bearers.get(_key(words[place : place + length]))
+            for length in range(min(self.max_name_words, len(words) - place), 0, -1):
+                entities = self.entities_by_name.get(_make_name_key(words[place : place + length]))
                 if entities:
                     found.append((text[spans[place][0] : spans[place + length - 1][1]], entities))
                     break
@@ -63,12 +63,12 @@ def make_falcon_routes(data: WorldData) -> APIRouter:
     """Return the linker's route; names are indexed on the first request, since most runs make none."""
 
     @cache
-    def indices() -> tuple[NameIndex, NameIndex]:
-        items = NameIndex(
+    def indices() -> tuple[EntityNameIndex, EntityNameIndex]:
+        items = EntityNameIndex(
             {qid: item.names for qid, item in data.items.items()},
             {qid: len(item.statements) for qid, item in data.items.items()},
         )
-        return items, NameIndex({pid: (prop.labels["en"],) for pid, prop in data.properties.items()}, {})
+        return items, EntityNameIndex({pid: (prop.labels["en"],) for pid, prop in data.properties.items()}, {})
 
     titles = {qid: item.title for qid, item in data.items.items() if item.title}
     router = APIRouter()
@@ -86,7 +86,7 @@ def make_falcon_routes(data: WorldData) -> APIRouter:
                 {"error": 'expected mode=long or short, k of 1 or more and {"text": …}'}, status_code=400
             )
         linked, relations = (
-            [(each, surface) for surface, ids in index.find(text) for each in ids[:count]] for index in indices()
+            [(each, surface) for surface, ids in index.find_names(text) for each in ids[:count]] for index in indices()
         )
         reply = {
             "entities_wikidata": [(WD + qid, surface) for qid, surface in linked],
@@ -94,7 +94,7 @@ def make_falcon_routes(data: WorldData) -> APIRouter:
         }
         if request.query_params.get("db") == "1":
             named = [(titles[qid], surface) for qid, surface in linked if qid in titles]
-            reply["entities_dbpedia"] = [(dbpedia_iri(title), surface) for title, surface in named]
+            reply["entities_dbpedia"] = [(make_dbpedia_iri(title), surface) for title, surface in named]
             reply["relations_dbpedia"] = []  # the embedded world knows no DBpedia ontology
         told = {
             kind: [{"URI": uri, "surface form": surface} for uri, surface in found] for kind, found in reply.items()
@@ -104,12 +104,12 @@ def make_falcon_routes(data: WorldData) -> APIRouter:
     return router
 
 
-def _words(text: str) -> list[str]:
+def _split_name_words(text: str) -> list[str]:
     """Return a text's words without possessive endings."""
     return [match[0].replace("’", "'").removesuffix("'s") for match in _WORD.finditer(text)]
 
 
-def _key(words: list[str]) -> tuple[str, ...]:
+def _make_name_key(words: list[str]) -> tuple[str, ...]:
     """Return words for comparison: case-folded, except a single word of up to 3 letters (`us` is not `US`)."""
     if len(words) == 1 and len(words[0]) <= 3:
         return tuple(words)
@@ -117,21 +117,21 @@ def _key(words: list[str]) -> tuple[str, ...]:
 
 
 _SPARQL_TIMEOUT_S = 60.0
-_PASSED_ON = ("content-type", "accept")
+_FORWARDED_HEADERS = ("content-type", "accept")
 
 
-def make_app(data: WorldData, sparql_url: str) -> FastAPI:
+def make_world_app(data: WorldData, sparql_url: str) -> FastAPI:
     """Build the app for a world; `sparql_url` is the address of its Oxigraph server."""
     queue = FaultQueue()
     app = FastAPI(title="factmill's embedded world", openapi_url=None)
-    app.include_router(make_wiki_routes(Wiki(data)))
+    app.include_router(make_action_api_routes(EmbeddedWiki(data)))
     app.include_router(make_pageviews_routes(data))
     app.include_router(make_falcon_routes(data))
     app.include_router(make_fault_routes(queue))
 
     @app.api_route("/sparql", methods=["GET", "POST"])
     async def sparql(request: Request) -> Response:
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
         async with httpx.AsyncClient(timeout=_SPARQL_TIMEOUT_S, trust_env=False) as client:
             try:
                 reply = await client.request(

@@ -16,24 +16,24 @@ from typing import Literal
 
 import yaml
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.core.fingerprints import combine_digests, digest_bytes
-from factmill.tasks.errors import WorldError
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.digests import combine_digests, digest_bytes
+from factmill.tasks.errors import EmbeddedWorldError
 
-DataType = Literal["item", "time", "quantity", "string", "external"]
-Rank = Literal["preferred", "normal", "deprecated"]
-Precision = Literal["day", "month", "year", "decade", "century"]
-DATA_TYPES: tuple[DataType, ...] = ("item", "time", "quantity", "string", "external")
+PropertyDataType = Literal["item", "time", "quantity", "string", "external"]
+StatementRank = Literal["preferred", "normal", "deprecated"]
+TimePrecision = Literal["day", "month", "year", "decade", "century"]
+PROPERTY_DATA_TYPES: tuple[PropertyDataType, ...] = ("item", "time", "quantity", "string", "external")
 
-_RANKS: dict[str, Rank] = {"preferred": "preferred", "deprecated": "deprecated"}
+_RANKS: dict[str, StatementRank] = {"preferred": "preferred", "deprecated": "deprecated"}
 _QID = re.compile(r"Q[1-9][0-9]*")
 _PID = re.compile(r"P[1-9][0-9]*")
-_TIME = re.compile(
+_TIME_PATTERN = re.compile(
     r"(?:(?P<year>\d{1,4})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?"
     r"|(?P<decade>\d{0,3}0)s"
     r"|(?P<century>\d{1,2})(?:st|nd|rd|th) century)(?P<bce> BCE)?"
 )
-_QUANTITY = re.compile(r"(?P<amount>[+-]?\d+(?:\.\d+)?)(?: (?P<unit>Q[1-9][0-9]*))?")
+_QUANTITY_PATTERN = re.compile(r"(?P<amount>[+-]?\d+(?:\.\d+)?)(?: (?P<unit>Q[1-9][0-9]*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class TimeValue:
     """1 to 12; 1 if the precision is coarser than a month."""
     day: int
     """1 to 31; 1 if the precision is coarser than a day."""
-    precision: Precision
+    precision: TimePrecision
 
     @property
     def is_julian(self) -> bool:
@@ -83,39 +83,39 @@ class UnknownValue:
     """A value that exists but is unknown."""
 
 
-Value = ItemValue | TimeValue | QuantityValue | TextValue | UnknownValue
+StatementValue = ItemValue | TimeValue | QuantityValue | TextValue | UnknownValue
 
 
 @dataclass(frozen=True, slots=True)
-class RawStatement:
+class SplitStatement:
     """A statement's text split into parts, its values not parsed yet."""
 
     value: str
     qualifiers: tuple[tuple[str, str], ...]
     """(PID, value as text), in written order."""
-    rank: Rank
+    rank: StatementRank
 
 
-def is_qid(text: str) -> bool:
+def is_wikidata_item_id(text: str) -> bool:
     """True for an item id like Q64."""
     return _QID.fullmatch(text) is not None
 
 
-def is_pid(text: str) -> bool:
+def is_wikidata_property_id(text: str) -> bool:
     """True for a property id like P19."""
     return _PID.fullmatch(text) is not None
 
 
-def split_statement(text: str) -> RawStatement:
+def split_statement(text: str) -> SplitStatement:
     """Split `value | PID=value … | rank`; ValueError names the wrong part and what was expected."""
     value, *rest = text.split(" | ")
     qualifiers: list[tuple[str, str]] = []
-    ranks: list[Rank] = []
+    ranks: list[StatementRank] = []
     for part in rest:
         pid, equals, qualifier = part.partition("=")
         if part in _RANKS:
             ranks.append(_RANKS[part])
-        elif equals and is_pid(pid) and qualifier:
+        elif equals and is_wikidata_property_id(pid) and qualifier:
             qualifiers.append((pid, qualifier))
         else:
             raise ValueError(f"{part!r} is no qualifier; expected PID=value, `preferred` or `deprecated`")
@@ -123,71 +123,73 @@ def split_statement(text: str) -> RawStatement:
         raise ValueError(f"{len(ranks)} ranks; expected at most one")
     if not value.strip():
         raise ValueError("no value; expected one before the first ` | `")
-    return RawStatement(value.strip(), tuple(qualifiers), ranks[0] if ranks else "normal")
+    return SplitStatement(value.strip(), tuple(qualifiers), ranks[0] if ranks else "normal")
 
 
-def read_value(text: str, data_type: DataType) -> Value:
+def parse_statement_value(text: str, data_type: PropertyDataType) -> StatementValue:
     """Parse a value of a property's data type; ValueError says what was expected."""
     if text == "?":
         return UnknownValue()
     if data_type == "item":
-        if not is_qid(text):
+        if not is_wikidata_item_id(text):
             raise ValueError(f"{text!r} is no item; expected a QID like Q64")
         return ItemValue(text)
     if data_type == "time":
-        return read_time(text)
+        return parse_time_value(text)
     if data_type == "quantity":
-        if match := _QUANTITY.fullmatch(text):
+        if match := _QUANTITY_PATTERN.fullmatch(text):
             return QuantityValue(match["amount"].removeprefix("+"), match["unit"])
         raise ValueError(f"{text!r} is no quantity; expected a number, then a unit item or nothing: `1.96 Q11573`")
     return TextValue(text)
 
 
-def read_time(text: str) -> TimeValue:
+def parse_time_value(text: str) -> TimeValue:
     """Parse a date, month, year, decade or century, optionally followed by ` BCE`; ValueError if it is none."""
-    match = _TIME.fullmatch(text)
+    match = _TIME_PATTERN.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is no time; expected 1879-03-14, 1879-03, 1879, 1870s, 19th century, or those BCE")
     is_bce = match["bce"] is not None
     if match["century"]:
         century = int(match["century"])
-        _require(century >= 1, text, "centuries count from 1")
+        _require_valid_time(century >= 1, text, "centuries count from 1")
         return TimeValue(1 - 100 * century if is_bce else 100 * century - 99, 1, 1, "century")
     named = int(match["decade"] if match["decade"] else match["year"])
-    _require(named >= 1 or bool(match["decade"]), text, "there is no year 0")
+    _require_valid_time(named >= 1 or bool(match["decade"]), text, "there is no year 0")
     year = 1 - named if is_bce else named
     if match["decade"]:
         return TimeValue(year, 1, 1, "decade")
     month, day = int(match["month"] or 1), int(match["day"] or 1)
-    _require(1 <= month <= 12, text, "months run from 01 to 12")
+    _require_valid_time(1 <= month <= 12, text, "months run from 01 to 12")
     time = TimeValue(year, month, day, "day" if match["day"] else "month" if match["month"] else "year")
-    _require(1 <= day <= _month_days(time), text, f"that month has {_month_days(time)} days")
+    _require_valid_time(
+        1 <= day <= _count_days_in_month(time), text, f"that month has {_count_days_in_month(time)} days"
+    )
     return time
 
 
-def _month_days(time: TimeValue) -> int:
+def _count_days_in_month(time: TimeValue) -> int:
     if time.month == 2 and time.is_julian:
         return 29 if time.year % 4 == 0 else 28
     return monthrange(max(time.year, 1), time.month)[1]
 
 
-def _require(holds: bool, text: str, rule: str) -> None:
-    if not holds:
+def _require_valid_time(is_valid: bool, text: str, rule: str) -> None:
+    if not is_valid:
         raise ValueError(f"{text!r} is no time: {rule}")
 
 
-WORLD_FOLDER = ROOT / "data" / "world"
-LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
-ANSWERS_VERSION = "2"
+WORLD_FOLDER = ASSETS_ROOT / "data" / "world"
+WORLD_LABEL_LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
+WORLD_ANSWERS_VERSION = "2"
 """Increase it when equal files give other responses, so that recorded responses are not mixed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class WorldProperty:
     """A Wikidata property."""
 
     pid: str
-    data_type: DataType
+    data_type: PropertyDataType
     labels: Mapping[str, str]
     """Language → label, for all six languages."""
 
@@ -197,7 +199,7 @@ class Qualifier:
     """A qualifier of a statement."""
 
     pid: str
-    value: Value
+    value: StatementValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +207,8 @@ class Statement:
     """A statement of an item."""
 
     pid: str
-    value: Value
-    rank: Rank
+    value: StatementValue
+    rank: StatementRank
     qualifiers: tuple[Qualifier, ...]
 
 
@@ -227,11 +229,11 @@ class Item:
     modified: str | None = None
     """Last modification (ISO 8601, UTC); None: a made-up date is used."""
 
-    def statements_of(self, pid: str) -> tuple[Statement, ...]:
+    def list_statements_of(self, pid: str) -> tuple[Statement, ...]:
         """Return the statements of one property, in written order."""
         return tuple(statement for statement in self.statements if statement.pid == pid)
 
-    def best_statements(self) -> Iterator[Statement]:
+    def iterate_best_statements(self) -> Iterator[Statement]:
         """Yield the best-ranked statements of each property: preferred ones if any, else normal ones."""
         preferred = {s.pid for s in self.statements if s.rank == "preferred"}
         for statement in self.statements:
@@ -245,7 +247,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Revision:
+class WorldArticleRevision:
     """One revision of an article."""
 
     revid: int
@@ -255,11 +257,11 @@ class Revision:
     """Time (ISO 8601, UTC), like 2021-04-03T10:15:00Z."""
     comment: str
     text: str
-    """HTML as MediaWiki serves it within div.mw-parser-output."""
+    """HTML as MediaWikiApi serves it within div.mw-parser-output."""
 
 
 @dataclass(frozen=True, slots=True)
-class Article:
+class WorldArticle:
     """An encyclopedic article with its history; page ids, revision ids and views are made up."""
 
     title: str
@@ -268,7 +270,7 @@ class Article:
     daily_views: int
     """Mean page views per day, made up."""
     redirects: tuple[str, ...]
-    revisions: tuple[Revision, ...]
+    revisions: tuple[WorldArticleRevision, ...]
     """Oldest first, at least one."""
     categories: Mapping[str, str]
     """Category name → sort key; empty: the title is the key."""
@@ -276,7 +278,7 @@ class Article:
     is_disambiguation: bool
 
     @property
-    def text(self) -> str:
+    def newest_html(self) -> str:
         """HTML of the newest revision."""
         return self.revisions[-1].text
 
@@ -285,11 +287,11 @@ class Article:
 class WorldData:
     """All contents of data/world/."""
 
-    properties: Mapping[str, Property]
+    properties: Mapping[str, WorldProperty]
     """PID → property."""
     items: Mapping[str, Item]
     """QID → item."""
-    articles: Mapping[str, Article]
+    articles: Mapping[str, WorldArticle]
     """Title → article."""
     categories: Mapping[str, tuple[str, ...]]
     """Category → parent categories, names without the namespace."""
@@ -302,19 +304,19 @@ class WorldData:
         return {item.title: item for item in self.items.values() if item.title}
 
 
-def world_files(folder: Path = WORLD_FOLDER) -> list[Path]:
+def list_world_files(folder: Path = WORLD_FOLDER) -> list[Path]:
     """Return the files of a world in fixed order; data/world/sources/ holds inputs and is not part of it."""
     found = [folder / "properties.yaml", *folder.glob("entities/*.yaml"), folder / "categories.yaml"]
     return sorted([*found, *folder.glob("articles/*.html")], key=lambda path: path.relative_to(folder).as_posix())
 
 
-def list_article_titles(folder: Path = WORLD_FOLDER) -> list[str]:
+def load_world_article_titles(folder: Path = WORLD_FOLDER) -> list[str]:
     """Return the sorted titles of a world's articles; the rest of their files is neither parsed nor checked."""
     titles = []
     for path in folder.glob("articles/*.html"):
         found = re.search(r"^title: .*$", path.read_text("utf-8"), re.MULTILINE)
         if found is None:
-            raise WorldError(f"{path}: no line `title: …`; expected one in the front matter")
+            raise EmbeddedWorldError(f"{path}: no line `title: …`; expected one in the front matter")
         titles.append(str(yaml.safe_load(found[0])["title"]))
     return sorted(titles)
 
@@ -322,7 +324,7 @@ def list_article_titles(folder: Path = WORLD_FOLDER) -> list[str]:
 def digest_world(folder: Path = WORLD_FOLDER) -> str:
     """Return the identity of a world: a digest of the names and bytes of its files."""
     try:
-        parts = [f"{p.relative_to(folder).as_posix()} {digest_bytes(p.read_bytes())}" for p in world_files(folder)]
+        parts = [f"{p.relative_to(folder).as_posix()} {digest_bytes(p.read_bytes())}" for p in list_world_files(folder)]
     except OSError as error:
-        raise WorldError(f"{error.filename}: cannot be read: {error.strerror}; the world needs it") from error
-    return combine_digests([ANSWERS_VERSION, *parts])
+        raise EmbeddedWorldError(f"{error.filename}: cannot be read: {error.strerror}; the world needs it") from error
+    return combine_digests([WORLD_ANSWERS_VERSION, *parts])

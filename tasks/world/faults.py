@@ -17,13 +17,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_TRANSPORT, _LAG = "factmill.transport", "factmill.lag_s"
-_PAGE = (
+_TRANSPORT_SCOPE_KEY, _LAG_SCOPE_KEY = "factmill.transport", "factmill.lag_s"
+_ERROR_PAGE_HTML = (
     "<!DOCTYPE html>\n<html><head><title>Error</title></head><body><h1>Service error</h1><p>On order.</p></body></html>"
 )
 
 
-class Fault(BaseModel):
+class InjectedFault(BaseModel):
     """One ordered fault."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -33,7 +33,7 @@ class Fault(BaseModel):
     kind: Literal["status", "delay", "cut", "html", "truncate", "maxlag"]
     """status: respond with `status` and plain text; delay: respond normally after `seconds`; cut: drop the connection
     after `seconds` without a response; html: respond with a web page instead of JSON, with `status` (default 200);
-    truncate: drop the second half of the response body; maxlag: MediaWiki's servers lag `seconds` behind."""
+    truncate: drop the second half of the response body; maxlag: MediaWikiApi's servers lag `seconds` behind."""
     status: int | None = Field(default=None, ge=200, le=599)
     retry_after: int | None = Field(default=None, ge=0)
     """Seconds in the Retry-After header, for kinds status and html."""
@@ -46,14 +46,14 @@ class FaultQueue:
     """Queue of pending faults; only the server's event loop uses it."""
 
     def __init__(self) -> None:
-        self.waiting: list[Fault] = []
+        self.pending: list[InjectedFault] = []
 
-    def take(self, path: str) -> Fault | None:
+    def take_next(self, path: str) -> InjectedFault | None:
         """Return the oldest fault for a path and count it down; None if there is none."""
-        fault = next((fault for fault in self.waiting if path.startswith(fault.path)), None)
+        fault = next((fault for fault in self.pending if path.startswith(fault.path)), None)
         if fault:
             fault.times -= 1
-            self.waiting = [f for f in self.waiting if f.times]
+            self.pending = [f for f in self.pending if f.times]
         return fault
 
 
@@ -66,33 +66,33 @@ class FaultMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, applying a fault if one is pending for it."""
-        fault = self.queue.take(scope["path"]) if scope["type"] == "http" and scope["path"] != "/faults" else None
+        fault = self.queue.take_next(scope["path"]) if scope["type"] == "http" and scope["path"] != "/faults" else None
         if fault and fault.kind in {"delay", "cut"}:
             await asyncio.sleep(fault.seconds)
         if fault is None or fault.kind == "delay":
             await self.app(scope, receive, send)
         elif fault.kind == "cut":
-            scope["extensions"][_TRANSPORT].abort()
-            await _receive_until_gone(receive)
+            scope["extensions"][_TRANSPORT_SCOPE_KEY].abort()
+            await _wait_for_disconnect(receive)
         elif fault.kind == "truncate":
             await self.app(scope, receive, _TruncatingSend(send))
         elif fault.kind == "maxlag":
-            await self.app({**scope, _LAG: fault.seconds}, receive, send)
+            await self.app({**scope, _LAG_SCOPE_KEY: fault.seconds}, receive, send)
         else:
             headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
             answer: Response = PlainTextResponse("A fault on order.\n", fault.status or 503, headers)
             if fault.kind == "html":
-                answer = HTMLResponse(_PAGE, fault.status or 200, headers)
+                answer = HTMLResponse(_ERROR_PAGE_HTML, fault.status or 200, headers)
             await answer(scope, receive, send)
 
 
-async def _receive_until_gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Wait until the server notices that the connection is closed."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-class CuttableProtocol(H11Protocol):
+class AbortableHttpProtocol(H11Protocol):
     """uvicorn's HTTP protocol that passes its connection to the app, so that a fault can drop it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -101,7 +101,9 @@ class CuttableProtocol(H11Protocol):
         answer = self.app
 
         async def with_transport(scope: Scope, receive: Receive, send: Send) -> None:
-            await answer({**scope, "extensions": {**scope.get("extensions", {}), _TRANSPORT: transport}}, receive, send)
+            await answer(
+                {**scope, "extensions": {**scope.get("extensions", {}), _TRANSPORT_SCOPE_KEY: transport}}, receive, send
+            )
 
         self.app = with_transport
 
@@ -132,22 +134,22 @@ def make_fault_routes(queue: FaultQueue) -> APIRouter:
     router = APIRouter()
 
     @router.post("/faults")
-    async def order_fault(fault: Fault) -> list[Fault]:
-        queue.waiting.append(fault)
-        return queue.waiting
+    async def order_fault(fault: InjectedFault) -> list[InjectedFault]:
+        queue.pending.append(fault)
+        return queue.pending
 
     @router.get("/faults")
-    async def list_faults() -> list[Fault]:
-        return queue.waiting
+    async def list_faults() -> list[InjectedFault]:
+        return queue.pending
 
     @router.delete("/faults")
-    async def forget_faults() -> list[Fault]:
-        queue.waiting = []
-        return queue.waiting
+    async def forget_faults() -> list[InjectedFault]:
+        queue.pending = []
+        return queue.pending
 
     return router
 
 
-def lag_s(request: Request) -> float:
-    """Return the lag in seconds of MediaWiki's servers for this request; 0 without a fault."""
-    return float(request.scope.get(_LAG, 0.0))
+def get_injected_lag_s(request: Request) -> float:
+    """Return the lag in seconds of MediaWikiApi's servers for this request; 0 without a fault."""
+    return float(request.scope.get(_LAG_SCOPE_KEY, 0.0))

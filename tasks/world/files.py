@@ -2,7 +2,7 @@
 
 A violation never stops the loading, so one run shows all of them; the content of an invalid line is left out.
 
-An article file has YAML front matter, then the first revision as the HTML within MediaWiki's div.mw-parser-output. Later
+An article file has YAML front matter, then the first revision as the HTML within MediaWikiApi's div.mw-parser-output. Later
 revisions are lists of replaced passages, so that the file holds the text once and shows each change at a glance. An old
 passage must occur exactly once in the preceding revision; otherwise the text would be ambiguous.
 """
@@ -19,30 +19,30 @@ from typing import Any
 
 import yaml
 
-from factmill.tasks.errors import WorldError
+from factmill.tasks.errors import EmbeddedWorldError
 from factmill.tasks.world.data import (
-    DATA_TYPES,
-    LANGUAGES,
+    PROPERTY_DATA_TYPES,
     WORLD_FOLDER,
-    Article,
+    WORLD_LABEL_LANGUAGES,
     Item,
     ItemValue,
-    Property,
     Qualifier,
     QuantityValue,
-    Revision,
     Statement,
+    WorldArticle,
+    WorldArticleRevision,
     WorldData,
+    WorldProperty,
     digest_world,
-    is_pid,
-    is_qid,
-    read_value,
+    is_wikidata_item_id,
+    is_wikidata_property_id,
+    parse_statement_value,
     split_statement,
 )
 
 _ITEM_KEYS = {"label", "is", "aka", "wiki", "modified"}
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_FILE = re.compile(r"---\r?\n(.*?\n)---\r?\n(.*)", re.DOTALL)
+_UTC_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_ARTICLE_FILE_PATTERN = re.compile(r"---\r?\n(.*?\n)---\r?\n(.*)", re.DOTALL)
 _ARTICLE_KEYS = frozenset(
     ("title", "qid", "pageid", "views", "redirects", "revisions", "categories", "short_description", "disambiguation")
 )
@@ -50,7 +50,7 @@ _REVISION_KEYS = frozenset(("revid", "at", "comment", "replace"))
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class WorldFileViolation:
     """One violation of the rules for the world's files."""
 
     file: str
@@ -65,49 +65,51 @@ class Violation:
 
 
 @dataclass(slots=True)
-class Findings:
+class WorldFileFindings:
     """Violations found so far, the file being read, and which file describes each thing."""
 
-    file: str = ""
-    found: list[Violation] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)
+    current_file: str = ""
+    violations: list[WorldFileViolation] = field(default_factory=list)
+    described_in: dict[str, str] = field(default_factory=dict)
     """`item Q64`, `article Algebra`, `redirect Algebraic theory` … → file that describes it."""
 
-    def add(self, key: str, problem: str, owner: str = "") -> None:
+    def add_violation(self, key: str, problem: str, owner: str = "") -> None:
         """Record a violation in the file being read, or in the file that describes `owner`."""
-        self.found.append(Violation(self.files[owner] if owner else self.file, key, problem))
+        self.violations.append(
+            WorldFileViolation(self.described_in[owner] if owner else self.current_file, key, problem)
+        )
 
-    def claim(self, owner: str) -> bool:
+    def register_description(self, owner: str) -> bool:
         """Record that this file describes `owner`; return False and add a violation on a duplicate."""
-        if owner in self.files:
-            self.add(owner, f"described twice; it stands in {self.files[owner]} already")
+        if owner in self.described_in:
+            self.add_violation(owner, f"described twice; it stands in {self.described_in[owner]} already")
             return False
-        self.files[owner] = self.file
+        self.described_in[owner] = self.current_file
         return True
 
-    def read_text(self, path: Path, folder: Path) -> str | None:
+    def load_text(self, path: Path, folder: Path) -> str | None:
         """Make `path` the file being read and return its text; None if it cannot be read."""
-        self.file = path.relative_to(folder).as_posix()
+        self.current_file = path.relative_to(folder).as_posix()
         try:
             return path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            self.add("file", f"cannot be read: {error}")
+            self.add_violation("file", f"cannot be read: {error}")
             return None
 
-    def read_mapping(self, path: Path, folder: Path) -> list[tuple[str, Any]]:
-        """Load a YAML file as (key, value) pairs (`parse_mapping`)."""
-        text = self.read_text(path, folder)
-        return [] if text is None else parse_mapping(text, self)
+    def load_mapping(self, path: Path, folder: Path) -> list[tuple[str, Any]]:
+        """Load a YAML file as (key, value) pairs (`parse_yaml_mapping`)."""
+        text = self.load_text(path, folder)
+        return [] if text is None else parse_yaml_mapping(text, self)
 
 
-def parse_mapping(text: str, findings: Findings) -> list[tuple[str, Any]]:
+def parse_yaml_mapping(text: str, findings: WorldFileFindings) -> list[tuple[str, Any]]:
     """Parse YAML text into (key, value) pairs, scalars as text; a duplicate key gives two pairs."""
 
     def read_plain(node: yaml.Node, key: str) -> Any:
         if isinstance(node, yaml.MappingNode):
             for name, count in Counter(str(name.value) for name, _ in node.value).items():
                 if count > 1:
-                    findings.add(f"{key}.{name}", f"stands {count} times; expected once")
+                    findings.add_violation(f"{key}.{name}", f"stands {count} times; expected once")
             return {str(name.value): read_plain(value, f"{key}.{name.value}") for name, value in node.value}
         if isinstance(node, yaml.SequenceNode):
             return [read_plain(value, key) for value in node.value]
@@ -117,189 +119,199 @@ def parse_mapping(text: str, findings: Findings) -> list[tuple[str, Any]]:
         node = yaml.compose(text, Loader=yaml.CBaseLoader)
     except yaml.YAMLError as error:
         hint = "; a lone ? must be written in quotes" if "mapping keys are not allowed" in str(error) else ""
-        findings.add("YAML", " ".join(str(error).split()) + hint)
+        findings.add_violation("YAML", " ".join(str(error).split()) + hint)
         return []
     if node is not None and not isinstance(node, yaml.MappingNode):
-        findings.add("YAML", "expected a mapping at the top")
+        findings.add_violation("YAML", "expected a mapping at the top")
         return []
     return [(str(key.value), read_plain(value, str(key.value))) for key, value in (node.value if node else ())]
 
 
 def load_world_data(folder: Path = WORLD_FOLDER) -> WorldData:
-    """Load a world; WorldError lists every violation with file, key and what was expected.
+    """Load a world; EmbeddedWorldError lists every violation with file, key and what was expected.
 
     The last two worlds are cached by the bytes of their files, so that several builds in one process load a world once,
     even when they alternate between two states.
     """
-    return _load(folder, digest_world(folder))
+    return _load_cached_world_data(folder, digest_world(folder))
 
 
 @lru_cache(maxsize=2)
-def _load(folder: Path, _digest: str) -> WorldData:
-    data, violations = read_world_files(folder)
+def _load_cached_world_data(folder: Path, _digest: str) -> WorldData:
+    data, violations = load_world_and_violations(folder)
     if violations:
         shown = "\n  ".join(map(str, violations[:20]))
         more = f"\n  … and {len(violations) - 20} more" if len(violations) > 20 else ""
-        raise WorldError(f"the embedded world in {folder} has {len(violations)} violations:\n  {shown}{more}")
+        raise EmbeddedWorldError(f"the embedded world in {folder} has {len(violations)} violations:\n  {shown}{more}")
     return data
 
 
-def read_world_files(folder: Path) -> tuple[WorldData, list[Violation]]:
+def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileViolation]]:
     """Load a world's folder; return the valid data and every violation."""
-    findings = Findings()
-    properties: dict[str, Property] = {}
-    for pid, line in findings.read_mapping(folder / "properties.yaml", folder):
+    findings = WorldFileFindings()
+    properties: dict[str, WorldProperty] = {}
+    for pid, line in findings.load_mapping(folder / "properties.yaml", folder):
         kind, bar, names = line.partition(" | ") if isinstance(line, str) else ("", "", "")
-        if not is_pid(pid) or kind not in DATA_TYPES or not bar:
-            findings.add(pid, f"expected `PID: type | labels` with one type of {', '.join(DATA_TYPES)}")
-        elif findings.claim(f"property {pid}"):
-            properties[pid] = Property(pid, kind, _read_labels(pid, names, findings))
+        if not is_wikidata_property_id(pid) or kind not in PROPERTY_DATA_TYPES or not bar:
+            findings.add_violation(pid, f"expected `PID: type | labels` with one type of {', '.join(PROPERTY_DATA_TYPES)}")
+        elif findings.register_description(f"property {pid}"):
+            properties[pid] = WorldProperty(pid, kind, _parse_labels(pid, names, findings))
     items: dict[str, Item] = {}
     paths = sorted(folder.glob("entities/*.yaml"))
     if not paths:
-        findings.file = "entities/"
-        findings.add("*.yaml", "no file; expected at least one")
+        findings.current_file = "entities/"
+        findings.add_violation("*.yaml", "no file; expected at least one")
     for path in paths:
-        for qid, entry in findings.read_mapping(path, folder):
-            if not is_qid(qid) or not isinstance(entry, dict):
-                findings.add(qid, "expected a QID with label, is, aka, wiki and statements below it")
-            elif findings.claim(f"item {qid}"):
-                items[qid] = _read_item(qid, entry, properties, findings)
-    articles: dict[str, Article] = {}
+        for qid, entry in findings.load_mapping(path, folder):
+            if not is_wikidata_item_id(qid) or not isinstance(entry, dict):
+                findings.add_violation(qid, "expected a QID with label, is, aka, wiki and statements below it")
+            elif findings.register_description(f"item {qid}"):
+                items[qid] = _parse_item(qid, entry, properties, findings)
+    articles: dict[str, WorldArticle] = {}
     for path in sorted(folder.glob("articles/*.html")):
-        text = findings.read_text(path, folder)
-        article = None if text is None else read_article(text, findings)
-        if article and findings.claim(f"article {article.title}"):
+        text = findings.load_text(path, folder)
+        article = None if text is None else parse_world_article(text, findings)
+        if article and findings.register_description(f"article {article.title}"):
             articles[article.title] = article
-    tree, redirects = _read_tree(folder, findings)
+    tree, redirects = _load_categories_file(folder, findings)
     for article in articles.values():
-        findings.file = findings.files[f"article {article.title}"]
-        redirects |= {source: article.title for source in article.redirects if findings.claim(f"redirect {source}")}
+        findings.current_file = findings.described_in[f"article {article.title}"]
+        redirects |= {source: article.title for source in article.redirects if findings.register_description(f"redirect {source}")}
     data = WorldData(properties, items, articles, tree, redirects)
-    check_references(data, findings)
-    return data, findings.found
+    add_reference_violations(data, findings)
+    return data, findings.violations
 
 
-def _read_item(qid: str, entry: Mapping[str, Any], properties: Mapping[str, Property], findings: Findings) -> Item:
+def _parse_item(
+    qid: str, entry: Mapping[str, Any], properties: Mapping[str, WorldProperty], findings: WorldFileFindings
+) -> Item:
     texts = {key: value for key, value in entry.items() if isinstance(value, str) and value}
     for key in entry:
-        if key not in _ITEM_KEYS and not is_pid(key):
-            findings.add(f"{qid}.{key}", "unknown key; expected label, is, aka, wiki, modified or a PID")
+        if key not in _ITEM_KEYS and not is_wikidata_property_id(key):
+            findings.add_violation(f"{qid}.{key}", "unknown key; expected label, is, aka, wiki, modified or a PID")
     if "label" not in texts:
-        findings.add(qid, "no label; expected `label: name` or six names")
+        findings.add_violation(qid, "no label; expected `label: name` or six names")
     modified = texts.get("modified")
-    if modified is not None and not _MOMENT.fullmatch(modified):
-        findings.add(f"{qid}.modified", "expected a moment like 2026-01-31T10:15:00Z")
-    pids = [key for key in entry if is_pid(key)]
-    statements = [s for pid in pids for s in _read_statements(f"{qid}.{pid}", pid, entry[pid], properties, findings)]
+    if modified is not None and not _UTC_MOMENT.fullmatch(modified):
+        findings.add_violation(f"{qid}.modified", "expected a moment like 2026-01-31T10:15:00Z")
+    pids = [key for key in entry if is_wikidata_property_id(key)]
+    statements = [s for pid in pids for s in _parse_statements(f"{qid}.{pid}", pid, entry[pid], properties, findings)]
     return Item(
         qid=qid,
-        labels=_read_labels(f"{qid}.label", texts.get("label", qid), findings),
+        labels=_parse_labels(f"{qid}.label", texts.get("label", qid), findings),
         description=texts.get("is"),
-        aliases=tuple(_read_texts(f"{qid}.aka", entry.get("aka", []), findings)),
+        aliases=tuple(_parse_text_list(f"{qid}.aka", entry.get("aka", []), findings)),
         title=texts.get("wiki"),
         statements=tuple(statements),
         modified=modified,
     )
 
 
-def _read_statements(
-    key: str, pid: str, given: Any, properties: Mapping[str, Property], findings: Findings
+def _parse_statements(
+    key: str, pid: str, given: Any, properties: Mapping[str, WorldProperty], findings: WorldFileFindings
 ) -> Iterator[Statement]:
     if pid not in properties:
-        findings.add(key, "unknown property; expected one of properties.yaml")
+        findings.add_violation(key, "unknown property; expected one of properties.yaml")
         return
-    for text, count in Counter(_read_texts(key, given, findings)).items():
+    for text, count in Counter(_parse_text_list(key, given, findings)).items():
         if count > 1:
-            findings.add(key, f"{text!r} is stated {count} times; expected once")
+            findings.add_violation(key, f"{text!r} is stated {count} times; expected once")
         try:
             raw = split_statement(text)
             for used, _ in raw.qualifiers:
                 if used not in properties:
                     raise ValueError(f"qualifier {used} is unknown; expected a property of properties.yaml")
-            qualifiers = (Qualifier(p, read_value(v, properties[p].data_type)) for p, v in raw.qualifiers)
-            yield Statement(pid, read_value(raw.value, properties[pid].data_type), raw.rank, tuple(qualifiers))
+            qualifiers = (Qualifier(p, parse_statement_value(v, properties[p].data_type)) for p, v in raw.qualifiers)
+            yield Statement(
+                pid, parse_statement_value(raw.value, properties[pid].data_type), raw.rank, tuple(qualifiers)
+            )
         except ValueError as error:
-            findings.add(key, str(error))
+            findings.add_violation(key, str(error))
 
 
-def _read_labels(key: str, text: str, findings: Findings) -> dict[str, str]:
+def _parse_labels(key: str, text: str, findings: WorldFileFindings) -> dict[str, str]:
     names = [name.strip() for name in text.split(" / ")]
     if len(names) == 1:
-        names *= len(LANGUAGES)
-    if len(names) != len(LANGUAGES) or not all(names) or names[0] == "=":
-        findings.add(key, f"{text!r} has {len(names)} labels; expected one, or six as {' / '.join(LANGUAGES)}")
-        names = [names[0]] * len(LANGUAGES)
-    return {language: names[0] if name == "=" else name for language, name in zip(LANGUAGES, names, strict=True)}
+        names *= len(WORLD_LABEL_LANGUAGES)
+    if len(names) != len(WORLD_LABEL_LANGUAGES) or not all(names) or names[0] == "=":
+        findings.add_violation(
+            key, f"{text!r} has {len(names)} labels; expected one, or six as {' / '.join(WORLD_LABEL_LANGUAGES)}"
+        )
+        names = [names[0]] * len(WORLD_LABEL_LANGUAGES)
+    return {
+        language: names[0] if name == "=" else name for language, name in zip(WORLD_LABEL_LANGUAGES, names, strict=True)
+    }
 
 
-def _read_texts(key: str, given: Any, findings: Findings) -> list[str]:
+def _parse_text_list(key: str, given: Any, findings: WorldFileFindings) -> list[str]:
     """Return a text or a list of texts as a list; any other entry is a violation and left out."""
     entries = given if isinstance(given, list) else [given]
     texts = [entry for entry in entries if isinstance(entry, str) and entry]
     if len(texts) != len(entries):
-        findings.add(key, "expected a text or a list of texts")
+        findings.add_violation(key, "expected a text or a list of texts")
     return texts
 
 
-def _read_tree(folder: Path, findings: Findings) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+def _load_categories_file(
+    folder: Path, findings: WorldFileFindings
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Load categories.yaml: category → parents, and redirect → target."""
-    sections = dict(findings.read_mapping(folder / "categories.yaml", folder))
+    sections = dict(findings.load_mapping(folder / "categories.yaml", folder))
     for key in sections.keys() - {"tree", "redirects"}:
-        findings.add(key, "unknown key; expected tree or redirects")
+        findings.add_violation(key, "unknown key; expected tree or redirects")
     tree, redirects = sections.get("tree") or {}, sections.get("redirects") or {}
     if not isinstance(tree, dict) or not isinstance(redirects, dict):
-        findings.add("tree, redirects", "expected a mapping below each")
+        findings.add_violation("tree, redirects", "expected a mapping below each")
         return {}, {}
-    parents = {name: tuple(_read_texts(name, given, findings)) for name, given in tree.items()}
+    parents = {name: tuple(_parse_text_list(name, given, findings)) for name, given in tree.items()}
     for name in parents:
-        findings.claim(f"category {name}")
+        findings.register_description(f"category {name}")
     for source, target in redirects.items():
-        findings.claim(f"redirect {source}")
+        findings.register_description(f"redirect {source}")
         if not isinstance(target, str):
-            findings.add(source, "expected the title of the page it leads to")
+            findings.add_violation(source, "expected the title of the page it leads to")
     return parents, {source: target for source, target in redirects.items() if isinstance(target, str)}
 
 
-def read_article(text: str, findings: Findings) -> Article | None:
+def parse_world_article(text: str, findings: WorldFileFindings) -> WorldArticle | None:
     """Parse an article file's text with all revisions; None and a violation if title or revisions are missing."""
-    match = _FILE.fullmatch(text)
+    match = _ARTICLE_FILE_PATTERN.fullmatch(text)
     if not match:
-        findings.add("front matter", "expected YAML between two --- lines at the top")
+        findings.add_violation("front matter", "expected YAML between two --- lines at the top")
         return None
-    pairs = parse_mapping(match[1], findings)
+    pairs = parse_yaml_mapping(match[1], findings)
     head = dict(pairs)
     title = head.get("title")
     if not isinstance(title, str) or not title:
-        findings.add("title", "missing; expected the article's title")
+        findings.add_violation("title", "missing; expected the article's title")
         return None
     for key, count in Counter(key for key, _ in pairs).items():
         if key not in _ARTICLE_KEYS or count > 1:
             expected = f"expected each of {', '.join(sorted(_ARTICLE_KEYS))} at most once, and no other key"
-            findings.add(f"{title}.{key}", expected)
+            findings.add_violation(f"{title}.{key}", expected)
     qid = head.get("qid")
-    if qid is not None and not is_qid(str(qid)):
-        findings.add(f"{title}.qid", f"{qid!r} is no QID")
+    if qid is not None and not is_wikidata_item_id(str(qid)):
+        findings.add_violation(f"{title}.qid", f"{qid!r} is no QID")
         qid = None
-    revisions = _read_revisions(title, head.get("revisions"), match[2].strip(), findings)
+    revisions = _parse_revisions(title, head.get("revisions"), match[2].strip(), findings)
     if not revisions:
         return None
     description, is_disambiguation = head.get("short_description"), head.get("disambiguation", "false")
     if not isinstance(description, str | None):
-        findings.add(f"{title}.short_description", f"{description!r}: expected a text")
+        findings.add_violation(f"{title}.short_description", f"{description!r}: expected a text")
         description = None
     if is_disambiguation not in ("true", "false"):
-        findings.add(f"{title}.disambiguation", f"{is_disambiguation!r}: expected true or false")
+        findings.add_violation(f"{title}.disambiguation", f"{is_disambiguation!r}: expected true or false")
     # `Name` or `Name|sort key`; whitespace in a key counts, and a single blank sorts first in its category
     categories = (
-        name.partition("|") for name in _read_texts(f"{title}.categories", head.get("categories", []), findings)
+        name.partition("|") for name in _parse_text_list(f"{title}.categories", head.get("categories", []), findings)
     )
-    return Article(
+    return WorldArticle(
         title=title,
         qid=qid,
-        pageid=_read_number(f"{title}.pageid", head.get("pageid"), 1, findings),
-        daily_views=_read_number(f"{title}.views", head.get("views"), 0, findings),
-        redirects=tuple(_read_texts(f"{title}.redirects", head.get("redirects", []), findings)),
+        pageid=_parse_number(f"{title}.pageid", head.get("pageid"), 1, findings),
+        daily_views=_parse_number(f"{title}.views", head.get("views"), 0, findings),
+        redirects=tuple(_parse_text_list(f"{title}.redirects", head.get("redirects", []), findings)),
         revisions=tuple(revisions),
         categories={name: key for name, _, key in categories},
         short_description=description,
@@ -307,64 +319,66 @@ def read_article(text: str, findings: Findings) -> Article | None:
     )
 
 
-def _read_revisions(title: str, given: Any, text: str, findings: Findings) -> list[Revision]:
+def _parse_revisions(title: str, given: Any, text: str, findings: WorldFileFindings) -> list[WorldArticleRevision]:
     if not isinstance(given, list) or not given or not all(isinstance(entry, dict) for entry in given):
-        findings.add(f"{title}.revisions", "expected a list of revisions with revid, at and comment")
+        findings.add_violation(f"{title}.revisions", "expected a list of revisions with revid, at and comment")
         return []
-    revisions: list[Revision] = []
+    revisions: list[WorldArticleRevision] = []
     for number, entry in enumerate(given):
         key = f"{title}.revisions[{number}]"
         for unknown in entry.keys() - _REVISION_KEYS:
-            findings.add(key, f"unknown key {unknown!r}; expected {', '.join(sorted(_REVISION_KEYS))}")
+            findings.add_violation(key, f"unknown key {unknown!r}; expected {', '.join(sorted(_REVISION_KEYS))}")
         if number == 0 and "replace" in entry:
-            findings.add(key, "the first revision is the text below; expected `replace` in later ones only")
+            findings.add_violation(key, "the first revision is the text below; expected `replace` in later ones only")
         elif number > 0:
             text = _replace_passages(key, entry.get("replace"), text, findings)
         before = revisions[-1] if revisions else None
-        revid, at = _read_number(f"{key}.revid", entry.get("revid"), 1, findings), str(entry.get("at"))
+        revid, at = _parse_number(f"{key}.revid", entry.get("revid"), 1, findings), str(entry.get("at"))
         try:
             at = datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").strftime("%Y-%m-%dT%H:%M:%SZ")
         except ValueError:
-            findings.add(f"{key}.at", f"{entry.get('at')!r}: expected a time like 2021-04-03T10:15:00Z")
+            findings.add_violation(f"{key}.at", f"{entry.get('at')!r}: expected a time like 2021-04-03T10:15:00Z")
             at = "1970-01-01T00:00:00Z"
-        revisions.append(Revision(revid, before.revid if before else 0, at, str(entry.get("comment", "")), text))
+        revisions.append(
+            WorldArticleRevision(revid, before.revid if before else 0, at, str(entry.get("comment", "")), text)
+        )
         if before and (revid <= before.revid or at <= before.at):
-            findings.add(key, "expected a higher revid and a later time than the revision before")
+            findings.add_violation(key, "expected a higher revid and a later time than the revision before")
     return revisions
 
 
-def _replace_passages(key: str, pairs: Any, text: str, findings: Findings) -> str:
+def _replace_passages(key: str, pairs: Any, text: str, findings: WorldFileFindings) -> str:
     if not isinstance(pairs, list) or not pairs:
-        findings.add(key, "expected `replace` with at least one [old passage, new passage]")
+        findings.add_violation(key, "expected `replace` with at least one [old passage, new passage]")
         return text
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            findings.add(key, f"{pair!r}: expected [old passage, new passage]")
+            findings.add_violation(key, f"{pair!r}: expected [old passage, new passage]")
         elif (count := text.count(pair[0]) if pair[0] else 0) != 1:
-            findings.add(key, f"old passage {pair[0]!r} occurs {count} times; expected exactly once")
+            findings.add_violation(key, f"old passage {pair[0]!r} occurs {count} times; expected exactly once")
         else:
             text = text.replace(*pair)
     return text
 
 
-def _read_number(key: str, given: Any, at_least: int, findings: Findings) -> int:
+def _parse_number(key: str, given: Any, at_least: int, findings: WorldFileFindings) -> int:
     if isinstance(given, str) and given.isascii() and given.isdigit() and int(given) >= at_least:
         return int(given)
-    findings.add(key, f"{given!r}: expected a whole number of {at_least} or more")
+    findings.add_violation(key, f"{given!r}: expected a whole number of {at_least} or more")
     return 0
 
 
-def check_references(data: WorldData, findings: Findings) -> None:
+def add_reference_violations(data: WorldData, findings: WorldFileFindings) -> None:
     """Add a violation for every dangling reference and every duplicate id or title."""
-    for owner, key, problem in chain(_check_items(data), _check_articles(data), _check_tree(data)):
-        findings.add(key, problem, owner)
+    for owner, key, problem in chain(_check_items(data), _check_articles(data), _check_categories_and_redirects(data)):
+        findings.add_violation(key, problem, owner)
 
 
-Problems = Iterator[tuple[str, str, str]]
+ReferenceProblems = Iterator[tuple[str, str, str]]
 """(described thing, position in its file, what was found and expected)."""
 
 
-def _check_items(data: WorldData) -> Problems:
+def _check_items(data: WorldData) -> ReferenceProblems:
     titles: dict[str, str] = {}
     for qid, item in data.items.items():
         for statement in item.statements:
@@ -377,7 +391,7 @@ def _check_items(data: WorldData) -> Problems:
             yield f"item {qid}", f"{qid}.wiki", f"{titles[item.title]} has the article {item.title!r} too"
 
 
-def _check_articles(data: WorldData) -> Problems:
+def _check_articles(data: WorldData) -> ReferenceProblems:
     owners: dict[str, list[str]] = defaultdict(list)
     for title, article in data.articles.items():
         owner, key = f"article {title}", f"{title}.qid"
@@ -398,7 +412,7 @@ def _check_articles(data: WorldData) -> Problems:
             yield f"article {title}", title, f"{number} is used by {titles[0]!r} already"
 
 
-def _check_tree(data: WorldData) -> Problems:
+def _check_categories_and_redirects(data: WorldData) -> ReferenceProblems:
     for name, parents in data.categories.items():
         for parent in parents:
             if parent not in data.categories:

@@ -19,20 +19,20 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from factmill.tasks.core.fingerprints import seed_from
+from factmill.tasks.core.digests import derive_seed
 from factmill.tasks.world.data import WorldData
 
-FIRST_DAY = date(2015, 7, 1)
-_PREFIX = "/api/rest_v1/metrics/pageviews/per-article/"
+FIRST_PAGEVIEWS_DAY = date(2015, 7, 1)
+_PER_ARTICLE_PATH = "/api/rest_v1/metrics/pageviews/per-article/"
 _PROJECTS = {"en.wikipedia", "en.wikipedia.org"}
 # Percentage of a day's views by people (agent `user`) per access method; made up, like everything here.
-_ACCESS = {"desktop": 38, "mobile-app": 3, "mobile-web": 59}
+_ACCESS_SHARES = {"desktop": 38, "mobile-app": 3, "mobile-web": 59}
 # Views by programs, in percent of those by people.
-_AGENTS = {"spider": 12, "automated": 6}
-_WEEK = (1.06, 1.07, 1.06, 1.04, 0.98, 0.87, 0.92)
+_AGENT_SHARES = {"spider": 12, "automated": 6}
+_WEEKDAY_FACTORS = (1.06, 1.07, 1.06, 1.04, 0.98, 0.87, 0.92)
 
 
-class PageviewsError(Exception):
+class PageviewsRequestError(Exception):
     """A request that the Pageviews API rejects."""
 
     def __init__(self, status: int, title: str, detail: str) -> None:
@@ -44,14 +44,14 @@ def make_pageviews_routes(data: WorldData) -> APIRouter:
     """Return the per-article route."""
     router = APIRouter()
 
-    @router.get(_PREFIX + "{rest:path}")
+    @router.get(_PER_ARTICLE_PATH + "{rest:path}")
     async def per_article(request: Request) -> JSONResponse:
         # the undecoded path, since a title may contain %2F
         path = request.scope["raw_path"].decode("ascii").partition("?")[0]
         try:
-            parts = [unquote(part) for part in path.removeprefix(_PREFIX).split("/")]
-            return JSONResponse({"items": list(read_views(data, parts))})
-        except PageviewsError as error:
+            parts = [unquote(part) for part in path.removeprefix(_PER_ARTICLE_PATH).split("/")]
+            return JSONResponse({"items": list(iterate_pageview_items(data, parts))})
+        except PageviewsRequestError as error:
             body = {"detail": error.detail, "method": "get", "status": error.status, "title": error.title}
             body |= {"type": "about:blank", "uri": path.removeprefix("/api/rest_v1")}
             return JSONResponse(body, status_code=error.status, media_type="application/problem+json")
@@ -59,51 +59,51 @@ def make_pageviews_routes(data: WorldData) -> APIRouter:
     return router
 
 
-def read_views(data: WorldData, parts: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield response items for [project, access, agent, article, granularity, start, end]; PageviewsError if none."""
-    if len(parts) != 7:
-        raise PageviewsError(404, "Not Found", "expected project/access/agent/article/granularity/start/end")
-    project, access, agent, article, granularity, start_text, end_text = parts
-    if access not in {"all-access", *_ACCESS} or agent not in {"all-agents", "user", *_AGENTS}:
-        raise PageviewsError(400, "Bad Request", f"unknown access {access!r} or agent {agent!r}")
+def iterate_pageview_items(data: WorldData, path_parts: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield response items for [project, access, agent, article, granularity, start, end]; PageviewsRequestError if none."""
+    if len(path_parts) != 7:
+        raise PageviewsRequestError(404, "Not Found", "expected project/access/agent/article/granularity/start/end")
+    project, access, agent, article, granularity, start_text, end_text = path_parts
+    if access not in {"all-access", *_ACCESS_SHARES} or agent not in {"all-agents", "user", *_AGENT_SHARES}:
+        raise PageviewsRequestError(400, "Bad Request", f"unknown access {access!r} or agent {agent!r}")
     if granularity not in {"daily", "monthly"}:
-        raise PageviewsError(400, "Bad Request", f"granularity is {granularity!r}; expected daily or monthly")
-    start, end = _read_day(start_text, "start"), _read_day(end_text, "end")
+        raise PageviewsRequestError(400, "Bad Request", f"granularity is {granularity!r}; expected daily or monthly")
+    start, end = _parse_day(start_text, "start"), _parse_day(end_text, "end")
     if start > end:
-        raise PageviewsError(400, "Bad Request", "start is after end")
+        raise PageviewsRequestError(400, "Bad Request", "start is after end")
     title = article.replace("_", " ")
-    mean = mean_daily_views(data, title) if project in _PROJECTS else None
-    days = _daily(title, mean, start, end) if mean else iter(())
-    series = [(day, _share(views, access, agent)) for day, views in days]
+    mean = compute_mean_daily_views(data, title) if project in _PROJECTS else None
+    days = _iterate_daily_views(title, mean, start, end) if mean else iter(())
+    series = [(day, _compute_view_share(views, access, agent)) for day, views in days]
     if granularity == "monthly":
-        series = _monthly(series, start, end)
+        series = _sum_monthly_views(series, start, end)
     series = [(day, views) for day, views in series if views]
     if not series:
-        raise PageviewsError(404, "Not Found", "no views are known for this article in these days")
+        raise PageviewsRequestError(404, "Not Found", "no views are known for this article in these days")
     head = {"project": "en.wikipedia", "article": title.replace(" ", "_"), "granularity": granularity}
     for day, views in series:
         timestamp = f"{day.year:04d}{day.month:02d}{day.day:02d}00"
         yield {**head, "timestamp": timestamp, "access": access, "agent": agent, "views": views}
 
 
-def mean_daily_views(data: WorldData, title: str) -> float | None:
+def compute_mean_daily_views(data: WorldData, title: str) -> float | None:
     """Return a title's made-up mean of views per day; None for an unknown title."""
     if title in data.articles:
         return float(data.articles[title].daily_views)
     if title in data.redirects:
-        target = mean_daily_views(data, data.redirects[title].partition("#")[0])
-        return None if target is None else target * (1 + seed_from("redirect", title) % 40) / 1000
+        target = compute_mean_daily_views(data, data.redirects[title].partition("#")[0])
+        return None if target is None else target * (1 + derive_seed("redirect", title) % 40) / 1000
     if title in data.items_by_title:
         # between 3 and 3,000, with a median near 100
-        return float(3 * 1000 ** (seed_from("item", data.items_by_title[title].qid) % 10_000 / 10_000))
+        return float(3 * 1000 ** (derive_seed("item", data.items_by_title[title].qid) % 10_000 / 10_000))
     return None
 
 
-def _daily(title: str, mean: float, start: date, end: date) -> Iterator[tuple[date, int]]:
+def _iterate_daily_views(title: str, mean: float, start: date, end: date) -> Iterator[tuple[date, int]]:
     """Yield (day, views by people) from start to end, both included."""
-    day = max(start, FIRST_DAY)
+    day = max(start, FIRST_PAGEVIEWS_DAY)
     while day <= end:
-        views = _views_of_year(title, mean, day.year)
+        views = _make_daily_views_of_year(title, mean, day.year)
         last = min(end, date(day.year, 12, 31))
         first = day.timetuple().tm_yday - 1
         for number in range(first, first + (last - day).days + 1):
@@ -112,9 +112,9 @@ def _daily(title: str, mean: float, start: date, end: date) -> Iterator[tuple[da
 
 
 @lru_cache(maxsize=4096)
-def _views_of_year(title: str, mean: float, year: int) -> tuple[int, ...]:
+def _make_daily_views_of_year(title: str, mean: float, year: int) -> tuple[int, ...]:
     """Return a year's daily views by people; 0 for omitted days."""
-    seed = seed_from("pageviews", title)
+    seed = derive_seed("pageviews", title)
     count = 366 if calendar.isleap(year) else 365
     noise = hashlib.shake_256(f"{title}\x1f{year}".encode()).digest(4 * count)
     weekday = date(year, 1, 1).weekday()
@@ -128,7 +128,7 @@ def _views_of_year(title: str, mean: float, year: int) -> tuple[int, ...]:
         else _round_by_chance(
             mean
             * trend
-            * _WEEK[(weekday + number) % 7]
+            * _WEEKDAY_FACTORS[(weekday + number) % 7]
             * (1 + swing * math.cos(2 * math.pi * (number - peak) / count))
             # the sum of three bytes approximates a bell curve
             * (0.6 + sum(noise[4 * number : 4 * number + 3]) / (3 * 255) * 0.8),
@@ -144,19 +144,19 @@ def _round_by_chance(views: float, byte: int) -> int:
     return whole + (byte / 256 < views - whole)
 
 
-def _share(views: int, access: str, agent: str) -> int:
+def _compute_view_share(views: int, access: str, agent: str) -> int:
     """Return the share of a day's views with one access method and agent; shares add up to the total."""
     if agent == "all-agents":
-        return sum(_share(views, access, each) for each in ("user", *_AGENTS))
-    whole = views if agent == "user" else views * _AGENTS[agent] // 100
+        return sum(_compute_view_share(views, access, each) for each in ("user", *_AGENT_SHARES))
+    whole = views if agent == "user" else views * _AGENT_SHARES[agent] // 100
     if access == "all-access":
         return whole
-    parts = {way: whole * hundredths // 100 for way, hundredths in _ACCESS.items()}
+    parts = {way: whole * hundredths // 100 for way, hundredths in _ACCESS_SHARES.items()}
     parts["mobile-web"] = whole - parts["desktop"] - parts["mobile-app"]
     return parts[access]
 
 
-def _monthly(series: list[tuple[date, int]], start: date, end: date) -> list[tuple[date, int]]:
+def _sum_monthly_views(series: list[tuple[date, int]], start: date, end: date) -> list[tuple[date, int]]:
     """Sum the whole months between start and end."""
     sums: dict[date, int] = {}
     for day, views in series:
@@ -167,9 +167,9 @@ def _monthly(series: list[tuple[date, int]], start: date, end: date) -> list[tup
     return list(sums.items())
 
 
-def _read_day(text: str, name: str) -> date:
+def _parse_day(text: str, name: str) -> date:
     digits = text[:8] if len(text) in {8, 10} and text.isascii() and text.isdigit() else ""
     try:
         return date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
     except ValueError:
-        raise PageviewsError(400, "Bad Request", f"{name} is {text!r}; expected a day as YYYYMMDD") from None
+        raise PageviewsRequestError(400, "Bad Request", f"{name} is {text!r}; expected a day as YYYYMMDD") from None

@@ -23,12 +23,18 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factmill.tasks.core.fingerprints import combine_digests, digest_bytes
-from factmill.tasks.errors import WorldError
-from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from factmill.tasks.core.digests import combine_digests, digest_bytes
+from factmill.tasks.errors import EmbeddedWorldError
+from factmill.tasks.processes import (
+    LOOPBACK_HOST,
+    find_free_port,
+    load_log_tail,
+    start_child_process,
+    stop_child_process,
+)
 from factmill.tasks.world.data import WORLD_FOLDER, WorldData, digest_world
 from factmill.tasks.world.files import load_world_data
-from factmill.tasks.world.rdf import write_rdf
+from factmill.tasks.world.rdf import write_world_ntriples
 
 if TYPE_CHECKING:
     pass
@@ -37,46 +43,48 @@ if TYPE_CHECKING:
 _LOAD_TIMEOUT_S = 120.0
 _LOCK_TIMEOUT_S = 120.0
 # Modules whose code determines the content of a store.
-_MODULES = ("data.py", "files.py", "rdf.py")
+_STORE_CODE_FILES = ("data.py", "files.py", "rdf.py")
 
 
-def find_oxigraph() -> Path:
-    """Return the server binary of the installed oxigraph package; WorldError if it is missing."""
+def find_oxigraph_binary() -> Path:
+    """Return the server binary of the installed oxigraph package; EmbeddedWorldError if it is missing."""
     try:
         files = distribution("oxigraph").files or []
     except PackageNotFoundError as error:
-        raise WorldError("the package oxigraph is not installed; install factmill's requirements again") from error
+        raise EmbeddedWorldError(
+            "the package oxigraph is not installed; install factmill's requirements again"
+        ) from error
     for file in files:
         path = Path(str(file.locate()))
         if file.stem == "oxigraph" and file.parent.name in {"bin", "Scripts"} and path.is_file():
             return path.resolve()
-    raise WorldError("the oxigraph package has no server binary beside this Python; install it again")
+    raise EmbeddedWorldError("the oxigraph package has no server binary beside this Python; install it again")
 
 
-def digest_store(folder: Path) -> str:
+def digest_world_store(folder: Path) -> str:
     """Return a store's name: a digest of the world's files, the code that loads and writes them, and Oxigraph's version."""
-    code = [digest_bytes((Path(__file__).parent / module).read_bytes()) for module in _MODULES]
+    code = [digest_bytes((Path(__file__).parent / module).read_bytes()) for module in _STORE_CODE_FILES]
     return combine_digests([digest_world(folder), *code, distribution("oxigraph").version])[:32]
 
 
 @contextmanager
-def opened_store(cache: Path, digest: str, read_data: Callable[[], WorldData]) -> Iterator[Path]:
+def opened_world_store(cache: Path, digest: str, load_data: Callable[[], WorldData]) -> Iterator[Path]:
     """Yield the folder of a loaded store, built if missing and protected from removal during the block.
 
-    `read_data` is called only if the store must be built. WorldError if the folder cannot be written or loaded.
+    `read_data` is called only if the store must be built. EmbeddedWorldError if the folder cannot be written or loaded.
     """
     store = cache / digest
     with ExitStack() as held:
         try:
             cache.mkdir(parents=True, exist_ok=True)
-            held.enter_context(_locked(cache / f"{digest}.lock", fcntl.LOCK_SH))
+            held.enter_context(_hold_file_lock(cache / f"{digest}.lock", fcntl.LOCK_SH))
             if not store.is_dir():
-                with _locked(cache / "build.lock", fcntl.LOCK_EX):
+                with _hold_file_lock(cache / "build.lock", fcntl.LOCK_EX):
                     if not store.is_dir():
-                        _remove_litter(cache, digest)
-                        _build_store(cache, store, read_data())
+                        _remove_stale_stores(cache, digest)
+                        _build_store(cache, store, load_data())
         except OSError as error:
-            raise WorldError(
+            raise EmbeddedWorldError(
                 f"the embedded world's store: {error}; make {cache} writable or free some space"
             ) from error
         yield store
@@ -86,19 +94,19 @@ def _build_store(cache: Path, store: Path, data: WorldData) -> None:
     building = Path(tempfile.mkdtemp(prefix="building-", dir=cache))
     triples = building / "world.nt"
     with triples.open("w", encoding="utf-8") as stream:
-        write_rdf(data, stream)
-    command = [str(find_oxigraph()), "load", "--location", str(building / "store"), "--file", str(triples)]
+        write_world_ntriples(data, stream)
+    command = [str(find_oxigraph_binary()), "load", "--location", str(building / "store"), "--file", str(triples)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_LOAD_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise WorldError(f"oxigraph did not load the world in {_LOAD_TIMEOUT_S:.0f} s") from error
+        raise EmbeddedWorldError(f"oxigraph did not load the world in {_LOAD_TIMEOUT_S:.0f} s") from error
     if done.returncode:
-        raise WorldError(f"oxigraph could not load {triples}: {done.stderr.decode(errors='replace')[-2000:]}")
+        raise EmbeddedWorldError(f"oxigraph could not load {triples}: {done.stderr.decode(errors='replace')[-2000:]}")
     (building / "store").rename(store)
     shutil.rmtree(building)
 
 
-def _remove_litter(cache: Path, digest: str) -> None:
+def _remove_stale_stores(cache: Path, digest: str) -> None:
     """Remove logs, half-built stores (we hold the build lock) and unused stores of other states."""
     for left in cache.iterdir():
         if left.name.startswith("building-"):
@@ -116,16 +124,16 @@ def _remove_litter(cache: Path, digest: str) -> None:
 
 
 @contextmanager
-def _locked(path: Path, kind: int) -> Iterator[None]:
+def _hold_file_lock(path: Path, lock_mode: int) -> Iterator[None]:
     with path.open("a") as lock:
         deadline = time.monotonic() + _LOCK_TIMEOUT_S
         while True:
             try:
-                fcntl.flock(lock, kind | fcntl.LOCK_NB)
+                fcntl.flock(lock, lock_mode | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise WorldError(f"{path} is held by another process for {_LOCK_TIMEOUT_S:.0f} s") from None
+                    raise EmbeddedWorldError(f"{path} is held by another process for {_LOCK_TIMEOUT_S:.0f} s") from None
                 time.sleep(0.02)
         yield
 
@@ -154,33 +162,35 @@ class RunningWorld:
 
 @contextmanager
 def running_world(home: Path, folder: Path = WORLD_FOLDER, port: int = 0) -> Iterator[RunningWorld]:
-    """Run the world during the block and yield its addresses; WorldError if it does not start.
+    """Run the world during the block and yield its addresses; EmbeddedWorldError if it does not start.
 
     The loaded store is cached in `home`/world-cache, so only the first start of a state of the files loads it.
     The app listens on `port` and Oxigraph on `port` + 1; 0 takes any free ports.
     """
     read_data = remember(lambda: load_world_data(folder))
-    digest = digest_store(folder)
+    digest = digest_world_store(folder)
     with (
-        opened_store(home / "world-cache", digest, read_data) as store,
+        opened_world_store(home / "world-cache", digest, read_data) as store,
         _running_oxigraph(store, port + 1 if port else 0) as sparql_port,
-        _running_app(read_data(), f"http://{HOST}:{sparql_port}/query", port) as app_port,
+        _running_app(read_data(), f"http://{LOOPBACK_HOST}:{sparql_port}/query", port) as app_port,
     ):
-        yield _describe_world(digest_world(folder), f"http://{HOST}:{sparql_port}/query", f"http://{HOST}:{app_port}")
+        yield _make_running_world(
+            digest_world(folder), f"http://{LOOPBACK_HOST}:{sparql_port}/query", f"http://{LOOPBACK_HOST}:{app_port}"
+        )
 
 
-def serve_forever(home: Path, port: int, folder: Path = WORLD_FOLDER) -> None:
+def serve_world_until_interrupted(home: Path, port: int, folder: Path = WORLD_FOLDER) -> None:
     """Serve the world until Ctrl-C and print its addresses: `factmill world serve`."""
     try:
         with running_world(home, folder, port) as world:
-            sys.stdout.write("\n".join(describe_endpoints(world)) + "\n")
+            sys.stdout.write("\n".join(format_world_endpoints(world)) + "\n")
             sys.stdout.flush()
             threading.Event().wait()
     except KeyboardInterrupt:
         sys.stdout.write("stopped\n")
 
 
-def describe_endpoints(world: RunningWorld) -> list[str]:
+def format_world_endpoints(world: RunningWorld) -> list[str]:
     """Return lines with the addresses of a running world and example requests."""
     return [
         f"The embedded world {world.digest[:12]} is up; page views, page ids and revision ids in it are made up.",
@@ -193,7 +203,7 @@ def describe_endpoints(world: RunningWorld) -> list[str]:
     ]
 
 
-def _describe_world(digest: str, sparql_url: str, app_url: str) -> RunningWorld:
+def _make_running_world(digest: str, sparql_url: str, app_url: str) -> RunningWorld:
     own = {"wikipedia": app_url, "pageviews": f"{app_url}/api/rest_v1", "falcon": f"{app_url}/falcon2"}
     return RunningWorld(digest, {"wikidata": sparql_url, **own}, app_url)
 
@@ -202,13 +212,20 @@ def _describe_world(digest: str, sparql_url: str, app_url: str) -> RunningWorld:
 def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
     """Run the SPARQL server and yield its port once it listens; retry if another process took a free port."""
     for _ in range(1 if port else _PORT_TRIES):
-        chosen = port or free_port()
+        chosen = port or find_free_port()
         log = store.parent / f"{store.name}-{chosen}.log"
-        command = [str(find_oxigraph()), "serve-read-only", "--location", str(store), "--bind", f"{HOST}:{chosen}"]
+        command = [
+            str(find_oxigraph_binary()),
+            "serve-read-only",
+            "--location",
+            str(store),
+            "--bind",
+            f"{LOOPBACK_HOST}:{chosen}",
+        ]
         try:
-            process = start_child(command, log)
+            process = start_child_process(command, log)
         except OSError as error:
-            raise WorldError(f"oxigraph does not start: {error}") from error
+            raise EmbeddedWorldError(f"oxigraph does not start: {error}") from error
         deadline = time.monotonic() + _START_TIMEOUT_S
         while (
             not (is_up := b"Listening" in log.read_bytes()) and time.monotonic() < deadline and process.poll() is None
@@ -216,14 +233,14 @@ def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
             time.sleep(0.005)
         if is_up:
             break
-        stop_child(process)
+        stop_child_process(process)
     else:
-        said = read_tail(log).partition("\n\nStack backtrace")[0]
-        raise WorldError(f"oxigraph did not start on port {chosen}: {said}")
+        said = load_log_tail(log).partition("\n\nStack backtrace")[0]
+        raise EmbeddedWorldError(f"oxigraph did not start on port {chosen}: {said}")
     try:
         yield chosen
     finally:
-        stop_child(process)
+        stop_child_process(process)
         log.unlink(missing_ok=True)
 
 
@@ -233,19 +250,21 @@ def _running_app(data: WorldData, sparql_url: str, port: int) -> Iterator[int]:
     # import the web framework only to serve
     import uvicorn
 
-    from factmill.tasks.world.app import make_app
-    from factmill.tasks.world.faults import CuttableProtocol
+    from factmill.tasks.world.app import make_world_app
+    from factmill.tasks.world.faults import AbortableHttpProtocol
 
     # asyncio sends small responses at once only on sockets declared as TCP; others wait some 40 ms
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((HOST, port))
+            listener.bind((LOOPBACK_HOST, port))
         except OSError as error:
-            raise WorldError(f"port {port} on {HOST} cannot be used: {error}; give another one") from error
+            raise EmbeddedWorldError(
+                f"port {port} on {LOOPBACK_HOST} cannot be used: {error}; give another one"
+            ) from error
         config = uvicorn.Config(
-            make_app(data, sparql_url),
-            http=CuttableProtocol,
+            make_world_app(data, sparql_url),
+            http=AbortableHttpProtocol,
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -258,7 +277,7 @@ def _running_app(data: WorldData, sparql_url: str, port: int) -> Iterator[int]:
         try:
             while not server.started:
                 if not thread.is_alive() or time.monotonic() > deadline:
-                    raise WorldError(
+                    raise EmbeddedWorldError(
                         "the embedded world's app did not start; the lines above on standard error say why"
                     )
                 time.sleep(0.005)

@@ -27,22 +27,26 @@ from support.steps.steps import Left
 from support.webs.loopback import Loopback, Seen
 
 from factmill.tasks.biokalma.evolve import (
-    ANNOTATE,
-    EXTEND,
-    GENERAL,
-    SPECIFIC,
+    ANNOTATE_PROMPT,
+    EXTEND_PROMPT,
+    GENERAL_QUESTION_PROMPT,
+    SPECIFIC_QUESTION_PROMPT,
     annotate_paragraph,
-    ask_questions,
     evolve_paragraph,
+    write_biography_questions,
 )
-from factmill.tasks.clients.perplexity import Scorer
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.calls.local_models import Unweighable, Weighed, write_reply
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.calls.translation_and_perplexity import (
+    NoPerplexity,
+    TextLogProbability,
+    make_perplexity_response,
+)
+from factmill.tasks.core.service_settings import ModelSettings
 
-IMPOSSIBLE = write_reply(Weighed(-math.inf, 3))
-UNWEIGHABLE = write_reply(Unweighable("too_long", "2000 tokens; at most 1024 are read"))
-DOWN = Reply(None, "failed", "http_503: overloaded", transient=True)
+IMPOSSIBLE = make_perplexity_response(TextLogProbability(-math.inf, 3))
+UNWEIGHABLE = make_perplexity_response(NoPerplexity("too_long", "2000 tokens; at most 1024 are read"))
+DOWN = CallResponse(None, "failed", "http_503: overloaded", transient=True)
 
 
 @pytest.fixture
@@ -105,7 +109,7 @@ def test_there_are_as_many_rounds_as_were_asked_for(author: ScriptedAuthor, run:
     author.manners = {"Ada": extend}
     left = run(evolve_paragraph, [evolving("Ada")], rounds=rounds)
     assert [each["number"] for each in left.rows["Ada"]["rounds"]] == list(range(1, rounds + 1))
-    assert author.asked[EXTEND, "Ada"] == rounds - 1
+    assert author.asked[EXTEND_PROMPT, "Ada"] == rounds - 1
 
 
 def test_alpha_weighs_specificity_against_coherence(author: ScriptedAuthor, run: Run) -> None:
@@ -157,7 +161,7 @@ def test_an_author_that_brings_no_piece_in_is_asked_for_three_twice_each(author:
         for tried in ("Q1 P19 London", "Q1 P569 1815-12-10", "Q1 P166 Copley Medal"):
             assert f"{tried}: {code}" in detail, name
         assert detail.startswith("round 2: Q1 P19 London: "), name
-        assert author.asked[EXTEND, name] == 6
+        assert author.asked[EXTEND_PROMPT, name] == 6
     said = [code for _, code in WRONG.values()]
     for code in set(said):
         assert sum(code in correction for correction in author.corrections) == 3 * said.count(code), code
@@ -168,7 +172,7 @@ def test_an_author_that_refuses_three_pieces_is_asked_once_for_each(author: Scri
     author.manners = {"refuses": always(REFUSAL)}
     left = run(evolve_paragraph, [evolving("refuses")])
     reason, detail = left.rejects["refuses"]
-    assert (reason, detail.count("the model refuses"), author.asked[EXTEND, "refuses"]) == ("refused", 3, 3)
+    assert (reason, detail.count("the model refuses"), author.asked[EXTEND_PROMPT, "refuses"]) == ("refused", 3, 3)
 
 
 def test_an_author_that_heeds_the_correction_keeps_its_piece(author: ScriptedAuthor, run: Run) -> None:
@@ -178,7 +182,7 @@ def test_an_author_that_heeds_the_correction_keeps_its_piece(author: ScriptedAut
     for name in WRONG:
         assert (chosen(left, name), left.rows[name]["rounds"][1]["refused"]) == (["London"], [])
         assert left.rows[name]["paragraph_now"] == f"{name} met Bob. It is said that London came into it."
-        assert author.asked[EXTEND, name] == 2
+        assert author.asked[EXTEND_PROMPT, name] == 2
 
 
 def test_a_piece_that_is_not_brought_in_gives_way_to_the_next_best(author: ScriptedAuthor, run: Run) -> None:
@@ -212,10 +216,10 @@ def test_an_author_that_cannot_be_asked_costs_the_pair_until_it_can(author: Scri
     }
     assert (left.rows.keys(), left.receipt.unsettled) == ({"well"}, 3)
 
-    before = author.asked[EXTEND, "well"]
+    before = author.asked[EXTEND_PROMPT, "well"]
     author.manners = dict.fromkeys(author.manners, extend)
     left = run(evolve_paragraph, rows)
-    assert (left.rejects, left.receipt.unsettled, author.asked[EXTEND, "well"]) == ({}, 0, before)
+    assert (left.rejects, left.receipt.unsettled, author.asked[EXTEND_PROMPT, "well"]) == ({}, 0, before)
 
 
 def test_a_relation_comes_with_all_its_values_and_one_that_stays_begun_is_left_out(
@@ -301,7 +305,7 @@ def test_fewer_pieces_than_three_are_tried_where_there_are_no_more(author: Scrip
     author.manners = {"small": always("What a nice text.")}
     left = run(evolve_paragraph, [evolving_pair("small", "small met Bob.", [WRITER], [WRITER], [POET, DOVER])])
     assert left.rejects["small"][0] == "no_piece_brought_in"
-    assert author.asked[EXTEND, "small"] == 4
+    assert author.asked[EXTEND_PROMPT, "small"] == 4
 
 
 def test_texts_that_cannot_be_weighed_or_are_held_impossible_are_the_least_coherent(
@@ -358,9 +362,9 @@ def test_a_server_that_weighs_texts_may_be_down_for_one_pair(author: ScriptedAut
         return {"json": {"choices": [choice], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}}
 
     web.handle = weigh
-    model = Model(kind="openai", name="lm", url=web.url, limits=LIMITS.model_copy(update={"parallel": 8}))
+    model = ModelSettings(kind="openai", name="lm", url=web.url, limits=LIMITS.model_copy(update={"parallel": 8}))
     try:
-        scorer = Scorer(f"{web.url}#lm", model, lambda: "key", "factmill tests")
+        scorer = PerplexityClient(f"{web.url}#lm", model, lambda: "key", "factmill tests")
         left = run(evolve_paragraph, [evolving("Ada"), evolving("Eve")], scorer, alpha=0)
     finally:
         web.close()
@@ -412,7 +416,7 @@ def test_citations_that_are_in_no_pool_are_removed_and_counted(author: ScriptedA
         assert first["unstated_citations"] == unstated, name
         assert (first["number"], first["chosen"], first["candidates"]) == (1, row["minimum_knowledge"], [])
         assert (first["sentence"], row["paragraph_now"]) == (f"{name} {marked}", TEXT.format(name))
-        assert author.asked[ANNOTATE, name] == 1
+        assert author.asked[ANNOTATE_PROMPT, name] == 1
 
 
 def test_a_text_without_a_citation_of_the_pool_goes_no_further(author: ScriptedAuthor, run: Run) -> None:
@@ -468,8 +472,10 @@ def test_the_text_itself_must_stay_as_it_is_and_the_author_is_told_once(author: 
         "fails": ("model_failed", "http_500"),
         "silent": ("empty_reply", "empty_reply"),
     }
-    assert {author.asked[ANNOTATE, name] for name in ("heeds", "shortens", "corrects", "goes-on", "chats")} == {2}
-    assert author.asked[ANNOTATE, "refuses"] == 1
+    assert {author.asked[ANNOTATE_PROMPT, name] for name in ("heeds", "shortens", "corrects", "goes-on", "chats")} == {
+        2
+    }
+    assert author.asked[ANNOTATE_PROMPT, "refuses"] == 1
     assert sum("text_changed" in correction for correction in author.corrections) == 4
     assert "They married." in left.rejects["goes-on"][1], "what was said is kept"
     assert left.receipt.unsettled == 2
@@ -513,16 +519,16 @@ def test_two_different_questions_are_published_and_all_else_says_why(author: Scr
     author.manners = {
         f"{prompt_id} {name}": always(said)
         for name, both in QUESTIONS.items()
-        for prompt_id, said in zip((GENERAL, SPECIFIC), both[:2], strict=True)
+        for prompt_id, said in zip((GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT), both[:2], strict=True)
     }
-    left = run(ask_questions, [evolving(name) for name in QUESTIONS])
+    left = run(write_biography_questions, [evolving(name) for name in QUESTIONS])
     assert left.rows.keys() == {"well"}
     for name, (_, _, reason, detail) in QUESTIONS.items():
         if reason:
             assert left.rejects[name][0] == reason
             assert left.rejects[name][1].startswith(detail), name
     assert left.receipt.unsettled == 1
-    assert (author.asked[GENERAL, "tells"], author.asked[SPECIFIC, "tells"]) == (2, 1)
+    assert (author.asked[GENERAL_QUESTION_PROMPT, "tells"], author.asked[SPECIFIC_QUESTION_PROMPT, "tells"]) == (2, 1)
 
     row = left.rows["well"]
     assert (row["general_question"], row["specific_question"]) == tuple(
@@ -541,10 +547,10 @@ def test_two_different_questions_are_published_and_all_else_says_why(author: Scr
 
 def test_a_question_that_is_one_when_asked_again_is_taken(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {
-        f"{GENERAL} Ada": once_corrected(always("Who were they?"), always(WHO)),
-        f"{SPECIFIC} Ada": once_corrected(always("Question: Who was Person Q1?"), always(WHAT)),
+        f"{GENERAL_QUESTION_PROMPT} Ada": once_corrected(always("Who were they?"), always(WHO)),
+        f"{SPECIFIC_QUESTION_PROMPT} Ada": once_corrected(always("Question: Who was Person Q1?"), always(WHAT)),
     }
-    left = run(ask_questions, [evolving("Ada")])
+    left = run(write_biography_questions, [evolving("Ada")])
     assert left.rows["Ada"]["general_question"] == WHO.removeprefix("Question: ")
-    assert (author.asked[GENERAL, "Ada"], author.asked[SPECIFIC, "Ada"]) == (2, 2)
+    assert (author.asked[GENERAL_QUESTION_PROMPT, "Ada"], author.asked[SPECIFIC_QUESTION_PROMPT, "Ada"]) == (2, 2)
     assert "does not name Person Q2" in author.corrections[1]

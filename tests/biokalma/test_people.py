@@ -14,7 +14,12 @@ from support.steps.steps import Left, read_unit, run_step
 from support.webs.two_wikidatas import LIMITS, Served, TwoWikidatas
 
 from factmill.tasks.biokalma.core.rows import PersonPair
-from factmill.tasks.biokalma.people import draw_person_pairs, read_person_pairs, resolve_people, unite_pairs
+from factmill.tasks.biokalma.pair_preparation import (
+    deduplicate_person_pairs,
+    make_person_pairs_from_facts,
+    read_person_pairs,
+    resolve_people,
+)
 from factmill.tasks.errors import ServiceUnreachable
 
 NAMES = [
@@ -268,7 +273,7 @@ def test_pairs_of_the_same_two_are_united_whatever_joins_them(tmp_path: Path, mo
         resolved_pair("spouse", "Q9", "Q10"),
         resolved_pair("spouse again", "Q10", "Q9"),
     ]
-    left = run_step(unite_pairs, rows, SimpleNamespace(), tmp_path / "run", monkeypatch, biokalma_inputs())
+    left = run_step(deduplicate_person_pairs, rows, SimpleNamespace(), tmp_path / "run", monkeypatch, biokalma_inputs())
     assert left.rows.keys() == {"father", "other child", "spouse"}
     assert left.merged == {"child": "father", "later father": "father", "spouse again": "spouse"}
     assert left.rows["father"]["relation"] == "P22"
@@ -279,7 +284,7 @@ def test_of_the_pairs_of_one_person_the_first_few_stay(tmp_path: Path, monkeypat
     rows = [resolved_pair(f"{at}", "Q1", f"Q{at}") for at in (2, 3, 4)]
     rows += [resolved_pair("turned", "Q4", "Q1"), resolved_pair("others", "Q3", "Q4")]
     given = biokalma_inputs(per_person=2)
-    left = run_step(unite_pairs, rows, SimpleNamespace(), tmp_path / "run", monkeypatch, given)
+    left = run_step(deduplicate_person_pairs, rows, SimpleNamespace(), tmp_path / "run", monkeypatch, given)
     assert left.rows.keys() == {"2", "3", "others"}
     assert left.rejects == {"4": ("person_has_enough_rows", "2 pairs before it are about Q1; --per-person allows more")}
     assert left.merged == {"turned": "4"}
@@ -292,7 +297,7 @@ def draw(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     def run(items: Sequence[str], pid: str, of: str = "Q5", **limits: int) -> Left:
         def step(services: Any, folder: Path) -> Left:
             inputs = biokalma_inputs(class_qid=of, limits={pid: None, **limits})
-            left = read_unit(draw_person_pairs, pid, services, folder, monkeypatch, inputs)
+            left = read_unit(make_person_pairs_from_facts, pid, services, folder, monkeypatch, inputs)
             assert {row.pop("source_name") for row in left.rows.values()} <= {services.wikidata.identity}
             return left
 
@@ -346,7 +351,7 @@ def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
     def run() -> Left:
         services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
         inputs = biokalma_inputs(limits={"P40": None})
-        return read_unit(draw_person_pairs, "P40", services, tmp_path / "run", monkeypatch, inputs)
+        return read_unit(make_person_pairs_from_facts, "P40", services, tmp_path / "run", monkeypatch, inputs)
 
     both.too_much = "wd:Q12 "
     left = run()
@@ -366,7 +371,12 @@ def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
     with pytest.raises(ServiceUnreachable, match="does not list the facts of P26: http_504"):
         services = SimpleNamespace(wikidata=both.sparql())
         read_unit(
-            draw_person_pairs, "P26", services, tmp_path / "other", monkeypatch, biokalma_inputs(limits={"P26": None})
+            make_person_pairs_from_facts,
+            "P26",
+            services,
+            tmp_path / "other",
+            monkeypatch,
+            biokalma_inputs(limits={"P26": None}),
         )
 
 

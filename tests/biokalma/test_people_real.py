@@ -15,14 +15,14 @@ from support.webs.two_wikidatas import AGENT
 from support.webs.wikidata_web import answer_from
 
 from factmill.tasks.biokalma.core.rows import PersonPair
-from factmill.tasks.biokalma.people import draw_person_pairs, resolve_people
+from factmill.tasks.biokalma.pair_preparation import make_person_pairs_from_facts, resolve_people
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
 
 RELATIONS = ("P26", "P40", "P22", "P25", "P3373", "P1066", "P184", "P737")
-LIMITS = Limits(parallel=2, timeout_s=60, attempts=2, backoff_s=0.01, batch=200)
+LIMITS = ServiceLimits(parallel=2, timeout_s=60, attempts=2, backoff_s=0.01, batch=200)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_both_engines_draw_and_resolve_the_same_pairs(
     for engine, each in services.items():
         rows = []
         for pid in RELATIONS:
-            drawn = read_unit(draw_person_pairs, pid, each, tmp_path / engine / pid, monkeypatch, given)
+            drawn = read_unit(make_person_pairs_from_facts, pid, each, tmp_path / engine / pid, monkeypatch, given)
             rows += [PersonPair.model_validate({**row, "source_name": "real"}) for row in drawn.rows.values()]
         left[engine] = run_step(resolve_people, rows, each, tmp_path / engine, monkeypatch, given)
     assert left["sparql"].rows == left["graph"].rows

@@ -12,10 +12,10 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, LIMITS, TwoWikidatas
 
-from factmill.tasks.assets import load_properties
-from factmill.tasks.biokalma.core.rows import DescribedPair, PooledPair, ResolvedPair
-from factmill.tasks.biokalma.people import count_relations_of_all, describe_pairs, pool_knowledge
-from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.assets import load_property_numbers
+from factmill.tasks.biokalma.core.rows import PairWithParagraph, PooledPair, ResolvedPair
+from factmill.tasks.biokalma.pair_preparation import count_relations_over_build, find_pair_paragraphs, pool_knowledge
+from factmill.tasks.clients.wikipedia import WikipediaClient
 
 LABELS = {
     "P19": "place of birth", "P21": "sex or gender", "P22": "father", "P27": "country of citizenship", "P31": "instance of",
@@ -172,9 +172,9 @@ def test_what_is_no_person_begins_and_ends(pool: Callable[..., Left]) -> None:
 def test_a_person_was_not_founded(pool: Callable[..., Left]) -> None:
     row = pool(resolved_pair("a", "Q300", "Q1")).rows["a"]
     assert told(row["person_pool"]) == [("P40", "Q300", "Acme's \\ Ltd", None, None)]
-    assert {571, 740, 112} <= load_properties("organisation_properties")
-    of_people = load_properties("person_properties") | {19, 20, 26, 40, 106, 463, 737, 800, 1830}
-    assert not load_properties("organisation_properties") & of_people
+    assert {571, 740, 112} <= load_property_numbers("organisation_properties")
+    of_people = load_property_numbers("person_properties") | {19, 20, 26, 40, 106, 463, 737, 800, 1830}
+    assert not load_property_numbers("organisation_properties") & of_people
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_a_pool_of_one_piece_is_one_and_an_empty_one_ends_the_pair(pool: Callabl
 
 def test_the_list_of_what_is_left_out_is_the_paper_s_and_more() -> None:
     paper = {31, 136, 21, 734, 735, 27, 17, 1343}
-    assert paper < load_properties("pool_left_out")
-    assert not load_properties("pool_left_out") & {19, 20, 26, 40, 106, 569, 570}
+    assert paper < load_property_numbers("pool_left_out")
+    assert not load_property_numbers("pool_left_out") & {19, 20, 26, 40, 106, 569, 570}
 
 
 def test_a_pool_that_cannot_be_read_is_left_for_a_later_run(
@@ -249,8 +249,8 @@ class Wiki:
         self.failing = ""
         """A title that the server has trouble with."""
 
-    def client(self) -> Wikipedia:
-        return Wikipedia(self.server.url, "p", LIMITS, AGENT)
+    def client(self) -> WikipediaClient:
+        return WikipediaClient(self.server.url, "p", LIMITS, AGENT)
 
     def _answer(self, seen: Seen) -> dict[str, Any]:
         if seen.query["action"] == "parse":
@@ -287,7 +287,7 @@ def describe(
 
     def run(*rows: PooledPair) -> Left:
         def step(services: Any, folder: Path) -> Left:
-            return run_step(describe_pairs, rows, services, folder, monkeypatch, biokalma_inputs())
+            return run_step(find_pair_paragraphs, rows, services, folder, monkeypatch, biokalma_inputs())
 
         return wikidatas.run(step, tmp_path, wikipedia=wiki.client())
 
@@ -382,13 +382,13 @@ def test_a_wikipedia_in_trouble_leaves_the_pair_for_a_later_run(wiki: Wiki, desc
 
 
 def test_relations_are_counted_over_all_graphs_of_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pools(person: str, other: str, *more: str) -> DescribedPair:
+    def pools(person: str, other: str, *more: str) -> PairWithParagraph:
         of_person = [make_piece(person, "P106", value, "Q1") for value in ("writer", "poet", "critic")]
         of_other = [make_piece(other, "P106", "writer", "Q1"), *(make_piece(other, pid, "x") for pid in more)]
         return described_pair(f"{person}-{other}", "Text.", of_person, of_other)
 
     rows = [pools("Q1", "Q2", "P569", "P19"), pools("Q3", "Q4", "P569"), pools("Q1", "Q5")]
-    left = run_step(count_relations_of_all, rows, SimpleNamespace(), tmp_path / "run", monkeypatch)
+    left = run_step(count_relations_over_build, rows, SimpleNamespace(), tmp_path / "run", monkeypatch)
     assert [(each["id"], each["graphs"], each["graphs_in_all"]) for each in left.extras] == [
         ("P19", 1, 6),
         ("P106", 6, 6),

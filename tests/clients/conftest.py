@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from support.webs.loopback import Loopback
 
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.service_settings import ServiceLimits
 
 
 @pytest.fixture
@@ -17,22 +17,22 @@ def server() -> Iterator[Loopback]:
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits() -> ServiceLimits:
     """Limits that make retries quick."""
-    return Limits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01, batch=10)
+    return ServiceLimits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01, batch=10)
 
 
 class Inbox:
     """Collects what a client delivers and fails on a second reply to one call."""
 
     def __init__(self) -> None:
-        self.replies: dict[str, Reply] = {}
+        self.replies: dict[str, CallResponse] = {}
 
-    def __call__(self, call: Call, reply: Reply) -> None:
+    def __call__(self, call: Call, reply: CallResponse) -> None:
         assert call.key not in self.replies, f"two replies to {call}"
         self.replies[call.key] = reply
 
-    def __getitem__(self, call: Call) -> Reply:
+    def __getitem__(self, call: Call) -> CallResponse:
         return self.replies[call.key]
 
 

@@ -8,11 +8,16 @@ from clients.test_chat_tools import TOOL, TURNS
 from pydantic import ValidationError
 from support.messages.server import KEY, MessagesServer, error
 
-from factmill.tasks.clients.anthropic_server import read_message, read_result, read_text, write_request
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.calls.chat import call_chat, read_chat
-from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.anthropic_server import (
+    build_chat_completion,
+    build_messages_request,
+    convert_batch_result_line,
+    translate_response_text,
+)
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.calls.chat import make_chat_call, parse_chat_response
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable, SettingsError
 from factmill.tasks.settings import World
 
@@ -39,21 +44,24 @@ def serve(tmp_path):
         server.close()
 
 
-def model(server, **changed) -> Model:
-    quick = Limits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01)
-    return Model.model_validate(
+def model(server, **changed) -> ModelSettings:
+    quick = ServiceLimits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01)
+    return ModelSettings.model_validate(
         {"kind": "anthropic", "name": "claude-1", "url": server.url, "limits": quick, **changed}
     )
 
 
-def open_chat(server, key=KEY, **changed) -> Chat:
-    return Chat(server.url, model(server, **changed), lambda: key, "tests")
+def open_chat(server, key=KEY, **changed) -> ChatClient:
+    return ChatClient(server.url, model(server, **changed), lambda: key, "tests")
 
 
 def call(server, samples=1, turns=(), tools=()):
-    filled = fill_in(read_prompt("test/p", PROMPT), samples=samples, name="Ada")
-    return call_chat(
-        server.url, "claude-1", Ask(filled.prompt, filled.variables, samples, turns=turns, tools=tools), once=True
+    filled = fill_prompt_template(parse_prompt_file("test/p", PROMPT), samples=samples, name="Ada")
+    return make_chat_call(
+        server.url,
+        "claude-1",
+        FilledPrompt(filled.prompt, filled.variables, samples, turns=turns, tools=tools),
+        keeps_empty=True,
     )
 
 
@@ -68,8 +76,10 @@ def test_a_prompt_is_sent_as_the_sdk_names_things_and_its_answer_read(serve, inb
     assert sent["service_tier"] == "standard_only"
     assert sent["max_tokens"] == asked.parts["max_tokens"]
     assert not {"seed", "n", "stream", "reasoning_effort"} & {*sent}
-    assert read_chat(inbox[asked].body).texts == (" | ".join(each["content"] for each in asked.wire["messages"]),)
-    assert read_chat(inbox[asked].body).finish == ("end_turn",)
+    assert parse_chat_response(inbox[asked].body).texts == (
+        " | ".join(each["content"] for each in asked.wire["messages"]),
+    )
+    assert parse_chat_response(inbox[asked].body).finish == ("end_turn",)
 
 
 def test_a_model_without_temperature_is_asked_again_without_it(serve, inbox) -> None:
@@ -85,7 +95,7 @@ def test_samples_are_requests_of_their_own_without_a_seed(serve, inbox) -> None:
     server = serve(accepts=frozenset({"temperature"}))
     asked = call(server, samples=3)
     open_chat(server).send([asked], inbox)
-    assert len(read_chat(inbox[asked].body).texts) == 3
+    assert len(parse_chat_response(inbox[asked].body).texts) == 3
     assert len(server.seen) == 3
 
 
@@ -100,14 +110,14 @@ def test_tools_and_what_they_gave_go_both_ways(serve, inbox) -> None:
     server = serve(use_tool, accepts=frozenset({"temperature"}))
     first, second = call(server, tools=(TOOL,)), call(server, turns=TURNS, tools=(TOOL,))
     open_chat(server).send([first, second], inbox)
-    read = read_chat(inbox[first].body)
+    read = parse_chat_response(inbox[first].body)
     assert read.finish == ("tool_use",)
     assert [(each.id, each.name, each.read) for each in read.calls[0]] == [("toolu_1", "search", {"title": "ö"})]
     assert server.seen[0]["tools"] == [{"name": "search", "input_schema": {"type": "object"}}]
     [after] = [sent for sent in server.seen if len(sent["messages"]) == 3]
     assert after["messages"][1]["content"] == [{"type": "tool_use", "id": "c1", "name": "search", "input": {}}]
     assert after["messages"][2]["content"][0]["tool_use_id"] == "c1"
-    assert "Found: " in read_chat(inbox[second].body).texts[0]
+    assert "Found: " in parse_chat_response(inbox[second].body).texts[0]
 
 
 @pytest.mark.parametrize(
@@ -134,13 +144,13 @@ def test_tools_and_what_they_gave_go_both_ways(serve, inbox) -> None:
 def test_parameters_are_translated(given, expected) -> None:
     body = {"messages": [{"role": "user", "content": "x"}], **given}
     turns = [{"role": "user", "content": [{"type": "text", "text": "x"}]}]
-    assert write_request(body, 500, lambda schema: schema) == {"messages": turns, **expected}
+    assert build_messages_request(body, 500, lambda schema: schema) == {"messages": turns, **expected}
 
 
 def test_neighbours_of_one_role_are_one_turn() -> None:
     said = [("system", "a"), ("user", "b"), ("user", "c"), ("assistant", ""), ("assistant", "d"), ("system", "e"), ("user", "f")]  # fmt: skip
     body = {"messages": [{"role": role, "content": text} for role, text in said]}
-    request = write_request(body, 500, dict)
+    request = build_messages_request(body, 500, dict)
     assert request["system"] == "a\n\ne"
     assert [(turn["role"], [block["text"] for block in turn["content"]]) for turn in request["messages"]] == [
         ("user", ["b", "c"]),
@@ -162,7 +172,7 @@ def test_a_schema_is_sent_in_the_subset_that_the_api_takes(serve) -> None:
 def test_stop_reasons_and_usage_stand_as_they_came_and_thinking_is_no_text(reason) -> None:
     usage = {"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 5}
     content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    read = read_message({"type": "message", "content": content, "stop_reason": reason, "usage": usage})
+    read = build_chat_completion({"type": "message", "content": content, "stop_reason": reason, "usage": usage})
     [choice] = read["choices"]
     assert choice["finish_reason"] == reason
     assert choice["message"]["content"] == "ab"
@@ -172,12 +182,12 @@ def test_stop_reasons_and_usage_stand_as_they_came_and_thinking_is_no_text(reaso
 
 @pytest.mark.parametrize("text", ["", "<html>", "[1]", '{"type": "error", "error": {"type": "api_error"}}', '{"a": '])
 def test_what_is_no_message_stands_as_it_came(text) -> None:
-    assert read_text(text) == text
+    assert translate_response_text(text) == text
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"custom_id": "a"}', b'{"custom_id": "a", "result": {"type": "new"}}'])  # fmt: skip
 def test_a_line_of_results_that_cannot_be_read_stands_as_it_came(line) -> None:
-    assert read_result(line) == line
+    assert convert_batch_result_line(line) == line
 
 
 def test_an_overloaded_server_is_asked_again(serve, inbox) -> None:
@@ -222,12 +232,12 @@ def test_calls_of_both_kinds_to_one_address_have_keys_of_their_own(serve) -> Non
 
 
 def test_the_address_may_be_left_out_and_stands_without_v1() -> None:
-    assert Model(kind="anthropic", name="m").url == "https://api.anthropic.com"
+    assert ModelSettings(kind="anthropic", name="m").url == "https://api.anthropic.com"
     with pytest.raises(ValidationError, match="without /v1"):
-        Model(kind="anthropic", name="m", url="https://api.anthropic.com/v1")
+        ModelSettings(kind="anthropic", name="m", url="https://api.anthropic.com/v1")
     with pytest.raises(ValidationError, match="one reply a request"):
-        Model(kind="anthropic", name="m", choices=True)
+        ModelSettings(kind="anthropic", name="m", choices=True)
     with pytest.raises(ValidationError, match="requested whole"):
-        Model(kind="anthropic", name="m", stream=True)
+        ModelSettings(kind="anthropic", name="m", stream=True)
     with pytest.raises(ValidationError, match="`local` or `openai`"):
-        World(name="w", user_agent="u", models={"perplexity": Model(kind="anthropic", name="m")})
+        World(name="w", user_agent="u", models={"perplexity": ModelSettings(kind="anthropic", name="m")})

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable, SettingsError
 
 HERE = "test-model"
@@ -30,24 +30,26 @@ Who is $name?
 """
 
 
-def model(server, **changed) -> Model:
+def model(server, **changed) -> ModelSettings:
     given = {
         "kind": "openai",
         "name": "m-1",
         "url": f"{server.url}/v1",
         "usd_per_million_in": 2.0,
         "usd_per_million_out": 10.0,
-        "limits": Limits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01),
+        "limits": ServiceLimits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01),
     }
-    return Model.model_validate({**given, **changed})
+    return ModelSettings.model_validate({**given, **changed})
 
 
-def open_chat(server, read_key=lambda: KEY, **changed) -> Chat:
-    return Chat(HERE, model(server, **changed), read_key, "factmill-tests")
+def open_chat(server, read_key=lambda: KEY, **changed) -> ChatClient:
+    return ChatClient(HERE, model(server, **changed), read_key, "factmill-tests")
 
 
 def ask(name="Ada", samples=1, data=PROMPT):
-    return call_chat(HERE, "m-1", fill_in(read_prompt("test/p", data), samples=samples, name=name))
+    return make_chat_call(
+        HERE, "m-1", fill_prompt_template(parse_prompt_file("test/p", data), samples=samples, name=name)
+    )
 
 
 def says(*texts, finish="stop"):
@@ -143,7 +145,7 @@ def test_a_server_with_the_older_form_of_schema_gets_that(server, inbox):
         return says("{}")
 
     server.handle = answer
-    chat = open_chat(server, json_schema=True, limits=Limits(parallel=1))
+    chat = open_chat(server, json_schema=True, limits=ServiceLimits(parallel=1))
     chat.send([ask("Ada"), ask("Bob")], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     forms = [seen.json()["response_format"]["type"] for seen in server.seen]
@@ -204,7 +206,9 @@ def test_a_refusal_is_final_and_paid_for_whatever_stands_beside_it(server, inbox
 @pytest.mark.parametrize("finish", ["content_filter", "SAFETY", "RECITATION"])
 def test_half_a_text_that_a_filter_ended_is_a_refusal(server, inbox, finish):
     server.script(says("Par", finish=finish))
-    call = call_chat(HERE, "m-1", fill_in(read_prompt("test/p", PROMPT), name="Ada"), once=True)
+    call = make_chat_call(
+        HERE, "m-1", fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada"), keeps_empty=True
+    )
     open_chat(server).send([call], inbox)
     assert inbox[call].error == f"refused: finish ['{finish}']: Par"
     assert not inbox[call].transient
@@ -252,7 +256,7 @@ def test_flagged_prompts_never_stop_a_run(server, inbox):
 def test_an_account_without_credit_stops_the_run_and_keeps_what_came(server, inbox):
     server.handle = lambda _: says("fine") if len(server.seen) < 6 else {"status": 402, "json": {"error": "pay"}}
     with pytest.raises(AccountBlocked, match="the account may make no further requests: HTTP 402"):
-        open_chat(server, limits=Limits(parallel=1)).send([ask(str(number)) for number in range(9)], inbox)
+        open_chat(server, limits=ServiceLimits(parallel=1)).send([ask(str(number)) for number in range(9)], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     assert len(inbox.replies) == 5
 
@@ -325,7 +329,7 @@ def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(server, inbox,
 
 def test_a_reply_that_takes_too_long_times_out(server, inbox):
     server.script({**says("late"), "delay_s": 2})
-    open_chat(server, limits=Limits(parallel=4, timeout_s=0.5, attempts=2, backoff_s=0.01)).send([ask()], inbox)
+    open_chat(server, limits=ServiceLimits(parallel=4, timeout_s=0.5, attempts=2, backoff_s=0.01)).send([ask()], inbox)
     assert inbox[ask()].error.startswith("timeout") and len(server.seen) == 2
 
 

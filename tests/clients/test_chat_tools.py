@@ -6,10 +6,10 @@ import pytest
 from clients.test_chat import HERE, PROMPT, ask, model, open_chat
 from clients.test_refusals import ONE_BY_ONE
 
-from factmill.tasks.clients.refusals import merge_roles, read_refusal
-from factmill.tasks.core.calls.chat import ToolCall, call_chat, read_chat
-from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.clients.unsupported_parameters import merge_roles, read_settings_from_refusal
+from factmill.tasks.core.calls.chat import ToolCall, make_chat_call, parse_chat_response
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings
 
 TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
 TURNS = (
@@ -18,13 +18,13 @@ TURNS = (
 )  # fmt: skip
 
 
-def fill(turns=(), tools=(TOOL,)) -> Ask:
-    filled = fill_in(read_prompt("test/p", PROMPT), name="Ada")
-    return Ask(filled.prompt, filled.variables, turns=tuple(turns), tools=tuple(tools))
+def fill(turns=(), tools=(TOOL,)) -> FilledPrompt:
+    filled = fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada")
+    return FilledPrompt(filled.prompt, filled.variables, turns=tuple(turns), tools=tuple(tools))
 
 
 def call(turns=(), tools=(TOOL,)):
-    return call_chat(HERE, "m-1", fill(turns, tools), once=True)
+    return make_chat_call(HERE, "m-1", fill(turns, tools), keeps_empty=True)
 
 
 def reply(finish="tool_calls", **message):
@@ -46,7 +46,7 @@ def test_tools_and_turns_are_sent_and_stand_in_the_recorded_call_only_where_ther
     assert kept["tools"] == [TOOL]
     assert kept["turns"][1]["characters"] == 5007
     assert len(json.dumps(kept["turns"])) < 1000
-    plain = call_chat(HERE, "m-1", fill(tools=()))
+    plain = make_chat_call(HERE, "m-1", fill(tools=()))
     assert not {"tools", "turns"} & {*plain.parts, *plain.wire}
     assert plain.key == ask().key
     other = {**TURNS[1], "content": TURNS[1]["content"] + "y"}
@@ -73,7 +73,7 @@ def test_tools_and_turns_are_sent_and_stand_in_the_recorded_call_only_where_ther
 def test_calls_are_read_in_every_form_they_come_in(server, inbox, message, calls, text) -> None:
     server.script(reply(**message))
     open_chat(server).send([call()], inbox)
-    read = read_chat(inbox[call()].body)
+    read = parse_chat_response(inbox[call()].body)
     assert read.texts == (text,)
     assert read.calls == (() if calls is None else (calls,))
     assert ("calls" in inbox[call()].body) == (calls is not None)
@@ -130,7 +130,7 @@ def test_a_world_that_says_so_has_no_tools_sent_at_all(server, inbox) -> None:
 )
 def test_a_refusal_of_one_call_does_not_teach_that_there_are_no_tools(turns, text) -> None:
     sent = {"messages": fill(turns).messages(), "tools": [TOOL]}
-    assert "tools" not in read_refusal(Model(kind="openai", name="m"), 400, text, sent)
+    assert "tools" not in read_settings_from_refusal(ModelSettings(kind="openai", name="m"), 400, text, sent)
 
 
 def test_calls_and_what_they_gave_stay_messages_of_their_own_where_roles_are_merged() -> None:

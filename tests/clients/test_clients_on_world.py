@@ -8,29 +8,29 @@ import pytest
 import requests
 from support.webs.prepared import copy_prepared
 
-from factmill.tasks.clients.falcon import Falcon
-from factmill.tasks.clients.pageviews import Pageviews
+from factmill.tasks.clients.falcon import FalconClient
+from factmill.tasks.clients.pageviews import PageviewsClient
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.clients.wikipedia import Wikipedia
-from factmill.tasks.core.calls.call import Call, Reply, Service
-from factmill.tasks.core.calls.knowledge import call_find_items
-from factmill.tasks.core.calls.linkers import call_link, read_links
-from factmill.tasks.core.calls.pageviews import call_pageviews
-from factmill.tasks.core.calls.paths import PathsByCalls, ask_service, call_item_paths
+from factmill.tasks.clients.wikipedia import WikipediaClient
+from factmill.tasks.core.calls.call import Call, CallResponse, CallService
+from factmill.tasks.core.calls.entity_linking import make_link_call, parse_text_links
+from factmill.tasks.core.calls.pageviews import make_pageviews_call
+from factmill.tasks.core.calls.path_calls import EndpointPathFinder, make_item_paths_call, make_uncached_sender
+from factmill.tasks.core.calls.wikidata import make_find_items_call
 from factmill.tasks.core.calls.wikipedia import (
-    call_page_revision_at,
-    call_page_states,
-    call_page_text,
-    call_resolve_title,
-    read_resolved_title,
-    read_revision,
+    make_page_revision_at_call,
+    make_page_states_call,
+    make_page_text_call,
+    make_resolve_title_call,
+    parse_page_revision,
+    parse_resolved_title,
 )
-from factmill.tasks.core.paths import FoundPaths, PathOptions, list_path_ids
-from factmill.tasks.core.service_settings import Limits
-from factmill.tasks.text.values.literals import Date
+from factmill.tasks.core.service_settings import ServiceLimits
+from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions, make_path_id_lists
+from factmill.tasks.text.values.wikidata_literals import PartialDate
 from factmill.tasks.world.serving import RunningWorld, running_world
 
-LIMITS = Limits(parallel=2, timeout_s=5, attempts=4, backoff_s=0.02, batch=50)
+LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=4, backoff_s=0.02, batch=50)
 AGENT = "factmill tests"
 
 
@@ -41,55 +41,55 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorld]:
 
 
 @pytest.fixture
-def clients(world: RunningWorld) -> Iterator[dict[str, Service]]:
+def clients(world: RunningWorld) -> Iterator[dict[str, CallService]]:
     yield {
         "wikidata": SparqlClient("Wikidata", world.sparql_proxy, "w", LIMITS, AGENT),
-        "wikipedia": Wikipedia(world.endpoints["wikipedia"], "p", LIMITS, AGENT),
-        "pageviews": Pageviews(world.endpoints["pageviews"], "v", LIMITS, AGENT),
-        "falcon": Falcon(world.endpoints["falcon"], "f", LIMITS, AGENT),
+        "wikipedia": WikipediaClient(world.endpoints["wikipedia"], "p", LIMITS, AGENT),
+        "pageviews": PageviewsClient(world.endpoints["pageviews"], "v", LIMITS, AGENT),
+        "falcon": FalconClient(world.endpoints["falcon"], "f", LIMITS, AGENT),
     }
     requests.delete(f"{world.app_url}/faults", timeout=5)
 
 
-def ask(service: Service, calls: Sequence[Call]) -> list[Reply]:
-    replies: dict[str, Reply] = {}
+def ask(service: CallService, calls: Sequence[Call]) -> list[CallResponse]:
+    replies: dict[str, CallResponse] = {}
     service.send(calls, lambda call, reply: replies.__setitem__(call.key, reply))
     return [replies[call.key] for call in calls]
 
 
-def test_an_article_is_read_as_it_was_at_a_day(clients: dict[str, Service]) -> None:
+def test_an_article_is_read_as_it_was_at_a_day(clients: dict[str, CallService]) -> None:
     early, late = ask(
         clients["wikipedia"],
         [
-            call_page_revision_at("p", "Saturn", "2023-01-01T00:00:00Z"),
-            call_page_revision_at("p", "Saturn", "2026-01-01T00:00:00Z"),
+            make_page_revision_at_call("p", "Saturn", "2023-01-01T00:00:00Z"),
+            make_page_revision_at_call("p", "Saturn", "2026-01-01T00:00:00Z"),
         ],
     )
-    first, last = read_revision(early.body), read_revision(late.body)
+    first, last = parse_page_revision(early.body), parse_page_revision(late.body)
     assert first is not None
     assert last is not None
     assert first.revid < last.revid
-    old, new = ask(clients["wikipedia"], [call_page_text("p", first.revid), call_page_text("p", last.revid)])
+    old, new = ask(clients["wikipedia"], [make_page_text_call("p", first.revid), make_page_text_call("p", last.revid)])
     assert "82" in str(old.body)
     assert "274" in str(new.body)
 
 
-def test_a_redirect_leads_to_its_article_and_item(clients: dict[str, Service]) -> None:
-    (reply,) = ask(clients["wikipedia"], [call_resolve_title("p", "Red Planet")])
-    resolved = read_resolved_title(reply.body)
+def test_a_redirect_leads_to_its_article_and_item(clients: dict[str, CallService]) -> None:
+    (reply,) = ask(clients["wikipedia"], [make_resolve_title_call("p", "Red Planet")])
+    resolved = parse_resolved_title(reply.body)
     assert (resolved.title, resolved.qid) == ("Mars", "Q111")
 
 
-def test_falcon_links_names_in_a_question(clients: dict[str, Service]) -> None:
-    (reply,) = ask(clients["falcon"], [call_link("f", "Who painted the Mona Lisa?", 3)])
-    assert "Q12418" in str(read_links(reply.body))
+def test_falcon_links_names_in_a_question(clients: dict[str, CallService]) -> None:
+    (reply,) = ask(clients["falcon"], [make_link_call("f", "Who painted the Mona Lisa?", 3)])
+    assert "Q12418" in str(parse_text_links(reply.body))
 
 
 CALLS: dict[str, Call] = {
-    "wikidata": call_find_items("w", "Berlin"),
-    "wikipedia": call_resolve_title("p", "Berlin"),
-    "pageviews": call_pageviews("v", "Berlin", "20250101", "20250131"),
-    "falcon": call_link("f", "Where is Berlin?", 3),
+    "wikidata": make_find_items_call("w", "Berlin"),
+    "wikipedia": make_resolve_title_call("p", "Berlin"),
+    "pageviews": make_pageviews_call("v", "Berlin", "20250101", "20250131"),
+    "falcon": make_link_call("f", "Where is Berlin?", 3),
 }
 PATHS = {"wikidata": "/sparql", "wikipedia": "/w/api.php", "pageviews": "/api/rest_v1", "falcon": "/falcon2"}
 FAULTS: list[dict[str, Any]] = [
@@ -104,7 +104,7 @@ FAULTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.get("status", fault["kind"])))
 @pytest.mark.parametrize("name", CALLS)
 def test_one_fault_is_got_over_and_gives_the_same_answer(
-    world: RunningWorld, clients: dict[str, Service], name: str, fault: dict[str, Any]
+    world: RunningWorld, clients: dict[str, CallService], name: str, fault: dict[str, Any]
 ) -> None:
     (calm,) = ask(clients[name], [CALLS[name]])
     assert calm.status == "ok"
@@ -115,7 +115,7 @@ def test_one_fault_is_got_over_and_gives_the_same_answer(
     assert requests.get(f"{world.app_url}/faults", timeout=5).json() in ([], {"faults": []})
 
 
-def test_maxlag_is_waited_for(world: RunningWorld, clients: dict[str, Service]) -> None:
+def test_maxlag_is_waited_for(world: RunningWorld, clients: dict[str, CallService]) -> None:
     requests.post(
         f"{world.app_url}/faults",
         json={"path": "/w/api.php", "kind": "maxlag", "times": 1, "retry_after": 1},
@@ -128,21 +128,23 @@ def test_maxlag_is_waited_for(world: RunningWorld, clients: dict[str, Service]) 
 SUBJECTS, OBJECTS = np.array([42, *range(60, 119)]), np.full(60, 145)
 
 
-def find_paths(service: Service) -> FoundPaths:
+def find_paths(service: CallService) -> FoundPaths:
     """Find the paths of one and of two hops between sixty items and a country."""
-    return PathsByCalls(ask_service(service), "w").find_item_paths(SUBJECTS, OBJECTS, PathOptions(all_hops=True))
+    return EndpointPathFinder(make_uncached_sender(service), "w").find_item_paths(
+        SUBJECTS, OBJECTS, PathSearchOptions(always_two_hops=True)
+    )
 
 
-def test_paths_are_found_in_the_world(clients: dict[str, Service]) -> None:
+def test_paths_are_found_in_the_world(clients: dict[str, CallService]) -> None:
     found = find_paths(clients["wikidata"])
-    ids = list_path_ids(found.paths, SUBJECTS, OBJECTS).to_pylist()
+    ids = make_path_id_lists(found.paths, SUBJECTS, OBJECTS).to_pylist()
     assert ["Q42", "P27", "Q145"] in ids
     assert ["Q42", "P69", "Q691283", "P17", "Q145"] in ids
     assert found.problems == {}
-    school = PathsByCalls(ask_service(clients["wikidata"]), "w").find_literal_paths(
-        np.array([42]), [Date(1974)], frozenset({582}), PathOptions()
+    school = EndpointPathFinder(make_uncached_sender(clients["wikidata"]), "w").find_literal_paths(
+        np.array([42]), [PartialDate(1974)], frozenset({582}), PathSearchOptions()
     )
-    assert list_path_ids(school.paths, np.array([42])).to_pylist() == [
+    assert make_path_id_lists(school.paths, np.array([42])).to_pylist() == [
         ["Q42", "P69", "Q691283", "P582", "1974-01-01T00:00:00Z"]
     ]
 
@@ -158,7 +160,7 @@ EXCESSES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fault", EXCESSES, ids=lambda fault: str(fault.get("status", fault["kind"])))
 def test_paths_are_the_same_when_queries_are_refused_for_their_size(
-    world: RunningWorld, clients: dict[str, Service], fault: dict[str, Any]
+    world: RunningWorld, clients: dict[str, CallService], fault: dict[str, Any]
 ) -> None:
     calm = find_paths(clients["wikidata"])
     limits = LIMITS.model_copy(update={"timeout_s": 1.0})
@@ -170,7 +172,7 @@ def test_paths_are_the_same_when_queries_are_refused_for_their_size(
 
 
 def test_a_path_call_that_is_refused_for_good_fails_with_its_code(
-    world: RunningWorld, clients: dict[str, Service]
+    world: RunningWorld, clients: dict[str, CallService]
 ) -> None:
     ask(clients["wikidata"], [CALLS["wikidata"]])
     requests.post(
@@ -178,7 +180,7 @@ def test_a_path_call_that_is_refused_for_good_fails_with_its_code(
         json={"path": PATHS["wikidata"], "kind": "status", "status": 413, "times": LIMITS.attempts},
         timeout=5,
     )
-    (reply,) = ask(clients["wikidata"], [call_item_paths("w", 42, 145, 1)])
+    (reply,) = ask(clients["wikidata"], [make_item_paths_call("w", 42, 145, 1)])
     assert (reply.status, str(reply.error).partition(":")[0], reply.transient) == ("failed", "http_413", True)
 
 
@@ -187,16 +189,18 @@ TITLES = ("Saturn", "saturn", "Cambridge (disambiguation)", "Ringed planet", "No
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_pages_say_where_titles_lead_and_which_revision_is_the_newest(
-    clients: dict[str, Service], follow: bool
+    clients: dict[str, CallService], follow: bool
 ) -> None:
     """What a look tells can be compared with what was asked of each title alone."""
     wiki = clients["wikipedia"]
-    (looked,) = ask(wiki, [call_page_states("p", TITLES, follow, "now")])
+    (looked,) = ask(wiki, [make_page_states_call("p", TITLES, follow, "now")])
     at = "2100-01-01T00:00:00Z"
-    alone = ask(wiki, [call_page_revision_at("p", title, at, follow) for title in TITLES])
+    alone = ask(wiki, [make_page_revision_at_call("p", title, at, follow) for title in TITLES])
     for title, revision in zip(TITLES, alone, strict=True):
         own = {name: value for name, value in revision.body.items() if name != "first"}
         assert {name: looked.body[title][name] for name in own} == own, title
     if follow:
-        for title, resolved in zip(TITLES, ask(wiki, [call_resolve_title("p", each) for each in TITLES]), strict=True):
+        for title, resolved in zip(
+            TITLES, ask(wiki, [make_resolve_title_call("p", each) for each in TITLES]), strict=True
+        ):
             assert {name: looked.body[title][name] for name in resolved.body} == resolved.body, title

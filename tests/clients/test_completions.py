@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.clients.completions import judge_answer, judge_error, read_completion
-from factmill.tasks.clients.openai_server import Answer
+from factmill.tasks.clients.completions import find_chat_failure, find_content_refusal, read_completion
+from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
@@ -22,9 +22,9 @@ def choose(text: Any = "Paris", finish: str | None = "stop", **more: Any) -> dic
 
 def outcome(status: int, body: Any) -> str:
     """Return what comes of an answer: `final`, `later`, `retry` or `stop`, and the code of the failure or the error."""
-    answer = Answer(status, body if isinstance(body, str) else json.dumps(body), None)
+    answer = ServerResponse(status, body if isinstance(body, str) else json.dumps(body), None)
     try:
-        reply = judge_answer("it", answer)
+        reply = find_chat_failure("it", answer)
         if reply is None:
             found = read_completion("it", answer)
             return f"final {found.error.partition(':')[0]}" if found.error else f"answer {found.body['finish']}"
@@ -127,14 +127,14 @@ def test_what_a_body_with_status_200_is(body: Any, expected: str) -> None:
 
 def test_text_in_parts_is_joined_without_thoughts() -> None:
     parts = [{"type": "thinking", "thinking": [{"text": "hm"}]}, {"type": "text", "text": "Pa"}, "ris", {"text": None}]
-    answer = Answer(200, json.dumps({"choices": [choose(parts)]}), None)
+    answer = ServerResponse(200, json.dumps({"choices": [choose(parts)]}), None)
     assert read_completion("it", answer).body["texts"] == ["Paris"]
 
 
 def test_only_a_request_that_alone_fails_is_no_sign_of_an_outage() -> None:
     def fail(body: Any) -> bool:
         with pytest.raises(Retry) as caught:
-            read_completion("it", Answer(200, json.dumps(body), None))
+            read_completion("it", ServerResponse(200, json.dumps(body), None))
         return caught.value.is_about_request
 
     assert fail({"choices": [], "usage": {}})
@@ -145,12 +145,15 @@ def test_only_a_request_that_alone_fails_is_no_sign_of_an_outage() -> None:
 
 
 def test_an_answer_is_no_error_whatever_it_says() -> None:
-    assert judge_error("it", Answer(200, json.dumps(error("Insufficient credits")), None)) is None
+    assert find_content_refusal("it", ServerResponse(200, json.dumps(error("Insufficient credits")), None)) is None
 
 
 def test_errors_that_teach_are_neither_a_block_nor_about_the_account(shared_data: Path) -> None:
     lines = (shared_data / "providers" / "refusals.jsonl").read_text("utf-8").splitlines()
     refusals = [json.loads(line) for line in lines]
     assert refusals
-    found = {each["from"]: judge_error("it", Answer(each["status"], each["body"], None)) for each in refusals}
+    found = {
+        each["from"]: find_content_refusal("it", ServerResponse(each["status"], each["body"], None))
+        for each in refusals
+    }
     assert {name for name, reply in found.items() if reply} == set()

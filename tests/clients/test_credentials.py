@@ -13,19 +13,19 @@ import pytest
 from support.webs.loopback import Loopback, Seen
 
 from factmill.tasks.clients.batch_jobs.job_files import JobFile
-from factmill.tasks.clients.batch_jobs.remote import Remote
-from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.batch_jobs.openai_batches import OpenAiBatches
+from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.openai_server import OpenAiServer
-from factmill.tasks.clients.perplexity import Scorer
+from factmill.tasks.clients.perplexity import PerplexityClient
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.calls.local_models import call_perplexity
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable, SettingsError
-from factmill.tasks.settings import api_key
+from factmill.tasks.settings import read_api_key
 
-PROMPT = read_prompt(
+PROMPT = parse_prompt_file(
     "test/p", b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho is $name?\n'
 )
 SECRET = "cf-secret/0123+456789"
@@ -34,18 +34,20 @@ ANSWER = {
 }
 
 
-def model(server: Loopback, **changed: Any) -> Model:
-    limits = Limits(parallel=16, timeout_s=20, attempts=3, backoff_s=0.01)
-    return Model.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1", "limits": limits} | changed)
+def model(server: Loopback, **changed: Any) -> ModelSettings:
+    limits = ServiceLimits(parallel=16, timeout_s=20, attempts=3, backoff_s=0.01)
+    return ModelSettings.model_validate(
+        {"kind": "openai", "name": "m", "url": f"{server.url}/v1", "limits": limits} | changed
+    )
 
 
-def open_chat(server: Loopback, **changed: Any) -> Chat:
+def open_chat(server: Loopback, **changed: Any) -> ChatClient:
     settings = model(server, **changed)
-    return Chat("m", settings, lambda: api_key(settings), "tests")
+    return ChatClient("m", settings, lambda: read_api_key(settings), "tests")
 
 
 def ask(number: int = 0) -> Call:
-    return call_chat("m", "m", fill_in(PROMPT, name=str(number)))
+    return make_chat_call("m", "m", fill_prompt_template(PROMPT, name=str(number)))
 
 
 def count_runs(folder: Path) -> int:
@@ -99,10 +101,10 @@ def test_a_scorer_and_batch_jobs_carry_the_same(server, inbox, monkeypatch, toke
     logprobs = {"token_logprobs": [None, -1.0, -2.0], "text_offset": [0, 1, 2]}
     scored = {"choices": [{"text": "a b", "logprobs": logprobs}], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}
     server.handle = lambda seen: {"json": scored if "completions" in seen.path else {"id": "x"}}
-    call = call_perplexity("m", "a b")
-    Scorer("m", model(server, **given), lambda: "none", "tests").send([call], inbox)
+    call = make_perplexity_call("m", "a b")
+    PerplexityClient("m", model(server, **given), lambda: "none", "tests").send([call], inbox)
     assert inbox[call].status == "ok"
-    remote = Remote(OpenAiServer(model(server, **given), lambda: "none", "tests"), model(server).jobs, 1)
+    remote = OpenAiBatches(OpenAiServer(model(server, **given), lambda: "none", "tests"), model(server).jobs, 1)
     found: list[str] = []
 
     async def hand_in() -> None:
@@ -184,7 +186,7 @@ def test_a_command_that_never_ends_is_given_up(server, inbox, monkeypatch):
 def test_a_command_that_takes_longer_than_a_request_may_is_waited_for_by_the_next_try(server, inbox, tmp_path):
     server.script(ANSWER)
     code = f"import time; open({str(tmp_path / 'runs')!r}, 'a').write('ran'); time.sleep(0.8); print('token-0123')"
-    limits = Limits(timeout_s=0.5, attempts=8, backoff_s=0.1)
+    limits = ServiceLimits(timeout_s=0.5, attempts=8, backoff_s=0.1)
     open_chat(server, key_command=[sys.executable, "-c", code], limits=limits).send([ask()], inbox)
     assert inbox[ask()].status == "ok" and count_runs(tmp_path) == 1
 
@@ -218,7 +220,7 @@ def test_secrets_go_to_the_model_s_own_host_alone(server, inbox, monkeypatch):
     other = Loopback()
     other.handle = lambda seen: ANSWER
     server.handle = lambda seen: {"status": 307, "headers": {"Location": f"{other.url}/v1/chat/completions"}}
-    limits = Limits(attempts=1, redirects=(f"127.0.0.1:{other.port}",))
+    limits = ServiceLimits(attempts=1, redirects=(f"127.0.0.1:{other.port}",))
     given = {"headers": {"X-Sig": {"env": "CF_TOKEN"}}, "query": {"sig": {"env": "CF_TOKEN"}}}
     open_chat(server, limits=limits, **given).send([ask()], inbox)
     assert inbox[ask()].status == "ok"
@@ -245,7 +247,7 @@ def test_the_key_of_an_anthropic_model_is_a_bearer_token_unless_key_header_names
     server.script(ANSWER)
     for given in ({"key_env": "MY_KEY"}, {"key_env": "MY_KEY", "key_header": "api-key"}, {"key_command": tokens}):
         settings = model(server, **given).model_copy(update={"kind": "anthropic"})
-        asyncio.run(OpenAiServer(settings, partial(api_key, settings), "tests").post("/chat/completions", {}))
+        asyncio.run(OpenAiServer(settings, partial(read_api_key, settings), "tests").post("/chat/completions", {}))
     names = "api-key", "authorization"
     found = [[seen.headers.get(name, "")[:14] for name in names] for seen in server.seen]
     assert found == [["", "Bearer ant-key"], ["ant-key-0123", ""], ["", "Bearer token-1"]]

@@ -5,7 +5,7 @@ from support.webs.loopback import Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
 
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.calls.linkers import call_same_as, read_same_as
+from factmill.tasks.core.calls.entity_linking import make_same_as_call, parse_same_as_item
 from factmill.tasks.errors import ServiceUnreachable
 
 HERE = "test-dbpedia"
@@ -49,9 +49,9 @@ def client(server, limits):
 @pytest.mark.parametrize("title", TITLES)
 def test_a_title_of_any_characters_is_asked_for_as_it_is(client, server, inbox, store, title):
     server.handle = answer_from(store)
-    call = call_same_as(HERE, RESOURCE + title)
+    call = make_same_as_call(HERE, RESOURCE + title)
     client.send([call], inbox)
-    assert read_same_as(inbox[call].body) == f"Q{TITLES.index(title) + 1}"
+    assert parse_same_as_item(inbox[call].body) == f"Q{TITLES.index(title) + 1}"
     assert f"<{RESOURCE}{title}>" in read_query(server.seen[0])
 
 
@@ -67,14 +67,14 @@ def test_a_title_of_any_characters_is_asked_for_as_it_is(client, server, inbox, 
 )
 def test_characters_that_dbpedia_escapes_are_sent_escaped(client, server, inbox, title, escaped):
     server.handle = answer_from(open_store(f"<{RESOURCE}{escaped}> <http://www.w3.org/2002/07/owl#sameAs> wd:Q7"))
-    call = call_same_as(HERE, RESOURCE + title)
+    call = make_same_as_call(HERE, RESOURCE + title)
     client.send([call], inbox)
     assert inbox[call].body == ["Q7"]
 
 
 def test_all_titles_go_out_together_and_each_gets_its_own(client, server, limits, inbox, store):
     server.handle = answer_from(store)
-    calls = [call_same_as(HERE, RESOURCE + title) for title in TITLES]
+    calls = [make_same_as_call(HERE, RESOURCE + title) for title in TITLES]
     client.send(calls, inbox)
     assert [inbox[call].body for call in calls] == [[f"Q{number}"] for number in range(1, len(TITLES) + 1)]
     assert len(server.seen) == -(-len(TITLES) // limits.batch)
@@ -82,24 +82,24 @@ def test_all_titles_go_out_together_and_each_gets_its_own(client, server, limits
 
 def test_of_several_items_all_are_told_and_the_smallest_number_is_taken(client, server, inbox, store):
     server.handle = answer_from(store)
-    call = call_same_as(HERE, f"{RESOURCE}Twins")
+    call = make_same_as_call(HERE, f"{RESOURCE}Twins")
     client.send([call], inbox)
     assert inbox[call].body == ["Q77", "Q900"]
-    assert read_same_as(inbox[call].body) == "Q77"
+    assert parse_same_as_item(inbox[call].body) == "Q77"
 
 
 def test_a_resource_without_an_item_is_an_answer_and_no_failure(client, server, inbox, store):
     server.handle = answer_from(store)
-    call = call_same_as(HERE, f"{RESOURCE}Nobody_of_Note")
+    call = make_same_as_call(HERE, f"{RESOURCE}Nobody_of_Note")
     client.send([call], inbox)
     assert (inbox[call].status, inbox[call].body) == ("ok", [])
-    assert read_same_as(inbox[call].body) is None
+    assert parse_same_as_item(inbox[call].body) is None
 
 
 @pytest.mark.parametrize("title", ["a b", "<Berlin>", "x} ?y {", "a|b", "two\nlines"])
 def test_what_no_iri_can_hold_fails_alone_and_is_never_sent(client, server, inbox, store, title):
     server.handle = answer_from(store)
-    bad, good = call_same_as(HERE, RESOURCE + title), call_same_as(HERE, f"{RESOURCE}AT&T")
+    bad, good = make_same_as_call(HERE, RESOURCE + title), make_same_as_call(HERE, f"{RESOURCE}AT&T")
     client.send([bad, good], inbox)
     assert (inbox[bad].error.partition(":")[0], inbox[bad].transient) == ("bad_value", False)
     assert inbox[good].body == ["Q3"]
@@ -113,7 +113,7 @@ def test_a_query_that_takes_too_long_is_halved(client, server, inbox, store):
         return answer(seen) if read_query(seen).count(RESOURCE) <= 3 else {"status": 504, "text": "Gateway Time-out"}
 
     server.handle = answer_few
-    calls = [call_same_as(HERE, RESOURCE + title) for title in TITLES[:8]]
+    calls = [make_same_as_call(HERE, RESOURCE + title) for title in TITLES[:8]]
     client.send(calls, inbox)
     assert [inbox[call].body for call in calls] == [[f"Q{number}"] for number in range(1, 9)]
 
@@ -133,7 +133,7 @@ def test_a_query_that_takes_too_long_is_halved(client, server, inbox, store):
 )  # fmt: skip
 def test_trouble_has_a_cause(client, server, inbox, answer, code, tries, transient):
     server.script(answer)
-    call = call_same_as(HERE, f"{RESOURCE}Berlin")
+    call = make_same_as_call(HERE, f"{RESOURCE}Berlin")
     client.send([call], inbox)
     assert (inbox[call].error.partition(":")[0], inbox[call].transient) == (code, transient)
     assert len(server.seen) == tries
@@ -142,4 +142,4 @@ def test_trouble_has_a_cause(client, server, inbox, answer, code, tries, transie
 def test_an_endpoint_that_refuses_us_stops_the_run(client, server, inbox):
     server.script({"status": 403, "text": "blocked"})
     with pytest.raises(ServiceUnreachable, match=r"DBpedia at .* refuses us with HTTP 403"):
-        client.send([call_same_as(HERE, f"{RESOURCE}Berlin")], inbox)
+        client.send([make_same_as_call(HERE, f"{RESOURCE}Berlin")], inbox)

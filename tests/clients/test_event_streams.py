@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.clients.event_streams import read_body
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.clients.event_streams import read_completion_json
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
-PROMPT = read_prompt(
+PROMPT = parse_prompt_file(
     "test/p", b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho is $name?\n'
 )
 
@@ -85,7 +85,7 @@ STREAMS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_is_read_as_the_answer_that_it_spells(name):
     text, expected = STREAMS[name]
-    choices = json.loads(read_body(text, 200))["choices"]
+    choices = json.loads(read_completion_json(text, 200))["choices"]
     assert [(choice["message"]["content"], choice.get("finish_reason")) for choice in choices] == expected
     assert {choice["message"].get("role") for choice in choices} == {"assistant"}
 
@@ -107,26 +107,32 @@ MEMBERS: dict[str, tuple[list[Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", MEMBERS)
 def test_members_of_chunks_stand_at_the_top(name):
     chunks, expected = MEMBERS[name]
-    body = json.loads(read_body(stream(*chunks, done=False), 200))
+    body = json.loads(read_completion_json(stream(*chunks, done=False), 200))
     assert {key: body[key] for key in expected} == expected
 
 
 def test_an_error_without_choices_is_the_body():
-    assert json.loads(read_body(stream({"error": {"code": 429}}, done=False), 200))["error"] == {"code": 429}
-    assert "choices" not in json.loads(read_body(stream({"error": {"code": 429}}), 200))
-    assert json.loads(read_body('event: error\ndata: {"message": "no"}\n\n', 200))["error"] == {"message": "no"}
-    assert json.loads(read_body("event: error\ndata: overloaded\n\n", 200))["error"] == {"message": "overloaded"}
+    assert json.loads(read_completion_json(stream({"error": {"code": 429}}, done=False), 200))["error"] == {"code": 429}
+    assert "choices" not in json.loads(read_completion_json(stream({"error": {"code": 429}}), 200))
+    assert json.loads(read_completion_json('event: error\ndata: {"message": "no"}\n\n', 200))["error"] == {
+        "message": "no"
+    }
+    assert json.loads(read_completion_json("event: error\ndata: overloaded\n\n", 200))["error"] == {
+        "message": "overloaded"
+    }
 
 
 def test_an_error_of_a_choice_stays_with_its_choice():
     chunk = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]}
-    [choice] = json.loads(read_body(stream(piece("ha"), chunk), 200))["choices"]
+    [choice] = json.loads(read_completion_json(stream(piece("ha"), chunk), 200))["choices"]
     assert (choice["error"], choice["finish_reason"]) == ({"code": 502}, "error")
 
 
 def test_refusals_and_reasoning_are_joined():
     [choice] = json.loads(
-        read_body(stream(piece(refusal="I "), piece(refusal="can't", reasoning_content="h"), piece(finish="stop")), 200)
+        read_completion_json(
+            stream(piece(refusal="I "), piece(refusal="can't", reasoning_content="h"), piece(finish="stop")), 200
+        )
     )["choices"]
     assert choice["message"] == {"role": "assistant", "content": None, "refusal": "I can't", "reasoning_content": "h"}
 
@@ -147,7 +153,7 @@ CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str | None, str, s
 def test_calls_of_tools_are_joined(name):
     pieces, expected = CALLS[name]
     text = stream(*(piece(tool_calls=each) for each in pieces), piece(finish="tool_calls"))
-    [choice] = json.loads(read_body(text, 200))["choices"]
+    [choice] = json.loads(read_completion_json(text, 200))["choices"]
     found = choice["message"]["tool_calls"]
     assert [(one.get("id"), one["function"]["name"], one["function"]["arguments"]) for one in found] == expected
 
@@ -166,7 +172,7 @@ def test_calls_of_tools_are_joined(name):
 )
 def test_a_stream_that_ends_early_or_is_no_json_is_asked_again(text, code):
     with pytest.raises(Retry) as caught:
-        read_body(text, 200)
+        read_completion_json(text, 200)
     assert caught.value.code == code
 
 
@@ -174,22 +180,22 @@ def test_a_stream_that_ends_early_or_is_no_json_is_asked_again(text, code):
     "before", ["", "\ufeff", "\n\n  \r\n", ": OPENROUTER PROCESSING\n\n: ping\r\n", "\ufeff\n: x\n"]
 )
 def test_what_stands_before_plain_json_is_dropped(before):
-    assert read_body(f'{before}{{"choices": []}}', 200) == '{"choices": []}'
+    assert read_completion_json(f'{before}{{"choices": []}}', 200) == '{"choices": []}'
 
 
 def test_other_texts_stay_as_they_are():
     for text in ("", "<html>data: no</html>", "no such model", '{"data: ": 1}'):
-        assert read_body(text, 200) == text
+        assert read_completion_json(text, 200) == text
 
 
-def open_chat(server: Loopback, **changed: Any) -> Chat:
-    limits = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+def open_chat(server: Loopback, **changed: Any) -> ChatClient:
+    limits = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
     given = {"kind": "openai", "name": "m", "url": f"{server.url}/v1", "limits": limits}
-    return Chat("m", Model.model_validate(given | changed), lambda: "sk-secret-0123", "tests")
+    return ChatClient("m", ModelSettings.model_validate(given | changed), lambda: "sk-secret-0123", "tests")
 
 
 def ask(number: int = 0, samples: int = 1) -> Call:
-    return call_chat("m", "m", fill_in(PROMPT, samples=samples, name=str(number)))
+    return make_chat_call("m", "m", fill_prompt_template(PROMPT, samples=samples, name=str(number)))
 
 
 def events(*chunks: Any, done: bool = True, **more: Any) -> dict[str, Any]:
@@ -278,7 +284,7 @@ def test_a_stream_that_is_cut_is_asked_again(server, inbox):
 
 
 def test_requests_of_batch_jobs_never_stream(server):
-    [draw] = open_chat(server)._list_draws(0, ask())
+    [draw] = open_chat(server)._list_sample_requests(0, ask())
     body = open_chat(server, stream=True).write(draw, {"stream": True})
     assert body["stream"] is False and "stream_options" not in body
 
@@ -286,7 +292,7 @@ def test_requests_of_batch_jobs_never_stream(server):
 def test_the_time_out_holds_for_a_stream_that_never_pauses_for_long(server, inbox):
     """Thirty pieces, each within a fraction of the time-out."""
     server.script({**events(*HALVES), "slice": 8, "every_s": 0.05})
-    open_chat(server, stream=True, limits=Limits(timeout_s=0.4, attempts=1)).send([ask()], inbox)
+    open_chat(server, stream=True, limits=ServiceLimits(timeout_s=0.4, attempts=1)).send([ask()], inbox)
     assert inbox[ask()].error.startswith("timeout") and inbox[ask()].transient
 
 

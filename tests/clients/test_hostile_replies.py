@@ -10,17 +10,17 @@ import pytest
 from support.webs.every_client import CLIENTS
 from support.webs.hostile import BODY, DEFECTS, HEAD, REPLIES, HostileServer, send
 
-from factmill.tasks.clients.sending.sender import interrupt_sending
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.clients.sending.sender import cancel_all_sends
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ServiceError, ServiceUnreachable
 
 IN_THREADS = ("wikidata", "dbpedia", "wikipedia", "pageviews")
 ENDLESS = ("endless", "gzip bomb")
 NEVER_WHOLE = ("drip", "silent", "header drip")
 BOUND = 500_000
-QUICK = Limits(parallel=4, timeout_s=0.5, attempts=1, backoff_s=0.01)
-BOUNDED = Limits(parallel=4, timeout_s=60, attempts=3, backoff_s=0.01, max_bytes=BOUND)
+QUICK = ServiceLimits(parallel=4, timeout_s=0.5, attempts=1, backoff_s=0.01)
+BOUNDED = ServiceLimits(parallel=4, timeout_s=60, attempts=3, backoff_s=0.01, max_bytes=BOUND)
 _WAIT_S = 30.0
 """How long a test waits for what comes at once unless the machine is busy."""
 
@@ -42,7 +42,7 @@ def start():
 def ask(inbox):
     """Returns the replies of a client, opened for an address within limits, to `count` calls."""
 
-    def send_calls(name: str, url: str, limits: Limits, count: int = 1) -> list[Reply]:
+    def send_calls(name: str, url: str, limits: ServiceLimits, count: int = 1) -> list[CallResponse]:
         open_client, make_call = CLIENTS[name]
         calls = [make_call(f"Berlin{number}") for number in range(count)]
         open_client(url, limits).send(calls, inbox)
@@ -51,7 +51,7 @@ def ask(inbox):
     return send_calls
 
 
-def code_of(reply: Reply) -> str:
+def code_of(reply: CallResponse) -> str:
     return (reply.error or "").partition(":")[0]
 
 
@@ -157,7 +157,7 @@ def test_what_is_interrupted_leaves_neither_connection_nor_thread(name, start, a
         while not server.requests:
             assert time.monotonic() < until
             time.sleep(0.01)
-        interrupt_sending()
+        cancel_all_sends()
         with pytest.raises(ServiceError, match="sending was interrupted"):
             asking.result(_WAIT_S)
     assert server.wait_until_closed(_WAIT_S)

@@ -12,19 +12,19 @@ from support.batches.asking import PROMPT, jobs
 from support.secrets.spelled_keys import KEY, SPELLINGS, find_key
 from support.webs.loopback import Loopback, Seen
 
-from factmill.flows.commands.doctor import _reach_model
-from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
-from factmill.tasks.clients.chat import Chat
+from factmill.flows.commands.doctor import _probe_model_server
+from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.openai_server import OpenAiServer
-from factmill.tasks.clients.perplexity import Scorer
-from factmill.tasks.clients.sending.secrets import Secrets
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.calls.local_models import call_perplexity
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.clients.sending.secret_redaction import SecretRedactor
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import FactmillError
 
-ASKED = call_chat("m", "m", fill_in(read_prompt("test/p", PROMPT), name="Ada"))
+ASKED = make_chat_call("m", "m", fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada"))
 HALF = len(KEY) // 2
 
 
@@ -85,17 +85,19 @@ def spell(template: dict[str, Any], spelling: str) -> dict[str, Any]:
     return {"type": "application/json", **template, "bytes": text.encode(), "headers": headers}
 
 
-def model(server: Loopback, **changed: Any) -> Model:
-    limits = Limits(parallel=1, timeout_s=20, attempts=2, backoff_s=0.001)
-    return Model.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1", "limits": limits} | changed)
+def model(server: Loopback, **changed: Any) -> ModelSettings:
+    limits = ServiceLimits(parallel=1, timeout_s=20, attempts=2, backoff_s=0.001)
+    return ModelSettings.model_validate(
+        {"kind": "openai", "name": "m", "url": f"{server.url}/v1", "limits": limits} | changed
+    )
 
 
-def send_to(chat: Chat, handed: list[str]) -> None:
+def send_to(chat: ChatClient, handed: list[str]) -> None:
     chat.send([ASKED], lambda _, reply: handed.append(str(reply)))
 
 
 def ask_chat(server: Loopback, handed: list[str], **changed: Any) -> None:
-    chat = Chat("m", model(server, **changed), lambda: KEY, "tests")
+    chat = ChatClient("m", model(server, **changed), lambda: KEY, "tests")
     send_to(chat, handed)
     handed.extend(chat.notes())
 
@@ -105,12 +107,12 @@ def ask_anthropic(server: Loopback, handed: list[str]) -> None:
 
 
 def ask_scorer(server: Loopback, handed: list[str]) -> None:
-    scorer = Scorer("m", model(server), lambda: KEY, "tests")
-    scorer.send([call_perplexity("m", "a b")], lambda _, reply: handed.append(str(reply)))
+    scorer = PerplexityClient("m", model(server), lambda: KEY, "tests")
+    scorer.send([make_perplexity_call("m", "a b")], lambda _, reply: handed.append(str(reply)))
 
 
 def look(server: Loopback, handed: list[str]) -> None:
-    handed.append(asyncio.run(_reach_model(OpenAiServer(model(server), lambda: KEY, "tests"))))
+    handed.append(asyncio.run(_probe_model_server(OpenAiServer(model(server), lambda: KEY, "tests"))))
 
 
 KINDS: dict[str, Callable[[Loopback, list[str]], None]] = {
@@ -164,7 +166,7 @@ def test_a_key_in_pieces_is_scrubbed_once_they_are_joined(server, caplog, capsys
 
 
 def test_a_key_of_digits_is_scrubbed_where_a_server_repeats_it_as_a_number():
-    secrets = Secrets()
+    secrets = SecretRedactor()
     secrets.hide("987654321098765")
     scrubbed = secrets.scrub(
         '{"account": 987654321098765, "left": [-987654321098765.5, 98765], "id": "k987654321098765"}'
@@ -206,9 +208,9 @@ def test_a_key_in_a_file_of_a_batch_job_is_scrubbed(place, encoding, server, tmp
             return {"json": {"id": "batch-1", **done}}
 
         server.handle = handle
-        settings = model(server, mode="batch", jobs=jobs(), limits=Limits(attempts=1, backoff_s=0.001))
+        settings = model(server, mode="batch", jobs=jobs(), limits=ServiceLimits(attempts=1, backoff_s=0.001))
         folder = tmp_path / str(number)
-        chat = Chat("m", settings, lambda: KEY, "tests", JobsPlace(folder, "run", tmp_path / "w.duckdb"))
+        chat = ChatClient("m", settings, lambda: KEY, "tests", JobFilesLocation(folder, "run", tmp_path / "w.duckdb"))
         text = gather(partial(send_to, chat), caplog, capsys)
         assert uploaded
         kept = "".join(path.read_text("utf-8") for path in folder.rglob("*") if path.is_file())

@@ -1,12 +1,12 @@
-"""Errors of a MediaWiki, in both formats and in its header: what is asked again, what stops the run, what is about one row."""
+"""Errors of a MediaWikiApi, in both formats and in its header: what is asked again, what stops the run, what is about one row."""
 
 from typing import Any
 
 import pytest
 
 from factmill.tasks.clients.sending.sender import Retry
-from factmill.tasks.clients.wikipedia import MediaWiki, RefusedError, Wikipedia
-from factmill.tasks.core.calls.wikipedia import call_search
+from factmill.tasks.clients.wikipedia import MediaWikiApi, PermanentFailureError, WikipediaClient
+from factmill.tasks.core.calls.wikipedia import make_search_call
 from factmill.tasks.errors import ServiceUnreachable
 
 HERE = "test-wikipedia"
@@ -30,7 +30,7 @@ STOPPING = {
 
 @pytest.fixture
 def wiki(server, limits):
-    return MediaWiki(server.url, "the wiki", limits, "factmill-tests")
+    return MediaWikiApi(server.url, "the wiki", limits, "factmill-tests")
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -48,9 +48,9 @@ def test_errors_of_a_busy_wiki_are_asked_again(wiki, server, code, form):
 @pytest.mark.parametrize("code", STOPPING)
 def test_a_block_and_a_refused_token_stop_the_run_after_one_request(server, limits, inbox, code, form):
     server.script({"json": FORMATS[form](code)})
-    client = Wikipedia(server.url, HERE, limits.model_copy(update={"parallel": 1}), "factmill-tests")
+    client = WikipediaClient(server.url, HERE, limits.model_copy(update={"parallel": 1}), "factmill-tests")
     with pytest.raises(ServiceUnreachable, match=f"{STOPPING[code]} .{code}.: words of the wiki"):
-        client.send([call_search(HERE, word, 3) for word in ("one", "two", "three")], inbox)
+        client.send([make_search_call(HERE, word, 3) for word in ("one", "two", "three")], inbox)
     assert len(server.seen) == 1
 
 
@@ -58,7 +58,7 @@ def test_a_block_and_a_refused_token_stop_the_run_after_one_request(server, limi
 @pytest.mark.parametrize("code", ["badvalue", "cirrussearch-parse-error", "blockedtoken", "maxlags"])
 def test_every_other_error_is_final_for_its_row(wiki, server, code, form):
     server.script({"json": FORMATS[form](code)})
-    with pytest.raises(RefusedError, match=f"{code}: words of the wiki"):
+    with pytest.raises(PermanentFailureError, match=f"{code}: words of the wiki"):
         wiki.get("query")
 
 
@@ -109,8 +109,10 @@ def test_a_header_of_another_error_leaves_the_status_to_judge(wiki, server):
 )
 def test_a_refusal_without_a_time_pauses_all_requests_of_the_service(server, limits, inbox, answer):
     server.script(answer, FOUND)
-    client = Wikipedia(server.url, HERE, limits.model_copy(update={"parallel": 1, "backoff_s": 0.3}), "factmill-tests")
-    client.send([call_search(HERE, word, 3) for word in ("one", "two", "three")], inbox)
+    client = WikipediaClient(
+        server.url, HERE, limits.model_copy(update={"parallel": 1, "backoff_s": 0.3}), "factmill-tests"
+    )
+    client.send([make_search_call(HERE, word, 3) for word in ("one", "two", "three")], inbox)
     assert all(reply.status == "ok" for reply in inbox.replies.values())
     words = [each.query["srsearch"] for each in server.seen]
     assert sorted(words) == sorted(["one", "two", "three", words[0]])
@@ -122,4 +124,4 @@ def test_wikimedias_word_on_user_agents_says_what_to_write(server, limits, inbox
     with pytest.raises(
         ServiceUnreachable, match=r'refuses our user agent with HTTP 403: Please.*user_agent = "factmill'
     ):
-        Wikipedia(server.url, HERE, limits, "factmill").send([call_search(HERE, "one", 3)], inbox)
+        WikipediaClient(server.url, HERE, limits, "factmill").send([make_search_call(HERE, "one", 3)], inbox)

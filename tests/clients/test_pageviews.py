@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from support.webs.loopback import Seen
 
-from factmill.tasks.clients.pageviews import Pageviews
-from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.clients.pageviews import PageviewsClient
+from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.errors import ServiceUnreachable
 
 HERE = "test-pageviews"
@@ -15,12 +15,12 @@ DAYS = {"json": {"items": [{"timestamp": "2025010100", "views": 7}, {"timestamp"
 
 
 def ask(title):
-    return call_pageviews(HERE, title, "20250101", "20250103")
+    return make_pageviews_call(HERE, title, "20250101", "20250103")
 
 
 @pytest.fixture
 def client(server, limits):
-    return Pageviews(f"{server.url}/api/rest_v1/", HERE, limits, "factmill-tests (someone@example.org)")
+    return PageviewsClient(f"{server.url}/api/rest_v1/", HERE, limits, "factmill-tests (someone@example.org)")
 
 
 def test_views_are_summed_over_the_listed_days(client, server, inbox):
@@ -100,4 +100,4 @@ def test_requests_run_side_by_side_up_to_the_limit(client, server, inbox):
 
 def test_an_api_that_is_not_there_stops_the_run(limits, inbox):
     with pytest.raises(ServiceUnreachable, match="cannot be reached"):
-        Pageviews("http://127.0.0.1:9", HERE, limits, "tests").send([ask("A")], inbox)
+        PageviewsClient("http://127.0.0.1:9", HERE, limits, "tests").send([ask("A")], inbox)

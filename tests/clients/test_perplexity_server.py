@@ -5,24 +5,28 @@ import math
 import pytest
 from clients.test_chat import KEY, model
 
-from factmill.tasks.clients.perplexity import Scorer
-from factmill.tasks.core.calls.local_models import call_perplexity, name_scorer, read_weighed
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.core.calls.translation_and_perplexity import (
+    make_model_service_identity,
+    make_perplexity_call,
+    parse_log_probability,
+)
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable
 
 TEXT = "Ada was born in London."
 
 
-def open_scorer(server, **changed) -> Scorer:
+def open_scorer(server, **changed) -> PerplexityClient:
     opened = model(server, **changed)
-    return Scorer(name_scorer(opened.url, opened.name), opened, lambda: KEY, "factmill-tests")
+    return PerplexityClient(make_model_service_identity(opened.url, opened.name), opened, lambda: KEY, "factmill-tests")
 
 
-def ask(scorer: Scorer, text: str = TEXT):
-    return call_perplexity(scorer.identity, text)
+def ask(scorer: PerplexityClient, text: str = TEXT):
+    return make_perplexity_call(scorer.identity, text)
 
 
-def weigh(scorer: Scorer, inbox, text: str = TEXT):
+def weigh(scorer: PerplexityClient, inbox, text: str = TEXT):
     """Return the reply to one text."""
     scorer.send([ask(scorer, text)], inbox)
     return inbox[ask(scorer, text)]
@@ -44,7 +48,7 @@ def test_the_prompt_is_echoed_and_what_was_generated_is_cut_off(server, inbox):
     server.script(echoes([None, -1.5, -0.25, -9.0]))
     reply = weigh(open_scorer(server), inbox)
     assert reply.body == {"log_probability": -1.75, "tokens": 2}
-    assert read_weighed(reply.body).perplexity == float(f"{math.exp(1.75 / 2):.3g}")
+    assert parse_log_probability(reply.body).perplexity == float(f"{math.exp(1.75 / 2):.3g}")
     assert (reply.tokens_in, reply.tokens_out) == (3, 1)
     assert reply.cost_usd == pytest.approx(3 * 2e-6 + 10e-6)
     sent = server.seen[0]
@@ -92,7 +96,7 @@ def test_an_impossible_token_makes_the_perplexity_infinite(server, inbox):
     server.script(echoes([None, -1.0, -9999.0, -1.0]))
     body = weigh(open_scorer(server), inbox).body
     assert body == {"log_probability": None, "tokens": 2}
-    assert read_weighed(body).perplexity == math.inf
+    assert parse_log_probability(body).perplexity == math.inf
 
 
 def test_one_token_without_a_start_token_has_no_perplexity(server, inbox):
@@ -122,7 +126,7 @@ def vllm(seen):
 
 def test_a_server_that_refuses_echo_is_asked_for_prompt_logprobs_from_then_on(server, inbox):
     server.handle = vllm
-    scorer = open_scorer(server, limits=Limits(parallel=1))
+    scorer = open_scorer(server, limits=ServiceLimits(parallel=1))
     assert weigh(scorer, inbox).body == {"log_probability": -1.5, "tokens": 2}
     assert weigh(scorer, inbox, "Another text.").status == "ok"
     assert ["echo" in seen.json() for seen in server.seen] == [True, False, False]

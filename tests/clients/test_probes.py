@@ -5,12 +5,12 @@ from clients.test_chat import HERE, PROMPT, ask, open_chat, says
 from clients.test_chat_tools import TOOL
 from clients.test_refusals import ONE_BY_ONE
 
-from factmill.tasks.clients.probes import Probes, list_omissions
-from factmill.tasks.clients.sending.budget import Account, Budget, spending
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
-from factmill.tasks.core.spending.bounds import Bounds
+from factmill.tasks.clients.parameter_probes import ParameterProbes, list_parameter_omissions
+from factmill.tasks.clients.sending.budget import Budget, BudgetAccount, spend_from
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
+from factmill.tasks.core.spending.costs import BudgetLimits
 
 REFUSED = {"status": 400, "json": {"error": {"message": "Bad request."}}}
 NAMES = [f"person {number}" for number in range(20)]
@@ -45,13 +45,15 @@ def test_a_parameter_that_is_refused_without_a_word_is_found_and_no_row_is_lost(
     server, inbox, parallel, refused, settings, found
 ) -> None:
     server.handle = refuse_silently(refused)
-    chat = open_chat(server, limits=Limits(parallel=parallel, timeout_s=60, attempts=3, backoff_s=0.01), **settings)
+    chat = open_chat(
+        server, limits=ServiceLimits(parallel=parallel, timeout_s=60, attempts=3, backoff_s=0.01), **settings
+    )
     calls = [ask(name, samples=2) for name in NAMES]
     chat.send(calls, inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     assert {len(reply.body["texts"]) for reply in inbox.replies.values()} == {2}
     needed = 20 if chat.model.choices else 40
-    probes = len(list_omissions(Model(kind="openai", name="m", **settings), server.seen[0].json()))
+    probes = len(list_parameter_omissions(ModelSettings(kind="openai", name="m", **settings), server.seen[0].json()))
     assert len(server.seen) <= needed + probes + parallel, (
         "each that is under way when the first is refused is refused too"
     )
@@ -61,7 +63,7 @@ def test_a_parameter_that_is_refused_without_a_word_is_found_and_no_row_is_lost(
 
 def test_requests_that_are_refused_meanwhile_wait_for_the_probes_of_one(server, inbox) -> None:
     server.handle = refuse_silently("temperature")
-    chat = open_chat(server, limits=Limits(parallel=16, timeout_s=60, attempts=3, backoff_s=0.01))
+    chat = open_chat(server, limits=ServiceLimits(parallel=16, timeout_s=60, attempts=3, backoff_s=0.01))
     chat.send([ask(name) for name in NAMES], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     with_temperature = sum("temperature" in seen.json() for seen in server.seen)
@@ -136,7 +138,7 @@ def test_trouble_in_the_midst_of_probes_lets_them_go_on_where_they_were(server, 
         return next(answers, None) or refuse_silently("temperature")(seen)
 
     server.handle = answer
-    chat = open_chat(server, limits=Limits(parallel=1, timeout_s=60, attempts=5, backoff_s=0.01))
+    chat = open_chat(server, limits=ServiceLimits(parallel=1, timeout_s=60, attempts=5, backoff_s=0.01))
     chat.send([ask("Ada", samples=2)], inbox)
     assert inbox[ask("Ada", samples=2)].status == "ok"
     without_seed = [seen for seen in server.seen if "seed" not in seen.json()]
@@ -155,8 +157,8 @@ def test_a_passing_error_that_reads_like_a_refusal_teaches_nothing(server, inbox
 
 def test_tools_are_left_out_last_and_who_asked_is_told(server, inbox) -> None:
     server.handle = refuse_silently("tools")
-    filled = fill_in(read_prompt("test/p", PROMPT), name="Ada")
-    call = call_chat(HERE, "m-1", Ask(filled.prompt, filled.variables, tools=(TOOL,)), once=True)
+    filled = fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada")
+    call = make_chat_call(HERE, "m-1", FilledPrompt(filled.prompt, filled.variables, tools=(TOOL,)), keeps_empty=True)
     chat = open_chat(server, limits=ONE_BY_ONE)
     chat.send([call], inbox)
     assert inbox[call].error.startswith("tools_refused: ") and inbox[call].tokens_in == 100
@@ -165,8 +167,8 @@ def test_tools_are_left_out_last_and_who_asked_is_told(server, inbox) -> None:
 
 def test_every_probe_counts_as_a_request(server, inbox) -> None:
     server.handle = refuse_silently("system")
-    budget = Budget(Bounds(requests=100))
-    with spending(Account("test", budget)):
+    budget = Budget(BudgetLimits(requests=100))
+    with spend_from(BudgetAccount("test", budget)):
         open_chat(server, limits=ONE_BY_ONE).send([ask()], inbox)
     assert inbox[ask()].status == "ok"
     assert budget.requests.total() == len(server.seen) == 4
@@ -181,21 +183,21 @@ def test_a_router_that_finds_nobody_for_the_parameters_is_probed_too(server, inb
 
 
 def test_nothing_is_left_out_that_is_not_sent() -> None:
-    model = Model(kind="openai", name="m")
+    model = ModelSettings(kind="openai", name="m")
     sent = {"messages": [{"role": "user", "content": "hi"}], "seed": 3, "temperature": 0}
-    assert [each.name for each in list_omissions(model, sent)] == ["seed", "temperature"]
-    probes = Probes()
-    probes.note_answered(model, sent)
+    assert [each.name for each in list_parameter_omissions(model, sent)] == ["seed", "temperature"]
+    probes = ParameterProbes()
+    probes.note_accepted(model, sent)
     assert list(probes.iterate_omissions(model, {**sent, "seed": 4})) == []
     assert [each.name for each in probes.iterate_omissions(model, {**sent, "temperature": 1})] == ["temperature"]
 
 
 def test_probes_end_when_others_are_answered_with_all_that_a_request_holds() -> None:
-    model, probes = Model(kind="openai", name="m"), Probes()
+    model, probes = ModelSettings(kind="openai", name="m"), ParameterProbes()
     sent = {"messages": [{"role": "user", "content": "hi"}], "seed": 3, "temperature": 0}
     omissions = probes.iterate_omissions(model, sent)
     assert next(omissions).name == "seed"
-    probes.note_answered(model, sent)
+    probes.note_accepted(model, sent)
     assert list(omissions) == []
     probes.give_up(model, sent, "Bad request.")
     assert probes.reason == "", "it was refused for its content, and another request may still be probed"

@@ -6,15 +6,15 @@ import pytest
 from support.webs.loopback import Loopback
 from support.webs.proxies import LoopbackProxy, make_certificates
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.clients.sending.connections import describe_proxy, find_proxy
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.clients.sending.model_transport import find_proxy, format_proxy_address
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable, SettingsError
 
 HOST = "model.invalid"
-PROMPT = read_prompt(
+PROMPT = parse_prompt_file(
     "test/p", b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho is $name?\n'
 )
 VARIABLES = [name for each in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (each, each.upper())]
@@ -39,9 +39,11 @@ def proxy(server: Loopback) -> Iterator[LoopbackProxy]:
 
 def ask(url: str, inbox) -> str:
     """Return the model's text, or what went wrong."""
-    limits = Limits(parallel=20, timeout_s=5, attempts=1, backoff_s=0.01)
-    chat = Chat("m", Model(kind="openai", name="m", url=url, limits=limits), lambda: "sk-secret-0123", "tests")
-    calls = [call_chat("m", "m", fill_in(PROMPT, name=str(number))) for number in range(20)]
+    limits = ServiceLimits(parallel=20, timeout_s=5, attempts=1, backoff_s=0.01)
+    chat = ChatClient(
+        "m", ModelSettings(kind="openai", name="m", url=url, limits=limits), lambda: "sk-secret-0123", "tests"
+    )
+    calls = [make_chat_call("m", "m", fill_prompt_template(PROMPT, name=str(number))) for number in range(20)]
     chat.send(calls, inbox)
     found = {inbox[call].body["texts"][0] if inbox[call].body else inbox[call].error for call in calls}
     assert len(found) == 1
@@ -156,5 +158,5 @@ def test_an_address_that_is_no_usable_proxy_is_a_settings_error(address, inbox, 
 
 
 def test_a_proxy_is_described_without_its_credentials():
-    assert describe_proxy("http://me:p@ss@proxy.example.org:3128/") == "http://proxy.example.org:3128"
-    assert describe_proxy("") == ""
+    assert format_proxy_address("http://me:p@ss@proxy.example.org:3128/") == "http://proxy.example.org:3128"
+    assert format_proxy_address("") == ""

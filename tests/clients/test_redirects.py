@@ -7,10 +7,10 @@ import pytest
 from support.webs.every_client import CLIENTS, HERE
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.clients.sending.bounded import check_redirect
-from factmill.tasks.clients.sending.lazy import LazyService
-from factmill.tasks.core.spending.bounds import Bounds
-from factmill.tasks.errors import BudgetReached, ServiceUnreachable
+from factmill.tasks.clients.sending.lazy_service import LazyService
+from factmill.tasks.clients.sending.response_limits import check_redirect
+from factmill.tasks.core.spending.costs import BudgetLimits
+from factmill.tasks.errors import BudgetExhausted, ServiceUnreachable
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_within_a_host_redirects_are_followed(name, server, limits, inbox):
     service.send([call], inbox)
     assert server.seen[-1].path == "/elsewhere"
     assert service.budget.requests == {HERE: len(server.seen)}, "a redirect is a request of its own"
-    service.budget.bind(Bounds(requests=len(server.seen) + 1))
+    service.budget.bind(BudgetLimits(requests=len(server.seen) + 1))
     asked = len(server.seen)
-    with pytest.raises(BudgetReached, match="--max-requests"):
+    with pytest.raises(BudgetExhausted, match="--max-requests"):
         service.send([call], inbox)
     assert len(server.seen) == asked + 1
 

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.clients.refusals import is_prompt_too_long, is_unexplained, read_refusal
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.clients.unsupported_parameters import (
+    is_prompt_too_long,
+    is_unexplained_refusal,
+    read_settings_from_refusal,
+)
+from factmill.tasks.core.service_settings import ModelSettings
 
-MODEL = Model(kind="openai", name="m", json_schema=True, choices=True, reasoning_effort="low")
+MODEL = ModelSettings(kind="openai", name="m", json_schema=True, choices=True, reasoning_effort="low")
 TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
 SENT = {
     "model": "m",
@@ -249,27 +253,27 @@ def test_a_refusal_teaches_the_setting_whose_parameter_it_names(
     status: int, body: Any, lesson: dict[str, Any], with_tools: bool
 ) -> None:
     sent = SENT | ({"tools": [TOOL]} if with_tools else {})
-    assert read_refusal(MODEL, status, write(body), sent) == lesson
+    assert read_settings_from_refusal(MODEL, status, write(body), sent) == lesson
     assert not is_prompt_too_long(status, write(body))
 
 
 @pytest.mark.parametrize(("status", "body"), [(status, body) for _, status, body, _ in TEACHING])
 def test_a_refusal_of_what_was_not_sent_teaches_nothing(status: int, body: Any) -> None:
-    plain = Model(kind="openai", name="m", temperature="none", seed=False, token_limit="none", system="merge")
+    plain = ModelSettings(kind="openai", name="m", temperature="none", seed=False, token_limit="none", system="merge")
     sent = {"model": "m", "messages": [{"role": "user", "content": "Who is Ada?"}], "stream": False}
-    assert read_refusal(plain, status, write(body), sent) == {}
+    assert read_settings_from_refusal(plain, status, write(body), sent) == {}
 
 
 @pytest.mark.parametrize(("status", "body"), TEACHING_NOTHING)
 def test_what_is_no_refusal_of_a_parameter_teaches_nothing(status: int, body: Any) -> None:
-    assert read_refusal(MODEL, status, write(body), SENT) == {}
-    assert read_refusal(MODEL, status, write(body), {**SENT, "messages": TURNS, "tools": [TOOL]}) == {}
+    assert read_settings_from_refusal(MODEL, status, write(body), SENT) == {}
+    assert read_settings_from_refusal(MODEL, status, write(body), {**SENT, "messages": TURNS, "tools": [TOOL]}) == {}
 
 
 @pytest.mark.parametrize(("status", "body"), TOO_LONG)
 def test_a_prompt_that_is_too_long_is_known_by_what_each_server_says(status: int, body: Any) -> None:
     assert is_prompt_too_long(status, write(body))
-    assert read_refusal(MODEL, status, write(body), SENT) == {}
+    assert read_settings_from_refusal(MODEL, status, write(body), SENT) == {}
 
 
 @pytest.mark.parametrize(("status", "body"), TEACHING_NOTHING)
@@ -292,13 +296,13 @@ def test_no_other_trouble_is_a_prompt_that_is_too_long(status: int, body: Any) -
     ],
 )
 def test_a_refusal_without_a_reason_is_unexplained(status: int, body: Any) -> None:
-    assert is_unexplained(status, write(body))
-    assert read_refusal(MODEL, status, write(body), SENT) == {}
+    assert is_unexplained_refusal(status, write(body))
+    assert read_settings_from_refusal(MODEL, status, write(body), SENT) == {}
 
 
 @pytest.mark.parametrize(("status", "body"), [*LIMIT_TOO_LARGE, *OTHER_TROUBLE])
 def test_a_refusal_for_content_account_or_model_is_explained(status: int, body: Any) -> None:
-    assert not is_unexplained(status, write(body))
+    assert not is_unexplained_refusal(status, write(body))
 
 
 @pytest.mark.parametrize(
@@ -314,16 +318,19 @@ def test_the_other_name_of_the_limit_is_tried_before_none(
     told: str, learnt: dict[str, str], lesson: dict[str, str]
 ) -> None:
     sent = {"messages": SENT["messages"], told: 99}
-    model = Model(kind="openai", name="m", token_limit=told)
-    assert read_refusal(model, 422, write(extra(told)), sent, learnt) == lesson
+    model = ModelSettings(kind="openai", name="m", token_limit=told)
+    assert read_settings_from_refusal(model, 422, write(extra(told)), sent, learnt) == lesson
 
 
 def test_tools_go_before_the_schema_only_where_a_server_takes_no_tools() -> None:
     sent = {**SENT, "tools": [TOOL]}
     both = google("Function calling with a response mime type: 'application/json' is unsupported")
-    assert read_refusal(MODEL, 400, write(both), sent) == OTHER_SCHEMA
-    assert read_refusal(MODEL, 400, write(say("tools is not supported in this model.")), sent) == NO_TOOLS
-    assert read_refusal(MODEL, 404, write(say("No endpoints found that support tool use.")), sent) == NO_TOOLS
+    assert read_settings_from_refusal(MODEL, 400, write(both), sent) == OTHER_SCHEMA
+    assert read_settings_from_refusal(MODEL, 400, write(say("tools is not supported in this model.")), sent) == NO_TOOLS
+    assert (
+        read_settings_from_refusal(MODEL, 404, write(say("No endpoints found that support tool use.")), sent)
+        == NO_TOOLS
+    )
 
 
 def test_a_schema_that_is_refused_in_the_older_form_too_is_not_sent() -> None:
@@ -331,12 +338,12 @@ def test_a_schema_that_is_refused_in_the_older_form_too_is_not_sent() -> None:
     body = write(
         say("Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.")
     )
-    assert read_refusal(older, 400, body, SENT) == {"json_schema": False}
+    assert read_settings_from_refusal(older, 400, body, SENT) == {"json_schema": False}
 
 
 def test_the_refusals_that_were_collected_teach_what_they_say(shared_data: Path) -> None:
     lines = (shared_data / "providers" / "refusals.jsonl").read_text("utf-8").splitlines()
     refusals = [json.loads(line) for line in lines]
-    assert {each["from"]: read_refusal(MODEL, each["status"], each["body"], SENT) for each in refusals} == {
-        each["from"]: each["teaches"] for each in refusals
-    }
+    assert {
+        each["from"]: read_settings_from_refusal(MODEL, each["status"], each["body"], SENT) for each in refusals
+    } == {each["from"]: each["teaches"] for each in refusals}

@@ -3,12 +3,12 @@
 import pytest
 from clients.test_chat import HERE, PROMPT, ask, model, open_chat, says
 
-from factmill.tasks.clients.refusals import merge_roles, read_refusal
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.unsupported_parameters import merge_roles, read_settings_from_refusal
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
-ONE_BY_ONE = Limits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.01)
+ONE_BY_ONE = ServiceLimits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.01)
 
 
 def refuse(name: str, message: str = "", param: bool = True) -> dict:
@@ -118,7 +118,7 @@ SENT = {"model": "m", "messages": [{"role": "system", "content": "a"}, {"role": 
     ],
 )
 def test_a_refusal_teaches_what_it_names(status: int, text: str, learnt: dict) -> None:
-    assert read_refusal(Model(kind="openai", name="m"), status, text, SENT) == learnt
+    assert read_settings_from_refusal(ModelSettings(kind="openai", name="m"), status, text, SENT) == learnt
 
 
 def test_merged_roles_alternate_and_begin_with_the_user() -> None:
@@ -160,10 +160,10 @@ def test_cached_and_reasoning_tokens_have_prices_of_their_own(server, inbox) -> 
 
 def test_keys_are_those_of_before_unless_a_profile_changes_what_is_sent(server) -> None:
     before = "b4759ddc44affa45fdb82d6d5f96ae803f2478116bff2f1d179cf183f7a686a7"
-    filled = fill_in(read_prompt("test/p", PROMPT), name="Ada")
+    filled = fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada")
 
     def key(**settings) -> str:
-        return call_chat(HERE, "m-1", filled, model(server, **settings).profile()).key
+        return make_chat_call(HERE, "m-1", filled, model(server, **settings).profile()).key
 
     assert key() == ask().key == before
     assert key(usd_per_million_cached=1.0, usd_per_million_in=9.0, limits=ONE_BY_ONE, choices=True) == before

@@ -9,10 +9,10 @@ from support.webs.every_client import CLIENTS
 from support.webs.loopback import Loopback
 from support.webs.proxies import make_certificates
 
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable
 
-PATIENT = Limits(parallel=4, timeout_s=20, attempts=9, backoff_s=60)
+PATIENT = ServiceLimits(parallel=4, timeout_s=20, attempts=9, backoff_s=60)
 """A second try would come after the test's time."""
 FAULTS = {
     "expired": "certificate has expired.*REQUESTS_CA_BUNDLE",

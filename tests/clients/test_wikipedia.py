@@ -1,22 +1,22 @@
-"""The Wikipedia client against scripted MediaWiki answers, in both JSON forms that wikis give."""
+"""The Wikipedia client against scripted MediaWikiApi answers, in both JSON forms that wikis give."""
 
 import pytest
 
-from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.clients.wikipedia import WikipediaClient
 from factmill.tasks.core.calls.wikipedia import (
-    Page,
+    PageReference,
+    PageRevision,
     ResolvedTitle,
-    Revision,
-    call_category_members,
-    call_page_revision_at,
-    call_page_text,
-    call_resolve_title,
-    call_search,
-    read_found,
-    read_members,
-    read_page_text,
-    read_resolved_title,
-    read_revision,
+    make_category_members_call,
+    make_page_revision_at_call,
+    make_page_text_call,
+    make_resolve_title_call,
+    make_search_call,
+    parse_category_members,
+    parse_page_revision,
+    parse_page_text,
+    parse_resolved_title,
+    parse_search_titles,
 )
 from factmill.tasks.errors import ServiceUnreachable
 
@@ -26,7 +26,7 @@ AT = "2023-11-20T00:00:00Z"
 
 @pytest.fixture
 def client(server, limits):
-    return Wikipedia(server.url, HERE, limits, "factmill-tests (someone@example.org)")
+    return WikipediaClient(server.url, HERE, limits, "factmill-tests (someone@example.org)")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_the_revision_at_a_moment_is_found_behind_normalisation_and_redirect(ask
             "pages": pages(form, page),
         }
     }
-    assert read_revision(ask(call_page_revision_at(HERE, "algebraic_theory", AT), answer)) == Revision(
+    assert parse_page_revision(ask(make_page_revision_at_call(HERE, "algebraic_theory", AT), answer)) == PageRevision(
         "Algebra", 5, 77, "2021-04-03T10:15:00Z", "Algebraic theory", False
     )
     sent = server.seen[0]
@@ -79,8 +79,11 @@ def test_the_revision_at_a_moment_is_found_behind_normalisation_and_redirect(ask
 def test_the_history_of_a_redirect_is_asked_for_by_leaving_redirects_alone(ask, server):
     page = {"pageid": 9, "ns": 0, "title": "Algebraic theory", "revisions": [{"revid": 5, "timestamp": AT}]}
     answer = {"query": {"pages": pages(2, page)}}
-    followed, alone = call_page_revision_at(HERE, "A", AT), call_page_revision_at(HERE, "Algebraic theory", AT, False)
-    assert read_revision(ask(alone, answer)) == Revision("Algebraic theory", 9, 5, AT, None, False)
+    followed, alone = (
+        make_page_revision_at_call(HERE, "A", AT),
+        make_page_revision_at_call(HERE, "Algebraic theory", AT, False),
+    )
+    assert parse_page_revision(ask(alone, answer)) == PageRevision("Algebraic theory", 9, 5, AT, None, False)
     assert "redirects" not in server.seen[0].query
     # calls from before there was a choice keep their keys
     assert dict(followed.parts) == {"title": "A", "at": AT}
@@ -88,7 +91,7 @@ def test_the_history_of_a_redirect_is_asked_for_by_leaving_redirects_alone(ask, 
 
 
 def test_redirects_that_end_nowhere_are_told_apart_from_bad_titles(client, server, inbox):
-    call = call_page_revision_at(HERE, "Loop one", AT)
+    call = make_page_revision_at_call(HERE, "Loop one", AT)
     circle = [{"from": "Loop one", "to": "Loop two"}, {"from": "Loop two", "to": "Loop one"}]
     server.script({"json": {"query": {"redirects": circle}}})
     client.send([call], inbox)
@@ -100,10 +103,10 @@ def test_redirects_that_end_nowhere_are_told_apart_from_bad_titles(client, serve
 def test_a_missing_page_and_a_page_younger_than_the_moment_are_told_apart(ask, form):
     missing = {"query": {"pages": pages(form, {"ns": 0, "title": "Nope", "missing": True})}}
     young = {"query": {"pages": pages(form, {"pageid": 8, "ns": 0, "title": "Young"})}}
-    assert read_revision(ask(call_page_revision_at(HERE, "Nope", AT), missing)).missing
+    assert parse_page_revision(ask(make_page_revision_at_call(HERE, "Nope", AT), missing)).missing
     born = {"pageid": 8, "ns": 0, "title": "Young", "revisions": [{"revid": 9, "timestamp": "2024-05-06T07:08:09Z"}]}
     answers = (young, {"query": {"pages": pages(form, born)}})
-    assert read_revision(ask(call_page_revision_at(HERE, "Young", AT), *answers)) == Revision(
+    assert parse_page_revision(ask(make_page_revision_at_call(HERE, "Young", AT), *answers)) == PageRevision(
         "Young", 8, None, None, None, False, "2024-05-06T07:08:09Z"
     )
 
@@ -111,13 +114,13 @@ def test_a_missing_page_and_a_page_younger_than_the_moment_are_told_apart(ask, f
 @pytest.mark.parametrize("html", [{"*": "<p>Algebra"}, "<p>Algebra"])
 def test_text_is_fetched_by_revision(ask, server, html):
     answer = {"parse": {"title": "Algebra", "pageid": 5, "revid": 77, "text": html}}
-    text = read_page_text(ask(call_page_text(HERE, 77), answer))
+    text = parse_page_text(ask(make_page_text_call(HERE, 77), answer))
     assert (text.revid, text.pageid, text.title, text.text) == (77, 5, "Algebra", "<p>Algebra")
     assert (server.seen[0].query["oldid"], server.seen[0].query["prop"]) == ("77", "text")
 
 
 def test_an_error_of_the_wiki_is_final_and_keeps_its_code(client, server, inbox):
-    call = call_page_text(HERE, 1)
+    call = make_page_text_call(HERE, 1)
     server.script({"json": {"error": {"code": "nosuchrevid", "info": "There is no revision with ID 1."}}})
     client.send([call], inbox)
     assert inbox[call].error == "nosuchrevid: There is no revision with ID 1."
@@ -129,11 +132,11 @@ def test_category_members_come_in_pages(ask, server):
         "continue": {"cmcontinue": "page|41|7", "continue": "-||"},
         "query": {"categorymembers": [{"pageid": 1, "ns": 0, "title": "Algebra"}]},
     }
-    members = read_members(ask(call_category_members(HERE, "Mathematics", limit=1), first))
-    assert (members.members, members.after) == ((Page(1, "Algebra"),), "page|41|7")
+    members = parse_category_members(ask(make_category_members_call(HERE, "Mathematics", limit=1), first))
+    assert (members.members, members.after) == ((PageReference(1, "Algebra"),), "page|41|7")
     last = {"batchcomplete": "", "query": {"categorymembers": []}}
-    call = call_category_members(HERE, "Mathematics", limit=1, after=members.after)
-    assert read_members(ask(call, last)).after is None
+    call = make_category_members_call(HERE, "Mathematics", limit=1, after=members.after)
+    assert parse_category_members(ask(call, last)).after is None
     assert [seen.query.get("cmcontinue") for seen in server.seen] == [None, "page|41|7"]
     assert server.seen[0].query["cmtitle"] == "Category:Mathematics"
     assert server.seen[0].query["cmnamespace"] == "0"
@@ -141,8 +144,8 @@ def test_category_members_come_in_pages(ask, server):
 
 def test_subcategories_lose_their_prefix(ask, server):
     answer = {"query": {"categorymembers": [{"pageid": 9, "ns": 14, "title": "Category:Number theory"}]}}
-    members = read_members(ask(call_category_members(HERE, "Mathematics", "subcat"), answer))
-    assert members.members == (Page(9, "Number theory"),)
+    members = parse_category_members(ask(make_category_members_call(HERE, "Mathematics", "subcat"), answer))
+    assert members.members == (PageReference(9, "Number theory"),)
     assert "cmnamespace" not in server.seen[0].query
 
 
@@ -173,9 +176,9 @@ def test_titles_are_resolved_many_a_request(client, server, inbox, form):
         "Nope": ResolvedTitle("Nope", None, None, False, None, True),
         "Plain": ResolvedTitle("Plain", 4, None, False, None, False),
     }
-    calls = {title: call_resolve_title(HERE, title) for title in wanted}
+    calls = {title: make_resolve_title_call(HERE, title) for title in wanted}
     client.send(list(calls.values()), inbox)
-    assert {title: read_resolved_title(inbox[call].body) for title, call in calls.items()} == wanted
+    assert {title: parse_resolved_title(inbox[call].body) for title, call in calls.items()} == wanted
     assert len(server.seen) == 1
     assert server.seen[0].query["titles"] == "mercury|Mercury|Big Apple|New York City|Nope|Plain"
 
@@ -186,7 +189,7 @@ def test_page_properties_that_come_in_parts_are_put_together(ask):
         "query": {"pages": pages(1, {"pageid": 1, "title": "A", "pageprops": {"wikibase_item": "Q1"}})},
     }
     second = {"query": {"pages": pages(1, {"pageid": 1, "title": "A", "pageprops": {"disambiguation": ""}})}}
-    resolved = read_resolved_title(ask(call_resolve_title(HERE, "A"), first, second))
+    resolved = parse_resolved_title(ask(make_resolve_title_call(HERE, "A"), first, second))
     assert (resolved.qid, resolved.is_disambiguation) == ("Q1", True)
 
 
@@ -196,19 +199,19 @@ def test_titles_are_bundled_up_to_the_limit_and_to_the_length_of_an_address(serv
         return {"json": {"query": {"pages": pages(1, *[{"title": title, "missing": True} for title in titles])}}}
 
     server.handle = answer
-    client = Wikipedia(server.url, HERE, limits.model_copy(update={"batch": 500}), "tests")
-    client.send([call_resolve_title(HERE, f"T{number}") for number in range(120)], inbox)
+    client = WikipediaClient(server.url, HERE, limits.model_copy(update={"batch": 500}), "tests")
+    client.send([make_resolve_title_call(HERE, f"T{number}") for number in range(120)], inbox)
     assert sorted(len(seen.query["titles"].split("|")) for seen in server.seen) == [20, 50, 50]
-    client.send([call_resolve_title(HERE, f"{number} {'ö' * 200}") for number in range(10)], inbox)
+    client.send([make_resolve_title_call(HERE, f"{number} {'ö' * 200}") for number in range(10)], inbox)
     assert max(len(seen.query["titles"].encode()) for seen in server.seen) < 5000
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
 
 
 def test_titles_that_no_page_can_have_fail_alone(client, server, inbox):
     server.script({"json": {"query": {"pages": pages(1, {"pageid": 1, "title": "A"})}}})
-    bad = [call_resolve_title(HERE, title) for title in ("a|b", "", " _ ", "<x>", "A#b")]
-    bad.append(call_category_members(HERE, "a|b"))
-    good = call_resolve_title(HERE, "A")
+    bad = [make_resolve_title_call(HERE, title) for title in ("a|b", "", " _ ", "<x>", "A#b")]
+    bad.append(make_category_members_call(HERE, "a|b"))
+    good = make_resolve_title_call(HERE, "A")
     client.send([*bad, good], inbox)
     assert {inbox[call].error.partition(":")[0] for call in bad} == {"invalid_title"}
     assert inbox[good].status == "ok"
@@ -216,7 +219,7 @@ def test_titles_that_no_page_can_have_fail_alone(client, server, inbox):
 
 def test_a_title_of_another_wiki_is_no_page_of_this_one(client, server, inbox):
     server.script({"json": {"query": {"interwiki": [{"title": "fr:Paris", "iw": "fr"}]}}})
-    calls = [call_resolve_title(HERE, "fr:Paris"), call_page_revision_at(HERE, "fr:Paris", AT)]
+    calls = [make_resolve_title_call(HERE, "fr:Paris"), make_page_revision_at_call(HERE, "fr:Paris", AT)]
     client.send(calls, inbox)
     assert {inbox[call].error.partition(":")[0] for call in calls} == {"invalid_title"}
 
@@ -247,12 +250,12 @@ FOUND = {"json": {"query": {"categorymembers": []}}}
 )
 def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server, inbox, answer, code):
     server.script(answer)
-    call = call_category_members(HERE, "x")
+    call = make_category_members_call(HERE, "x")
     client.send([call], inbox)
     assert (inbox[call].error.partition(":")[0], inbox[call].transient) == (code, True)
     assert len(server.seen) == 3
     server.script(answer, FOUND)
-    other = call_category_members(HERE, "y")
+    other = make_category_members_call(HERE, "y")
     client.send([other], inbox)
     assert inbox[other].body == {"members": [], "after": None}
 
@@ -260,21 +263,23 @@ def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server
 def test_retry_after_of_maxlag_is_obeyed(client, server, inbox):
     lagged = {"json": LAGGED, "headers": {"Retry-After": "0.2", "X-Database-Lag": "7"}}
     server.script(lagged, FOUND)
-    client.send([call_category_members(HERE, "x")], inbox)
+    client.send([make_category_members_call(HERE, "x")], inbox)
     assert server.seen[1].at - server.seen[0].at >= 0.2
 
 
 def test_a_slow_answer_times_out(server, limits, inbox):
-    client = Wikipedia(server.url, HERE, limits.model_copy(update={"timeout_s": 0.1, "attempts": 1}), "tests")
+    client = WikipediaClient(server.url, HERE, limits.model_copy(update={"timeout_s": 0.1, "attempts": 1}), "tests")
     server.script({**FOUND, "delay_s": 0.3})
-    call = call_category_members(HERE, "x")
+    call = make_category_members_call(HERE, "x")
     client.send([call], inbox)
     assert inbox[call].error.startswith("timeout")
 
 
 def test_a_wiki_that_is_not_there_stops_the_run(limits, inbox):
     with pytest.raises(ServiceUnreachable, match="cannot be reached: "):
-        Wikipedia("http://127.0.0.1:9", HERE, limits, "tests").send([call_category_members(HERE, "x")], inbox)
+        WikipediaClient("http://127.0.0.1:9", HERE, limits, "tests").send(
+            [make_category_members_call(HERE, "x")], inbox
+        )
 
 
 @pytest.mark.parametrize(
@@ -282,13 +287,16 @@ def test_a_wiki_that_is_not_there_stops_the_run(limits, inbox):
 )
 def test_the_script_path_follows_from_the_address(server, limits, inbox, path, script):
     server.script(FOUND)
-    Wikipedia(server.url + path, HERE, limits, "tests").send([call_category_members(HERE, "x")], inbox)
+    WikipediaClient(server.url + path, HERE, limits, "tests").send([make_category_members_call(HERE, "x")], inbox)
     assert server.seen[0].path == script
 
 
 def test_titles_are_searched_for_as_the_wiki_ranks_them(server, ask):
     hits = [{"ns": 0, "title": "Ulm"}, {"ns": 0, "title": "Ulm (song)"}]
-    assert read_found(ask(call_search(HERE, "ulm song", 2), {"query": {"search": hits}})) == ("Ulm", "Ulm (song)")
+    assert parse_search_titles(ask(make_search_call(HERE, "ulm song", 2), {"query": {"search": hits}})) == (
+        "Ulm",
+        "Ulm (song)",
+    )
     asked = server.seen[0].query
     assert {name: asked[name] for name in ("list", "srsearch", "srlimit", "srnamespace")} == {
         "list": "search", "srsearch": "ulm song", "srlimit": "2", "srnamespace": "0"
@@ -296,5 +304,5 @@ def test_titles_are_searched_for_as_the_wiki_ranks_them(server, ask):
 
 
 def test_words_that_nothing_can_be_searched_by_find_nothing_and_are_not_sent(server, ask):
-    assert read_found(ask(call_search(HERE, " -?- "))) == ()
+    assert parse_search_titles(ask(make_search_call(HERE, " -?- "))) == ()
     assert server.seen == []

@@ -14,7 +14,13 @@ import yaml
 from support.commands.command import ROOT, Factmill
 from support.processes.postgres import running_postgres
 
-from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from factmill.tasks.processes import (
+    LOOPBACK_HOST,
+    find_free_port,
+    load_log_tail,
+    start_child_process,
+    stop_child_process,
+)
 
 pytestmark = pytest.mark.slow
 PASSWORD = "p@ss:w/r%d#1"
@@ -25,32 +31,32 @@ _PATIENCE_S = 120.0
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start the service, with an empty database, and give its address when its health check is content."""
-    folder, port = tmp_path_factory.mktemp("standing"), free_port()
+    folder, port = tmp_path_factory.mktemp("standing"), find_free_port()
     service = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]["prefect"]
     with running_postgres(PASSWORD) as postgres:
         ours = {
             "PREFECT_HOME": str(folder),
-            "PREFECT_SERVER_DATABASE_HOST": HOST,
+            "PREFECT_SERVER_DATABASE_HOST": LOOPBACK_HOST,
             "PREFECT_SERVER_DATABASE_PORT": str(postgres),
             "PREFECT_SERVER_DATABASE_PASSWORD": PASSWORD,
             "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "86400",
             "PREFECT_UI_STATIC_DIRECTORY": str(folder / "ui"),
-            "PREFECT_UI_API_URL": f"http://{HOST}:{port}/api",
+            "PREFECT_UI_API_URL": f"http://{LOOPBACK_HOST}:{port}/api",
         }
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-        command = shlex.split(service["command"].replace("0.0.0.0", HOST))
+        command = shlex.split(service["command"].replace("0.0.0.0", LOOPBACK_HOST))
         command = [sys.executable, "-m", *command, "--port", str(port)]
         # a variable without a value is passed on where it is set, which it is not here
         given = {name: value for name, value in service["environment"].items() if value is not None}
-        server = start_child(command, folder / "log", inherited | given | ours)
+        server = start_child_process(command, folder / "log", inherited | given | ours)
         try:
             deadline = time.monotonic() + _PATIENCE_S
-            while not is_ready(f"http://{HOST}:{port}/api"):
-                assert server.poll() is None and time.monotonic() < deadline, read_tail(folder / "log")
+            while not is_ready(f"http://{LOOPBACK_HOST}:{port}/api"):
+                assert server.poll() is None and time.monotonic() < deadline, load_log_tail(folder / "log")
                 time.sleep(0.2)
-            yield f"http://{HOST}:{port}/api"
+            yield f"http://{LOOPBACK_HOST}:{port}/api"
         finally:
-            stop_child(server)
+            stop_child_process(server)
 
 
 def is_ready(api: str) -> bool:

@@ -1,6 +1,6 @@
 """What reports count."""
 
-from factmill.tasks.core.measures.bins import compare_figures, count_values, divide
+from factmill.tasks.core.measures.counts_and_bins import count_values, divide_rounded, pair_with_paper_figures
 
 
 def test_values_are_counted_in_their_own_order() -> None:
@@ -10,14 +10,14 @@ def test_values_are_counted_in_their_own_order() -> None:
 
 
 def test_nothing_has_no_share() -> None:
-    assert divide(2, 3) == 0.667
-    assert divide(2, 3, digits=2) == 0.67
-    assert divide(0, 4) == 0
-    assert divide(0, 0) is None
+    assert divide_rounded(2, 3) == 0.667
+    assert divide_rounded(2, 3, digits=2) == 0.67
+    assert divide_rounded(0, 4) == 0
+    assert divide_rounded(0, 0) is None
 
 
 def test_each_figure_stands_beside_the_papers() -> None:
-    assert compare_figures({"rows": (4, 4), "share": (None, 0)}, {"rows": 310, "share": 0.2}) == {
+    assert pair_with_paper_figures({"rows": (4, 4), "share": (None, 0)}, {"rows": 310, "share": 0.2}) == {
         "rows": {"here": 4, "n": 4, "paper": 310},
         "share": {"here": None, "n": 0, "paper": 0.2},
     }

@@ -2,8 +2,13 @@
 
 import pytest
 
-from factmill.tasks.core.finish_reasons import classify_finish, describe_unknown
-from factmill.tasks.core.replies import TEXT, Said, Unreadable, read_said
+from factmill.tasks.core.completions import (
+    PLAIN_TEXT_FORMAT,
+    StrippedCompletion,
+    UnreadableCompletion,
+    strip_completion,
+)
+from factmill.tasks.core.finish_reasons import classify_finish_reason, format_unknown_finish_reasons
 
 WORDS = {
     "cut": "length max_tokens model_length MAX_TOKENS MaxTokens incomplete max_output_tokens model_context_window_exceeded",
@@ -18,7 +23,7 @@ WORDS = {
     ("word", "ending"), [(word, ending) for ending, words in WORDS.items() for word in words.split()]
 )
 def test_a_finish_reason_means_the_same_in_any_spelling(word: str, ending: str) -> None:
-    assert classify_finish(word) == ending
+    assert classify_finish_reason(word) == ending
 
 
 @pytest.mark.parametrize(
@@ -31,24 +36,26 @@ def test_a_finish_reason_means_the_same_in_any_spelling(word: str, ending: str) 
     ],
 )
 def test_a_word_counts_among_others(reason: str, ending: str) -> None:
-    assert classify_finish(reason) == ending
+    assert classify_finish_reason(reason) == ending
 
 
 def test_unknown_words_are_named_once_in_order() -> None:
-    [note] = describe_unknown("m", ["stop", "zap, length", "", "None", "bar", "zap"])
+    [note] = format_unknown_finish_reasons("m", ["stop", "zap, length", "", "None", "bar", "zap"])
     assert "'bar', 'zap'" in note
     assert "model m " in note
-    assert describe_unknown("m", ["stop", "length, stop", ""]) == []
+    assert format_unknown_finish_reasons("m", ["stop", "length, stop", ""]) == []
 
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "model_length", "incomplete"])
 def test_a_text_that_is_cut_by_any_name_is_read_as_cut(finish: str) -> None:
-    assert read_said("Paris is the", finish, TEXT) == Said("Paris is the", is_cut=True)
-    assert read_said("", finish, TEXT).kind == "cut_off"  # type: ignore[union-attr]
+    assert strip_completion("Paris is the", finish, PLAIN_TEXT_FORMAT) == StrippedCompletion(
+        "Paris is the", is_truncated=True
+    )
+    assert strip_completion("", finish, PLAIN_TEXT_FORMAT).kind == "cut_off"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("finish", ["SAFETY", "content_filter", "guardrail_intervened"])
 def test_a_text_that_a_filter_ended_is_refused_by_any_name(finish: str) -> None:
-    said = read_said("Paris is", finish, TEXT)
-    assert isinstance(said, Unreadable)
+    said = strip_completion("Paris is", finish, PLAIN_TEXT_FORMAT)
+    assert isinstance(said, UnreadableCompletion)
     assert said.kind == "refused"

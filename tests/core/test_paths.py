@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, list_path_ids
+from factmill.tasks.core.wikidata_paths import ITEM_PATHS_SCHEMA, LITERAL_PATHS_SCHEMA, make_path_id_lists
 
 SUBJECTS, OBJECTS = np.array([42, 7]), np.array([145, 25169])
 
@@ -17,11 +17,11 @@ def literal_path(**row: object) -> dict[str, object]:
 
 
 def list_item_paths(*rows: dict[str, object]) -> list[list[str]]:
-    return list_path_ids(pa.Table.from_pylist(list(rows), ITEM_PATHS), SUBJECTS, OBJECTS).to_pylist()
+    return make_path_id_lists(pa.Table.from_pylist(list(rows), ITEM_PATHS_SCHEMA), SUBJECTS, OBJECTS).to_pylist()
 
 
 def list_literal_paths(*rows: dict[str, object]) -> list[list[str]]:
-    return list_path_ids(pa.Table.from_pylist(list(rows), LITERAL_PATHS), SUBJECTS).to_pylist()
+    return make_path_id_lists(pa.Table.from_pylist(list(rows), LITERAL_PATHS_SCHEMA), SUBJECTS).to_pylist()
 
 
 def test_a_path_to_an_item_is_told_from_its_start() -> None:

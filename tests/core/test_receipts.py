@@ -2,35 +2,45 @@
 
 import pytest
 
-from factmill.tasks.core.receipts import Batch, describe_stage, name_batch
+from factmill.tasks.core.batch_receipts import StageBatch, format_batch_name, format_stage_summary
 
 
 @pytest.mark.parametrize(
     ("index", "units", "size", "rows", "name"),
     [
-        (0, ("P19",), 0, 0, "find_qids P19"),
-        (0, ("P19",), 200, 450, "find_qids P19 rows 1-200"),
-        (2, ("P19", "P26", "P50", "P57"), 200, 450, "find_qids P19,P26,P50 +1 rows 401-450"),
-        (0, (), 200, 0, "find_qids no rows"),
+        (0, ("P19",), 0, 0, "link_question_entities P19"),
+        (0, ("P19",), 200, 450, "link_question_entities P19 rows 1-200"),
+        (2, ("P19", "P26", "P50", "P57"), 200, 450, "link_question_entities P19,P26,P50 +1 rows 401-450"),
+        (0, (), 200, 0, "link_question_entities no rows"),
     ],
 )
 def test_a_batch_is_named_by_stage_units_and_range(
     index: int, units: tuple[str, ...], size: int, rows: int, name: str
 ) -> None:
-    assert name_batch(Batch(run="r", stage="find_qids", index=index, key="k"), units, size, rows) == name
+    assert (
+        format_batch_name(StageBatch(run="r", stage="link_question_entities", index=index, key="k"), units, size, rows)
+        == name
+    )
 
 
 def test_a_stage_is_told_with_its_reasons() -> None:
-    summary = {"stage": "find_qids", "rows_in": 1200, "rows_out": 1195, "rejects": 5, "merged": 0, "seconds": 2.04}
+    summary = {
+        "stage": "link_question_entities",
+        "rows_in": 1200,
+        "rows_out": 1195,
+        "rejects": 5,
+        "merged": 0,
+        "seconds": 2.04,
+    }
     calls = {"calls_sent": 3, "calls_replayed": 0, "cost_usd": 0.5}
-    assert describe_stage({**summary, **calls}, {"no_item": 4, "ambiguous": 1}) == (
-        "find_qids: 1,200 rows in, 1,195 out, 5 rejected (no_item 4, ambiguous 1), calls 3 sent 0 replayed, US$ 0.5000, 2.0 s"
+    assert format_stage_summary({**summary, **calls}, {"no_item": 4, "ambiguous": 1}) == (
+        "link_question_entities: 1,200 rows in, 1,195 out, 5 rejected (no_item 4, ambiguous 1), calls 3 sent 0 replayed, US$ 0.5000, 2.0 s"
     )
 
 
 def test_what_a_pilot_did_not_draw_is_not_called_rejected() -> None:
     summary = {"stage": "draw_pilot", "rows_in": 1200, "rows_out": 20, "rejects": 1180, "merged": 0, "seconds": 0.04}
     calls = {"calls_sent": 0, "calls_replayed": 0, "cost_usd": 0.0}
-    assert describe_stage({**summary, **calls}, {"not_in_pilot": 1180}) == (
+    assert format_stage_summary({**summary, **calls}, {"not_in_pilot": 1180}) == (
         "draw_pilot: 1,200 rows in, 20 out, 1,180 not drawn (not_in_pilot 1,180), 0.0 s"
     )

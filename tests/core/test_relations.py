@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmill.tasks.assets import load_relations
-from factmill.tasks.core.relations import cut_entity, read_relations
+from factmill.tasks.core.relations import extract_subject_name, parse_relations
 from factmill.tasks.errors import SettingsError
 
 RELATIONS = load_relations()
@@ -31,7 +31,7 @@ HEAD = "pid,label,template,kept,subject_kinds,answer_kinds\n"
 
 
 def test_sixteen_relations_are_kept_and_nine_are_known_besides() -> None:
-    assert [pid for pid, relation in RELATIONS.items() if relation.is_kept] == KEPT
+    assert [pid for pid, relation in RELATIONS.items() if relation.is_default] == KEPT
     assert len(RELATIONS) == 25
 
 
@@ -41,13 +41,13 @@ def test_sixteen_relations_are_kept_and_nine_are_known_besides() -> None:
 )
 def test_a_question_gives_its_subject_back(pid: str, subject: str) -> None:
     relation = RELATIONS[pid]
-    assert cut_entity(relation.template.replace("[X]", subject), relation) == subject
+    assert extract_subject_name(relation.template.replace("[X]", subject), relation) == subject
 
 
 @given(st.sampled_from(sorted(RELATIONS)), st.text(min_size=1).filter(lambda text: text.split() != []))
 def test_any_subject_comes_back_with_its_spaces_made_plain(pid: str, subject: str) -> None:
     relation = RELATIONS[pid]
-    assert cut_entity(relation.template.replace("[X]", subject), relation) == " ".join(subject.split())
+    assert extract_subject_name(relation.template.replace("[X]", subject), relation) == " ".join(subject.split())
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_any_subject_comes_back_with_its_spaces_made_plain(pid: str, subject: st
     ],
 )
 def test_only_a_question_of_the_template_is_cut(pid: str, question: str, expected: str | None) -> None:
-    assert cut_entity(question, RELATIONS[pid]) == expected
+    assert extract_subject_name(question, RELATIONS[pid]) == expected
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_only_a_question_of_the_template_is_cut(pid: str, question: str, expecte
 )
 def test_a_wrong_relations_file_is_refused_with_its_line(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part.replace("[", r"\[").replace("]", r"\]")):
-        read_relations(text)
+        parse_relations(text)

@@ -9,22 +9,43 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.steps.replies import hearing
 
-from factmill.tasks.biokalma.core.replies import PARAGRAPH, QUESTION, read_paragraph, read_question
-from factmill.tasks.core.authoring.granularity import CONSISTENCY, LEVELS, read_levels, read_verdict
-from factmill.tasks.core.replies import TEXT, Form, Said, Unreadable, read_said
-from factmill.tasks.fanoutqa.core.replies import OBJECTIVITY, REWRITE, WordingReply, read_wording
-from factmill.tasks.fanoutqa.core.replies import read_verdict as read_letter
-from factmill.tasks.multihal.core.path_choice import SCORE, SELECTION, read_score, read_selection
-from factmill.tasks.slaq.core.replies import (
-    CHECK_LINES,
-    FACT_TYPE_LINE,
-    PAIRS_OBJECT,
-    Generated,
-    read_check,
-    read_fact_type,
-    read_generated,
+from factmill.tasks.biokalma.core.author_replies import (
+    PARAGRAPH_REPLY_FORM,
+    QUESTION_REPLY_FORM,
+    read_paragraph,
+    read_question,
 )
-from factmill.tasks.text.undressing import drop_thoughts
+from factmill.tasks.core.authoring.granular_answers import (
+    CONSISTENCY_FORMAT,
+    LEVELS_FORMAT,
+    read_answer_levels,
+    read_consistency_verdict,
+)
+from factmill.tasks.core.completions import (
+    PLAIN_TEXT_FORMAT,
+    CompletionFormat,
+    StrippedCompletion,
+    UnreadableCompletion,
+    strip_completion,
+)
+from factmill.tasks.fanoutqa.core.judge_replies import OBJECTIVITY_FORM, WORDING_FORM, WordingReply, read_wording_reply
+from factmill.tasks.fanoutqa.core.judge_replies import read_objectivity as read_letter
+from factmill.tasks.multihal.core.path_selection import (
+    SCORE_REPLY_FORM,
+    SELECTION_REPLY_FORM,
+    read_path_score,
+    read_selected_paths,
+)
+from factmill.tasks.slaq.core.pair_replies import (
+    CHECK_LINES_FORM,
+    FACT_TYPE_FORM,
+    PAIRS_FORM,
+    GeneratedPairs,
+    read_fact_type,
+    read_generated_pairs,
+    read_pair_checks,
+)
+from factmill.tasks.text.reply_wrappers import strip_thinking
 
 PAIRS = {
     "short": [{"question": f"Who built bridge {number}?", "answer": f"Builder {number}"} for number in range(1, 6)],
@@ -35,18 +56,22 @@ ASKED = "How high is the tower?"
 
 Hear = Callable[[str], Any]
 FORMS: dict[str, tuple[Hear, str, str]] = {
-    "levels": (hearing(LEVELS, read_levels, "Ulm"), "1:: Ulm\n2:: a town on the Danube\n3:: Germany", "2:: "),
-    "pairs": (hearing(PAIRS_OBJECT, read_generated), json.dumps(PAIRS), "Builder 3"),
-    "paragraph": (hearing(PARAGRAPH, read_paragraph), "Paragraph: Ada wrote. She [qid: Q1] died.", "wrote"),
-    "question": (hearing(QUESTION, read_question), "Question: Who was Ada?", "Ada"),
-    "checks": (hearing(CHECK_LINES, read_check), "1: ok\n2: which bridge?\n3: ok\n4: ok\n5: ok", "bridge"),
-    "fact type": (hearing(FACT_TYPE_LINE, read_fact_type), "Type: GPE", "GPE"),
-    "selection": (hearing(SELECTION, read_selection), "Path: A; r1; B\nPath: A; r2; B", "r2"),
-    "score": (hearing(SCORE, read_score), "Score: 4", "4"),
-    "consistency": (hearing(CONSISTENCY, read_verdict), "Yes", "Yes"),
-    "objectivity": (hearing(OBJECTIVITY, read_letter), "Towers are measured.\nY\nY", "Y"),
-    "rewrite": (hearing(REWRITE, read_wording, ASKED), "How high is the tower, in metres?", "metres"),
-    "no change": (hearing(REWRITE, read_wording, ASKED), "No change.", "No"),
+    "levels": (
+        hearing(LEVELS_FORMAT, read_answer_levels, "Ulm"),
+        "1:: Ulm\n2:: a town on the Danube\n3:: Germany",
+        "2:: ",
+    ),
+    "pairs": (hearing(PAIRS_FORM, read_generated_pairs), json.dumps(PAIRS), "Builder 3"),
+    "paragraph": (hearing(PARAGRAPH_REPLY_FORM, read_paragraph), "Paragraph: Ada wrote. She [qid: Q1] died.", "wrote"),
+    "question": (hearing(QUESTION_REPLY_FORM, read_question), "Question: Who was Ada?", "Ada"),
+    "checks": (hearing(CHECK_LINES_FORM, read_pair_checks), "1: ok\n2: which bridge?\n3: ok\n4: ok\n5: ok", "bridge"),
+    "fact type": (hearing(FACT_TYPE_FORM, read_fact_type), "Type: GPE", "GPE"),
+    "selection": (hearing(SELECTION_REPLY_FORM, read_selected_paths), "Path: A; r1; B\nPath: A; r2; B", "r2"),
+    "score": (hearing(SCORE_REPLY_FORM, read_path_score), "Score: 4", "4"),
+    "consistency": (hearing(CONSISTENCY_FORMAT, read_consistency_verdict), "Yes", "Yes"),
+    "objectivity": (hearing(OBJECTIVITY_FORM, read_letter), "Towers are measured.\nY\nY", "Y"),
+    "rewrite": (hearing(WORDING_FORM, read_wording_reply, ASKED), "How high is the tower, in metres?", "metres"),
+    "no change": (hearing(WORDING_FORM, read_wording_reply, ASKED), "No change.", "No"),
 }
 """Form → what hears it, a reply in it, and a part of that which carries its meaning."""
 LINES = {"levels", "paragraph", "question", "fact type", "selection", "score", "consistency", "rewrite", "no change"}
@@ -86,7 +111,7 @@ def on_lines(dress: Callable[[str], str], text: str) -> str:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_reply_reads_the_same_whatever_stands_around_it(form: str, dress: str) -> None:
     hear, plain, _ = FORMS[form]
-    assert not isinstance(hear(plain), Unreadable)
+    assert not isinstance(hear(plain), UnreadableCompletion)
     assert hear(AROUND[dress](plain)) == hear(plain)
 
 
@@ -121,8 +146,8 @@ def test_another_content_stays_another_in_any_dress(form: str, around: list[str]
     dressed = changed
     for dress in sorted(dict.fromkeys(around), key=lambda name: ("thoughts" in name, "tags" in name)):
         dressed = AROUND[dress](dressed)
-    if isinstance(bare := hear(changed), Unreadable):
-        assert isinstance(hear(dressed), Unreadable) or hear(dressed) != hear(plain)
+    if isinstance(bare := hear(changed), UnreadableCompletion):
+        assert isinstance(hear(dressed), UnreadableCompletion) or hear(dressed) != hear(plain)
     elif bare != hear(plain):
         assert hear(dressed) != hear(plain)
 
@@ -167,18 +192,18 @@ def test_a_reply_that_says_nothing_is_empty_or_was_cut_off_in_thought(form: str,
 @pytest.mark.parametrize(
     ("form", "parse", "reply"),
     [
-        (LEVELS, lambda text: read_levels(text, "Ulm"), "1:: Ulm\n2:: a town on the D"),
-        (PAIRS_OBJECT, read_generated, json.dumps(PAIRS)[:-20]),
-        (QUESTION, read_question, "Question: Who was"),
-        (CHECK_LINES, read_check, "1: ok\n2: ok\n3: ok\n4: ok\n5: ok"),
-        (SELECTION, read_selection, "Path: A; r1; B\nPath: A"),
-        (FACT_TYPE_LINE, read_fact_type, "Type: WORK_OF"),
-        (SCORE, read_score, "The chain tells"),
-        (REWRITE, lambda text: read_wording(text, "List the towers."), "List the towers, in"),
-        (TEXT, read_letter, "<think>Towers are"),
+        (LEVELS_FORMAT, lambda text: read_answer_levels(text, "Ulm"), "1:: Ulm\n2:: a town on the D"),
+        (PAIRS_FORM, read_generated_pairs, json.dumps(PAIRS)[:-20]),
+        (QUESTION_REPLY_FORM, read_question, "Question: Who was"),
+        (CHECK_LINES_FORM, read_pair_checks, "1: ok\n2: ok\n3: ok\n4: ok\n5: ok"),
+        (SELECTION_REPLY_FORM, read_selected_paths, "Path: A; r1; B\nPath: A"),
+        (FACT_TYPE_FORM, read_fact_type, "Type: WORK_OF"),
+        (SCORE_REPLY_FORM, read_path_score, "The chain tells"),
+        (WORDING_FORM, lambda text: read_wording_reply(text, "List the towers."), "List the towers, in"),
+        (PLAIN_TEXT_FORMAT, read_letter, "<think>Towers are"),
     ],
 )
-def test_a_reply_that_the_token_limit_ended_is_cut_off(form: Form, parse: Any, reply: str) -> None:
+def test_a_reply_that_the_token_limit_ended_is_cut_off(form: CompletionFormat, parse: Any, reply: str) -> None:
     assert hearing(form, parse, finish="length")(reply).kind == "cut_off"
     assert hearing(form, parse, finish="max_tokens")(reply).kind == "cut_off"
 
@@ -186,21 +211,23 @@ def test_a_reply_that_the_token_limit_ended_is_cut_off(form: Form, parse: Any, r
 @pytest.mark.parametrize(
     ("form", "parse", "reply"),
     [
-        (LEVELS, lambda text: read_levels(text, "Ulm"), "1:: Ulm\n2:: Germany\n\nLet me know if you n"),
-        (PAIRS_OBJECT, read_generated, f"{json.dumps(PAIRS)}\n\nThese pairs a"),
-        (QUESTION, read_question, "Question: Who was Ada?"),
-        (PARAGRAPH, read_paragraph, "Paragraph: Ada wrote."),
-        (SCORE, read_score, "Score: 4\nThe chain tel"),
-        (REWRITE, lambda text: read_wording(text, ASKED), "No change."),
+        (LEVELS_FORMAT, lambda text: read_answer_levels(text, "Ulm"), "1:: Ulm\n2:: Germany\n\nLet me know if you n"),
+        (PAIRS_FORM, read_generated_pairs, f"{json.dumps(PAIRS)}\n\nThese pairs a"),
+        (QUESTION_REPLY_FORM, read_question, "Question: Who was Ada?"),
+        (PARAGRAPH_REPLY_FORM, read_paragraph, "Paragraph: Ada wrote."),
+        (SCORE_REPLY_FORM, read_path_score, "Score: 4\nThe chain tel"),
+        (WORDING_FORM, lambda text: read_wording_reply(text, ASKED), "No change."),
     ],
 )
-def test_a_whole_answer_is_read_though_the_token_limit_ended_the_reply(form: Form, parse: Any, reply: str) -> None:
-    assert not isinstance(hearing(form, parse, finish="length")(reply), Unreadable)
+def test_a_whole_answer_is_read_though_the_token_limit_ended_the_reply(
+    form: CompletionFormat, parse: Any, reply: str
+) -> None:
+    assert not isinstance(hearing(form, parse, finish="length")(reply), UnreadableCompletion)
 
 
 def test_what_is_wrong_with_a_whole_object_is_not_that_it_was_cut_off() -> None:
     four = json.dumps({**PAIRS, "short": PAIRS["short"][:4]})
-    assert hearing(PAIRS_OBJECT, read_generated, finish="length")(four).kind == "reply_not_in_format"
+    assert hearing(PAIRS_FORM, read_generated_pairs, finish="length")(four).kind == "reply_not_in_format"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +235,7 @@ def test_what_is_wrong_with_a_whole_object_is_not_that_it_was_cut_off() -> None:
 )
 def test_monstrous_replies_are_told_and_raise_nothing(reply: str) -> None:
     for hear, _, _ in FORMS.values():
-        assert isinstance(hear(reply), Unreadable)
+        assert isinstance(hear(reply), UnreadableCompletion)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -217,7 +244,9 @@ def test_monstrous_replies_are_told_and_raise_nothing(reply: str) -> None:
     st.sampled_from(sorted(FORMS)),
 )
 def test_any_text_is_read_or_told(text: str, form: str) -> None:
-    assert isinstance(FORMS[form][0](text), (tuple, str, list, bool, int, Generated, WordingReply, Unreadable))
+    assert isinstance(
+        FORMS[form][0](text), (tuple, str, list, bool, int, GeneratedPairs, WordingReply, UnreadableCompletion)
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,25 +266,35 @@ def test_what_is_not_certain_is_not_mended(reply: str) -> None:
 
 
 def test_an_object_that_is_taken_back_is_not_read() -> None:
-    assert isinstance(FORMS["pairs"][0](f"{json.dumps(PAIRS)}\n\nActually, pair 3 is wrong."), Unreadable)
-    assert isinstance(FORMS["pairs"][0](f"{json.dumps(PAIRS)}\n{json.dumps(PAIRS)}"), Unreadable)
+    assert isinstance(FORMS["pairs"][0](f"{json.dumps(PAIRS)}\n\nActually, pair 3 is wrong."), UnreadableCompletion)
+    assert isinstance(FORMS["pairs"][0](f"{json.dumps(PAIRS)}\n{json.dumps(PAIRS)}"), UnreadableCompletion)
 
 
 @pytest.mark.parametrize(
     ("form", "reply", "text", "taken_off"),
     [
-        (LEVELS, "1:: Ulm", "1:: Ulm", set()),
-        (LEVELS, "- **1：：** Ulm (less specific)", "1:: Ulm", {"list_marks", "emphasis", "full_width", "gloss"}),
-        (LEVELS, "Sure:\n**1:: Ulm** (less specific)", "1:: Ulm", {"lead_in", "emphasis", "gloss"}),
-        (PAIRS_OBJECT, '<think>?</think>{"a": 1} Done.', '{"a": 1}', {"thoughts", "remark"}),
-        (PAIRS_OBJECT, 'Here:\n```\n{"a"：["1，2"，3]}\n```', '{"a":["1，2",3]}', {"lead_in", "fences", "full_width"}),
-        (QUESTION, "2. Question：\n\nWho?\n\nIt asks.", "Question: Who?", {"list_marks", "full_width", "remark"}),
-        (REWRITE, "Rewrite: 'How high？'", "How high?", {"label", "emphasis", "full_width"}),
-        (TEXT, "Okay.\n- `Y`", "Y", {"lead_in", "list_marks", "emphasis"}),
+        (LEVELS_FORMAT, "1:: Ulm", "1:: Ulm", set()),
+        (
+            LEVELS_FORMAT,
+            "- **1：：** Ulm (less specific)",
+            "1:: Ulm",
+            {"list_marks", "emphasis", "full_width", "gloss"},
+        ),
+        (LEVELS_FORMAT, "Sure:\n**1:: Ulm** (less specific)", "1:: Ulm", {"lead_in", "emphasis", "gloss"}),
+        (PAIRS_FORM, '<think>?</think>{"a": 1} Done.', '{"a": 1}', {"thoughts", "remark"}),
+        (PAIRS_FORM, 'Here:\n```\n{"a"：["1，2"，3]}\n```', '{"a":["1，2",3]}', {"lead_in", "fences", "full_width"}),
+        (
+            QUESTION_REPLY_FORM,
+            "2. Question：\n\nWho?\n\nIt asks.",
+            "Question: Who?",
+            {"list_marks", "full_width", "remark"},
+        ),
+        (WORDING_FORM, "Rewrite: 'How high？'", "How high?", {"label", "emphasis", "full_width"}),
+        (PLAIN_TEXT_FORMAT, "Okay.\n- `Y`", "Y", {"lead_in", "list_marks", "emphasis"}),
     ],
 )
-def test_what_is_taken_off_is_told(form: Form, reply: str, text: str, taken_off: set[str]) -> None:
-    assert read_said(reply, "stop", form) == Said(text, frozenset(taken_off))
+def test_what_is_taken_off_is_told(form: CompletionFormat, reply: str, text: str, taken_off: set[str]) -> None:
+    assert strip_completion(reply, "stop", form) == StrippedCompletion(text, frozenset(taken_off))
 
 
 @pytest.mark.parametrize(
@@ -274,4 +313,4 @@ def test_what_is_taken_off_is_told(form: Form, reply: str, text: str, taken_off:
     ],
 )
 def test_thoughts_are_taken_off(reply: str, said: str) -> None:
-    assert drop_thoughts(reply) == said
+    assert strip_thinking(reply) == said

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.fingerprints import canonical_json, digest_json, seed_from
-from factmill.tasks.core.rows import Row, arrow_schema, arrow_table, column_docs, rows_from_arrow
+from factmill.tasks.core.digests import canonical_json, derive_seed, digest_json
+from factmill.tasks.core.rows import Row, arrow_schema, column_docs, make_arrow_table, rows_from_arrow
 from factmill.tasks.granola.core import rows as granola_rows
 
 
@@ -40,8 +40,8 @@ WHOLE = Whole(
 
 
 def test_rows_survive_arrow() -> None:
-    assert rows_from_arrow(Whole, arrow_table(Whole, [WHOLE])) == [WHOLE]
-    assert rows_from_arrow(Whole, arrow_table(Whole, [])) == []
+    assert rows_from_arrow(Whole, make_arrow_table(Whole, [WHOLE])) == [WHOLE]
+    assert rows_from_arrow(Whole, make_arrow_table(Whole, [])) == []
 
 
 def test_a_key_is_the_digest_of_service_operation_parts_and_wire() -> None:
@@ -155,7 +155,7 @@ def test_a_row_is_copied_with_columns_that_it_has() -> None:
     assert name_faults(caught) == {("scor", "extra_forbidden")}
 
 
-@pytest.mark.parametrize("model", [granola_rows.GranolaRow, granola_rows.CandidateRow])
+@pytest.mark.parametrize("model", [granola_rows.GranolaRow, granola_rows.EntityCandidateRow])
 def test_every_published_column_says_what_it_means(model: type[Row]) -> None:
     assert [name for name, text in column_docs(model).items() if not text] == []
 
@@ -166,8 +166,8 @@ def test_canonical_json_does_not_depend_on_order() -> None:
 
 
 def test_seeds_keep_parts_apart() -> None:
-    assert seed_from("ab", "c") != seed_from("a", "bc")
-    assert seed_from("ab", "c") == seed_from("ab", "c")
+    assert derive_seed("ab", "c") != derive_seed("a", "bc")
+    assert derive_seed("ab", "c") == derive_seed("ab", "c")
 
 
 @pytest.mark.parametrize(

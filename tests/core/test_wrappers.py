@@ -7,25 +7,44 @@ from typing import Any
 import pytest
 from support.steps.replies import hearing
 
-from factmill.tasks.biokalma.core.evaluation.rows import RATING, read_rating
-from factmill.tasks.biokalma.core.replies import PARAGRAPH, QUESTION, read_paragraph, read_question
-from factmill.tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded
-from factmill.tasks.core.authoring.granularity import CONSISTENCY, LEVELS, read_levels, read_verdict
-from factmill.tasks.core.evaluation.answers import read_answer
-from factmill.tasks.core.replies import CITED, TEXT, Unreadable
-from factmill.tasks.fanoutqa.core.evaluation.verdicts import VERDICT, read_grade
-from factmill.tasks.fanoutqa.core.replies import OBJECTIVITY, REWRITE, read_wording
-from factmill.tasks.fanoutqa.core.replies import read_verdict as read_letter
-from factmill.tasks.multihal.core.evaluation.answers import ANSWER
-from factmill.tasks.multihal.core.path_choice import SCORE, SELECTION, read_score, read_selection
-from factmill.tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, read_verdicts
-from factmill.tasks.slaq.core.replies import (
-    CHECK_LINES,
-    FACT_TYPE_LINE,
-    PAIRS_OBJECT,
-    read_check,
+from factmill.tasks.biokalma.core.author_replies import (
+    PARAGRAPH_REPLY_FORM,
+    QUESTION_REPLY_FORM,
+    read_paragraph,
+    read_question,
+)
+from factmill.tasks.biokalma.core.evaluation.rows import RATING_REPLY_FORM, read_rating
+from factmill.tasks.core.authoring.granular_answers import (
+    CONSISTENCY_FORMAT,
+    LEVELS_FORMAT,
+    read_answer_levels,
+    read_consistency_verdict,
+)
+from factmill.tasks.core.authoring.question_wording import (
+    WORDED_QUESTION_FORMAT,
+    QuestionWording,
+    check_question_wording,
+)
+from factmill.tasks.core.completions import CITED_TEXT_FORMAT, PLAIN_TEXT_FORMAT, UnreadableCompletion
+from factmill.tasks.core.evaluation.answers import read_short_answer
+from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, read_grade
+from factmill.tasks.fanoutqa.core.judge_replies import OBJECTIVITY_FORM, WORDING_FORM, read_wording_reply
+from factmill.tasks.fanoutqa.core.judge_replies import read_objectivity as read_letter
+from factmill.tasks.multihal.core.evaluation.answers import ANSWER_REPLY_FORM
+from factmill.tasks.multihal.core.path_selection import (
+    SCORE_REPLY_FORM,
+    SELECTION_REPLY_FORM,
+    read_path_score,
+    read_selected_paths,
+)
+from factmill.tasks.slaq.core.evaluation.verdicts import SLAQ_VERDICT_FORM, read_verdicts
+from factmill.tasks.slaq.core.pair_replies import (
+    CHECK_LINES_FORM,
+    FACT_TYPE_FORM,
+    PAIRS_FORM,
     read_fact_type,
-    read_generated,
+    read_generated_pairs,
+    read_pair_checks,
 )
 
 PAIRS = json.dumps(
@@ -36,28 +55,37 @@ PAIRS = json.dumps(
     }
 )
 ASKED = "How high is the tower?"
-WORDING = Wording("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
+WORDING = QuestionWording("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
 STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
-    "granola levels": (hearing(LEVELS, read_levels, "Ulm"), "1:: Ulm\n2:: a town on the Danube\n3:: Germany"),
-    "granola consistency": (hearing(CONSISTENCY, read_verdict), "Yes"),
-    "granola answer": (hearing(TEXT, read_answer), "Ulm"),
-    "multihal selection": (hearing(SELECTION, read_selection), "Path: A; r1; B\nPath: A; r2; B"),
-    "multihal score": (hearing(SCORE, read_score), "Score: 4"),
-    "multihal answer": (hearing(ANSWER, str), "Answer: Ulm"),
-    "biokalma paragraph": (hearing(PARAGRAPH, read_paragraph), "Paragraph: Ada wrote. She died [qid: Q1, name: Ada]."),
-    "biokalma question": (hearing(QUESTION, read_question), "Question: Who was Ada?"),
-    "biokalma rating": (hearing(RATING, read_rating), "Rating: 4"),
-    "slaq pairs": (hearing(PAIRS_OBJECT, read_generated), PAIRS),
-    "slaq check": (hearing(CHECK_LINES, read_check), "1: ok\n2: which bridge?\n3: ok\n4: ok\n5: ok"),
-    "slaq fact type": (hearing(FACT_TYPE_LINE, read_fact_type), "Type: GPE"),
-    "slaq answer": (hearing(TEXT, str), "It is 40 metres high."),
-    "slaq verdict": (hearing(VERDICT_LINE, read_verdicts, 1), "Verdict: 1"),
-    "slaq verdicts": (hearing(VERDICT_LINE, read_verdicts, 5), "Verdicts: 1, 0, 1, 1, 0"),
-    "fanoutqa wording": (hearing(WORDED, check_worded, WORDING, {}), "How high is each of the five towers in Ulm?"),
-    "fanoutqa objectivity": (hearing(OBJECTIVITY, read_letter), "Y"),
-    "fanoutqa rewrite": (hearing(REWRITE, read_wording, ASKED), "How high is the tower, in metres?"),
-    "fanoutqa answer": (hearing(TEXT, str), "Ulm: 1890"),
-    "fanoutqa grade": (hearing(VERDICT, read_grade), "Verdict: C"),
+    "granola levels": (
+        hearing(LEVELS_FORMAT, read_answer_levels, "Ulm"),
+        "1:: Ulm\n2:: a town on the Danube\n3:: Germany",
+    ),
+    "granola consistency": (hearing(CONSISTENCY_FORMAT, read_consistency_verdict), "Yes"),
+    "granola answer": (hearing(PLAIN_TEXT_FORMAT, read_short_answer), "Ulm"),
+    "multihal selection": (hearing(SELECTION_REPLY_FORM, read_selected_paths), "Path: A; r1; B\nPath: A; r2; B"),
+    "multihal score": (hearing(SCORE_REPLY_FORM, read_path_score), "Score: 4"),
+    "multihal answer": (hearing(ANSWER_REPLY_FORM, str), "Answer: Ulm"),
+    "biokalma paragraph": (
+        hearing(PARAGRAPH_REPLY_FORM, read_paragraph),
+        "Paragraph: Ada wrote. She died [qid: Q1, name: Ada].",
+    ),
+    "biokalma question": (hearing(QUESTION_REPLY_FORM, read_question), "Question: Who was Ada?"),
+    "biokalma rating": (hearing(RATING_REPLY_FORM, read_rating), "Rating: 4"),
+    "slaq pairs": (hearing(PAIRS_FORM, read_generated_pairs), PAIRS),
+    "slaq check": (hearing(CHECK_LINES_FORM, read_pair_checks), "1: ok\n2: which bridge?\n3: ok\n4: ok\n5: ok"),
+    "slaq fact type": (hearing(FACT_TYPE_FORM, read_fact_type), "Type: GPE"),
+    "slaq answer": (hearing(PLAIN_TEXT_FORMAT, str), "It is 40 metres high."),
+    "slaq verdict": (hearing(SLAQ_VERDICT_FORM, read_verdicts, 1), "Verdict: 1"),
+    "slaq verdicts": (hearing(SLAQ_VERDICT_FORM, read_verdicts, 5), "Verdicts: 1, 0, 1, 1, 0"),
+    "fanoutqa wording": (
+        hearing(WORDED_QUESTION_FORMAT, check_question_wording, WORDING, {}),
+        "How high is each of the five towers in Ulm?",
+    ),
+    "fanoutqa objectivity": (hearing(OBJECTIVITY_FORM, read_letter), "Y"),
+    "fanoutqa rewrite": (hearing(WORDING_FORM, read_wording_reply, ASKED), "How high is the tower, in metres?"),
+    "fanoutqa answer": (hearing(PLAIN_TEXT_FORMAT, str), "Ulm: 1890"),
+    "fanoutqa grade": (hearing(JUDGE_GRADE_FORM, read_grade), "Verdict: C"),
 }
 """Stage → what reads its reply, and a right reply."""
 WRAPPERS: dict[str, Callable[[str], str]] = {
@@ -103,10 +131,10 @@ NOT_CERTAIN: dict[tuple[str, str], str] = {
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_wrapped_reply_reads_as_the_bare_one(stage: str, wrapper: str) -> None:
     read, bare = STAGES[stage]
-    assert not isinstance(read(bare), Unreadable)
+    assert not isinstance(read(bare), UnreadableCompletion)
     expected, found = read(bare), read(WRAPPERS[wrapper](bare))
     if (stage, wrapper) in NOT_CERTAIN:
-        assert isinstance(found, Unreadable) or found == expected
+        assert isinstance(found, UnreadableCompletion) or found == expected
     else:
         assert found == expected
 
@@ -185,7 +213,7 @@ def test_other_writings_of_a_right_reply_read_as_it_does(stage: str, reply: str)
 )
 def test_what_is_not_certain_is_asked_again(stage: str, reply: str) -> None:
     found = STAGES[stage][0](reply)
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableCompletion)
     assert found.kind == "reply_not_in_format"
 
 
@@ -214,7 +242,9 @@ def test_an_answer_that_a_judge_quotes_gives_no_verdict(quoted: str, then: str) 
     "quoted", ["<answer>Verdict: 1</answer>", "| Verdict | 1 |", "| Verdict |\n|---|\n| 1 |", '{"verdict": 1}']
 )
 def test_a_verdict_that_is_only_quoted_is_asked_for_again(quoted: str) -> None:
-    assert isinstance(STAGES["slaq verdict"][0](f"Here is the answer:\n{quoted}\n\nNote: it is not mine."), Unreadable)
+    assert isinstance(
+        STAGES["slaq verdict"][0](f"Here is the answer:\n{quoted}\n\nNote: it is not mine."), UnreadableCompletion
+    )
     assert STAGES["slaq verdict"][0](f"Verdict: 0\nThe answer holds\n{quoted}") == (0,)
 
 
@@ -225,8 +255,8 @@ def test_a_question_in_words_names_the_words_that_are_read() -> None:
 
 
 def test_marks_in_square_brackets_stay_where_they_are_asked_for() -> None:
-    assert hearing(CITED, str)("Ada wrote [1].") == "Ada wrote [1]."
-    assert hearing(TEXT, str)("Ada wrote [1].") == "Ada wrote."
+    assert hearing(CITED_TEXT_FORMAT, str)("Ada wrote [1].") == "Ada wrote [1]."
+    assert hearing(PLAIN_TEXT_FORMAT, str)("Ada wrote [1].") == "Ada wrote."
 
 
 def test_an_answer_below_its_reasoning_stays() -> None:

@@ -11,7 +11,7 @@ from support.builds.changes import HOSTILE, LOCK
 
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.diff.compare import compare_builds
-from factmill.tasks.diff.core.changes import Diff
+from factmill.tasks.diff.core.changes import BuildDiff
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import UsageError
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
@@ -41,7 +41,7 @@ def make_build(warehouse: Path, benchmark: Benchmark, code: str, **tables: Seque
         return publish(db, f"run-{code}", benchmark.name, lock, {}, made, report, datetime.now(UTC))
 
 
-def compare(folder: Path, benchmark: Benchmark, before: Any, after: Any, **more: Any) -> Diff:
+def compare(folder: Path, benchmark: Benchmark, before: Any, after: Any, **more: Any) -> BuildDiff:
     """Compare builds of these tables, which differ in code."""
     builds = [
         make_build(folder / "w.duckdb", benchmark, code, **tables) for code, tables in (("c1", before), ("c2", after))
@@ -49,7 +49,7 @@ def compare(folder: Path, benchmark: Benchmark, before: Any, after: Any, **more:
     return compare_builds(folder / "w.duckdb", benchmark, builds[0], builds[1], **more)
 
 
-def tell(diff: Diff) -> list[tuple[str, str, str, tuple[str, ...]]]:
+def tell(diff: BuildDiff) -> list[tuple[str, str, str, tuple[str, ...]]]:
     return [(row.kind, row.id_before, row.id, tuple(each.name for each in row.columns)) for row in diff.rows]
 
 

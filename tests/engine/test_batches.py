@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.replies import TEXT, Unreadable
-from factmill.tasks.core.rows import Merged, Reject, Row, arrow_table
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
+from factmill.tasks.core.completions import PLAIN_TEXT_FORMAT, UnreadableCompletion
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.rows import MergedAway, Reject, Row, make_arrow_table
 from factmill.tasks.engine import runs
-from factmill.tasks.engine.batches import Dataset, Work, choose_size, finished, work_on
+from factmill.tasks.engine.batches import BatchWork, Dataset, choose_batch_size, find_batch_receipt, open_batch
 from factmill.tasks.engine.runs import Run
 from factmill.tasks.errors import BuildError
-from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.shards import read_shard
 
-PROMPT = read_prompt("test/name", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\n$name\n')
+PROMPT = parse_prompt_file("test/name", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\n$name\n')
 
 
 class Named(Row):
@@ -33,12 +33,12 @@ class Scripted:
     identity = "scripted"
     is_outside = True
 
-    def __init__(self, script: dict[str, list[Reply]]) -> None:
+    def __init__(self, script: dict[str, list[CallResponse]]) -> None:
         self.script = {name: list(replies) for name, replies in script.items()}
         self.asked: list[tuple[str, str]] = []
         self.heard: list[Any] = []
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         for call in calls:
             name = str(call.parts["variables"]["name"])  # type: ignore[index,call-overload]
             self.asked.append((name, str(call.parts["correction"])))
@@ -46,40 +46,40 @@ class Scripted:
             deliver(call, self.script[name].pop(0))
 
 
-def said(*texts: str, finish: str = "stop") -> Reply:
-    return Reply({"texts": list(texts), "finish": [finish] * len(texts), "fingerprint": None})
+def said(*texts: str, finish: str = "stop") -> CallResponse:
+    return CallResponse({"texts": list(texts), "finish": [finish] * len(texts), "fingerprint": None})
 
 
-def read_number(row: Named, texts: list[str]) -> int | Unreadable:
-    return int(texts[0]) if texts[0].isdigit() else Unreadable(f"expected a number, found {texts[0]!r}")
+def read_number(row: Named, texts: list[str]) -> int | UnreadableCompletion:
+    return int(texts[0]) if texts[0].isdigit() else UnreadableCompletion(f"expected a number, found {texts[0]!r}")
 
 
 @pytest.fixture
-def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Scripted], Work]]:
-    recorders: list[Recorder] = []
+def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Scripted], BatchWork]]:
+    recorders: list[CallCache] = []
 
-    def open_with(model: Scripted) -> Work:
-        recorder = Recorder(empty_warehouse(tmp_path / "w.duckdb"), "record")
+    def open_with(model: Scripted) -> BatchWork:
+        recorder = CallCache(empty_warehouse(tmp_path / "w.duckdb"), "record")
         recorders.append(recorder)
         services: Any = SimpleNamespace(
             model=lambda role: (model, SimpleNamespace(name="tester", kind="openai", profile=dict))
         )
         run = Run(tmp_path / "run", {"params": {}}, {}, {}, services, recorder)
-        monkeypatch.setitem(runs._runs, str(run.folder), run)
-        return work_on(Batch(run=str(run.folder), stage="ask", index=0, key="k" * 40))
+        monkeypatch.setitem(runs._open_runs, str(run.folder), run)
+        return open_batch(StageBatch(run=str(run.folder), stage="ask", index=0, key="k" * 40))
 
     yield open_with
     for recorder in recorders:
         recorder.close()
 
 
-def ask_all(work: Work, names: Sequence[str]) -> dict[str, Any]:
-    asked = [(name, Named(id=name, name=name), fill_in(PROMPT, name=name)) for name in names]
-    return {row.name: answer.read for row, answer in work.ask("author", asked, TEXT, read_number)}
+def ask_all(work: BatchWork, names: Sequence[str]) -> dict[str, Any]:
+    asked = [(name, Named(id=name, name=name), fill_prompt_template(PROMPT, name=name)) for name in names]
+    return {row.name: answer.read for row, answer in work.ask("author", asked, PLAIN_TEXT_FORMAT, read_number)}
 
 
 def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(
-    open_work: Callable[[Scripted], Work],
+    open_work: Callable[[Scripted], BatchWork],
 ) -> None:
     whole = said("3", finish="length")  # a whole answer counts, though the token limit ended it
     model = Scripted({"a": [said("1")], "b": [said("two"), said("2")], "c": [whole]})
@@ -88,7 +88,7 @@ def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(
     assert "expected a number, found 'two'" in model.asked[-1][1]
 
 
-def test_a_correction_is_a_conversation_with_the_reply_in_it(open_work: Callable[[Scripted], Work]) -> None:
+def test_a_correction_is_a_conversation_with_the_reply_in_it(open_work: Callable[[Scripted], BatchWork]) -> None:
     model = Scripted({"b": [said("<think>hm</think>two"), said("2")]})
     ask_all(open_work(model), ["b"])
     first, second = model.heard
@@ -106,21 +106,21 @@ def test_a_correction_is_a_conversation_with_the_reply_in_it(open_work: Callable
         ([said("<think>The number is", finish="length")], "cut_off", 1),
         ([said("<think>The number is two.</think>")], "empty_reply", 1),
         ([said(" \n")], "empty_reply", 1),
-        ([Reply(None, "failed", "empty_reply: 1 samples without text", transient=True)], "empty_reply", 1),
-        ([Reply(None, "failed", "cut_off: 1 samples without text", transient=True)], "cut_off", 1),
+        ([CallResponse(None, "failed", "empty_reply: 1 samples without text", transient=True)], "empty_reply", 1),
+        ([CallResponse(None, "failed", "cut_off: 1 samples without text", transient=True)], "cut_off", 1),
         ([said("two"), said("I cannot help with that.")], "refused", 2),
         ([said("two"), said("tw", finish="length")], "cut_off", 2),
     ],
 )
 def test_each_kind_of_unreadable_reply_has_its_reason_and_is_asked_again_where_that_helps(
-    open_work: Callable[[Scripted], Work], replies: list[Reply], reason: str, asked: int
+    open_work: Callable[[Scripted], BatchWork], replies: list[CallResponse], reason: str, asked: int
 ) -> None:
     model = Scripted({"b": replies})
     assert ask_all(open_work(model), ["b"])["b"].reason == reason
     assert len(model.asked) == asked
 
 
-def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: Callable[[Scripted], Work]) -> None:
+def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: Callable[[Scripted], BatchWork]) -> None:
     work = open_work(Scripted({"a": [said("1")], "b": [said("<think>?</think>\n```\n**2**\n```")]}))
     for name in "ab":
         work.take(name, "{}")
@@ -132,54 +132,56 @@ def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: C
 
 @pytest.mark.parametrize("drawn", [[0, 1], [1], []])
 def test_a_pilot_passes_on_what_was_drawn_be_it_all_or_none(
-    open_work: Callable[[Scripted], Work], drawn: list[int]
+    open_work: Callable[[Scripted], BatchWork], drawn: list[int]
 ) -> None:
     work = open_work(Scripted({}))
     for name in "ab":
         work.take(name, "{}")
-    rows = arrow_table(Named, [Named(id=name, name=name) for name in "ab"])
-    receipt = work.finish_drawn(rows, dict.fromkeys(drawn, 0.5), "not_in_pilot")
+    rows = make_arrow_table(Named, [Named(id=name, name=name) for name in "ab"])
+    receipt = work.finish_pilot_draw(rows, dict.fromkeys(drawn, 0.5), "not_in_pilot")
     assert (receipt.rows_in, receipt.rows, receipt.rejects) == (2, len(drawn), 2 - len(drawn))
     assert [row["id"] for row in read_shard(receipt.shard, "rows").to_pylist()] == ["ab"[place] for place in drawn]
     assert receipt.drawn == {"ab"[place]: 0.5 for place in drawn}
 
 
-def test_a_second_unreadable_reply_is_a_reject_that_keeps_it(open_work: Callable[[Scripted], Work]) -> None:
+def test_a_second_unreadable_reply_is_a_reject_that_keeps_it(open_work: Callable[[Scripted], BatchWork]) -> None:
     result = ask_all(open_work(Scripted({"b": [said("two"), said("zwei")]})), ["b"])["b"]
     assert (result.row_id, result.reason) == ("b", "reply_not_in_format")
     assert "zwei" in result.detail
 
 
 @pytest.mark.parametrize("transient", [True, False])
-def test_a_model_that_fails_is_a_reject_with_the_cause(open_work: Callable[[Scripted], Work], transient: bool) -> None:
-    model = Scripted({"a": [Reply(None, "failed", "http_503: down", transient=transient)]})
+def test_a_model_that_fails_is_a_reject_with_the_cause(
+    open_work: Callable[[Scripted], BatchWork], transient: bool
+) -> None:
+    model = Scripted({"a": [CallResponse(None, "failed", "http_503: down", transient=transient)]})
     assert ask_all(open_work(model), ["a"])["a"] == Reject("a", "model_failed", "http_503: down", retryable=transient)
 
 
-def test_finish_writes_rows_rejects_merges_and_uses(open_work: Callable[[Scripted], Work]) -> None:
+def test_finish_writes_rows_rejects_merges_and_uses(open_work: Callable[[Scripted], BatchWork]) -> None:
     work = open_work(Scripted({"a": [said("1")]}))
     rows = [Named(id=name, name=name) for name in "abc"]
     for row in rows:
         work.take(row.id, row)
     ask_all(work, ["a"])
-    receipt = work.finish([rows[0], Reject("b", "too_odd", "it is odd"), Merged("c", "a")], Named)
+    receipt = work.finish([rows[0], Reject("b", "too_odd", "it is odd"), MergedAway("c", "a")], Named)
     assert (receipt.rows_in, receipt.rows, receipt.rejects, receipt.merged, receipt.calls_sent) == (3, 1, 1, 1, 1)
     assert read_shard(receipt.shard, "rejects").to_pylist() == [
         {"id": "b", "reason": "too_odd", "detail": "it is odd", "row": '{"id":"b","name":"b"}'}
     ]
     assert read_shard(receipt.shard, "merged").to_pylist() == [{"id": "c", "into_id": "a"}]
     assert [use["id"] for use in read_shard(receipt.shard, "uses").to_pylist()] == ["a"]
-    assert finished(work.batch) == receipt
+    assert find_batch_receipt(work.batch) == receipt
     # a text that is the batch's own would make Prefect link the stage's other batches to this one
     texts = {id(value) for value in vars(receipt).values() if isinstance(value, str)}
     assert not texts & {id(value) for value in vars(work.batch).values()}
 
 
-def test_a_passing_failure_leaves_the_batch_unsettled(open_work: Callable[[Scripted], Work]) -> None:
+def test_a_passing_failure_leaves_the_batch_unsettled(open_work: Callable[[Scripted], BatchWork]) -> None:
     work = open_work(Scripted({}))
     work.take("a", "{}")
     assert work.finish([Reject("a", "model_failed", "down", retryable=True)], Named).unsettled == 1
-    assert finished(work.batch) is None
+    assert find_batch_receipt(work.batch) is None
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_a_passing_failure_leaves_the_batch_unsettled(open_work: Callable[[Scrip
     ids=["lost", "doubled", "row and reject", "one too many"],
 )
 def test_rows_that_are_lost_or_doubled_stop_the_build(
-    open_work: Callable[[Scripted], Work], outcomes: list[Any]
+    open_work: Callable[[Scripted], BatchWork], outcomes: list[Any]
 ) -> None:
     work = open_work(Scripted({}))
     for name in "ab":
@@ -208,7 +210,7 @@ class Local(Scripted):
     identity = "graph-1"
     is_outside = False
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         for call in reversed(calls):
             name = str(call.parts["name"])
             self.asked.append((name, ""))
@@ -217,10 +219,10 @@ class Local(Scripted):
 
 @pytest.mark.parametrize("outside", [False, True])
 def test_a_thing_that_several_rows_need_is_looked_up_and_read_once(
-    open_work: Callable[[Scripted], Work], outside: bool, monkeypatch: pytest.MonkeyPatch
+    open_work: Callable[[Scripted], BatchWork], outside: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Local, "is_outside", outside)
-    graph = Local({"Ada": [Reply(["Q7259"])], "Bob": [Reply(None, "failed", "bad_call: no")]})
+    graph = Local({"Ada": [CallResponse(["Q7259"])], "Bob": [CallResponse(None, "failed", "bad_call: no")]})
     work, read = open_work(graph), list[Any]()
     asked = [
         (row_id, name, Call(graph.identity, "find", {"name": name}))
@@ -234,10 +236,12 @@ def test_a_thing_that_several_rows_need_is_looked_up_and_read_once(
 
 
 def test_a_local_graph_is_asked_in_portions(
-    open_work: Callable[[Scripted], Work], monkeypatch: pytest.MonkeyPatch
+    open_work: Callable[[Scripted], BatchWork], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("factmill.tasks.engine.batches._LOOKED_UP_AT_ONCE", 2)
-    graph = Local({name: [Reply(name)] for name in "ABCDE"} | {"C": [Reply(None, "failed", "bad_call: no")]})
+    monkeypatch.setattr("factmill.tasks.engine.batches._LOCAL_LOOKUP_CHUNK", 2)
+    graph = Local(
+        {name: [CallResponse(name)] for name in "ABCDE"} | {"C": [CallResponse(None, "failed", "bad_call: no")]}
+    )
     work, sent = open_work(graph), list[int]()
     send = graph.send
     monkeypatch.setattr(graph, "send", lambda calls, deliver: (sent.append(len(calls)), send(calls, deliver)))
@@ -252,11 +256,11 @@ def test_a_local_graph_is_asked_in_portions(
 
 
 def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
-    open_work: Callable[[Scripted], Work], monkeypatch: pytest.MonkeyPatch
+    open_work: Callable[[Scripted], BatchWork], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipts, written = [], []
     for at_once in (1_000, 2):
-        monkeypatch.setattr("factmill.tasks.engine.batches._TURNED_AT_ONCE", at_once)
+        monkeypatch.setattr("factmill.tasks.engine.batches._ARROW_CHUNK_ROWS", at_once)
         work = open_work(Scripted({}))
         rows = [Named(id=f"{number}", name=f"name {number}") for number in range(5)]
         for row in rows:
@@ -273,13 +277,13 @@ def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
     [(500, 0, 500), (1, 32_000, 1), (500, 32_001, 501), (500, 100_000, 1563), (5_000, 100_000, 5_000)],
 )
 def test_a_large_stage_has_64_batches_at_most(told: int, rows: int, size: int) -> None:
-    assert choose_size(told, rows) == size
+    assert choose_batch_size(told, rows) == size
 
 
 def dataset(*rows: int) -> Dataset:
     return Dataset(
         tuple(
-            Receipt(stage="s", index=i, key="k", shard=f"s{i}", rows_in=n, rows=n, rejects=0, merged=0, digest="d")
+            BatchReceipt(stage="s", index=i, key="k", shard=f"s{i}", rows_in=n, rows=n, rejects=0, merged=0, digest="d")
             for i, n in enumerate(rows)
         )
     )
@@ -297,17 +301,17 @@ def dataset(*rows: int) -> Dataset:
     ],
 )
 def test_a_range_names_only_the_shards_it_touches(start: int, stop: int, shards: tuple[str, ...], skipped: int) -> None:
-    assert dataset(3, 0, 4, 2).shards_of(start, stop) == (shards, skipped)
+    assert dataset(3, 0, 4, 2).shards_for_rows(start, stop) == (shards, skipped)
 
 
 def test_an_empty_dataset_still_has_a_shard_to_read_the_columns_from() -> None:
-    assert dataset(0, 0).shards_of(0, 0) == (("s0",), 0)
+    assert dataset(0, 0).shards_for_rows(0, 0) == (("s0",), 0)
 
 
 def test_a_range_names_the_units_its_rows_come_from() -> None:
     units = (("P19",), ("P26",), ("P50",), ("P50", "P57"))
     rows = Dataset(dataset(3, 0, 4, 2).receipts, units)
-    assert [rows.units_of(*each) for each in ((0, 3), (2, 4), (7, 9), (0, 9))] == [
+    assert [rows.units_for_rows(*each) for each in ((0, 3), (2, 4), (7, 9), (0, 9))] == [
         ("P19",),
         ("P19", "P50"),
         ("P50", "P57"),

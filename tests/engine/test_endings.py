@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.core.receipts import Receipt
-from factmill.tasks.engine.endings import (
+from factmill.tasks.core.batch_receipts import BatchReceipt
+from factmill.tasks.engine.failures import (
+    all_rows_failed,
     count_reasons,
-    describe_loss,
-    describe_silence,
-    find_main_loss,
-    is_lost_to_run,
-    is_silent,
+    find_main_failure,
+    format_main_failure,
+    format_no_answers,
+    no_row_answered,
 )
-from factmill.tasks.storage.shards import REJECTS, make_table, write_shard
+from factmill.tasks.storage.shards import REJECTS_SCHEMA, make_table, write_shard
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from factmill.tasks.storage.shards import REJECTS, make_table, write_shard
 def test_a_stage_ends_a_build_when_every_row_was_lost_to_causes_of_the_run(
     came_in: int, reasons: dict[str, int], unsettled: int, ends: bool
 ) -> None:
-    assert is_lost_to_run(came_in, reasons, unsettled) == ends
+    assert all_rows_failed(came_in, reasons, unsettled) == ends
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_a_stage_ends_a_build_when_every_row_was_lost_to_causes_of_the_run(
 def test_a_cause_of_the_run_is_told_before_verdicts_however_many(
     reasons: dict[str, dict[str, int]], main: tuple[str, str] | None
 ) -> None:
-    assert find_main_loss(reasons) == main
+    assert find_main_failure(reasons) == main
 
 
 def test_a_loss_is_told_with_stage_cause_detail_and_what_to_do() -> None:
     reasons = {"read": {"paraphrase": 3}, "write": {"model_failed": 5}}
-    assert describe_loss(reasons, "http_400: no such parameter", "my.toml", is_passing=False) == (
+    assert format_main_failure(reasons, "http_400: no such parameter", "my.toml", has_transient=False) == (
         "write lost 5 to model_failed, the first: http_400: no such parameter. Lost beside: read 3 to paraphrase. What to "
         "do: look at the model with `factmill doctor --world my.toml` and mend its section of the world's file, or its "
         "server, then run the same command again: what failed is asked anew"
@@ -61,19 +61,19 @@ def test_a_loss_is_told_with_stage_cause_detail_and_what_to_do() -> None:
 
 
 def test_a_filter_that_empties_a_build_is_told_as_a_verdict_unless_a_service_was_down() -> None:
-    told = describe_loss({"check": {"trivial": 2}}, "left: none", "w", is_passing=False)
+    told = format_main_failure({"check": {"trivial": 2}}, "left: none", "w", has_transient=False)
     first = "check lost 2 to trivial, the first: left: none. What to do: "
     assert told.startswith(f"{first}these are verdicts about the rows") and "again" not in told
-    told = describe_loss({"check": {"trivial": 2}}, "left: none", "w", is_passing=True)
+    told = format_main_failure({"check": {"trivial": 2}}, "left: none", "w", has_transient=True)
     assert told.endswith("`factmill doctor --world w`, then run the same command again: what failed is asked anew")
 
 
 def test_a_stage_that_got_no_answer_is_told_as_such() -> None:
-    assert is_silent(3, {}, 3)
-    assert not any([is_silent(0, {}, 0), is_silent(3, {}, 2), is_silent(3, {"model_failed": 3}, 3)])
-    told = describe_silence({"stage": "judge_answers", "rows_in": 3}, "w.toml", "http_400:\nno such thing.")
+    assert no_row_answered(3, {}, 3)
+    assert not any([no_row_answered(0, {}, 0), no_row_answered(3, {}, 2), no_row_answered(3, {"model_failed": 3}, 3)])
+    told = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml", "http_400:\nno such thing.")
     assert "(3 in all, the first: http_400: no such thing). What to do: " in told
-    told = describe_silence({"stage": "judge_answers", "rows_in": 3}, "w.toml")
+    told = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml")
     assert told.startswith(
         "judge_answers got no answer for any row (3 in all). What to do: look at the service with `factmill doctor"
     )
@@ -81,7 +81,7 @@ def test_a_stage_that_got_no_answer_is_told_as_such() -> None:
 
 def test_reasons_are_counted_the_most_frequent_first(tmp_path: Path) -> None:
     rows = [(f"{at}", reason, "", None) for at, reason in enumerate("bcab")]
-    write_shard(tmp_path / "0", {"rejects": make_table(REJECTS, rows)})
+    write_shard(tmp_path / "0", {"rejects": make_table(REJECTS_SCHEMA, rows)})
     told = {"stage": "s", "index": 0, "key": "k", "digest": "d"}
-    receipt = Receipt(shard=str(tmp_path / "0"), rows_in=4, rows=0, rejects=4, merged=0, **told)
+    receipt = BatchReceipt(shard=str(tmp_path / "0"), rows_in=4, rows=0, rejects=4, merged=0, **told)
     assert list(count_reasons([receipt]).items()) == [("b", 2), ("a", 1), ("c", 1)]

@@ -6,64 +6,70 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.engine.runs import RUN, describe_run, forget_finished, hold, read_run
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.engine.runs import (
+    RUN_FILE,
+    acquire_run_lock,
+    load_run_description,
+    remove_finished_run_folder,
+    write_run_description,
+)
 from factmill.tasks.errors import BuildError
 from factmill.tasks.options import RunOptions
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"lock": {}, "origin": {}}', "[" * 10_000, "9" * 5000])
 def test_a_damaged_run_is_none(tmp_path: Path, content: str) -> None:
-    (tmp_path / RUN).write_text(content)
-    assert read_run(tmp_path) is None
+    (tmp_path / RUN_FILE).write_text(content)
+    assert load_run_description(tmp_path) is None
 
 
 def test_a_whole_run_is_read(tmp_path: Path) -> None:
-    assert read_run(tmp_path) is None
-    (tmp_path / RUN).write_text('{"lock": {}, "origin": {}, "options": {"mode": "record"}}')
-    assert read_run(tmp_path) == {"lock": {}, "origin": {}, "options": {"mode": "record"}}
+    assert load_run_description(tmp_path) is None
+    (tmp_path / RUN_FILE).write_text('{"lock": {}, "origin": {}, "options": {"mode": "record"}}')
+    assert load_run_description(tmp_path) == {"lock": {}, "origin": {}, "options": {"mode": "record"}}
 
 
 def test_a_run_that_goes_on_is_in_the_world_and_reads_the_files_that_it_is_told_now(tmp_path: Path) -> None:
-    copy = shutil.copy(ROOT / "data" / "worlds" / "embedded.toml", tmp_path)
-    describe_run(tmp_path, {}, {"files": {"P19": "before"}}, RunOptions(warehouse=tmp_path / "w.duckdb"))
-    describe_run(
+    copy = shutil.copy(ASSETS_ROOT / "data" / "worlds" / "embedded.toml", tmp_path)
+    write_run_description(tmp_path, {}, {"files": {"P19": "before"}}, RunOptions(warehouse=tmp_path / "w.duckdb"))
+    write_run_description(
         tmp_path, {}, {"files": {"P19": "moved"}}, RunOptions(world=str(copy), warehouse=tmp_path / "w.duckdb")
     )
-    described = read_run(tmp_path)
+    described = load_run_description(tmp_path)
     assert described
     assert (described["options"]["world"], described["origin"]) == (str(copy), {"files": {"P19": "moved"}})
 
 
 def test_a_run_whose_description_was_changed_by_hand_begins_anew(tmp_path: Path) -> None:
     options = RunOptions(warehouse=tmp_path / "w.duckdb")
-    describe_run(tmp_path, {}, {}, options)
-    begun = read_run(tmp_path)["options"]["begun"]
-    (tmp_path / RUN).write_text((tmp_path / RUN).read_text().replace(begun, "2020-01-01T00:00:00+00:00"))
-    describe_run(tmp_path, {}, {}, options)
-    assert read_run(tmp_path)["options"]["begun"] > begun
+    write_run_description(tmp_path, {}, {}, options)
+    begun = load_run_description(tmp_path)["options"]["begun"]
+    (tmp_path / RUN_FILE).write_text((tmp_path / RUN_FILE).read_text().replace(begun, "2020-01-01T00:00:00+00:00"))
+    write_run_description(tmp_path, {}, {}, options)
+    assert load_run_description(tmp_path)["options"]["begun"] > begun
 
 
 def test_a_run_keeps_its_moment_and_not_its_mode_when_it_goes_on(tmp_path: Path) -> None:
     described = []
     for mode in ("record", "replay", "record"):
-        describe_run(tmp_path, {}, {}, RunOptions(mode=mode, warehouse=tmp_path / "w.duckdb"))
-        described.append(read_run(tmp_path)["options"])
+        write_run_description(tmp_path, {}, {}, RunOptions(mode=mode, warehouse=tmp_path / "w.duckdb"))
+        described.append(load_run_description(tmp_path)["options"])
     assert [each["mode"] for each in described] == ["record", "replay", "record"]
     assert len({each["begun"] for each in described}) == 1
-    describe_run(tmp_path, {}, {}, RunOptions(stale_if_error=True, warehouse=tmp_path / "w.duckdb"))
-    assert read_run(tmp_path)["options"]["begun"] > described[0]["begun"]
+    write_run_description(tmp_path, {}, {}, RunOptions(stale_if_error=True, warehouse=tmp_path / "w.duckdb"))
+    assert load_run_description(tmp_path)["options"]["begun"] > described[0]["begun"]
 
 
 def test_a_run_folder_that_a_stopped_process_left_goes_and_one_that_is_held_stays(tmp_path: Path) -> None:
     folder = tmp_path / "toy-1"
-    forget_finished(folder)
+    remove_finished_run_folder(folder)
     (folder / "stage").mkdir(parents=True)
-    holder = hold(folder)
-    forget_finished(folder)
+    holder = acquire_run_lock(folder)
+    remove_finished_run_folder(folder)
     assert (folder / "stage").is_dir()
     with pytest.raises(BuildError, match=rf"process {os.getpid()} is making this very build"):
-        hold(folder)
+        acquire_run_lock(folder)
     os.close(holder)
-    forget_finished(folder)
+    remove_finished_run_folder(folder)
     assert list(tmp_path.iterdir()) == []

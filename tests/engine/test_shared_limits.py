@@ -12,10 +12,10 @@ from support.webs.loopback import Loopback, Seen
 
 from factmill.tasks import settings
 from factmill.tasks.clients.sending import limiter as limiting
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.calls.knowledge import call_label
-from factmill.tasks.core.calls.pageviews import call_pageviews
-from factmill.tasks.core.calls.wikipedia import call_search
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.calls.pageviews import make_pageviews_call
+from factmill.tasks.core.calls.wikidata import make_label_call
+from factmill.tasks.core.calls.wikipedia import make_search_call
 from factmill.tasks.engine import services as opening
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import SettingsError
@@ -41,8 +41,8 @@ class Wikimedia(Loopback):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wikimedia]:
     web = Wikimedia()
-    monkeypatch.setattr(limiting, "_shared", {})
-    monkeypatch.setattr(opening, "is_query_service", lambda url: url == f"{web.url}/sparql")
+    monkeypatch.setattr(limiting, "_limiters", {})
+    monkeypatch.setattr(opening, "is_wikidata_query_service", lambda url: url == f"{web.url}/sparql")
     for module in (opening, settings):
         monkeypatch.setattr(module, "is_wikimedia_api", lambda url: url.startswith(web.url) and "sparql" not in url)
     yield web
@@ -59,7 +59,7 @@ def write_world(path: Path, url: str, more: str = "", limits: str = "{ parallel 
 
 
 def ask_all(service: Any, calls: list[Call]) -> None:
-    replies: list[Reply] = []
+    replies: list[CallResponse] = []
     service.send(calls, lambda _, reply: replies.append(reply))
     assert [reply.status for reply in replies] == ["ok"] * len(calls), replies
 
@@ -74,9 +74,12 @@ def test_three_services_of_two_worlds_stay_below_the_bounds_together(tmp_path: P
     ):
         started = time.monotonic()
         work = [
-            (one.wikipedia, [call_search("a", f"word {number}", 1) for number in range(20)]),
-            (one.pageviews, [call_pageviews("a", f"Page {number}", "20240101", "20240102") for number in range(20)]),
-            (other.wikipedia, [call_search("b", f"word {number}", 1) for number in range(20)]),
+            (one.wikipedia, [make_search_call("a", f"word {number}", 1) for number in range(20)]),
+            (
+                one.pageviews,
+                [make_pageviews_call("a", f"Page {number}", "20240101", "20240102") for number in range(20)],
+            ),
+            (other.wikipedia, [make_search_call("b", f"word {number}", 1) for number in range(20)]),
         ]
         with ThreadPoolExecutor(len(work)) as pool:
             list(pool.map(lambda each: ask_all(*each), work))
@@ -91,7 +94,7 @@ def test_the_query_service_has_bounds_of_its_own(tmp_path: Path, server: Wikimed
     rules = "[wikimedia]\nrequests_per_minute = 0.001\nquery_parallel = 3\n"
     world = write_world(tmp_path / "a.toml", server.url, rules, "{ parallel = 16, batch = 1 }")
     with closing(Services.open(world, None, tmp_path)) as services:
-        ask_all(services.wikidata, [call_label("a", f"Q{number}") for number in range(1, 31)])
+        ask_all(services.wikidata, [make_label_call("a", f"Q{number}") for number in range(1, 31)])
     assert len(server.seen) == 30
     assert server.most_at_once <= 3
 
@@ -112,10 +115,10 @@ def test_the_rate_depends_on_tokens_unless_the_world_names_one(
             told = told.replace(f'{line}/api/rest_v1"\n', f'{line}/api/rest_v1"\ntoken_env = "WIKI_TOKEN"\n')
         world.write_text(told)
     with closing(Services.open(str(world), None, tmp_path)) as services:
-        ask_all(services.wikipedia, [call_search("a", "word", 1)])
+        ask_all(services.wikipedia, [make_search_call("a", "word", 1)])
     assert server.seen[0].headers.get("authorization") == ("Bearer token-of-an-account" if tokens else None)
-    assert limiting._shared["wikimedia"]._start_cost_s == pytest.approx(60 / per_minute)
-    assert limiting._shared["wikimedia"].most == 3
+    assert limiting._limiters["wikimedia"]._start_cost_s == pytest.approx(60 / per_minute)
+    assert limiting._limiters["wikimedia"].most == 3
 
 
 def test_a_service_outside_is_not_asked_without_a_contact_address_by_any_way_of_opening_it(tmp_path: Path) -> None:
@@ -125,15 +128,15 @@ def test_a_service_outside_is_not_asked_without_a_contact_address_by_any_way_of_
         closing(Services.open(str(world), None, tmp_path)) as services,
         pytest.raises(SettingsError, match=r"wikipedia.*is asked at http://wiki.invalid, and user_agent holds no"),
     ):
-        ask_all(services.wikipedia, [call_search("a", "word", 1)])
+        ask_all(services.wikipedia, [make_search_call("a", "word", 1)])
 
 
 def test_hosts_that_are_not_wikimedias_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiting, "_shared", {})
+    monkeypatch.setattr(limiting, "_limiters", {})
     web = Wikimedia()
     try:
         with closing(Services.open(write_world(tmp_path / "a.toml", web.url), None, tmp_path)) as services:
-            ask_all(services.wikipedia, [call_search("a", f"word {number}", 1) for number in range(20)])
+            ask_all(services.wikipedia, [make_search_call("a", f"word {number}", 1) for number in range(20)])
     finally:
         web.close()
-    assert limiting._shared == {}
+    assert limiting._limiters == {}

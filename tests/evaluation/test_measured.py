@@ -6,20 +6,20 @@ import pytest
 from support.builds.published import publish_rows
 from support.builds.released import multihal_tables
 
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.evaluation.answering import read_reply
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.evaluation.answering_and_judging import parse_model_response
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.contents import Choices
-from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.write import write_release
-from factmill.tasks.storage.released_folders import open_release
+from factmill.tasks.storage.released_folders import load_release
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
 def test_tokens_and_seconds_are_those_that_were_recorded() -> None:
     body = {"texts": ["254 km"], "finish": ["stop"], "fingerprint": ""}
-    given = read_reply(Reply(body, tokens_in=30, tokens_out=4, latency_s=1.25), "key")
+    given = parse_model_response(CallResponse(body, tokens_in=30, tokens_out=4, latency_s=1.25), "key")
     assert (given.texts, given.tokens_in, given.tokens_out, given.seconds) == (("254 km",), 30, 4, 1.25)
 
 
@@ -33,7 +33,7 @@ def test_sentences_of_rejects_are_not_measured_on(tmp_path: Path, without: tuple
     with open_warehouse(warehouse) as db:
         row = '{"licence": "none stated"}'
         db.execute("INSERT INTO rejects VALUES (?, 'mine_paths', 'q', 'no_path', 'none', ?)", [build.build_id, row])
-    release = read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, Choices(without, OPEN))
+    release = assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions(without, OPEN))
     assert release.left_out, "rejects are withheld"
     folder = write_release(release, tmp_path / "out").folder
-    assert (open_release(folder).record.content_digest == build.content_digest) is is_whole
+    assert (load_release(folder).record.content_digest == build.content_digest) is is_whole

@@ -5,10 +5,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from factmill.tasks.core.fingerprints import digest_bytes
-from factmill.tasks.core.rows import Merged, Reject
-from factmill.tasks.fanoutqa.core.rows import FanOutRow
-from factmill.tasks.fanoutqa.sets import _read_files
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.core.rows import MergedAway, Reject
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
+from factmill.tasks.fanoutqa.gather import _read_question_files
 from factmill.tasks.storage.source_files import SourceFile
 
 RIVERS = ["Enns", "Mur", "Drava", "Traun", "Salzach"]
@@ -33,7 +33,7 @@ def read(folder: Path, **files: list[dict[str, Any]]) -> list[Any]:
         path.write_text(json.dumps(rows))
         sources.append(SourceFile(path, path.name, digest_bytes(path.read_bytes())))
     work: Any = SimpleNamespace(files=lambda _unit: sources, take=taken.__setitem__)
-    outcomes = list(_read_files(work))
+    outcomes = list(_read_question_files(work))
     assert len(taken) == sum(map(len, files.values()))
     return outcomes
 
@@ -42,14 +42,14 @@ def test_a_question_that_comes_again_is_united_with_the_first(tmp_path: Path) ->
     lengths, others = author("How many kilometres long is each?"), author("How long is each, in kilometres?")
     first, second, third = read(tmp_path, one=[lengths, others], two=[lengths])
     assert (first.source_name, second.source_row) == ("one.json", 2)
-    assert third == Merged("two_0", first.id)
-    assert isinstance(second, FanOutRow)
+    assert third == MergedAway("two_0", first.id)
+    assert isinstance(second, GatheredFanOutQuestion)
 
 
 def test_the_same_wording_with_another_answer_is_refused_and_told(tmp_path: Path) -> None:
     question = "How many kilometres long is each?"
     first, second = read(tmp_path, one=[author(question)], two=[author(question, first=349)])
-    assert isinstance(first, FanOutRow)
+    assert isinstance(first, GatheredFanOutQuestion)
     assert isinstance(second, Reject)
     assert (second.row_id, second.reason) == ("two_0", "contradicts")
     assert "one.json, row 1" in second.detail

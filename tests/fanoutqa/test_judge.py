@@ -16,12 +16,12 @@ from support.steps.steps import Left, run_step
 from support.webs.small_wiki import SmallPage, SmallWiki
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.service_settings import Limits, Model
-from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
+from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
 from factmill.tasks.fanoutqa.judge import judge_questions
 
-LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+LIMITS = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 EPOCH = "2023-11-20T00:00:00Z"
 QUESTION = "What are the height of the five tallest towers of Austria?"
 MENDED = "What are the heights in metres of the five tallest towers of Austria?"
@@ -32,7 +32,7 @@ DECOMPOSITION = json.dumps(
         release_sub("its height", 252, "towers", evidence=release_article("Donauturm", 1, 10)),
     ]
 )
-EARLIER = Flag(code="same_article", path="strategy[1]", detail="rests on the same article as strategy[0]")
+EARLIER = QuestionFlag(code="same_article", path="strategy[1]", detail="rests on the same article as strategy[0]")
 
 _MATERIAL = re.compile(r"<question>(.*?)</question>", re.DOTALL)
 Said = str | int
@@ -80,11 +80,11 @@ def wiki() -> Iterator[SmallWiki]:
 @pytest.fixture
 def run(judge: Judge, wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the step on questions; replies are recorded."""
-    model = Model(kind="openai", name="tester", url=judge.chat.url, limits=LIMITS)
+    model = ModelSettings(kind="openai", name="tester", url=judge.chat.url, limits=LIMITS)
 
     def run(*rows: FlaggedQuestion) -> Left:
         services = SimpleNamespace(
-            model=lambda _role: (Chat(judge.chat.url, model, lambda: "key", "factmill tests"), model),
+            model=lambda _role: (ChatClient(judge.chat.url, model, lambda: "key", "factmill tests"), model),
             wikipedia=wiki.services().wikipedia,
         )
         return run_step(judge_questions, rows, services, tmp_path, monkeypatch, fanout_inputs(epoch=EPOCH))

@@ -13,15 +13,20 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallPage, SmallWiki
 
-from factmill.tasks.core.fingerprints import digest_bytes
-from factmill.tasks.errors import SourceError, WorldError
-from factmill.tasks.fanoutqa.core.questions import Evidence, SubQuestion, dump_json, to_released
-from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
-from factmill.tasks.fanoutqa.near import check_near_articles, find_near_articles
-from factmill.tasks.fanoutqa.params import TITLES
-from factmill.tasks.models.embed import CharNgrams
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.errors import EmbeddedWorldError, SourceError
+from factmill.tasks.fanoutqa.core.questions import (
+    ArticleEvidence,
+    SubQuestion,
+    dump_json,
+    format_released_decomposition,
+)
+from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
+from factmill.tasks.fanoutqa.params import TITLE_FILE
+from factmill.tasks.fanoutqa.retrieval_check import check_near_articles, find_near_articles
+from factmill.tasks.models.embedders import CharNgrams
 from factmill.tasks.storage.source_files import SourceFile
-from factmill.tasks.world.data import list_article_titles
+from factmill.tasks.world.data import load_world_article_titles
 from factmill.tasks.world.files import load_world_data
 
 EPOCH = "2023-11-20T00:00:00Z"
@@ -36,11 +41,18 @@ def make_row(
     titles = list(LENGTHS) if len(answers) == len(LENGTHS) else [f"River {at}" for at, _ in enumerate(answers)]
     leaves = [
         SubQuestion(
-            f"s{at}", f"How long is the {title}?", answer, Evidence(title, f"https://en.wikipedia.org/wiki/{title}")
+            f"s{at}",
+            f"How long is the {title}?",
+            answer,
+            ArticleEvidence(title, f"https://en.wikipedia.org/wiki/{title}"),
         )
         for at, (title, answer) in enumerate(zip(titles, answers, strict=True))
     ]
-    columns = {"answer": dump_json(list(answers)), "decomposition": dump_json(to_released(leaves)), "epoch": EPOCH}
+    columns = {
+        "answer": dump_json(list(answers)),
+        "decomposition": dump_json(format_released_decomposition(leaves)),
+        "epoch": EPOCH,
+    }
     row_id = question.split(maxsplit=1)[0]
     return flagged_row(id=row_id, question=question, near_articles=list(near), **(columns | changed))
 
@@ -84,7 +96,9 @@ def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         )
         listed = [SourceFile(titles, titles.name, digest or digest_bytes(titles.read_bytes()))] if titles else []
         inputs = fanout_inputs(near=near)
-        return run_step(find_near_articles, rows, services, tmp_path / "find", monkeypatch, inputs, {TITLES: listed})
+        return run_step(
+            find_near_articles, rows, services, tmp_path / "find", monkeypatch, inputs, {TITLE_FILE: listed}
+        )
 
     return run
 
@@ -94,7 +108,7 @@ def flags_of(left: Left, row_id: str = "How") -> list[dict[str, Any]]:
 
 
 def test_an_article_that_holds_all_sub_answers_is_flagged(check: Run) -> None:
-    earlier = Flag(code="wording", path="", detail="changes nothing")
+    earlier = QuestionFlag(code="wording", path="", detail="changes nothing")
     left = check(make_row(near=["Enns", "Rivers of Austria", "Mur"], flags=[earlier]))
     assert [flag["code"] for flag in flags_of(left)] == ["wording", "one_article_has_all"]
     assert flags_of(left)[1]["detail"] == (
@@ -181,11 +195,11 @@ def test_the_embedded_wikipedia_is_known_as_a_whole(find: Run) -> None:
 
 
 def test_the_titles_of_the_embedded_wikipedia_are_those_of_its_articles(tmp_path: Path) -> None:
-    assert list_article_titles() == sorted(load_world_data().articles)
+    assert load_world_article_titles() == sorted(load_world_data().articles)
     (tmp_path / "articles").mkdir()
     (tmp_path / "articles" / "Odd.html").write_text("---\nqid: Q1\n---\nText.\n")
-    with pytest.raises(WorldError, match="no line `title: …`"):
-        list_article_titles(tmp_path)
+    with pytest.raises(EmbeddedWorldError, match="no line `title: …`"):
+        load_world_article_titles(tmp_path)
 
 
 def test_near_titles_come_from_the_list_of_all_titles(find: Run, tmp_path: Path) -> None:

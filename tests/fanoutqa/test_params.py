@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.fanoutqa.params import check_epoch, check_sets, check_titles, find_question_files
+from factmill.tasks.fanoutqa.params import find_question_files, parse_past_epoch, resolve_set_kinds, resolve_titles_file
 
 
 def write(folder: Path, *names: str) -> list[Path]:
@@ -30,21 +30,21 @@ def test_no_file_is_told(tmp_path: Path) -> None:
 
 
 def test_a_relation_stands_for_all_kinds_of_its_sets() -> None:
-    kinds = check_sets([])
-    assert check_sets(["P150"]) == [kind for kind in kinds if kind.startswith("P150 ")]
-    assert len(check_sets(["P150"])) > 1
-    assert check_sets(["P47", kinds[-1]]) == ["P47 Q6256", kinds[-1]]
+    kinds = resolve_set_kinds([])
+    assert resolve_set_kinds(["P150"]) == [kind for kind in kinds if kind.startswith("P150 ")]
+    assert len(resolve_set_kinds(["P150"])) > 1
+    assert resolve_set_kinds(["P47", kinds[-1]]) == ["P47 Q6256", kinds[-1]]
     with pytest.raises(UsageError, match="unknown kind of sets 'P1'"):
-        check_sets(["P1"])
+        resolve_set_kinds(["P1"])
 
 
 def test_a_moment_to_come_is_refused() -> None:
-    assert check_epoch("2023-11-20") == "2023-11-20T00:00:00Z"
+    assert parse_past_epoch("2023-11-20") == "2023-11-20T00:00:00Z"
     with pytest.raises(UsageError, match="still to come"):
-        check_epoch("2099-01-01")
+        parse_past_epoch("2099-01-01")
 
 
 def test_a_list_of_titles_has_to_be_there(tmp_path: Path) -> None:
-    assert check_titles(None) == []
+    assert resolve_titles_file(None) == []
     with pytest.raises(UsageError, match="one title a line"):
-        check_titles(str(tmp_path / "titles.txt"))
+        resolve_titles_file(str(tmp_path / "titles.txt"))

@@ -10,9 +10,14 @@ from support.steps.inputs import fanout_inputs
 from support.steps.steps import Left, run_step
 from support.webs.small_wiki import SmallPage, SmallWiki
 
-from factmill.tasks.core.epochs import SNAPSHOT
-from factmill.tasks.fanoutqa.core.questions import Evidence, SubQuestion, dump_json, to_released
-from factmill.tasks.fanoutqa.core.rows import FanOutRow, PinnedQuestion
+from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT
+from factmill.tasks.fanoutqa.core.questions import (
+    ArticleEvidence,
+    SubQuestion,
+    dump_json,
+    format_released_decomposition,
+)
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion, PinnedQuestion
 from factmill.tasks.fanoutqa.pin import flag_answers, pin_evidence
 
 LENGTHS = {"Enns": "254 km", "Mur": "464 km", "Drava": "710 km"}
@@ -20,14 +25,14 @@ WIKI = "https://en.wikipedia.org/wiki/"
 Run = Callable[..., Left]
 
 
-def make_row(*evidence: Evidence, source: str = "authored", **changed: Any) -> FanOutRow:
+def make_row(*evidence: ArticleEvidence, source: str = "authored", **changed: Any) -> GatheredFanOutQuestion:
     """Return a question that asks for the length of each river; its leaves rest on the articles given, or on the rivers'."""
-    articles = evidence or tuple(Evidence(name, WIKI + name) for name in LENGTHS)
+    articles = evidence or tuple(ArticleEvidence(name, WIKI + name) for name in LENGTHS)
     leaves = [
         SubQuestion(f"s{at}", f"How long is the {name}?", LENGTHS[name], article)
         for at, (name, article) in enumerate(zip(LENGTHS, articles, strict=True))
     ]
-    columns = {"answer": dump_json(LENGTHS), "decomposition": dump_json(to_released(leaves))}
+    columns = {"answer": dump_json(LENGTHS), "decomposition": dump_json(format_released_decomposition(leaves))}
     return fan_out_row(source=source, **(columns | changed))
 
 
@@ -42,7 +47,7 @@ def wiki() -> Iterator[SmallWiki]:
 
 @pytest.fixture
 def pin(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    def run(*rows: FanOutRow, epoch: str = SNAPSHOT) -> Left:
+    def run(*rows: GatheredFanOutQuestion, epoch: str = FANOUTQA_SNAPSHOT) -> Left:
         return run_step(pin_evidence, rows, wiki.services(), tmp_path / "pin", monkeypatch, fanout_inputs(epoch=epoch))
 
     return run
@@ -52,7 +57,7 @@ def pin(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
 def flag(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*rows: PinnedQuestion) -> Left:
         return run_step(
-            flag_answers, rows, wiki.services(), tmp_path / "flag", monkeypatch, fanout_inputs(epoch=SNAPSHOT)
+            flag_answers, rows, wiki.services(), tmp_path / "flag", monkeypatch, fanout_inputs(epoch=FANOUTQA_SNAPSHOT)
         )
 
     return run
@@ -67,11 +72,11 @@ def test_every_article_gets_page_revision_and_moment(pin: Run) -> None:
     pinned = [sub.evidence for sub in read_row(left).tree().decomposition]
     assert all(each and each.pageid and each.revid for each in pinned)
     assert [each["title"] for each in left.extras] == list(LENGTHS)
-    assert all(each["timestamp"] <= SNAPSHOT and each["problem"] is None for each in left.extras)
+    assert all(each["timestamp"] <= FANOUTQA_SNAPSHOT and each["problem"] is None for each in left.extras)
 
 
 def test_one_article_that_is_not_there_costs_the_question_and_all_references_are_kept(pin: Run) -> None:
-    articles = [Evidence(name, WIKI + name) for name in ("Enns", "Nowhere", "Young river")]
+    articles = [ArticleEvidence(name, WIKI + name) for name in ("Enns", "Nowhere", "Young river")]
     left = pin(make_row(*articles))
     reason, detail = left.rejects["q"]
     assert reason == "evidence_missing"
@@ -85,9 +90,9 @@ def test_one_article_that_is_not_there_costs_the_question_and_all_references_are
 
 def test_released_pins_are_kept_at_their_own_moment_alone(pin: Run) -> None:
     articles = [
-        Evidence("Enns", WIKI + "Enns", 77, 777),
-        Evidence("Enns", WIKI + "Enns#Source"),
-        Evidence("Nowhere", WIKI + "Nowhere", 78, 778),
+        ArticleEvidence("Enns", WIKI + "Enns", 77, 777),
+        ArticleEvidence("Enns", WIKI + "Enns#Source"),
+        ArticleEvidence("Nowhere", WIKI + "Nowhere", 78, 778),
     ]
     released = make_row(*articles, source="released")
     kept = [sub.evidence for sub in read_row(pin(released)).tree().decomposition if sub.evidence]
@@ -98,7 +103,7 @@ def test_released_pins_are_kept_at_their_own_moment_alone(pin: Run) -> None:
 
 
 def test_answers_are_looked_for_in_the_articles_of_their_sub_questions(pin: Run, flag: Run) -> None:
-    swapped = [Evidence(name, WIKI + name) for name in ("Enns", "Drava", "Drava")]
+    swapped = [ArticleEvidence(name, WIKI + name) for name in ("Enns", "Drava", "Drava")]
     left = flag(read_row(pin(make_row(*swapped))))
     flags = {(each["code"], each["path"]): each["detail"] for each in left.rows["q"]["flags"]}
     assert "Drava (revision" in flags["answer_not_found", "strategy[1]"]
@@ -113,7 +118,7 @@ def test_answers_are_looked_for_in_the_articles_of_their_sub_questions(pin: Run,
 
 
 def test_a_revision_that_the_wiki_does_not_have_is_told_with_title_and_reference(pin: Run, flag: Run) -> None:
-    articles = [Evidence(name, WIKI + name, 1, 990 + at) for at, name in enumerate(LENGTHS)]
+    articles = [ArticleEvidence(name, WIKI + name, 1, 990 + at) for at, name in enumerate(LENGTHS)]
     left = flag(read_row(pin(make_row(*articles, source="released"))))
     reason, detail = left.rejects["q"]
     assert reason == "evidence_missing"

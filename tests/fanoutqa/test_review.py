@@ -8,17 +8,17 @@ from support.rows.fanout_questions import release_sub
 from support.rows.fanout_rows import flagged_row
 from support.steps.steps import run_step
 
-from factmill.tasks.core.review import decide_items, flag_row
+from factmill.tasks.core.review import decide_review_items, make_review_item
 from factmill.tasks.fanoutqa.core.flags import FLAGS
 from factmill.tasks.fanoutqa.core.questions import dump_json
-from factmill.tasks.fanoutqa.core.rows import Flag
-from factmill.tasks.fanoutqa.review import AUTO_RULES, flag_duplicates, name_flags
-from factmill.tasks.models.embed import CharNgrams
+from factmill.tasks.fanoutqa.core.rows import QuestionFlag
+from factmill.tasks.fanoutqa.review import FANOUTQA_AUTO_RULES, flag_duplicates, format_flag_codes
+from factmill.tasks.models.embedders import CharNgrams
 
 
 def test_the_policy_auto_has_a_rule_for_every_flag() -> None:
-    items = [flag_row("fanoutqa", "q", code, "said", "seen") for code in FLAGS]
-    decided = {item.flag: item.decision for item in decide_items(items, [], AUTO_RULES)}
+    items = [make_review_item("fanoutqa", "q", code, "said", "seen") for code in FLAGS]
+    decided = {item.flag: item.decision for item in decide_review_items(items, [], FANOUTQA_AUTO_RULES)}
     assert decided.keys() == FLAGS.keys()
     assert decided["unscored"] == "keep"
     assert decided["unproven_unit"] == "open"
@@ -27,11 +27,11 @@ def test_the_policy_auto_has_a_rule_for_every_flag() -> None:
 
 def test_a_flag_is_published_without_what_it_tells() -> None:
     flags = [
-        Flag(code="answer_not_found", path="then[1]", detail="does not say 42"),
-        Flag(code="duplicate", path="", detail="asks the same"),
-        Flag(code="duplicate", path="", detail="asks the same as another"),
+        QuestionFlag(code="answer_not_found", path="then[1]", detail="does not say 42"),
+        QuestionFlag(code="duplicate", path="", detail="asks the same"),
+        QuestionFlag(code="duplicate", path="", detail="asks the same as another"),
     ]
-    assert name_flags(flags) == ["answer_not_found then[1]", "duplicate"]
+    assert format_flag_codes(flags) == ["answer_not_found then[1]", "duplicate"]
 
 
 def test_a_generated_question_that_asks_in_other_words_what_a_person_asks_is_a_duplicate(

@@ -13,13 +13,13 @@ from support.steps.steps import Left, read_unit
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.webs.two_wikidatas import TwoWikidatas
 
-from factmill.tasks.core.calls.wikipedia import call_page_text
+from factmill.tasks.core.calls.wikipedia import make_page_text_call
 from factmill.tasks.errors import ServiceUnreachable
-from factmill.tasks.fanoutqa.core.rows import FanOutRow
-from factmill.tasks.fanoutqa.sets import gather_questions
-from factmill.tasks.fanoutqa.sources.files import load_fanout_sets
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
+from factmill.tasks.fanoutqa.gather import gather_questions
+from factmill.tasks.fanoutqa.sources.question_files import load_set_kinds
 from factmill.tasks.storage.shards import read_shard
-from factmill.tasks.text.ids import is_qid
+from factmill.tasks.text.wikidata_ids import is_qid
 
 NEIGHBOURS = ("Avia", "Bellmark", "Corland", "Dunmark", "Estria", "Fenland")
 CAPITALS = ("Avport", "Belltown", "Corby", "Dunwick", "Estby", "Fenborough")
@@ -89,11 +89,11 @@ def make(
     return run
 
 
-def read(left: Left) -> list[FanOutRow]:
-    return [FanOutRow.model_validate(row) for row in left.rows.values()]
+def read(left: Left) -> list[GatheredFanOutQuestion]:
+    return [GatheredFanOutQuestion.model_validate(row) for row in left.rows.values()]
 
 
-def find_capitals(left: Left) -> list[FanOutRow]:
+def find_capitals(left: Left) -> list[GatheredFanOutQuestion]:
     """Return the question about all capitals, if there is one."""
     return [row for row in read(left) if row.source_name == "wikidata P47 Q6256 Q100 P36"]
 
@@ -134,7 +134,7 @@ def test_calls_are_filed_under_the_questions_that_rest_on_them(make: Callable[..
         return left, ids
 
     def name_text(page: int) -> str:
-        return call_page_text(wiki.services().wikipedia.identity, 10 * page).key
+        return make_page_text_call(wiki.services().wikipedia.identity, 10 * page).key
 
     left, ids = file(BORDERS)
     assert set().union(*ids.values()) == {*left.rows, *left.rejects, BORDERS}
@@ -211,5 +211,5 @@ def test_a_wikidata_that_lists_no_facts_stops_the_run(
 
 
 def test_kinds_of_sets_are_named_by_relation_and_class() -> None:
-    assert BORDERS in load_fanout_sets()
-    assert all(is_qid(unit.split()[1]) for unit in load_fanout_sets())
+    assert BORDERS in load_set_kinds()
+    assert all(is_qid(unit.split()[1]) for unit in load_set_kinds())

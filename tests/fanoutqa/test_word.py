@@ -11,16 +11,16 @@ from support.rows.fanout_rows import fan_out_row
 from support.rows.fanout_wordings import ISLANDS_QUESTION, LISTED, PEOPLE
 from support.steps.steps import Left, run_step
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.fanoutqa.core.questions import dump_json
-from factmill.tasks.fanoutqa.core.rows import FanOutRow
-from factmill.tasks.fanoutqa.sets import word_questions
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
+from factmill.tasks.fanoutqa.gather import phrase_generated_questions
 
-LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
+LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
 
 
-def make_row(row_id: str, **changed: Any) -> FanOutRow:
+def make_row(row_id: str, **changed: Any) -> GatheredFanOutQuestion:
     columns = {"source": "generated", "question": "", "answer": dump_json(PEOPLE), "wording": LISTED.dump()}
     return fan_out_row(id=row_id, **(columns | changed))
 
@@ -48,13 +48,13 @@ def talker() -> Iterator[Talker]:
 
 @pytest.fixture
 def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    model = Model(kind="openai", name="tester", url=talker.chat.url, limits=LIMITS)
+    model = ModelSettings(kind="openai", name="tester", url=talker.chat.url, limits=LIMITS)
 
-    def run(*rows: FanOutRow) -> Left:
+    def run(*rows: GatheredFanOutQuestion) -> Left:
         services = SimpleNamespace(
-            model=lambda _role: (Chat(talker.chat.url, model, lambda: "key", "factmill tests"), model)
+            model=lambda _role: (ChatClient(talker.chat.url, model, lambda: "key", "factmill tests"), model)
         )
-        return run_step(word_questions, rows, services, tmp_path / "step", monkeypatch)
+        return run_step(phrase_generated_questions, rows, services, tmp_path / "step", monkeypatch)
 
     return run
 
@@ -96,5 +96,5 @@ def test_a_server_in_trouble_leaves_the_question_for_a_later_run(run: Callable[.
 def test_questions_of_people_pass_untouched(run: Callable[..., Left], talker: Talker) -> None:
     given = make_row("a", source="authored", question="Who rules where?", wording=None)
     left = run(given)
-    assert FanOutRow.model_validate(left.rows["a"]) == given
+    assert GatheredFanOutQuestion.model_validate(left.rows["a"]) == given
     assert talker.asked == []

@@ -252,7 +252,7 @@ def test_a_build_stopped_while_a_model_thinks_goes_on_and_asks_nothing_twice(
     again = factmill_on_prefect(*build, "--warehouse", stopped, TEST_KEY="x").json
     assert set(chat.asked_first.values()) == {1}
     sent = {stage["stage"]: stage["calls_sent"] for stage in again["stages"]}
-    assert (sent["find_qids"], sent["describe_entities"], sent["measure_popularity"]) == (0, 0, 0)
+    assert (sent["link_question_entities"], sent["describe_entities"], sent["measure_popularity"]) == (0, 0, 0)
     whole = factmill(*build, "--warehouse", tmp_path / "whole.duckdb", TEST_KEY="x").json
     assert again["tables"] == whole["tables"]
     assert 0 < again["calls_sent"] < whole["calls_sent"]

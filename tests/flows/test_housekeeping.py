@@ -14,8 +14,13 @@ from support.processes.standing_prefect import ask_server
 from support.webs.prepared import link_prepared
 
 from factmill.tasks.storage.builds import list_builds
-from factmill.tasks.storage.housekeeping.prefect_history import bound_history, clean_history, history_of, vacuum_history
-from factmill.tasks.storage.recording.folders import work_folder
+from factmill.tasks.storage.housekeeping.prefect_history import (
+    clean_history,
+    prefect_database_path,
+    trim_history,
+    vacuum_history,
+)
+from factmill.tasks.storage.recording.work_folders import work_folder
 
 
 @pytest.fixture
@@ -25,8 +30,8 @@ def house(session_home: Path, embedded_builds: dict[str, Any], tmp_path: Path) -
     shutil.copy(session_home / "factmill.duckdb", tmp_path / "home")
     link_prepared(session_home, tmp_path / "home")
     with (
-        closing(sqlite3.connect(history_of(session_home))) as there,
-        closing(sqlite3.connect(history_of(tmp_path / "home"))) as here,
+        closing(sqlite3.connect(prefect_database_path(session_home))) as there,
+        closing(sqlite3.connect(prefect_database_path(tmp_path / "home"))) as here,
     ):
         there.backup(here)
     return tmp_path / "home"
@@ -39,7 +44,7 @@ def count(home: Path) -> dict[str, int]:
         queries[f"lost {name}"] = (
             f"SELECT count(*) FROM {name} WHERE flow_run_id IS NOT NULL AND flow_run_id NOT IN (SELECT id FROM flow_run)"
         )
-    with closing(sqlite3.connect(history_of(home))) as db:
+    with closing(sqlite3.connect(prefect_database_path(home))) as db:
         return {what: db.execute(query).fetchone()[0] for what, query in queries.items()}
 
 
@@ -143,23 +148,23 @@ def test_there_is_nothing_to_compact_without_a_warehouse(tmp_path: Path) -> None
 def test_the_newest_runs_stay_in_prefects_history_and_all_of_theirs(house: Path) -> None:
     before = count(house)
     assert before["flow_run"] >= 5
-    assert bound_history(house, 200) == 0
+    assert trim_history(house, 200) == 0
     assert count(house)["flow_run"] == before["flow_run"]
-    assert bound_history(house, 2) == before["flow_run"] - 2
+    assert trim_history(house, 2) == before["flow_run"] - 2
     after = count(house)
     assert after["flow_run"] == 2
     assert after["artifact"] > 0
     assert after["events"] < before["events"]
     assert [what for what, rows in after.items() if what.startswith("lost") and rows] == []
-    size = history_of(house).stat().st_size
+    size = prefect_database_path(house).stat().st_size
     assert vacuum_history(house) == ""
-    assert history_of(house).stat().st_size < size
+    assert prefect_database_path(house).stat().st_size < size
 
 
 def test_history_is_counted_before_it_is_removed_and_what_runs_stays(house: Path) -> None:
     before = count(house)
     now = datetime.now(UTC)
-    with closing(sqlite3.connect(history_of(house))) as db, db:
+    with closing(sqlite3.connect(prefect_database_path(house))) as db, db:
         db.execute("UPDATE flow_run SET state_type = 'PAUSED' WHERE id = (SELECT min(id) FROM flow_run)")
     found = clean_history(house, now, remove=False)
     assert count(house) == before

@@ -11,9 +11,9 @@ from typing import Any, get_args
 import pytest
 from support.commands.command import ROOT, Factmill, Ran
 
-from factmill.flows.commands.new import Form, render_package
+from factmill.flows.commands.new import PackageForm, render_package
 
-FORMS = get_args(Form)
+FORMS = get_args(PackageForm)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,9 @@ def run_factmill(site: Path, tmp_path: Path, *arguments: str) -> subprocess.Comp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_written_builds_and_passes_its_tests(site: Path, tmp_path: Path, form: Form, prefect_api: str) -> None:
+def test_what_is_written_builds_and_passes_its_tests(
+    site: Path, tmp_path: Path, form: PackageForm, prefect_api: str
+) -> None:
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", site / f"tests_{form}")
     ran = run_there(site, tmp_path, *command, PREFECT_API_URL=prefect_api)
     assert ran.returncode == 0 and "3 passed" in ran.stdout, ran.stdout + ran.stderr
@@ -80,7 +82,7 @@ def test_rows_of_facts_have_all_names_and_bins_of_equal_size(site: Path, tmp_pat
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_written_is_formatted_and_has_no_more_than_eight_files(form: Form, tmp_path: Path) -> None:
+def test_what_is_written_is_formatted_and_has_no_more_than_eight_files(form: PackageForm, tmp_path: Path) -> None:
     files = render_package("my_own", form, "0" * 8)
     assert len(files) <= 8
     for name, text in files.items():

@@ -16,19 +16,19 @@ from support.commands.command import Factmill
 from support.processes.standing_prefect import copy_history
 from support.webs.loopback import Loopback, Seen
 
+from factmill.flows.build_runner import retry_on_lost_server
 from factmill.flows.prefect_server import (
-    MOST_ENDINGS,
+    MAX_SERVER_EXITS,
     OwnServer,
-    find_standing,
-    find_trouble,
+    find_server_problem,
+    find_standing_server_url,
     prefect_server,
+    raising_prefect_lost,
     require_server,
     shared_server,
-    telling_lost_server,
 )
-from factmill.flows.running import keep_making
-from factmill.tasks.errors import NothingPublished, PrefectLost, ServiceUnreachable
-from factmill.tasks.storage.housekeeping.prefect_history import find_damage, history_of
+from factmill.tasks.errors import NoRowsPublished, PrefectServerLost, ServiceUnreachable
+from factmill.tasks.storage.housekeeping.prefect_history import find_database_damage, prefect_database_path
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_a_server_is_there_unless_it_is_in_trouble_itself(status: int, trouble: 
     web = Loopback()
     web.script({"status": status, "json": {}})
     try:
-        assert find_trouble(f"{web.url}/api").startswith(trouble)
-        assert bool(find_trouble(f"{web.url}/api")) == bool(trouble)
+        assert find_server_problem(f"{web.url}/api").startswith(trouble)
+        assert bool(find_server_problem(f"{web.url}/api")) == bool(trouble)
     finally:
         web.close()
 
@@ -75,9 +75,9 @@ def test_what_was_cut_off_by_a_server_that_is_back_is_told_as_lost_and_other_fau
     web.script({"json": {}})
     monkeypatch.setenv("PREFECT_API_URL", f"{web.url}/api")
     try:
-        with pytest.raises(PrefectLost, match="All connection attempts failed"), telling_lost_server():
+        with pytest.raises(PrefectServerLost, match="All connection attempts failed"), raising_prefect_lost():
             raise ConnectError("All connection attempts failed")
-        with pytest.raises(KeyError), telling_lost_server():
+        with pytest.raises(KeyError), raising_prefect_lost():
             raise KeyError("a fault of ours")
     finally:
         web.close()
@@ -91,9 +91,9 @@ def test_what_was_cut_off_by_a_server_that_is_back_is_told_as_lost_and_other_fau
 def test_a_server_that_we_did_not_start_is_a_standing_one(
     monkeypatch: pytest.MonkeyPatch, named: str, standing: str
 ) -> None:
-    monkeypatch.setattr("factmill.flows.prefect_server._own", ["http://127.0.0.1:1/api"])
+    monkeypatch.setattr("factmill.flows.prefect_server._own_servers", ["http://127.0.0.1:1/api"])
     monkeypatch.setenv("PREFECT_API_URL", named)
-    assert find_standing() == standing
+    assert find_standing_server_url() == standing
 
 
 def test_a_server_that_fails_while_serve_starts_is_one_line(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_an
     with shared_server():
         with prefect_server(alone) as server:
             assert server
-            while len(server.endings) < MOST_ENDINGS:
+            while len(server.endings) < MAX_SERVER_EXITS:
                 server._process.kill()
                 time.sleep(0.01)
             with pytest.raises(
@@ -137,28 +137,28 @@ def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_an
         with prefect_server(alone) as again:
             assert again is server
             again.wait_ready()
-            assert find_standing() == ""
+            assert find_standing_server_url() == ""
 
 
 def test_a_history_that_is_damaged_while_a_server_runs_is_put_aside_and_another_started(alone: Path) -> None:
     with prefect_server(alone) as server:
         assert server
         server.wait_ready()
-        path = history_of(alone)
+        path = prefect_database_path(alone)
         with closing(sqlite3.connect(path)) as db:
             # what SQLite has in its journal would stand in for what is damaged
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with path.open("r+b") as file:
             file.seek(8_192)
             file.write(os.urandom(path.stat().st_size - 8_192))
-        assert find_damage(path)
+        assert find_database_damage(path)
         server.recover()
-        assert not find_trouble(server.url)
-        assert find_damage(path) == ""
+        assert not find_server_problem(server.url)
+        assert find_database_damage(path) == ""
         assert len(list(path.parent.glob("prefect-damaged-*.db"))) == 1
 
 
-@pytest.mark.parametrize("error", [None, NothingPublished("no row came through")], ids=["under way", "over"])
+@pytest.mark.parametrize("error", [None, NoRowsPublished("no row came through")], ids=["under way", "over"])
 def test_a_flow_that_loses_its_server_begins_again_unless_it_was_over(alone: Path, error: Exception | None) -> None:
     begun = list[OwnServer]()
 
@@ -180,8 +180,8 @@ def test_a_flow_that_loses_its_server_begins_again_unless_it_was_over(alone: Pat
         server = own
         server.wait_ready()
         if error:
-            with pytest.raises(NothingPublished):
-                keep_making(make, server, lambda: None)
+            with pytest.raises(NoRowsPublished):
+                retry_on_lost_server(make, server, lambda: None)
         else:
-            assert keep_making(make, server, lambda: None) == "true"
+            assert retry_on_lost_server(make, server, lambda: None) == "true"
         assert len(begun) == (1 if error else 2)

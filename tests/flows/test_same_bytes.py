@@ -7,12 +7,18 @@ import pytest
 from support.commands.command import Factmill
 from support.webs.prepared import copy_prepared
 
-from factmill.flows.commands.digests import collect_asked, collect_digests, find_uncounted, read_asked, read_digests
+from factmill.flows.commands.digests import (
+    collect_table_digests,
+    digest_scripted_reply_keys,
+    find_unversioned_changes,
+    load_prompt_key_digests,
+    load_published_digests,
+)
 
 
 @pytest.fixture
 def published() -> dict[str, Any]:
-    if not (published := read_digests()):
+    if not (published := load_published_digests()):
         pytest.skip("another pyarrow than that of data/world/digests.json is installed; it writes other bytes")
     return published
 
@@ -20,12 +26,12 @@ def published() -> dict[str, Any]:
 def test_another_machine_s_builds_have_the_bytes_that_the_project_names(
     published: dict[str, Any], embedded_builds: dict[str, Any]
 ) -> None:
-    assert not find_uncounted(embedded_builds.values())
-    assert collect_digests(embedded_builds.values()) == published
+    assert not find_unversioned_changes(embedded_builds.values())
+    assert collect_table_digests(embedded_builds.values()) == published
 
 
 def test_the_builds_ask_for_the_scripted_replies_that_the_project_notes(embedded_builds: dict[str, Any]) -> None:
-    assert collect_asked(embedded_builds.values()) == read_asked().prompts
+    assert digest_scripted_reply_keys(embedded_builds.values()) == load_prompt_key_digests().prompts
 
 
 @pytest.mark.parametrize("benchmark", ["biokalma", "multihal"])
@@ -35,4 +41,4 @@ def test_this_machine_s_models_give_the_same_bytes(
     """With the best instructions that it has, all its cores and the defaults; in builds without local models no CPU counts."""
     built = Factmill(copy_prepared(tmp_path), prefect_api)("build", benchmark, "--json")
     assert built.code == 0, built.err
-    assert collect_digests([built.json]) == {benchmark: published[benchmark]}
+    assert collect_table_digests([built.json]) == {benchmark: published[benchmark]}

@@ -13,7 +13,7 @@ from support.models.scripted_chat import ScriptedChat, write_chat_world
 from support.secrets.spelled_keys import KEY, SPELLINGS, find_key
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.storage.recording.records import unpack_body
+from factmill.tasks.storage.recording.call_records import unpack_body
 from factmill.tasks.storage.warehouse import open_warehouse
 
 

@@ -22,12 +22,12 @@ from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback
 
 from factmill.flows.commands.serving.runner import ServeLog, ServingRunner
-from factmill.flows.commands.serving.slots import (
+from factmill.flows.commands.serving.schedule_slots import (
     find_deployment,
     handle_missed_slots,
-    keep_anchors,
+    keep_interval_anchors,
     newest_slot,
-    resume_runs,
+    resume_interrupted_runs,
 )
 
 _HOUR = timedelta(hours=1)
@@ -63,7 +63,7 @@ def make_runner(standing: Standing) -> ServingRunner:
 def deploy(client: SyncPrefectClient, name: str, schedule: Schedule | None, said: list[str]) -> DeploymentResponse:
     """Register a deployment as serve does at each start, and return it as the server has it then."""
     made = make_deployment(name, schedule)
-    keep_anchors(made, find_deployment(client, f"toy/{name}"), said.append)
+    keep_interval_anchors(made, find_deployment(client, f"toy/{name}"), said.append)
     client.read_deployment(cast(Any, made.apply()))
     return cast(DeploymentResponse, find_deployment(client, f"toy/{name}"))
 
@@ -178,8 +178,8 @@ def test_what_ended_with_serve_goes_on_once(standing: Standing, client: SyncPref
     end(pending, "PENDING", "Pending")
     end(user, "CANCELLED", "Cancelled")
     end(done, "COMPLETED", "Completed")
-    assert resume_runs(client, known, [], said.append)  # run a has the deployment's own parameters
-    assert not resume_runs(client, known, [], said.append)
+    assert resume_interrupted_runs(client, known, [], said.append)  # run a has the deployment's own parameters
+    assert not resume_interrupted_runs(client, known, [], said.append)
     again = [each for each in runs_of(standing, known) if each["state_type"] == "SCHEDULED"]
     assert sorted(each["parameters"]["letter"] for each in again) == ["a", "c", "d"]
     assert sorted(said) == [f"run {letter}: ended with factmill serve, and goes on now" for letter in "acd"]
@@ -206,7 +206,7 @@ def test_a_run_that_takes_serve_down_each_time_goes_on_only_so_often(
         for each in runs_of(standing, known):
             if each["state_type"] == "SCHEDULED":
                 standing.ask(f"/flow_runs/{each['id']}/set_state", state={"type": "CRASHED"}, force=True)
-        resume_runs(client, known, [], said.append)
+        resume_interrupted_runs(client, known, [], said.append)
     assert said == [
         *["poison: ended with factmill serve, and goes on now"] * 2,
         *["poison: was killed with factmill serve 3 times; start it again yourself"] * 2,
@@ -220,7 +220,7 @@ def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
     known = deploy(client, "outdated", None, said)
     told = {"name": "old", "deployment_id": str(known.id), "parameters": {"letter": 3}}
     standing.ask("/flow_runs/", flow_id=str(known.flow_id), state={"type": "CANCELLED", "name": "Stopped"}, **told)
-    assert not resume_runs(client, known, [], said.append)
+    assert not resume_interrupted_runs(client, known, [], said.append)
     (run,) = runs_of(standing, known)
     assert run["state_name"] == "Failed"
     assert "cannot go on" in said[0]
@@ -258,7 +258,7 @@ def test_a_slot_that_the_server_made_no_run_for_is_done_once_and_not_while_the_u
 
     def make_up_again() -> list[datetime]:
         runner._since[deployment_id] = slot - timedelta(minutes=1)
-        runner._make_up_slots()
+        runner._start_catch_up_runs()
         found = runs_of(standing, client.read_deployment(deployment_id))
         return [datetime.fromisoformat(each["expected_start_time"]) for each in found if not each["auto_scheduled"]]
 
@@ -288,7 +288,7 @@ def test_a_run_that_waits_for_its_turn_when_serve_stops_goes_on_though_the_serve
     asyncio.run(pause())
     assert standing.ask(f"/flow_runs/{run['id']}")["state"]["name"] == "Stopped"
     said: list[str] = []
-    assert resume_runs(client, known, [], said.append)
+    assert resume_interrupted_runs(client, known, [], said.append)
     assert said == [f"{run['name']}: ended with factmill serve, and goes on now"]
 
 
@@ -326,6 +326,6 @@ def test_a_server_in_trouble_fails_no_run_that_is_to_go_on(standing: Standing, c
     with closing(Loopback()) as web, temporary_settings({PREFECT_API_URL: f"{web.url}/api"}):
         web.handle = lambda seen: answers.get(seen.path.rpartition("/")[2], {"status": 404, "json": {}})
         with get_client(sync_client=True) as troubled, pytest.raises(PrefectHTTPStatusError):
-            resume_runs(troubled, known, [], said.append)
+            resume_interrupted_runs(troubled, known, [], said.append)
         assert web.seen[-1].path.endswith("/create_flow_run")
     assert said == []

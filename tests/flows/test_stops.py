@@ -143,7 +143,7 @@ def test_a_prefect_server_that_goes_away_is_one_line_and_the_build_goes_on_with_
     assert "Traceback" not in err
     assert "ERROR" not in err
     assert f"the Prefect server at {told['PREFECT_API_URL']} has gone away while the flow ran" in err.splitlines()[-1]
-    assert "find_qids: 4 rows, 0 rejected, calls 0 sent" in factmill(*options, TEST_KEY="x").err
+    assert "link_question_entities: 4 rows, 0 rejected, calls 0 sent" in factmill(*options, TEST_KEY="x").err
 
 
 def test_a_build_whose_own_prefect_server_is_killed_asks_nothing_twice_and_is_published(

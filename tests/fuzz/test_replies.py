@@ -7,19 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.damage import mutilate, odd_json, replace_parts
 
-from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.completions import read_completion
-from factmill.tasks.clients.openai_server import Answer
-from factmill.tasks.clients.refusals import read_refusal
+from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.sender import Retry
-from factmill.tasks.core.calls.chat import read_chat
-from factmill.tasks.core.fingerprints import canonical_json
-from factmill.tasks.core.replies import Form, hear
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.clients.unsupported_parameters import read_settings_from_refusal
+from factmill.tasks.core.calls.chat import parse_chat_response
+from factmill.tasks.core.completions import CompletionFormat, parse_completion
+from factmill.tasks.core.digests import canonical_json
+from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import ServiceUnreachable
-from factmill.tasks.slaq.core.replies import PAIRS_OBJECT, read_generated
+from factmill.tasks.slaq.core.pair_replies import PAIRS_FORM, read_generated_pairs
 
-CHAT = Chat("here", Model(kind="openai", name="m", url="http://127.0.0.1:9/v1"), lambda: "", "tests")
+CHAT = ChatClient("here", ModelSettings(kind="openai", name="m", url="http://127.0.0.1:9/v1"), lambda: "", "tests")
 CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}
 BODY = {"choices": [CHOICE], "usage": {"prompt_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 1}}}
 GENERATED = {"short": [{"question": "q?", "answer": "a"}] * 5, "long_question": "q?", "long_answer": "a"}
@@ -37,21 +37,25 @@ def mutilate_text(whole: Any) -> st.SearchStrategy[str]:
 @given(text=mutilate_text(BODY) | BODIES.map(json.dumps))
 def test_any_body_is_a_reply_or_is_tried_again(text: str) -> None:
     try:
-        completion = read_completion("a model", Answer(200, text, None))
+        completion = read_completion("a model", ServerResponse(200, text, None))
     except (Retry, ServiceUnreachable):
         return
     if completion.error:
         return  # blocked, or too long
     canonical_json(completion.body).encode()
-    chat = read_chat(completion.body)
+    chat = parse_chat_response(completion.body)
     if not chat.texts:
         return  # it is asked again
-    for form in (Form(), Form("object"), Form("lines", head="[0-9]+", is_numbered=True)):
-        hear(chat.texts, chat.finish, form, lambda texts: texts)
-    read_refusal(CHAT.model, 400, text, {"temperature": 1})
+    for form in (
+        CompletionFormat(),
+        CompletionFormat("object"),
+        CompletionFormat("lines", line_head="[0-9]+", is_numbered=True),
+    ):
+        parse_completion(chat.texts, chat.finish, form, lambda texts: texts)
+    read_settings_from_refusal(CHAT.model, 400, text, {"temperature": 1})
 
 
 @patient
 @given(text=ROWS.map(json.dumps) | mutilate_text(GENERATED))
 def test_any_json_in_a_reply_is_read_or_unreadable(text: str) -> None:
-    hear([text], ["stop"], PAIRS_OBJECT, lambda texts: read_generated(texts[0]))
+    parse_completion([text], ["stop"], PAIRS_FORM, lambda texts: read_generated_pairs(texts[0]))

@@ -14,46 +14,46 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.damage import mutilate, odd_json, replace_parts, write_lines
 
-from factmill.flows.commands.paths import read_pairs as read_path_pairs
-from factmill.tasks.assets import ROOT
+from factmill.flows.commands.paths import iterate_pairs_file as read_path_pairs
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.sources.person_pairs import find_pair_files, read_pairs
-from factmill.tasks.core.evaluation.answers import read_answers
+from factmill.tasks.core.evaluation.answers import parse_answers_file
 from factmill.tasks.errors import FactmillError
 from factmill.tasks.fanoutqa.params import find_question_files
-from factmill.tasks.fanoutqa.sources.files import read_question_file
-from factmill.tasks.granola.sources.entity_questions import find_files, read_questions
+from factmill.tasks.fanoutqa.sources.question_files import read_question_file
+from factmill.tasks.granola.sources.entity_questions import find_relation_files, read_questions
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
-from factmill.tasks.storage.source_files import iterate_json, lock_source
-from factmill.tasks.text.whole import clean
+from factmill.tasks.storage.source_files import iterate_json, pin_source_file
+from factmill.tasks.text.sanitize import escape_control_characters
 
-SOURCES = ROOT / "data" / "world" / "sources"
+SOURCES = ASSETS_ROOT / "data" / "world" / "sources"
 QUESTION = {"question": "Where was Ada born?", "answers": ["London"]}
 
 
 def read_granola(path: Path) -> Iterable[Any]:
-    for files in find_files([path.parent], ["P19"]).values():
+    for files in find_relation_files([path.parent], ["P19"]).values():
         for file in files:
-            yield from read_questions(lock_source(file))
+            yield from read_questions(pin_source_file(file))
 
 
 def read_fanout(path: Path) -> Iterable[Any]:
     for name, file in find_question_files([path]).items():
-        yield from read_question_file(lock_source(file, name))
+        yield from read_question_file(pin_source_file(file, name))
 
 
 def read_people(path: Path) -> Iterable[Any]:
     for file in find_pair_files([path]).values():
-        yield from read_pairs(lock_source(file), complete_names=True)
+        yield from read_pairs(pin_source_file(file), complete_names=True)
 
 
 def read_foundation(path: Path) -> Iterable[Any]:
     for name, files in find_foundation_files([path]).files.items():
         for file in files:
-            yield from FOUNDATIONS[name].read(lock_source(file))
+            yield from FOUNDATIONS[name].read(pin_source_file(file))
 
 
 def read_given_answers(path: Path) -> Iterable[Any]:
-    yield read_answers(iterate_json(lock_source(path), "answers"), path.name)
+    yield parse_answers_file(iterate_json(pin_source_file(path), "answers"), path.name)
 
 
 READERS: dict[str, Callable[[Path], Iterable[Any]]] = {
@@ -109,7 +109,7 @@ def read(reader: Callable[[Path], Iterable[Any]], path: Path, content: bytes) ->
             str(row).encode()
     except FactmillError as error:
         assert str(error).encode() and len(str(error)) < 3000
-        assert "Traceback" not in clean(str(error))
+        assert "Traceback" not in escape_control_characters(str(error))
 
 
 @cache
@@ -124,7 +124,7 @@ def first_rows(file: Path) -> bytes:
         out = io.StringIO()
         csv.writer(out).writerows(itertools.islice(csv.reader(io.StringIO(text)), 4))
         return out.getvalue().encode()
-    rows = [row for _, row in itertools.islice(iterate_json(lock_source(file), "rows"), 3)]
+    rows = [row for _, row in itertools.islice(iterate_json(pin_source_file(file), "rows"), 3)]
     return (
         json.dumps(rows, ensure_ascii=False)
         if text.startswith("[")

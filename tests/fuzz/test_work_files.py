@@ -15,30 +15,32 @@ from support.damage import mutilate, odd_json
 from support.steps.warehouses import empty_warehouse
 
 from factmill.flows.commands.explain import trace_row
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.receipts import Receipt
-from factmill.tasks.engine.runs import RUN, read_run
+from factmill.tasks.core.batch_receipts import BatchReceipt
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.engine.runs import RUN_FILE, load_run_description
 from factmill.tasks.errors import FactmillError
 from factmill.tasks.granola.benchmark import GRANOLA
 from factmill.tasks.storage.builds import list_builds
 from factmill.tasks.storage.export import export_build
-from factmill.tasks.storage.recording.folders import work_folder
-from factmill.tasks.storage.recording.journal import encode_line, find_damage, make_record, read_journal
-from factmill.tasks.storage.recording.recorder import Recorder
-from factmill.tasks.storage.recording.records import newest_record
-from factmill.tasks.storage.reviews import load_decisions
+from factmill.tasks.storage.human_judgments import load_decisions
+from factmill.tasks.storage.recording.call_cache import CallCache
+from factmill.tasks.storage.recording.call_records import load_newest_record_id
+from factmill.tasks.storage.recording.journal import encode_line, find_damaged_lines, make_record, read_journal
+from factmill.tasks.storage.recording.work_folders import work_folder
 from factmill.tasks.storage.shards import read_receipt, write_receipt, write_shard
 from factmill.tasks.storage.warehouse import open_warehouse
 
 patient = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 few = settings(patient, max_examples=25)
-RECORDS = [make_record(Call("here", "find_items", {"name": name}), Reply(body={"text": name})) for name in "abc"]
+RECORDS = [make_record(Call("here", "find_items", {"name": name}), CallResponse(body={"text": name})) for name in "abc"]
 LINES = b"".join(map(encode_line, RECORDS))
 RUN_FILE_BYTES = json.dumps({"lock": {}, "origin": {}, "options": {"mode": "record"}}).encode()
 
 
-def make_receipt(shard: Path, digest: str) -> Receipt:
-    return Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=digest)
+def make_receipt(shard: Path, digest: str) -> BatchReceipt:
+    return BatchReceipt(
+        stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=digest
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def shard(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, st.SearchStra
     path = tmp_path_factory.mktemp("shard") / "0"
     write_receipt(make_receipt(path, write_shard(path, {"rows": pa.table({"id": ["a"]})})))
     whole = path.with_name("0.receipt.json").read_bytes()
-    odd = odd_json(*Receipt.model_fields).map(lambda value: json.dumps(value).encode())
+    odd = odd_json(*BatchReceipt.model_fields).map(lambda value: json.dumps(value).encode())
     return path, mutilate(whole) | odd
 
 
@@ -63,8 +65,8 @@ def test_a_damaged_receipt_is_whole_or_none(shard: tuple[Path, st.SearchStrategy
 @patient
 @given(content=mutilate(RUN_FILE_BYTES) | st.binary(max_size=20))
 def test_a_damaged_run_is_whole_or_none(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / RUN).write_bytes(content)
-    run = read_run(tmp_path)
+    (tmp_path / RUN_FILE).write_bytes(content)
+    run = load_run_description(tmp_path)
     assert run is None or {"lock", "origin", "options"} <= run.keys()
 
 
@@ -78,7 +80,7 @@ def test_what_is_whole_in_a_damaged_journal_is_used(tmp_path: Path, content: byt
     whole = [line for line in content.split(b"\n")[:-1] if line in LINES.split(b"\n")[:-1]]
     assert len(kept) == len(whole)
     lines = content.count(b"\n")
-    assert len(find_damage(path)) == lines - len(kept)
+    assert len(find_damaged_lines(path)) == lines - len(kept)
 
 
 @few
@@ -88,9 +90,9 @@ def test_a_recorder_takes_in_any_journal_and_puts_a_damaged_one_aside(tmp_path: 
     journal = work_folder(warehouse) / "journal" / "1-x.journal"
     journal.parent.mkdir(parents=True)
     journal.write_bytes(content)
-    kept, damage = list(read_journal(journal)), find_damage(journal)
-    Recorder(warehouse, "record").close()
-    assert newest_record(warehouse) == max((record.record_id for record in kept), default="")
+    kept, damage = list(read_journal(journal)), find_damaged_lines(journal)
+    CallCache(warehouse, "record").close()
+    assert load_newest_record_id(warehouse) == max((record.record_id for record in kept), default="")
     assert not journal.exists()
     aside = journal.with_suffix(".damaged")
     assert (aside.read_bytes() if aside.exists() else None) == (content if damage else None)
@@ -98,13 +100,13 @@ def test_a_recorder_takes_in_any_journal_and_puts_a_damaged_one_aside(tmp_path: 
 
 def look_at_all(warehouse: Path, folder: Path) -> Iterable[Callable[[], Any]]:
     """Yield what commands read of a warehouse."""
-    yield lambda: newest_record(warehouse)
+    yield lambda: load_newest_record_id(warehouse)
     yield lambda: load_decisions(warehouse, "granola")
     yield lambda: [
         export_build(warehouse, build, folder / build.build_id, GRANOLA.forms, (), [])
         for build in list_builds(warehouse)
     ]
-    yield lambda: Recorder(warehouse, "record").answer([Call("here", "find_items", {"name": "a"})], None)  # type: ignore[arg-type]
+    yield lambda: CallCache(warehouse, "record").answer([Call("here", "find_items", {"name": "a"})], None)  # type: ignore[arg-type]
 
     def explain() -> None:
         with open_warehouse(warehouse) as db:

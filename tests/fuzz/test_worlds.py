@@ -6,13 +6,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.damage import mutilate
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.engine.naming.identities import service_identities
 from factmill.tasks.engine.services import check_models
 from factmill.tasks.errors import FactmillError, SettingsError
-from factmill.tasks.settings import ROLES, SECTIONS, load_world
+from factmill.tasks.settings import BUILD_MODEL_ROLES, SERVICE_SECTIONS, load_world
 
-WORLDS = [(ROOT / "data" / "worlds" / f"{name}.toml").read_bytes() for name in ("embedded", "live")]
+WORLDS = [(ASSETS_ROOT / "data" / "worlds" / f"{name}.toml").read_bytes() for name in ("embedded", "live")]
 SECRET = "sk-0123456789abcdef"
 ADDRESSES = (
     "embedded", "", "https://example.org/sparql", "http://[::1]:80/x", "file:///etc/passwd", "example.org", "http://", "http://:80", "ftp://example.org",
@@ -28,8 +28,8 @@ def load(path: Path, content: bytes, graph: str | None = None) -> None:
     try:
         world = load_world(str(path), graph)
         service_identities(world, path.parent)
-        check_models(world, ROLES)
-        world.require_access(*SECTIONS)
+        check_models(world, BUILD_MODEL_ROLES)
+        world.require_service_access(*SERVICE_SECTIONS)
     except FactmillError as error:
         assert str(error).encode()
         assert SECRET not in str(error)

@@ -13,10 +13,10 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, TwoWikidatas
 
-from factmill.tasks.clients.pageviews import Pageviews
-from factmill.tasks.core.review import Reviewing, ReviewItem
+from factmill.tasks.clients.pageviews import PageviewsClient
+from factmill.tasks.core.review import ReviewInputs, ReviewItem
 from factmill.tasks.granola.core.rows import DescribedQuestion, EntityQuestion, LinkedQuestion
-from factmill.tasks.granola.disambiguate import describe_entities, find_qids, measure_popularity
+from factmill.tasks.granola.disambiguate import describe_entities, link_question_entities, measure_popularity
 
 WORLD = [
     write_item("Q10", "Ada", "P19 Q84"),
@@ -75,7 +75,7 @@ def link(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ]
         return wikidatas.run(
             lambda services, folder: run_step(
-                find_qids, rows, services, folder, monkeypatch, granola_inputs(policy=policy)
+                link_question_entities, rows, services, folder, monkeypatch, granola_inputs(policy=policy)
             ),
             tmp_path,
         )
@@ -191,7 +191,7 @@ def test_a_wikidata_that_fails_costs_the_rows_that_asked_it_for_now(
         make_row(EntityQuestion, "ambiguous", question_entity="Ada", answer="London"),
     ]
     services = SimpleNamespace(wikidata=wikidatas.sparql())
-    left = run_step(find_qids, rows, services, tmp_path / "run", monkeypatch, granola_inputs())
+    left = run_step(link_question_entities, rows, services, tmp_path / "run", monkeypatch, granola_inputs())
     lost = {"plain", "ambiguous"}
     assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(lost, "wikidata_failed")
     assert left.receipt.unsettled == len(lost)
@@ -205,7 +205,7 @@ def describe(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.Monkey
         question_qid: str,
         answer_qid: str,
         policy: str = "smallest",
-        reviewing: Reviewing = Reviewing(policy="auto"),  # noqa: B008 - frozen
+        reviewing: ReviewInputs = ReviewInputs(policy="auto"),  # noqa: B008 - frozen
         **changed: Any,
     ) -> Left:
         inputs = granola_inputs(policy=policy, reviewing=reviewing)
@@ -314,7 +314,7 @@ def test_what_the_graph_contradicts_waits_for_a_review(describe: Callable[..., L
     (item,) = left.extras
     assert item["detail"] == "for P19 of Q10 the Wikidata has London, not Boston"
     decided = ReviewItem.model_validate(item | {"decision": "keep", "reviewer": "Eve"})
-    kept = describe("Q10", "Q71", **named, reviewing=Reviewing(policy="auto", decisions=(decided,)))
+    kept = describe("Q10", "Q71", **named, reviewing=ReviewInputs(policy="auto", decisions=(decided,)))
     assert kept.rows["r"]["reviewed_by"] == ["Eve"]
 
 
@@ -323,10 +323,10 @@ def test_a_doubtful_row_is_dropped_unless_a_reviewer_keeps_it(describe: Callable
     told = "another_country: Gil: actor and writer, Italy; Boston: capital of Massachusetts, United States"
     assert describe("Q70", "Q71", **named).rejects == {"r": ("dropped_in_review", f"{told}; dropped by policy auto")}
     assert describe("Q70", "Q71", **{**named, "policy": "smallest"}).rejects == {}
-    left = describe("Q70", "Q71", **named, reviewing=Reviewing(policy="manual"))
+    left = describe("Q70", "Q71", **named, reviewing=ReviewInputs(policy="manual"))
     assert left.rejects["r"][0] == "not_reviewed"
     decided = ReviewItem.model_validate(left.extras[0] | {"decision": "keep", "reviewer": "Eve"})
-    kept = describe("Q70", "Q71", **named, reviewing=Reviewing(policy="manual", decisions=(decided,)))
+    kept = describe("Q70", "Q71", **named, reviewing=ReviewInputs(policy="manual", decisions=(decided,)))
     assert kept.rows["r"]["reviewed_by"] == ["Eve"]
 
 
@@ -378,7 +378,7 @@ def views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             make_row(DescribedQuestion, row_id, question_entity_title=entity, answer_entity_title=of_answer)
             for row_id, (entity, of_answer) in titles.items()
         ]
-        services = SimpleNamespace(pageviews=Pageviews(server.url, "v", LIMITS, AGENT))
+        services = SimpleNamespace(pageviews=PageviewsClient(server.url, "v", LIMITS, AGENT))
         inputs = granola_inputs(views_from="20230101", views_to="20231231")
         left = run_step(measure_popularity, rows, services, tmp_path, monkeypatch, inputs)
         assert asked.count("Ada") <= 1

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmill.tasks.assets import load_relations
-from factmill.tasks.granola.words import cut_nationality, kinds_described, load_words, read_head, tidy_description
+from factmill.tasks.granola.description_parsing import (
+    cut_nationality,
+    load_word_lists,
+    read_described_kinds,
+    read_description_head,
+    tidy_description,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,12 +38,12 @@ from factmill.tasks.granola.words import cut_nationality, kinds_described, load_
     ],
 )
 def test_the_head_of_a_description_tells_the_kind_of_thing(description: str, kind: str) -> None:
-    assert kind in kinds_described(description)
+    assert kind in read_described_kinds(description)
 
 
 @pytest.mark.parametrize("description", ["", "something from somewhere", "?!"])
 def test_a_description_that_is_not_understood_has_no_kind(description: str) -> None:
-    assert kinds_described(description) == frozenset()
+    assert read_described_kinds(description) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -77,19 +83,19 @@ def test_brackets_closing_stops_and_full_sentences_are_made_plain(text: str, exp
 
 @given(st.text(max_size=80))
 def test_reading_any_text_never_raises(text: str) -> None:
-    kinds_described(text)
-    assert read_head(tidy_description(text)).noun in {"", *load_words().kinds}
+    read_described_kinds(text)
+    assert read_description_head(tidy_description(text)).noun in {"", *load_word_lists().kinds}
 
 
 def test_every_kind_that_a_relation_expects_is_a_kind_of_the_lists() -> None:
-    words = load_words()
+    words = load_word_lists()
     known = frozenset[str]().union(*words.kinds.values())
     expected = frozenset[str]().union(*(r.subject_kinds | r.answer_kinds for r in load_relations().values()))
     assert expected <= known
 
 
 def test_every_region_leads_to_a_country_or_a_region_of_the_world() -> None:
-    words = load_words()
+    words = load_word_lists()
     for region in words.within:
         passed = [region]
         while passed[-1] in words.within:
@@ -101,5 +107,5 @@ def test_every_region_leads_to_a_country_or_a_region_of_the_world() -> None:
 
 
 def test_every_wider_occupation_is_itself_an_occupation() -> None:
-    occupations = load_words().occupations
+    occupations = load_word_lists().occupations
     assert {wider for wider in occupations.values() if wider} <= occupations.keys()

@@ -13,11 +13,16 @@ from support.steps.inputs import granola_inputs
 from support.steps.steps import Left, run_step
 from support.webs.two_wikidatas import TwoWikidatas
 
-from factmill.tasks.granola.core.rows import AnsweredQuestion, GranolaRow, PopularQuestion, ScoredQuestion
-from factmill.tasks.granola.levels import (
+from factmill.tasks.granola.answer_levels import (
     generate_granular_answers,
     remove_trivial_answers,
     score_description_consistency,
+)
+from factmill.tasks.granola.core.rows import (
+    ConsistencyScoredQuestion,
+    GranolaRow,
+    QuestionWithLevels,
+    QuestionWithPopularity,
 )
 
 LEVELS = "1:: London\n2:: England\n"
@@ -33,7 +38,7 @@ def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., L
             return then if WRONG in messages[-1]["content"] else first
 
         with serve_model(say) as services:
-            row = make_row(PopularQuestion, "r")
+            row = make_row(QuestionWithPopularity, "r")
             return run_step(generate_granular_answers, [row], services, tmp_path, monkeypatch)
 
     return run
@@ -87,7 +92,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left
         with serve_model(say) as services:
             return run_step(
                 score_description_consistency,
-                [make_row(AnsweredQuestion, "r", **changed)],
+                [make_row(QuestionWithLevels, "r", **changed)],
                 services,
                 tmp_path,
                 monkeypatch,
@@ -169,7 +174,7 @@ def clean(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Clean the answers of one row, with both engines."""
 
     def run(*levels: str, min_levels: int = 2, **changed: Any) -> Left:
-        row = make_row(ScoredQuestion, "r", levels=list(levels), **changed)
+        row = make_row(ConsistencyScoredQuestion, "r", levels=list(levels), **changed)
         inputs = granola_inputs(min_levels=min_levels)
         return wikidatas.run(
             lambda services, folder: run_step(remove_trivial_answers, [row], services, folder, monkeypatch, inputs),
@@ -194,7 +199,12 @@ def test_a_wikidata_that_fails_costs_the_rows_for_now(
     monkeypatch.setattr(wikidatas, "too_much", "?property ?value")
     services = SimpleNamespace(wikidata=wikidatas.sparql())
     left = run_step(
-        remove_trivial_answers, [make_row(ScoredQuestion, "r")], services, tmp_path, monkeypatch, granola_inputs()
+        remove_trivial_answers,
+        [make_row(ConsistencyScoredQuestion, "r")],
+        services,
+        tmp_path,
+        monkeypatch,
+        granola_inputs(),
     )
     assert (left.rejects["r"][0], left.receipt.unsettled) == ("wikidata_failed", 1)
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from factmill.tasks.granola.publish import PAPER, count_names, describe_shape
+from factmill.tasks.granola.publish import PAPER_SHAPE, compare_shape_with_paper, count_ambiguous_names
 
 
 def candidate(row: str, role: str, name: str, qid: str, chosen: bool, linked: bool | None = None) -> dict[str, object]:
@@ -19,7 +19,7 @@ def test_names_are_counted_once_and_policies_compared_by_row() -> None:
         candidate("r2", "answer", "Germany", "Q183", True, True),
         candidate("r3", "question", "Ulm", "Q3012", True),
     ]
-    assert count_names(pa.Table.from_pylist(rows)) == {
+    assert count_ambiguous_names(pa.Table.from_pylist(rows)) == {
         "names": 4,
         "ambiguous_names": 1,
         "rows_with_ambiguous_name": 2,
@@ -29,7 +29,7 @@ def test_names_are_counted_once_and_policies_compared_by_row() -> None:
 
 def test_the_shape_stands_beside_the_papers_with_its_n() -> None:
     rows = pa.table({"num_granola_answers": [2, 3, 3, 5]})
-    shape = describe_shape(rows, [{"stage": "score_description_consistency", "rows_in": 10, "rejects": 1}])
+    shape = compare_shape_with_paper(rows, [{"stage": "score_description_consistency", "rows_in": 10, "rejects": 1}])
     assert {name: figure["here"] for name, figure in shape.items()} == {
         "rows": 4,
         "mean_answers": 3.25,
@@ -39,9 +39,9 @@ def test_the_shape_stands_beside_the_papers_with_its_n() -> None:
         "share_removed_by_consistency": 0.1,
     }
     assert shape["share_removed_by_consistency"]["n"] == 10
-    assert {name: figure["paper"] for name, figure in shape.items()} == PAPER
+    assert {name: figure["paper"] for name, figure in shape.items()} == PAPER_SHAPE
 
 
 def test_no_data_gives_no_number() -> None:
-    shape = describe_shape(pa.table({"num_granola_answers": pa.array([], pa.int64())}), [])
-    assert {name for name, figure in shape.items() if figure["here"] is None} == PAPER.keys() - {"rows"}
+    shape = compare_shape_with_paper(pa.table({"num_granola_answers": pa.array([], pa.int64())}), [])
+    assert {name for name, figure in shape.items() if figure["here"] is None} == PAPER_SHAPE.keys() - {"rows"}

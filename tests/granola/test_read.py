@@ -15,13 +15,13 @@ from support.webs.two_wikidatas import TwoWikidatas
 
 from factmill.tasks.errors import ServiceUnreachable, SourceError
 from factmill.tasks.granola.core.rows import SourceQuestion
-from factmill.tasks.granola.read import (
+from factmill.tasks.granola.source_questions import (
     contains_answer,
-    cut_question_entities,
-    draw_questions,
+    extract_question_entities,
+    make_questions_from_facts,
     read_entity_questions,
 )
-from factmill.tasks.lookups.questions import question_id
+from factmill.tasks.lookups.fact_questions import make_question_id
 
 BORN = "Where was {} born?".format
 
@@ -46,7 +46,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]
 
 def test_a_question_with_one_gold_answer_is_kept_with_where_it_stands(read: Callable[..., Left]) -> None:
     left = read([ask("Ada", "London")], [ask("Bo", "Ulm", "Ulm")])
-    ada, bo = (question_id("P19", BORN(name), [city]) for name, city in (("Ada", "London"), ("Bo", "Ulm")))
+    ada, bo = (make_question_id("P19", BORN(name), [city]) for name, city in (("Ada", "London"), ("Bo", "Ulm")))
     assert left.rows == {
         ada: {
             "id": ada, "relation": "P19", "question": BORN("Ada"), "answer": "London", "source_name": "P19.0.json",
@@ -138,14 +138,14 @@ def wikidata(request: pytest.FixtureRequest, wikidatas: TwoWikidatas) -> Any:
 
 def draw(services: Any, folder: Path, patch: pytest.MonkeyPatch, limit: int | None = None) -> Left:
     inputs = granola_inputs(from_wikidata=True, limits={"P19": limit})
-    return read_unit(draw_questions, "P19", services, folder, patch, inputs)
+    return read_unit(make_questions_from_facts, "P19", services, folder, patch, inputs)
 
 
 def test_facts_become_questions_or_are_rejected_with_a_reason(
     wikidata: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = draw(SimpleNamespace(wikidata=wikidata), tmp_path, monkeypatch)
-    ada, di = (question_id("P19", BORN(name), ["London"]) for name in ("Ada", "Di"))
+    ada, di = (make_question_id("P19", BORN(name), ["London"]) for name in ("Ada", "Di"))
     assert {row_id: (row["question"], row["answer"]) for row_id, row in left.rows.items()} == {
         ada: (BORN("Ada"), "London"),
         di: (BORN("Di"), "London"),
@@ -196,7 +196,7 @@ def test_the_entity_is_cut_out_of_the_question(tmp_path: Path, monkeypatch: pyte
         make_row(SourceQuestion, "fits"),
         make_row(SourceQuestion, "other", question="Who was Ada Lovelace's mother?"),
     ]
-    left = run_step(cut_question_entities, rows, None, tmp_path, monkeypatch, granola_inputs())
+    left = run_step(extract_question_entities, rows, None, tmp_path, monkeypatch, granola_inputs())
     assert left.rows == {"fits": {**rows[0].model_dump(), "question_entity": "Ada Lovelace"}}
     detail = '"Who was Ada Lovelace\'s mother?" does not fit the template of P19'
     assert left.rejects == {"other": ("no_template_match", detail)}
@@ -207,10 +207,10 @@ def test_questions_that_contain_their_answer_are_left_out_on_demand(
 ) -> None:
     asked = {"relation": "P50", "question": "Who is the author of Euclid's Elements?", "answer": "Euclid"}
     rows = [make_row(SourceQuestion, "elements", **asked)]
-    left = run_step(cut_question_entities, rows, None, tmp_path / "keep", monkeypatch, granola_inputs())
+    left = run_step(extract_question_entities, rows, None, tmp_path / "keep", monkeypatch, granola_inputs())
     assert set(left.rows) == {"elements"}
     inputs = granola_inputs(answer_in_question="drop")
-    left = run_step(cut_question_entities, rows, None, tmp_path / "drop", monkeypatch, inputs)
+    left = run_step(extract_question_entities, rows, None, tmp_path / "drop", monkeypatch, inputs)
     detail = "\"Who is the author of Euclid's Elements?\" contains 'Euclid'"
     assert left.rejects == {"elements": ("answer_in_question", detail)}
 

@@ -8,9 +8,9 @@ import pytest
 from support.graphs.rdf_lines import spell_out
 
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.lookup import Graph, open_graph
+from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 
-Make = Callable[..., Graph]
+Make = Callable[..., WikidataGraph]
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +33,9 @@ def load_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.fixture
 def make_graph(tmp_path: Path, load_once: Callable[..., Path]) -> Iterator[Make]:
     """Load lines as a graph of this test's own, and open it."""
-    opened: list[Graph] = []
+    opened: list[WikidataGraph] = []
 
-    def make(text: str, name: str = "small", **options: object) -> Graph:
+    def make(text: str, name: str = "small", **options: object) -> WikidataGraph:
         shutil.copytree(load_once(text, name, **options), tmp_path / "graphs" / name)
         opened.append(open_graph(name, tmp_path / "graphs"))
         return opened[-1]

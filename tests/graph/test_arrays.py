@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs.small_arrays import Literal, SmallGraph, rows_of, search_items
 
-from factmill.tasks.core.paths import PathOptions
-from factmill.tasks.errors import GraphError
+from factmill.tasks.core.wikidata_paths import PathSearchOptions
+from factmill.tasks.errors import LocalGraphError
 from factmill.tasks.graph import arrays as arrays_module
-from factmill.tasks.graph.arrays import ARRAY_FILES, find_memory, open_arrays, write_arrays
-from factmill.tasks.graph.lookup import Graph, open_graph
-from factmill.tasks.text.values.literals import Date, Number, date_key, number_key
+from factmill.tasks.graph.arrays import ARRAY_FILES, get_memory_limit_bytes, open_arrays, write_arrays
+from factmill.tasks.graph.lookup import WikidataGraph, open_graph
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, compute_date_key, hash_number
 
 EDGES = {(5, 31, 7), (5, 17, 7), (5, 31, 3), (900, 17, 5), (7, 17, 7), (3, 31, 7)}
 LITERALS = [
@@ -50,7 +50,7 @@ def test_literals_stand_by_item_with_the_property_that_holds_them_key_and_precis
     assert found.offsets.tolist() == [0, 0, 0, 2, 3, 3]
     assert found.properties.tolist() == [4, 3, 2]
     assert found.claims.tolist() == [4, 4, 2]
-    assert found.keys.tolist() == [number_key("1.5"), date_key("1952-00-00T00:00:00Z"), 19520311]
+    assert found.keys.tolist() == [hash_number("1.5"), compute_date_key("1952-00-00T00:00:00Z"), 19520311]
     assert found.precisions.tolist() == [0, 9, 11]
 
 
@@ -67,8 +67,8 @@ def test_the_same_rows_in_any_order_and_any_blocks_give_the_same_bytes(
     edges = [(s, 17 + s % 3, o) for s in range(1, 400, 7) for o in range(1, 200, 13)]
     digests = []
     for name, rows_at_once in (("a", 1 << 20), ("b", 8)):
-        monkeypatch.setattr(arrays_module, "_ROWS_AT_ONCE", rows_at_once)
-        monkeypatch.setattr(arrays_module, "_WORDS_AT_ONCE", 1 + rows_at_once // 5)
+        monkeypatch.setattr(arrays_module, "_ARRAY_BATCH_ROWS", rows_at_once)
+        monkeypatch.setattr(arrays_module, "_BITMAP_BATCH_WORDS", 1 + rows_at_once // 5)
         (tmp_path / name).mkdir()
         SmallGraph(tmp_path / name, edges, LITERALS, others=range(5000, 6000))
         digests.append(digest_files(tmp_path / name))
@@ -98,14 +98,14 @@ def test_more_properties_than_places_can_tell_apart_are_refused_by_number(tmp_pa
         )
         connection.execute("CREATE TABLE literals (property INTEGER, qualifier INTEGER)")
         connection.execute("CREATE TABLE items AS SELECT unnest([1, 2])::BIGINT AS item")
-        with pytest.raises(GraphError, match=r"use 65,536 properties; a graph holds 65,535"):
+        with pytest.raises(LocalGraphError, match=r"use 65,536 properties; a graph holds 65,535"):
             write_arrays(connection, tmp_path)
 
 
 def test_tables_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, EDGES, LITERALS)
     graph.connection.execute("DELETE FROM items WHERE item = 900")
-    with pytest.raises(GraphError, match="Q900 is in table edges, but not in table items"):
+    with pytest.raises(LocalGraphError, match="Q900 is in table edges, but not in table items"):
         write_arrays(graph.connection, tmp_path)
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_array_is_refused_by_name(
 ) -> None:
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     damage(tmp_path / name)
-    with pytest.raises(GraphError, match=name) as raised:
+    with pytest.raises(LocalGraphError, match=name) as raised:
         open_arrays(tmp_path)
     assert "load it again" in str(raised.value)
 
@@ -158,7 +158,7 @@ def test_a_damaged_array_is_refused_by_name(
 def test_arrays_of_lengths_that_do_not_fit_are_refused_by_name(written: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     lengthen(tmp_path / name)
-    with pytest.raises(GraphError, match=r"\.npy: has \d+ entries, expected \d+"):
+    with pytest.raises(LocalGraphError, match=r"\.npy: has \d+ entries, expected \d+"):
         open_arrays(tmp_path)
 
 
@@ -197,15 +197,17 @@ def test_a_graph_without_literals_has_no_texts(tmp_path: Path) -> None:
     assert [each.tolist() for each in found] == [[0], [], []]
 
 
-def test_a_graph_of_an_earlier_version_is_asked_by_its_table(make_graph: Callable[..., Graph], tmp_path: Path) -> None:
+def test_a_graph_of_an_earlier_version_is_asked_by_its_table(
+    make_graph: Callable[..., WikidataGraph], tmp_path: Path
+) -> None:
     graph = make_graph(LOADED)
     folder = tmp_path / "graphs" / "small"
     manifest = graph.manifest
     files = {name: each for name, each in manifest.files.items() if not re.search("literal_(text|marks)", name)}
     old = manifest.model_copy(update={"files": files})
-    dates = [Date(1952, 3), Date(1237), Date(1237)]
-    asked = (np.array([5, 5, 7]), dates, frozenset({569, 571}), PathOptions(all_hops=True))
-    numbers = (np.array([5]), [Number("7.5")], frozenset({1082}), PathOptions())
+    dates = [PartialDate(1952, 3), PartialDate(1237), PartialDate(1237)]
+    asked = (np.array([5, 5, 7]), dates, frozenset({569, 571}), PathSearchOptions(always_two_hops=True))
+    numbers = (np.array([5]), [NumberWithUnit("7.5")], frozenset({1082}), PathSearchOptions())
     new = [graph.find_literal_paths(*asked), graph.find_literal_paths(*numbers)]
     for name in manifest.files.keys() - old.files.keys():
         (folder / name).unlink()
@@ -237,18 +239,18 @@ def test_pages_are_read_one_by_one_where_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, advised: bool
 ) -> None:
     graph = SmallGraph(tmp_path, MANY_EDGES)
-    monkeypatch.setattr(arrays_module, "find_memory", lambda: memory)
+    monkeypatch.setattr(arrays_module, "get_memory_limit_bytes", lambda: memory)
     graph.arrays = open_arrays(tmp_path)
     assert (count_advised(tmp_path) > 8) == advised
-    options = PathOptions(all_hops=True)
+    options = PathSearchOptions(always_two_hops=True)
     assert rows_of(graph.find_items(SOME_PAIRS, options)) == search_items(graph, SOME_PAIRS, options)
 
 
 def test_the_memory_of_a_container_is_what_it_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(arrays_module, "_LIMITS", (str(tmp_path / "none"), str(limit)))
-    of_machine = find_memory()
+    monkeypatch.setattr(arrays_module, "_CGROUP_LIMIT_FILES", (str(tmp_path / "none"), str(limit)))
+    of_machine = get_memory_limit_bytes()
     limit.write_text("max\n")
-    assert find_memory() == of_machine
+    assert get_memory_limit_bytes() == of_machine
     limit.write_text("123456\n")
-    assert find_memory() == 123_456
+    assert get_memory_limit_bytes() == 123_456

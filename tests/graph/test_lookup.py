@@ -15,22 +15,22 @@ from support.graphs.small_arrays import Edge
 from support.processes.ready import run_ready
 from support.webs.wikidata_web import answer_together
 
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.calls.item_facts import Fact, call_item_facts, read_facts, write_facts
-from factmill.tasks.core.calls.knowledge import (
-    Candidate,
-    Description,
-    Neighbour,
-    call_describe_item,
-    call_find_items,
-    call_list_facts,
-    call_resolve_item,
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.calls.item_facts import ItemFact, format_item_facts, make_item_facts_call, parse_item_facts
+from factmill.tasks.core.calls.wikidata import (
+    ItemCandidate,
+    ItemDescription,
+    ItemNeighbour,
+    make_describe_item_call,
+    make_find_items_call,
+    make_list_facts_call,
+    make_resolve_item_call,
 )
-from factmill.tasks.errors import GraphError
+from factmill.tasks.errors import LocalGraphError
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.lookup import Degree, Graph, open_graph
+from factmill.tasks.graph.lookup import EdgeCounts, WikidataGraph, open_graph
 
-Make = Callable[..., Graph]
+Make = Callable[..., WikidataGraph]
 
 PEOPLE = """
     wd:Q10 rdfs:label "Mercury"@en
@@ -57,14 +57,14 @@ PEOPLE = """
 """
 
 
-def ask(graph: Graph, *calls: Call) -> list[Any]:
+def ask(graph: WikidataGraph, *calls: Call) -> list[Any]:
     """Return the replies in the order of the calls."""
-    replies: dict[int, Reply] = {}
+    replies: dict[int, CallResponse] = {}
     graph.send(calls, lambda call, reply: replies.setdefault(id(call), reply))  # type: ignore[arg-type,return-value]
     return [replies[id(call)] for call in calls]
 
 
-def bodies(graph: Graph, *calls: Call) -> list[Any]:
+def bodies(graph: WikidataGraph, *calls: Call) -> list[Any]:
     replies = ask(graph, *calls)
     assert [reply.error for reply in replies] == [None] * len(calls)
     return [reply.body for reply in replies]
@@ -75,7 +75,7 @@ def test_redirects_are_followed_to_their_end_and_make_no_items(make_graph: Make)
         PEOPLE + "    wd:Q901 owl:sameAs wd:Q902\n    wd:Q902 owl:sameAs wd:Q10\n    wd:Q7 owl:sameAs wd:Q7\n"
     )
     asked = ["Q901", "Q902", "Q10", "Q7", "Q12345"]
-    assert bodies(graph, *(call_resolve_item(graph.identity, qid) for qid in asked)) == [
+    assert bodies(graph, *(make_resolve_item_call(graph.identity, qid) for qid in asked)) == [
         "Q10", "Q10", "Q10", "Q7", "Q12345",
     ]  # fmt: skip
     assert graph.manifest.stored["redirects"] == 3
@@ -86,9 +86,9 @@ def test_find_items_gives_labels_first_then_by_number_and_each_item_once(make_gr
     graph = make_graph(PEOPLE)
     [found, none, other] = bodies(
         graph,
-        call_find_items(graph.identity, "Mercury"),
-        call_find_items(graph.identity, "mercury"),
-        call_find_items(graph.identity, "quicksilver"),
+        make_find_items_call(graph.identity, "Mercury"),
+        make_find_items_call(graph.identity, "mercury"),
+        make_find_items_call(graph.identity, "quicksilver"),
     )
     assert found == [
         {"qid": "Q9", "via": "label"},
@@ -101,7 +101,9 @@ def test_find_items_gives_labels_first_then_by_number_and_each_item_once(make_gr
 
 def test_describe_items_gives_nulls_for_what_is_unknown(make_graph: Make) -> None:
     graph = make_graph(PEOPLE, dump_date="2024-06-01")
-    found = bodies(graph, *(call_describe_item(graph.identity, qid) for qid in ("Q10", "Q9", "Q544", "Q777", "Q10")))
+    found = bodies(
+        graph, *(make_describe_item_call(graph.identity, qid) for qid in ("Q10", "Q9", "Q544", "Q777", "Q10"))
+    )
     mercury = {
         "label": "Mercury",
         "description": "smallest planet",
@@ -123,7 +125,7 @@ def test_list_facts_counts_subjects_and_never_cuts_one_in_two(make_graph: Make) 
     first = [{"subject": "Q3", "object": "Q5"}, {"subject": "Q9", "object": "Q5"}]
     ten = [{"subject": "Q10", "object": "Q100"}, {"subject": "Q10", "object": "Q634"}]
     last = [{"subject": "Q20", "object": "Q5"}]
-    call = lambda after, limit: call_list_facts(graph.identity, "P31", after, limit)  # noqa: E731
+    call = lambda after, limit: make_list_facts_call(graph.identity, "P31", after, limit)  # noqa: E731
     assert bodies(graph, call(None, 2), call("Q9", 1), call("Q10", 5), call("Q20", 5), call(None, 100)) == [
         first,
         ten,
@@ -171,7 +173,7 @@ def spell_label(number: int, name: str, predicate: str = "rdfs:label") -> str:
 
 def test_names_with_any_characters_are_found(make_graph: Make) -> None:
     graph = make_graph("\n".join(spell_label(number, name) for number, name in enumerate(ODD_NAMES, 1)))
-    expected = {name: [Candidate(f"Q{number}", "label")] for number, name in enumerate(ODD_NAMES, 1)}
+    expected = {name: [ItemCandidate(f"Q{number}", "label")] for number, name in enumerate(ODD_NAMES, 1)}
     assert graph.find(ODD_NAMES) == expected
     assert graph.labels(f"Q{number}" for number in range(1, 100)) == {
         f"Q{number}": name for number, name in enumerate(ODD_NAMES, 1)
@@ -181,17 +183,17 @@ def test_names_with_any_characters_are_found(make_graph: Make) -> None:
 
 def test_typed_look_ups_say_the_same_as_calls(make_graph: Make) -> None:
     graph = make_graph(PEOPLE)
-    assert graph.describe(["Q9"]) == {"Q9": Description("Mercury", None, None, "2024-05-06T07:08:09Z")}
+    assert graph.describe(["Q9"]) == {"Q9": ItemDescription("Mercury", None, None, "2024-05-06T07:08:09Z")}
     assert neighbours(graph, ["Q10", "Q3"], ["P31"]) == {
-        "Q10": [Neighbour("P31", "Q100", "quicksilver"), Neighbour("P31", "Q634", None)],
-        "Q3": [Neighbour("P31", "Q5", None)],
+        "Q10": [ItemNeighbour("P31", "Q100", "quicksilver"), ItemNeighbour("P31", "Q634", None)],
+        "Q3": [ItemNeighbour("P31", "Q5", None)],
     }
     assert graph.labels(["Q10", "P31", "P32", "Q777"]) == {"Q10": "Mercury", "P31": "instance of"}
     assert graph.degrees(["Q10", "Q5", "Q8", "Q777"]) == {
-        "Q10": Degree(out=5, into=0),
-        "Q5": Degree(out=0, into=3),
-        "Q8": Degree(out=0, into=0),
-        "Q777": Degree(out=0, into=0),
+        "Q10": EdgeCounts(out=5, into=0),
+        "Q5": EdgeCounts(out=0, into=3),
+        "Q8": EdgeCounts(out=0, into=0),
+        "Q777": EdgeCounts(out=0, into=0),
     }
 
 
@@ -200,19 +202,19 @@ def test_an_empty_batch_and_unknown_ids_have_empty_answers(make_graph: Make) -> 
     huge = "Q" + "9" * 30
     assert ask(graph) == []
     assert graph.find([]) == graph.describe([]) == neighbours(graph, [], ["P31"]) == graph.labels([]) == {}
-    assert graph.neighbours_of_each([]) == []
-    assert graph.describe([huge]) == {huge: Description(None, None, None, None)}
+    assert graph.list_neighbours([]) == []
+    assert graph.describe([huge]) == {huge: ItemDescription(None, None, None, None)}
     assert neighbours(graph, [huge], ["P31"]) == {huge: []}
-    assert graph.degrees([huge]) == {huge: Degree(0, 0)}
+    assert graph.degrees([huge]) == {huge: EdgeCounts(0, 0)}
     assert graph.labels([huge, "P" + "9" * 30]) == {}
     assert graph.list_facts("P31", huge, 5) == graph.list_facts("P" + "9" * 30, None, 5) == []
 
 
 def test_other_languages_answer_with_their_own_texts(make_graph: Make) -> None:
     graph = make_graph(PEOPLE, languages=("en", "de"))
-    assert graph.find(["Merkur"], "de") == {"Merkur": [Candidate("Q10", "label")]}
+    assert graph.find(["Merkur"], "de") == {"Merkur": [ItemCandidate("Q10", "label")]}
     assert graph.find(["Merkur"], "en") == {"Merkur": []}
-    [described] = bodies(graph, call_describe_item(graph.identity, "Q10", "de"))
+    [described] = bodies(graph, make_describe_item_call(graph.identity, "Q10", "de"))
     assert (described["label"], described["description"], described["title"]) == ("Merkur", None, "Mercury (planet)")
 
 
@@ -235,8 +237,8 @@ def test_a_name_for_all_languages_stands_in_where_a_language_has_none(make_graph
     assert [graph.describe([qid])[qid].label for qid in ("Q1", "Q2", "Q3")] == ["Ada", "Ada", None]
     assert [edge.label for edge in neighbours(graph, ["Q5"], ["P1"])["Q5"]] == ["Ada", "Ada"]
     assert graph.find(["Ada", "Adda"]) == {
-        "Ada": [Candidate("Q1", "label"), Candidate("Q2", "label"), Candidate("Q3", "alias")],
-        "Adda": [Candidate("Q2", "label")],
+        "Ada": [ItemCandidate("Q1", "label"), ItemCandidate("Q2", "label"), ItemCandidate("Q3", "alias")],
+        "Adda": [ItemCandidate("Q2", "label")],
     }
 
 
@@ -244,13 +246,13 @@ def test_a_language_that_was_not_loaded_is_refused(make_graph: Make) -> None:
     graph = make_graph(PEOPLE)
     [refused, facts] = ask(
         graph,
-        call_find_items(graph.identity, "Merkur", "de"),
-        call_list_facts(graph.identity, "P47", None, 5, "de"),
+        make_find_items_call(graph.identity, "Merkur", "de"),
+        make_list_facts_call(graph.identity, "P47", None, 5, "de"),
     )
     assert refused.status == "failed"
     assert refused.error == "language_missing: graph small was loaded in en, not in de"
     assert facts.body == [{"subject": "Q10", "object": "Q1"}]
-    with pytest.raises(GraphError, match="was loaded in en, not in de"):
+    with pytest.raises(LocalGraphError, match="was loaded in en, not in de"):
         graph.find(["Merkur"], "de")
 
 
@@ -269,7 +271,7 @@ def test_a_call_that_cannot_be_answered_fails_alone(
 ) -> None:
     graph = make_graph(PEOPLE)
     [failed, answered] = ask(
-        graph, Call(graph.identity, operation, parts), call_find_items(graph.identity, "quicksilver")
+        graph, Call(graph.identity, operation, parts), make_find_items_call(graph.identity, "quicksilver")
     )
     assert (failed.status, failed.body, failed.transient) == ("failed", None, False)
     assert failed.error.startswith(error)
@@ -287,7 +289,7 @@ def test_identity_is_the_content(make_graph: Make) -> None:
 def test_many_threads_and_another_process_read_at_once(make_graph: Make, tmp_path: Path) -> None:
     graph = make_graph(PEOPLE)
     expected = graph.find(["Mercury"])
-    results: list[dict[str, list[Candidate]]] = []
+    results: list[dict[str, list[ItemCandidate]]] = []
 
     def look_up() -> None:
         results.extend(graph.find(["Mercury"]) for _ in range(20))
@@ -351,42 +353,42 @@ PERSON = """
 """
 
 ADA = [
-    Fact("P22", "father", "Q5679", "Lord Byron", None, None, "q7259-F"),
-    Fact("P27", None, "Q145", None, None, None, None),
-    Fact("P106", None, "Q36180", None, None, None, None),
-    Fact("P106", None, "Q170790", "mathematician", None, None, "q7259-B"),
-    Fact("P569", "date of birth", None, "1815-12-10T00:00:00Z", 11, None, "q7259-H"),
-    Fact("P1971", None, None, "3", None, None, None),
-    Fact("P2048", None, None, "1.6", None, "Q11573", "q7259-I"),
+    ItemFact("P22", "father", "Q5679", "Lord Byron", None, None, "q7259-F"),
+    ItemFact("P27", None, "Q145", None, None, None, None),
+    ItemFact("P106", None, "Q36180", None, None, None, None),
+    ItemFact("P106", None, "Q170790", "mathematician", None, None, "q7259-B"),
+    ItemFact("P569", "date of birth", None, "1815-12-10T00:00:00Z", 11, None, "q7259-H"),
+    ItemFact("P1971", None, None, "3", None, None, None),
+    ItemFact("P2048", None, None, "1.6", None, "Q11573", "q7259-I"),
 ]
 
 
 def test_facts_are_best_claims_with_the_first_statement_that_says_them_and_dates_and_numbers(make_graph: Make) -> None:
     graph = make_graph(PERSON)
     here, huge = graph.identity, "Q" + "9" * 18
-    replies = ask(graph, *(call_item_facts(here, qid) for qid in ("Q7259", "Q5679", huge)))
-    assert [read_facts(reply.body) for reply in replies] == [ADA, [], []]
-    assert set(graph.item_facts(["Q7259", huge])["Q7259"]) == set(ADA)
+    replies = ask(graph, *(make_item_facts_call(here, qid) for qid in ("Q7259", "Q5679", huge)))
+    assert [parse_item_facts(reply.body) for reply in replies] == [ADA, [], []]
+    assert set(graph.list_item_facts(["Q7259", huge])["Q7259"]) == set(ADA)
 
 
 def test_a_statement_is_that_of_its_item_and_property_only(make_graph: Make) -> None:
     both = "wd:Q1 wdt:P1 wd:Q3\nwd:Q1 wdt:P2 wd:Q3\nwd:Q2 wdt:P1 wd:Q3\nwd:Q2 p:P1 wds:a\nwds:a ps:P1 wd:Q3"
-    said = make_graph(both).item_facts(["Q1", "Q2"])
+    said = make_graph(both).list_item_facts(["Q1", "Q2"])
     assert {qid: [fact.statement for fact in facts] for qid, facts in said.items()} == {"Q1": [None, None], "Q2": ["a"]}
 
 
 def test_a_truthy_dump_gives_facts_without_statements(make_graph: Make) -> None:
     graph = make_graph('wd:Q1 wdt:P1 wd:Q3\nwd:Q1 wdt:P2 "-0.50"^^xsd:decimal')
     assert graph.manifest.stored["claims"] == 0
-    assert graph.item_facts(["Q1"])["Q1"] == [
-        Fact("P2", None, None, "-0.5", None, None, None),
-        Fact("P1", None, "Q3", None, None, None, None),
+    assert graph.list_item_facts(["Q1"])["Q1"] == [
+        ItemFact("P2", None, None, "-0.5", None, None, None),
+        ItemFact("P1", None, "Q3", None, None, None, None),
     ]
 
 
 def test_facts_are_told_by_number_of_property_literals_first_then_by_number_of_the_item() -> None:
-    def fact(pid: str, qid: str | None, value: str, statement: str | None = None) -> Fact:
-        return Fact(pid, None, qid, value, None, None, statement)  # type: ignore[arg-type]
+    def fact(pid: str, qid: str | None, value: str, statement: str | None = None) -> ItemFact:
+        return ItemFact(pid, None, qid, value, None, None, statement)  # type: ignore[arg-type]
 
     ordered = [
         fact("P9", None, "10"),
@@ -396,7 +398,7 @@ def test_facts_are_told_by_number_of_property_literals_first_then_by_number_of_t
         fact("P9", "Q10", "ant"),
         fact("P10", None, "1"),
     ]
-    assert read_facts(write_facts(reversed(ordered))) == ordered
+    assert parse_item_facts(format_item_facts(reversed(ordered))) == ordered
 
 
 def test_the_table_of_claims_holds_each_statement_of_an_item_once_and_sorted(make_graph: Make) -> None:
@@ -421,11 +423,11 @@ def test_the_digest_covers_the_statements_of_claims(make_graph: Make) -> None:
 def test_wrong_calls_for_facts_fail_with_a_reason(make_graph: Make) -> None:
     graph = make_graph(PERSON)
     here = graph.identity
-    wrong, foreign = ask(graph, call_item_facts(here, "P31"), call_item_facts(here, "Q1", "it"))
+    wrong, foreign = ask(graph, make_item_facts_call(here, "P31"), make_item_facts_call(here, "Q1", "it"))
     assert wrong.error == "bad_call: item_facts: qid cannot be 'P31'"
     assert foreign.error.startswith("language_missing: ")
-    with pytest.raises(GraphError, match="not in it"):
-        graph.item_facts(["Q1"], "it")
+    with pytest.raises(LocalGraphError, match="not in it"):
+        graph.list_item_facts(["Q1"], "it")
 
 
 DATES = ['"2000-01-02T00:00:00Z"^^xsd:dateTime', '"-0005-00-00T00:00:00Z"^^xsd:dateTime']
@@ -472,27 +474,27 @@ def test_a_graph_and_sparql_say_the_same_of_any_triples(
     (folder / "a.nt").write_text(spell_out("\n".join([*drawn, *nodes_told])), "utf-8")
     store = ox.Store()
     store.bulk_load(path=folder / "a.nt", format=ox.RdfFormat.N_TRIPLES)
-    calls = [call_item_facts("here", qid) for qid in (*ITEMS, "Q3")]
+    calls = [make_item_facts_call("here", qid) for qid in (*ITEMS, "Q3")]
     load_graph([folder / "a.nt"], "small", folder)
     with open_graph("small", folder) as graph:
         assert [reply.body for reply in ask(graph, *calls)] == answer_together(store, calls)
 
 
 def test_no_items_and_a_graph_without_claims_are_answered(make_graph: Make) -> None:
-    assert make_graph(PERSON).item_facts([]) == {}
+    assert make_graph(PERSON).list_item_facts([]) == {}
     bare = make_graph('wd:Q1 rdfs:label "one"@en', "bare")
-    assert bare.item_facts(["Q1"]) == {"Q1": []}
+    assert bare.list_item_facts(["Q1"]) == {"Q1": []}
     assert neighbours(bare, ["Q1"], ["P31"]) == {"Q1": []}
-    assert bare.degrees(["Q1"]) == {"Q1": Degree(0, 0)}
+    assert bare.degrees(["Q1"]) == {"Q1": EdgeCounts(0, 0)}
 
 
 def test_labels_are_those_of_the_language_that_is_asked_for(make_graph: Make) -> None:
     lines = 'wd:Q1 wdt:P1 wd:Q2\nwd:Q2 rdfs:label "zwei"@de\nwd:Q2 rdfs:label "two"@en\nwd:P1 rdfs:label "teil"@de'
     graph = make_graph(lines, languages=("en", "de"))
-    assert graph.item_facts(["Q1"], "de")["Q1"] == [Fact("P1", "teil", "Q2", "zwei", None, None, None)]
-    assert graph.item_facts(["Q1"])["Q1"] == [Fact("P1", None, "Q2", "two", None, None, None)]
-    with pytest.raises(GraphError, match="was loaded in de, en, not in it"):
-        graph.item_facts(["Q1"], "it")
+    assert graph.list_item_facts(["Q1"], "de")["Q1"] == [ItemFact("P1", "teil", "Q2", "zwei", None, None, None)]
+    assert graph.list_item_facts(["Q1"])["Q1"] == [ItemFact("P1", None, "Q2", "two", None, None, None)]
+    with pytest.raises(LocalGraphError, match="was loaded in de, en, not in it"):
+        graph.list_item_facts(["Q1"], "it")
 
 
 EDGES = st.sets(st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 9)), min_size=1, max_size=60)
@@ -517,9 +519,9 @@ def test_all_look_ups_of_claims_say_what_a_search_through_all_edges_says(
         } == {f"Q{item}": [(p, o) for p, o in pairs if p in only] for item, pairs in leaving.items()}
         assert {
             qid: [(int(each.pid[1:]), int(str(each.qid)[1:])) for each in facts]
-            for qid, facts in graph.item_facts(qids).items()
+            for qid, facts in graph.list_item_facts(qids).items()
         } == {f"Q{item}": pairs for item, pairs in leaving.items()}
         assert graph.degrees(qids) == {
-            f"Q{item}": Degree(sum(s == item for s, _, _ in edges), sum(o == item for _, _, o in edges))
+            f"Q{item}": EdgeCounts(sum(s == item for s, _, _ in edges), sum(o == item for _, _, o in edges))
             for item in asked
         }

@@ -12,10 +12,10 @@ import grimp
 import pytest
 from support.graphs.rdf_lines import spell_out
 
-from factmill.tasks.errors import GraphError
+from factmill.tasks.errors import LocalGraphError
 from factmill.tasks.graph import folders as checking
 from factmill.tasks.graph import load as load_module
-from factmill.tasks.graph.folders import GraphManifest, check_graph, list_graphs, read_manifest
+from factmill.tasks.graph.folders import GraphManifest, check_graph_files, list_graph_statuses, load_checked_manifest
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
 
@@ -40,7 +40,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def graphs(loaded: Path, tmp_path: Path) -> Path:
     """Return a copy of the folder, each file checked once."""
     shutil.copytree(loaded, tmp_path / "graphs")
-    read_manifest("small", tmp_path / "graphs")
+    load_checked_manifest("small", tmp_path / "graphs")
     return tmp_path / "graphs"
 
 
@@ -67,7 +67,7 @@ def flip(path: Path, place: int) -> None:
 
 
 def test_the_manifest_names_every_file_with_its_size_and_digest(loaded: Path) -> None:
-    made = read_manifest("small", loaded)
+    made = load_checked_manifest("small", loaded)
     there = {path.name for path in (loaded / "small").iterdir()}
     assert made.files.keys() == there - {"manifest.json", "checked.json"}
     assert {"graph.duckdb", "items.npy", "out_offsets.npy"} <= made.files.keys()
@@ -84,15 +84,15 @@ def test_a_graph_that_was_loaded_here_is_opened_without_reading_its_files(loaded
 
 def test_a_copied_graph_is_digested_once(loaded: Path, tmp_path: Path, digested: list[str]) -> None:
     shutil.copytree(loaded, tmp_path / "graphs")
-    files = read_manifest("small", tmp_path / "graphs").files
+    files = load_checked_manifest("small", tmp_path / "graphs").files
     assert sorted(digested) == sorted(files)
-    read_manifest("small", tmp_path / "graphs")
+    load_checked_manifest("small", tmp_path / "graphs")
     assert len(digested) == len(files)
 
 
 def test_a_touched_file_is_digested_alone(graphs: Path, digested: list[str]) -> None:
     os.utime(graphs / "small" / "items.npy", (1, 1))
-    read_manifest("small", graphs)
+    load_checked_manifest("small", graphs)
     assert digested == ["items.npy"]
 
 
@@ -106,7 +106,7 @@ def test_a_graph_on_a_read_only_disk_is_digested_each_time(
 
     monkeypatch.setattr(Path, "write_bytes", refuse)
     for times in (1, 2):
-        read_manifest("small", graphs)
+        load_checked_manifest("small", graphs)
         assert digested.count("graph.duckdb") == times
     assert not (graphs / "small" / "checked.json").exists()
 
@@ -114,19 +114,19 @@ def test_a_graph_on_a_read_only_disk_is_digested_each_time(
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"graph.duckdb": 1}'])
 def test_a_note_that_cannot_be_read_is_none(graphs: Path, digested: list[str], note: str) -> None:
     (graphs / "small" / "checked.json").write_text(note)
-    files = read_manifest("small", graphs).files
+    files = load_checked_manifest("small", graphs).files
     assert sorted(digested) == sorted(files)
 
 
 @pytest.mark.slow
 def test_a_flipped_bit_in_any_file_is_refused_by_name(graphs: Path) -> None:
-    names = list(read_manifest("small", graphs).files)
+    names = list(load_checked_manifest("small", graphs).files)
     for name in names:
         path = graphs / "small" / name
         for place in (0, path.stat().st_size // 2, -1):
             flip(path, place)
             with pytest.raises(
-                GraphError, match=rf"{name}: has SHA-256 \w+…, expected .*damaged; load it again"
+                LocalGraphError, match=rf"{name}: has SHA-256 \w+…, expected .*damaged; load it again"
             ) as told:
                 open_graph("small", graphs)
             assert "--name small --replace" in str(told.value)
@@ -139,17 +139,17 @@ def test_a_check_reads_everything_even_what_looks_untouched(graphs: Path) -> Non
     times = path.stat()
     flip(path, -1)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    read_manifest("small", graphs)
+    load_checked_manifest("small", graphs)
     told: list[tuple[int, int]] = []
-    made, damage = check_graph("small", graphs, lambda read, total: told.append((read, total)))
+    made, damage = check_graph_files("small", graphs, lambda read, total: told.append((read, total)))
     assert damage.keys() == {"graph.duckdb"}
     total = sum(file.size_bytes for file in made.files.values())
     assert told[-1] == (total, total)
     # from now on it is known
-    with pytest.raises(GraphError, match=r"graph\.duckdb: has SHA-256"):
-        read_manifest("small", graphs)
+    with pytest.raises(LocalGraphError, match=r"graph\.duckdb: has SHA-256"):
+        load_checked_manifest("small", graphs)
     flip(path, -1)
-    assert check_graph("small", graphs)[1] == {}
+    assert check_graph_files("small", graphs)[1] == {}
 
 
 def change_manifest(**changes: object) -> Callable[[Path], None]:
@@ -183,10 +183,10 @@ def test_a_damaged_graph_is_refused_with_how_to_load_it_again(
     graphs: Path, damage: Callable[[Path], None], what: str
 ) -> None:
     damage(graphs / "small")
-    with pytest.raises(GraphError, match=what) as raised:
+    with pytest.raises(LocalGraphError, match=what) as raised:
         open_graph("small", graphs)
     assert "factmill graph load FILE... --name small --replace" in str(raised.value)
-    (found,) = list_graphs(graphs)
+    (found,) = list_graph_statuses(graphs)
     assert (found.state, found.manifest) == ("damaged", None)
     assert found.advice == str(raised.value)
 
@@ -199,7 +199,7 @@ def test_damage_inside_the_database_behind_a_forged_manifest_is_a_named_error(gr
     forged = checking.GraphFile(size_bytes=len(content), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
     files = {**manifest.files, "graph.duckdb": forged}
     (graphs / "small" / "manifest.json").write_text(manifest.model_copy(update={"files": files}).model_dump_json())
-    with pytest.raises(GraphError, match=r"graph\.duckdb: cannot be (opened|read)"):
+    with pytest.raises(LocalGraphError, match=r"graph\.duckdb: cannot be (opened|read)"):
         open_graph("small", graphs).labels(["Q1"])
 
 
@@ -207,12 +207,17 @@ def test_one_damaged_graph_does_not_hide_the_others(graphs: Path) -> None:
     shutil.copytree(graphs / "small", graphs / "other")
     (graphs / "other" / "manifest.json").unlink()
     (graphs / "words.txt").write_text("no graph")
-    assert [(each.name, each.state) for each in list_graphs(graphs)] == [("other", "damaged"), ("small", "whole")]
-    assert list_graphs(graphs / "nowhere") == []
+    assert [(each.name, each.state) for each in list_graph_statuses(graphs)] == [
+        ("other", "damaged"),
+        ("small", "whole"),
+    ]
+    assert list_graph_statuses(graphs / "nowhere") == []
 
 
 def test_all_modules_that_decide_rows_are_digested() -> None:
-    modules = grimp.build_graph("factmill", cache_dir=None).find_upstream_modules("factmill.tasks.graph.loading.shapes")
+    modules = grimp.build_graph("factmill", cache_dir=None).find_upstream_modules(
+        "factmill.tasks.graph.loading.line_patterns"
+    )
     of_room = {
         name.removeprefix("factmill.tasks.graph.loading.").replace(".", "/") for name in modules if ".graph." in name
     }

@@ -14,10 +14,10 @@ from support.own_operation import DESCRIPTIONS
 from support.webs.wikidata_web import answer_together
 
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.item_facts import call_item_facts
+from factmill.tasks.core.calls.item_facts import make_item_facts_call
 from factmill.tasks.core.calls.operation import Operation, list_operations
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.lookup import Graph, open_graph
+from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 
 ANSWERED = [each for each in list_operations() if callable(each.graph)]
 """Every operation that a graph answers, that of a benchmark too."""
@@ -79,7 +79,7 @@ def answer_by_sparql(store: pyoxigraph.Store, calls: Sequence[Call]) -> list[obj
     return [body for call in calls for body in answer_together(store, [call])]
 
 
-def answer_by_graph(graph: Graph, calls: Sequence[Call]) -> list[object]:
+def answer_by_graph(graph: WikidataGraph, calls: Sequence[Call]) -> list[object]:
     replies: dict[int, object] = {}
 
     def deliver(call: Call, reply: object) -> None:
@@ -112,7 +112,7 @@ KNOWN = list(enumerate(["Q64", "Q142", "Q183", "Q1208", "Q90", "Q821244", "Q99"]
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[tuple[Graph, pyoxigraph.Store]]:
+def small(tmp_path: Path) -> Iterator[tuple[WikidataGraph, pyoxigraph.Store]]:
     # without a date of its own an item of a graph has that of the dump, which an endpoint does not know
     changes = [f'wd:{qid} schema:dateModified "2024-05-06T07:08:{second:02}Z"^^xsd:dateTime' for second, qid in KNOWN]
     text = spell_out("\n".join([WORLD.strip(), *changes]))
@@ -133,7 +133,7 @@ def test_every_question_to_a_wikidata_has_an_answer_by_a_graph_or_a_reason() -> 
 
 @pytest.mark.parametrize("operation", ANSWERED, ids=lambda each: each.name)
 def test_an_operation_has_the_same_body_on_a_small_graph(
-    small: tuple[Graph, pyoxigraph.Store], operation: Operation[Any]
+    small: tuple[WikidataGraph, pyoxigraph.Store], operation: Operation[Any]
 ) -> None:
     graph, store = small
     names = ["Berlin", "Berlino", "Spree-Athens", "Brandenburg", "Paris", "berlin", "", "say \"hi\" {or}\\\nnot 'so'"]
@@ -152,7 +152,7 @@ def test_facts_are_the_same_on_whole_rdf_of_real_items(shared_data: Path, tmp_pa
     store = pyoxigraph.Store()
     for file in files:
         store.bulk_load(path=file, format=pyoxigraph.RdfFormat.TURTLE)
-    calls = [call_item_facts(HERE, qid, language) for qid in ("Q42", "Q37599471") for language in LANGUAGES]
+    calls = [make_item_facts_call(HERE, qid, language) for qid in ("Q42", "Q37599471") for language in LANGUAGES]
     expected = answer_by_sparql(store, calls)
     facts = [fact for body in expected for fact in body]  # type: ignore[attr-defined]
     assert len(facts) > 300

@@ -17,26 +17,32 @@ from hypothesis import strategies as st
 from numba.core.caching import CacheImpl
 from support.graphs.small_arrays import Edge, Literal, SmallGraph, rows_of, search_items, search_literals
 
-from factmill.tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, PathFinder, PathOptions
+from factmill.tasks.core.wikidata_paths import (
+    ITEM_PATHS_SCHEMA,
+    LITERAL_PATHS_SCHEMA,
+    PAIR_STATUS_SCHEMA,
+    PathFinder,
+    PathSearchOptions,
+)
 from factmill.tasks.graph import arrays as arrays_module
 from factmill.tasks.graph import paths as graph_paths
 from factmill.tasks.graph.arrays import open_arrays
 from factmill.tasks.graph.loading.compiling import compile_kernel
-from factmill.tasks.graph.lookup import Graph
+from factmill.tasks.graph.lookup import WikidataGraph
 from factmill.tasks.graph.paths import find_item_paths
-from factmill.tasks.text.values.literals import Date, Number, number_key
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, hash_number
 
-Make = Callable[..., Graph]
+Make = Callable[..., WikidataGraph]
 
 HUGE = 10**17
-ALL = PathOptions(all_hops=True, most_paths=None)
+ALL = PathSearchOptions(always_two_hops=True, max_paths=None)
 
 ITEMS = st.sampled_from([1, 2, 63, 64, 65, 1000, HUGE])
 PROPERTIES = st.sampled_from([17, 31, 2**31 - 1])
 EDGES = st.sets(st.tuples(ITEMS, PROPERTIES, ITEMS), max_size=40)
 PAIRS_ASKED = st.lists(st.tuples(ITEMS | st.sampled_from([7, 2**62]), ITEMS | st.just(8)), max_size=12)
 OPTIONS = st.builds(
-    PathOptions,
+    PathSearchOptions,
     all_hops=st.booleans(),
     ignored=st.frozensets(PROPERTIES | st.just(999), max_size=2),
     most_paths=st.sampled_from([None, 1, 2, 5, 1000]),
@@ -68,12 +74,12 @@ def test_item_paths_are_those_of_a_search_through_all_edges(
     edges: set[Edge],
     star: set[Edge],
     pairs: list[tuple[int, int]],
-    several: list[PathOptions],
+    several: list[PathSearchOptions],
 ) -> None:
     graph = SmallGraph(tmp_path_factory.mktemp("graph"), edges | star)
     for options in several:
         found = graph.find_items(pairs, options)
-        assert (found.paths.schema, found.pairs.schema, found.problems) == (ITEM_PATHS, PAIRS, {})
+        assert (found.paths.schema, found.pairs.schema, found.problems) == (ITEM_PATHS_SCHEMA, PAIR_STATUS_SCHEMA, {})
         assert rows_of(found) == search_items(graph, pairs, options)
 
 
@@ -104,10 +110,19 @@ LITERALS = st.lists(
     max_size=25,
 )
 WANTED_DATES = st.sampled_from(
-    [Date(1952), Date(1952, 3), Date(1952, 3, 11), Date(1952, 3, 12), Date(-43), Date(-43, 3), Date(0), Date(10**30)]
+    [
+        PartialDate(1952),
+        PartialDate(1952, 3),
+        PartialDate(1952, 3, 11),
+        PartialDate(1952, 3, 12),
+        PartialDate(-43),
+        PartialDate(-43, 3),
+        PartialDate(0),
+        PartialDate(10**30),
+    ]
 )
 WANTED_NUMBERS = st.builds(
-    Number, st.sampled_from(["1.5", "-7", "0", "1200", "8"]), st.none() | st.sampled_from([11573, HUGE])
+    NumberWithUnit, st.sampled_from(["1.5", "-7", "0", "1200", "8"]), st.none() | st.sampled_from([11573, HUGE])
 )
 COUNTED = st.sets(st.sampled_from([569, 1082, 585, 17, 999]), max_size=4)
 
@@ -129,19 +144,23 @@ def test_literal_paths_are_those_of_a_search_through_all_literals(
     subjects: list[int],
     data: st.DataObject,
     properties: set[int],
-    several: list[PathOptions],
+    several: list[PathSearchOptions],
 ) -> None:
     graph = SmallGraph(tmp_path_factory.mktemp("graph"), edges, literals)
     for wanted in (WANTED_DATES, WANTED_NUMBERS):
         pairs = [(subject, data.draw(wanted)) for subject in subjects]
         for options in several:
             found = graph.find_literals(pairs, properties, options)  # type: ignore[arg-type]
-            assert (found.paths.schema, found.pairs.schema, found.problems) == (LITERAL_PATHS, PAIRS, {})
+            assert (found.paths.schema, found.pairs.schema, found.problems) == (
+                LITERAL_PATHS_SCHEMA,
+                PAIR_STATUS_SCHEMA,
+                {},
+            )
             assert rows_of(found) == search_literals(graph, pairs, properties, options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("options", [ALL, PathOptions(), PathOptions(all_hops=True, most_paths=1)])
-def test_a_batch_of_many_chunks_gives_each_pair_its_own_paths(tmp_path: Path, options: PathOptions) -> None:
+@pytest.mark.parametrize("options", [ALL, PathSearchOptions(), PathSearchOptions(always_two_hops=True, max_paths=1)])
+def test_a_batch_of_many_chunks_gives_each_pair_its_own_paths(tmp_path: Path, options: PathSearchOptions) -> None:
     edges = {(s, 17 + (s + o) % 3, o) for s in range(1, 70) for o in range(1, 70) if (s * o) % 5 < 2}
     graph = SmallGraph(tmp_path, edges)
     pairs = [(s, o) for s in range(1, 70, 2) for o in range(70)]
@@ -160,8 +179,8 @@ def test_neither_a_statement_nor_its_qualifier_may_be_of_an_ignored_property(tmp
     graph = SmallGraph(tmp_path, {(2, 17, 1)}, known)
 
     def count(subject: int, *ignored: int) -> int:
-        options = PathOptions(ignored=frozenset(ignored))
-        return graph.find_literals([(subject, Date(1952))], {580, 39}, options).paths.num_rows
+        options = PathSearchOptions(ignored_properties=frozenset(ignored))
+        return graph.find_literals([(subject, PartialDate(1952))], {580, 39}, options).paths.num_rows
 
     assert [count(1), count(1, 39), count(1, 580), count(2), count(2, 17), count(2, 39)] == [2, 1, 0, 2, 0, 1]
 
@@ -181,7 +200,7 @@ def test_a_hundred_thousand_paths_of_one_pair_are_counted_and_kept_as_asked(tmp_
     graph = SmallGraph(tmp_path, make_ladder(100_000))
     pairs = [(10, 11), (1, 2), (2, 1)]
     for most_paths, kept in ((None, 100_001), (100_000, 100_000), (1_000, 1_000)):
-        found = graph.find_items(pairs, PathOptions(all_hops=True, most_paths=most_paths))
+        found = graph.find_items(pairs, PathSearchOptions(always_two_hops=True, max_paths=most_paths))
         status = "found" if most_paths is None else "capped"
         assert rows_of(found)[1] == [(0, "none", 0, 0), (1, status, 100_001, kept), (2, status, 100_001, kept)]
         middles = found.paths["middle"].to_pylist()
@@ -193,16 +212,16 @@ def test_a_hundred_thousand_paths_of_one_pair_are_counted_and_kept_as_asked(tmp_
 def test_no_path_is_lost_where_the_paths_of_a_pair_just_do_not_fit_into_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
 ) -> None:
-    monkeypatch.setattr(graph_paths, "_ROWS_A_CHUNK", rows_at_once)
+    monkeypatch.setattr(graph_paths, "_CHUNK_ROWS", rows_at_once)
     edges = {(subject, 17, 100 + at) for subject in range(1, 6) for at in range(subject)}
     edges |= {(100 + at, 31, 9) for at in range(5)}
     literals = [Literal(100 + at, 569, None, None, DATES[0]) for at in range(5)]
     graph = SmallGraph(tmp_path, edges, literals)
     for most_paths in (None, 2):
-        options = PathOptions(all_hops=True, most_paths=most_paths)
+        options = PathSearchOptions(always_two_hops=True, max_paths=most_paths)
         pairs = [(subject, 9) for subject in (1, 2, 3, 4, 5, 1, 2)]
         assert rows_of(graph.find_items(pairs, options)) == search_items(graph, pairs, options)
-        dates = [(subject, Date(1952)) for subject, _ in pairs]
+        dates = [(subject, PartialDate(1952)) for subject, _ in pairs]
         assert rows_of(graph.find_literals(dates, {569}, options)) == search_literals(graph, dates, {569}, options)  # type: ignore[arg-type]
 
 
@@ -218,16 +237,16 @@ def test_a_hub_at_either_end_is_met_from_the_other(tmp_path: Path, into: bool) -
 def test_an_empty_batch_and_an_empty_graph_are_answered(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, set(), others=[1, 2])
     for pairs in ([], [(1, 2), (1, 7), (7, 1), (2, 2)]):
-        found = graph.find_items(pairs, PathOptions())
-        assert rows_of(found) == ([], search_items(graph, pairs, PathOptions())[1])
-        dates = [(subject, Date(1952)) for subject, _ in pairs]
+        found = graph.find_items(pairs, PathSearchOptions())
+        assert rows_of(found) == ([], search_items(graph, pairs, PathSearchOptions())[1])
+        dates = [(subject, PartialDate(1952)) for subject, _ in pairs]
         assert rows_of(graph.find_literals(dates, {569}, ALL)) == search_literals(graph, dates, {569}, ALL)  # type: ignore[arg-type]
 
 
 def test_numbers_of_equal_keys_are_told_apart_before_a_hop_counts_as_found(tmp_path: Path) -> None:
     literals = [Literal(1, 1082, None, None, "8"), Literal(2, 1082, None, None, "7")]
-    graph = SmallGraph(tmp_path, {(1, 17, 2)}, literals, keys={0: number_key("7")})
-    paths, outcomes = rows_of(graph.find_literals([(1, Number("7"))], {1082}, PathOptions()))
+    graph = SmallGraph(tmp_path, {(1, 17, 2)}, literals, keys={0: hash_number("7")})
+    paths, outcomes = rows_of(graph.find_literals([(1, NumberWithUnit("7"))], {1082}, PathSearchOptions()))
     assert [(row[1], row[2], row[7]) for row in paths] == [(2, 2, "7")]
     assert outcomes == [(0, "found", 1, 1)]
 
@@ -237,7 +256,9 @@ def test_a_number_in_another_unit_does_not_stop_the_search_at_one_hop(tmp_path: 
     graph = SmallGraph(tmp_path, {(1, 17, 2)}, literals)
 
     def hops(unit: int | None) -> list[int]:
-        return graph.find_literals([(1, Number("7", unit))], {2048}, PathOptions()).paths["hops"].to_pylist()
+        return (
+            graph.find_literals([(1, NumberWithUnit("7", unit))], {2048}, PathSearchOptions()).paths["hops"].to_pylist()
+        )
 
     assert (hops(None), hops(11573), hops(174728), hops(199)) == ([1], [1], [2], [])
 
@@ -245,35 +266,37 @@ def test_a_number_in_another_unit_does_not_stop_the_search_at_one_hop(tmp_path: 
 @pytest.mark.parametrize(
     ("wanted", "precisions"),
     [
-        (Date(1952), [9, 10, 11, None]),
-        (Date(1952, 3), [10, 11, None]),
-        (Date(1952, 3, 11), [11, None]),
-        (Date(1951), []),
+        (PartialDate(1952), [9, 10, 11, None]),
+        (PartialDate(1952, 3), [10, 11, None]),
+        (PartialDate(1952, 3, 11), [11, None]),
+        (PartialDate(1951), []),
     ],
     ids=str,
 )
 def test_a_date_is_found_in_values_that_are_at_least_as_precise(
-    tmp_path: Path, wanted: Date, precisions: list[int | None]
+    tmp_path: Path, wanted: PartialDate, precisions: list[int | None]
 ) -> None:
     known = [Literal(1, 569, None, "q1-A", DATES[0], precision) for precision in (None, 7, 9, 10, 11)]
     graph = SmallGraph(tmp_path, set(), known)
-    found = graph.find_literals([(1, wanted)], {569}, PathOptions()).paths
+    found = graph.find_literals([(1, wanted)], {569}, PathSearchOptions()).paths
     assert sorted(found["precision"].to_pylist(), key=lambda each: each or 12) == precisions
 
 
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (Date(1952), ["1952-00-00", "1952-03-00", "1952-04-00", "1952-12-31"]),
-        (Date(1952, 3), ["1952-03-00"]),
-        (Date(1952, 12, 31), ["1952-12-31"]),
-        (Date(1953), ["1953-00-00"]),
-        (Date(-1), ["-0001-12-31"]),
-        (Date(0), ["0000-00-00"]),
+        (PartialDate(1952), ["1952-00-00", "1952-03-00", "1952-04-00", "1952-12-31"]),
+        (PartialDate(1952, 3), ["1952-03-00"]),
+        (PartialDate(1952, 12, 31), ["1952-12-31"]),
+        (PartialDate(1953), ["1953-00-00"]),
+        (PartialDate(-1), ["-0001-12-31"]),
+        (PartialDate(0), ["0000-00-00"]),
     ],
     ids=str,
 )
-def test_a_bare_year_or_month_is_not_found_as_the_one_before_it(tmp_path: Path, wanted: Date, found: list[str]) -> None:
+def test_a_bare_year_or_month_is_not_found_as_the_one_before_it(
+    tmp_path: Path, wanted: PartialDate, found: list[str]
+) -> None:
     days = ["-0001-12-31", "0000-00-00", "1952-00-00", "1952-03-00", "1952-04-00", "1952-12-31", "1953-00-00"]
     graph = SmallGraph(tmp_path, set(), [Literal(1, 569, None, None, f"{day}T00:00:00Z") for day in days])
     paths = graph.find_literals([(1, wanted)], {569}, ALL).paths
@@ -285,7 +308,7 @@ def test_objects_of_another_number_or_of_two_kinds_are_refused(tmp_path: Path) -
     with pytest.raises(ValueError, match="as many objects as subjects"):
         find_item_paths(graph.arrays, np.array([1, 2]), np.array([1]), ALL)
     with pytest.raises(ValueError, match="dates or numbers"):
-        graph.find_literals([(1, Date(1952)), (1, Number("1"))], {569}, ALL)  # type: ignore[list-item]
+        graph.find_literals([(1, PartialDate(1952)), (1, NumberWithUnit("1"))], {569}, ALL)  # type: ignore[list-item]
 
 
 PEOPLE = """
@@ -304,17 +327,17 @@ PEOPLE = """
 
 def test_a_loaded_graph_finds_paths_in_its_own_numbers(make_graph: Make) -> None:
     graph: PathFinder = make_graph(PEOPLE)
-    found = graph.find_item_paths(np.array([145, 42]), np.array([42, 999]), PathOptions())
+    found = graph.find_item_paths(np.array([145, 42]), np.array([42, 999]), PathSearchOptions())
     assert rows_of(found) == (
         [(0, 2, True, 691283, 69, 17)],
         [(0, "found", 1, 1), (1, "unknown_object", 0, 0)],
     )
-    dates = graph.find_literal_paths(np.array([42]), [Date(1952)], frozenset([569, 585]), ALL)
+    dates = graph.find_literal_paths(np.array([42]), [PartialDate(1952)], frozenset([569, 585]), ALL)
     assert rows_of(dates)[0] == [
         (0, 1, None, 569, None, None, "q42-A", "1952-03-11T00:00:00Z", 11, None, None),
         (0, 2, 691283, 69, 2196, 585, "q691283-B", "1952-00-00T00:00:00Z", None, None, "3500"),
     ]
-    numbers = graph.find_literal_paths(np.array([42]), [Number("3500")], frozenset([2196]), PathOptions())
+    numbers = graph.find_literal_paths(np.array([42]), [NumberWithUnit("3500")], frozenset([2196]), PathSearchOptions())
     assert [row[:8] for row in rows_of(numbers)[0]] == [(0, 2, 691283, 69, 2196, None, "q691283-B", "3500")]
 
 
@@ -346,7 +369,7 @@ def test_look_ups_do_not_wait_for_what_is_compiled(make_graph: Make, tmp_path: P
     make_graph(PEOPLE)
     program = (
         "import sys; from pathlib import Path; import numpy as np\n"
-        "from factmill.tasks.core.paths import PathOptions; from factmill.tasks.graph.lookup import open_graph\n"
+        "from factmill.tasks.core.wikidata_paths import PathOptions; from factmill.tasks.graph.lookup import open_graph\n"
         "graph = open_graph('small', Path(sys.argv[1]))\n"
         "graph.find(['Ada']), graph.neighbours_of_each([('Q42', ['P69'])]), graph.degrees(['Q42'])\n"
         "graph.item_facts(['Q42'])\n"
@@ -366,11 +389,20 @@ def test_look_ups_do_not_wait_for_what_is_compiled(make_graph: Make, tmp_path: P
 
 CROWD_EDGES = {(1, 17, 2), (1, 17, 3), (1, 31, 3), (4, 31, 1)}
 EACH_WANTED = [
-    [Date(1952), Date(1952, 3), Date(1952, 3, 11), Date(1960, 1, 1), Date(1900), Date(2100)],
-    [Number("7"), Number("7", 11573), Number("-1"), Number("999")],
+    [
+        PartialDate(1952),
+        PartialDate(1952, 3),
+        PartialDate(1952, 3, 11),
+        PartialDate(1960, 1, 1),
+        PartialDate(1900),
+        PartialDate(2100),
+    ],
+    [NumberWithUnit("7"), NumberWithUnit("7", 11573), NumberWithUnit("-1"), NumberWithUnit("999")],
 ]
 EACH_OPTIONS = [
-    PathOptions(all_hops=all_hops, most_paths=most_paths) for all_hops in (True, False) for most_paths in (None, 1, 3)
+    PathSearchOptions(always_two_hops=all_hops, max_paths=most_paths)
+    for all_hops in (True, False)
+    for most_paths in (None, 1, 3)
 ]
 
 
@@ -419,7 +451,7 @@ def test_the_order_is_that_of_each_items_keys_however_many_are_sorted_at_once(
     crowded: SmallGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     literals = crowded.arrays.literals
-    monkeypatch.setattr(arrays_module, "_ROWS_AT_ONCE", 20)
+    monkeypatch.setattr(arrays_module, "_ARRAY_BATCH_ROWS", 20)
     SmallGraph(tmp_path, CROWD_EDGES, crowded.literals, others=[5, 900])
     again = np.load(tmp_path / "literal_order.npy")
     bounds = literals.offsets.tolist()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from support.graphs.rdf_lines import neighbours
 
-from factmill.tasks.core.calls.knowledge import Candidate
+from factmill.tasks.core.calls.wikidata import ItemCandidate
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.lookup import Graph, open_graph
+from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 
 WD = "http://www.wikidata.org/entity/"
 WDT = "http://www.wikidata.org/prop/direct/"
@@ -49,7 +49,7 @@ def plain(dump: Path) -> Plain:
 
 
 @pytest.fixture(scope="module")
-def graph(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+def graph(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikidataGraph]:
     folder = tmp_path_factory.mktemp("real")
     started = time.perf_counter()
     made = load_graph([dump], "real", folder)
@@ -58,7 +58,7 @@ def graph(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grap
         yield opened
 
 
-def test_every_triple_is_stored(graph: Graph, plain: Plain) -> None:
+def test_every_triple_is_stored(graph: WikidataGraph, plain: Plain) -> None:
     loaded = graph.manifest
     items = [each for each in plain.texts["label"] if each[0].startswith("Q")]
     assert loaded.lines == 105_393 == sum(loaded.read.values())
@@ -79,7 +79,7 @@ def test_every_triple_is_stored(graph: Graph, plain: Plain) -> None:
     assert [len(plain.texts["description"]), len(plain.texts["altLabel"])] == [13_826, 19_735]
 
 
-def test_every_text_and_edge_comes_back(graph: Graph, plain: Plain) -> None:
+def test_every_text_and_edge_comes_back(graph: WikidataGraph, plain: Plain) -> None:
     labels = dict(plain.texts["label"])
     described = graph.describe(each for each in labels if each.startswith("Q"))
     assert graph.labels(labels) == labels
@@ -94,7 +94,7 @@ def test_every_text_and_edge_comes_back(graph: Graph, plain: Plain) -> None:
     assert sum(map(len, found.values())) == len(plain.edges)
 
 
-def test_every_name_finds_its_items(graph: Graph, plain: Plain) -> None:
+def test_every_name_finds_its_items(graph: WikidataGraph, plain: Plain) -> None:
     vias: dict[str, dict[str, str]] = defaultdict(dict)
     for via, predicate in (("alias", "altLabel"), ("label", "label")):
         for entity, text in plain.texts[predicate]:
@@ -110,7 +110,7 @@ def test_every_name_finds_its_items(graph: Graph, plain: Plain) -> None:
         found
         == {
             name: [
-                Candidate(qid, via)  # type: ignore[arg-type]
+                ItemCandidate(qid, via)  # type: ignore[arg-type]
                 for qid, via in sorted(vias[name].items(), key=lambda each: (each[1] == "alias", int(each[0][1:])))
             ]
             for name in names
@@ -118,7 +118,7 @@ def test_every_name_finds_its_items(graph: Graph, plain: Plain) -> None:
     )
 
 
-def test_degrees_are_those_counted(graph: Graph, plain: Plain) -> None:
+def test_degrees_are_those_counted(graph: WikidataGraph, plain: Plain) -> None:
     into: dict[str, int] = defaultdict(int)
     for _, _, thing in plain.edges:
         into[f"Q{thing}"] += 1
@@ -126,7 +126,7 @@ def test_degrees_are_those_counted(graph: Graph, plain: Plain) -> None:
 
 
 @pytest.fixture(scope="module")
-def stated(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+def stated(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikidataGraph]:
     """Return a graph of Q42 and Q37599471 with all that is said of them."""
     folder = tmp_path_factory.mktemp("statements")
     load_graph([shared_data / "wikidata" / "rdf" / f"{name}.ttl" for name in ("Q42", "Q37599471")], "stated", folder)
@@ -134,7 +134,7 @@ def stated(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield opened
 
 
-def test_every_triple_about_statements_is_accounted_for(stated: Graph) -> None:
+def test_every_triple_about_statements_is_accounted_for(stated: WikidataGraph) -> None:
     made = stated.manifest
     assert made.lines == 5_394 == sum(made.read.values()) + sum(made.not_kept.values())
     assert (made.malformed, made.blank) == (0, 0)
@@ -146,7 +146,7 @@ def test_every_triple_about_statements_is_accounted_for(stated: Graph) -> None:
     assert made.left_out == {"deprecated": 2, "unlinked": 0, "direct": 4}
 
 
-def test_real_dates_and_numbers_have_precision_unit_and_statement(stated: Graph) -> None:
+def test_real_dates_and_numbers_have_precision_unit_and_statement(stated: WikidataGraph) -> None:
     found = stated.query(
         "SELECT item, property, qualifier, statement, coalesce(number, value), precision, unit, main FROM graph.literals",
         {},

@@ -15,13 +15,18 @@ from pathlib import Path
 import pytest
 from support.graphs.half_loads import LINES, MORE, Loads, contents, names_in, run_in_small_steps, write_files
 
-from factmill.tasks.errors import GraphError, SourceError
+from factmill.tasks.errors import LocalGraphError, SourceError
 from factmill.tasks.graph import load as load_module
-from factmill.tasks.graph.folders import list_graphs, loading_path, read_request, remove_graph
+from factmill.tasks.graph.folders import (
+    find_load_request,
+    get_loading_folder,
+    list_graph_statuses,
+    remove_graph_or_half_load,
+)
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.loading import reading
-from factmill.tasks.graph.loading.reading import LoadProgress
+from factmill.tasks.graph.loading import staging
 from factmill.tasks.graph.loading.sources import streams, turtle
+from factmill.tasks.graph.loading.staging import LoadProgress
 from factmill.tasks.graph.lookup import open_graph
 
 
@@ -29,16 +34,16 @@ from factmill.tasks.graph.lookup import open_graph
 def sorted_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make blocks small and commit every few; return the first lines of all that are sorted."""
     monkeypatch.setattr(streams, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(turtle, "TRIPLES_AT_ONCE", 30)
-    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 24_000)
+    monkeypatch.setattr(turtle, "TURTLE_BATCH_TRIPLES", 30)
+    monkeypatch.setattr(staging, "COMMIT_TEXT_BYTES", 24_000)
     first_lines: list[int] = []
-    real = reading.sort_block
+    real = staging.sort_block_lines
 
-    def note(block: streams.Block, shapes: object) -> object:
+    def note(block: streams.LineBlock, shapes: object) -> object:
         first_lines.append(block.first_line)
         return real(block, shapes)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reading, "sort_block", note)
+    monkeypatch.setattr(staging, "sort_block_lines", note)
     return first_lines
 
 
@@ -62,7 +67,7 @@ def loads(tmp_path: Path, files: list[Path]) -> Loads:
 def test_a_load_may_be_stopped_anywhere_again_and_again(
     loads: Loads, sorted_blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 1)
+    monkeypatch.setattr(staging, "COMMIT_TEXT_BYTES", 1)
     straight = contents(loads.run("straight"))
     blocks, dice = sorted(sorted_blocks), random.Random(4)
     sorted_blocks.clear()
@@ -75,7 +80,7 @@ def test_a_load_may_be_stopped_anywhere_again_and_again(
     assert stops > 3
     assert contents(made) == straight
     # what was committed is not sorted again; the few blocks that were sorted ahead are
-    assert len(sorted_blocks) < len(blocks) + stops * reading._BLOCKS_UNDER_WAY
+    assert len(sorted_blocks) < len(blocks) + stops * staging._MAX_SORTING_BLOCKS
     assert names_in(loads.folder) == ["small", "straight"]
 
 
@@ -87,9 +92,11 @@ def test_when_all_is_read_the_load_goes_on_with_the_tables(
         if news.phase == phase:
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(GraphError, match=r"No space left.*what was read before is kept: make room.*the same command"):
+    with pytest.raises(
+        LocalGraphError, match=r"No space left.*what was read before is kept: make room.*the same command"
+    ):
         load_graph(loads.files, "small", loads.folder, progress=fail)
-    left = names_in(loading_path("small", loads.folder))
+    left = names_in(get_loading_folder("small", loads.folder))
     assert "graph" not in left
     assert "request.json" in left
     sorted_blocks.clear()
@@ -120,17 +127,19 @@ def test_a_killed_load_is_shown_and_gone_on_with(
         "load.load_graph(files, 'small', folder, progress=hear)"
     )
     assert run_in_small_steps(program, loads.folder, loads.files).code == -signal.SIGKILL
-    (found,) = list_graphs(loads.folder)
+    (found,) = list_graph_statuses(loads.folder)
     assert (found.name, found.state) == ("small", "half loaded")
     assert "factmill graph remove small" in str(found.advice)
-    with pytest.raises(GraphError, match=r"graph small .*half loaded.*factmill graph load FILE... --name small again"):
+    with pytest.raises(
+        LocalGraphError, match=r"graph small .*half loaded.*factmill graph load FILE... --name small again"
+    ):
         open_graph("small", loads.folder)
     made = loads.run()
     assert loads.phases[0] == ("checking" if notice else "reading")
     assert len(loads.notices) == (notice is not None)
     assert notice is None or notice in loads.notices[0]
     assert contents(made) == straight
-    assert [each.state for each in list_graphs(loads.folder)] == ["whole"]
+    assert [each.state for each in list_graph_statuses(loads.folder)] == ["whole"]
 
 
 def test_a_load_killed_at_any_call_again_and_again_is_gone_on_with(loads: Loads, straight: dict[str, object]) -> None:
@@ -160,7 +169,7 @@ def test_ctrl_c_in_a_query_is_ctrl_c(loads: Loads, monkeypatch: pytest.MonkeyPat
     def interrupt(*_: object) -> None:
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr(load_module, "store_tables", interrupt)
+    monkeypatch.setattr(load_module, "write_graph_tables", interrupt)
     with pytest.raises(KeyboardInterrupt):
         loads.run()
 
@@ -203,7 +212,7 @@ def test_standard_input_is_piped_again(loads: Loads, tmp_path: Path) -> None:
     assert "going on behind line" in done.out, done.err
     (tmp_path / "all.nt").write_bytes(first)
     straight = load_graph([tmp_path / "all.nt"], "straight", loads.folder)
-    (piped,) = (each.manifest for each in list_graphs(loads.folder) if each.name == "small")
+    (piped,) = (each.manifest for each in list_graph_statuses(loads.folder) if each.name == "small")
     assert piped is not None
     assert (piped.digest, piped.lines, piped.read) == (straight.digest, straight.lines, straight.read)
     assert piped.sources[0].path == "-"
@@ -221,7 +230,7 @@ def test_a_full_disk_keeps_what_was_committed(loads: Loads, straight: dict[str, 
 
 
 def test_nothing_is_left_when_nothing_was_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 1 << 30)
+    monkeypatch.setattr(staging, "COMMIT_TEXT_BYTES", 1 << 30)
     path = tmp_path / "a.nt.gz"
     path.write_bytes(gzip.compress("".join(LINES).encode())[:-9])
     with pytest.raises(SourceError, match=r"fetch it again$"):
@@ -265,12 +274,12 @@ def test_a_half_load_of_another_request_is_dropped(loads: Loads, other: str) -> 
 
 def test_a_staging_database_that_cannot_be_used_is_named_and_not_dropped(loads: Loads) -> None:
     loads.stop()
-    path = loading_path("small", loads.folder) / "staging.duckdb"
+    path = get_loading_folder("small", loads.folder) / "staging.duckdb"
     path.write_bytes(b"\x5a" * path.stat().st_size)
-    with pytest.raises(GraphError, match=r"staging\.duckdb: the half load cannot be gone on.*graph remove small"):
+    with pytest.raises(LocalGraphError, match=r"staging\.duckdb: the half load cannot be gone on.*graph remove small"):
         loads.run()
     assert path.exists()
-    assert remove_graph("small", loads.folder) == "half load"
+    assert remove_graph_or_half_load("small", loads.folder) == "half load"
     assert names_in(loads.folder) == []
     loads.run()
 
@@ -278,26 +287,28 @@ def test_a_staging_database_that_cannot_be_used_is_named_and_not_dropped(loads: 
 def test_a_replacement_is_gone_on_with_beside_the_old_graph(loads: Loads) -> None:
     old = loads.run()
     loads.stop(replace=True)
-    assert [(each.name, each.state) for each in list_graphs(loads.folder)] == [
+    assert [(each.name, each.state) for each in list_graph_statuses(loads.folder)] == [
         ("small", "whole"),
         ("small", "half loaded"),
     ]
-    assert str(list_graphs(loads.folder)[1].advice).startswith(f"to go on: factmill graph load {loads.files[0]} ")
-    assert " --name=small --replace;" in str(list_graphs(loads.folder)[1].advice)
+    assert str(list_graph_statuses(loads.folder)[1].advice).startswith(
+        f"to go on: factmill graph load {loads.files[0]} "
+    )
+    assert " --name=small --replace;" in str(list_graph_statuses(loads.folder)[1].advice)
     assert contents(loads.run(replace=True)) == contents(old)
     assert "going on behind line" in loads.notices[0]
-    assert [each.state for each in list_graphs(loads.folder)] == ["whole"]
+    assert [each.state for each in list_graph_statuses(loads.folder)] == ["whole"]
 
 
 def test_a_half_load_is_removed_before_the_graph(loads: Loads) -> None:
     loads.run()
     loads.stop(replace=True)
-    assert remove_graph("small", loads.folder) == "half load"
+    assert remove_graph_or_half_load("small", loads.folder) == "half load"
     assert names_in(loads.folder) == ["small"]
-    assert remove_graph("small", loads.folder) == "graph"
+    assert remove_graph_or_half_load("small", loads.folder) == "graph"
     assert names_in(loads.folder) == []
-    with pytest.raises(GraphError, match="no graph small"):
-        remove_graph("small", loads.folder)
+    with pytest.raises(LocalGraphError, match="no graph small"):
+        remove_graph_or_half_load("small", loads.folder)
 
 
 def test_what_is_being_loaded_is_neither_loaded_nor_removed(loads: Loads) -> None:
@@ -306,12 +317,14 @@ def test_what_is_being_loaded_is_neither_loaded_nor_removed(loads: Loads) -> Non
     def meddle(news: LoadProgress) -> None:
         for act in (
             lambda: load_graph(loads.files, "small", loads.folder),
-            lambda: remove_graph("small", loads.folder),
+            lambda: remove_graph_or_half_load("small", loads.folder),
         ):
-            with pytest.raises(GraphError, match=r"graph small is being loaded into .* by another process") as raised:
+            with pytest.raises(
+                LocalGraphError, match=r"graph small is being loaded into .* by another process"
+            ) as raised:
                 act()
             refused.append(str(raised.value))
-        assert [each.state for each in list_graphs(loads.folder)] == ["loading"]
+        assert [each.state for each in list_graph_statuses(loads.folder)] == ["loading"]
 
     load_graph(loads.files, "small", loads.folder, progress=meddle)
     assert refused
@@ -351,7 +364,7 @@ def test_a_half_load_of_files_that_were_renamed_and_touched_is_gone_on_with(
     loads.stop(5)
     assert loads.notices[0].endswith(f"the half load of {', '.join(old)}, since the files have the same sizes")
     assert "going on behind line" in loads.notices[1]
-    (found,) = list_graphs(loads.folder)
+    (found,) = list_graph_statuses(loads.folder)
     assert f"to go on: factmill graph load {loads.files[0]} " in str(found.advice)
     made = loads.run()
     assert ["going on behind line" in notice for notice in loads.notices] == [True]
@@ -376,7 +389,7 @@ def test_a_file_that_was_changed_when_all_was_read_is_told_and_read_anew(loads: 
         if news.phase == "sorting":
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(GraphError, match="No space left"):
+    with pytest.raises(LocalGraphError, match="No space left"):
         loads.run(progress=stop)
     loads.files[0].write_text("".join(LINES).replace("item 3", "item 4" + longer * "4"), "utf-8")
     made = loads.run()
@@ -388,7 +401,7 @@ def test_a_file_that_was_changed_when_all_was_read_is_told_and_read_anew(loads: 
 @pytest.mark.parametrize("lost", [1, 5000])
 def test_rows_that_a_loss_of_power_cut_are_read_again(loads: Loads, straight: dict[str, object], lost: int) -> None:
     assert run_in_small_steps(KILLED, loads.folder, loads.files).code == -signal.SIGKILL
-    written = loading_path("small", loads.folder) / "staging.duckdb.wal"
+    written = get_loading_folder("small", loads.folder) / "staging.duckdb.wal"
     whole = written.stat().st_size
     os.truncate(written, whole - lost)
     assert contents(loads.run()) == straight
@@ -397,7 +410,7 @@ def test_rows_that_a_loss_of_power_cut_are_read_again(loads: Loads, straight: di
 
 def test_a_half_load_whose_rows_are_gone_is_told_and_read_anew(loads: Loads, straight: dict[str, object]) -> None:
     loads.stop()
-    beside = loading_path("small", loads.folder)
+    beside = get_loading_folder("small", loads.folder)
     for name in names_in(beside):
         if name.startswith("staging"):
             (beside / name).unlink()
@@ -412,8 +425,8 @@ def test_a_half_load_whose_note_is_cut_or_by_other_code_is_dropped(
     loads: Loads, straight: dict[str, object], note: Callable[[str], str]
 ) -> None:
     loads.stop()
-    path = loading_path("small", loads.folder) / "request.json"
+    path = get_loading_folder("small", loads.folder) / "request.json"
     path.write_text(note(path.read_text("utf-8")), "utf-8")
-    assert (read_request(path.parent) is None) == (not path.stat().st_size)
+    assert (find_load_request(path.parent) is None) == (not path.stat().st_size)
     assert contents(loads.run()) == straight
     assert "is dropped" in loads.notices[0]

@@ -18,9 +18,9 @@ ROWS = 4
 ASKED_BY = {
     "granola": {"generate_granular_answers"},
     "multihal": {"select_paths", "score_paths"},
-    "biokalma": {"annotate_paragraph", "evolve_paragraph", "ask_questions"},
+    "biokalma": {"annotate_paragraph", "evolve_paragraph", "write_biography_questions"},
     "slaq": {"write_questions"},
-    "fanoutqa": {"word_questions", "judge_questions"},
+    "fanoutqa": {"phrase_generated_questions", "judge_questions"},
 }
 """Benchmark → stages whose rows a model that writes nonsense may lose."""
 CAUSES = {

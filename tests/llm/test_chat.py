@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable
 
 pytestmark = pytest.mark.llm
@@ -37,17 +37,19 @@ SCHEMA = {
 }
 
 
-def open_chat(server: Any, key: str | None = None, **changed: Any) -> Chat:
-    limits = Limits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.05)
+def open_chat(server: Any, key: str | None = None, **changed: Any) -> ChatClient:
+    limits = ServiceLimits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.05)
     given = {"kind": "openai", "name": "tiny", "url": server.url, "limits": limits, "usd_per_million_out": 10.0}
-    return Chat(server.url, Model.model_validate({**given, **changed}), lambda: key or server.key, "factmill-tests")
+    return ChatClient(
+        server.url, ModelSettings.model_validate({**given, **changed}), lambda: key or server.key, "factmill-tests"
+    )
 
 
-def make_ask(name: str = "Ada", samples: int = 1, schema: dict[str, Any] | None = None) -> Ask:
+def make_ask(name: str = "Ada", samples: int = 1, schema: dict[str, Any] | None = None) -> FilledPrompt:
     head = HEAD if schema is None else HEAD.replace("+++\n# system", f"schema = {write_toml(schema)}\n+++\n# system")
     if schema is not None:
         head = head.replace("max_tokens = 24", "max_tokens = 200")
-    return fill_in(read_prompt("test/who", head.encode()), samples=samples, name=name)
+    return fill_prompt_template(parse_prompt_file("test/who", head.encode()), samples=samples, name=name)
 
 
 def write_toml(value: Any) -> str:
@@ -59,12 +61,12 @@ def write_toml(value: Any) -> str:
     return json.dumps(value)
 
 
-def send(chat: Chat, *asks: Ask) -> list[Reply]:
+def send(chat: ChatClient, *asks: FilledPrompt) -> list[CallResponse]:
     """Return the replies in the order of the asks."""
-    calls = [call_chat(chat.identity, "tiny", ask) for ask in asks]
-    replies: dict[str, Reply] = {}
+    calls = [make_chat_call(chat.identity, "tiny", ask) for ask in asks]
+    replies: dict[str, CallResponse] = {}
 
-    def keep(call: Call, reply: Reply) -> None:
+    def keep(call: Call, reply: CallResponse) -> None:
         assert call.key not in replies
         replies[call.key] = reply
 
@@ -101,7 +103,7 @@ def test_samples_are_texts_of_their_own_and_the_same_seeds_give_the_same_texts(c
 
 def test_many_calls_at_once_are_each_answered_once(chat_server: Any) -> None:
     asks = [make_ask(f"person {number}", samples=2) for number in range(10)]
-    replies = send(open_chat(chat_server, limits=Limits(parallel=8, timeout_s=60)), *asks)
+    replies = send(open_chat(chat_server, limits=ServiceLimits(parallel=8, timeout_s=60)), *asks)
     assert [reply.status for reply in replies] == ["ok"] * 10
     assert [len(reply.body["texts"]) for reply in replies] == [2] * 10
 

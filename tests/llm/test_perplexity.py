@@ -5,24 +5,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-from factmill.tasks.clients.perplexity import Scorer
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.calls.local_models import call_perplexity, name_scorer, read_weighed
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.calls.translation_and_perplexity import (
+    make_model_service_identity,
+    make_perplexity_call,
+    parse_log_probability,
+)
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
 pytestmark = pytest.mark.llm
 
 TEXTS = ["Ada Lovelace was born in London.", "Rome", "O'Brien's “place” is 東京."]
 
 
-def weigh(server: Any, texts: list[str]) -> list[Reply]:
-    limits = Limits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.05)
-    model = Model(kind="openai", name="tiny", url=server.url, limits=limits)
-    scorer = Scorer(name_scorer(model.url, model.name), model, lambda: server.key, "factmill-tests")
-    calls = [call_perplexity(scorer.identity, text) for text in texts]
-    replies: dict[str, Reply] = {}
+def weigh(server: Any, texts: list[str]) -> list[CallResponse]:
+    limits = ServiceLimits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.05)
+    model = ModelSettings(kind="openai", name="tiny", url=server.url, limits=limits)
+    scorer = PerplexityClient(
+        make_model_service_identity(model.url, model.name), model, lambda: server.key, "factmill-tests"
+    )
+    calls = [make_perplexity_call(scorer.identity, text) for text in texts]
+    replies: dict[str, CallResponse] = {}
 
-    def deliver(call: Call, reply: Reply) -> None:
+    def deliver(call: Call, reply: CallResponse) -> None:
         replies[call.key] = reply
 
     scorer.send(calls, deliver)
@@ -43,7 +49,7 @@ def test_a_real_server_gives_the_log_probabilities_of_a_prompt(chat_server: Any)
         logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         # the server leaves out the first token after the start token
         expected = [logs[place - 1, tokens[place]] for place in range(2, len(tokens))]
-        weighed = read_weighed(reply.body)
+        weighed = parse_log_probability(reply.body)
         assert weighed.tokens == len(expected)
         assert weighed.log_probability == pytest.approx(sum(expected), rel=1e-4)
         assert (reply.tokens_in, reply.tokens_out) == (len(tokens), 1)

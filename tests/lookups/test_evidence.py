@@ -9,34 +9,40 @@ import pytest
 from support.steps.evidence_work import working
 from support.webs.page_histories import HISTORIES, LATER, THEN, copy_world, revid_of
 
-from factmill.tasks.assets import load_list, load_removed_from_evidence
-from factmill.tasks.clients.wikipedia import Wikipedia
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
-from factmill.tasks.core.service_settings import Limits
-from factmill.tasks.engine.batches import Work
-from factmill.tasks.lookups.evidence import MOST_REDIRECTS, PinnedArticle, Unpinned, load_article_texts, pin_articles
-from factmill.tasks.text.article import read_article
+from factmill.tasks.assets import load_evidence_removals, load_list_entries
+from factmill.tasks.clients.wikipedia import WikipediaClient
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
+from factmill.tasks.core.service_settings import ServiceLimits
+from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.lookups.pinned_articles import (
+    MAX_TITLE_REDIRECTS,
+    MissingArticle,
+    PinnedArticle,
+    load_article_texts,
+    pin_articles,
+)
+from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.world.serving import running_world
 
 pytestmark = pytest.mark.slow
-LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.02, batch=50)
+LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.02, batch=50)
 SAMPLE = Path(__file__).parents[1] / "world" / "sample"
 
 
 @pytest.fixture(scope="module")
-def wikipedia(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wikipedia]:
+def wikipedia(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikipediaClient]:
     folder = copy_world(tmp_path_factory.mktemp("world"), SAMPLE)
     with running_world(tmp_path_factory.mktemp("home"), folder) as world:
-        yield Wikipedia(world.endpoints["wikipedia"], "w", LIMITS, "factmill tests")
+        yield WikipediaClient(world.endpoints["wikipedia"], "w", LIMITS, "factmill tests")
 
 
 @pytest.fixture
-def work(tmp_path: Path, wikipedia: Wikipedia) -> Iterator[Work]:
+def work(tmp_path: Path, wikipedia: WikipediaClient) -> Iterator[BatchWork]:
     with working(tmp_path, wikipedia) as opened:
         yield opened
 
 
-def pin(work: Work, *titles: str, at: str = THEN) -> list[PinnedArticle | Unpinned]:
+def pin(work: BatchWork, *titles: str, at: str = THEN) -> list[PinnedArticle | MissingArticle]:
     found = pin_articles(work, [("row", title) for title in titles], at)
     return [found[title] for title in titles]
 
@@ -63,7 +69,7 @@ PINNED = [
 
 @pytest.mark.parametrize(("title", "expected", "revision", "case"), PINNED, ids=[case for *_, case in PINNED])
 def test_a_title_leads_to_the_article_of_the_epoch(
-    work: Work, title: str, expected: str, revision: int, case: str
+    work: BatchWork, title: str, expected: str, revision: int, case: str
 ) -> None:
     [found] = pin(work, title)
     assert isinstance(found, PinnedArticle), found
@@ -81,7 +87,7 @@ REFUSED = [
     ("Loop one", "redirect_loop", "Loop one → Loop two: led back to Loop one"),
     ("Former loop", "redirect_loop", "led back to Former loop"),
     ("Young loop", "redirect_loop", "leads in circles"),
-    ("Way 2", "redirect_loop", f"more than {MOST_REDIRECTS} redirects"),
+    ("Way 2", "redirect_loop", f"more than {MAX_TITLE_REDIRECTS} redirects"),
     ("To a category", "evidence_missing", "led to Category:Places"),
     ("Special:Places", "invalid_title", "Special: has no history"),
     ("Template:Places", "evidence_missing", "no such page"),
@@ -92,15 +98,15 @@ REFUSED = [
 
 @pytest.mark.parametrize(("title", "reason", "told"), REFUSED)
 def test_a_title_without_an_article_then_is_refused_with_a_reason(
-    work: Work, title: str, reason: str, told: str
+    work: BatchWork, title: str, reason: str, told: str
 ) -> None:
     [found] = pin(work, title)
-    assert isinstance(found, Unpinned), found
+    assert isinstance(found, MissingArticle), found
     assert (found.reason, found.retryable) == (reason, False)
     assert told in found.detail
 
 
-def test_what_redirects_once_led_to_is_found_at_each_moment(work: Work) -> None:
+def test_what_redirects_once_led_to_is_found_at_each_moment(work: BatchWork) -> None:
     moments = ["2018-06-01T00:00:00Z", "2021-01-01T00:00:00Z", LATER]
     found = [pin(work, "Split tower", "Merged mill", "Shifting ford", at=at) for at in moments]
     told = [[each.title if isinstance(each, PinnedArticle) else each.reason for each in row] for row in found]
@@ -112,7 +118,7 @@ def test_what_redirects_once_led_to_is_found_at_each_moment(work: Work) -> None:
     ]
 
 
-def test_a_revision_counts_from_its_very_second(work: Work) -> None:
+def test_a_revision_counts_from_its_very_second(work: BatchWork) -> None:
     found = [
         pin(work, "Lighthouse of tests", at=at)[0]
         for at in ("2019-12-31T23:59:59Z", "2020-01-01T00:00:00Z", "2022-05-05T05:05:04Z", "2022-05-05T05:05:05Z")
@@ -126,7 +132,7 @@ def test_a_revision_counts_from_its_very_second(work: Work) -> None:
 
 
 def test_fifty_references_are_pinned_alike_in_any_order_and_each_title_asked_once(
-    tmp_path: Path, wikipedia: Wikipedia
+    tmp_path: Path, wikipedia: WikipediaClient
 ) -> None:
     titles = [title for title in HISTORIES if title != "Blank page"]
     asked = [
@@ -148,7 +154,7 @@ def test_fifty_references_are_pinned_alike_in_any_order_and_each_title_asked_onc
     assert sum(isinstance(each, PinnedArticle) for each in results[0].values()) > 25
 
 
-def test_an_ordinary_article_takes_one_call_beside_its_text(tmp_path: Path, wikipedia: Wikipedia) -> None:
+def test_an_ordinary_article_takes_one_call_beside_its_text(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     watched = Watched(wikipedia)
     with working(tmp_path, watched) as work:
         [found] = pin(work, "Lighthouse of tests")
@@ -159,7 +165,7 @@ def test_an_ordinary_article_takes_one_call_beside_its_text(tmp_path: Path, wiki
         assert dict(watched.calls[0].parts) == {"title": "Lighthouse of tests", "at": THEN}
 
 
-def test_a_second_run_asks_nothing(tmp_path: Path, wikipedia: Wikipedia) -> None:
+def test_a_second_run_asks_nothing(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     with working(tmp_path, wikipedia) as work:
         first = pin_articles(work, [("row", title) for title in HISTORIES], THEN)
     with working(tmp_path, Silent("w"), "replay") as work:
@@ -167,28 +173,28 @@ def test_a_second_run_asks_nothing(tmp_path: Path, wikipedia: Wikipedia) -> None
 
 
 @pytest.mark.parametrize("operation", ["page_revision_at", "page_text"])
-def test_an_outage_is_told_as_one_and_asked_again(tmp_path: Path, wikipedia: Wikipedia, operation: str) -> None:
+def test_an_outage_is_told_as_one_and_asked_again(tmp_path: Path, wikipedia: WikipediaClient, operation: str) -> None:
     with working(tmp_path, Failing(wikipedia, operation)) as work:
         found = pin(work, "Lighthouse of tests", "Merged mill", "Split tower")
-        assert [(each.reason, each.retryable) for each in found if isinstance(each, Unpinned)] == [
+        assert [(each.reason, each.retryable) for each in found if isinstance(each, MissingArticle)] == [
             ("wikipedia_failed", True)
         ] * 3
     with working(tmp_path, wikipedia) as work:
         assert all(isinstance(each, PinnedArticle) for each in pin(work, "Lighthouse of tests", "Merged mill"))
 
 
-def read(work: Work, *revids: int) -> list[str | Unpinned]:
+def read(work: BatchWork, *revids: int) -> list[str | MissingArticle]:
     found = load_article_texts(work, [("row", revid) for revid in revids])
     return [found[revid] for revid in revids]
 
 
-def test_a_text_is_that_of_its_revision(work: Work) -> None:
+def test_a_text_is_that_of_its_revision(work: BatchWork) -> None:
     assert read(work, *(revid_of("Lighthouse of tests", at) for at in range(3))) == [
         f"The light was lit in {year}." for year in (1901, 1902, 1903)
     ]
 
 
-def test_tables_lists_captions_and_headings_stand_in_the_text_piece_by_piece(work: Work) -> None:
+def test_tables_lists_captions_and_headings_stand_in_the_text_piece_by_piece(work: BatchWork) -> None:
     [text] = read(work, revid_of("Tables of tests", 0))
     assert isinstance(text, str)
     assert text.split("\n\n") == [
@@ -200,22 +206,22 @@ def test_tables_lists_captions_and_headings_stand_in_the_text_piece_by_piece(wor
     ]
 
 
-def test_a_revision_without_text_and_one_that_is_not_there_are_told(work: Work) -> None:
+def test_a_revision_without_text_and_one_that_is_not_there_are_told(work: BatchWork) -> None:
     blank, absent, redirect = read(work, revid_of("Blank page", 0), 2_000_000_000, revid_of("Loop one", 0))
     for found, told in ((blank, "Blank page shows no text"), (absent, "nosuchrevid"), (redirect, "shows no text")):
-        assert isinstance(found, Unpinned)
+        assert isinstance(found, MissingArticle)
         assert (found.reason, found.retryable) == ("evidence_missing", False)
         assert told in found.detail
 
 
-def test_a_text_that_cannot_be_had_just_now_is_no_missing_one(tmp_path: Path, wikipedia: Wikipedia) -> None:
+def test_a_text_that_cannot_be_had_just_now_is_no_missing_one(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     with working(tmp_path, Failing(wikipedia, "page_text")) as work:
         [found] = read(work, revid_of("Lighthouse of tests", 0))
-        assert isinstance(found, Unpinned)
+        assert isinstance(found, MissingArticle)
         assert (found.reason, found.retryable) == ("wikipedia_failed", True)
 
 
-@pytest.mark.parametrize("entry", load_list("removed_from_evidence"))
+@pytest.mark.parametrize("entry", load_list_entries("removed_from_evidence"))
 def test_every_entry_of_the_list_removes_what_it_names(entry: str) -> None:
     kind, value = entry.partition("#")[0].strip().split(maxsplit=1)
     html = {
@@ -223,7 +229,7 @@ def test_every_entry_of_the_list_removes_what_it_names(entry: str) -> None:
         "class": f"<span class='x {value} y'>GO<div>NE</div></span>",
         "style": f"<span style='color: red; {value}'>GONE</span>",
     }[kind]
-    article = read_article(f"<p>first</p><div>a {html} b</div><p>c</p>", load_removed_from_evidence())
+    article = extract_article_text(f"<p>first</p><div>a {html} b</div><p>c</p>", load_evidence_removals())
     assert "".join(article.text.split()) == "firstabc"
 
 
@@ -240,7 +246,7 @@ SHOWN = """<table class="infobox vcard"><caption class="infobox-title">The mill<
 
 
 def test_boxes_captions_and_lists_are_kept_with_every_cell_apart() -> None:
-    article = read_article(SHOWN, load_removed_from_evidence())
+    article = extract_article_text(SHOWN, load_evidence_removals())
     assert list(article.lead) == [
         *("The mill", "Built", "1 May 1901", "Height", "12 m (39 ft)", "The mill in 1950", "Its wheel", "The yard"),
         *("Owner", "Ada", "Preceded by Old mill"),
@@ -258,7 +264,7 @@ class Watched:
         self.inner = inner
         self.calls: list[Call] = []
 
-    def send(self, calls: Any, deliver: Deliver) -> None:
+    def send(self, calls: Any, deliver: ResponseHandler) -> None:
         """Note calls and pass them on."""
         self.calls += calls
         self.inner.send(calls, deliver)
@@ -271,11 +277,11 @@ class Failing(Watched):
         super().__init__(inner)
         self.operation = operation
 
-    def send(self, calls: Any, deliver: Deliver) -> None:
+    def send(self, calls: Any, deliver: ResponseHandler) -> None:
         """Fail calls of the operation for now and pass the others on."""
         for call in calls:
             if call.operation == self.operation:
-                deliver(call, Reply(None, "failed", "http_503: come back later", transient=True))
+                deliver(call, CallResponse(None, "failed", "http_503: come back later", transient=True))
         super().send([call for call in calls if call.operation != self.operation], deliver)
 
 
@@ -287,6 +293,6 @@ class Silent:
     def __init__(self, identity: str) -> None:
         self.identity = identity
 
-    def send(self, calls: Any, deliver: Deliver) -> None:
+    def send(self, calls: Any, deliver: ResponseHandler) -> None:
         """Refuse every call."""
         raise AssertionError(f"asked for {[dict(call.parts) for call in calls]}")

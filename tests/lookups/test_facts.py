@@ -12,13 +12,24 @@ from support.webs.small_wiki import SmallPage, SmallWiki
 from support.webs.two_wikidatas import TwoWikidatas
 
 from factmill.tasks.assets import load_relations
-from factmill.tasks.core.calls.knowledge import Candidate, Qid
-from factmill.tasks.core.rows import Merged, Reject, Row
-from factmill.tasks.engine.batches import Work
-from factmill.tasks.lookups.facts import TakenFact, look_up_item_facts, take_facts
-from factmill.tasks.lookups.labels import look_up_aliases, look_up_bearers, look_up_items, look_up_labels, look_up_names
-from factmill.tasks.lookups.popularity import look_up_popularity, look_up_views
-from factmill.tasks.lookups.questions import ReadQuestion, make_fact_questions, question_id, unite_questions
+from factmill.tasks.core.calls.wikidata import ItemCandidate, Qid
+from factmill.tasks.core.rows import MergedAway, Reject, Row
+from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.lookups.fact_questions import (
+    UnmergedQuestion,
+    make_fact_questions,
+    make_question_id,
+    merge_equal_questions,
+)
+from factmill.tasks.lookups.facts import NamedFact, load_named_facts, look_up_item_facts
+from factmill.tasks.lookups.labels import (
+    look_up_aliases,
+    look_up_item_descriptions,
+    look_up_item_names,
+    look_up_items_by_name,
+    look_up_labels,
+)
+from factmill.tasks.lookups.popularity import look_up_item_page_views, look_up_page_views
 
 ITEMS = [
     write_item("Q1", "Ada", "P19 Q84", "P26 Q2", aliases=["Countess"]),
@@ -50,7 +61,7 @@ def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas
 
 
 @pytest.fixture(params=["sparql", "graph"])
-def work(request: pytest.FixtureRequest, wikidatas: TwoWikidatas, tmp_path: Path) -> Iterator[Work]:
+def work(request: pytest.FixtureRequest, wikidatas: TwoWikidatas, tmp_path: Path) -> Iterator[BatchWork]:
     """Yield work on the items behind SPARQL, and as a local graph, with page views of London alone."""
     wiki = SmallWiki()
     wiki.add(SmallPage(1, "London", views=(30, 12)), SmallPage(2, "Paris", views=None))
@@ -60,10 +71,10 @@ def work(request: pytest.FixtureRequest, wikidatas: TwoWikidatas, tmp_path: Path
     wiki.close()
 
 
-def test_items_are_called_by_labels_and_aliases(work: Work) -> None:
+def test_items_are_called_by_labels_and_aliases(work: BatchWork) -> None:
     asked = [("a", "Q84"), ("b", "Q3"), ("c", "Q84")]
-    assert look_up_names(work, asked) == ({"Q84": "London", "Q3": None}, {})
-    items, failed = look_up_items(work, asked)
+    assert look_up_item_names(work, asked) == ({"Q84": "London", "Q3": None}, {})
+    items, failed = look_up_item_descriptions(work, asked)
     assert ({qid: (item.label, item.title) for qid, item in items.items()}, failed) == (
         {"Q84": ("London", "London"), "Q3": (None, None)},
         {},
@@ -72,12 +83,12 @@ def test_items_are_called_by_labels_and_aliases(work: Work) -> None:
     assert look_up_aliases(work, asked) == ({"Q84": ["Big Smoke", "LDN", "Londinium"], "Q3": []}, {})
 
 
-def test_a_name_leads_to_the_items_that_bear_it(work: Work) -> None:
-    found, failed = look_up_bearers(work, [("a", "Countess"), ("a", "Nobody")])
-    assert (found, failed) == ({"Countess": [Candidate(Qid("Q1"), "alias")], "Nobody": []}, {})
+def test_a_name_leads_to_the_items_that_bear_it(work: BatchWork) -> None:
+    found, failed = look_up_items_by_name(work, [("a", "Countess"), ("a", "Nobody")])
+    assert (found, failed) == ({"Countess": [ItemCandidate(Qid("Q1"), "alias")], "Nobody": []}, {})
 
 
-def test_an_item_says_what_it_is_joined_to(work: Work) -> None:
+def test_an_item_says_what_it_is_joined_to(work: BatchWork) -> None:
     found, failed = look_up_item_facts(work, [("a", "Q1"), ("b", "Q99")])
     assert ({qid: [(fact.pid, fact.qid) for fact in facts] for qid, facts in found.items()}, failed) == (
         {"Q1": [("P19", "Q84"), ("P26", "Q2"), ("P31", "Q5")], "Q99": [("P31", "Q515")]},
@@ -85,18 +96,18 @@ def test_an_item_says_what_it_is_joined_to(work: Work) -> None:
     )
 
 
-def test_an_item_is_as_popular_as_its_article(work: Work) -> None:
+def test_an_item_is_as_popular_as_its_article(work: BatchWork) -> None:
     days = ("20250101", "20250102")
-    assert look_up_views(work, [("a", "London"), ("b", "Paris")], *days) == ({"London": 42, "Paris": None}, {})
+    assert look_up_page_views(work, [("a", "London"), ("b", "Paris")], *days) == ({"London": 42, "Paris": None}, {})
     asked = [("a", "Q84"), ("b", "Q90"), ("c", "Q1"), ("d", "Q84")]
-    assert look_up_popularity(work, asked, *days) == ({"Q84": 42, "Q90": None, "Q1": None}, {})
+    assert look_up_item_page_views(work, asked, *days) == ({"Q84": 42, "Q90": None, "Q1": None}, {})
 
 
-def take(work: Work, **rules: Any) -> dict[str, TakenFact]:
-    return {fact.id: fact for fact in take_facts(work, "P19", None, **rules)}
+def take(work: BatchWork, **rules: Any) -> dict[str, NamedFact]:
+    return {fact.id: fact for fact in load_named_facts(work, "P19", None, **rules)}
 
 
-def name_troubles(facts: dict[str, TakenFact]) -> dict[str, str]:
+def name_troubles(facts: dict[str, NamedFact]) -> dict[str, str]:
     """Return the reason of a reject, or the row that a fact is merged into."""
     return {
         row_id: fact.trouble.reason if isinstance(fact.trouble, Reject) else f"into {fact.trouble.into}"
@@ -119,7 +130,7 @@ RULES: list[tuple[Any, dict[str, str]]] = [
 
 @pytest.mark.parametrize(("several", "expected"), RULES, ids=[rule for rule, _ in RULES])
 def test_what_becomes_of_a_subject_with_several_values_is_a_rule(
-    work: Work, several: Any, expected: dict[str, str]
+    work: BatchWork, several: Any, expected: dict[str, str]
 ) -> None:
     facts = take(work, several=several)
     assert name_troubles(facts) == {**dict.fromkeys(UNNAMED, "item_without_label"), **expected}
@@ -128,14 +139,14 @@ def test_what_becomes_of_a_subject_with_several_values_is_a_rule(
     assert work.originals["P19-Q1-Q84"] == '{"relation":"P19","subject":"Q1","value":"Q84"}'
 
 
-def test_a_value_has_all_its_names_where_they_are_asked_for(work: Work) -> None:
+def test_a_value_has_all_its_names_where_they_are_asked_for(work: BatchWork) -> None:
     plain, full = take(work)["P19-Q1-Q84"], take(work, aliases=True)["P19-Q1-Q84"]
     assert (plain.subject_name, plain.value_name, plain.answers) == ("Ada", "London", ("London",))
     assert full.answers == ("London", "Big Smoke", "LDN", "Londinium")
     assert take(work, name=partial(look_up_labels, language="it"))["P19-Q1-Q84"].value_name is None
 
 
-def test_the_first_fact_of_a_subject_stands_for_all_its_values_where_all_are_right(work: Work) -> None:
+def test_the_first_fact_of_a_subject_stands_for_all_its_values_where_all_are_right(work: BatchWork) -> None:
     first, whole = (take(work, several=rule, aliases=True)["P19-Q2-Q84"] for rule in ("first", "all"))
     assert (first.values, whole.values) == (("Q84",), ("Q84", "Q90"))
     assert whole.answers[: len(first.answers)] == first.answers
@@ -144,8 +155,8 @@ def test_the_first_fact_of_a_subject_stands_for_all_its_values_where_all_are_rig
     assert unnamed.values == ("Q90",), "a value without a name is no answer"
 
 
-def test_a_limit_counts_subjects(work: Work) -> None:
-    assert [fact.id for fact in take_facts(work, "P19", 2)] == ["P19-Q1-Q84", "P19-Q2-Q84", "P19-Q2-Q90"]
+def test_a_limit_counts_subjects(work: BatchWork) -> None:
+    assert [fact.id for fact in load_named_facts(work, "P19", 2)] == ["P19-Q1-Q84", "P19-Q2-Q84", "P19-Q2-Q90"]
 
 
 @pytest.mark.parametrize(("words", "aliases"), [("schema:description", False), ("skos:altLabel", True)])
@@ -154,7 +165,7 @@ def test_facts_whose_names_cannot_be_had_are_tried_again(
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", words)
     with working(tmp_path, wikidata=wikidatas.sparql()) as work:
-        facts = take_facts(work, "P19", 1, aliases=aliases)
+        facts = load_named_facts(work, "P19", 1, aliases=aliases)
     assert [fact.trouble and (fact.trouble.reason, fact.trouble.retryable) for fact in facts] == [  # type: ignore[union-attr]
         ("wikidata_failed", True)
     ]
@@ -165,23 +176,23 @@ class Kept(Row):
     came_as: str
 
 
-def fact(number: int, subject: str, value: str, trouble: Reject | Merged | None = None) -> TakenFact:
-    return TakenFact(f"f{number}", number, f"Q{number}", "P19", "Q84", subject, value, (), ("Q84",), trouble)
+def fact(number: int, subject: str, value: str, trouble: Reject | MergedAway | None = None) -> NamedFact:
+    return NamedFact(f"f{number}", number, f"Q{number}", "P19", "Q84", subject, value, (), ("Q84",), trouble)
 
 
-def keep(read: ReadQuestion, row_id: str) -> Kept:
+def keep(read: UnmergedQuestion, row_id: str) -> Kept:
     return Kept(id=row_id, question=read.question, came_as=read.id)
 
 
 def test_a_template_makes_a_question_of_a_fact_and_troubles_pass_through() -> None:
     lost = Reject("f2", "item_without_label", "")
     made = list(make_fact_questions([fact(1, "Ada", "Ulm"), fact(2, "Bo", "Ulm", lost)], TEMPLATES, "g"))
-    first = ReadQuestion("f1", "P19", "Where was Ada born?", "Ulm", "g Q1 P19 Q84", 1, fact(1, "Ada", "Ulm"))
+    first = UnmergedQuestion("f1", "P19", "Where was Ada born?", "Ulm", "g Q1 P19 Q84", 1, fact(1, "Ada", "Ulm"))
     assert made == [first, lost]
 
 
-def unite(*facts: TakenFact) -> list[Any]:
-    return list(unite_questions(make_fact_questions(facts, TEMPLATES, "g"), keep))
+def unite(*facts: NamedFact) -> list[Any]:
+    return list(merge_equal_questions(make_fact_questions(facts, TEMPLATES, "g"), keep))
 
 
 def test_questions_that_say_the_same_are_one_and_those_of_several_answers_none() -> None:
@@ -195,19 +206,19 @@ def test_questions_that_say_the_same_are_one_and_those_of_several_answers_none()
         fact(6, "Al", "Ulm", lost),
     )
     ada, di = (f"Where was {name} born?" for name in ("Ada", "Di"))
-    ids = {each: question_id("P19", each, ["Ulm"]) for each in (ada, di)}
+    ids = {each: make_question_id("P19", each, ["Ulm"]) for each in (ada, di)}
     told = "Where was Ed born? ['Rome', 'Ulm']"
     assert found == [
         lost,
         Kept(id=ids[ada], question=ada, came_as="f1"),
         Kept(id=ids[di], question=di, came_as="f2"),
-        Merged("f3", ids[di]),
+        MergedAway("f3", ids[di]),
         Reject("f4", "several_gold_answers", told),
         Reject("f5", "several_gold_answers", told),
     ]
 
 
 def test_an_id_hangs_on_relation_question_and_answers_and_on_no_order() -> None:
-    assert question_id("P19", "Where?", ["a", "b"]) == question_id("P19", "Where?", ["b", "a"])
-    ids = {question_id(*each) for each in (("P19", "Where?", "a"), ("P20", "Where?", "a"), ("P19", "When?", "a"))}
+    assert make_question_id("P19", "Where?", ["a", "b"]) == make_question_id("P19", "Where?", ["b", "a"])
+    ids = {make_question_id(*each) for each in (("P19", "Where?", "a"), ("P20", "Where?", "a"), ("P19", "When?", "a"))}
     assert len(ids) == 3

@@ -1,4 +1,4 @@
-"""The same questions to a real MediaWiki and to the embedded one, and the same answers, but for ids."""
+"""The same questions to a real MediaWikiApi and to the embedded one, and the same answers, but for ids."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,16 +11,16 @@ from support.webs.both_wikis import LIMITS, Both, ask, ask_both, compare, open_w
 from support.webs.page_histories import HISTORIES, LATER, THEN
 from support.webs.real_mediawiki import PACKAGES
 
-from factmill.tasks.assets import load_list
+from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.calls.wikipedia import (
-    call_category_members,
-    call_page_revision_at,
-    call_page_text,
-    call_resolve_title,
-    read_members,
+    make_category_members_call,
+    make_page_revision_at_call,
+    make_page_text_call,
+    make_resolve_title_call,
+    parse_category_members,
 )
-from factmill.tasks.core.service_settings import Limits
-from factmill.tasks.text.article import read_article, read_removed
+from factmill.tasks.core.service_settings import ServiceLimits
+from factmill.tasks.text.article_html import extract_article_text, parse_removal_rules
 
 TITLES = [
     "Mars", "mars", "  mars ", "_mars_", "Mars_(planet)", "Red Planet", "red_planet", "Hamiltonian numbers",
@@ -40,7 +40,7 @@ INVALID = ["", " ", "a|b", "<x>", "a[b", "a]b", "{a}", "a\tb", "#x", "_", "Mars#
 
 
 def test_titles_lead_to_the_same_pages(both: Both) -> None:
-    answers = compare(both, [call_resolve_title("p", title) for title in TITLES])
+    answers = compare(both, [make_resolve_title_call("p", title) for title in TITLES])
     by_title = dict(zip(TITLES, answers, strict=True))
     assert by_title["Red Planet"]["title"] == "Mars"
     assert by_title["red_planet"]["missing"]
@@ -51,15 +51,15 @@ def test_titles_lead_to_the_same_pages(both: Both) -> None:
 
 def test_titles_lead_to_the_same_pages_one_by_one(both: Both) -> None:
     # fifty at a time, one title's answer could stand in for another's
-    alone = Limits(**{**LIMITS.model_dump(), "batch": 1})
+    alone = ServiceLimits(**{**LIMITS.model_dump(), "batch": 1})
     both = replace(both, real=open_wiki(both.real_url, alone), ours=open_wiki(both.ours_url, alone))
-    compare(both, [call_resolve_title("p", title) for title in [*TITLES, *INVALID]])
+    compare(both, [make_resolve_title_call("p", title) for title in [*TITLES, *INVALID]])
 
 
 def test_all_pages_are_found_fifty_at_a_time(both: Both) -> None:
     titles = [page.title for page in both.wiki.by_title.values()]
     assert len(titles) > 150
-    answers = compare(both, [call_resolve_title("p", title) for title in titles])
+    answers = compare(both, [make_resolve_title_call("p", title) for title in titles])
     assert sum(answer["qid"] is not None for answer in answers if isinstance(answer, dict)) > 80
 
 
@@ -79,7 +79,7 @@ def test_articles_stand_as_they_stood_at_a_moment(both: Both) -> None:
         asked += [(title, moment) for moment in (moments if title in HISTORIES else [moments[nth % len(moments)]])]
     # long before and after a page's revisions, what stands is what stood at their ends: some of each are asked for
     asked += [(title, far) for title in [*both.data.articles][::8] for far in (LONG_BEFORE, "2040-01-01T00:00:00Z")]
-    answers = compare(both, [call_page_revision_at("p", *each) for each in asked])
+    answers = compare(both, [make_page_revision_at_call("p", *each) for each in asked])
     in_circles = ("failed", "redirect_loop")
     assert sum(answer != in_circles and answer["revid"] is None for answer in answers) >= len(both.data.articles) // 4
 
@@ -89,7 +89,7 @@ def test_other_titles_are_answered_alike_for_a_moment(both: Both, moment: str) -
     # where a redirect leads does not depend on the moment (test_all_pages_are_found asks for all), and no page is so old
     redirects = [*both.data.redirects][:: 8 if moment == LONG_BEFORE else 3]
     titles = [*TITLES, *INVALID, *redirects]
-    compare(both, [call_page_revision_at("p", title, moment) for title in titles])
+    compare(both, [make_page_revision_at_call("p", title, moment) for title in titles])
 
 
 @pytest.mark.parametrize("moment", [THEN, LATER])
@@ -99,29 +99,31 @@ def test_redirects_that_are_not_followed_have_histories_of_their_own(both: Both,
         THEN < each.at <= LATER for name in both.data.redirects for each in both.wiki.by_title[name].revisions
     )
     titles = [*TITLES, *HISTORIES, *([*both.data.redirects][1::3] if moment == THEN else ())]
-    answers = compare(both, [call_page_revision_at("p", title, moment, follow=False) for title in titles])
+    answers = compare(both, [make_page_revision_at_call("p", title, moment, follow=False) for title in titles])
     found = dict(zip(titles, answers, strict=True))
     assert found["Merged mill"]["title"] == "Merged mill"
     assert {each["redirected_from"] for each in answers if isinstance(each, dict)} == {None}
 
 
 def test_redirects_in_a_circle_are_told_alike(both: Both) -> None:
-    assert compare(both, [call_page_revision_at("p", "Loop one", THEN)]) == [("failed", "redirect_loop")]
+    assert compare(both, [make_page_revision_at_call("p", "Loop one", THEN)]) == [("failed", "redirect_loop")]
 
 
 def test_the_main_text_is_the_same(both: Both) -> None:
     # what is written of histories (page_histories.py) is held to what the real wiki makes of their wikitext
-    removed = read_removed(load_list("removed_from_articles"))
+    removed = parse_removal_rules(load_list_entries("removed_from_articles"))
     revids = [each.revid for title in HISTORIES for each in both.data.articles[title].revisions]
     real, ours = ask_both(
         both,
-        [call_page_text("p", both.revids[revid]) for revid in revids],
-        [call_page_text("p", revid) for revid in revids],
+        [make_page_text_call("p", both.revids[revid]) for revid in revids],
+        [make_page_text_call("p", revid) for revid in revids],
     )
     for theirs, own in zip(real, ours, strict=True):
         assert (theirs.status, own.status) == ("ok", "ok"), (theirs.error, own.error)
         assert theirs.body["title"] == own.body["title"]
-        assert read_article(own.body["text"], removed) == read_article(theirs.body["text"], removed), own.body["title"]
+        assert extract_article_text(own.body["text"], removed) == extract_article_text(theirs.body["text"], removed), (
+            own.body["title"]
+        )
 
 
 MARKUP = [
@@ -152,20 +154,20 @@ MARKUP = [
 
 def test_the_main_text_is_read_out_of_all_kinds_of_markup(both: Both) -> None:
     newest = both.wiki.by_title["Markup of an article"].revisions[-1].revid
-    [reply] = ask(both.real, [call_page_text("p", both.revids[newest])])
-    article = read_article(reply.body["text"], read_removed(load_list("removed_from_articles")))
+    [reply] = ask(both.real, [make_page_text_call("p", both.revids[newest])])
+    article = extract_article_text(reply.body["text"], parse_removal_rules(load_list_entries("removed_from_articles")))
     assert [(section.path, [*section.paragraphs]) for section in article.sections] == MARKUP
 
 
 def test_a_revision_that_is_not_there_is_refused_alike(both: Both) -> None:
-    (answer,) = compare(both, [call_page_text("p", 2_000_000_000)])
+    (answer,) = compare(both, [make_page_text_call("p", 2_000_000_000)])
     assert answer == ("failed", "nosuchrevid")
 
 
 @pytest.mark.parametrize("kind", ["page", "subcat"])
 def test_categories_have_the_same_members_in_the_same_order(both: Both, kind: Any) -> None:
     names = [*both.data.categories, "No category of this name", "probes", "probes_within", " Probes "]
-    compare(both, [call_category_members("p", name, kind) for name in names])
+    compare(both, [make_category_members_call("p", name, kind) for name in names])
 
 
 @pytest.mark.parametrize("kind", ["page", "subcat"])
@@ -174,18 +176,21 @@ def test_categories_go_on_three_by_three(both: Both, kind: Any) -> None:
     pieces = 0
     while after:
         asked = [
-            [call_category_members("p", name, kind, 3, tokens[i]) for name, tokens in after.items()] for i in (0, 1)
+            [make_category_members_call("p", name, kind, 3, tokens[i]) for name, tokens in after.items()]
+            for i in (0, 1)
         ]
         real, ours = ask_both(both, asked[0], asked[1])
         assert [without_ids(both, reply) for reply in ours] == [without_ids(both, reply) for reply in real]
-        tokens = zip(*([read_members(reply.body).after for reply in replies] for replies in (real, ours)), strict=True)
+        tokens = zip(
+            *([parse_category_members(reply.body).after for reply in replies] for replies in (real, ours)), strict=True
+        )
         after = {name: pair for name, pair in zip(after, tokens, strict=True) if pair != (None, None)}
         pieces += 1
     assert pieces > 2 or kind == "subcat"
 
 
 def test_members_are_sorted_by_what_pages_say(both: Both) -> None:
-    (answer,) = compare(both, [call_category_members("p", "Probes")])
+    (answer,) = compare(both, [make_category_members_call("p", "Probes")])
     assert [member["title"] for member in answer["members"]] == [
         "Markup of an article",  # a blank
         "100 metres & more",  # *
@@ -201,7 +206,7 @@ def test_loops_and_empty_categories_are_told_alike(both: Both) -> None:
     television, audience, empty = compare(
         both,
         [
-            call_category_members("p", name, "subcat")
+            make_category_members_call("p", name, "subcat")
             for name in ("Television studies", "Audience studies", "Unsolved problems in algebra")
         ],
     )
@@ -295,7 +300,7 @@ def test_ci_installs_what_the_skip_message_names() -> None:
 
 
 def test_a_page_is_found_by_its_title(both: Both) -> None:
-    """MediaWiki's own search looks into titles, Wikipedia's into texts too: only what both must find is held."""
+    """MediaWikiApi's own search looks into titles, Wikipedia's into texts too: only what both must find is held."""
     for word in ("Potlatch", "perceptron", "Mercury planet", "zazen"):
         asked = {
             "action": "query",

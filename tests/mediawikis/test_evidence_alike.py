@@ -1,4 +1,4 @@
-"""Evidence pinned in a real MediaWiki and in the embedded one is the same, and so are its texts."""
+"""Evidence pinned in a real MediaWikiApi and in the embedded one is the same, and so are its texts."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,16 @@ from support.webs.both_wikis import Both
 from support.webs.page_histories import HISTORIES, LATER, THEN
 from support.webs.real_mediawiki import CHANGED, MOVED_TO
 
-from factmill.tasks.clients.wikipedia import Wikipedia
-from factmill.tasks.lookups.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
-from factmill.tasks.text.wikipedia_addresses import read_article_address
+from factmill.tasks.clients.wikipedia import WikipediaClient
+from factmill.tasks.lookups.pinned_articles import MissingArticle, PinnedArticle, load_article_texts, pin_articles
+from factmill.tasks.text.wikipedia_urls import parse_article_url
 from factmill.tasks.world.data import WORLD_FOLDER
 
 
 def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dict[str, Any]:
     """Pin titles in both wikis, hold the pins and texts to each other, and return title → pin in ours."""
 
-    def pin(name: str, service: Wikipedia) -> tuple[dict[str, PinnedArticle | Unpinned], dict[str, str]]:
+    def pin(name: str, service: WikipediaClient) -> tuple[dict[str, PinnedArticle | MissingArticle], dict[str, str]]:
         with working(folder / name, service) as work:
             found = pin_articles(work, [("row", title) for title in titles], at)
             pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticle)}
@@ -52,7 +52,7 @@ def test_evidence_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> No
     # a sample of the world's own pages, since a rendered text takes the real wiki its time
     own = [*list(both.data.articles)[::8], *list(both.data.redirects)[::8]] if moment == THEN else []
     found = pin_in_both(both, tmp_path, [*HISTORIES, *own, "Nothing of this name", "a|b", "Category:Lists"], moment)
-    reasons = {each.reason for each in found.values() if isinstance(each, Unpinned)}
+    reasons = {each.reason for each in found.values() if isinstance(each, MissingArticle)}
     assert reasons <= {"evidence_missing", "younger_than_epoch", "invalid_title", "redirect_loop"}
     assert {"evidence_missing", "invalid_title"} <= reasons
     pinned = sum(isinstance(each, PinnedArticle) for each in found.values())
@@ -70,7 +70,7 @@ def test_pages_that_a_mediawiki_has_moved_merged_and_deleted_are_the_evidence_th
         [today] = pin_articles(work, [("row", "Pier to be merged")], "2100-01-01T00:00:00Z").values()
     assert isinstance(moved, PinnedArticle)
     assert isinstance(merged, PinnedArticle)
-    assert isinstance(deleted, Unpinned)
+    assert isinstance(deleted, MissingArticle)
     assert (moved.title, moved.timestamp, moved) == (MOVED_TO, "2022-01-01T00:00:00Z", found[MOVED_TO])
     assert (merged.title, merged.timestamp) == ("Pier to be merged", "2022-01-01T00:00:00Z")
     assert set(texts.values()) == {"A pier with a crane."}
@@ -96,7 +96,7 @@ def test_the_evidence_of_the_embedded_questions_is_pinned_alike(both: Both, tmp_
     files = sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))
     urls = [url for file in files for url in list_evidence(json.loads(file.read_text("utf-8")))]
     # some of the questions are wrong on purpose
-    addresses = [address for url in urls if not isinstance(address := read_article_address(url), str)]
+    addresses = [address for url in urls if not isinstance(address := parse_article_url(url), str)]
     titles = list(dict.fromkeys(each.title for each in addresses))
     found = pin_in_both(both, tmp_path, titles, moment)
     assert sum(isinstance(each, PinnedArticle) for each in found.values()) >= 30

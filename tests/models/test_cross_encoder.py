@@ -21,14 +21,14 @@ from support.models.tiny_encoder import (
 )
 
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.encoder import add_cross_encoder, add_embedder
+from factmill.tasks.models.converting.encoder import make_cross_encoder_folder, make_embedder_folder
 from factmill.tasks.models.cross_encoder import (
-    CONSISTENT,
-    CONTRADICTION,
-    ENTAILMENT,
+    CONSISTENT_LABELS,
+    CONTRADICTION_LABELS,
+    ENTAILMENT_LABELS,
     CrossEncoder,
-    find_cross_encoder,
-    identify_cross_encoder,
+    get_cross_encoder_identity,
+    resolve_cross_encoder_folder,
 )
 from factmill.tasks.models.model_folder import models_folder
 
@@ -49,8 +49,8 @@ def convert(home: Path, name: str = "nli", **config: Any) -> CrossEncoder:
     """Convert a tiny BERT with a head into a home and open it; `config`: what its config.json says beside."""
     labels = len(config.get("id2label", "ab"))
     weights = make_weights(prefix="bert.") | make_head(labels)
-    add_cross_encoder(write_checkpoint(home / name, weights, **config), models_folder(home))
-    return CrossEncoder(find_cross_encoder(name, home))
+    make_cross_encoder_folder(write_checkpoint(home / name, weights, **config), models_folder(home))
+    return CrossEncoder(resolve_cross_encoder_folder(name, home))
 
 
 def soften(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -69,15 +69,15 @@ def test_labels_get_the_probabilities_that_a_forward_pass_in_numpy_gives(tmp_pat
     assert found.settings.model_dump() == {
         "labels": list(NLI.values()), "activation": "softmax", "is_typed": True, "max_tokens": POSITIONS
     }  # fmt: skip
-    assert np.array_equal(found.score(PAIRS, [ENTAILMENT, CONTRADICTION]), scores[:, [2, 0]])
-    assert np.array_equal(found.score(PAIRS, [CONSISTENT]), scores[:, [2]])
-    assert found.score([], [ENTAILMENT]).shape == (0, 1)
+    assert np.array_equal(found.score(PAIRS, [ENTAILMENT_LABELS, CONTRADICTION_LABELS]), scores[:, [2, 0]])
+    assert np.array_equal(found.score(PAIRS, [CONSISTENT_LABELS]), scores[:, [2]])
+    assert found.score([], [ENTAILMENT_LABELS]).shape == (0, 1)
 
 
 def test_a_roberta_has_its_own_head_and_is_told_no_types(tmp_path: Path) -> None:
     weights = make_weights(prefix="roberta.") | make_head(2, "roberta.")
     write_checkpoint(tmp_path / "r", weights, model_type="xlm-roberta", pad_token_id=1)
-    add_cross_encoder(tmp_path / "r", models_folder(tmp_path))
+    make_cross_encoder_folder(tmp_path / "r", models_folder(tmp_path))
     opened = CrossEncoder(models_folder(tmp_path) / "r")
     expected = [
         soften(classify_by_numpy(ids, [0] * len(ids), make_weights(), make_head(2, "roberta."), 2)) for ids in IDS[:3]
@@ -112,7 +112,7 @@ def test_a_pair_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
     opened = convert(tmp_path, id2label=NLI)
     whole = opened.score(pairs)
     assert np.array_equal(whole[::-1], opened.score(pairs[::-1]))
-    path = find_cross_encoder("nli", tmp_path)
+    path = resolve_cross_encoder_folder("nli", tmp_path)
     assert np.array_equal(whole, CrossEncoder(path, threads=1).score(pairs))
     assert np.array_equal(whole, CrossEncoder(path, threads=3).score(pairs))
     assert np.array_equal(whole[:40], np.concatenate([opened.score([pair]) for pair in pairs[:40]]))
@@ -120,26 +120,26 @@ def test_a_pair_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
 
 def test_a_model_is_known_by_its_digest_and_refused_without_the_labels_wanted(tmp_path: Path) -> None:
     opened = convert(tmp_path, id2label=NLI)
-    assert identify_cross_encoder("nli", tmp_path, [ENTAILMENT]) == {"name": "nli", "digest": opened.digest}
-    assert add_cross_encoder(tmp_path / "nli", tmp_path / "again").digest == opened.digest
+    assert get_cross_encoder_identity("nli", tmp_path, [ENTAILMENT_LABELS]) == {"name": "nli", "digest": opened.digest}
+    assert make_cross_encoder_folder(tmp_path / "nli", tmp_path / "again").digest == opened.digest
     convert(tmp_path, "unnamed")
     with pytest.raises(UsageError, match=r"unnamed has the labels LABEL_0, LABEL_1 \(through softmax\); .* entailment"):
-        identify_cross_encoder("unnamed", tmp_path, [ENTAILMENT])
+        get_cross_encoder_identity("unnamed", tmp_path, [ENTAILMENT_LABELS])
     convert(tmp_path, "single", id2label={"0": "LABEL_0"})
-    assert identify_cross_encoder("single", tmp_path, [CONSISTENT])["name"] == "single"
+    assert get_cross_encoder_identity("single", tmp_path, [CONSISTENT_LABELS])["name"] == "single"
     with pytest.raises(UsageError, match="expected probabilities of: entailment, contradiction"):
-        identify_cross_encoder("single", tmp_path, [ENTAILMENT, CONTRADICTION])
+        get_cross_encoder_identity("single", tmp_path, [ENTAILMENT_LABELS, CONTRADICTION_LABELS])
     convert(tmp_path, "ranker", id2label={"0": "LABEL_0"}, problem_type="regression")
     with pytest.raises(UsageError, match=r"LABEL_0 \(through none\)"):
-        identify_cross_encoder("ranker", tmp_path, [CONSISTENT])
-    add_embedder(write_checkpoint(tmp_path / "tiny", make_weights()), models_folder(tmp_path))
+        get_cross_encoder_identity("ranker", tmp_path, [CONSISTENT_LABELS])
+    make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), models_folder(tmp_path))
     with pytest.raises(UsageError, match="of kind embedder, wanted is: cross-encoder"):
-        identify_cross_encoder("tiny", tmp_path, [ENTAILMENT])
+        get_cross_encoder_identity("tiny", tmp_path, [ENTAILMENT_LABELS])
 
 
 def test_an_unknown_name_is_told_with_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no cross-encoder nli .*there: none\): factmill models add cross-encoder"):
-        find_cross_encoder("nli", tmp_path)
+        resolve_cross_encoder_folder("nli", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -161,15 +161,15 @@ def test_a_checkpoint_is_refused_by_what_is_wrong(tmp_path: Path, config: dict[s
 def test_an_encoder_without_a_head_is_no_cross_encoder(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "bare", make_weights())
     with pytest.raises(UsageError, match=r"no tensor pooler\.dense\.weight"):
-        add_cross_encoder(checkpoint, models_folder(tmp_path))
+        make_cross_encoder_folder(checkpoint, models_folder(tmp_path))
 
 
 def test_a_folder_that_was_converted_is_taken_as_it_is(tmp_path: Path) -> None:
     opened = convert(tmp_path, id2label=NLI)
-    taken = add_cross_encoder(models_folder(tmp_path) / "nli", tmp_path / "elsewhere", "mine")
+    taken = make_cross_encoder_folder(models_folder(tmp_path) / "nli", tmp_path / "elsewhere", "mine")
     assert (taken.name, taken.digest) == ("mine", opened.digest)
     with pytest.raises(UsageError, match="of kind cross-encoder, wanted is: embedder"):
-        add_embedder(models_folder(tmp_path) / "nli", tmp_path / "elsewhere")
+        make_embedder_folder(models_folder(tmp_path) / "nli", tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize("family", ["Bert", "Roberta"])
@@ -185,7 +185,7 @@ def test_a_checkpoint_that_transformers_saved_gives_what_torch_computes(tmp_path
     model = getattr(transformers, f"{family}ForSequenceClassification")(config).eval()
     checkpoint = write_checkpoint(tmp_path / "saved", make_weights())
     model.save_pretrained(checkpoint, safe_serialization=True)
-    add_cross_encoder(checkpoint, models_folder(tmp_path))
+    make_cross_encoder_folder(checkpoint, models_folder(tmp_path))
     found = CrossEncoder(models_folder(tmp_path) / "saved").score(PAIRS[:3])
     for ids, types, scores in zip(IDS, TYPES, found, strict=False):
         typed = {"token_type_ids": torch.tensor([types])} if family == "Bert" else {}

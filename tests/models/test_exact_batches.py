@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.models.devices import Multiplier, find_multiplier
-from factmill.tasks.models.exact_batches import batch_by_length, count_texts, fill_size, list_odd_rows, run_batches
+from factmill.tasks.models.devices import MatmulInstructions, find_matmul_instructions
+from factmill.tasks.models.exact_batches import (
+    batch_by_length,
+    choose_filled_batch_size,
+    count_texts_per_batch,
+    list_leftover_row_ranges,
+    run_batches,
+)
 
 
 def test_a_batch_is_of_one_shape_and_no_larger_than_it_may_be() -> None:
@@ -31,12 +37,12 @@ def test_a_batch_is_of_one_shape_and_no_larger_than_it_may_be() -> None:
     assert len(begun) == 8
 
 
-MULTIPLIERS: list[Multiplier | None] = [None, "avx2", "avx512"]
+MULTIPLIERS: list[MatmulInstructions | None] = [None, "avx2", "avx512"]
 
 
 @pytest.mark.parametrize(("multiplier", "share"), [(None, 0.25), ("avx2", 0.05), ("avx512", 0.01)])
 def test_few_rows_only_fill_the_batches_of_some_hundred_questions_up(
-    multiplier: Multiplier | None, share: float
+    multiplier: MatmulInstructions | None, share: float
 ) -> None:
     chance = random.Random(5)
     lengths = [round(chance.triangular(6, 40, 14)) for _ in range(500)]
@@ -48,10 +54,10 @@ def test_few_rows_only_fill_the_batches_of_some_hundred_questions_up(
 
 
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
-def test_a_text_is_added_up_alike_with_however_many_others(multiplier: Multiplier | None) -> None:
+def test_a_text_is_added_up_alike_with_however_many_others(multiplier: MatmulInstructions | None) -> None:
     for length in range(1, 600):
-        most = count_texts(length, multiplier)
-        sizes = [fill_size(texts, length, multiplier) for texts in range(1, most + 1)]
+        most = count_texts_per_batch(length, multiplier)
+        sizes = [choose_filled_batch_size(texts, length, multiplier) for texts in range(1, most + 1)]
         if most == 1 and multiplier != "avx512":
             assert sizes == [1]
         elif multiplier == "avx512":
@@ -59,18 +65,21 @@ def test_a_text_is_added_up_alike_with_however_many_others(multiplier: Multiplie
         elif multiplier == "avx2":
             assert max(sizes) * length <= 263
             for texts, size in enumerate(sizes, 1):
-                assert all(odd.start >= texts * length for odd in list_odd_rows(size * length)), (length, texts)
+                assert all(odd.start >= texts * length for odd in list_leftover_row_ranges(size * length)), (
+                    length,
+                    texts,
+                )
         else:
             assert set(sizes) == {most}
 
 
 def test_a_batch_is_as_large_as_it_may_be() -> None:
-    assert [count_texts(length, "avx512") for length in (1, 10, 200, 201, 900)] == [400, 40, 2, 1, 1]
-    assert [count_texts(length, "avx2") for length in (1, 10, 13, 131, 132)] == [263, 26, 20, 2, 1]
+    assert [count_texts_per_batch(length, "avx512") for length in (1, 10, 200, 201, 900)] == [400, 40, 2, 1, 1]
+    assert [count_texts_per_batch(length, "avx2") for length in (1, 10, 13, 131, 132)] == [263, 26, 20, 2, 1]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_multiplier("cpu") is None, reason="this CPU multiplies floats by other than oneDNN")
+@pytest.mark.skipif(find_matmul_instructions("cpu") is None, reason="this CPU multiplies floats by other than oneDNN")
 def test_bits_hang_on_no_neighbour_where_onednn_is_held_to_avx2() -> None:
     """What CTranslate2 computes on AMD's CPUs without AVX-512: the tests of bits once more."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "bits and not avx2"]

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from support.models.random_decoder import POSITIONS, SENTENCES, START, write_random_decoder
 
-from factmill.tasks.core.calls.local_models import Unweighable, Weighed
+from factmill.tasks.core.calls.translation_and_perplexity import NoPerplexity, TextLogProbability
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.perplexity import add_perplexity
+from factmill.tasks.models.converting.perplexity import make_language_model_folder
 from factmill.tasks.models.converting.weights import Quantization
-from factmill.tasks.models.devices import find_instructions
+from factmill.tasks.models.devices import get_instruction_class
 from factmill.tasks.models.exact_batches import Batching
 from factmill.tasks.models.model_folder import models_folder
 from factmill.tasks.models.perplexity import (
-    EMBEDDED,
+    EMBEDDED_LANGUAGE_MODEL,
     LanguageModel,
-    find_perplexity,
-    identify_perplexity,
+    get_language_model_identity,
+    resolve_language_model_folder,
 )
 
 TEXTS = [
@@ -55,7 +55,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, shape in shapes.items():
         made = write_random_decoder(home / "made" / name, **shape)
         for added, stored in STORED.items():
-            add_perplexity(made, models_folder(home), f"{name}{added}", quantization=stored)
+            make_language_model_folder(made, models_folder(home), f"{name}{added}", quantization=stored)
     return home
 
 
@@ -63,9 +63,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ["table", "rotary", "wide"])
 def test_a_text_gets_the_same_bits_in_every_batch(home: Path, name: str, added: str, threads: int) -> None:
-    model = LanguageModel(find_perplexity(f"{name}{added}", home), "cpu", threads=threads)
+    model = LanguageModel(resolve_language_model_folder(f"{name}{added}", home), "cpu", threads=threads)
     alone = {text: model.weigh([text])[0] for text in TEXTS}
-    assert len({outcome.log_probability for outcome in alone.values() if isinstance(outcome, Weighed)}) == len(TEXTS)
+    assert len(
+        {outcome.log_probability for outcome in alone.values() if isinstance(outcome, TextLogProbability)}
+    ) == len(TEXTS)
     chance = random.Random(1)
     for _ in range(10):
         some = chance.choices(TEXTS, k=chance.randint(2, 40))
@@ -94,12 +96,12 @@ def test_batches_that_are_shared_give_what_single_ones_give(home: Path) -> None:
 def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> None:
     """Against the model's plain output, with the logarithm taken here."""
     path = models_folder(home) / name
-    model = LanguageModel(find_perplexity(name, home), "cpu")
+    model = LanguageModel(resolve_language_model_folder(name, home), "cpu")
     engine = ctranslate2.Generator(str(path), "cpu", compute_type="float32")
     numbers = {token: n for n, token in enumerate(json.loads((path / "vocabulary.json").read_text("utf-8")))}
     for text, outcome in zip(TEXTS, model.weigh(TEXTS), strict=True):
         tokens = model.tokenize(text)
-        assert not isinstance(tokens, Unweighable) and isinstance(outcome, Weighed)
+        assert not isinstance(tokens, NoPerplexity) and isinstance(outcome, TextLogProbability)
         assert tokens[0] == START
         logits = np.array(engine.forward_batch([tokens]))[0].astype(np.float64)
         logs = (
@@ -114,48 +116,48 @@ def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> N
 
 
 def test_a_text_without_tokens_and_one_that_is_too_long_say_so(home: Path) -> None:
-    model = LanguageModel(find_perplexity("table", home), "cpu")
+    model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
     longest = "x " * (POSITIONS // 2 - 1)
     tokens = model.tokenize(longest)
-    assert not isinstance(tokens, Unweighable) and len(tokens) == POSITIONS - 1
+    assert not isinstance(tokens, NoPerplexity) and len(tokens) == POSITIONS - 1
     outcomes = model.weigh(["", longest, longest + "xxx", "fine", "half \ud83d"])
-    reasons = [outcome.reason if isinstance(outcome, Unweighable) else None for outcome in outcomes]
+    reasons = [outcome.reason if isinstance(outcome, NoPerplexity) else None for outcome in outcomes]
     assert reasons == ["nothing_to_weigh", None, "too_long", None, "unknown_characters"]
 
 
 def test_a_model_with_a_table_of_positions_reads_as_many_as_it_says(home: Path) -> None:
-    model = LanguageModel(find_perplexity("table", home), "cpu")
+    model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
     full = "x " * (POSITIONS // 2 - 1) + "x"
     assert model.settings.max_tokens == POSITIONS
     tokens = model.tokenize(full)
-    assert not isinstance(tokens, Unweighable) and len(tokens) == POSITIONS
-    assert isinstance(model.weigh([full])[0], Weighed)
+    assert not isinstance(tokens, NoPerplexity) and len(tokens) == POSITIONS
+    assert isinstance(model.weigh([full])[0], TextLogProbability)
 
 
 def test_a_token_that_the_vocabulary_does_not_have_is_told_or_weighed_as_unknown(home: Path) -> None:
-    model = LanguageModel(find_perplexity("table", home), "cpu")
+    model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
     del model._numbers["x"]
     outcome = model.weigh(["x"])[0]
-    assert isinstance(outcome, Unweighable) and outcome.reason == "unknown_characters"
+    assert isinstance(outcome, NoPerplexity) and outcome.reason == "unknown_characters"
     model.settings = model.settings.model_copy(update={"unknown": START})
     assert model.tokenize("x") == [START, START]
-    assert isinstance(model.weigh(["x"])[0], Weighed)
+    assert isinstance(model.weigh(["x"])[0], TextLogProbability)
 
 
 def test_without_a_start_token_the_first_token_is_not_weighed(home: Path) -> None:
-    model = LanguageModel(find_perplexity("table", home), "cpu")
+    model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
     with_start = model.weigh(["Ada Lovelace"])[0]
     model.settings = model.settings.model_copy(update={"start": None})
     without, single = model.weigh(["Ada Lovelace", "A"])
-    assert isinstance(with_start, Weighed) and isinstance(without, Weighed)
+    assert isinstance(with_start, TextLogProbability) and isinstance(without, TextLogProbability)
     assert without.tokens == with_start.tokens - 1
-    assert isinstance(single, Unweighable) and single.reason == "nothing_to_weigh"
+    assert isinstance(single, NoPerplexity) and single.reason == "nothing_to_weigh"
 
 
 def test_outcomes_come_as_they_are_found_each_once(home: Path) -> None:
-    model = LanguageModel(find_perplexity("rotary", home), "cpu", threads=1)
+    model = LanguageModel(resolve_language_model_folder("rotary", home), "cpu", threads=1)
     asked = ["Ada", "", *SENTENCES, "Ada"]
-    found = list(model.weigh_each(asked))
+    found = list(model.iterate_log_probabilities(asked))
     assert sorted(place for place, _ in found) == list(range(len(asked)))
     assert dict(found)[0] == dict(found)[len(asked) - 1]
     assert found[0][0] == 1, "what needs no model comes first"
@@ -163,28 +165,28 @@ def test_outcomes_come_as_they_are_found_each_once(home: Path) -> None:
 
 
 def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None:
-    identity = identify_perplexity("table", home, "cpu")
+    identity = get_language_model_identity("table", home, "cpu")
     assert identity.startswith("table@")
-    assert LanguageModel(find_perplexity("table", home), "cpu", threads=2).identity == identity
-    int8 = identify_perplexity("table-int8", home, "cpu")
+    assert LanguageModel(resolve_language_model_folder("table", home), "cpu", threads=2).identity == identity
+    int8 = get_language_model_identity("table-int8", home, "cpu")
     others = {
         int8,
-        identify_perplexity("table-int8", home, "cpu", "float32"),
-        identify_perplexity("rotary", home, "cpu"),
+        get_language_model_identity("table-int8", home, "cpu", "float32"),
+        get_language_model_identity("rotary", home, "cpu"),
     }
     assert len({identity, *others}) == 4
     assert identity.endswith("-float32-cpu"), "the same bytes on any CPU"
-    assert int8.endswith(f"-int8-{find_instructions()}"), "the same bytes on CPUs of one class"
+    assert int8.endswith(f"-int8-{get_instruction_class()}"), "the same bytes on CPUs of one class"
 
 
 def test_an_unknown_name_says_what_there_is(home: Path) -> None:
     with pytest.raises(
         UsageError,
-        match=rf"no language model gpt2 .*there: {EMBEDDED}, rotary, rotary-int8, table, .*wide-int8\).*add perplexity",
+        match=rf"no language model gpt2 .*there: {EMBEDDED_LANGUAGE_MODEL}, rotary, rotary-int8, table, .*wide-int8\).*add perplexity",
     ):
-        LanguageModel(find_perplexity("gpt2", home))
+        LanguageModel(resolve_language_model_folder("gpt2", home))
 
 
 def test_a_kind_of_number_that_the_device_cannot_compute_is_told(home: Path) -> None:
     with pytest.raises(UsageError, match=r"as float16 on cpu, CTranslate2 .* cannot open it"):
-        LanguageModel(find_perplexity("table", home), "cpu", "float16")
+        LanguageModel(resolve_language_model_folder("table", home), "cpu", "float16")

@@ -20,8 +20,8 @@ from perplexity_corpus import (
     write_paragraph,
 )
 
-from factmill.tasks.core.calls.local_models import Weighed
-from factmill.tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel
+from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability
+from factmill.tasks.models.perplexity import EMBEDDED_LANGUAGE_MODEL, EMBEDDED_LANGUAGE_MODEL_FOLDER, LanguageModel
 
 SEED = 11
 """Another than the one that the training examines itself with."""
@@ -29,7 +29,7 @@ SEED = 11
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
-    return LanguageModel(EMBEDDED_FOLDER, "cpu")
+    return LanguageModel(EMBEDDED_LANGUAGE_MODEL_FOLDER, "cpu")
 
 
 @cache
@@ -39,8 +39,8 @@ def corpus() -> Corpus:
 
 def find_perplexities(model: LanguageModel, texts: Sequence[str]) -> list[float]:
     outcomes = model.weigh(texts)
-    assert all(isinstance(outcome, Weighed) for outcome in outcomes)
-    return [outcome.perplexity for outcome in outcomes if isinstance(outcome, Weighed)]
+    assert all(isinstance(outcome, TextLogProbability) for outcome in outcomes)
+    return [outcome.perplexity for outcome in outcomes if isinstance(outcome, TextLogProbability)]
 
 
 def share_lower(model: LanguageModel, natural: Sequence[str], strange: Sequence[str]) -> float:
@@ -92,19 +92,19 @@ def test_a_paragraph_keeps_to_people_that_nobody_has_heard_of(model: LanguageMod
 )
 def test_any_text_can_be_weighed(model: LanguageModel, text: str) -> None:
     outcome = model.weigh([text])[0]
-    assert isinstance(outcome, Weighed)
+    assert isinstance(outcome, TextLogProbability)
     assert 1 < outcome.perplexity < 1e9
 
 
 def test_a_paragraph_of_five_rounds_is_read_whole(model: LanguageModel) -> None:
     documents = draw_taught(corpus(), SEED)
     longest = max((next(documents) for _ in range(500)), key=len)
-    assert isinstance(model.weigh([f"{longest} {longest[:600]}"])[0], Weighed)
+    assert isinstance(model.weigh([f"{longest} {longest[:600]}"])[0], TextLogProbability)
 
 
 def test_the_model_says_what_it_is_and_how_it_came_to_be(model: LanguageModel) -> None:
-    assert model.identity.startswith(f"{EMBEDDED}@")
-    record = json.loads((EMBEDDED_FOLDER / "training.json").read_text("utf-8"))
+    assert model.identity.startswith(f"{EMBEDDED_LANGUAGE_MODEL}@")
+    record = json.loads((EMBEDDED_LANGUAGE_MODEL_FOLDER / "training.json").read_text("utf-8"))
     assert "no model of English" in record["what"]
     assert record["examined"]["plain_sentences_and_disorder"]["share"] >= 0.95
-    assert sum(path.stat().st_size for path in Path(EMBEDDED_FOLDER).iterdir()) < 2_000_000
+    assert sum(path.stat().st_size for path in Path(EMBEDDED_LANGUAGE_MODEL_FOLDER).iterdir()) < 2_000_000

@@ -7,13 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
-from factmill.tasks.core.calls.local_models import Outcome, Weighed, call_perplexity, call_translate_text, read_weighed
-from factmill.tasks.models import services
-from factmill.tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, identify_perplexity
-from factmill.tasks.models.services import LocalModel, serve_perplexity, serve_translator
-from factmill.tasks.models.translate import EMBEDDED_FOLDER as EMBEDDED_TRANSLATOR
-from factmill.tasks.models.translate import Translator
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
+from factmill.tasks.core.calls.translation_and_perplexity import (
+    PerplexityOutcome,
+    TextLogProbability,
+    make_perplexity_call,
+    make_translate_text_call,
+    parse_log_probability,
+)
+from factmill.tasks.models import model_services
+from factmill.tasks.models.model_services import LocalModelService, make_language_model_service, make_translator_service
+from factmill.tasks.models.perplexity import (
+    EMBEDDED_LANGUAGE_MODEL,
+    EMBEDDED_LANGUAGE_MODEL_FOLDER,
+    LanguageModel,
+    get_language_model_identity,
+)
+from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER as EMBEDDED_TRANSLATOR
+from factmill.tasks.models.translator import Translator
 
 
 def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
@@ -21,15 +32,17 @@ def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
 
     def open_model() -> LanguageModel:
         opened.append(1)
-        return LanguageModel(EMBEDDED_FOLDER, "cpu", threads=1)
+        return LanguageModel(EMBEDDED_LANGUAGE_MODEL_FOLDER, "cpu", threads=1)
 
-    service = serve_perplexity(identify_perplexity(EMBEDDED, tmp_path, "cpu"), open_model)
+    service = make_language_model_service(
+        get_language_model_identity(EMBEDDED_LANGUAGE_MODEL, tmp_path, "cpu"), open_model
+    )
     assert opened == []
     calls = [
-        call_perplexity(service.identity, text)
+        make_perplexity_call(service.identity, text)
         for text in ("Ada Lovelace is a mathematician.", "Rome is a city.", "", "Rome is a city")
     ]
-    replies: dict[str, Reply] = {}
+    replies: dict[str, CallResponse] = {}
     for _ in range(2):
         service.send(calls, lambda call, reply: replies.update({call.key: reply}))
     assert opened == [1]
@@ -37,15 +50,19 @@ def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
     assert replies[calls[2].key].error == (
         "unweighable: nothing_to_weigh: the text has no token after the first one that the model sees"
     )
-    expected: list[Outcome] = LanguageModel(EMBEDDED_FOLDER, "cpu").weigh([str(calls[0].parts["text"])])
-    assert [read_weighed(replies[calls[0].key].body)] == expected
-    assert isinstance(expected[0], Weighed)
+    expected: list[PerplexityOutcome] = LanguageModel(EMBEDDED_LANGUAGE_MODEL_FOLDER, "cpu").weigh(
+        [str(calls[0].parts["text"])]
+    )
+    assert [parse_log_probability(replies[calls[0].key].body)] == expected
+    assert isinstance(expected[0], TextLogProbability)
 
 
 def test_what_a_language_model_cannot_do_is_a_failed_reply(tmp_path) -> None:
-    service = serve_perplexity("here", lambda: LanguageModel(EMBEDDED_FOLDER, "cpu", threads=1))
-    calls = [Call("here", "chat", {"text": "hello"}), call_perplexity("here", "hello there")]
-    replies: dict[str, Reply] = {}
+    service = make_language_model_service(
+        "here", lambda: LanguageModel(EMBEDDED_LANGUAGE_MODEL_FOLDER, "cpu", threads=1)
+    )
+    calls = [Call("here", "chat", {"text": "hello"}), make_perplexity_call("here", "hello there")]
+    replies: dict[str, CallResponse] = {}
     service.send(calls, lambda call, reply: replies.update({call.operation: reply}))
     assert replies["chat"].error == "unknown_operation: a language model has no chat"
     assert replies["perplexity"].status == "ok"
@@ -59,24 +76,24 @@ class Slow:
         self.begun, self.let = threading.Event(), threading.Event()
         self.failing = failing
 
-    def answer(self, _model: str, calls: Sequence[Call], deliver: Deliver) -> None:
+    def answer(self, _model: str, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         self.goes.append(sorted(str(call.parts["text"]) for call in calls))
         self.begun.set()
         assert self.let.wait(20)
         if len(self.goes) <= self.failing:
             raise OSError(f"no memory in go {len(self.goes)}")
         for call in calls:
-            deliver(call, Reply(str(call.parts["text"]).upper()))
+            deliver(call, CallResponse(str(call.parts["text"]).upper()))
 
 
-def ask_at_once(slow: Slow, asked: Sequence[list[str]], delivers: Sequence[Deliver] = ()) -> list[object]:
+def ask_at_once(slow: Slow, asked: Sequence[list[str]], delivers: Sequence[ResponseHandler] = ()) -> list[object]:
     """Let callers ask, the later ones while the first is answered; return what each got, or the error it met."""
-    service = LocalModel("here", "model", lambda: "model", {"say": slow.answer})
+    service = LocalModelService("here", "model", lambda: "model", {"say": slow.answer})
 
     def ask(place: int) -> object:
         got: dict[str, object] = {}
 
-        def keep(call: Call, reply: Reply) -> None:
+        def keep(call: Call, reply: CallResponse) -> None:
             if place < len(delivers):
                 delivers[place](call, reply)
             assert str(call.parts["text"]) not in got, "delivered twice"
@@ -114,7 +131,7 @@ def test_when_the_model_fails_every_caller_meets_an_error_of_its_own() -> None:
 
 
 def test_a_caller_that_cannot_take_a_reply_hurts_no_other() -> None:
-    def refuse(_call: Call, _reply: Reply) -> None:
+    def refuse(_call: Call, _reply: CallResponse) -> None:
         raise OSError("the disk is full")
 
     slow = Slow()
@@ -125,15 +142,15 @@ def test_a_caller_that_cannot_take_a_reply_hurts_no_other() -> None:
 def test_calls_are_answered_in_runs_of_like_length_that_are_delivered_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(services, "_TEXTS_AT_ONCE", 2)
+    monkeypatch.setattr(model_services, "_TEXTS_PER_RUN", 2)
     opened = Translator(EMBEDDED_TRANSLATOR, "cpu", threads=1)
     runs: list[list[str]] = []
     translate = opened.translate
     monkeypatch.setattr(opened, "translate", lambda asked: runs.append([text for text, _ in asked]) or translate(asked))
-    service = serve_translator("here", lambda: opened)
+    service = make_translator_service("here", lambda: opened)
     texts = ["Berlin", "Where was Marie Curie born?", "Rome", "In which city did Karl Marx die?"]
-    calls = [call_translate_text("here", text, "de") for text in texts]
-    got: dict[str, Reply] = {}
+    calls = [make_translate_text_call("here", text, "de") for text in texts]
+    got: dict[str, CallResponse] = {}
     service.send(calls, lambda call, reply: got.update({call.key: reply}))
     assert runs == [[texts[3], texts[1]], [texts[0], texts[2]]]
     assert [got[call.key].body for call in calls] == translate([(text, "de") for text in texts])

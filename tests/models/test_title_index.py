@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import OutputError, SourceError
 from factmill.tasks.models import title_index
-from factmill.tasks.models.embed import CharNgrams
-from factmill.tasks.models.title_index import TitleIndex, find_near_titles, open_title_index, read_titles
+from factmill.tasks.models.embedders import CharNgrams
+from factmill.tasks.models.title_index import TitleIndex, find_nearest_titles, iterate_titles, open_title_index
 
 TITLES = ["Danube", "Danube Delta", "Drava", "Jazz", "Łódź", "New York City", "New York", "York"]
 
@@ -41,7 +41,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(title_index, "_TITLES_AT_ONCE", 3)
+    monkeypatch.setattr(title_index, "_TITLES_PER_BLOCK", 3)
 
 
 def open_index(source: Path, home: Path, embedder: CharNgrams | None = None) -> TitleIndex:
@@ -65,7 +65,7 @@ def test_titles_are_read_as_dumps_have_them(
 ) -> None:
     path = tmp_path / "list"
     path.write_bytes(gzip.compress(written.encode()) if is_gzipped else written.encode())
-    assert list(read_titles(path)) == titles
+    assert list(iterate_titles(path)) == titles
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_is_no_list_of_titles_is_refused(tmp_path: Path, data: bytes, told:
     path = tmp_path / "list"
     path.write_bytes(data)
     with pytest.raises(SourceError, match=told):
-        list(read_titles(path))
+        list(iterate_titles(path))
 
 
 def test_an_empty_list_and_a_list_that_is_not_there_are_refused(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_an_empty_list_and_a_list_that_is_not_there_are_refused(tmp_path: Path) 
 def test_the_nearest_titles_are_found_as_among_a_few(source: Path, tmp_path: Path) -> None:
     queries = CharNgrams().encode(["the Danube", "city of New York", "", "Łódź"])
     found = open_index(source, tmp_path).nearest(queries, 3)
-    assert found == find_near_titles(TITLES, queries, 3, CharNgrams())
+    assert found == find_nearest_titles(TITLES, queries, 3, CharNgrams())
     assert [titles[0] for titles in found] == ["Danube", "New York City", "Danube", "Łódź"]
     assert found[2] == TITLES[:3]  # an empty question is near nothing: ties, in the order of the list
 

@@ -14,7 +14,7 @@ from support.steps.steps import Left, read_unit, run_step
 
 from factmill.tasks.core.rows import Row
 from factmill.tasks.multihal.core.rows import FoundationQuestion
-from factmill.tasks.multihal.foundations import read_foundation, type_answers, unite_duplicates
+from factmill.tasks.multihal.preprocess import classify_answer_types, deduplicate_foundation_questions, read_foundation
 
 Run = Callable[..., Left]
 
@@ -26,12 +26,12 @@ def asked(question: str, answer: str, **more: Any) -> FoundationQuestion:
 def unite(run: Run) -> set[str]:
     encoder = SimpleNamespace(encode=lambda texts: np.ones((len(texts), 2), np.float32))
     rows = [asked("Who won in 2018?", "Ada"), asked("Who won in 2019?", "Bob")]
-    left = run(unite_duplicates, rows, SimpleNamespace(embedder=lambda: encoder))
+    left = run(deduplicate_foundation_questions, rows, SimpleNamespace(embedder=lambda: encoder))
     return {"kept apart"} if not left.merged and len(left.rows) == 2 else set()
 
 
 def type_answer(answer: str) -> Callable[[Run], set[str]]:
-    return lambda run: reasons(run(type_answers, [asked("q", answer, answer_type="numerical")], None))
+    return lambda run: reasons(run(classify_answer_types, [asked("q", answer, answer_type="numerical")], None))
 
 
 def read_source(run: Run) -> set[str]:

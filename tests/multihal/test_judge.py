@@ -12,18 +12,18 @@ from support.rows.questions import mined_question, path_of
 from support.steps.inputs import multihal_inputs
 from support.steps.steps import Left, run_step
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.rows import Row
-from factmill.tasks.core.service_settings import Limits, Model
-from factmill.tasks.multihal.core.path_choice import PATHS_WANTED, ROUNDS
-from factmill.tasks.multihal.core.rows import MinedQuestion, SelectedQuestion
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
+from factmill.tasks.multihal.core.path_selection import MAX_SCORED_PATHS, MAX_SELECTION_ROUNDS
+from factmill.tasks.multihal.core.rows import QuestionWithPaths, QuestionWithSelectedPaths
 from factmill.tasks.multihal.judge import score_paths, select_paths
 from factmill.tasks.multihal.mine import label_paths
 
 WORDS = [f"Ada; relation {number:02}; London" for number in range(14)]
 PATHS = [path_of("Q1", f"P{number}", "Q2", labels=words.split("; ")) for number, words in enumerate(WORDS, 1)]
-PASSES = 2 * ROUNDS
+PASSES = 2 * MAX_SELECTION_ROUNDS
 Select = Callable[[Sequence[str], bool], Said]
 
 
@@ -64,11 +64,11 @@ def judge() -> Iterator[ScriptedJudge]:
 @pytest.fixture
 def run(judge: ScriptedJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
     """Run a step with the judge; another client each time, as each build has."""
-    limits = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
-    model = Model(kind="openai", name="tester", url=judge.url, limits=limits)
+    limits = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+    model = ModelSettings(kind="openai", name="tester", url=judge.url, limits=limits)
 
     def run(step: Any, rows: Sequence[Row]) -> Left:
-        chat = Chat(judge.url, model, lambda: "key", "factmill tests")
+        chat = ChatClient(judge.url, model, lambda: "key", "factmill tests")
         services = SimpleNamespace(model=lambda _role: (chat, model))
         return run_step(step, rows, services, tmp_path / "run", monkeypatch, multihal_inputs())
 
@@ -88,7 +88,9 @@ def test_only_what_a_judge_picks_as_it_stands_is_its_choice_and_the_rest_is_by_c
     assert (left.rejects, left.rows.keys()) == ({}, SELECTIONS.keys())
     for name, (_, by_judge, asked) in SELECTIONS.items():
         chosen = left.rows[name]["paths"]
-        assert Counter(path["chosen_by"] for path in chosen) == Counter(judge=by_judge, chance=PATHS_WANTED - by_judge)
+        assert Counter(path["chosen_by"] for path in chosen) == Counter(
+            judge=by_judge, chance=MAX_SCORED_PATHS - by_judge
+        )
         assert [path["ids"] for path in chosen] == [
             each.ids for each in PATHS if each.ids in [p["ids"] for p in chosen]
         ]
@@ -153,9 +155,9 @@ class Labels:
     identity = "labels"
     is_outside = True
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         for call in calls:
-            deliver(call, Reply(None if call.parts["id"] == "Q13" else f"label of {call.parts['id']}"))
+            deliver(call, CallResponse(None if call.parts["id"] == "Q13" else f"label of {call.parts['id']}"))
 
 
 def test_paths_that_are_left_out_have_ids_of_their_own_whichever_step_does_it(
@@ -166,7 +168,7 @@ def test_paths_that_are_left_out_have_ids_of_their_own_whichever_step_does_it(
     labelled = run_step(
         label_paths, rows, SimpleNamespace(wikidata=Labels()), tmp_path / "labels", monkeypatch, multihal_inputs()
     )
-    selected = run(select_paths, [MinedQuestion.model_validate(row) for row in labelled.rows.values()])
+    selected = run(select_paths, [QuestionWithPaths.model_validate(row) for row in labelled.rows.values()])
     dropped = [*labelled.extras, *selected.extras]
     assert Counter(drop["reason"] for drop in dropped) == {"part_without_label": 2, "not_selected": 4}
     assert len({drop["id"] for drop in dropped}) == len(dropped)
@@ -181,10 +183,10 @@ UNREADABLE: list[Said] = [
 FAILING: dict[Said, str] = {"": "empty_reply", " \n": "empty_reply", 500: "http_500"}
 
 
-def selected_question(said: Said) -> SelectedQuestion:
+def selected_question(said: Said) -> QuestionWithSelectedPaths:
     """Return a question with one path, of which the judge says `said`."""
     mined = mined_question(repr(said), PATHS[:1])
-    return SelectedQuestion.model_validate(
+    return QuestionWithSelectedPaths.model_validate(
         {**mined.model_dump(), "paths": [{**PATHS[0].model_dump(), "chosen_by": "chance"}]}
     )
 

@@ -14,17 +14,17 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store
 
-from factmill.tasks.clients.falcon import Falcon
+from factmill.tasks.clients.falcon import FalconClient
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.clients.wikipedia import Wikipedia
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.clients.wikipedia import WikipediaClient
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.lookup import Graph, open_graph
+from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 from factmill.tasks.multihal.core.rows import TypedQuestion
 from factmill.tasks.multihal.link import link_entities
 
-LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
+LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
 AGENT = "factmill tests"
 ENTITY, RESOURCE = "http://www.wikidata.org/entity/", "http://dbpedia.org/resource/"
 DOWN = {"status": 500, "text": "Internal Server Error"}
@@ -35,7 +35,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "Draft of nothing": {"pageid": 3},
     "Nobody at all": {"missing": True},
 }
-"""Title → page as the MediaWiki API tells it."""
+"""Title → page as the MediaWikiApi API tells it."""
 SAME_AS = f"""
     <{RESOURCE}Berlin> <http://www.w3.org/2002/07/owl#sameAs> wd:Q64
     <{RESOURCE}Emil_Berliner> <http://www.w3.org/2002/07/owl#sameAs> wd:Q57084
@@ -53,12 +53,12 @@ class Web:
         self.dbpedia = answer_from(open_store(SAME_AS))
         self.wikidata = answer_from(open_store("wd:Q61648 <http://www.w3.org/2002/07/owl#sameAs> wd:Q64"))
 
-    def services(self, graph: Graph | None = None) -> Any:
+    def services(self, graph: WikidataGraph | None = None) -> Any:
         url = self.server.url
         return SimpleNamespace(
-            falcon=Falcon(f"{url}/falcon2", "f", LIMITS.model_copy(update={"timeout_s": 60.0}), AGENT),
+            falcon=FalconClient(f"{url}/falcon2", "f", LIMITS.model_copy(update={"timeout_s": 60.0}), AGENT),
             dbpedia=SparqlClient("DBpedia", f"{url}/dbpedia", "d", LIMITS, AGENT),
-            wikipedia=Wikipedia(url, "p", LIMITS, AGENT),
+            wikipedia=WikipediaClient(url, "p", LIMITS, AGENT),
             wikidata=graph or SparqlClient("Wikidata", f"{url}/sparql", "w", LIMITS, AGENT),
             graph=lambda: graph,
         )
@@ -299,7 +299,7 @@ def test_a_falcon_that_is_not_there_stops_the_step(web: Web, link: Callable[...,
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikidataGraph]:
     """Berlin, its namesake with fewer edges, and the man who bears its name."""
     folder = tmp_path_factory.mktemp("graphs")
     (folder / "small.nt").write_text(
@@ -322,7 +322,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 
 def test_the_labels_of_a_graph_link_without_any_network(
-    web: Web, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    web: Web, graph: WikidataGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [
         typed_question("a", "Who of Berlin was it?", "Emile Berliner", optional_output=["berliner", "Spree-Athens"]),

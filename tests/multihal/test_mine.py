@@ -13,12 +13,12 @@ from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
 
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.calls.paths import PathsByCalls
-from factmill.tasks.core.service_settings import Limits
-from factmill.tasks.multihal.core.rows import LinkedQuestion, MinedQuestion
+from factmill.tasks.core.calls.path_calls import EndpointPathFinder
+from factmill.tasks.core.service_settings import ServiceLimits
+from factmill.tasks.multihal.core.rows import EntityLinkedQuestion, QuestionWithPaths
 from factmill.tasks.multihal.mine import label_paths, mine_paths
 
-LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
+LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
 TRIPLES = """
     wd:Q1 wdt:P19 wd:Q2
     wd:Q1 wdt:P20 wd:Q2
@@ -62,7 +62,7 @@ class Web:
 
     def services(self) -> Any:
         wikidata = SparqlClient("Wikidata", self.server.url, "w", LIMITS, "factmill tests")
-        return SimpleNamespace(wikidata=wikidata, paths=lambda ask: PathsByCalls(ask, wikidata.identity))
+        return SimpleNamespace(wikidata=wikidata, paths=lambda ask: EndpointPathFinder(ask, wikidata.identity))
 
     def _answer(self, seen: Seen) -> dict[str, Any]:
         if self.too_much and self.too_much in read_query(seen):
@@ -79,7 +79,7 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture
 def mine(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    def run(*rows: LinkedQuestion, all_hops: bool = False, most_paths: int = 100) -> Left:
+    def run(*rows: EntityLinkedQuestion, all_hops: bool = False, most_paths: int = 100) -> Left:
         inputs = multihal_inputs(all_hops=all_hops, most_paths=most_paths)
         return run_step(mine_paths, rows, web.services(), tmp_path / "run", monkeypatch, inputs)
 
@@ -88,7 +88,7 @@ def mine(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
 @pytest.fixture
 def label(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    def run(*rows: MinedQuestion, **given: Any) -> Left:
+    def run(*rows: QuestionWithPaths, **given: Any) -> Left:
         inputs = multihal_inputs(**given)
         return run_step(label_paths, rows, web.services(), tmp_path / "run", monkeypatch, inputs)
 

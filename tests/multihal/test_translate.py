@@ -10,7 +10,7 @@ from support.rows.questions import typed_question
 from support.steps.inputs import multihal_inputs
 from support.steps.steps import run_step
 
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.multihal.core.rows import ScoredPath
 from factmill.tasks.multihal.translate import translate_paths
 
@@ -24,14 +24,17 @@ class Translator:
     def __init__(self, said: Callable[[list[str]], list[str]]) -> None:
         self.said = said
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         for call in calls:
             if call.operation == "translate_text":
                 text = str(call.parts["text"])
-                deliver(call, Reply(None, "failed", "untranslatable: x") if text == "?" else Reply(f"{text} (t)"))
+                deliver(
+                    call,
+                    CallResponse(None, "failed", "untranslatable: x") if text == "?" else CallResponse(f"{text} (t)"),
+                )
             else:
                 parts: list[str] = call.parts["parts"]  # type: ignore[assignment]
-                deliver(call, Reply([{"text": text, "origin": "translated"} for text in self.said(parts)]))
+                deliver(call, CallResponse([{"text": text, "origin": "translated"} for text in self.said(parts)]))
 
 
 def scored_path(**changed: Any) -> ScoredPath:

@@ -13,18 +13,20 @@ from support.builds.released import multihal_tables
 
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.card import list_features, render_card
-from factmill.tasks.release.contents import Choices, Release
-from factmill.tasks.release.files import write_data
-from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.contents import Release, ReleaseOptions
+from factmill.tasks.release.dataset_card import make_hub_features, render_dataset_card
+from factmill.tasks.release.files import write_data_files
 
 NASTY = "</details><script>alert(1)</script>\n# Top\n```\n| a | b |\n../../x \u202e"
 
 
 def make(tmp_path: Path, tables: dict[str, Any], **published: Any) -> Release:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, tables, **published)
-    choices = Choices(without=("CC-BY-NC-2.0", "felm"))
-    return write_data(read_release(tmp_path / "w.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, choices), tmp_path / "out")
+    choices = ReleaseOptions(excluded=("CC-BY-NC-2.0", "felm"))
+    return write_data_files(
+        assemble_release(tmp_path / "w.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, choices), tmp_path / "out"
+    )
 
 
 def split_card(text: str) -> tuple[dict[str, Any], str]:
@@ -34,7 +36,7 @@ def split_card(text: str) -> tuple[dict[str, Any], str]:
 
 def test_the_head_names_configs_files_columns_and_sizes(tmp_path: Path) -> None:
     release = make(tmp_path, multihal_tables())
-    head, _ = split_card(render_card(release))
+    head, _ = split_card(render_dataset_card(release))
     assert head["license"] == "mit"
     assert [each["config_name"] for each in head["configs"]] == ["eng", "deu", "dropped_paths"]
     assert [each.get("default") for each in head["configs"]] == [True, None, None]
@@ -60,11 +62,11 @@ def test_the_head_names_configs_files_columns_and_sizes(tmp_path: Path) -> None:
 )
 def test_types_are_named_as_datasets_names_them(kind: pa.DataType) -> None:
     schema = pa.schema([("column", kind)])
-    assert list_features(schema) == datasets.Features.from_arrow_schema(schema)._to_yaml_list()
+    assert make_hub_features(schema) == datasets.Features.from_arrow_schema(schema)._to_yaml_list()
 
 
 def test_the_body_says_what_was_made_dropped_and_left_out(tmp_path: Path) -> None:
-    _, body = split_card(render_card(make(tmp_path, multihal_tables())))
+    _, body = split_card(render_dataset_card(make(tmp_path, multihal_tables())))
     assert body.startswith("# MultiHal, rebuilt by factmill")
     for told in (
         "`too_short` 1",
@@ -84,14 +86,14 @@ def test_rows_by_scripted_replies_are_told_in_the_first_line(tmp_path: Path) -> 
         "scripted": {"multihal/score_path": "1"},
     }
     services = {"wikidata": "embedded-0/wikidata", "wikipedia": "embedded-0/wikipedia"}
-    _, body = split_card(render_card(make(tmp_path, multihal_tables(), **scripted, services=services)))
+    _, body = split_card(render_dataset_card(make(tmp_path, multihal_tables(), **scripted, services=services)))
     assert body.startswith("> **No language model wrote these rows: scripted replies")
 
 
 def test_nothing_in_a_row_or_a_prompt_becomes_part_of_the_page(tmp_path: Path) -> None:
     tables = multihal_tables()
     rows = [{**row, "input": NASTY} for row in tables["multihal"]]
-    _, body = split_card(render_card(make(tmp_path, {**tables, "multihal": rows})))
+    _, body = split_card(render_dataset_card(make(tmp_path, {**tables, "multihal": rows})))
     page = markdown.markdown(body, extensions=["fenced_code", "tables"])
     assert "<script" not in page
     assert "<h1>Top</h1>" not in page

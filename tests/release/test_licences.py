@@ -10,17 +10,17 @@ from support.builds.published import publish_rows
 from support.builds.released import fanout_tables, multihal_row
 
 from factmill.tasks.biokalma.release import BIOKALMA_RELEASE
-from factmill.tasks.core.publishing.release_forms import Page, find_wiki, name_wiki
-from factmill.tasks.core.rows import NONE_STATED, OWN_WORLD
+from factmill.tasks.core.publishing.release_spec import SourcePage, format_wikipedia_name, get_build_wikipedia
+from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
-from factmill.tasks.granola.release import find_source
+from factmill.tasks.granola.release import find_source_and_licence
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.contents import Choices
-from factmill.tasks.release.core.licences import describe_licence, find_refused, unite_licences
-from factmill.tasks.release.licences import render_attribution, render_licences
-from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.contents import ReleaseOptions
+from factmill.tasks.release.core.licences import combine_licences, get_licence, list_refused_licences
+from factmill.tasks.release.licence_tables import render_attribution_table, render_licence_table
 from factmill.tasks.slaq.release import SLAQ_RELEASE
 
 
@@ -38,30 +38,30 @@ def parse(text: str) -> list[dict[str, str]]:
     ],
 )
 def test_what_forbids_it_or_is_not_known_is_refused(told: tuple[str, ...], refused: tuple[str, ...]) -> None:
-    assert tuple(licence.id for licence in find_refused(told, ())) == refused
-    assert find_refused(told, refused) == ()
+    assert tuple(licence.id for licence in list_refused_licences(told, ())) == refused
+    assert list_refused_licences(told, refused) == ()
 
 
 def test_a_reason_is_that_of_the_licence() -> None:
-    assert "commercial" in describe_licence("CC-BY-NC-4.0").why_not
-    assert "adapted" in describe_licence("CC-BY-ND-4.0").why_not
-    assert "does not know" in describe_licence("S-Lab-1.0").why_not
+    assert "commercial" in get_licence("CC-BY-NC-4.0").why_not
+    assert "adapted" in get_licence("CC-BY-ND-4.0").why_not
+    assert "does not know" in get_licence("S-Lab-1.0").why_not
 
 
 def test_share_alike_is_the_licence_of_the_whole() -> None:
-    assert [each.id for each in unite_licences(["MIT", "CC-BY-SA-4.0 AND CC0-1.0"])] == ["CC-BY-SA-4.0"]
-    assert [each.id for each in unite_licences(["MIT", "Apache-2.0", "MIT"])] == ["Apache-2.0", "MIT"]
+    assert [each.id for each in combine_licences(["MIT", "CC-BY-SA-4.0 AND CC0-1.0"])] == ["CC-BY-SA-4.0"]
+    assert [each.id for each in combine_licences(["MIT", "Apache-2.0", "MIT"])] == ["Apache-2.0", "MIT"]
 
 
 def test_what_forbids_something_is_not_lost_beside_share_alike() -> None:
     told = ["MIT", "CC-BY-SA-4.0", "CC-BY-NC-2.0", "none stated"]
-    assert [each.id for each in unite_licences(told)] == ["CC-BY-NC-2.0", "CC-BY-SA-4.0", "none stated"]
+    assert [each.id for each in combine_licences(told)] == ["CC-BY-NC-2.0", "CC-BY-SA-4.0", "none stated"]
 
 
 @pytest.mark.parametrize(
     ("service", "source", "before"),
     [
-        ("embedded-da45/wikipedia", OWN_WORLD, "https://en.wikipedia.org/w/index.php"),
+        ("embedded-da45/wikipedia", EMBEDDED_WORLD_SOURCE, "https://en.wikipedia.org/w/index.php"),
         ("https://en.wikipedia.org", "English Wikipedia", "https://en.wikipedia.org/w/index.php"),
         ("https://de.wikipedia.org", "de.wikipedia.org", "https://de.wikipedia.org/w/index.php"),
         ("http://localhost:8080/mediawiki", "localhost", "http://localhost:8080/mediawiki/index.php"),
@@ -69,22 +69,22 @@ def test_what_forbids_something_is_not_lost_beside_share_alike() -> None:
 )
 def test_pages_are_those_of_the_wiki_that_the_build_read(service: str, source: str, before: str) -> None:
     lock = {"services": {"wikipedia": service}}
-    assert name_wiki(lock) == source
-    (page,) = SLAQ_RELEASE.pages({"Topic": "Wien", "revid": 7}, find_wiki(lock))
-    assert page == Page("Wien", "7", f"{before}?title=Wien&oldid=7")
-    (page,) = BIOKALMA_RELEASE.pages({"text_pages": ["Wien, revision 7"]}, find_wiki(lock))
+    assert format_wikipedia_name(lock) == source
+    (page,) = SLAQ_RELEASE.pages({"Topic": "Wien", "revid": 7}, get_build_wikipedia(lock))
+    assert page == SourcePage("Wien", "7", f"{before}?title=Wien&oldid=7")
+    (page,) = BIOKALMA_RELEASE.pages({"text_pages": ["Wien, revision 7"]}, get_build_wikipedia(lock))
     assert page.url == f"{before}?title=Wien&oldid=7"
 
 
 def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "factmill.duckdb", FANOUTQA, fanout_tables())
-    release = read_release(tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, Choices())
-    first = parse(render_attribution(release))[0]
+    release = assemble_release(tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions())
+    first = parse(render_attribution_table(release))[0]
     assert (first["title"], first["revision"], first["licence"]) == ("Range 0", "70", "CC-BY-SA-4.0")
     assert (first["url"], first["rows"]) == ("https://en.wikipedia.org/w/index.php?title=Range_0&oldid=70", "1")
     assert first["licence_url"] == "https://creativecommons.org/licenses/by-sa/4.0/"
     assert first["canary"] == FANOUTQA_RELEASE.canary_line
-    lines = {(each["source"], each["licence"], each["rows"]) for each in parse(render_licences(release))}
+    lines = {(each["source"], each["licence"], each["rows"]) for each in parse(render_licence_table(release))}
     assert lines == {
         ("authored", "CC-BY-SA-4.0", "3"),
         ("Wikidata", "CC0-1.0", "3"),
@@ -95,9 +95,9 @@ def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
 def test_rows_united_of_two_sources_stand_under_both_licences(tmp_path: Path) -> None:
     rows = [multihal_row("halueval_1", licence="MIT AND Apache-2.0"), multihal_row("halueval_2")]
     build = publish_rows(tmp_path / "factmill.duckdb", MULTIHAL, {"multihal": rows})
-    release = read_release(tmp_path / "factmill.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, Choices())
+    release = assemble_release(tmp_path / "factmill.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions())
     found = [
-        (each["licence"], each["rows"]) for each in parse(render_licences(release)) if each["source"] == "halueval"
+        (each["licence"], each["rows"]) for each in parse(render_licence_table(release)) if each["source"] == "halueval"
     ]
     assert sorted(found) == [("Apache-2.0", "1"), ("MIT", "1"), ("MIT", "1")]
 
@@ -110,8 +110,8 @@ P19_DEV = "728c222fb4ceac64a52c3de94c54b68a55ccde4db10b58de0cc66ae357113a6a"
     [
         (True, ["wikidata"], "", ("Wikidata", "CC0-1.0")),
         (False, ["/data/P19.dev.json"], P19_DEV, ("EntityQuestions", "MIT")),
-        (False, ["/data/P19.dev.json"], "0" * 64, ("P19.dev.json", NONE_STATED)),
-        (False, [], "0" * 64, (OWN_WORLD, "Apache-2.0")),
+        (False, ["/data/P19.dev.json"], "0" * 64, ("P19.dev.json", NO_LICENCE_STATED)),
+        (False, [], "0" * 64, (EMBEDDED_WORLD_SOURCE, "Apache-2.0")),
     ],
 )
 def test_entity_questions_are_from_where_the_build_read_them(
@@ -122,4 +122,4 @@ def test_entity_questions_are_from_where_the_build_read_them(
         "sources": {"files": {"P19": [["P19.dev.json", digest]], "P26": [["P19.dev.json", "1" * 64]]}},
     }
     row = {"relation": "P19", "source_name": "P19.dev.json"}
-    assert find_source(lock, {"flow": {"source": source}}, row) == told
+    assert find_source_and_licence(lock, {"flow": {"source": source}}, row) == told

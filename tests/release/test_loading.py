@@ -8,11 +8,11 @@ from support.builds.loading import check_loads, list_splits
 from support.builds.published import publish_rows
 from support.builds.released import NASTY, fanout_tables, multihal_row
 
-from factmill.tasks.engine.benchmark import Benchmark, load_place
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.multihal.benchmark import MULTIHAL
-from factmill.tasks.release.contents import Choices
-from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.write import write_release
 
 pytest.importorskip("polars", reason="polars is not installed (extra dev)")
@@ -29,7 +29,9 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def release(folder: Path, benchmark: Benchmark, tables: Any) -> Path:
     build = publish_rows(folder / "factmill.duckdb", benchmark, tables)
-    read = read_release(folder / "factmill.duckdb", benchmark, load_place(benchmark.release), build, Choices())
+    read = assemble_release(
+        folder / "factmill.duckdb", benchmark, load_named_object(benchmark.release), build, ReleaseOptions()
+    )
     return write_release(read, folder / "out").folder
 
 

@@ -11,7 +11,7 @@ from factmill.flows.commands import release
 from factmill.flows.commands.release import make_release
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.contents import Choices
+from factmill.tasks.release.contents import ReleaseOptions
 
 
 @pytest.mark.parametrize("models", [{}, {"author": "mine", "judge": "mine"}])
@@ -19,11 +19,13 @@ def test_a_card_tells_of_models_where_there_are_some(
     models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about = replace(MULTIHAL_RELEASE.card, about="Rows.", steps={}, limits=())
-    monkeypatch.setattr(release, "load_place", lambda _: replace(MULTIHAL_RELEASE, card=about))
+    monkeypatch.setattr(release, "load_named_object", lambda _: replace(MULTIHAL_RELEASE, card=about))
     warehouse = tmp_path / "w.duckdb"
     author = models.get("author", "")
     build = publish_rows(warehouse, MULTIHAL, multihal_tables(), models=models, author=author, by=author)
-    make_release(warehouse, build.build_id, tmp_path / "out", Choices(without=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")))
+    make_release(
+        warehouse, build.build_id, tmp_path / "out", ReleaseOptions(excluded=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))
+    )
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     said = [each for each in ("| written by |", "judged by", "its judge", "## Models and prompts") if each in card]
     assert len(said) == (4 if models else 0)

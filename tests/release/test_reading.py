@@ -7,25 +7,27 @@ import pytest
 from support.builds.published import publish_rows
 from support.builds.released import fanout_tables, multihal_row, multihal_tables
 
-from factmill.tasks.core.publishing.release_forms import CANARY
+from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.errors import OldBuild, UsageError, WarehouseError
+from factmill.tasks.errors import BuildFormatTooOld, UsageError, WarehouseError
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.contents import Choices, Release
-from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.contents import Release, ReleaseOptions
 from factmill.tasks.storage.warehouse import open_warehouse
 
-OPEN = Choices(without=("CC-BY-NC-2.0", "felm"))
+OPEN = ReleaseOptions(excluded=("CC-BY-NC-2.0", "felm"))
 FORMS = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
 
 
-def read(warehouse: Path, benchmark: Benchmark, choices: Choices = Choices(), **published: object) -> Release:  # noqa: B008 - frozen
+def read(
+    warehouse: Path, benchmark: Benchmark, choices: ReleaseOptions = ReleaseOptions(), **published: object
+) -> Release:  # noqa: B008 - frozen
     tables = multihal_tables() if benchmark is MULTIHAL else fanout_tables()
     build = publish_rows(warehouse, benchmark, tables, **published)  # type: ignore[arg-type]
-    return read_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
+    return assemble_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
 
 
 @pytest.fixture
@@ -57,8 +59,8 @@ def test_splits_of_one_config_have_the_same_columns(warehouse: Path) -> None:
     release = read(warehouse, FANOUTQA)
     dev, test = release.configs[0].splits
     assert dev.rows.schema == test.rows.schema
-    assert dev.rows.column_names[-1] == CANARY
-    assert set(dev.rows[CANARY].to_pylist()) == {FANOUTQA_RELEASE.canary_line}
+    assert dev.rows.column_names[-1] == CANARY_COLUMN
+    assert set(dev.rows[CANARY_COLUMN].to_pylist()) == {FANOUTQA_RELEASE.canary_line}
     assert test.rows["answer"].null_count == 2
     assert "answer" not in test.own_columns
     assert list(release.configs[0].docs) == dev.rows.column_names
@@ -80,7 +82,7 @@ def test_what_tells_hidden_answers_is_left_out_and_named(warehouse: Path) -> Non
 
 
 def test_hidden_answers_are_configs_where_they_are_asked_for(warehouse: Path) -> None:
-    release = read(warehouse, FANOUTQA, Choices(with_answers=True))
+    release = read(warehouse, FANOUTQA, ReleaseOptions(includes_hidden_answers=True))
     assert list(shape(release))[-2:] == ["test_answers", "references"]
     assert not release.left_out
     assert release.rejects["detail"].to_pylist() == ["nothing in it"]
@@ -90,22 +92,22 @@ def test_hidden_answers_are_configs_where_they_are_asked_for(warehouse: Path) ->
 @pytest.mark.parametrize(
     ("choices", "told"),
     [
-        (Choices(), "CC-BY-NC-2.0 of halueval (2): it forbids commercial use"),
-        (Choices(), "CC-BY-NC-SA-4.0 of felm (2)"),
-        (Choices(), "--without CC-BY-NC-2.0 --without CC-BY-NC-SA-4.0 (or --without SOURCE)"),
-        (Choices(without=("felm",)), "--allow-licence CC-BY-NC-2.0"),
-        (Choices(without=("felmm",)), "no such source or licence; did you mean felm?"),
-        (Choices(without=("MIT", "felm")), "no row is left"),
+        (ReleaseOptions(), "CC-BY-NC-2.0 of halueval (2): it forbids commercial use"),
+        (ReleaseOptions(), "CC-BY-NC-SA-4.0 of felm (2)"),
+        (ReleaseOptions(), "--without CC-BY-NC-2.0 --without CC-BY-NC-SA-4.0 (or --without SOURCE)"),
+        (ReleaseOptions(excluded=("felm",)), "--allow-licence CC-BY-NC-2.0"),
+        (ReleaseOptions(excluded=("felmm",)), "no such source or licence; did you mean felm?"),
+        (ReleaseOptions(excluded=("MIT", "felm")), "no row is left"),
     ],
 )
-def test_a_release_is_refused_with_the_way_on(warehouse: Path, choices: Choices, told: str) -> None:
+def test_a_release_is_refused_with_the_way_on(warehouse: Path, choices: ReleaseOptions, told: str) -> None:
     with pytest.raises(UsageError) as error:
         read(warehouse, MULTIHAL, choices)
     assert told in str(error.value)
 
 
 def test_licences_that_are_allowed_are_released(warehouse: Path) -> None:
-    release = read(warehouse, MULTIHAL, Choices(allowed=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")))
+    release = read(warehouse, MULTIHAL, ReleaseOptions(allowed_licences=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")))
     assert release.rows == 6
     assert [each.id for each in release.licences] == ["CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"]
 
@@ -131,32 +133,32 @@ def test_a_table_that_is_not_what_was_published_is_refused(warehouse: Path) -> N
     with open_warehouse(warehouse) as db:
         db.execute("UPDATE multihal SET output = 'Prague' WHERE language = 'eng'")
     with pytest.raises(WarehouseError, match="not what was published"):
-        read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
+        assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
 
 
 def test_a_build_that_lacks_a_table_is_to_be_made_again(warehouse: Path) -> None:
     build = publish_rows(warehouse, MULTIHAL, multihal_tables())
     with open_warehouse(warehouse) as db:
         db.execute("DELETE FROM build_tables WHERE table_name = 'multihal_dropped_paths'")
-    with pytest.raises(OldBuild, match="no table multihal_dropped_paths"):
-        read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
+    with pytest.raises(BuildFormatTooOld, match="no table multihal_dropped_paths"):
+        assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
 
 
 @pytest.mark.parametrize(
     ("licence", "choices", "detail"),
     [
-        ("MIT", Choices(), "nothing in it"),
-        ("CC-BY-NC-2.0", Choices(), ""),
-        ("CC-BY-NC-2.0", Choices(allowed=("CC-BY-NC-2.0",)), "nothing in it"),
-        ("MIT", Choices(without=("halueval",)), ""),
+        ("MIT", ReleaseOptions(), "nothing in it"),
+        ("CC-BY-NC-2.0", ReleaseOptions(), ""),
+        ("CC-BY-NC-2.0", ReleaseOptions(allowed_licences=("CC-BY-NC-2.0",)), "nothing in it"),
+        ("MIT", ReleaseOptions(excluded=("halueval",)), ""),
     ],
 )
 def test_sentences_of_rejects_are_left_out_where_they_may_quote_what_is(
-    warehouse: Path, licence: str, choices: Choices, detail: str
+    warehouse: Path, licence: str, choices: ReleaseOptions, detail: str
 ) -> None:
     rows = [multihal_row("simpleqa_1"), multihal_row("halueval_1")]
     build = publish_rows(warehouse, MULTIHAL, {"multihal": rows})
     with open_warehouse(warehouse) as db:
         db.execute("UPDATE rejects SET row = ?", [json.dumps({"id": "r-1", "licence": licence})])
-    release = read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, choices)
+    release = assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, choices)
     assert release.rejects["detail"].to_pylist() == [detail]

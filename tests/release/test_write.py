@@ -17,24 +17,24 @@ import yaml
 from support.builds.published import publish_rows
 from support.builds.released import NASTY, fanout_tables, multihal_row, multihal_tables
 
-from factmill.tasks.core.publishing.release_forms import ReleaseForms
-from factmill.tasks.core.review import read_queue
+from factmill.tasks.core.publishing.release_spec import ReleaseSpec
+from factmill.tasks.core.review import parse_review_queue
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, SourceError
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.card import render_card
-from factmill.tasks.release.contents import Choices, Release
-from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.contents import Release, ReleaseOptions
+from factmill.tasks.release.dataset_card import render_dataset_card
 from factmill.tasks.release.write import write_release
-from factmill.tasks.storage.builds import find_build
-from factmill.tasks.storage.stores import Store
+from factmill.tasks.storage.builds import resolve_build
+from factmill.tasks.storage.table_store import TableStore
 
-OPEN = Choices(without=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))
-FORMS: dict[str, ReleaseForms] = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
-NOTHING = Choices()
+OPEN = ReleaseOptions(excluded=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))
+FORMS: dict[str, ReleaseSpec] = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
+NOTHING = ReleaseOptions()
 REVIEWING = {
     "policy": "manual",
     "decisions": [{"id": "i1", "row_id": "q1", "decision": "keep", "context": "secret 1", "note": "s"}],
@@ -50,9 +50,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def read(warehouse: Path, benchmark: Benchmark, choices: Choices = NOTHING) -> Release:
-    build = find_build(warehouse, f"latest:{benchmark.name}")
-    return read_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
+def read(warehouse: Path, benchmark: Benchmark, choices: ReleaseOptions = NOTHING) -> Release:
+    build = resolve_build(warehouse, f"latest:{benchmark.name}")
+    return assemble_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
 
 
 def make(tmp_path: Path, benchmark: Benchmark, tables: Any, **lock: Any) -> Release:
@@ -100,10 +100,10 @@ def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
     lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
     assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "row_id": "q1", "decision": "keep"}]
     assert "digest is of the lock with them" in lock["withheld"]
-    with_them = read(warehouse, FANOUTQA, Choices(with_answers=True))
+    with_them = read(warehouse, FANOUTQA, ReleaseOptions(includes_hidden_answers=True))
     write_release(with_them, tmp_path / "all")
     queue = (tmp_path / "all/decisions.csv").read_text("utf-8")
-    assert "secret 1" in [item.detail for item in read_queue(queue, "decisions.csv")]
+    assert "secret 1" in [item.detail for item in parse_review_queue(queue, "decisions.csv")]
     whole = json.loads((tmp_path / "all/lock.json").read_text("utf-8"))
     assert (whole["withheld"], whole["lock"]["params"]["reviewing"]) == ("", REVIEWING)
 
@@ -112,7 +112,7 @@ def test_the_lock_tells_no_texts_of_decisions_about_rows_that_are_left_out(tmp_p
     first, *others = (tables := fanout_tables())["fanoutqa"]
     mixed = {**tables, "fanoutqa": [{**first, "source": "theirs"}, *others]}
     publish_rows(tmp_path / "w.duckdb", FANOUTQA, mixed, {"reviewing": REVIEWING})
-    fewer = read(tmp_path / "w.duckdb", FANOUTQA, Choices(without=("theirs",), with_answers=True))
+    fewer = read(tmp_path / "w.duckdb", FANOUTQA, ReleaseOptions(excluded=("theirs",), includes_hidden_answers=True))
     write_release(fewer, tmp_path / "out")
     lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
     assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "row_id": "q1", "decision": "keep"}]
@@ -122,7 +122,7 @@ def test_the_lock_tells_no_texts_of_decisions_about_rows_that_are_left_out(tmp_p
 def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> None:
     release = read(warehouse, FANOUTQA)
     write_release(release, tmp_path / "out")
-    released, warehouse = Store(tmp_path / "out"), Store(warehouse)
+    released, warehouse = TableStore(tmp_path / "out"), TableStore(warehouse)
     for name in ("fanoutqa", "fanoutqa_dev", "fanoutqa_test", "fanoutqa_articles"):
         assert released.table(name).to_pylist() == warehouse.table(name).to_pylist()
     with pytest.raises(SourceError, match="no table fanoutqa_test_answers; it has: fanoutqa, fanoutqa_articles"):
@@ -134,9 +134,12 @@ def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> 
 
 
 def test_languages_are_read_back_as_one_table(warehouse: Path, tmp_path: Path) -> None:
-    write_release(read(warehouse, MULTIHAL, Choices(allowed=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))), tmp_path / "out")
-    found = Store(tmp_path / "out").table("multihal")
-    assert found.equals(Store(warehouse).table("multihal"))
+    write_release(
+        read(warehouse, MULTIHAL, ReleaseOptions(allowed_licences=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))),
+        tmp_path / "out",
+    )
+    found = TableStore(tmp_path / "out").table("multihal")
+    assert found.equals(TableStore(warehouse).table("multihal"))
 
 
 def test_nasty_texts_stay_what_they_are_and_name_no_file(tmp_path: Path) -> None:
@@ -161,7 +164,7 @@ def test_a_card_cuts_names_and_escapes_what_sources_say(tmp_path: Path) -> None:
         multihal_row(f"simpleqa_{at}", input=text, domain=text, source_dataset=text, source_name=text)
         for at, text in enumerate((*NASTY, "nothing\x00here"))
     ]
-    card = render_card(make(tmp_path, MULTIHAL, {"multihal": rows}))
+    card = render_dataset_card(make(tmp_path, MULTIHAL, {"multihal": rows}))
     outside = "".join(card.split("```")[::2])
     assert "&lt;script&gt;alert(1)" in outside and "<script" not in outside and "</textarea" not in outside
     assert not any(each in card for each in ("\u202e", "\x00", "\u2028", "\r"))
@@ -199,7 +202,7 @@ def test_what_is_no_release_is_left_alone(warehouse: Path, tmp_path: Path) -> No
 
 def test_a_release_is_replaced_only_by_force(warehouse: Path, tmp_path: Path) -> None:
     write_release(read(warehouse, FANOUTQA), tmp_path / "out")
-    other = read(warehouse, FANOUTQA, Choices(with_answers=True))
+    other = read(warehouse, FANOUTQA, ReleaseOptions(includes_hidden_answers=True))
     with pytest.raises(OutputError, match="replace it with --force"):
         write_release(other, tmp_path / "out")
     (tmp_path / "out/.git").mkdir()
@@ -237,7 +240,7 @@ def test_of_two_that_end_at_once_the_second_is_told(warehouse: Path, tmp_path: P
         other.rename(tmp_path / "out")
 
     with pytest.raises(OutputError, match="another release was written there meanwhile"):
-        write_release(release, tmp_path / "out", more=write_another)
+        write_release(release, tmp_path / "out", write_more=write_another)
     assert (tmp_path / "out/SHA256SUMS").is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 

@@ -8,31 +8,44 @@ import pytest
 from support.builds.reported import EVALUATION, MODEL, make_evaluated
 
 from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.tasks.reports.card import Card, Missing, Page, Taken, make_card
-from factmill.tasks.reports.content import Evaluated
-from factmill.tasks.reports.pages import CARD_RENDERERS, render_card_html, render_card_markdown
+from factmill.tasks.reports.evaluation_report import PublishedEvaluation
+from factmill.tasks.reports.model_card import (
+    BenchmarkEvaluations,
+    EvaluationReportLink,
+    MissingEvaluation,
+    ModelCard,
+    make_model_card,
+)
+from factmill.tasks.reports.rendering import CARD_RENDERERS, render_card_html, render_card_markdown
 from factmill.tasks.storage.builds import BuildRecord
 
 GOOD = ["gold"] * 18 + ["no", "no"]
 
 
-def take(*evaluated: Evaluated, missing: tuple[Missing, ...] = (), **left_out: list[BuildRecord]) -> Taken:
-    pages = [Page("strong", "e-1", "e-1.html", "make e-1"), Page(MODEL, "e-2", "", "make e-2")]
+def take(
+    *evaluated: PublishedEvaluation, missing: tuple[MissingEvaluation, ...] = (), **left_out: list[BuildRecord]
+) -> BenchmarkEvaluations:
+    pages = [
+        EvaluationReportLink("strong", "e-1", "e-1.html", "make e-1"),
+        EvaluationReportLink(MODEL, "e-2", "", "make e-2"),
+    ]
     others = {each.record.build_id: left_out.get("left_out", []) for each in evaluated[:1]}
-    return Taken(EVALUATION, evaluated, others, missing, pages if evaluated else ())
+    return BenchmarkEvaluations(EVALUATION, evaluated, others, missing, pages if evaluated else ())
 
 
 @pytest.fixture(scope="module")
-def card() -> Card:
+def card() -> ModelCard:
     evaluated = [make_evaluated("strong", GOOD), make_evaluated("alike", ["no", *GOOD[1:]])]
     weak = make_evaluated(MODEL, ["no"] * 8 + [""] * 12, scripted={"x": "1"})
     other = make_evaluated("strong", GOOD).record
     other.lock["params"]["params"]["limit"] = 5
     measured = take(*evaluated, weak, left_out=[other])
-    return make_card(["strong", "alike", MODEL], [measured, take(missing=(Missing("strong", "factmill evaluate x"),))])
+    return make_model_card(
+        ["strong", "alike", MODEL], [measured, take(missing=(MissingEvaluation("strong", "factmill evaluate x"),))]
+    )
 
 
-def test_the_first_line_says_that_it_ranks_none_and_what_lacks_scores(card: Card) -> None:
+def test_the_first_line_says_that_it_ranks_none_and_what_lacks_scores(card: ModelCard) -> None:
     assert card.warnings[0].startswith(
         "This card ranks no models: the rows of multihal-1 were written by scripted replies"
     )
@@ -40,10 +53,10 @@ def test_the_first_line_says_that_it_ranks_none_and_what_lacks_scores(card: Card
     assert render_card_markdown(card).startswith("> **This card ranks no models: ")
     page = render_card_html(card)
     assert page.index("This card ranks no models") < page.index("<h1>")
-    assert make_card(["strong"], [take(make_evaluated("strong", GOOD))]).warnings == ()
+    assert make_model_card(["strong"], [take(make_evaluated("strong", GOOD))]).warnings == ()
 
 
-def test_ties_are_of_the_items_that_all_have_and_the_papers_best_stands_beside(card: Card) -> None:
+def test_ties_are_of_the_items_that_all_have_and_the_papers_best_stands_beside(card: ModelCard) -> None:
     (row,) = card.parts[0].rows
     assert {model: cell.ranks for model, cell in row.cells.items()} == {
         "strong": (1, 2),
@@ -56,7 +69,7 @@ def test_ties_are_of_the_items_that_all_have_and_the_papers_best_stands_beside(c
     assert card.figure and [series.y for series in card.figure.series] == [(0.9,), (0.85,), (0.0,)]
 
 
-def test_what_is_not_there_is_told_with_what_makes_it(card: Card) -> None:
+def test_what_is_not_there_is_told_with_what_makes_it(card: ModelCard) -> None:
     for text in (render_card_html(card), render_card_markdown(card)):
         assert "factmill evaluate x" in text and "make e-2" in text and "make e-1" not in text
     assert 'href="e-1.html"' in render_card_html(card)
@@ -65,7 +78,7 @@ def test_what_is_not_there_is_told_with_what_makes_it(card: Card) -> None:
     assert told.startswith("strong: of 2 evaluations ") and "(limit: 5)" in told
 
 
-def test_a_card_holds_no_script_and_nothing_of_a_name_acts(card: Card) -> None:
+def test_a_card_holds_no_script_and_nothing_of_a_name_acts(card: ModelCard) -> None:
     page = render_card_html(card)
     assert "<script" not in page and "<b>" not in page and "weak &lt;b&gt;&amp; $x$" in page
     assert [link for link in re.findall(r'href="([^"]*)"', page) if not link.startswith("#")] == ["data:,", "e-1.html"]
@@ -87,5 +100,5 @@ def test_a_less_is_better_metric_has_its_best_at_the_low_end() -> None:
     for lower, best in (((), "b"), (("accuracy",), "a")):
         evaluation = dataclasses.replace(EVALUATION, paper=paper, lower_is_better=lower)
         taken = dataclasses.replace(take(make_evaluated("strong", GOOD)), evaluation=evaluation)
-        found = make_card(["strong"], [taken]).parts[0].rows[0].best
+        found = make_model_card(["strong"], [taken]).parts[0].rows[0].best
         assert found and found.model == best

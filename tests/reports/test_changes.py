@@ -6,8 +6,8 @@ import pytest
 from support.builds.changes import HOSTILE, make_diff
 from support.docs.read_page import ReadPage
 
-from factmill.tasks.diff.core.changes import Cause, ColumnChange, Fate, InputChange, RowChange
-from factmill.tasks.reports.changes import (
+from factmill.tasks.diff.core.changes import ChangeCause, ColumnChange, InputChange, RowChange, RowDrop
+from factmill.tasks.reports.diff_page import (
     CHANGES_RENDERERS,
     render_changes_html,
     render_changes_json,
@@ -27,14 +27,14 @@ def test_the_page_needs_nothing_else_and_escapes_what_rows_say() -> None:
 
 
 def test_names_of_a_megabyte_are_cut(name: str = "n" * 1_000_000) -> None:
-    cause = Cause("source", name, name, "read")
+    cause = ChangeCause("source", name, name, "read")
     row = RowChange(
         "changed",
         name,
         f"{name}2",
         (cause,),
         (ColumnChange("text", name, "short"),),
-        fate=Fate("after", "s", name, name),
+        fate=RowDrop("after", "s", name, name),
     )
     page = render_changes_html(make_diff(rows=[row], inputs=[InputChange(cause, name, name)]))
     assert len(page) < 60_000

@@ -5,45 +5,49 @@ from xml.etree import ElementTree
 
 import pytest
 
-from factmill.tasks.core.measures.figures import Figure, Series
-from factmill.tasks.reports.drawing import draw_figure, draw_picture, tell_legend
+from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.reports.svg_figures import draw_figure, draw_standalone_svg, format_colour_legend
 
 
-def _draw(kind: str, *series: Series, **more: object) -> str:
-    return draw_figure(Figure("drawn", "Drawn", kind, "across", "up", series, **more))  # type: ignore[arg-type]
+def _draw(kind: str, *series: FigureSeries, **more: object) -> str:
+    return draw_figure(ReportFigure("drawn", "Drawn", kind, "across", "up", series, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("kind", "x"), [("bars", "a"), ("stacked", "a"), ("lines", 1), ("scatter", 0.5)])
 def test_a_figure_has_its_axes_named_and_the_colours_of_the_page(kind: str, x: float | str) -> None:
-    svg = _draw(kind, Series("one", (x,), (0.5,), (0.4,), (0.6,)), Series("two", (x,), (None,), (None,), (None,)))
+    svg = _draw(
+        kind, FigureSeries("one", (x,), (0.5,), (0.4,), (0.6,)), FigureSeries("two", (x,), (None,), (None,), (None,))
+    )
     assert ">across</text>" in svg and ">up</text>" in svg
     assert "var(--c0)" in svg and "var(--ink)" in svg
     assert not re.search(r"#[0-9a-f]{6}\b", svg)
 
 
 def test_names_stay_text() -> None:
-    svg = _draw("bars", Series("one", ("<b>& $x$", "\u202eturned", "日本"), (1.0, 2.0, None)))
+    svg = _draw("bars", FigureSeries("one", ("<b>& $x$", "\u202eturned", "日本"), (1.0, 2.0, None)))
     assert "&lt;b&gt;&amp; $x$" in svg and "[U+202E]turned" in svg and "日本" in svg
 
 
 def test_long_names_below_a_line_lean_and_short_ones_stand() -> None:
     names = tuple(f"bin {number} (1,000 to 2,000)" for number in range(6))
     lean = re.compile(r"rotate\(-40")
-    assert len(lean.findall(_draw("lines", Series("one", names, (0.5,) * 6)))) == 6
-    assert not lean.search(_draw("lines", Series("one", ("a", "b"), (0.5, 0.6))))
+    assert len(lean.findall(_draw("lines", FigureSeries("one", names, (0.5,) * 6)))) == 6
+    assert not lean.search(_draw("lines", FigureSeries("one", ("a", "b"), (0.5, 0.6))))
 
 
 def test_shares_are_set_against_shares_on_the_whole_axis() -> None:
-    svg = _draw("scatter", Series("one", (0.004,), (0.4,)), y_range=(0.0, 1.0))
+    svg = _draw("scatter", FigureSeries("one", (0.004,), (0.4,)), y_range=(0.0, 1.0))
     assert svg.count(">1.0</text>") == 2
 
 
 def test_a_picture_of_its_own_has_the_light_colours_and_no_address() -> None:
-    figure = Figure("f", "F", "lines", "x", "y", (Series("one & two", (1, 2), (0.1, 0.2)),))
-    picture = draw_picture(figure, ":root { --paper: #fff; --c0: #123456; }\n@media dark { :root { --c0: #000; } }")
+    figure = ReportFigure("f", "F", "lines", "x", "y", (FigureSeries("one & two", (1, 2), (0.1, 0.2)),))
+    picture = draw_standalone_svg(
+        figure, ":root { --paper: #fff; --c0: #123456; }\n@media dark { :root { --c0: #000; } }"
+    )
     assert picture.startswith('<svg viewBox="')
     assert 'xmlns="http://www.w3.org/2000/svg"' in picture
     assert "svg { --paper: #fff; --c0: #123456;  background: var(--paper); }" in picture
     assert "var(--c0)" in picture
     ElementTree.fromstring(picture)
-    assert tell_legend(figure) == "blue: one & two"
+    assert format_colour_legend(figure) == "blue: one & two"

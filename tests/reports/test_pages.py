@@ -14,25 +14,32 @@ from support.builds.reported import EVALUATION, HOSTILE, MODEL, list_items, make
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 
-from factmill.tasks.core.measures.figures import Figure, Series
-from factmill.tasks.evaluation.record import Item
-from factmill.tasks.reports.content import Report, make_report
-from factmill.tasks.reports.entries import MOST_ENTRIES
-from factmill.tasks.reports.pages import RENDERERS, render_html, render_json, render_markdown
+from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.evaluation.definition import ReportItem
+from factmill.tasks.reports.evaluation_report import EvaluationReport, make_evaluation_report
+from factmill.tasks.reports.item_browser import MAX_ITEM_ENTRIES
+from factmill.tasks.reports.rendering import (
+    REPORT_RENDERERS,
+    render_report_html,
+    render_report_json,
+    render_report_markdown,
+)
 
 GOOD = ["gold"] * 18 + ["no", ""]
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> EvaluationReport:
     strong = make_evaluated("strong", GOOD)
     alike = make_evaluated("alike", ["no", *GOOD[1:]])
-    return make_report(EVALUATION, [strong, alike, make_evaluated(MODEL, [*HOSTILE, *[""] * 12, "gold", "gold"])])
+    return make_evaluation_report(
+        EVALUATION, [strong, alike, make_evaluated(MODEL, [*HOSTILE, *[""] * 12, "gold", "gold"])]
+    )
 
 
 @pytest.fixture(scope="module")
-def page(report: Report) -> str:
-    return render_html(report)
+def page(report: EvaluationReport) -> str:
+    return render_report_html(report)
 
 
 def test_a_page_names_nothing_outside_itself(page: str) -> None:
@@ -45,7 +52,7 @@ def test_a_page_names_nothing_outside_itself(page: str) -> None:
     assert "default-src 'none'" in page
 
 
-def test_what_a_model_says_is_text_and_nothing_else(page: str, report: Report) -> None:
+def test_what_a_model_says_is_text_and_nothing_else(page: str, report: EvaluationReport) -> None:
     read = ReadPage(page)
     assert read.tags.count("script") == 1
     assert read.handlers == []
@@ -54,7 +61,7 @@ def test_what_a_model_says_is_text_and_nothing_else(page: str, report: Report) -
     assert "[U+202E]gnorw si siht[U+202C] שלום" in page
     assert "weak &lt;b&gt;&amp; $x$" in page
     assert "[shortened: 100,000 characters in all]" in page and "long " * 300 not in page
-    markdown = render_markdown(report)
+    markdown = render_report_markdown(report)
     assert "<script>" not in markdown and "&lt;script&gt;" in markdown.replace("\\", "")
     assert not re.search(r"(?<!\\)\]\(", markdown)
     assert "\\| cell<br>line" in markdown
@@ -62,14 +69,16 @@ def test_what_a_model_says_is_text_and_nothing_else(page: str, report: Report) -
 
 @pytest.mark.parametrize("name", [*HOSTILE, "n" * 1_000_000])
 def test_what_groups_are_called_is_text_and_cut(name: str) -> None:
-    def items(answers: pa.Table) -> list[Item]:
+    def items(answers: pa.Table) -> list[ReportItem]:
         return [dataclasses.replace(each, groups={"kind": name}) for each in list_items(answers)]
 
-    figure = Figure("named", "Named", "bars", "", "", (Series(name, (name, "b"), (1.0, 2.0)),))
+    figure = ReportFigure("named", "Named", "bars", "", "", (FigureSeries(name, (name, "b"), (1.0, 2.0)),))
     made = make_evaluated("strong", GOOD)
     metrics = [made.metrics[0].model_copy(update={"group_by": "kind", "group": name})]
     evaluation = dataclasses.replace(EVALUATION, items=items, figures=lambda _: [figure])
-    page = render_html(make_report(evaluation, [dataclasses.replace(made, metrics=[*made.metrics, *metrics])]))
+    page = render_report_html(
+        make_evaluation_report(evaluation, [dataclasses.replace(made, metrics=[*made.metrics, *metrics])])
+    )
     read = ReadPage(page)
     assert (read.tags.count("script"), read.tags.count("style"), read.handlers) == (1, 2, [])
     assert not {"img", "b", "textarea"}.intersection(read.tags)
@@ -77,52 +86,54 @@ def test_what_groups_are_called_is_text_and_cut(name: str) -> None:
     assert len(page) < 100_000
 
 
-def test_the_first_line_says_how_little_has_a_score(report: Report, page: str) -> None:
+def test_the_first_line_says_how_little_has_a_score(report: EvaluationReport, page: str) -> None:
     told = f"Only 40.0 % of what {MODEL} was asked has a score"
     assert report.warnings[0].startswith(told)
-    assert render_markdown(report).startswith("> **Only 40.0 % of what weak ")
+    assert render_report_markdown(report).startswith("> **Only 40.0 % of what weak ")
     assert page.index("Only 40.0 %") < page.index("<h1>")
-    full = make_report(EVALUATION, [make_evaluated("strong", ["gold"] * 20)])
+    full = make_evaluation_report(EVALUATION, [make_evaluated("strong", ["gold"] * 20)])
     assert full.warnings == ()
 
 
 def test_what_rules_and_built_in_models_made_is_said_to_be_so() -> None:
-    report = make_report(EVALUATION, [make_evaluated("oracle", ["gold"] * 3, scripted={"x": "1"}, judge="exact")])
+    report = make_evaluation_report(
+        EVALUATION, [make_evaluated("oracle", ["gold"] * 3, scripted={"x": "1"}, judge="exact")]
+    )
     assert "oracle is no model but built in: the gold answers: every metric's best end." in report.warnings
     assert any("written by scripted replies" in warning for warning in report.warnings)
     assert "lexical lower bound" in report.subjects[0].facts["Judge"]
-    judged = make_report(EVALUATION, [make_evaluated("m", ["gold"] * 3, judge="gpt-9")])
+    judged = make_evaluation_report(EVALUATION, [make_evaluated("m", ["gold"] * 3, judge="gpt-9")])
     assert any(warning.startswith("Unchecked judge") for warning in judged.warnings)
 
 
-def test_models_are_compared_on_what_all_have_and_ties_are_told(report: Report) -> None:
+def test_models_are_compared_on_what_all_have_and_ties_are_told(report: EvaluationReport) -> None:
     (ranking,) = report.rankings
     assert ranking.n == 7  # the weak one's first six and q18; for q19 the others have no score
     assert {each.model: each.ranks for each in ranking.placed} == {"alike": (1, 3), "strong": (1, 2), MODEL: (2, 3)}
     tie = next(one for one in ranking.comparisons if {one.first, one.second} == {"strong", "alike"})
     assert (tie.better, tie.test, tie.p) == ("", "mcnemar", 1.0)
     assert all(one.p_adjusted is not None for one in ranking.comparisons)
-    assert "<li>1–3: <bdi>alike</bdi>" in render_html(report)
+    assert "<li>1–3: <bdi>alike</bdi>" in render_report_html(report)
 
 
 def test_an_evaluation_that_differs_in_more_than_the_model_is_marked() -> None:
     other = make_evaluated("other", GOOD)
     other.record.lock["params"]["params"]["limit"] = 5
-    report = make_report(EVALUATION, [make_evaluated("one", GOOD), other])
+    report = make_evaluation_report(EVALUATION, [make_evaluated("one", GOOD), other])
     assert "The evaluations differ in limit too, not in the model alone (one: not set; other: 5)." in report.warnings
 
 
 def test_one_page_holds_no_more_items_than_can_be_read() -> None:
-    report = make_report(EVALUATION, [make_evaluated("m", ["<" * 3_000] * (MOST_ENTRIES + 50))])
-    assert len(report.entries) < MOST_ENTRIES and report.entries_in_all == MOST_ENTRIES + 50
-    page = render_html(report)
+    report = make_evaluation_report(EVALUATION, [make_evaluated("m", ["<" * 3_000] * (MAX_ITEM_ENTRIES + 50))])
+    assert len(report.entries) < MAX_ITEM_ENTRIES and report.entries_in_all == MAX_ITEM_ENTRIES + 50
+    page = render_report_html(report)
     assert len(page.encode()) < 3_000_000
     assert "factmill export multihal_evaluation-1 --to DIR" in page
     assert f"the first {len(report.entries)} of 550" in page
 
 
-def test_json_has_the_metrics_comparisons_and_items(report: Report) -> None:
-    told = json.loads(render_json(report))
+def test_json_has_the_metrics_comparisons_and_items(report: EvaluationReport) -> None:
+    told = json.loads(render_report_json(report))
     assert {each["model"] for each in told["headline"]} == {"strong", "alike", MODEL}
     assert len(told["rankings"][0]["comparisons"]) == 3
     assert len(told["entries"]) == 20
@@ -134,16 +145,16 @@ import sys
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 from support.builds.reported import EVALUATION, HOSTILE, make_evaluated
-from factmill.tasks.reports.content import make_report
-from factmill.tasks.reports.pages import RENDERERS
+from factmill.tasks.reports.evaluation_report import make_report
+from factmill.tasks.reports.rendering import RENDERERS
 report = make_report(EVALUATION, [make_evaluated("a", HOSTILE), make_evaluated("bb", ["gold"] * 6)])
 sys.stdout.buffer.write("".join(render(report) for render in RENDERERS.values()).encode())
 """
 
 
 def test_the_same_evaluations_give_the_same_bytes_in_any_place() -> None:
-    report = make_report(EVALUATION, [make_evaluated("a", HOSTILE), make_evaluated("bb", ["gold"] * 6)])
-    here = "".join(render(report) for render in RENDERERS.values())
+    report = make_evaluation_report(EVALUATION, [make_evaluated("a", HOSTILE), make_evaluated("bb", ["gold"] * 6)])
+    here = "".join(render(report) for render in REPORT_RENDERERS.values())
     elsewhere = {"TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "PYTHONHASHSEED": "1"}
     there = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", _RENDER],
@@ -151,7 +162,7 @@ def test_the_same_evaluations_give_the_same_bytes_in_any_place() -> None:
         check=True,
         capture_output=True,
     ).stdout
-    assert there.decode() == here == "".join(render(report) for render in RENDERERS.values())
+    assert there.decode() == here == "".join(render(report) for render in REPORT_RENDERERS.values())
 
 
 def test_a_browser_asks_for_nothing(page: str, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from factmill.tasks.slaq.params import address_articles
+from factmill.tasks.slaq.params import make_article_url_prefix
 
 
 @pytest.mark.parametrize(
@@ -15,4 +15,4 @@ from factmill.tasks.slaq.params import address_articles
     ],
 )
 def test_articles_have_the_addresses_of_their_own_wiki(wiki: str, address: str) -> None:
-    assert address_articles(wiki) == address
+    assert make_article_url_prefix(wiki) == address

@@ -13,13 +13,19 @@ from support.rows.slaq_topics import GOOD, LONG_ANSWER, LONG_QUESTION, PAIRS, WE
 from support.steps.inputs import slaq_inputs
 from support.steps.steps import Left, run_step
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.review import POLICY
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.review import AUTO_POLICY_REVIEWER
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import SourceError
-from factmill.tasks.slaq.questions import FLAG, balance_halves, check_questions, type_facts, write_questions
+from factmill.tasks.slaq.questions import (
+    SECOND_MODEL_FLAG,
+    balance_halves,
+    check_questions,
+    classify_fact_answers,
+    write_questions,
+)
 
-LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+LIMITS = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 ONE_LINE = (
     ", ".join(f"ShortQ{n} : {pair['question']}, ShortA{n} : {pair['answer']}" for n, pair in enumerate(PAIRS, 1))
     + f", LongQ : {LONG_QUESTION}, LongA : {LONG_ANSWER}"
@@ -63,11 +69,11 @@ def talker() -> Iterator[Talker]:
 @pytest.fixture
 def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a step on rows; replies are recorded, so that another run of the step asks nothing again."""
-    model = Model(kind="openai", name="tester", url=talker.chat.url, limits=LIMITS)
+    model = ModelSettings(kind="openai", name="tester", url=talker.chat.url, limits=LIMITS)
 
     def run(step: Any, *rows: Any, review: str = "auto", decisions: Sequence[Any] = (), **params: Any) -> Left:
         services = SimpleNamespace(
-            model=lambda _role: (Chat(talker.chat.url, model, lambda: "key", "factmill tests"), model)
+            model=lambda _role: (ChatClient(talker.chat.url, model, lambda: "key", "factmill tests"), model)
         )
         inputs = slaq_inputs(reviewing={"policy": review, "decisions": decisions}, **params)
         return run_step(step, rows, services, tmp_path / step.name, monkeypatch, inputs)
@@ -195,10 +201,10 @@ def test_the_policy_auto_drops_what_is_flagged(run: Run, talker: Talker) -> None
     assert list(left.rows) == ["Bridges-1"]
     assert left.rejects["Bridges-2"] == (
         "dropped_in_review",
-        f"{FLAG}: {FLAGS[0]}; {FLAG}: {FLAGS[1]}; dropped by {POLICY}",
+        f"{SECOND_MODEL_FLAG}: {FLAGS[0]}; {SECOND_MODEL_FLAG}: {FLAGS[1]}; dropped by {AUTO_POLICY_REVIEWER}",
     )
     assert [(each["row_id"], each["flag"], each["detail"], each["decision"], each["reviewer"]) for each in left.extras] == [
-        ("Bridges-2", FLAG, said, "drop", POLICY) for said in FLAGS
+        ("Bridges-2", SECOND_MODEL_FLAG, said, "drop", AUTO_POLICY_REVIEWER) for said in FLAGS
     ]  # fmt: skip
     context = left.extras[0]["context"]
     for part in (
@@ -216,7 +222,10 @@ def flagged(run: Run, talker: Talker) -> list[dict[str, Any]]:
     talker.otherwise = FLAGGED
     left = run(check_questions, questioned(), review="manual")
     assert left.rows == {}
-    assert left.rejects["Bridges-1"] == ("not_reviewed", f"waits for a decision about {FLAG}, {FLAG}")
+    assert left.rejects["Bridges-1"] == (
+        "not_reviewed",
+        f"waits for a decision about {SECOND_MODEL_FLAG}, {SECOND_MODEL_FLAG}",
+    )
     assert [(each["detail"], each["decision"], each["reviewer"]) for each in left.extras] == [
         (said, "open", "") for said in FLAGS
     ]
@@ -250,14 +259,14 @@ def test_a_reviewer_drops_a_row(run: Run, flagged: list[dict[str, Any]]) -> None
     left = run(check_questions, questioned(), review="manual", decisions=decisions)
     assert left.rejects["Bridges-1"] == (
         "dropped_in_review",
-        f"{FLAG}: {FLAGS[1]}; dropped by Bob: No such bridge; also flagged: {FLAG}",
+        f"{SECOND_MODEL_FLAG}: {FLAGS[1]}; dropped by Bob: No such bridge; also flagged: {SECOND_MODEL_FLAG}",
     )
 
 
 def test_a_row_waits_until_all_its_flags_are_decided(run: Run, flagged: list[dict[str, Any]]) -> None:
     decisions = [decide(flagged[0], "keep", "Ann")]
     left = run(check_questions, questioned(), review="manual", decisions=decisions)
-    assert left.rejects["Bridges-1"] == ("not_reviewed", f"waits for a decision about {FLAG}")
+    assert left.rejects["Bridges-1"] == ("not_reviewed", f"waits for a decision about {SECOND_MODEL_FLAG}")
     auto = run(check_questions, questioned(), review="auto", decisions=decisions)
     assert auto.rejects["Bridges-1"][0] == "dropped_in_review"
 
@@ -321,7 +330,7 @@ def test_a_short_half_shortens_the_other_and_ties_go_by_page_id(run: Run) -> Non
 def test_facts_are_typed_and_the_row_has_the_published_columns(run: Run, talker: Talker) -> None:
     types = ["LOC", "QUANTITY", "DATE", "GPE", "none"]
     talker.says = {pair["question"]: [f"Type: {kind}"] for pair, kind in zip(PAIRS, types, strict=True)}
-    left = run(type_facts, checked(7, views=0).replace(reviewed_by=["Ann"]))
+    left = run(classify_fact_answers, checked(7, views=0).replace(reviewed_by=["Ann"]))
     (row,) = left.rows.values()
     short = {f"ShortQ{n}": pair["question"] for n, pair in enumerate(PAIRS, 1)} | {
         f"ShortA{n}": pair["answer"] for n, pair in enumerate(PAIRS, 1)
@@ -351,7 +360,7 @@ def test_a_fact_without_a_type_costs_the_topic(run: Run, talker: Talker) -> None
     talker.otherwise = "Type: DATE"
     talker.says = {PAIRS[2]["question"]: ["a date", "Type: YEAR"]}
     other = checked(2).replace(questions=[f"{pair['question']} " for pair in PAIRS])
-    left = run(type_facts, checked(1), other)
+    left = run(classify_fact_answers, checked(1), other)
     assert list(left.rows) == ["Bridges-2"]
     reason, detail = left.rejects["Bridges-1"]
     assert (reason, "the type 'YEAR' is none of PERSON" in detail) == ("reply_not_in_format", True)

@@ -11,17 +11,17 @@ from support.steps.steps import Left, read_unit, run_step
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallPage, SmallWiki
 
-from factmill.tasks.core.calls.wikipedia import Page
+from factmill.tasks.core.calls.wikipedia import PageReference
 from factmill.tasks.errors import ServiceUnreachable
-from factmill.tasks.slaq.core.rows import CategoryPage, Topic, ViewedTopic
-from factmill.tasks.slaq.core.topic_sampling import Member
+from factmill.tasks.slaq.core.rows import CategoryPage, TopicArticle, ViewedTopic
+from factmill.tasks.slaq.core.topic_sampling import CategoryMember
 from factmill.tasks.slaq.scrape import (
-    MEMBERS_A_PAGE,
+    MEMBERS_PER_REQUEST,
+    count_topic_pageviews,
     draw_category_pages,
-    halve_topics,
-    measure_topics,
+    merge_duplicate_pages,
     scrape_articles,
-    unite_pages,
+    split_topics_by_views,
 )
 
 EPOCH = "2023-11-20T00:00:00Z"
@@ -127,7 +127,7 @@ def test_a_category_of_ten_thousand_is_drawn_from_request_by_request(
     held: list[int] = []
 
     def count_alive() -> int:
-        return sum(type(each) in (Page, Member) for each in gc.get_objects())
+        return sum(type(each) in (PageReference, CategoryMember) for each in gc.get_objects())
 
     def count_pages(seen: Seen) -> None:
         if seen.query.get("cmcontinue") in ("5000", "9500"):
@@ -143,7 +143,7 @@ def test_a_category_of_ten_thousand_is_drawn_from_request_by_request(
     assert max(drawn_ids(left)) > 5000, "from all of them"
     # those drawn, the one at hand, and what the last request gave
     assert len(held) == 2
-    assert max(held) <= 12 + 1 + MEMBERS_A_PAGE
+    assert max(held) <= 12 + 1 + MEMBERS_PER_REQUEST
 
 
 @pytest.mark.parametrize("answer", [BUSY, DOWN], ids=["429", "500"])
@@ -164,7 +164,7 @@ def test_a_listing_goes_on_after_passing_trouble(draw: Callable[..., Left], wiki
 
 def test_a_page_of_two_categories_stays_in_the_first(step: Callable[..., Left]) -> None:
     rows = [page_row(1, "Ring"), page_row(2, "Group"), page_row(2, "Group", "Art"), page_row(3, "Oil", "Art")]
-    left = step(unite_pages, rows)
+    left = step(merge_duplicate_pages, rows)
     assert list(left.rows) == ["Algebra-1", "Algebra-2", "Art-3"]
     assert left.merged == {"Art-2": "Algebra-2"}
 
@@ -268,8 +268,8 @@ def test_one_page_in_trouble_does_not_touch_the_others(step: Callable[..., Left]
     }
 
 
-def topic(pageid: int, category: str = "Algebra") -> Topic:
-    return page_row(pageid, f"Page {pageid}", category).extend(Topic, url="https://x", revid=1, text="Text.")
+def topic(pageid: int, category: str = "Algebra") -> TopicArticle:
+    return page_row(pageid, f"Page {pageid}", category).extend(TopicArticle, url="https://x", revid=1, text="Text.")
 
 
 def test_views_are_summed_over_the_days_that_are_told(step: Callable[..., Left], wiki: SmallWiki) -> None:
@@ -280,7 +280,9 @@ def test_views_are_summed_over_the_days_that_are_told(step: Callable[..., Left],
         SmallPage(4, "Page 4"),
     )
     wiki.trouble = lambda seen: BUSY if "Page_4" in seen.path else None
-    left = step(measure_topics, [topic(number) for number in range(1, 5)], views_from="20201120", views_to="20231119")
+    left = step(
+        count_topic_pageviews, [topic(number) for number in range(1, 5)], views_from="20201120", views_to="20231119"
+    )
     assert [(row["views"], row["views_from"], row["views_to"]) for row in left.rows.values()] == [
         (42, "20201120", "20231119"),
         (None, "20201120", "20231119"),
@@ -304,7 +306,7 @@ def list_halves(left: Left) -> list[tuple[str, int]]:
 
 def test_halves_are_the_ends_of_each_category_with_spares(step: Callable[..., Left]) -> None:
     rows = viewed({1: 10, 2: 60, 3: 20, 4: 50, 5: 30, 6: 40, 7: None}) + viewed({8: 1, 9: 2}, "Art")
-    left = step(halve_topics, rows, per_half=1, spares=1)
+    left = step(split_topics_by_views, rows, per_half=1, spares=1)
     assert list_halves(left) == [
         ("most", 2), ("most", 4), ("least", 1), ("least", 3), ("most", 9), ("least", 8),
     ]  # fmt: skip

@@ -10,30 +10,30 @@ import pytest
 from support.steps.warehouses import empty_warehouse
 
 from factmill.tasks import progress
-from factmill.tasks.core.publishing.release_forms import ExportForms
-from factmill.tasks.core.receipts import Receipt
-from factmill.tasks.core.rows import arrow_schema, arrow_table
+from factmill.tasks.core.batch_receipts import BatchReceipt
+from factmill.tasks.core.publishing.release_spec import ExportSpec
+from factmill.tasks.core.rows import arrow_schema, make_arrow_table
 from factmill.tasks.errors import UnknownBuild, WarehouseError
-from factmill.tasks.granola.core.rows import CandidateRow
+from factmill.tasks.granola.core.rows import EntityCandidateRow
 from factmill.tasks.storage.builds import (
     BuildRecord,
-    build_of_lock,
-    describe_caution,
-    describe_choice,
-    find_build,
-    find_rejecting,
+    find_build_by_manifest,
+    format_caution,
+    format_latest_choice,
+    get_reject_count,
     list_builds,
-    list_spoilt_calls,
-    merge_stage,
+    list_calls_to_retry,
     publish,
-    rank_latest,
+    rank_builds,
+    resolve_build,
+    write_stage_results,
 )
 from factmill.tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
-from factmill.tasks.storage.shards import MERGED, REJECTS, USES, write_shard
-from factmill.tasks.storage.stores import Store
+from factmill.tasks.storage.shards import CALL_USES_SCHEMA, MERGED_SCHEMA, REJECTS_SCHEMA, write_shard
+from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.storage.warehouse import open_warehouse
 
-NO_FORMS = ExportForms()
+NO_FORMS = ExportSpec()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SUMMARY = {"stage": "s", "rows_in": 2, "rows_out": 1, "rejects": 1, "merged": 0, "calls_sent": 0, "calls_replayed": 0,
            "tokens_in": 0, "tokens_out": 0, "cost_usd": 0.0, "seconds": 0.1}  # fmt: skip
@@ -41,16 +41,16 @@ SUMMARY = {"stage": "s", "rows_in": 2, "rows_out": 1, "rejects": 1, "merged": 0,
 
 def candidates(*names: str) -> pa.Table:
     told = {"row_id": "r", "role": "answer", "qid": "Q1", "via": "label", "chosen": True, "linked": None}
-    return arrow_table(CandidateRow, [CandidateRow(id=name, name=name, **told) for name in names])
+    return make_arrow_table(EntityCandidateRow, [EntityCandidateRow(id=name, name=name, **told) for name in names])
 
 
 EMBEDDED = {"wikidata": "embedded-1/wikidata", "wikipedia": "embedded-1/wikipedia"}
 REAL = EMBEDDED | {"wikidata": "https://query.wikidata.org/sparql"}
 
 
-def receipt(shard: Path) -> Receipt:
+def receipt(shard: Path) -> BatchReceipt:
     told = {"stage": "s", "index": 0, "key": "k", "digest": "d"}
-    return Receipt(shard=str(shard), rows_in=2, rows=1, rejects=1, merged=0, **told)
+    return BatchReceipt(shard=str(shard), rows_in=2, rows=1, rejects=1, merged=0, **told)
 
 
 def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | None = None, **more: Any) -> BuildRecord:
@@ -58,10 +58,13 @@ def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | N
     shard = warehouse.parent / f"shard-{lock}"
     reject = [{"id": "x", "reason": "odd", "detail": "it is odd", "row": "{}"}]
     use = [{"id": "x", "key": "k", "record_id": "1"}]
-    made = {"rejects": pa.Table.from_pylist(reject, REJECTS), "uses": pa.Table.from_pylist(use, USES)}
-    write_shard(shard, {"rows": candidates(), "merged": MERGED.empty_table(), **made})
+    made = {
+        "rejects": pa.Table.from_pylist(reject, REJECTS_SCHEMA),
+        "uses": pa.Table.from_pylist(use, CALL_USES_SCHEMA),
+    }
+    write_shard(shard, {"rows": candidates(), "merged": MERGED_SCHEMA.empty_table(), **made})
     with open_warehouse(empty_warehouse(warehouse)) as db:
-        merge_stage(db, "run", 1, [receipt(shard)], SUMMARY)
+        write_stage_results(db, "run", 1, [receipt(shard)], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
         report = {"rows": len(names), "author": "scripted replies", "world": "w", "rejects": 1}
         return publish(db, "run", "granola", {"lock": lock, **more}, {"flow": flow or {}}, tables, report, NOW)
@@ -80,7 +83,7 @@ def test_a_stage_that_is_merged_again_by_a_run_that_goes_on_counts_once(tmp_path
     record = make(tmp_path / "w.duckdb", "a")
     with open_warehouse(tmp_path / "w.duckdb") as db:
         for _ in range(2):
-            merge_stage(db, "stopped", 1, [receipt(tmp_path / "shard-a")], SUMMARY)
+            write_stage_results(db, "stopped", 1, [receipt(tmp_path / "shard-a")], SUMMARY)
     assert counts(tmp_path / "w.duckdb") == {
         (table, build): 1
         for table in ("build_stages", "rejects", "build_calls")
@@ -101,20 +104,20 @@ def test_the_same_lock_with_other_content_is_a_new_build_and_the_old_one_stays(t
     first, second = make(path, "a", "p"), make(path, "a", "p", "z")
     assert second.build_id == f"{first.build_id}.2"
     assert [build.build_id for build in list_builds(path)] == [first.build_id, second.build_id]
-    assert build_of_lock(path, {"lock": "a"}) == find_build(path, second.build_id)
-    assert build_of_lock(path, {"lock": "other"}) is None
+    assert find_build_by_manifest(path, {"lock": "a"}) == resolve_build(path, second.build_id)
+    assert find_build_by_manifest(path, {"lock": "other"}) is None
 
 
 def test_builds_are_found_by_id_by_beginning_and_as_latest(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     first, second = make(path, "a", "p"), make(path, "b", "p")
-    assert find_build(path, first.build_id).build_id == first.build_id
-    assert find_build(path, second.build_id[:-2]).build_id == second.build_id
-    assert find_build(path, "latest:granola").build_id == second.build_id
+    assert resolve_build(path, first.build_id).build_id == first.build_id
+    assert resolve_build(path, second.build_id[:-2]).build_id == second.build_id
+    assert resolve_build(path, "latest:granola").build_id == second.build_id
     with pytest.raises(UnknownBuild, match="2 builds begin with 'granola-'"):
-        find_build(path, "granola-")
+        resolve_build(path, "granola-")
     with pytest.raises(UnknownBuild, match="no build 'latest:slaq'"):
-        find_build(path, "latest:slaq")
+        resolve_build(path, "latest:slaq")
 
 
 WHOLE: dict[str, Any] = {"source": [], "limit": None, "policy": "linked"}
@@ -125,25 +128,25 @@ def test_latest_is_the_newest_whole_build_of_the_default_source_and_says_what_it
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "w.duckdb"
-    progress.show("lines")
+    progress.set_progress_style("lines")
     try:
         toy = make(path, "toy", "p", flow=TOY)
-        assert find_build(path, "latest:granola") == toy
+        assert resolve_build(path, "latest:granola") == toy
         assert f"{toy.build_id}, made with source /toy.json; there is no whole build" in capsys.readouterr().err
         old, whole = make(path, "old", "p", flow=WHOLE), make(path, "whole", "p", flow=WHOLE | {"policy": "smallest"})
-        assert find_build(path, "latest:granola").build_id == whole.build_id
+        assert resolve_build(path, "latest:granola").build_id == whole.build_id
         assert not capsys.readouterr().err, "it is the newest"
         part = make(path, "part", "p", flow=PART)
-        assert find_build(path, "latest:granola").build_id == whole.build_id
+        assert resolve_build(path, "latest:granola").build_id == whole.build_id
         told = capsys.readouterr().err
         assert f"latest:granola is {whole.build_id}, the newest whole build of the default source; others: " in told
         assert f"{old.build_id} (whole)" in told
         assert f"{part.build_id} (limit 5)" in told and f"{toy.build_id} (source /toy.json)" in told
-        assert find_build(path, part.build_id).build_id == part.build_id
+        assert resolve_build(path, part.build_id).build_id == part.build_id
         assert not capsys.readouterr().err, "it was named"
     finally:
-        progress.show("none")
-    table, where, _ = Store(path).read("granola_candidates")
+        progress.set_progress_style("none")
+    table, where, _ = TableStore(path).read("granola_candidates")
     assert (where, table.num_rows) == (whole.build_id, 1)
 
 
@@ -152,8 +155,8 @@ def test_the_latest_evaluation_is_the_newest_whatever_it_asked(tmp_path: Path, o
     builds = [
         make(tmp_path / "w.duckdb", name, "p", flow=of | changed) for name, changed in (("a", {}), ("b", {"limit": 5}))
     ]
-    assert [each.build_id for each in rank_latest(builds)] == [each.build_id for each in reversed(builds)]
-    assert describe_choice(rank_latest(builds)) == ""
+    assert [each.build_id for each in rank_builds(builds)] == [each.build_id for each in reversed(builds)]
+    assert format_latest_choice(rank_builds(builds)) == ""
 
 
 def test_a_warehouse_that_is_not_there_has_no_builds(tmp_path: Path) -> None:
@@ -190,7 +193,7 @@ def test_rows_of_scripted_replies_outside_its_world_carry_a_caution(
     scripted: dict[str, str] | None, services: dict[str, str], is_cautious: bool
 ) -> None:
     assert (
-        "not for use" in describe_caution({"scripted": scripted, "author": "scripted replies", "services": services})
+        "not for use" in format_caution({"scripted": scripted, "author": "scripted replies", "services": services})
     ) == is_cautious
 
 
@@ -207,11 +210,11 @@ def test_rejects_of_a_run_that_published_nothing_are_found_by_its_name(tmp_path:
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
     with open_warehouse(path) as db:
-        merge_stage(db, f"{record.build_id}-unfinished", 1, [receipt(tmp_path / "shard-a")], SUMMARY)
-    assert find_rejecting(path, f"{record.build_id}-unfinished") == (f"{record.build_id}-unfinished", 1)
-    assert find_rejecting(path, record.build_id) == find_rejecting(path, "latest:granola") == (record.build_id, 1)
+        write_stage_results(db, f"{record.build_id}-unfinished", 1, [receipt(tmp_path / "shard-a")], SUMMARY)
+    assert get_reject_count(path, f"{record.build_id}-unfinished") == (f"{record.build_id}-unfinished", 1)
+    assert get_reject_count(path, record.build_id) == get_reject_count(path, "latest:granola") == (record.build_id, 1)
     with pytest.raises(UnknownBuild, match="no build 'other-unfinished'"):
-        find_rejecting(path, "other-unfinished")
+        get_reject_count(path, "other-unfinished")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,7 @@ def test_a_run_is_spoilt_by_calls_that_failed_and_by_what_models_said_of_rows_th
             "VALUES ('1', 'k', 's', ?, '{}', ?, '', false, 'null', 0, 0, 0, 0, ?)",
             [operation, status, NOW],
         )
-        assert list_spoilt_calls(db, record.build_id, ["cut_off"]) == ([("s", "1")] if is_spoilt else [])
+        assert list_calls_to_retry(db, record.build_id, ["cut_off"]) == ([("s", "1")] if is_spoilt else [])
 
 
 def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
@@ -248,14 +251,14 @@ def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
             "n": pa.array([None, 3], pa.int64()),
         }
     )
-    assert csv_bytes(table, ExportForms(spread={"granola_answers": "granola_answer_"})).decode() == (
+    assert csv_bytes(table, ExportSpec(spread_columns={"granola_answers": "granola_answer_"})).decode() == (
         'id,granola_answer_1,granola_answer_2,tags,n\na,"x, y","z ""q""",1<SEP>2,\nb,x,,,3\n'
     )
 
 
 def test_csv_has_the_papers_ids_and_separators_where_a_benchmark_says_which() -> None:
     table = pa.table({"path_id": ["q_0"], "id": ["q_0_deu"], "trip": [["a", "b"]], "tags": [["1", "2"]]})
-    forms = ExportForms(separators={"trip": "; "}, csv_id="path_id")
+    forms = ExportSpec(separators={"trip": "; "}, csv_id_column="path_id")
     assert csv_bytes(table, forms).decode() == "id,trip,tags\nq_0,a; b,1<SEP>2\n"
 
 
@@ -280,5 +283,5 @@ def test_tables_with_answers_of_a_test_part_can_be_left_out(tmp_path: Path) -> N
 
 
 def test_an_empty_table_exports_with_its_header() -> None:
-    header = csv_bytes(arrow_schema(CandidateRow).empty_table(), NO_FORMS).decode()
+    header = csv_bytes(arrow_schema(EntityCandidateRow).empty_table(), NO_FORMS).decode()
     assert header == "id,row_id,role,name,qid,via,chosen,linked\n"

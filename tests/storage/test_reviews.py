@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from factmill.tasks.core.review import Edit, ReviewItem, flag_row
-from factmill.tasks.storage.reviews import load_decisions, save_decisions
+from factmill.tasks.core.review import ReviewItem, TextEdit, make_review_item
+from factmill.tasks.storage.human_judgments import load_decisions, save_decisions
 
 
 def decide(row_id: str, decision: str, benchmark: str = "slaq", **more: object) -> ReviewItem:
-    item = flag_row(benchmark, row_id, "second_model", "it says so", "what it says")
+    item = make_review_item(benchmark, row_id, "second_model", "it says so", "what it says")
     return ReviewItem.model_validate(item.model_dump() | {"decision": decision, "reviewer": "Ada"} | more)
 
 
 def test_the_newest_decision_about_an_item_counts_and_open_items_are_passed_over(tmp_path: Path) -> None:
     warehouse = tmp_path / "a.duckdb"
-    edited = decide("a", "edit", edited=[Edit(field="LongA", text="line\nand \u201cline\u201d")], note="=1+1")
+    edited = decide("a", "edit", edited=[TextEdit(field="LongA", text="line\nand \u201cline\u201d")], note="=1+1")
     assert save_decisions(warehouse, [decide("a", "drop"), decide("b", "open"), decide("c", "keep", "fanoutqa")]) == 2
     assert save_decisions(warehouse, [edited]) == 1
     assert load_decisions(warehouse, "slaq") == [edited]

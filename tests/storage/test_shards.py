@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from support.damage import damage
 
-from factmill.tasks.core.fingerprints import digest_bytes
-from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.core.batch_receipts import BatchReceipt
+from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import ShardError
 from factmill.tasks.storage.shards import (
-    KINDS,
-    REJECTS,
+    REJECTS_SCHEMA,
+    SHARD_KINDS,
     digest_rows,
     make_table,
     parquet_bytes,
@@ -28,8 +28,8 @@ def numbers(first: int, count: int) -> pa.Table:
     return pa.table({"id": [f"r{n}" for n in range(first, first + count)], "n": list(range(first, first + count))})
 
 
-def receipt(shard: Path, digest: str, **more: int) -> Receipt:
-    return Receipt(
+def receipt(shard: Path, digest: str, **more: int) -> BatchReceipt:
+    return BatchReceipt(
         stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=digest, **more
     )
 
@@ -64,10 +64,10 @@ def test_a_shard_with_a_torn_file_or_without_it_is_not_done(tmp_path: Path, file
 
 
 @pytest.mark.parametrize("how", ["bit", "cut", "zeros", "more", "twice", "nothing"])
-@pytest.mark.parametrize("file", ["receipt.json", *(f"{kind}.parquet" for kind in KINDS)])
+@pytest.mark.parametrize("file", ["receipt.json", *(f"{kind}.parquet" for kind in SHARD_KINDS)])
 def test_a_shard_with_a_damaged_file_is_not_done(tmp_path: Path, file: str, how: str) -> None:
     shard, draw = tmp_path / "0", random.Random(f"{file} {how}")
-    write_receipt(receipt(shard, write_shard(shard, {kind: numbers(0, 100) for kind in KINDS})))
+    write_receipt(receipt(shard, write_shard(shard, {kind: numbers(0, 100) for kind in SHARD_KINDS})))
     path = tmp_path / f"0.{file}"
     whole = path.read_bytes()
     for _ in range(20):
@@ -133,7 +133,7 @@ def test_a_digest_is_that_of_the_bytes(count: int) -> None:
 
 
 def test_a_table_is_made_of_rows_of_values() -> None:
-    table = make_table(REJECTS, [("a", "odd", "", None), ("b", "even", "very", "{}")])
-    assert table.schema == REJECTS
+    table = make_table(REJECTS_SCHEMA, [("a", "odd", "", None), ("b", "even", "very", "{}")])
+    assert table.schema == REJECTS_SCHEMA
     assert table.to_pylist()[1] == {"id": "b", "reason": "even", "detail": "very", "row": "{}"}
-    assert make_table(REJECTS, []) == REJECTS.empty_table()
+    assert make_table(REJECTS_SCHEMA, []) == REJECTS_SCHEMA.empty_table()

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.core.rows import NONE_STATED, OWN_LICENCE
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, NO_LICENCE_STATED
 from factmill.tasks.errors import SourceError
 from factmill.tasks.storage import source_files
 from factmill.tasks.storage.source_files import (
     SourceFile,
-    describe_unused,
+    format_unused_files,
     iterate_csv,
     iterate_json,
     iterate_parquet,
-    list_source,
-    lock_source,
-    name_source,
+    list_source_files,
+    make_unpinned_source,
     peek_columns,
+    pin_source_file,
 )
 
 ROWS = [{"a": 1, "b": "x, [y] {"}, {"a": 234567, "b": 'é "q"\n'}, {"a": None, "b": "😀"}]
@@ -32,7 +32,7 @@ ROWS = [{"a": 1, "b": "x, [y] {"}, {"a": 234567, "b": 'é "q"\n'}, {"a": None, "
 def file(tmp_path: Path, content: str | bytes, name: str = "rows.json") -> SourceFile:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return name_source(path)
+    return make_unpinned_source(path)
 
 
 @pytest.mark.parametrize("block", [1, 2, 7, 64, 1 << 20])
@@ -82,7 +82,7 @@ def test_json_that_cannot_be_read_says_where(
 
 def test_a_row_without_end_is_not_read_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_files, "_BLOCK", 10)
-    monkeypatch.setattr(source_files, "_LONGEST_ROW", 100)
+    monkeypatch.setattr(source_files, "_MAX_ROW_CHARS", 100)
     seen: list[int] = []
     read = source_files.json.JSONDecoder.raw_decode
 
@@ -130,13 +130,13 @@ def test_csv_that_cannot_be_read_says_where(tmp_path: Path, content: str | bytes
 def test_parquet_rows_are_read_by_column(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"c": [1, 2], "a": ["x", None], "b": ["y", "z"]}), path)
-    assert list(iterate_parquet(name_source(path), ("a", "b"))) == [
+    assert list(iterate_parquet(make_unpinned_source(path), ("a", "b"))) == [
         (1, {"a": "x", "b": "y"}),
         (2, {"a": None, "b": "z"}),
     ]
     assert peek_columns(path) == ("c", "a", "b")
     with pytest.raises(SourceError, match=r"rows\.parquet: row 1: the column d is missing \(found: c, a, b\)"):
-        list(iterate_parquet(name_source(path), ("a", "d")))
+        list(iterate_parquet(make_unpinned_source(path), ("a", "d")))
 
 
 @pytest.mark.parametrize("keep", [0, 4, -1, -20])
@@ -145,7 +145,7 @@ def test_parquet_that_is_cut_off_is_told(tmp_path: Path, keep: int) -> None:
     pq.write_table(pa.table({"a": ["x"] * 50}), path)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(SourceError, match=r"rows\.parquet: no whole Parquet file"):
-        list(iterate_parquet(name_source(path), ("a",)))
+        list(iterate_parquet(make_unpinned_source(path), ("a",)))
 
 
 READERS: list[tuple[str, Callable[[SourceFile], Any]]] = [
@@ -193,38 +193,40 @@ def test_columns_are_told_without_an_error(
 
 def test_a_source_is_locked_with_its_digest_once_it_has_a_row(tmp_path: Path) -> None:
     whole = file(tmp_path, '{"a": 1}')
-    assert lock_source(whole.path).sha256 == hashlib.sha256(b'{"a": 1}').hexdigest()
+    assert pin_source_file(whole.path).sha256 == hashlib.sha256(b'{"a": 1}').hexdigest()
     for name, content in (("a.json", "[]"), ("a.jsonl", " [ ]\n"), ("a.csv", "a,b\n")):
         with pytest.raises(SourceError, match=rf"{name}: no rows; take the file out"):
-            lock_source(file(tmp_path, content, name).path)
+            pin_source_file(file(tmp_path, content, name).path)
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=r"a\.parquet: no rows"):
-        lock_source(tmp_path / "a.parquet")
+        pin_source_file(tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=r"gone\.json: cannot be read: No such file"):
-        lock_source(tmp_path / "gone.json")
+        pin_source_file(tmp_path / "gone.json")
 
 
 @pytest.mark.parametrize("name", ["entityquestions/P19.json", "halueval/qa_data.json", "fanoutqa/places.json"])
 def test_a_file_has_the_licence_of_its_content_wherever_it_lies_and_none_once_it_is_changed(
     tmp_path: Path, name: str
 ) -> None:
-    content = (ROOT / "data" / "world" / "sources" / name).read_bytes()
-    assert lock_source(file(tmp_path, content, "mine.json").path).licence == OWN_LICENCE
-    assert lock_source(file(tmp_path, content + b"\n", "mine.json").path).licence == NONE_STATED
+    content = (ASSETS_ROOT / "data" / "world" / "sources" / name).read_bytes()
+    assert pin_source_file(file(tmp_path, content, "mine.json").path).licence == EMBEDDED_WORLD_LICENCE
+    assert pin_source_file(file(tmp_path, content + b"\n", "mine.json").path).licence == NO_LICENCE_STATED
 
 
 def test_published_files_have_their_licence_and_parts_of_them_none(shared_data: Path) -> None:
-    assert {lock_source(path).licence for path in shared_data.glob("entityquestions/dev/*.json")} == {"MIT"}
-    assert lock_source(shared_data / "truthfulqa" / "TruthfulQA.csv").licence == NONE_STATED, "300 of its 817 rows"
+    assert {pin_source_file(path).licence for path in shared_data.glob("entityquestions/dev/*.json")} == {"MIT"}
+    assert pin_source_file(shared_data / "truthfulqa" / "TruthfulQA.csv").licence == NO_LICENCE_STATED, (
+        "300 of its 817 rows"
+    )
 
 
 def test_what_is_neither_file_nor_folder_is_no_source(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "loop.json").symlink_to(tmp_path / "s" / "loop.json")
     with pytest.raises(SourceError, match=r"loop\.json: cannot be read: Too many levels of symbolic links"):
-        list_source(tmp_path / "s")
+        list_source_files(tmp_path / "s")
     with pytest.raises(SourceError, match=r"null: no plain file, where a file was expected"):
-        list_source(Path("/dev/null"))
+        list_source_files(Path("/dev/null"))
 
 
 def test_files_beside_are_told_but_for_those_that_are_no_data(tmp_path: Path) -> None:
@@ -233,5 +235,5 @@ def test_files_beside_are_told_but_for_those_that_are_no_data(tmp_path: Path) ->
     file(tmp_path, "", "README.md")
     used = [tmp_path / "00.json"]
     told = ", ".join(f"{number:02}.json" for number in range(1, 9))
-    assert describe_unused([tmp_path], used, "for a reason") == [f"not used, for a reason: {told} and 3 more"]
-    assert describe_unused(used, used, "for a reason") == []
+    assert format_unused_files([tmp_path], used, "for a reason") == [f"not used, for a reason: {told} and 3 more"]
+    assert format_unused_files(used, used, "for a reason") == []

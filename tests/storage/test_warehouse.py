@@ -14,9 +14,9 @@ import pytest
 from factmill.tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
 from factmill.tasks.storage import warehouse
 from factmill.tasks.storage.housekeeping.compacting import compact_warehouse
-from factmill.tasks.storage.recording.folders import make_work_folder, work_folder
-from factmill.tasks.storage.schema import OWN_TABLES, VERSION, make_published_table
-from factmill.tasks.storage.warehouse import close_engine, open_warehouse
+from factmill.tasks.storage.recording.work_folders import make_work_folder, work_folder
+from factmill.tasks.storage.schema import SCHEMA_VERSION, WAREHOUSE_TABLES, ensure_published_table
+from factmill.tasks.storage.warehouse import close_large_engine, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
 
@@ -29,11 +29,11 @@ def test_a_new_warehouse_gets_its_tables_once_with_what_they_and_their_columns_m
             comments = db.execute("SELECT table_name, comment FROM duckdb_tables() ORDER BY 1").fetchall()
             undescribed = db.execute(
                 "SELECT table_name, column_name FROM duckdb_columns() WHERE comment IS NULL AND list_contains(?, table_name)",
-                [[model.table for model in OWN_TABLES if model.table != "label_items"]],
+                [[model.table for model in WAREHOUSE_TABLES if model.table != "label_items"]],
             ).fetchall()
-    assert versions == [(VERSION,)]
+    assert versions == [(SCHEMA_VERSION,)]
     assert [name for name, text in comments if not text] == []
-    assert {name for name, _ in comments} - {"schema_migrations"} == {model.table for model in OWN_TABLES}
+    assert {name for name, _ in comments} - {"schema_migrations"} == {model.table for model in WAREHOUSE_TABLES}
     assert undescribed == []
 
 
@@ -132,11 +132,11 @@ def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_star
     with open_warehouse(path) as db:
         db.execute("CREATE TABLE t AS SELECT 1 AS n")
     engine = warehouse._engines[os.getpid()]
-    close_engine(path)
+    close_large_engine(path)
     assert warehouse._engines[os.getpid()] is engine  # starting another takes longer than it is worth
-    monkeypatch.setattr(warehouse, "_KEEPS", 0)
-    close_engine(path)
-    close_engine(path)
+    monkeypatch.setattr(warehouse, "_CLOSE_ENGINE_MIN_BYTES", 0)
+    close_large_engine(path)
+    close_large_engine(path)
     assert os.getpid() not in warehouse._engines
     with open_warehouse(path) as db:
         assert db.execute("SELECT n FROM t").fetchall() == [(1,)]
@@ -145,14 +145,14 @@ def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_star
 def test_a_column_becomes_one_of_another_kind_only_where_older_builds_lose_nothing(tmp_path: Path) -> None:
     texts, numbers = {"id": "VARCHAR", "n": "VARCHAR"}, {"id": "VARCHAR", "n": "BIGINT"}
     with open_warehouse(tmp_path / "w.duckdb") as db:
-        make_published_table(db, "toys", texts, None)
+        ensure_published_table(db, "toys", texts, None)
         db.execute("INSERT INTO toys VALUES ('build', 'a', '1')")
-        make_published_table(db, "toys", numbers, None)
+        ensure_published_table(db, "toys", numbers, None)
         assert db.execute("SELECT n FROM toys").fetchall() == [(1,)]
-        make_published_table(db, "toys", texts, None)
+        ensure_published_table(db, "toys", texts, None)
         db.execute("INSERT INTO toys VALUES ('build', 'b', 'one')")
         with pytest.raises(WarehouseError, match=r"the table toys .* column n is VARCHAR; it is BIGINT now"):
-            make_published_table(db, "toys", numbers, None)
+            ensure_published_table(db, "toys", numbers, None)
 
 
 def test_an_error_inside_rolls_the_transaction_back(tmp_path: Path) -> None:
@@ -262,9 +262,9 @@ def test_a_signal_that_comes_while_duckdb_works_stops_as_its_handler_says(
     def stop(*_: object) -> None:
         raise Stopped
 
-    engine = warehouse._find_engine()
+    engine = warehouse._get_engine()
     before = signal.signal(signal.SIGTERM, stop)
-    monkeypatch.setattr(warehouse, "_find_engine", lambda: Interrupted(engine, statement))
+    monkeypatch.setattr(warehouse, "_get_engine", lambda: Interrupted(engine, statement))
     try:
         with pytest.raises(Stopped), open_warehouse(tmp_path / "w.duckdb"):
             pass

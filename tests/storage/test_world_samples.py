@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from factmill.tasks.assets import ROOT, load_list, load_units
+from factmill.tasks.assets import ASSETS_ROOT, load_list_entries, load_unit_qids
 from factmill.tasks.core.rows import Reject
+from factmill.tasks.multihal.core.preprocessing import classify_answer, is_refusal, normalise_refusals
 from factmill.tasks.multihal.core.rows import FoundationQuestion
-from factmill.tasks.multihal.core.uniting import is_refusal, read_refusals, settle_answer_type
-from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundFiles, find_foundation_files
-from factmill.tasks.storage.source_files import name_source
+from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundationFiles, find_foundation_files
+from factmill.tasks.storage.source_files import make_unpinned_source
 from factmill.tasks.world.files import load_world_data
 
 LANGUAGES = {"en", "de", "fr", "it", "es", "pt"}
@@ -37,8 +37,8 @@ NOT_FORMED = {
 """Rows whose questions are of no form: a step drops them, or the embedded translator refuses them."""
 
 
-def find_samples() -> FoundFiles:
-    return find_foundation_files([ROOT / "data" / "world" / "sources"], list(FOUNDATIONS))
+def find_samples() -> FoundationFiles:
+    return find_foundation_files([ASSETS_ROOT / "data" / "world" / "sources"], list(FOUNDATIONS))
 
 
 @cache
@@ -47,7 +47,7 @@ def read_samples() -> dict[str, FoundationQuestion | Reject]:
         row.row_id: row.outcome
         for name, paths in find_samples().files.items()
         for path in paths
-        for row in FOUNDATIONS[name].read(name_source(path))
+        for row in FOUNDATIONS[name].read(make_unpinned_source(path))
     }
 
 
@@ -58,7 +58,7 @@ def kept_samples() -> tuple[FoundationQuestion, ...]:
 
 @cache
 def load_forms() -> dict[str, Any]:
-    forms: dict[str, Any] = yaml.safe_load((ROOT / "data/world/sources/multihal_forms.yaml").read_text("utf-8"))
+    forms: dict[str, Any] = yaml.safe_load((ASSETS_ROOT / "data/world/sources/multihal_forms.yaml").read_text("utf-8"))
     return forms
 
 
@@ -66,7 +66,7 @@ def load_forms() -> dict[str, Any]:
 def labels_by_class() -> dict[str, set[str]]:
     labels: dict[str, set[str]] = defaultdict(set)
     for item in load_world_data().items.values():
-        for statement in item.statements_of("P31"):
+        for statement in item.list_statements_of("P31"):
             labels[getattr(statement.value, "qid", "")].add(item.labels["en"])
         labels["any"].add(item.labels["en"])
     return labels
@@ -107,7 +107,7 @@ def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
         "other_task": 2,
     }
     assert {row.source_dataset for row in kept_samples()} == set(FOUNDATIONS)
-    refusals = read_refusals(load_list("refusals"))
+    refusals = normalise_refusals(load_list_entries("refusals"))
     assert [row.id for row in kept_samples() if is_refusal(row.output, refusals)] == ["tqa_gen_5"]
     assert [message.split(": ")[1] for message in find_samples().left_out] == [
         "left out; DefAn's domain math is no list of questions with 14 paraphrases each"
@@ -115,7 +115,7 @@ def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
 
 
 def test_every_kind_of_answer_occurs() -> None:
-    settled = [settle_answer_type(row.output, row.answer_type, load_units(), row.input) for row in kept_samples()]
+    settled = [classify_answer(row.output, row.answer_type, load_unit_qids(), row.input) for row in kept_samples()]
     assert Counter(found.answer_type for found in settled) == {"other": 89, "date": 23, "numerical": 20, "rank": 1}
     stated = [(row, found) for row, found in zip(kept_samples(), settled, strict=True) if row.answer_type]
     assert all(row.answer_type == found.answer_type for row, found in stated)
@@ -129,7 +129,7 @@ def test_a_sample_keeps_to_the_forms(row: FoundationQuestion) -> None:
         assert form is None
         return
     assert form is not None, row.input
-    if settle_answer_type(row.output, row.answer_type, load_units(), row.input).answer_type != "other":
+    if classify_answer(row.output, row.answer_type, load_unit_qids(), row.input).answer_type != "other":
         return
     for answer in (row.output, *row.optional_output, *row.incorrect_answers):
         assert find_form(answer, "answers") or answer in labels_by_class()["any"], answer

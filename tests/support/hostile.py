@@ -24,8 +24,8 @@ from support.commands.command import Factmill, Ran
 from typer.main import get_command
 
 from factmill.flows.cli.main import app
-from factmill.tasks.assets import ROOT
-from factmill.tasks.settings import ROLES, World
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.settings import BUILD_MODEL_ROLES, World
 
 ENDLESS = ("serve", "worker", "world serve")
 """Commands that end when they are stopped: here each is given something that it refuses."""
@@ -59,7 +59,7 @@ _CONTENTS: tuple[bytes, ...] = (
 )  # fmt: skip
 _KINDS = ("fifo", "folder", "missing", "loop", "/dev/null", "/dev/zero", "below a file", "long line")
 """What may lie where a file is expected, besides files of any content."""
-FORMS = sorted((ROOT / "data" / "world" / "sources").glob("*/*"))
+FORMS = sorted((ASSETS_ROOT / "data" / "world" / "sources").glob("*/*"))
 """Sources of each kind, which are damaged."""
 _NAMED_LIKE = (
     "x.json", "x.jsonl", "x.csv", "x.parquet", "x.toml", "x.nt", "x.ttl.gz", "x.html", "x", "P19.json", "pairs.jsonl", "TruthfulQA.csv",
@@ -109,7 +109,7 @@ def list_settings(model: type[BaseModel] = World, place: str = "") -> Iterator[s
     for name, field in model.model_fields.items():
         kinds = [each for each in (field.annotation, *get_args(field.annotation)) if isinstance(each, type)]
         inner = next((each for each in kinds if issubclass(each, BaseModel)), None)
-        places = [f"{name}.{role}" for role in (*ROLES, "answerer")] if name == "models" else [name]
+        places = [f"{name}.{role}" for role in (*BUILD_MODEL_ROLES, "answerer")] if name == "models" else [name]
         for each in places:
             yield place + each
             if inner is not None:

@@ -4,11 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.knowledge import list_item_terms
-from factmill.tasks.core.calls.operation import Operation, Parts, Sparql, is_item, is_text, rest_on_item
-from factmill.tasks.core.fingerprints import Json
-from factmill.tasks.core.sparql import Row, by_texts, find_first, group_by_item
-from factmill.tasks.text.ids import id_number
+from factmill.tasks.core.calls.operation import (
+    CallParts,
+    Operation,
+    SparqlMapping,
+    is_item_id,
+    is_string_value,
+    list_item_dependency,
+)
+from factmill.tasks.core.calls.wikidata import make_item_terms
+from factmill.tasks.core.digests import JsonValue
+from factmill.tasks.core.sparql import SolutionValues, find_smallest_value, group_rows_by_item, wrap_value_reader
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 _QUERY = """
 PREFIX wd: <http://www.wikidata.org/entity/>
@@ -23,25 +30,27 @@ SELECT ?item ?description WHERE {
 _SQL = "SELECT item, text FROM keys JOIN graph.descriptions USING (item) WHERE language = $language"
 
 
-def _read_rows(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
-    by_qid = group_by_item(rows)
-    return [find_first(row["description"] for row in by_qid[str(call.parts["qid"])]) for call in calls]
+def _read_rows(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    by_qid = group_rows_by_item(rows)
+    return [find_smallest_value(row["description"] for row in by_qid[str(call.parts["qid"])]) for call in calls]
 
 
-def _look_up(graph: Any, parts: Sequence[Parts], language: str) -> list[Json]:
+def _look_up(graph: Any, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
     import pyarrow as pa
 
-    keys = pa.table({"item": pa.array(sorted({id_number(each["qid"]) for each in parts}), pa.int64())})
+    keys = pa.table({"item": pa.array(sorted({get_wikidata_id_number(each["qid"]) for each in parts}), pa.int64())})
     found = dict(graph.query(_SQL, {"keys": keys}, language=language))
-    return [found.get(id_number(each["qid"])) for each in parts]
+    return [found.get(get_wikidata_id_number(each["qid"])) for each in parts]
 
 
 DESCRIPTIONS = Operation(
     "descriptions",
     service="wikidata",
-    parts={"qid": is_item, "language": is_text},
-    read=lambda body: body,
-    sparql=Sparql(text=_QUERY, own=("qid",), terms=list_item_terms, read=by_texts(_read_rows)),
-    graph=_look_up,
-    rests_on=rest_on_item,
+    part_checks={"qid": is_item_id, "language": is_string_value},
+    parse_body=lambda body: body,
+    sparql=SparqlMapping(
+        query_text=_QUERY, varying_parts=("qid",), make_terms=make_item_terms, make_bodies=wrap_value_reader(_read_rows)
+    ),
+    load_from_graph=_look_up,
+    list_dependencies=list_item_dependency,
 )

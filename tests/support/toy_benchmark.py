@@ -8,14 +8,20 @@ from prefect import task
 from pydantic import Field
 
 from factmill.flows.recipes import make_recipe
-from factmill.tasks.core.fingerprints import digest_bytes
-from factmill.tasks.core.measures.audits import Audit, AuditKind
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.rows import Outcome, Reject, Row
-from factmill.tasks.engine.batches import batch_key, work_on
-from factmill.tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, find_absolute
-from factmill.tasks.lookups.labels import look_up_bearers
-from factmill.tasks.options import Option, Params, RunOptions
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
+from factmill.tasks.core.rows import Reject, Row, RowOutcome
+from factmill.tasks.engine.batches import batch_key, open_batch
+from factmill.tasks.engine.benchmark import (
+    Benchmark,
+    BenchmarkAssets,
+    BuildInputs,
+    ResolvedInputs,
+    make_sources_absolute,
+)
+from factmill.tasks.lookups.labels import look_up_items_by_name
+from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
 from factmill.tasks.storage.source_files import SourceFile
 
 
@@ -37,27 +43,27 @@ class CountryQuestion(Row):
     """Other items of the name."""
 
 
-class CountryParams(Params):
-    source: Annotated[tuple[str, ...], Option("--file", "PATH")] = ()
+class CountryParams(BenchmarkParams):
+    source: Annotated[tuple[str, ...], CliOption("--file", "PATH")] = ()
     """File of names, one a line (repeatable)."""
     most_others: int = Field(default=3, ge=0, le=9)
     """Other items of the name that are listed."""
 
 
-class CountryInputs(Inputs):
+class CountryInputs(BuildInputs):
     resolved: ClassVar = frozenset({"source"})
     params: CountryParams
 
 
-def lock_inputs(params: CountryParams, run: RunOptions) -> Locked[CountryInputs]:
-    paths = [Path(each) for each in find_absolute(params.source)]
+def lock_inputs(params: CountryParams, run: RunOptions) -> ResolvedInputs[CountryInputs]:
+    paths = [Path(each) for each in make_sources_absolute(params.source)]
     files = {path.name: [SourceFile(path, path.name, digest_bytes(path.read_bytes()))] for path in paths}
-    return Locked(CountryInputs(params=params.model_copy(update={"source": tuple(map(str, paths))})), files)
+    return ResolvedInputs(CountryInputs(params=params.model_copy(update={"source": tuple(map(str, paths))})), files)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def read_countries(batch: Batch) -> Receipt:
-    work = work_on(batch)
+def read_countries(batch: StageBatch) -> BatchReceipt:
+    work = open_batch(batch)
     names = [name for file in work.files(batch.unit) for name in file.path.read_text("utf-8").splitlines()]
     for name in names:
         work.take(f"c-{name}", name)
@@ -65,13 +71,13 @@ def read_countries(batch: Batch) -> Receipt:
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def ask_countries(batch: Batch) -> Receipt:
-    work = work_on(batch)
+def ask_countries(batch: StageBatch) -> BatchReceipt:
+    work = open_batch(batch)
     rows = work.rows(Country)
-    found, failed = look_up_bearers(work, ((row.id, row.name) for row in rows))
+    found, failed = look_up_items_by_name(work, ((row.id, row.name) for row in rows))
     most = work.inputs(CountryInputs).params.most_others
 
-    def decide(row: Country) -> Outcome:
+    def decide(row: Country) -> RowOutcome:
         if row.id in failed or not found[row.name]:
             return failed.get(row.id) or Reject(row.id, "no_such_item", f"no item is called {row.name!r}")
         first, *others = (each.qid for each in found[row.name])
@@ -91,17 +97,17 @@ COUNTRIES = Benchmark(
     title="Countries: which number has each in Wikidata",
     examples=("factmill build countries --file names.txt",),
     params=CountryParams,
-    lock_inputs=lock_inputs,
+    resolve_inputs=lock_inputs,
     recipe="toy_benchmark:countries",
     tables={"countries": CountryQuestion},
     main_table="countries",
-    part="letter",
-    shown={"id": "id", "question": "question", "qid": "answer"},
-    trace=("id",),
+    group_column="letter",
+    display_columns={"id": "id", "question": "question", "qid": "answer"},
+    trace_id_columns=("id",),
     explain=explain_row,
-    audit=Audit((AuditKind("wrong_number", "Is the number another country's?"),), "a test's own"),
-    assets=Assets(queries=("wikidata/find_items",)),
-    roles=lambda _: (),
+    audit=AuditProtocol((AuditCriterion("wrong_number", "Is the number another country's?"),), "a test's own"),
+    assets=BenchmarkAssets(queries=("wikidata/find_items",)),
+    model_roles=lambda _: (),
 )
 
 countries = make_recipe(COUNTRIES, read_countries, ask_countries)

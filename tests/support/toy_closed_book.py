@@ -2,10 +2,10 @@
 
 from toy_benchmark import COUNTRIES, CountryQuestion
 
-from factmill.tasks.core.prompts import read_prompt
-from factmill.tasks.evaluation.closed_book import make_closed_book
+from factmill.tasks.core.prompts import parse_prompt_file
+from factmill.tasks.evaluation.closed_book import make_closed_book_evaluation
 
-ANSWER = read_prompt(
+ANSWER = parse_prompt_file(
     "toy/answer", b'+++\nrole = "answerer"\ninputs = ["question"]\nmax_tokens = 50\n+++\n# user\n$question\n'
 )
 
@@ -15,11 +15,11 @@ def list_golds(row: CountryQuestion) -> list[str]:
     return [row.qid, row.qid.removeprefix("Q")]
 
 
-COUNTRIES_CLOSED_BOOK = make_closed_book(
-    of=COUNTRIES,
+COUNTRIES_CLOSED_BOOK = make_closed_book_evaluation(
+    benchmark=COUNTRIES,
     recipe="toy_closed_book:COUNTRIES_CLOSED_BOOK",
     prompt=ANSWER,
-    gold=list_golds,
-    groups=("letter",),
-    cluster="letter",
+    list_gold_answers=list_golds,
+    group_columns=("letter",),
+    cluster_column="letter",
 )

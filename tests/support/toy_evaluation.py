@@ -6,41 +6,46 @@ from typing import Annotated, Literal
 import pyarrow as pa
 from toy_benchmark import COUNTRIES, CountryQuestion
 
-from factmill.tasks.core.evaluation.frame import frame, make_boundary
-from factmill.tasks.core.evaluation.rows import Answer, Asked, EvaluationMetric, Score
-from factmill.tasks.core.measures.figures import Figure
-from factmill.tasks.core.measures.metrics import Metric, Scores, measure
-from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
-from factmill.tasks.core.replies import Form, Unreadable
-from factmill.tasks.core.rows import arrow_table, rows_from_arrow
-from factmill.tasks.engine.benchmark import Locked
-from factmill.tasks.evaluation.answering import Judged, Judging
-from factmill.tasks.evaluation.record import (
+from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
+from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
+from factmill.tasks.core.evaluation.rows import (
+    EvaluationMetric,
+    EvaluationPrediction,
+    EvaluationQuestion,
+    EvaluationScore,
+)
+from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
+from factmill.tasks.core.measures.report_figures import ReportFigure
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
+from factmill.tasks.engine.benchmark import ResolvedInputs
+from factmill.tasks.evaluation.answering_and_judging import AnswerJudgment, JudgingSpec
+from factmill.tasks.evaluation.definition import (
     Evaluation,
     EvaluationInputs,
-    Item,
-    JudgedParams,
-    draw_clusters,
-    lock_evaluation,
+    JudgedEvaluationParams,
+    ReportItem,
+    resolve_evaluation_inputs,
+    sample_question_clusters,
 )
-from factmill.tasks.options import Option, RunOptions
+from factmill.tasks.options import CliOption, RunOptions
 
-ANSWER = read_prompt(
+ANSWER = parse_prompt_file(
     "toy/answer", b'+++\nrole = "answerer"\ninputs = ["question"]\nmax_tokens = 50\n+++\n# user\n$question\n'
 )
-JUDGE = read_prompt(
+JUDGE = parse_prompt_file(
     "toy/judge",
     b'+++\nrole = "judge"\ninputs = ["gold", "framed", "boundary"]\n+++\n# user\nGold: $gold\nBetween the lines of $boundary:\n$framed\nVerdict: right or wrong\n',
 )
-VERDICT = Form("lines", head="verdict", reach="line")
+VERDICT = CompletionFormat("lines", line_head="verdict", answer_extent="line")
 Setting = Literal["ask", "ask_again"]
 
 
-class CountryAsked(Asked):
+class CountryAsked(EvaluationQuestion):
     gold: str
 
 
-class CountryAnswer(CountryAsked, Answer):
+class CountryAnswer(CountryAsked, EvaluationPrediction):
     pass
 
 
@@ -50,8 +55,8 @@ class JudgedCountry(CountryAnswer):
     why_not: str
 
 
-class CountryEvaluationParams(JudgedParams):
-    setting: Annotated[tuple[Setting, ...], Option("--setting", "NAME")] = ()
+class CountryEvaluationParams(JudgedEvaluationParams):
+    setting: Annotated[tuple[Setting, ...], CliOption("--setting", "NAME")] = ()
     """Only this setting (repeatable)."""
 
 
@@ -59,14 +64,14 @@ class CountryEvaluationInputs(EvaluationInputs):
     params: CountryEvaluationParams
 
 
-def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> Locked[CountryEvaluationInputs]:
-    return lock_evaluation(COUNTRIES_EVALUATION, params, run, CountryEvaluationInputs)
+def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> ResolvedInputs[CountryEvaluationInputs]:
+    return resolve_evaluation_inputs(COUNTRIES_EVALUATION, params, run, CountryEvaluationInputs)
 
 
 def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[CountryAsked]:
     """Every country in every setting."""
     read = rows_from_arrow(CountryQuestion, rows)
-    drawn = draw_clusters([row.letter for row in read], inputs.params)
+    drawn = sample_question_clusters([row.letter for row in read], inputs.params)
     for setting in inputs.settings:
         for row in read:
             if row.letter in drawn:
@@ -74,8 +79,8 @@ def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[
                 yield CountryAsked(id=f"{setting}/{row.id}", question=row.question, gold=row.qid, **told)
 
 
-def fill_prompt(asked: Asked, _: object = None) -> Ask:
-    return fill_in(ANSWER, question=f"{asked.question} ({asked.setting})")
+def fill_prompt(asked: EvaluationQuestion, _: object = None) -> FilledPrompt:
+    return fill_prompt_template(ANSWER, question=f"{asked.question} ({asked.setting})")
 
 
 def guess_commonest(rows: pa.Table) -> Callable[[CountryAsked], str]:
@@ -84,39 +89,39 @@ def guess_commonest(rows: pa.Table) -> Callable[[CountryAsked], str]:
     return lambda _: commonest
 
 
-def read_verdict(text: str) -> bool | Unreadable:
+def read_verdict(text: str) -> bool | UnreadableCompletion:
     """Return the last verdict of a judge's reply."""
     verdicts = [line.split(":")[1].strip().lower() for line in text.splitlines() if line.lower().startswith("verdict:")]
     if not verdicts or verdicts[-1] not in ("right", "wrong"):
-        return Unreadable("no line `Verdict: right` or `Verdict: wrong`")
+        return UnreadableCompletion("no line `Verdict: right` or `Verdict: wrong`")
     return verdicts[-1] == "right"
 
 
-def mark(row: CountryAnswer, judged: Judged[bool] | None, judge: str) -> JudgedCountry:
+def mark(row: CountryAnswer, judged: AnswerJudgment[bool] | None, judge: str) -> JudgedCountry:
     right, why = (None, row.unscored) if judged is None else (judged.verdict, judged.unscored)
     return row.extend(JudgedCountry, is_right=right, judge=judge, why_not=why)
 
 
-JUDGING: Judging[CountryAnswer, bool, JudgedCountry] = Judging(
-    fill=lambda row: fill_in(
+JUDGING: JudgingSpec[CountryAnswer, bool, JudgedCountry] = JudgingSpec(
+    make_prompt=lambda row: fill_prompt_template(
         JUDGE,
         gold=row.gold,
-        framed=frame(row.id, row.answer_read),
-        boundary=make_boundary(row.id, row.answer_read),
+        framed=frame_answer(row.id, row.answer_read),
+        boundary=make_answer_boundary(row.id, row.answer_read),
     ),
-    form=VERDICT,
-    read=lambda _, texts: read_verdict(texts[0]),
-    compare=lambda row: row.answer_read == row.gold,
-    row=JudgedCountry,
-    mark=mark,
+    completion_format=VERDICT,
+    parse_verdict=lambda _, texts: read_verdict(texts[0]),
+    judge_exactly=lambda row: row.answer_read == row.gold,
+    row_model=JudgedCountry,
+    make_judged_row=mark,
 )
 
 
-def measure_countries(judged: pa.Table, inputs: CountryEvaluationInputs) -> tuple[pa.Table, list[Metric]]:
+def measure_countries(judged: pa.Table, inputs: CountryEvaluationInputs) -> tuple[pa.Table, list[MeasuredMetric]]:
     scores = list(score(rows_from_arrow(JudgedCountry, judged)))
-    metrics = measure(
+    metrics = measure_mean_metrics(
         [
-            Scores(
+            MetricScores(
                 setting=setting,
                 metric="accuracy",
                 items=[each.item for each in mine],
@@ -130,21 +135,21 @@ def measure_countries(judged: pa.Table, inputs: CountryEvaluationInputs) -> tupl
         ],
         inputs.params.seed,
     )
-    return arrow_table(Score, scores), metrics
+    return make_arrow_table(EvaluationScore, scores), metrics
 
 
-def score(rows: Iterable[JudgedCountry]) -> Iterator[Score]:
+def score(rows: Iterable[JudgedCountry]) -> Iterator[EvaluationScore]:
     for row in rows:
         kept = {name: getattr(row, name) for name in ("question_id", "item", "cluster", "setting", "detail")}
         value = None if row.is_right is None else float(row.is_right)
-        yield Score(id=f"accuracy:{row.id}", metric="accuracy", value=value, unscored=row.why_not, **kept)
+        yield EvaluationScore(id=f"accuracy:{row.id}", metric="accuracy", value=value, unscored=row.why_not, **kept)
 
 
-def list_items(_: pa.Table) -> list[Item]:
+def list_items(_: pa.Table) -> list[ReportItem]:
     return []
 
 
-def list_figures(_: Sequence[EvaluationMetric]) -> list[Figure]:
+def list_figures(_: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     return []
 
 
@@ -153,29 +158,33 @@ COUNTRIES_EVALUATION = Evaluation(
     title="Measure a model on countries' numbers",
     examples=("factmill evaluate countries --model oracle",),
     params=CountryEvaluationParams,
-    lock_inputs=lock_inputs,
+    resolve_inputs=lock_inputs,
     recipe="toy_evaluation:COUNTRIES_EVALUATION",
-    tables={"countries_answers": JudgedCountry, "countries_scores": Score, "evaluation_metrics": EvaluationMetric},
+    tables={
+        "countries_answers": JudgedCountry,
+        "countries_scores": EvaluationScore,
+        "evaluation_metrics": EvaluationMetric,
+    },
     main_table="countries_answers",
-    part="setting",
-    shown={"id": "id", "question": "question", "answer": "answer", "is_right": "right"},
+    group_column="setting",
+    display_columns={"id": "id", "question": "question", "answer": "answer", "is_right": "right"},
     explain=lambda row: [f"  answer      {row.answer}", f"  right       {row.is_right}"],
-    of=COUNTRIES,
+    benchmark=COUNTRIES,
     settings={"ask": "the question alone", "ask_again": "the same"},
-    usual=("ask",),
-    plain=("ask",),
-    headline=("accuracy",),
-    main="accuracy",
-    meaning="The share of countries whose number the model knows.",
-    questions=list_questions,
-    fill=fill_prompt,
-    inputs=CountryEvaluationInputs,
-    asked=CountryAsked,
-    answers=CountryAnswer,
-    oracle=lambda _: lambda asked: asked.gold,
-    guess=guess_commonest,
-    judging=JUDGING,
-    measure=measure_countries,
-    figures=list_figures,
-    items=list_items,
+    default_settings=("ask",),
+    offline_settings=("ask",),
+    headline_metrics=("accuracy",),
+    main_metric="accuracy",
+    main_metric_meaning="The share of countries whose number the model knows.",
+    make_questions=list_questions,
+    make_prompt=fill_prompt,
+    inputs_model=CountryEvaluationInputs,
+    question_model=CountryAsked,
+    prediction_model=CountryAnswer,
+    make_oracle=lambda _: lambda asked: asked.gold,
+    make_guesser=guess_commonest,
+    judging_spec=JUDGING,
+    compute_metrics=measure_countries,
+    draw_figures=list_figures,
+    list_report_items=list_items,
 )

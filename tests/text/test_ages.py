@@ -2,7 +2,7 @@
 
 import pytest
 
-from factmill.tasks.text.ages import check_age, read_age, tell_age
+from factmill.tasks.text.durations import format_age_in_words, parse_duration, validate_duration
 
 
 @pytest.mark.parametrize(
@@ -10,13 +10,13 @@ from factmill.tasks.text.ages import check_age, read_age, tell_age
     [("90m", 5400), ("12h", 43_200), ("30d", 2_592_000), ("2w", 1_209_600), ("0", 0), (1.5, 1.5)],
 )
 def test_an_age_is_read_in_seconds(written: object, seconds: float) -> None:
-    assert read_age(check_age(written)) == seconds
+    assert parse_duration(validate_duration(written)) == seconds
 
 
 @pytest.mark.parametrize("written", ["", "d", "-1d", "1 d", "1y", "1e9", "١d", "9999999999d", None, True, float("nan")])
 def test_what_is_no_age_is_told_with_what_was_expected(written: object) -> None:
     with pytest.raises(ValueError, match="expected one such as 90m, 12h, 30d"):
-        check_age(written)
+        validate_duration(written)
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_what_is_no_age_is_told_with_what_was_expected(written: object) -> None:
     ],
 )
 def test_an_age_is_told_in_its_largest_unit(seconds: float, told: str) -> None:
-    assert tell_age(seconds) == told
+    assert format_age_in_words(seconds) == told

@@ -1,4 +1,4 @@
-"""The main text of articles out of MediaWiki's HTML."""
+"""The main text of articles out of MediaWikiApi's HTML."""
 
 import json
 import re
@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.assets import load_list
+from factmill.tasks.assets import load_list_entries
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.text.article import Article, Section, read_article, read_removed
+from factmill.tasks.text.article_html import ArticleMainText, ArticleSection, extract_article_text, parse_removal_rules
 from factmill.tasks.text.sentences import split_sentences
 from factmill.tasks.world.files import load_world_data
 
-REMOVED = read_removed(load_list("removed_from_articles"))
+REMOVED = parse_removal_rules(load_list_entries("removed_from_articles"))
 NOTE = '<sup id="cite_ref-1" class="reference"><a href="#cite_note-1">[1]</a></sup>'
 IPA = '<span class="IPA nopopups noexcerpt" lang="en-fonipa"><a href="/wiki/Help:IPA">/x/</a></span>'
 SOUND = '<span class="ext-phonos"><a>ⓘ</a></span>'
 
 
 def paragraphs_of(html: str) -> list[str]:
-    return [paragraph for section in read_article(html, REMOVED).sections for paragraph in section.paragraphs]
+    return [paragraph for section in extract_article_text(html, REMOVED).sections for paragraph in section.paragraphs]
 
 
 PARAGRAPHS = [
@@ -91,28 +91,28 @@ def test_sections_have_the_path_of_their_headings() -> None:
     html = """<p>lead</p><div>and more</div>
     <div class="mw-heading mw-heading2"><h2 id="A">A <i>b</i></h2><span class="mw-editsection">[edit]</span></div>
     <p>one</p><h4>C</h4><p>two</p><h3>D</h3><p>three</p><h2>Empty</h2><h3>E</h3><p>four</p><h2> </h2><p>five</p>"""
-    article = read_article(html, REMOVED)
+    article = extract_article_text(html, REMOVED)
     assert article.sections == (
-        Section((), 0, ("lead", "and more")),
-        Section(("A b",), 2, ("one",)),
-        Section(("A b", "C"), 4, ("two",)),
-        Section(("A b", "D"), 3, ("three",)),
-        Section(("Empty", "E"), 3, ("four", "five")),
+        ArticleSection((), 0, ("lead", "and more")),
+        ArticleSection(("A b",), 2, ("one",)),
+        ArticleSection(("A b", "C"), 4, ("two",)),
+        ArticleSection(("A b", "D"), 3, ("three",)),
+        ArticleSection(("Empty", "E"), 3, ("four", "five")),
     )
     assert article.lead == ("lead", "and more")
     assert article.text == "lead\n\nand more\n\none\n\ntwo\n\nthree\n\nfour\n\nfive"
 
 
 def test_a_page_that_begins_with_a_heading_has_no_lead() -> None:
-    assert read_article("<h2>A</h2><p>a</p>", REMOVED).lead == ()
-    assert read_article("", REMOVED) == Article(())
-    assert Article(()).lead == () and Article(()).text == ""
+    assert extract_article_text("<h2>A</h2><p>a</p>", REMOVED).lead == ()
+    assert extract_article_text("", REMOVED) == ArticleMainText(())
+    assert ArticleMainText(()).lead == () and ArticleMainText(()).text == ""
 
 
 def test_removed_sections_go_with_all_below_them_and_no_further() -> None:
     html = """<h2>A</h2><p>a</p><h3><span class="mw-headline">See also</span></h3><p>X</p><h4>B</h4><p>X</p>
     <h3>C</h3><p>c</p><h2>REFERENCES :</h2><p>X</p><h3>Notes</h3><p>X</p><h4>D</h4><p>X</p><h2>E</h2><p>e</p>"""
-    assert [(section.path, section.paragraphs) for section in read_article(html, REMOVED).sections] == [
+    assert [(section.path, section.paragraphs) for section in extract_article_text(html, REMOVED).sections] == [
         (("A",), ("a",)),
         (("A", "C"), ("c",)),
         (("E",), ("e",)),
@@ -120,10 +120,13 @@ def test_removed_sections_go_with_all_below_them_and_no_further() -> None:
 
 
 def test_a_heading_that_is_never_closed_ends_at_the_next_block() -> None:
-    assert [section.path for section in read_article("<h2>A<p>a<h3>B<div>b", REMOVED).sections] == [("A",), ("A", "B")]
+    assert [section.path for section in extract_article_text("<h2>A<p>a<h3>B<div>b", REMOVED).sections] == [
+        ("A",),
+        ("A", "B"),
+    ]
 
 
-@pytest.mark.parametrize("entry", load_list("removed_from_articles"))
+@pytest.mark.parametrize("entry", load_list_entries("removed_from_articles"))
 def test_every_entry_of_the_list_removes_what_it_names(entry: str) -> None:
     kind, value = entry.partition("#")[0].strip().split(maxsplit=1)
     html = {
@@ -140,11 +143,11 @@ def test_every_entry_of_the_list_removes_what_it_names(entry: str) -> None:
 @pytest.mark.parametrize("entry", ["figure", "class", "heading # none", "css infobox", ""])
 def test_an_entry_of_another_form_is_named(entry: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(repr(entry))):
-        read_removed(["tag table", entry])
+        parse_removal_rules(["tag table", entry])
 
 
 def test_the_list_names_nothing_twice() -> None:
-    entries = [entry.partition("#")[0].split() for entry in load_list("removed_from_articles")]
+    entries = [entry.partition("#")[0].split() for entry in load_list_entries("removed_from_articles")]
     assert len({tuple(entry) for entry in entries}) == len(entries)
 
 
@@ -173,7 +176,7 @@ def test_text_without_markup_only_changes_its_spaces(text: str) -> None:
 
 @given(st.text(max_size=200))
 def test_no_html_is_too_broken(text: str) -> None:
-    assert "\0" not in read_article(text, REMOVED).text
+    assert "\0" not in extract_article_text(text, REMOVED).text
 
 
 def test_embedded_articles_give_their_prose_and_nothing_else() -> None:
@@ -181,7 +184,7 @@ def test_embedded_articles_give_their_prose_and_nothing_else() -> None:
     assert len(articles) > 70
     for article in articles:
         for revision in article.revisions:
-            found = read_article(revision.text, REMOVED)
+            found = extract_article_text(revision.text, REMOVED)
             paragraphs = [paragraph for section in found.sections for paragraph in section.paragraphs]
             assert paragraphs == list_prose(revision.text), article.title
             assert found.lead, article.title

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.text.matching import fold_text, has_words, normal_words, normalise, singular_form
+from factmill.tasks.text.text_normalization import (
+    contains_whole_words,
+    fold_case_and_accents,
+    normalize_answer,
+    normalized_words,
+    singular_form,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +31,7 @@ from factmill.tasks.text.matching import fold_text, has_words, normal_words, nor
     ],
 )
 def test_case_punctuation_articles_and_spacing_do_not_matter(text: str, expected: str) -> None:
-    assert normalise(text) == expected
+    assert normalize_answer(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,14 +53,14 @@ def test_plurals_are_reduced_for_word_lists(text: str, expected: str) -> None:
 
 @given(st.text())
 def test_normalising_twice_changes_nothing_more(text: str) -> None:
-    once = normalise(text)
-    assert normalise(once) == once
-    assert normal_words(text) == once.split()
+    once = normalize_answer(text)
+    assert normalize_answer(once) == once
+    assert normalized_words(text) == once.split()
 
 
 @pytest.mark.parametrize("mark", [chr(number) for number in range(128)])
 def test_a_text_in_ascii_is_normalised_as_any_other(mark: str) -> None:
-    assert normalise(f"The A{mark}B") == normalise(f"The A{mark}B é").removesuffix(" é")
+    assert normalize_answer(f"The A{mark}B") == normalize_answer(f"The A{mark}B é").removesuffix(" é")
 
 
 @pytest.mark.parametrize(
@@ -69,8 +75,8 @@ def test_a_text_in_ascii_is_normalised_as_any_other(mark: str) -> None:
     ],
 )
 def test_accents_quotes_and_dashes_do_not_matter(text: str, folded: str) -> None:
-    assert fold_text(text) == folded
-    assert fold_text(folded) == folded
+    assert fold_case_and_accents(text) == folded
+    assert fold_case_and_accents(folded) == folded
 
 
 @pytest.mark.parametrize(
@@ -85,4 +91,4 @@ def test_accents_quotes_and_dashes_do_not_matter(text: str, folded: str) -> None
     ],
 )
 def test_words_are_whole(sentence: str, words: str, found: bool) -> None:
-    assert has_words(sentence, words) is found
+    assert contains_whole_words(sentence, words) is found

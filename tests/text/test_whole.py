@@ -2,8 +2,13 @@
 
 import pytest
 
-from factmill.tasks.text.undressing import BrokenObject, parse_object
-from factmill.tasks.text.whole import MOST_DEEP, clean, is_too_deep, suggest_name
+from factmill.tasks.text.reply_wrappers import MalformedJsonObject, parse_json_object
+from factmill.tasks.text.sanitize import (
+    MAX_JSON_DEPTH,
+    escape_control_characters,
+    exceeds_json_depth,
+    format_did_you_mean,
+)
 
 
 def nest(levels: int) -> object:
@@ -14,23 +19,23 @@ def nest(levels: int) -> object:
 
 
 def test_how_deep_a_value_may_be() -> None:
-    assert not is_too_deep(nest(MOST_DEEP))
-    assert is_too_deep(nest(MOST_DEEP + 1))
-    assert not is_too_deep([[]] * 1000)
+    assert not exceeds_json_depth(nest(MAX_JSON_DEPTH))
+    assert exceeds_json_depth(nest(MAX_JSON_DEPTH + 1))
+    assert not exceeds_json_depth([[]] * 1000)
 
 
-@pytest.mark.parametrize("levels", [MOST_DEEP, 900, 10_000])
+@pytest.mark.parametrize("levels", [MAX_JSON_DEPTH, 900, 10_000])
 def test_an_object_in_a_reply_that_is_too_deep_is_broken(levels: int) -> None:
-    with pytest.raises(BrokenObject, match="nested too deeply"):
-        parse_object('{"short": ' + "[" * levels + "]" * levels + "}")
+    with pytest.raises(MalformedJsonObject, match="nested too deeply"):
+        parse_json_object('{"short": ' + "[" * levels + "]" * levels + "}")
 
 
 def test_a_number_of_any_length_in_a_reply_is_read() -> None:
-    assert parse_object('{"a": ' + "9" * 5000 + "}") == {"a": float("inf")}
+    assert parse_json_object('{"a": ' + "9" * 5000 + "}") == {"a": float("inf")}
 
 
 def test_nothing_acts_on_a_terminal() -> None:
-    assert clean("a\x1b[31mb\u202ec\r\nd\n\x00") == "a[U+001B][31mb[U+202E]c\nd\n[U+0000]"
+    assert escape_control_characters("a\x1b[31mb\u202ec\r\nd\n\x00") == "a[U+001B][31mb[U+202E]c\nd\n[U+0000]"
 
 
 @pytest.mark.parametrize(
@@ -43,4 +48,4 @@ def test_nothing_acts_on_a_terminal() -> None:
     ],
 )
 def test_the_known_name_most_like_the_one_given_is_suggested(given: str, told: str) -> None:
-    assert suggest_name(given, ["Algebra", "Astronomy"]) == told
+    assert format_did_you_mean(given, ["Algebra", "Astronomy"]) == told

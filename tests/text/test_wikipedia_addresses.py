@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.text.wikipedia_addresses import (
-    ArticleAddress,
+from factmill.tasks.text.wikipedia_urls import (
+    ArticleUrl,
+    canonical_title,
     find_redirect,
-    read_article_address,
-    spell_title,
-    write_article_address,
+    format_article_url,
+    parse_article_url,
 )
 
 WIKI = "https://en.wikipedia.org"
@@ -56,7 +56,7 @@ READ = [
 
 @pytest.mark.parametrize(("path", "title", "section"), READ)
 def test_an_address_of_an_article_is_read(path: str, title: str, section: str | None) -> None:
-    assert read_article_address(WIKI + path) == ArticleAddress(title, section)
+    assert parse_article_url(WIKI + path) == ArticleUrl(title, section)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_an_address_of_an_article_is_read(path: str, title: str, section: str | 
     ],
 )
 def test_mobile_and_unencrypted_addresses_are_as_good(host: str) -> None:
-    assert read_article_address(f" {host}/wiki/Paris\n") == ArticleAddress("Paris", None)
+    assert parse_article_url(f" {host}/wiki/Paris\n") == ArticleUrl("Paris", None)
 
 
 REFUSED = [
@@ -135,7 +135,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("url", "told"), REFUSED)
 def test_an_address_of_no_article_is_refused_with_the_reason_and_what_was_expected(url: str, told: str) -> None:
-    found = read_article_address(url)
+    found = parse_article_url(url)
     assert isinstance(found, str), found
     assert told in found
     assert repr(url.strip()) in found
@@ -153,13 +153,13 @@ def test_an_address_of_no_article_is_refused_with_the_reason_and_what_was_expect
     ],
 )
 def test_all_spellings_of_a_title_are_one(spelling: str) -> None:
-    assert spell_title(spelling) == "Éclair au chocolat"
+    assert canonical_title(spelling) == "Éclair au chocolat"
 
 
 @pytest.mark.parametrize("title", ["", "ßuper", "iPhone", "C++", "2 Tone"])
 def test_nothing_but_the_first_letter_changes(title: str) -> None:
-    assert spell_title(title)[1:] == title[1:]
-    assert spell_title("ßuper") == "ßuper"
+    assert canonical_title(title)[1:] == title[1:]
+    assert canonical_title("ßuper") == "ßuper"
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_nothing_but_the_first_letter_changes(title: str) -> None:
     ],
 )  # fmt: skip
 def test_an_address_is_that_of_the_worlds_own_wiki(wiki: str, article: str, revision: str) -> None:
-    assert write_article_address(wiki, "Zoë's A/B?") == article.replace("ë", "%C3%AB")
-    assert write_article_address(wiki, "Zoë's A/B?", 5) == revision
+    assert format_article_url(wiki, "Zoë's A/B?") == article.replace("ë", "%C3%AB")
+    assert format_article_url(wiki, "Zoë's A/B?", 5) == revision
 
 
 SHOWN = '<div class="mw-parser-output"><div class="redirectMsg"><p>Redirect to:</p><ul class="redirectText"><li>{}</li></ul></div>'
@@ -196,10 +196,10 @@ def test_a_redirect_is_read_from_what_is_shown_of_it(html: str, expected: str | 
 @pytest.mark.parametrize("name", ["fanout-final-dev-nov23.json", "fanout-final-dev.json"])
 def test_every_address_of_the_released_files_is_read(shared_data: Path, name: str) -> None:
     questions = json.loads((shared_data / "fanoutqa" / name).read_text("utf-8"))
-    found = [(each, read_article_address(each["url"])) for each in list_evidence(questions)]
+    found = [(each, parse_article_url(each["url"])) for each in list_evidence(questions)]
     assert len(found) > 2_000
     assert [(each["url"], address) for each, address in found if isinstance(address, str)] == []
-    same = sum(isinstance(address, ArticleAddress) and address.title == each["title"] for each, address in found)
+    same = sum(isinstance(address, ArticleUrl) and address.title == each["title"] for each, address in found)
     # the others are redirects, whose target's title stands beside the address
     assert same / len(found) > 0.98
 

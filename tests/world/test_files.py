@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from check_world import check_world, describe_report
 
-from factmill.tasks.errors import WorldError
+from factmill.tasks.errors import EmbeddedWorldError
 from factmill.tasks.world.data import (
     ItemValue,
     QuantityValue,
@@ -14,11 +14,11 @@ from factmill.tasks.world.data import (
     UnknownValue,
     WorldData,
     digest_world,
-    read_time,
-    read_value,
+    parse_statement_value,
+    parse_time_value,
     split_statement,
 )
-from factmill.tasks.world.files import load_world_data, read_world_files
+from factmill.tasks.world.files import load_world_and_violations, load_world_data
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from factmill.tasks.world.files import load_world_data, read_world_files
 def test_times_keep_their_precision_and_count_years_astronomically(
     text: str, year: int, month: int, day: int, precision: str
 ) -> None:
-    assert read_time(text) == TimeValue(year, month, day, precision)
+    assert parse_time_value(text) == TimeValue(year, month, day, precision)
 
 
 @pytest.mark.parametrize(
@@ -49,19 +49,19 @@ def test_times_keep_their_precision_and_count_years_astronomically(
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no time"):
-        read_time(text)
+        parse_time_value(text)
 
 
 def test_quantities_keep_every_digit() -> None:
-    assert read_value("1.960 Q11573", "quantity") == QuantityValue("1.960", "Q11573")
-    assert read_value("+3", "quantity") == QuantityValue("3", None)
-    assert read_value("-3", "quantity") == QuantityValue("-3", None)
+    assert parse_statement_value("1.960 Q11573", "quantity") == QuantityValue("1.960", "Q11573")
+    assert parse_statement_value("+3", "quantity") == QuantityValue("3", None)
+    assert parse_statement_value("-3", "quantity") == QuantityValue("-3", None)
     with pytest.raises(ValueError, match="is no quantity"):
-        read_value("3,755,251", "quantity")
+        parse_statement_value("3,755,251", "quantity")
 
 
 def test_a_question_mark_is_an_unknown_value_of_every_type() -> None:
-    assert [read_value("?", kind) for kind in ("item", "time", "quantity", "string")] == [UnknownValue()] * 4
+    assert [parse_statement_value("?", kind) for kind in ("item", "time", "quantity", "string")] == [UnknownValue()] * 4
 
 
 def test_statements_come_apart_into_value_qualifiers_and_rank() -> None:
@@ -80,8 +80,8 @@ def test_the_sample_is_read_whole(sample: WorldData) -> None:
         "pt": "Berlim",
     }
     assert berlin.names == ("Berlin", "Berlin-on-Spree")
-    assert [s.value for s in berlin.best_statements() if s.pid == "P1082"] == [QuantityValue("3755251", None)]
-    assert [s.value for s in berlin.statements_of("P17")] == [ItemValue("Q183")]
+    assert [s.value for s in berlin.iterate_best_statements() if s.pid == "P1082"] == [QuantityValue("3755251", None)]
+    assert [s.value for s in berlin.list_statements_of("P17")] == [ItemValue("Q183")]
     assert sample.redirects["Berlin (old name)"] == "Berlin"
 
 
@@ -154,10 +154,10 @@ def test_every_violation_names_file_key_and_what_was_expected(
     text = (folder / changed).read_text("utf-8")
     assert old in text
     (folder / changed).write_text(text.replace(old, new, 1), "utf-8")
-    _, violations = read_world_files(folder)
+    _, violations = load_world_and_violations(folder)
     found = [str(violation) for violation in violations]
     assert [v for v in found if v.startswith(f"{file}: {key}") and problem in v], found
-    with pytest.raises(WorldError, match="violations"):
+    with pytest.raises(EmbeddedWorldError, match="violations"):
         load_world_data(folder)
 
 
@@ -166,7 +166,7 @@ def test_files_that_are_missing_or_no_text_are_violations(tmp_path: Path, sample
     shutil.copytree(sample_folder, folder)
     (folder / "categories.yaml").unlink()
     (folder / "articles" / "Germany.html").write_bytes(b"\xff\xfe")
-    _, violations = read_world_files(folder)
+    _, violations = load_world_and_violations(folder)
     assert {v.file for v in violations if "cannot be read" in v.problem} == {"categories.yaml", "articles/Germany.html"}
 
 

@@ -8,7 +8,7 @@ import pyoxigraph
 import pytest
 
 from factmill.tasks.world.data import WorldData
-from factmill.tasks.world.rdf import iterate_triples, write_rdf
+from factmill.tasks.world.rdf import iterate_world_triples, write_world_ntriples
 
 PREFIXES = """
 PREFIX wd: <http://www.wikidata.org/entity/>
@@ -29,7 +29,7 @@ PREFIX owl: <http://www.w3.org/2002/07/owl#>
 @pytest.fixture(scope="module")
 def store(sample: WorldData) -> pyoxigraph.Store:
     text = io.StringIO()
-    write_rdf(sample, text)
+    write_world_ntriples(sample, text)
     store = pyoxigraph.Store()
     store.load(text.getvalue().encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)
     return store
@@ -84,7 +84,9 @@ def test_quantities_carry_sign_and_unit(store: pyoxigraph.Store, sample: WorldDa
     ]
     # the plus sign that Wikidata writes is dropped by the store, as by the real query service
     direct = [
-        line for line in iterate_triples(sample) if "/entity/Q23> <http://www.wikidata.org/prop/direct/P2048>" in line
+        line
+        for line in iterate_world_triples(sample)
+        if "/entity/Q23> <http://www.wikidata.org/prop/direct/P2048>" in line
     ]
     assert '"+1.96"^^' in direct[0]
 
@@ -147,9 +149,9 @@ def test_an_unknown_value_is_a_blank_node_and_properties_have_their_types(store:
 
 
 def test_each_triple_is_written_once_and_always_the_same(sample: WorldData) -> None:
-    lines = list(iterate_triples(sample))
+    lines = list(iterate_world_triples(sample))
     assert len(lines) == len(set(lines))
-    assert lines == list(iterate_triples(sample))
+    assert lines == list(iterate_world_triples(sample))
 
 
 def test_predicates_are_those_of_a_real_dump(sample: WorldData, shared_data: Path) -> None:
@@ -157,7 +159,7 @@ def test_predicates_are_those_of_a_real_dump(sample: WorldData, shared_data: Pat
     real = pyoxigraph.Store()
     real.load(path=str(shared_data / "wikidata" / "rdf" / "Q42.ttl"), format=pyoxigraph.RdfFormat.TURTLE)
     ours = pyoxigraph.Store()
-    ours.load("".join(iterate_triples(sample)).encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)
+    ours.load("".join(iterate_world_triples(sample)).encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)
     not_in_dumps = {
         # on the item in the query service, on the data node in a dump
         *("http://schema.org/version", "http://schema.org/dateModified"),

@@ -8,24 +8,24 @@ from support.worlds.replies import find_written
 
 from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.calls.chat import call_chat, read_chat
-from factmill.tasks.core.fingerprints import digest_text
-from factmill.tasks.core.prompts import fill_in
-from factmill.tasks.core.service_settings import SCRIPTED
-from factmill.tasks.errors import WorldError
-from factmill.tasks.world import replies
-from factmill.tasks.world.replies import (
-    ScriptedReplies,
-    digest_replies,
-    digest_reply,
-    find_reply,
-    forget_replies,
-    format_file,
-    list_prompts,
-    load_replies,
-    make_key,
-    replies_path,
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.calls.chat import make_chat_call, parse_chat_response
+from factmill.tasks.core.digests import digest_text
+from factmill.tasks.core.prompts import fill_prompt_template
+from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
+from factmill.tasks.errors import EmbeddedWorldError
+from factmill.tasks.world import scripted_replies
+from factmill.tasks.world.scripted_replies import (
+    ScriptedRepliesService,
+    clear_scripted_reply_caches,
+    digest_scripted_replies,
+    digest_scripted_reply,
+    find_scripted_reply,
+    format_scripted_replies_file,
+    get_scripted_replies_path,
+    list_scripted_prompts,
+    load_scripted_replies,
+    make_scripted_reply_key,
 )
 
 PROMPT = "granola/description_consistency"
@@ -41,41 +41,41 @@ ENTRY = """- question: Who?
 @pytest.fixture(autouse=True)
 def written_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answer from the files alone, also where other tests of the process complete them."""
-    monkeypatch.setattr(replies, "find_reply", find_written)
+    monkeypatch.setattr(scripted_replies, "find_scripted_reply", find_written)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(replies, "REPLIES_FOLDER", tmp_path)
-    forget_replies()
+    monkeypatch.setattr(scripted_replies, "SCRIPTED_REPLIES_FOLDER", tmp_path)
+    clear_scripted_reply_caches()
     yield tmp_path
-    forget_replies()
+    clear_scripted_reply_caches()
 
 
 def write(folder: Path, entries: str, prompt: str = PROMPT, comment: str = "") -> None:
     path = folder / f"{prompt}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{comment}written_by: a test\nreplies:\n{entries}", "utf-8")
-    forget_replies()
+    clear_scripted_reply_caches()
 
 
 def test_a_reply_is_found_by_all_variables_and_by_nothing_else(folder: Path) -> None:
     write(folder, ENTRY)
-    found = find_reply(PROMPT, ASKED)
+    found = find_scripted_reply(PROMPT, ASKED)
     assert found is not None and found.text == "Yes"
-    assert find_reply(PROMPT, {**ASKED, "answer": "Bob"}) is None
-    assert find_reply("granola/granular_answers", ASKED) is None
+    assert find_scripted_reply(PROMPT, {**ASKED, "answer": "Bob"}) is None
+    assert find_scripted_reply("granola/granular_answers", ASKED) is None
 
 
 def test_a_long_variable_is_found_by_its_digest_and_may_be_written_whole(folder: Path) -> None:
     text = "many words " * 40
     write(folder, ENTRY.replace("a mathematician", text.strip()))
     asked = {**ASKED, "description": text.strip()}
-    assert ("description_digest", digest_text(text.strip())[:16]) in make_key(asked)
-    found = find_reply(PROMPT, asked)
+    assert ("description_digest", digest_text(text.strip())[:16]) in make_scripted_reply_key(asked)
+    found = find_scripted_reply(PROMPT, asked)
     assert found is not None and dict(found.begins) == {"description_begins": ("many words " * 6)[:60]}
-    write(folder, format_file(PROMPT, load_replies(PROMPT)).partition("replies:\n")[2])
-    assert find_reply(PROMPT, asked) == found
+    write(folder, format_scripted_replies_file(PROMPT, load_scripted_replies(PROMPT)).partition("replies:\n")[2])
+    assert find_scripted_reply(PROMPT, asked) == found
 
 
 WRONG = {
@@ -98,8 +98,8 @@ def test_what_is_wrong_with_a_file_is_named(folder: Path, entries: str, message:
         (folder / f"{PROMPT}.yaml").write_text("written_by: a test\n" + entries, "utf-8")
     else:
         write(folder, entries)
-    with pytest.raises(WorldError, match=message) as caught:
-        load_replies(PROMPT)
+    with pytest.raises(EmbeddedWorldError, match=message) as caught:
+        load_scripted_replies(PROMPT)
     assert str(folder) in str(caught.value)
 
 
@@ -113,27 +113,39 @@ def test_a_digest_changes_with_a_reply_and_not_with_a_comment_or_the_order(folde
     ):
         write(folder, entries, comment=comment)
         digests.append(
-            (digest_replies(PROMPT), digest_reply(PROMPT, ASKED), digest_reply(PROMPT, {**ASKED, "question": "Where?"}))
+            (
+                digest_scripted_replies(PROMPT),
+                digest_scripted_reply(PROMPT, ASKED),
+                digest_scripted_reply(PROMPT, {**ASKED, "question": "Where?"}),
+            )
         )
     assert digests[0] == digests[1]
     assert digests[0][0] != digests[2][0] and digests[0][1] != digests[2][1] and digests[0][2] == digests[2][2]
-    assert digest_reply(PROMPT, {**ASKED, "question": "When?"}) == ""
+    assert digest_scripted_reply(PROMPT, {**ASKED, "question": "When?"}) == ""
 
 
 def ask(samples: int = 1, **variables: str) -> Call:
-    return call_chat(SCRIPTED, SCRIPTED, fill_in(load_prompt(PROMPT), samples, **{**ASKED, **variables}), script="")
+    return make_chat_call(
+        SCRIPTED_MODEL_NAME,
+        SCRIPTED_MODEL_NAME,
+        fill_prompt_template(load_prompt(PROMPT), samples, **{**ASKED, **variables}),
+        script="",
+    )
 
 
-def send(*calls: Call) -> dict[str, Reply]:
-    found: dict[str, Reply] = {}
-    ScriptedReplies().send(calls, lambda call, reply: found.__setitem__(call.key, reply))
+def send(*calls: Call) -> dict[str, CallResponse]:
+    found: dict[str, CallResponse] = {}
+    ScriptedRepliesService().send(calls, lambda call, reply: found.__setitem__(call.key, reply))
     return found
 
 
 def test_every_sample_is_the_same_reply_with_its_fault_and_its_end(folder: Path) -> None:
     write(folder, ENTRY + "  fault: cut off\n  finish: length\n")
     (reply,) = send(ask(samples=2)).values()
-    assert read_chat(reply.body).texts == ("Yes", "Yes") and read_chat(reply.body).finish == ("length", "length")
+    assert parse_chat_response(reply.body).texts == ("Yes", "Yes") and parse_chat_response(reply.body).finish == (
+        "length",
+        "length",
+    )
     assert isinstance(reply.body, dict)
     assert (reply.body["fault"], reply.body["fingerprint"]) == ("cut off", "written by a test")
 
@@ -143,8 +155,8 @@ def test_missing_replies_are_counted_once_and_say_to_name_a_model(
 ) -> None:
     write(folder, ENTRY)
     said: list[str] = []
-    monkeypatch.setattr(progress, "say", said.append)
-    service, found = ScriptedReplies(), dict[str, Reply]()
+    monkeypatch.setattr(progress, "print_and_log", said.append)
+    service, found = ScriptedRepliesService(), dict[str, CallResponse]()
     for turn in ((ask(), ask(answer="Bob"), ask(answer="Cy")), (ask(answer="Di"),)):
         service.send(turn, lambda call, reply: found.__setitem__(str(call.parts["variables"]), reply))
     assert len(said) == 1 and said[0].startswith(f"note: 2 of 3 prompts {PROMPT} asked just now have no scripted reply")
@@ -155,12 +167,12 @@ def test_missing_replies_are_counted_once_and_say_to_name_a_model(
 
 
 def test_what_is_no_prompt_is_refused_by_name(folder: Path) -> None:
-    (reply,) = send(Call(SCRIPTED, "translate_text", {"text": "x"})).values()
+    (reply,) = send(Call(SCRIPTED_MODEL_NAME, "translate_text", {"text": "x"})).values()
     assert "the operation translate_text" in str(reply.error)
 
 
-@pytest.mark.parametrize("prompt", list_prompts())
+@pytest.mark.parametrize("prompt", list_scripted_prompts())
 def test_files_of_the_embedded_world_are_in_their_own_form_and_say_who_wrote_them(prompt: str) -> None:
-    file = load_replies(prompt)
-    assert replies_path(prompt).read_text("utf-8") == format_file(prompt, file)
+    file = load_scripted_replies(prompt)
+    assert get_scripted_replies_path(prompt).read_text("utf-8") == format_scripted_replies_file(prompt, file)
     assert file.written_by and all(reply.text or reply.fault for reply in file.replies.values())

@@ -10,7 +10,12 @@ import pytest
 import requests
 
 from factmill.tasks.world.data import WorldData
-from factmill.tasks.world.pageviews import FIRST_DAY, PageviewsError, mean_daily_views, read_views
+from factmill.tasks.world.pageviews import (
+    FIRST_PAGEVIEWS_DAY,
+    PageviewsRequestError,
+    compute_mean_daily_views,
+    iterate_pageview_items,
+)
 from factmill.tasks.world.serving import RunningWorld
 
 VIEWS = "/api/rest_v1/metrics/pageviews/per-article"
@@ -19,7 +24,7 @@ VIEWS = "/api/rest_v1/metrics/pageviews/per-article"
 def views(data: WorldData, title: str, start: str, end: str, **other: str) -> list[dict[str, Any]]:
     chosen = {"project": "en.wikipedia", "access": "all-access", "agent": "user", "granularity": "daily", **other}
     parts = [chosen["project"], chosen["access"], chosen["agent"], title, chosen["granularity"], start, end]
-    return list(read_views(data, parts))
+    return list(iterate_pageview_items(data, parts))
 
 
 def test_page_views_have_the_form_of_the_real_api(ask: Any) -> None:
@@ -66,7 +71,7 @@ def test_views_are_the_same_every_time_and_about_the_stated_mean(sample: WorldDa
 
 
 def test_nothing_is_counted_before_july_2015(sample: WorldData) -> None:
-    assert views(sample, "Berlin", "20150101", "20150702")[0]["timestamp"] == f"{FIRST_DAY:%Y%m%d}00"
+    assert views(sample, "Berlin", "20150101", "20150702")[0]["timestamp"] == f"{FIRST_PAGEVIEWS_DAY:%Y%m%d}00"
 
 
 def test_parts_add_up_to_the_whole(sample: WorldData) -> None:
@@ -92,8 +97,8 @@ def test_redirects_count_apart_and_little(sample: WorldData) -> None:
 
 def test_items_without_an_article_of_ours_have_views_too(sample: WorldData) -> None:
     assert "Paris" not in sample.articles
-    assert 3 <= (mean_daily_views(sample, "Paris") or 0) <= 3000
-    assert mean_daily_views(sample, "Q90") is None
+    assert 3 <= (compute_mean_daily_views(sample, "Paris") or 0) <= 3000
+    assert compute_mean_daily_views(sample, "Q90") is None
 
 
 def test_some_days_are_left_out(sample: WorldData) -> None:
@@ -102,7 +107,7 @@ def test_some_days_are_left_out(sample: WorldData) -> None:
     for title in ("Berlin", "Germany", "Paris", "Julius Caesar", "BER", "City of Berlin", "Spree Athens"):
         try:
             counts.append(len(views(sample, title, "20220101", "20221231")))
-        except PageviewsError:
+        except PageviewsRequestError:
             counts.append(0)
     assert max(counts) == 365
     assert min(counts) < 365

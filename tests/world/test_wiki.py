@@ -1,4 +1,4 @@
-"""The embedded MediaWiki, asked through mwclient and as the Action API documents."""
+"""The embedded MediaWikiApi, asked through mwclient and as the Action API documents."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import mwclient
 import pytest
 from mwclient.errors import APIError, InvalidPageTitle
 
-from factmill.tasks.world.wiki.pages import BadTitleError, parse_title
+from factmill.tasks.world.wiki.pages import InvalidWikiTitleError, parse_wiki_title
 
 MEMBERS = ["Berlin", "Category:Capitals in Europe"]
 
@@ -235,14 +235,14 @@ def test_parse_follows_redirects_only_when_asked(ask: Any) -> None:
     ],
 )
 def test_titles_are_normalised(text: str, full: str, fragment: str) -> None:
-    title = parse_title(text)
+    title = parse_wiki_title(text)
     assert (title.full, title.fragment) == (full, fragment)
 
 
 @pytest.mark.parametrize("text", ["", "#x", "a<b", "a|b", "Category:", "x" * 256, "a\nb%41"])
 def test_titles_that_no_page_can_have(text: str) -> None:
-    with pytest.raises(BadTitleError):
-        parse_title(text)
+    with pytest.raises(InvalidWikiTitleError):
+        parse_wiki_title(text)
 
 
 # recorded file, parameters put in place of those recorded, whether we give every key that was recorded

@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-c", REPLYING]
 MOMENTS = [
     ("before the first stage", "starting Prefect", 0),
-    ("while names are looked up", "cut_question_entities", 150),
-    ("while items are described", "find_qids", 1),
+    ("while names are looked up", "extract_question_entities", 150),
+    ("while items are described", "link_question_entities", 1),
     ("while views are counted", "describe_entities", 150),
     ("while the author answers", "measure_popularity", 50),
     ("while the judge scores", "generate_granular_answers", 50),

@@ -18,7 +18,7 @@ from typing import Any
 
 from whole_builds import run
 
-from factmill.tasks.core.fingerprints import seed_from
+from factmill.tasks.core.digests import derive_seed
 from factmill.tasks.graph.lookup import open_graph
 from factmill.tasks.settings import graphs_folder
 
@@ -27,7 +27,7 @@ def write_questions(home: Path, count: int, file: Path) -> None:
     """Write questions about facts of the graph `real`, drawn by digest."""
     with open_graph("real", graphs_folder(home)) as graph:
         facts = graph.query("SELECT DISTINCT subject, property, object FROM graph.edges WHERE subject <> object", {})
-        facts.sort(key=lambda fact: seed_from("multihal-benchmark", *map(str, fact)))
+        facts.sort(key=lambda fact: derive_seed("multihal-benchmark", *map(str, fact)))
         labels = graph.labels([f"{kind}{number}" for fact in facts for kind, number in zip("QPQ", fact, strict=True)])
     rows: dict[str, dict[str, str]] = {}
     for subject, prop, thing in facts:

@@ -142,7 +142,7 @@ def measure_peers(python: str, folder: Path, rows: int, ours: tuple[int, Cost]) 
     prompts = folder / "prompts.jsonl"
     sys.path.insert(0, str(ROOT))
     from factmill.tasks.assets import load_prompt
-    from factmill.tasks.core.authoring.granularity import ask_consistency, ask_levels
+    from factmill.tasks.core.authoring.granular_answers import make_consistency_prompt, make_levels_prompt
     from factmill.tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT
 
     levels, consistency = load_prompt(LEVELS_PROMPT), load_prompt(CONSISTENCY_PROMPT)
@@ -150,9 +150,9 @@ def measure_peers(python: str, folder: Path, rows: int, ours: tuple[int, Cost]) 
         for number in range(rows):
             question, answer = f"Where was Balan Mirton {number} born?", f"Gadel {number % 997}"
             asks = {
-                "author": ask_levels(levels, question, answer, "painter from Kenya", "city in Kenya"),
-                "question": ask_consistency(consistency, question, answer, answer, "painter from Kenya", 8),
-                "answer": ask_consistency(consistency, question, answer, answer, "city in Kenya", 8),
+                "author": make_levels_prompt(levels, question, answer, "painter from Kenya", "city in Kenya"),
+                "question": make_consistency_prompt(consistency, question, answer, answer, "painter from Kenya", 8),
+                "answer": make_consistency_prompt(consistency, question, answer, answer, "city in Kenya", 8),
             }
             shown = {
                 f"{name}_prompt": "\n".join(each["content"] for each in ask.messages()) for name, ask in asks.items()

@@ -30,17 +30,22 @@ import psutil
 from support.processes.cluster import ROOT, LoopbackCluster
 from translator_corpus import draw_taught, read_corpus
 
-from factmill.flows.commands.digests import read_digests
-from factmill.tasks.compute import CLUSTER, Compute
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.calls.local_models import call_translate_text
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.engine.cluster.asking import Cluster
-from factmill.tasks.engine.cluster.remote import RemoteModel
-from factmill.tasks.engine.cluster.wire import Wanted
-from factmill.tasks.models.services import serve_translator
-from factmill.tasks.models.translate import EMBEDDED, EMBEDDED_FOLDER, Translator, identify_translator
-from factmill.tasks.processes import free_port
+from factmill.flows.commands.digests import load_published_digests
+from factmill.tasks.compute_settings import CLUSTER_VARIABLE, ComputeSettings
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.calls.translation_and_perplexity import make_translate_text_call
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.engine.cluster.driver import Cluster
+from factmill.tasks.engine.cluster.protocol import ComputeRequirement
+from factmill.tasks.engine.cluster.remote_models import RemoteModel
+from factmill.tasks.models.model_services import make_translator_service
+from factmill.tasks.models.translator import (
+    EMBEDDED_TRANSLATOR,
+    EMBEDDED_TRANSLATOR_FOLDER,
+    Translator,
+    get_translator_identity,
+)
+from factmill.tasks.processes import find_free_port
 
 LANGUAGES = ("de", "fr", "it", "es", "pt")
 BENCHMARKS = ("multihal", "biokalma")
@@ -49,7 +54,7 @@ BENCHMARKS = ("multihal", "biokalma")
 @contextmanager
 def running_cluster(home: Path) -> Iterator[LoopbackCluster]:
     """Yield a cluster of a scheduler and two workers, all processes of their own."""
-    port = free_port()
+    port = find_free_port()
     options = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", *options]
     scheduler = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -69,9 +74,11 @@ def compare_builds(cluster: LoopbackCluster, home: Path, benchmarks: Sequence[st
     right = True
     for name in benchmarks:
         here, _ = build(name, home / "here", {}, lambda: None)
-        there, changes = build(name, home / "there", {CLUSTER: cluster.address}, lambda: replace_worker(cluster))
+        there, changes = build(
+            name, home / "there", {CLUSTER_VARIABLE: cluster.address}, lambda: replace_worker(cluster)
+        )
         same = [table for table in here if here[table] == there[table]]
-        published = {table: each["sha256"] for table, each in read_digests().get(name, {}).items()}
+        published = {table: each["sha256"] for table, each in load_published_digests().get(name, {}).items()}
         right &= changes == 1 and here == there
         print(
             f"{name}: {len(same)} of {len(here)} tables the same with a cluster (of which one worker was killed, and one added), "
@@ -115,26 +122,26 @@ def replace_worker(cluster: LoopbackCluster) -> None:
 
 def translate_all(cluster: LoopbackCluster, options: argparse.Namespace) -> bool:
     """Translate in two or three ways and print how fast; return whether all said the same."""
-    identity = identify_translator(EMBEDDED, Path())
+    identity = get_translator_identity(EMBEDDED_TRANSLATOR, Path())
     calls = [
-        call_translate_text(identity, text, LANGUAGES[number % len(LANGUAGES)])
+        make_translate_text_call(identity, text, LANGUAGES[number % len(LANGUAGES)])
         for number, text in enumerate(draw_texts(options.sentences, options.seed))
     ]
-    here = serve_translator(identity, lambda: Translator(EMBEDDED_FOLDER))
+    here = make_translator_service(identity, lambda: Translator(EMBEDDED_TRANSLATOR_FOLDER))
     here.send(calls[:1], lambda call, reply: None)
     said = [time_it("one process", here.send, calls, [psutil.Process()])]
-    with closing(Cluster(Compute(engine="dask", address=cluster.address))) as connected:
-        there = RemoteModel(connected, Wanted("translator", identity))
+    with closing(Cluster(ComputeSettings(engine="dask", address=cluster.address))) as connected:
+        there = RemoteModel(connected, ComputeRequirement("translator", identity))
         # each worker opens its model with the first group
         there.send(calls[:500], lambda call, reply: None)
         workers = [psutil.Process(worker.pid) for worker in cluster.workers]
         if "translate" in options.sections:
             said.append(time_it("two workers", there.send, calls, workers))
 
-        def send(asked: list[Call], deliver: Callable[[Call, Reply], None]) -> None:
+        def send(asked: list[Call], deliver: Callable[[Call, CallResponse], None]) -> None:
             come = 0
 
-            def take(call: Call, reply: Reply) -> None:
+            def take(call: Call, reply: CallResponse) -> None:
                 nonlocal come
                 deliver(call, reply)
                 come += 1
@@ -163,7 +170,7 @@ def time_it(what: str, send: Any, calls: list[Call], processes: list[psutil.Proc
     """Have calls answered, print how fast that went and return the digest of the replies, each of which came once."""
     replies: dict[str, Any] = {}
 
-    def take(call: Call, reply: Reply) -> None:
+    def take(call: Call, reply: CallResponse) -> None:
         assert call.key not in replies, "delivered twice"
         replies[call.key] = [reply.body, reply.status, reply.error]
 

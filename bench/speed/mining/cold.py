@@ -28,11 +28,11 @@ FEW = 50
 
 def find(folder: Path, pairs: Path, way: str, count: int, at_once: int, group: Path) -> None:
     """Find paths in a process of its own; print what it took as JSON."""
-    from factmill.tasks.core.paths import PathOptions
+    from factmill.tasks.core.wikidata_paths import PathSearchOptions
     from factmill.tasks.graph import arrays, paths
 
-    paths.prepare_kernels()
-    arrays._MOST_OF_MEMORY = WAYS[way]
+    paths.compile_path_kernels()
+    arrays._READAHEAD_MEMORY_SHARE = WAYS[way]
     subjects, objects = np.load(pairs)[:, :count].copy()
     drop_pages(folder)
     (group / "cgroup.procs").write_text(str(os.getpid()))
@@ -41,7 +41,9 @@ def find(folder: Path, pairs: Path, way: str, count: int, at_once: int, group: P
     found = 0
     for first in range(0, count, at_once):
         some = slice(first, first + at_once)
-        found += len(paths.find_item_paths(opened, subjects[some], objects[some], PathOptions(all_hops=True)).paths)
+        found += len(
+            paths.find_item_paths(opened, subjects[some], objects[some], PathSearchOptions(always_two_hops=True)).paths
+        )
     seconds = time.perf_counter() - started
     print(
         json.dumps(

@@ -1,6 +1,6 @@
 """Other ways to find the paths between many pairs: plain numpy, DuckDB, and SPARQL on Oxigraph, each as quick as we know.
 
-All find what `PathOptions(all_hops=True, most_paths=None)` asks of a local graph: every path of one or two hops in both
+All find what `PathSearchOptions(all_hops=True, most_paths=None)` asks of a local graph: every path of one or two hops in both
 directions. A peer returns its paths as `ROWS`: an int64 array of six columns, sorted by them, with -1 for null. What it
 needs to make rows of its answers (parsing, sorting) is part of its time, as it is of ours.
 """

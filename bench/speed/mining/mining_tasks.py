@@ -182,9 +182,9 @@ def _find_first(graph: Any, pairs: Path) -> float:
 
 def _find_ours(graph: Any, subjects: Ints, objects: Ints, out: Path | None = None) -> Any:
     """Find paths and write them as an Arrow file."""
-    from factmill.tasks.core.paths import PathOptions
+    from factmill.tasks.core.wikidata_paths import PathSearchOptions
 
-    found = graph.find_item_paths(subjects, objects, PathOptions(all_hops=True, most_paths=None))
+    found = graph.find_item_paths(subjects, objects, PathSearchOptions(always_two_hops=True, max_paths=None))
     if out:
         with pa.ipc.new_file(out, found.paths.schema) as writer:
             writer.write_table(found.paths)
@@ -266,20 +266,20 @@ def save_pairs_of_literals(
 
 def find_literals(name: str, home: str, work: str, kind: str, sets: int) -> Result:
     """Time paths to dates, years of dates, or numbers, pages warm; set 0 is not counted."""
-    from factmill.tasks.core.paths import PathOptions
-    from factmill.tasks.text.values.literals import Date, Number
+    from factmill.tasks.core.wikidata_paths import PathSearchOptions
+    from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
     read_pages(Path(home) / name)
     graph, _ = _open_ours(name, home)
-    options = PathOptions(all_hops=True, most_paths=None)
+    options = PathSearchOptions(always_two_hops=True, max_paths=None)
     counted = frozenset(range(FIRST_PID, FIRST_PID + PROPERTIES))
     seconds, cpu, paths, digest = [], [], [], hashlib.sha256()
     for number in range(sets):
         subjects, values = np.load(Path(work) / f"{'numbers' if kind == 'numbers' else 'dates'}-{number}.npy")
-        wanted: Any = [Number(str(value)) for value in values.tolist()]
+        wanted: Any = [NumberWithUnit(str(value)) for value in values.tolist()]
         if kind != "numbers":
             days = values.astype("datetime64[D]").tolist()
-            wanted = [Date(day.year, *((day.month, day.day) if kind == "dates" else ())) for day in days]
+            wanted = [PartialDate(day.year, *((day.month, day.day) if kind == "dates" else ())) for day in days]
         find = partial(graph.find_literal_paths, properties=counted, options=options)
         found, took, used = _time(find, subjects, wanted)
         seconds.append(took)

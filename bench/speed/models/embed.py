@@ -31,9 +31,9 @@ import transformers
 from speed.models.cpus import describe_cpu
 from speed.models.questions import draw_texts
 
-from factmill.tasks.models.converting.encoder import add_embedder
-from factmill.tasks.models.devices import Multiplier, find_multiplier
-from factmill.tasks.models.embed import SentenceEncoder, Vectors
+from factmill.tasks.models.converting.encoder import make_embedder_folder
+from factmill.tasks.models.devices import MatmulInstructions, find_matmul_instructions
+from factmill.tasks.models.embedders import SentenceEncoder, Vectors
 from factmill.tasks.models.exact_batches import batch_by_length
 
 BATCH = 32
@@ -83,7 +83,7 @@ def open_own_batches(encoder: SentenceEncoder) -> Encode:
     return encode
 
 
-def open_exact(encoder: SentenceEncoder, multiplier: Multiplier | None) -> Encode:
+def open_exact(encoder: SentenceEncoder, multiplier: MatmulInstructions | None) -> Encode:
     """Return what encodes as builds do where floats are multiplied so."""
 
     def encode(texts: list[str]) -> Vectors:
@@ -94,7 +94,7 @@ def open_exact(encoder: SentenceEncoder, multiplier: Multiplier | None) -> Encod
     return encode
 
 
-def count_filling(encoder: SentenceEncoder, texts: list[str], multiplier: Multiplier | None) -> float:
+def count_filling(encoder: SentenceEncoder, texts: list[str], multiplier: MatmulInstructions | None) -> float:
     """Return the share of texts computed that only fill batches up."""
     lengths = [len(encoder._tokenizer.encode(text.strip()).ids) for text in texts]
     return 1 - len(texts) / sum(size for _, size in batch_by_length(lengths, multiplier))
@@ -135,9 +135,9 @@ def main() -> None:
         f"{describe_cpu()}; {given.threads} thread(s); torch {torch.__version__}, ctranslate2 {ctranslate2.__version__}"
     )
     with tempfile.TemporaryDirectory() as temporary:
-        add_embedder(given.checkpoint, Path(temporary), "measured")
+        make_embedder_folder(given.checkpoint, Path(temporary), "measured")
         encoder = SentenceEncoder(Path(temporary) / "measured", given.device, given.threads)
-        ours = dict.fromkeys((find_multiplier(encoder.device), None))
+        ours = dict.fromkeys((find_matmul_instructions(encoder.device), None))
         names = {multiplier: f"factmill, {multiplier or 'fixed'}" for multiplier in ours}
         contenders = {
             f"transformers, batches of {BATCH}": open_peer(given.checkpoint, given.device, is_half=False),

@@ -28,11 +28,11 @@ from speed.models.cpus import describe_cpu
 from speed.models.questions import draw_texts
 from support.models.random_decoder import write_tokenizer
 
-from factmill.tasks.core.calls.local_models import Weighed
+from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability
 from factmill.tasks.core.service_settings import ComputeType
-from factmill.tasks.models.converting.perplexity import add_perplexity
+from factmill.tasks.models.converting.perplexity import make_language_model_folder
 from factmill.tasks.models.exact_batches import Batching
-from factmill.tasks.models.perplexity import LanguageModel, open_cutter
+from factmill.tasks.models.perplexity import LanguageModel, load_text_tokenizer
 
 BATCH, SIZE, POSITIONS = 8, 50_257, 1024
 Weigh = Callable[[list[str]], list[float]]
@@ -82,7 +82,7 @@ def open_ours(folder: Path, device: str, numbers: ComputeType, batching: Batchin
     model = LanguageModel(folder, "cuda" if device == "cuda" else "cpu", numbers, threads, batching)
 
     def weigh(texts: list[str]) -> list[float]:
-        outcomes = [outcome for outcome in model.weigh(texts) if isinstance(outcome, Weighed)]
+        outcomes = [outcome for outcome in model.weigh(texts) if isinstance(outcome, TextLogProbability)]
         return [outcome.log_probability / outcome.tokens for outcome in outcomes]
 
     return weigh
@@ -103,14 +103,14 @@ def main() -> None:
     print(f"{describe_cpu()}; torch {torch.__version__}, ctranslate2 {ctranslate2.__version__}")
     with tempfile.TemporaryDirectory() as temporary:
         checkpoint, models = write_checkpoint(Path(temporary) / "random", given.layers), Path(temporary) / "models"
-        add_perplexity(checkpoint, models, "wide", quantization="float32")
-        add_perplexity(checkpoint, models, "narrow", quantization="int8")
+        make_language_model_folder(checkpoint, models, "wide", quantization="float32")
+        make_language_model_folder(checkpoint, models, "narrow", quantization="int8")
         compare(given, checkpoint, models)
 
 
 def compare(given: argparse.Namespace, checkpoint: Path, models: Path) -> None:
     """Print how everyone weighs the same texts."""
-    cutter, texts = open_cutter(checkpoint / "tokenizer.json"), [text for text, _ in draw_texts(given.texts)]
+    cutter, texts = load_text_tokenizer(checkpoint / "tokenizer.json"), [text for text, _ in draw_texts(given.texts)]
     cut = LanguageModel(models / "wide", "cpu", threads=1).tokenize
     floats: ComputeType = "float16" if given.device == "cuda" else "float32"
     contenders: dict[str, Callable[[], Weigh]] = {

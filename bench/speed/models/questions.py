@@ -5,13 +5,13 @@ import re
 
 import yaml
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, Asked
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest
 
 
-def draw_texts(count: int) -> list[Asked]:
+def draw_texts(count: int) -> list[TranslationRequest]:
     """Return questions of the embedded world, one to three in a text, each with a language."""
-    forms = yaml.safe_load((ROOT / "data" / "world" / "sources" / "multihal_forms.yaml").read_text("utf-8"))
+    forms = yaml.safe_load((ASSETS_ROOT / "data" / "world" / "sources" / "multihal_forms.yaml").read_text("utf-8"))
     questions = [re.sub(r"[\[\]_]+", " ", form["en"]) for form in forms["questions"].values()]
     chance = random.Random(3)
     return [

@@ -58,11 +58,17 @@ from speed.models.questions import draw_texts
 from translator_corpus import list_held_out, read_corpus
 
 from factmill.tasks.core.service_settings import ComputeType
-from factmill.tasks.models.converting.translator import add_translator
-from factmill.tasks.models.devices import find_multiplier
+from factmill.tasks.models.converting.translator import make_translator_folder
+from factmill.tasks.models.devices import find_matmul_instructions
 from factmill.tasks.models.exact_batches import Batching
-from factmill.tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Decoding, Translator
-from factmill.tasks.text.translating.translation import LANGUAGE_CODES, TARGET_LANGUAGES, Asked
+from factmill.tasks.models.translator import (
+    EMBEDDED_TRANSLATOR_FOLDER,
+    END_TOKEN,
+    NLLB_SENTENCEPIECE_FILE,
+    Decoding,
+    Translator,
+)
+from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES, TARGET_LANGUAGES, TranslationRequest
 
 WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206
 BATCH = 8
@@ -73,7 +79,7 @@ IN_COMPANY, SINGLY = "factmill float32, in company", "factmill float32, company 
 
 Said = list[tuple[tuple[str, ...], float]]
 """Pieces of each translation, and its score where it has one."""
-Say = Callable[[list[Asked]], Said]
+Say = Callable[[list[TranslationRequest]], Said]
 
 
 def write_checkpoint(folder: Path, layers: int, vocabulary: int) -> None:
@@ -91,16 +97,16 @@ def write_checkpoint(folder: Path, layers: int, vocabulary: int) -> None:
         max_position_embeddings=1024,
     )
     transformers.M2M100ForConditionalGeneration(config).save_pretrained(folder)
-    shutil.copyfile(EMBEDDED_FOLDER / VOCABULARY, folder / VOCABULARY)
-    codes = {"additional_special_tokens": list(LANGUAGE_CODES.values())}
+    shutil.copyfile(EMBEDDED_TRANSLATOR_FOLDER / NLLB_SENTENCEPIECE_FILE, folder / NLLB_SENTENCEPIECE_FILE)
+    codes = {"additional_special_tokens": list(NLLB_LANGUAGE_CODES.values())}
     (folder / "special_tokens_map.json").write_text(json.dumps(codes), "utf-8")
 
 
-def draw_of_lengths(cutter: Translator, count: int, lengths: int) -> list[Asked]:
+def draw_of_lengths(cutter: Translator, count: int, lengths: int) -> list[TranslationRequest]:
     """Return texts of so many lengths, the ones that most texts have; of all lengths when that is 0."""
     if not lengths:
         return draw_texts(count)
-    by_length: dict[int, list[Asked]] = {}
+    by_length: dict[int, list[TranslationRequest]] = {}
     for asked in dict.fromkeys(draw_texts(60 * count)):
         by_length.setdefault(len(cutter.tokenize(asked[0])), []).append(asked)
     most = sorted(by_length.values(), key=len)[-lengths:]
@@ -122,7 +128,7 @@ class Bench:
     """Length at which a translation is cut off."""
     no_repeat: int
     """So many tokens never follow each other twice."""
-    asked: list[Asked]
+    asked: list[TranslationRequest]
     alone: int
     """So many texts, the first, are also translated one by one."""
 
@@ -148,7 +154,7 @@ def open_transformers(bench: Bench) -> Say:
     model = model.half() if bench.wide == "float16" else model
     numbers = {token: number for number, token in enumerate(bench.vocabulary)}
 
-    def say(asked: list[Asked]) -> Said:
+    def say(asked: list[TranslationRequest]) -> Said:
         sources = [[numbers["eng_Latn"], *(numbers[p] for p in bench.cutter.tokenize(text)), 2] for text, _ in asked]
         said: Said = [((), 0.0)] * len(asked)
         order = sorted(range(len(asked)), key=lambda place: len(sources[place]))
@@ -156,7 +162,7 @@ def open_transformers(bench: Bench) -> Say:
             places = order[start : start + BATCH]
             longest = max(len(sources[place]) for place in places)
             rows = torch.tensor([sources[p] + [1] * (longest - len(sources[p])) for p in places], device=bench.device)
-            begin = torch.tensor([[2, numbers[LANGUAGE_CODES[asked[p][1]]]] for p in places], device=bench.device)
+            begin = torch.tensor([[2, numbers[NLLB_LANGUAGE_CODES[asked[p][1]]]] for p in places], device=bench.device)
             with torch.no_grad():
                 found = model.generate(
                     input_ids=rows,
@@ -182,7 +188,7 @@ def open_factmill(bench: Bench, compute_type: ComputeType, batching: Batching) -
     folder = bench.narrow if compute_type == "int8" else bench.folder
     translator = Translator(folder, bench.device, compute_type, bench.threads, batching, decoding)
     return lambda asked: [
-        (tuple(token for token in found.tokens if token != END), found.score) for found in translator.find(asked)
+        (tuple(token for token in found.tokens if token != END_TOKEN), found.score) for found in translator.find(asked)
     ]
 
 
@@ -199,10 +205,10 @@ def open_ctranslate2(bench: Bench, compute_type: ComputeType) -> Say:
         str(bench.folder), bench.device, compute_type=compute_type, inter_threads=workers, intra_threads=1
     )
 
-    def say(asked: list[Asked]) -> Said:
+    def say(asked: list[TranslationRequest]) -> Said:
         results = model.translate_batch(
-            [["eng_Latn", *bench.cutter.tokenize(text), END] for text, _ in asked],
-            target_prefix=[[LANGUAGE_CODES[language]] for _, language in asked],
+            [["eng_Latn", *bench.cutter.tokenize(text), END_TOKEN] for text, _ in asked],
+            target_prefix=[[NLLB_LANGUAGE_CODES[language]] for _, language in asked],
             beam_size=5,
             length_penalty=1.1,
             no_repeat_ngram_size=bench.no_repeat,
@@ -210,7 +216,7 @@ def open_ctranslate2(bench: Bench, compute_type: ComputeType) -> Say:
             max_batch_size=BATCH_TOKENS,
             batch_type="tokens",
         )
-        return [(tuple(piece for piece in result.hypotheses[0][1:] if piece != END), 0.0) for result in results]
+        return [(tuple(piece for piece in result.hypotheses[0][1:] if piece != END_TOKEN), 0.0) for result in results]
 
     return say
 
@@ -224,7 +230,7 @@ class Found:
     joules: float | None
 
 
-def measure(name: str, open_peer: Callable[[], Say], asked: list[Asked], device: str) -> Found:
+def measure(name: str, open_peer: Callable[[], Say], asked: list[TranslationRequest], device: str) -> Found:
     """Let a peer translate; in CPU seconds, on a GPU in seconds of the wall."""
     say = open_peer()
     say(asked[:1])
@@ -253,7 +259,7 @@ def read_joules(device: str) -> float | None:
 def compare(bench: Bench) -> None:
     """Print the table of one device."""
     wide, few = bench.wide, bench.asked[: bench.alone]
-    peers: dict[str, tuple[Callable[[], Say], list[Asked]]] = {
+    peers: dict[str, tuple[Callable[[], Say], list[TranslationRequest]]] = {
         f"transformers {wide}, batches of {BATCH}": (lambda: open_transformers(bench), bench.asked),
         f"factmill {wide}, alone": (lambda: open_factmill(bench, wide, "alone"), few),
         **open_company(bench, few),
@@ -277,9 +283,11 @@ def compare(bench: Bench) -> None:
         print(f"{name:34}{rate:9.1f}{rate / first.tokens_a_second:7.2f}{same:10.0%}{shown:>8}{joules:>8}")
 
 
-def open_company(bench: Bench, few: list[Asked]) -> dict[str, tuple[Callable[[], Say], list[Asked]]]:
+def open_company(
+    bench: Bench, few: list[TranslationRequest]
+) -> dict[str, tuple[Callable[[], Say], list[TranslationRequest]]]:
     """Return the peers that search in company, where builds do."""
-    if not find_multiplier(bench.device):
+    if not find_matmul_instructions(bench.device):
         return {}
     company = (lambda: open_factmill(bench, "float32", "auto")), bench.asked
     return {IN_COMPANY: company, SINGLY: ((lambda: open_singly(bench)), few)}
@@ -294,9 +302,11 @@ def find_alone(name: str, wide: str) -> str:
 
 def examine_numbers(count: int, models: Path) -> None:
     """Print how many translations of held-out sentences are exact in which numbers, and their CPU seconds."""
-    add_translator(EMBEDDED_FOLDER, models, "narrow", quantization="int8")
-    exact, narrow, wide = (Translator(path, "cpu") for path in (EMBEDDED_FOLDER, models / "narrow", EMBEDDED_FOLDER))
-    wide.search._model = ctranslate2.Translator(str(EMBEDDED_FOLDER), "cpu", compute_type="int8")
+    make_translator_folder(EMBEDDED_TRANSLATOR_FOLDER, models, "narrow", quantization="int8")
+    exact, narrow, wide = (
+        Translator(path, "cpu") for path in (EMBEDDED_TRANSLATOR_FOLDER, models / "narrow", EMBEDDED_TRANSLATOR_FOLDER)
+    )
+    wide.search._model = ctranslate2.Translator(str(EMBEDDED_TRANSLATOR_FOLDER), "cpu", compute_type="int8")
     wide.search.batching = "length"
     texts = list_held_out(read_corpus(), 11, count)
     asked = [(text["en"], language) for text in texts for language in TARGET_LANGUAGES]
@@ -339,12 +349,12 @@ def main() -> None:
     )
     with contextlib.nullcontext(given.keep) if given.keep else tempfile.TemporaryDirectory() as folder:
         checkpoint, models = Path(folder) / "random", Path(folder) / "models"
-        if given.held_out:
-            examine_numbers(given.held_out, models)
+        if given.held_out_tables:
+            examine_numbers(given.held_out_tables, models)
         if not (models / "random-int8").is_dir():
             write_checkpoint(checkpoint, given.layers, given.vocabulary)
-            add_translator(checkpoint, models, quantization="float32", if_there="replace")
-            add_translator(models / "random", models, "random-int8", quantization="int8")
+            make_translator_folder(checkpoint, models, quantization="float32", if_there="replace")
+            make_translator_folder(models / "random", models, "random-int8", quantization="int8")
         devices: list[Literal["cpu", "cuda"]] = ["cpu", "cuda"] if has_gpu else ["cpu"]
         for device in devices:
             folders = checkpoint, models / "random", models / "random-int8"

@@ -20,9 +20,9 @@ from trials.months.month_chat import MonthChat
 from trials.months.month_world import MODEL, SOURCE, ChangingWorld, day_of, describe_world
 from trials.trial import Trial
 
-from factmill.tasks.processes import free_port
+from factmill.tasks.processes import find_free_port
 from factmill.tasks.storage.warehouse import open_warehouse
-from factmill.tasks.text.ages import read_age
+from factmill.tasks.text.durations import parse_duration
 from factmill.tasks.world.serving import running_world
 
 _SERVICES = ("wikidata", "wikipedia", "pageviews")
@@ -37,7 +37,7 @@ class Month:
         self.options = ["--source", str(SOURCE), "--limit", str(limit), "--json"]
         self.max_age = max_age
         self.world = ChangingWorld(trial.folder / "world", seed)
-        self.port = free_port()
+        self.port = find_free_port()
         self.chat = MonthChat()
         self.urls: dict[str, str] = {}
         self.wrong: list[str] = []
@@ -65,7 +65,7 @@ class Month:
                 db.execute("UPDATE calls SET asked_at = asked_at - to_days(1)")
         begun = datetime.now(UTC).isoformat()
         report = self.rebuild(day, self.max_age, self.warehouse)
-        ages_s = dict.fromkeys(self.urls.values(), read_age(self.max_age))
+        ages_s = dict.fromkeys(self.urls.values(), parse_duration(self.max_age))
         asked, self._newest = count_asked(self.warehouse, self._newest, ages_s, begun, self._ever)
         size = self.warehouse.stat().st_size
         print(

@@ -11,7 +11,7 @@ from trials.months.month_world import SOURCE
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.world.data import WORLD_FOLDER, ItemValue
 from factmill.tasks.world.files import load_world_data
-from factmill.tasks.world.replies import load_replies
+from factmill.tasks.world.scripted_replies import load_scripted_replies
 
 _PLAIN = {
     "granola/description_consistency": "Yes",
@@ -55,7 +55,7 @@ def read_answers() -> dict[str, tuple[str, str]]:
     countries = {
         item.labels["en"]: items[statement.value.qid].labels["en"]
         for item in items.values()
-        for statement in item.statements_of("P17")
+        for statement in item.list_statements_of("P17")
         if isinstance(statement.value, ItemValue)
     }
     asked = json.loads(SOURCE.read_text("utf-8"))
@@ -70,5 +70,5 @@ def _write_questions(topic: str) -> str:
 @cache
 def read_questions() -> dict[str, str]:
     """Return title of an article → the scripted reply to it that is without a fault."""
-    replies = load_replies("slaq/generate").replies
+    replies = load_scripted_replies("slaq/generate").replies
     return {dict(key)["topic"]: reply.text for key, reply in replies.items() if not reply.fault}

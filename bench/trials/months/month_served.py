@@ -28,8 +28,8 @@ from trials.months.month_chat import MonthChat, read_questions
 from trials.months.month_rows import find_wrong_rows
 from trials.months.month_world import MODEL, SOURCE, ChangingWorld, add_gauges, day_of, describe_world, rewrite_articles
 
-from factmill.flows.served import LEFT_ALONE
-from factmill.tasks.processes import free_port
+from factmill.flows.deployment_flows import LEFT_ALONE_STATE
+from factmill.tasks.processes import find_free_port
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.world.serving import running_world
 
@@ -79,7 +79,7 @@ class ServedMonth:
         self.world = ChangingWorld(folder / "world", seed)
         self.revisions = rewrite_articles(self.world.folder, set(read_questions()), days)
         self.gauges, self.turns = add_gauges(self.world.folder, days)
-        self.port = free_port()
+        self.port = find_free_port()
         self.chat = MonthChat()
         self.warehouse = self.home / "factmill.duckdb"
         self.file = folder / "month.toml"
@@ -135,7 +135,7 @@ class ServedMonth:
         """Return the next rebuild that has ended, but for those that found the one before at its work."""
         while True:
             runs = [each for each in self._list_rebuilds(standing, *ENDED) if each["id"] not in self._seen]
-            if runs := [each for each in runs if each["state"]["name"] != LEFT_ALONE]:
+            if runs := [each for each in runs if each["state"]["name"] != LEFT_ALONE_STATE]:
                 first: dict[str, Any] = min(runs, key=lambda each: str(each["start_time"]))
                 self._seen.add(first["id"])
                 return first

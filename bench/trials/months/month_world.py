@@ -16,11 +16,11 @@ from typing import Any
 
 import yaml
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.world.data import WORLD_FOLDER
 
 BEGIN = date(2025, 12, 1)
-SOURCE = ROOT / "data" / "world" / "sources" / "entityquestions" / "P19.json"
+SOURCE = ASSETS_ROOT / "data" / "world" / "sources" / "entityquestions" / "P19.json"
 GAUGES = 10
 """Pages whose number changes on a day of the month, each on another; one question asks for all of them."""
 MODEL = """[models.author]

@@ -40,45 +40,50 @@ from prefect.runner._starter_engine import EngineCommandStarter
 from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.states import Cancelled, Failed
 
-from factmill.flows.commands.serving.slots import (
-    SERVER_SCHEDULE,
-    STOPPED,
+from factmill.flows.commands.serving.schedule_slots import (
+    SERVER_SCHEDULE_ADAPTER,
+    STOPPED_STATE_NAME,
     find_deployment,
-    find_runs,
     handle_missed_slots,
-    keep_anchors,
-    make_up,
+    keep_interval_anchors,
+    list_slot_runs,
     newest_slot,
-    resume_runs,
+    resume_interrupted_runs,
+    start_catch_up_run,
 )
-from factmill.flows.prefect_server import LOOK_AGAIN_S, find_trouble
+from factmill.flows.deployment_flows import SERVING_PID_VARIABLE, format_named_error, make_deployed_flow
+from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S, find_server_problem
 from factmill.flows.rebuild import rebuild
-from factmill.flows.served import SERVING_PID, make_served, name_error
-from factmill.flows.serving import ServeOptions, read_parameters
-from factmill.flows.watching.runs import CATCH_UP, crash_gone_runs, name_flow_run, tell_broken_off
-from factmill.tasks.engine.naming.locks import package_version
-from factmill.tasks.errors import PrefectLost, UsageError
-from factmill.tasks.options import Params
-from factmill.tasks.text.ages import read_age
-from factmill.tasks.text.whole import clean
+from factmill.flows.serve_options import ServeOptions, validate_flow_parameters
+from factmill.flows.watching.flow_runs import CATCH_UP_TAG, log_unsuccessful_end, make_flow_run_name, mark_crashed_runs
+from factmill.tasks.engine.naming.manifests import package_version
+from factmill.tasks.errors import PrefectServerLost, UsageError
+from factmill.tasks.options import BenchmarkParams
+from factmill.tasks.text.durations import parse_duration
+from factmill.tasks.text.sanitize import escape_control_characters
 
-_TIMES = 5
+_PERIOD_SAMPLE_TIMES = 5
 """Number of a schedule's next times from which its period is computed."""
 FORM_TITLES = {"params": "What to make", "run": "How to make it"}
 """Argument of a flow → title of its section in the form."""
 
 
-def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list[RunnerDeployment]:
+def make_deployments(options: ServeOptions, settings: dict[str, BenchmarkParams]) -> list[RunnerDeployment]:
     """Return one deployment for each chosen benchmark, and one for their rebuild, which has the schedule.
 
     `settings`: benchmark → its parameters, for those that differ from the defaults.
     """
     schedule = make_schedule(options)
-    params, run = options.rebuild_params(settings), options.run_options(find_period(schedule))
-    world, chosen = PurePath(run.world).stem, params.chosen()
+    params, run = options.make_rebuild_params(settings), options.make_run_options(find_period(schedule))
+    world, chosen = PurePath(run.world).stem, params.list_chosen_benchmarks()
     told = f"{', '.join(each.name for each in chosen)}, one after another; one that fails leaves the others be."
-    flows: list[tuple[Flow[..., Any], str, str, Params]] = [
-        (make_served(each), f"factmill.flows.served.{each.name}", f"{each.title}.", getattr(params, each.name))
+    flows: list[tuple[Flow[..., Any], str, str, BenchmarkParams]] = [
+        (
+            make_deployed_flow(each),
+            f"factmill.flows.deployment_flows.{each.name}",
+            f"{each.title}.",
+            getattr(params, each.name),
+        )
         for each in chosen
     ]
     deployments = []
@@ -108,7 +113,9 @@ def make_schedule(options: ServeOptions) -> Schedule | None:
         if options.rrule:
             return RRule(options.rrule, timezone=options.timezone)
         now = datetime.now(UTC).replace(microsecond=0)
-        return Interval(timedelta(seconds=read_age(options.interval)), anchor_date=now) if options.interval else None
+        return (
+            Interval(timedelta(seconds=parse_duration(options.interval)), anchor_date=now) if options.interval else None
+        )
     except ValueError as error:
         raise UsageError(f"--{'cron' if options.cron else 'rrule'}: {error}") from error
 
@@ -118,11 +125,11 @@ def find_period(schedule: Schedule | None) -> float | None:
     if schedule is None:
         return None
     given = {"cron": schedule.cron, "rrule": schedule.rrule, "interval": schedule.interval}
-    dated = SERVER_SCHEDULE.validate_python(
+    dated = SERVER_SCHEDULE_ADAPTER.validate_python(
         {name: value for name, value in given.items() if value}
         | ({"timezone": schedule.timezone} if schedule.timezone else {})
     )
-    dates = asyncio.run(dated.get_dates(_TIMES))
+    dates = asyncio.run(dated.get_dates(_PERIOD_SAMPLE_TIMES))
     return min(((later - sooner).total_seconds() for sooner, later in pairwise(dates)), default=None)
 
 
@@ -131,29 +138,29 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
 
     Runs that ended with the previous serving process continue, and one run makes up for all missed slots (`catch_up`).
     At the end, active runs are stopped and schedules paused until they are served again. If the server goes away,
-    serving waits for it; PrefectLost if it comes back without the deployments.
+    serving waits for it; PrefectServerLost if it comes back without the deployments.
     """
-    os.environ[SERVING_PID] = str(os.getpid())
+    os.environ[SERVING_PID_VARIABLE] = str(os.getpid())
     log = ServeLog(as_json)
     runner = ServingRunner(os.environ["PREFECT_API_URL"], runs, catch_up, log)
     with get_client(sync_client=True) as client:
         earlier = {each.full_name: find_deployment(client, each.full_name) for each in deployments}
         now = datetime.now(UTC)
         for deployment in deployments:
-            keep_anchors(deployment, earlier[deployment.full_name], log.note)
+            keep_interval_anchors(deployment, earlier[deployment.full_name], log.note)
             runner.register(deployment, now)
             log.note(f"{deployment.full_name}: {deployment.description}")
-        if crashed := crash_gone_runs():
+        if crashed := mark_crashed_runs():
             log.note(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
         for deployment in deployments:
             if known := earlier[deployment.full_name]:
-                resumed = resume_runs(client, known, crashed, log.note)
+                resumed = resume_interrupted_runs(client, known, crashed, log.note)
                 handle_missed_slots(client, known, now, resumed, catch_up and bool(deployment.schedules), log.note)
     log.note(f"served at {runner.address}; end with Ctrl-C")
     return asyncio.run(runner.serve())
 
 
-_OF_SCHEDULER = "auto-scheduled"
+_SCHEDULER_TAG = "auto-scheduled"
 """Prefect's tag on scheduled runs."""
 
 
@@ -185,7 +192,7 @@ class ServeLog:
 
     def _print(self, event: str, text: str, run: FlowRun | None = None, **more: Any) -> None:
         at = datetime.now(UTC)
-        line = clean(f"{at:%Y-%m-%d %H:%M:%SZ} {text}") if run else text
+        line = escape_control_characters(f"{at:%Y-%m-%d %H:%M:%SZ} {text}") if run else text
         if self._as_json:
             if run:
                 slot = _find_slot(run)
@@ -204,21 +211,21 @@ class ServeLog:
 
 def _find_slot(run: FlowRun) -> datetime | None:
     """Return the scheduled time of a run; None for a run that a user started."""
-    return run.expected_start_time if {_OF_SCHEDULER, CATCH_UP} & {*run.tags} else None
+    return run.expected_start_time if {_SCHEDULER_TAG, CATCH_UP_TAG} & {*run.tags} else None
 
 
-_STOP_S = 60.0
+_SHUTDOWN_TIMEOUT_S = 60.0
 """Time limit for an orderly stop of runs and schedules through the server."""
-_SETTLED = timedelta(seconds=10)
+_SLOT_SETTLE_TIME = timedelta(seconds=10)
 """Time after a slot from which the server creates no run for it; also the interval between checks for missed slots."""
-_MOST_LOOKS = 60
+_MAX_END_POLLS = 60
 """Maximum polls for a run's final state, which is written after its process is gone."""
-_MOST_NAMED = 200
+_MAX_UPCOMING_RUNS = 200
 """Maximum number of upcoming runs that one poll names."""
-_MESSAGE = "factmill serve was stopped; the run goes on when it serves again"
-_STOPPED: dict[str, Any] = {"name": STOPPED, "message": _MESSAGE}
+_STOPPED_RUN_MESSAGE = "factmill serve was stopped; the run goes on when it serves again"
+_STOPPED_STATE: dict[str, Any] = {"name": STOPPED_STATE_NAME, "message": _STOPPED_RUN_MESSAGE}
 """State of a run that is stopped together with serve."""
-_PROGRAM = "from factmill.flows.served import carry_out; carry_out()"
+_RUN_PROGRAM = "from factmill.flows.deployment_flows import carry_out; carry_out()"
 """Python code of a run's process."""
 
 
@@ -229,7 +236,7 @@ class ServingRunner(Runner):
 
     def __init__(self, api: str, runs: int, catch_up: bool, log: ServeLog) -> None:
         # prefetch_seconds=0: a run starts at its slot, not before; one stopped earlier would count as begun
-        super().__init__(name="factmill", query_seconds=LOOK_AGAIN_S, prefetch_seconds=0, limit=runs)
+        super().__init__(name="factmill", query_seconds=SERVER_POLL_INTERVAL_S, prefetch_seconds=0, limit=runs)
         self._api, self._catch_up, self._log = api, catch_up, log
         self._served: dict[UUID, RunnerDeployment] = {}
         self._since: dict[UUID, datetime] = {}
@@ -255,7 +262,7 @@ class ServingRunner(Runner):
         ends: list[asyncio.Future[Any]] = [serving, self._stopped]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
-            await self._end(serving)
+            await self._stop_serving(serving)
         await asyncio.wait([serving])
         if not serving.cancelled():
             serving.result()
@@ -267,14 +274,14 @@ class ServingRunner(Runner):
             os._exit(128 + args[0])
         self._stopped.get_loop().call_soon_threadsafe(self._stopped.set_result, args[0])
 
-    async def _end(self, serving: "asyncio.Task[None]") -> None:
+    async def _stop_serving(self, serving: "asyncio.Task[None]") -> None:
         """Stop all runs and pause their schedules; if no server answers, runs end with this process."""
-        if self._stopped.exception() is not None or await self._find_trouble():
+        if self._stopped.exception() is not None or await self._find_server_problem():
             self.pause_on_shutdown = False
             serving.cancel()
             return
         try:
-            await asyncio.wait_for(self.astop(), _STOP_S)
+            await asyncio.wait_for(self.astop(), _SHUTDOWN_TIMEOUT_S)
         except Exception:  # noqa: BLE001 - for any error, this process ends, and its runs with it
             self.pause_on_shutdown = False
             serving.cancel()
@@ -290,9 +297,9 @@ class ServingRunner(Runner):
             observer._polling_task.remove_done_callback(observer._handle_polling_task_done)
             observer._polling_task.cancel()
         poller, proposer = self._scheduled_run_poller, self._state_proposer
-        poller.run = self._keep_looking  # type: ignore[method-assign]
-        poller._submit_run = partial(self._report_run, poller._submit_run)  # type: ignore[method-assign]
-        poller._get_scheduled_flow_runs = partial(self._name_due, poller._get_scheduled_flow_runs)  # type: ignore[method-assign]
+        poller.run = self._poll_forever  # type: ignore[method-assign]
+        poller._submit_run = partial(self._submit_and_report, poller._submit_run)  # type: ignore[method-assign]
+        poller._get_scheduled_flow_runs = partial(self._get_named_due_runs, poller._get_scheduled_flow_runs)  # type: ignore[method-assign]
         poller._resolve_starter = self._resolve_starter
         proposer.propose_cancelled = partial(self._propose_cancelled, proposer.propose_cancelled)  # type: ignore[method-assign]
         return self
@@ -304,7 +311,7 @@ class ServingRunner(Runner):
         self._log.report_start(name, flow_run)
         return EngineCommandStarter(
             tmp_dir=self._tmp_dir,
-            command=shlex.join([sys.executable, "-c", _PROGRAM]),
+            command=shlex.join([sys.executable, "-c", _RUN_PROGRAM]),
             deployment_name=name.partition("/")[2],
             control_channel=self._control_channel,
         )
@@ -312,23 +319,23 @@ class ServingRunner(Runner):
     def _name_deployment(self, run: FlowRun) -> str:
         return self._served[run.deployment_id].full_name if run.deployment_id in self._served else "?"
 
-    async def _report_run(self, submit: Any, run: FlowRun, *given: Any) -> None:
+    async def _submit_and_report(self, submit: Any, run: FlowRun, *given: Any) -> None:
         """Execute a run and report how it ended."""
         await submit(run, *given)
         if run.id not in self._started:
             return
         self._started.discard(run.id)
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MAX_END_POLLS):
             try:
                 run = await self._client.read_flow_run(run.id)
             except Exception as error:  # noqa: BLE001 - if the server is away, the next poll may reach it
                 self._logger.debug("the end of %s is not known yet: %s", run.name, error)
             if run.state and run.state.is_final():
                 break
-            await asyncio.sleep(LOOK_AGAIN_S / 4)
+            await asyncio.sleep(SERVER_POLL_INTERVAL_S / 4)
         self._log.report_end(self._name_deployment(run), run)
 
-    async def _name_due(self, find_due: Any) -> list[FlowRun]:
+    async def _get_named_due_runs(self, find_due: Any) -> list[FlowRun]:
         """Return the due runs, and name them and the upcoming ones. A run with invalid parameters fails here with the
         reason: Prefect would crash its process without one."""
         due: dict[UUID, FlowRun] = {run.id: run for run in await find_due()}
@@ -336,28 +343,28 @@ class ServingRunner(Runner):
         upcoming = await self._client.read_flow_runs(
             flow_run_filter=FlowRunFilter.model_validate(ahead),
             sort=FlowRunSort.EXPECTED_START_TIME_ASC,
-            limit=_MOST_NAMED,
+            limit=_MAX_UPCOMING_RUNS,
         )
         for run in (*due.values(), *upcoming):
             if run.id in self._named or run.deployment_id not in self._served:
                 continue
             flow = str(self._served[run.deployment_id].flow_name)
             try:
-                run.name = name_flow_run(flow, *read_parameters(flow, run.parameters), run)
+                run.name = make_flow_run_name(flow, *validate_flow_parameters(flow, run.parameters), run)
             except UsageError as error:
                 if due.pop(run.id, None):
-                    await asyncio.to_thread(self._refuse, run, error)
+                    await asyncio.to_thread(self._fail_run, run, error)
                 continue
             await self._client.update_flow_run(run.id, name=run.name)
             self._named.add(run.id)
         return list(due.values())
 
-    def _refuse(self, run: FlowRun, error: UsageError) -> None:
+    def _fail_run(self, run: FlowRun, error: UsageError) -> None:
         """Set a run that cannot start to failed."""
-        run.state = Failed(message=name_error(error))
+        run.state = Failed(message=format_named_error(error))
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.id, run.state, force=True)
-            tell_broken_off(client, run.id, run.state)
+            log_unsuccessful_end(client, run.id, run.state)
         self._log.report_end(self._name_deployment(run), run)
 
     async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:
@@ -367,7 +374,7 @@ class ServingRunner(Runner):
         if state and (state.is_completed() or state.is_failed()):
             return False
         is_stopped = self.stopping and not (run.state and run.state.is_cancelling())
-        return bool(await propose(run, (state_updates or {}) | (_STOPPED if is_stopped else {})))
+        return bool(await propose(run, (state_updates or {}) | (_STOPPED_STATE if is_stopped else {})))
 
     async def cancel_all(self) -> None:
         """Stop all runs, once no process is starting: Prefect would wait for the end of such a run."""
@@ -379,14 +386,14 @@ class ServingRunner(Runner):
         """Stop waiting scheduled runs, which the server would delete, then pause the schedules."""
         for run in await self._client.get_scheduled_flow_runs_for_deployments([*self._served], datetime.now(UTC)):
             if run.auto_scheduled:
-                await self._client.set_flow_run_state(run.id, Cancelled(**_STOPPED), force=True)
+                await self._client.set_flow_run_state(run.id, Cancelled(**_STOPPED_STATE), force=True)
         await super()._pause_schedules()
 
-    async def _keep_looking(self) -> None:
+    async def _poll_forever(self) -> None:
         """Poll for runs for ever; report once when the server stops answering, and once when it answers again."""
         lost = False
         while True:
-            trouble = await self._find_trouble() or await self._look(lost)
+            trouble = await self._find_server_problem() or await self._poll_once(lost)
             if trouble and not lost:
                 self._log.note(
                     f"the Prefect server at {self.address} does not answer ({trouble}); serving goes on when it does, "
@@ -395,12 +402,12 @@ class ServingRunner(Runner):
             elif lost and not trouble:
                 self._log.note(f"the Prefect server at {self.address} answers again")
             lost = bool(trouble)
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(SERVER_POLL_INTERVAL_S)
 
-    async def _find_trouble(self) -> str:
-        return await asyncio.to_thread(find_trouble, self._api)
+    async def _find_server_problem(self) -> str:
+        return await asyncio.to_thread(find_server_problem, self._api)
 
-    async def _look(self, was_lost: bool) -> str:
+    async def _poll_once(self, was_lost: bool) -> str:
         """Start due runs, stop cancelled ones and end killed ones; return the problem, or an empty text."""
         observer = self._cancelling_observer
         assert observer is not None
@@ -408,11 +415,11 @@ class ServingRunner(Runner):
             if was_lost:
                 await self._check_deployments()
             if not self._is_busy():
-                await asyncio.to_thread(crash_gone_runs)
+                await asyncio.to_thread(mark_crashed_runs)
             if observer._consumer_task is None or observer._consumer_task.done():
                 await observer._check_for_cancelled_flow_runs()
             if self._catch_up:
-                await asyncio.to_thread(self._make_up_slots)
+                await asyncio.to_thread(self._start_catch_up_runs)
             await self._scheduled_run_poller._get_and_submit_flow_runs()
         except Exception as error:  # noqa: BLE001 - any error is reported, and the next poll may succeed
             if isinstance(error, PrefectHTTPStatusError):
@@ -420,19 +427,23 @@ class ServingRunner(Runner):
             return f"{type(error).__name__}: {error}".splitlines()[0]
         return ""
 
-    def _make_up_slots(self) -> None:
+    def _start_catch_up_runs(self) -> None:
         """Start a run for the last slot without one: the server was away, or had just received the schedule."""
-        until = datetime.now(UTC) - _SETTLED
+        until = datetime.now(UTC) - _SLOT_SETTLE_TIME
         for deployment_id, served in self._served.items():
             since = self._since[deployment_id]
-            if until - since < _SETTLED:
+            if until - since < _SLOT_SETTLE_TIME:
                 continue
             if newest_slot(served.schedules or [], since, until):
                 with get_client(sync_client=True) as client:
                     deployment = client.read_deployment(deployment_id)
                     # its schedules may have been paused or changed in the UI
                     slot = None if deployment.paused else newest_slot(deployment.schedules, since, until)
-                    if slot and not find_runs(client, deployment, slot) and make_up(client, deployment, slot):
+                    if (
+                        slot
+                        and not list_slot_runs(client, deployment, slot)
+                        and start_catch_up_run(client, deployment, slot)
+                    ):
                         self._log.note(
                             f"{served.full_name}: slot {slot:%Y-%m-%d %H:%M:%S} had no run; one makes up for it now"
                         )
@@ -451,7 +462,7 @@ class ServingRunner(Runner):
             except ObjectNotFound:
                 if not self._stopped.done():
                     self._stopped.set_exception(
-                        PrefectLost(
+                        PrefectServerLost(
                             f"the Prefect server at {self.address} has come back without the deployments that are served "
                             "(has it another database?); start `factmill serve` again, which makes them again"
                         )

@@ -29,52 +29,52 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from factmill.tasks.core.authoring.citations import Piece, format_label
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_citable_label
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.text.sentences import split_sentences
 
-Key = tuple[str, str, str]
+TripleKey = tuple[str, str, str]
 """A piece in compared form: QID, property label, value label."""
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff\u202a-\u202e\u2066-\u2069]")
-_BRACKETS = str.maketrans("［］【】〔〕", "[][][]")
-_ROUND = str.maketrans("[]", "()")
-_ESCAPED = re.compile(r"\\([\[\]])")
+_TO_PLAIN_BRACKETS = str.maketrans("［］【】〔〕", "[][][]")
+_TO_ROUND_BRACKETS = str.maketrans("[]", "()")
+_ESCAPED_BRACKET = re.compile(r"\\([\[\]])")
 _SPACES, _LINES = re.compile(r"[^\S\n]+"), re.compile(r" ?\n\s*")
-_WIDE = str.maketrans("\n：，；Ｑ０１２３４５６７８９", " :,;Q0123456789")
+_FULL_WIDTH_MARKS = str.maketrans("\n：，；Ｑ０１２３４５６７８９", " :,;Q0123456789")
 
-DRESS = '["“”*_`]{0,40}+'
+LABEL_WRAPPER = '["“”*_`]{0,40}+'
 """Quotes and emphasis that may wrap a label; bounded, since a search starts at each character."""
-_DRESSED, _COLON = re.compile(DRESS), re.compile(rf"{DRESS} ?: ?")
-_CLOSES, _GOES_ON = re.compile(rf"{DRESS} ?[.,;]? ?\]"), re.compile(rf"{DRESS} ?[,;] ?")
-_QID, _MISSING = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*) ?[,;:] ?", re.IGNORECASE), re.compile(r"NA(?= ?[\],;])")
-_NAME = re.compile(r"(?:name ?: ?)?[^:\[\]]*", re.IGNORECASE)
+_WRAPPER_PATTERN, _COLON = re.compile(LABEL_WRAPPER), re.compile(rf"{LABEL_WRAPPER} ?: ?")
+_BRACKET_CLOSE, _PART_SEPARATOR = re.compile(rf"{LABEL_WRAPPER} ?[.,;]? ?\]"), re.compile(rf"{LABEL_WRAPPER} ?[,;] ?")
+_NEXT_QID, _NA_PART = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*) ?[,;:] ?", re.IGNORECASE), re.compile(r"NA(?= ?[\],;])")
+_NAME_AFTER_QID = re.compile(r"(?:name ?: ?)?[^:\[\]]*", re.IGNORECASE)
 
 
-def fold_answer(text: str) -> str:
+def normalise_answer_marks(text: str) -> str:
     """Normalise a text: entities resolved, no invisible characters, ASCII brackets, single spaces and newlines."""
-    shown = _INVISIBLE.sub("", html.unescape(text)).translate(_BRACKETS)
-    shown = unicodedata.normalize("NFC", _ESCAPED.sub(r"\1", shown))
+    shown = _INVISIBLE.sub("", html.unescape(text)).translate(_TO_PLAIN_BRACKETS)
+    shown = unicodedata.normalize("NFC", _ESCAPED_BRACKET.sub(r"\1", shown))
     return _LINES.sub("\n", _SPACES.sub(" ", shown))
 
 
-def flatten(shown: str) -> str:
+def flatten_to_line(folded: str) -> str:
     """Return a folded text on one line, with full-width characters as ASCII; every character keeps its offset."""
-    return shown.translate(_WIDE)
+    return folded.translate(_FULL_WIDTH_MARKS)
 
 
-def compare_label(label: str) -> str:
+def fold_label(label: str) -> str:
     """Return a label's compared form: folded, on one line, case kept."""
-    return flatten(fold_answer(label)).strip()
+    return flatten_to_line(normalise_answer_marks(label)).strip()
 
 
-def make_key(qid: str, property_label: str, value: str) -> Key:
+def make_triple_key(qid: str, property_label: str, value: str) -> TripleKey:
     """Return the key that all spellings of a triple share."""
-    return qid.upper(), compare_label(property_label), compare_label(value)
+    return qid.upper(), fold_label(property_label), fold_label(value)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CitedPart:
     """One part of a bracket: a property with its value, or a mark of missing knowledge (no property)."""
 
     qid: str
@@ -83,7 +83,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ReadPosition:
     """A position of the reader."""
 
     at: int
@@ -94,7 +94,7 @@ class _Place:
     """True right after the first QID, where a name may follow."""
 
 
-class _Spellings:
+class _SpellingIndex:
     """Names by their possible spellings, the longest first."""
 
     def __init__(self) -> None:
@@ -107,40 +107,40 @@ class _Spellings:
             if len(written) not in self.lengths:
                 self.lengths = sorted([*self.lengths, len(written)], reverse=True)
 
-    def find(self, flat: str, at: int) -> Iterator[tuple[str, int]]:
+    def find_names_at(self, flat: str, at: int) -> Iterator[tuple[str, int]]:
         """Yield names at an offset with their ends, first without, then after quotes or emphasis."""
-        for start in sorted({at, _end(_DRESSED, flat, at)}):
+        for start in sorted({at, _match_end(_WRAPPER_PATTERN, flat, at)}):
             for length in self.lengths:
                 name = self.names.get(flat[start : start + length])
                 if name is not None:
                     yield name, start + length
 
 
-class KnownPieces:
+class PieceIndex:
     """Index of pieces by person, property and value."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[KnowledgePiece]) -> None:
         """Index pieces; of pieces with the same spelling the first counts."""
-        self._properties: dict[str, _Spellings] = {}
-        self._values: dict[tuple[str, str], _Spellings] = {}
+        self._properties: dict[str, _SpellingIndex] = {}
+        self._values: dict[tuple[str, str], _SpellingIndex] = {}
         labels: set[str] = set()
         for piece in pieces:
-            label = compare_label(piece.property)
+            label = fold_label(piece.property)
             labels.add(label.lower())
-            properties = self._properties.setdefault(piece.qid, _Spellings())
-            for written in (label, compare_label(format_label(piece.property)), piece.pid):
+            properties = self._properties.setdefault(piece.qid, _SpellingIndex())
+            for written in (label, fold_label(format_citable_label(piece.property)), piece.pid):
                 properties.add(written, piece.property)
-            values = self._values.setdefault((piece.qid, piece.property), _Spellings())
+            values = self._values.setdefault((piece.qid, piece.property), _SpellingIndex())
             for written in (
-                compare_label(piece.value),
-                compare_label(format_label(piece.value)),
+                fold_label(piece.value),
+                fold_label(format_citable_label(piece.value)),
                 piece.value_qid or "",
             ):
                 values.add(written, piece.value)
         self._labels = frozenset(labels - {""})
         self._lengths = sorted({len(label) for label in self._labels}, reverse=True)
 
-    def find_label(self, flat: str, end: int, least: int = 0) -> int | None:
+    def find_label_start(self, flat: str, end: int, least: int = 0) -> int | None:
         """Return the start of the longest known label that ends at `end` and follows a bracket, comma or semicolon.
 
         Case does not matter. None: no label ends there, or it begins before `least`.
@@ -153,7 +153,7 @@ class KnownPieces:
                     return start
         return None
 
-    def read(
+    def read_known_parts(
         self,
         flat: str,
         at: int,
@@ -162,16 +162,16 @@ class KnownPieces:
         is_head: bool = False,
         stops: Collection[int] = (),
         limit: int | None = None,
-    ) -> tuple[list[Part], int] | None:
+    ) -> tuple[list[CitedPart], int] | None:
         """Read known parts from an offset to the end of their bracket; None where something else follows.
 
         `stops`: offsets after a comma where reading may also end; `limit`: last offset to read, None: the text's end.
         Returns the parts, and the offset after the closing bracket or the stop.
         """
         end_of_all = len(flat) if limit is None else limit
-        first = _Place(at, qid, is_head=is_head)
-        seen, path = {first}, list[Part | None]()
-        turns = [self._list_steps(flat, first)]
+        first = _ReadPosition(at, qid, is_head=is_head)
+        seen, path = {first}, list[CitedPart | None]()
+        turns = [self._list_next_parts(flat, first)]
         while turns:
             step = next(turns[-1], None)
             if step is None:
@@ -182,89 +182,96 @@ class KnownPieces:
                 continue
             del path[len(turns) - 1 :]
             path.append(part)
-            if part and (closed := _CLOSES.match(flat, place.at, end_of_all)):
+            if part and (closed := _BRACKET_CLOSE.match(flat, place.at, end_of_all)):
                 return [each for each in path if each], closed.end()
-            more = _GOES_ON.match(flat, place.at, end_of_all) if part else None
-            place = _Place(more.end() if more else place.at, place.qid, place.property)
+            more = _PART_SEPARATOR.match(flat, place.at, end_of_all) if part else None
+            place = _ReadPosition(more.end() if more else place.at, place.qid, place.property)
             if more and place.at in stops:
                 return [each for each in path if each], place.at
             if (more or not part) and place not in seen:
                 seen.add(place)
-                turns.append(self._list_steps(flat, place))
+                turns.append(self._list_next_parts(flat, place))
         return None
 
-    def _list_steps(self, flat: str, place: _Place) -> Iterator[tuple[Part | None, _Place]]:
+    def _list_next_parts(self, flat: str, place: _ReadPosition) -> Iterator[tuple[CitedPart | None, _ReadPosition]]:
         """Yield each part that may start at a position (None: text that cites nothing) and its end."""
-        spelled = self._properties.get(place.qid, _Spellings())
+        spelled = self._properties.get(place.qid, _SpellingIndex())
         named = [
-            (name, _end(_COLON, flat, end)) for name, end in spelled.find(flat, place.at) if _COLON.match(flat, end)
+            (name, _match_end(_COLON, flat, end))
+            for name, end in spelled.find_names_at(flat, place.at)
+            if _COLON.match(flat, end)
         ]
         if place.property:
             named.append((place.property, place.at))
         for name, start in named:
-            for value, stop in self._values.get((place.qid, name), _Spellings()).find(flat, start):
-                yield Part(place.qid, name, value), _Place(stop, place.qid, name)
-        if missing := _MISSING.match(flat, place.at):
-            yield Part(place.qid), _Place(missing.end(), place.qid, place.property)
-        if other := _QID.match(flat, place.at):
-            yield None, _Place(other.end(), other[1].upper())
+            for value, stop in self._values.get((place.qid, name), _SpellingIndex()).find_names_at(flat, start):
+                yield CitedPart(place.qid, name, value), _ReadPosition(stop, place.qid, name)
+        if missing := _NA_PART.match(flat, place.at):
+            yield CitedPart(place.qid), _ReadPosition(missing.end(), place.qid, place.property)
+        if other := _NEXT_QID.match(flat, place.at):
+            yield None, _ReadPosition(other.end(), other[1].upper())
         if place.is_head:
-            name_end = _end(_NAME, flat, place.at)
+            name_end = _match_end(_NAME_AFTER_QID, flat, place.at)
             for comma in re.compile("[,;] ?").finditer(flat, place.at, name_end):
-                yield None, _Place(comma.end(), place.qid)
+                yield None, _ReadPosition(comma.end(), place.qid)
 
 
-def _end(pattern: re.Pattern[str], flat: str, at: int) -> int:
+def _match_end(pattern: re.Pattern[str], flat: str, at: int) -> int:
     """Return the end of a pattern's match at an offset, or the offset where it does not match."""
     found = pattern.match(flat, at)
     return found.end() if found else at
 
 
-Kind = Literal["triple", "not_available", "malformed"]
-Why = Literal["", "not_closed", "no_qid", "no_property", "no_value"]
+CitationKind = Literal["triple", "not_available", "malformed"]
+MalformedReason = Literal["", "not_closed", "no_qid", "no_property", "no_value"]
 """The bracket is not closed, or another citation opens in it; it does not open with a QID and a comma; no property
 follows the QID; a property has no value."""
 
-_SHOWN = 200
-_HEAD = re.compile(rf"\[ ?{DRESS}(?:(?:qid|wd) ?: ?)?{DRESS}(Q[1-9][0-9]*){DRESS} ?(?:[,;:] ?|(?=\]))", re.IGNORECASE)
-_MARK = re.compile(rf"\[ ?{DRESS}(?:NA|N/A|not (?:applicable|available)){DRESS} ?[\],;:]", re.IGNORECASE)
-_SAYS_QID = re.compile(rf"\[ ?{DRESS}(?:(?:qid|wd) ?:|Q[1-9][0-9]* [^\[\]:]{{1,80}}:)", re.IGNORECASE)
-_TOKEN = re.compile(r"[\[\]:]")
-_BEFORE_VALUE = re.compile(rf"{DRESS} ?:")
-_LINK = re.compile(r"\(https?://[^\s()]*\)")
-_WRAPS = frozenset({("(", ")"), ("[", "]"), ("*", "*"), ("_", "_"), ("`", "`")})
-_EDGES = ' "“”*_`'
+_MAX_BRACKET_CHARACTERS = 200
+_CITATION_HEAD = re.compile(
+    rf"\[ ?{LABEL_WRAPPER}(?:(?:qid|wd) ?: ?)?{LABEL_WRAPPER}(Q[1-9][0-9]*){LABEL_WRAPPER} ?(?:[,;:] ?|(?=\]))",
+    re.IGNORECASE,
+)
+_NA_BRACKET = re.compile(
+    rf"\[ ?{LABEL_WRAPPER}(?:NA|N/A|not (?:applicable|available)){LABEL_WRAPPER} ?[\],;:]", re.IGNORECASE
+)
+_QID_LABEL = re.compile(rf"\[ ?{LABEL_WRAPPER}(?:(?:qid|wd) ?:|Q[1-9][0-9]* [^\[\]:]{{1,80}}:)", re.IGNORECASE)
+_BRACKET_TOKEN = re.compile(r"[\[\]:]")
+_VALUE_COLON = re.compile(rf"{LABEL_WRAPPER} ?:")
+_MARKDOWN_LINK = re.compile(r"\(https?://[^\s()]*\)")
+_WRAPPING_PAIRS = frozenset({("(", ")"), ("[", "]"), ("*", "*"), ("_", "_"), ("`", "`")})
+_VALUE_EDGES = ' "“”*_`'
 _QID_ALONE = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*)", re.IGNORECASE)
-_NO_PROPERTY = frozenset({"name", "qid"})
+_NON_PROPERTY_LABELS = frozenset({"name", "qid"})
 """Labels that identify the cited item."""
-_LABEL_AT_MOST = 80
+_MAX_LABEL_LENGTH = 80
 
 
-class Citation(StrictModel):
+class AnswerCitation(StrictModel):
     """A cited property with its value, a mark of missing knowledge, or a malformed bracket."""
 
     sentence: int
     """Index of the sentence that it belongs to."""
     text: str
     """Its bracket as written, up to 200 characters; several citations may share one."""
-    kind: Kind
+    kind: CitationKind
     qid: str
     """QID of a triple; else empty, as are property and value."""
     property: str
     """The graph's label where the graph has the triple, else as written; the same holds for the value."""
     value: str
-    why: Why
+    why: MalformedReason
     """What is wrong with a malformed citation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cited:
+class CitedAnswer:
     """An answer, split into sentences and citations."""
 
     answer: str
     sentences: list[str]
     """Without brackets; one empty sentence where the answer has no other text."""
-    citations: list[Citation]
+    citations: list[AnswerCitation]
     """In the order of the answer."""
 
 
@@ -274,26 +281,26 @@ class _Bracket:
 
     start: int
     end: int
-    parts: list[tuple[Part, Why]] = field(default_factory=list)
+    parts: list[tuple[CitedPart, MalformedReason]] = field(default_factory=list)
     offset: int = 0
     """Offset in the text without brackets."""
 
 
-def read_citations(answer: str, pieces: Sequence[Piece], *, is_nested: bool = False) -> Cited:
+def read_citations(answer: str, pieces: Sequence[KnowledgePiece], *, is_nested: bool = False) -> CitedAnswer:
     """Split an answer into sentences and citations; `pieces` are those of the graph shown to the model.
 
     `is_nested`: a citation inside another one is part of its text, as in annotated paragraphs; else it is malformed.
     """
-    shown = fold_answer(answer)
-    brackets = list(_read_brackets(shown, KnownPieces(pieces), is_nested))
-    text = _cut_out(shown, brackets)
+    shown = normalise_answer_marks(answer)
+    brackets = list(_read_brackets(shown, PieceIndex(pieces), is_nested))
+    text = _remove_brackets(shown, brackets)
     spans = _find_sentences(text)
     starts = [start for start, _ in spans]
     citations = [
-        Citation(
+        AnswerCitation(
             # a bracket after a full stop still precedes the next sentence
             sentence=max(0, bisect_left(starts, bracket.offset) - 1),
-            text=shown[bracket.start : bracket.end][:_SHOWN],
+            text=shown[bracket.start : bracket.end][:_MAX_BRACKET_CHARACTERS],
             kind="malformed" if why else "triple" if part.property else "not_available",
             qid=part.qid if part.property and not why else "",
             property="" if why else part.property,
@@ -303,23 +310,25 @@ def read_citations(answer: str, pieces: Sequence[Piece], *, is_nested: bool = Fa
         for bracket in brackets
         for part, why in bracket.parts
     ]
-    return Cited(answer, [text[start:end] for start, end in spans] or [""], citations)
+    return CitedAnswer(answer, [text[start:end] for start, end in spans] or [""], citations)
 
 
-def _read_brackets(shown: str, known: KnownPieces, is_nested: bool) -> Iterator[_Bracket]:
+def _read_brackets(shown: str, known: PieceIndex, is_nested: bool) -> Iterator[_Bracket]:
     """Yield the brackets of a folded answer that open like a citation, without those inside another."""
-    flat = flatten(shown)
+    flat = flatten_to_line(shown)
     closing, labelled, opening = _pair_brackets(flat, known)
     openers = [
         start for start in opening
-        if start in labelled or any(each.match(flat, start) for each in (_HEAD, _MARK, _SAYS_QID))
+        if start in labelled or any(each.match(flat, start) for each in (_CITATION_HEAD, _NA_BRACKET, _QID_LABEL))
     ]  # fmt: skip
     end = 0
     for start, following in pairwise([*openers, len(flat)]):
         if start >= end:
             closed = closing.get(start)
             if is_nested and closed and following < closed:
-                outer = flat[: start + 1] + flat[start + 1 : closed - 1].translate(_ROUND) + flat[closed - 1 :]
+                outer = (
+                    flat[: start + 1] + flat[start + 1 : closed - 1].translate(_TO_ROUND_BRACKETS) + flat[closed - 1 :]
+                )
                 bracket = _read_bracket(outer, start, closed, closed, known)
             else:
                 bracket = _read_bracket(flat, start, closed, following, known)
@@ -330,12 +339,12 @@ def _read_brackets(shown: str, known: KnownPieces, is_nested: bool) -> Iterator[
             yield bracket
 
 
-def _pair_brackets(flat: str, known: KnownPieces) -> tuple[dict[int, int], set[int], list[int]]:
+def _pair_brackets(flat: str, known: PieceIndex) -> tuple[dict[int, int], set[int], list[int]]:
     """Return opening bracket → end of its partner, those with a known property before a colon, and all that open."""
     closing: dict[int, int] = {}
     labelled: set[int] = set()
     opening, opened = list[int](), list[int]()
-    for token in _TOKEN.finditer(flat):
+    for token in _BRACKET_TOKEN.finditer(flat):
         at = token.start()
         if token[0] == "[":
             opening.append(at)
@@ -344,63 +353,65 @@ def _pair_brackets(flat: str, known: KnownPieces) -> tuple[dict[int, int], set[i
             closing[opened.pop()] = at + 1
         elif token[0] == ":" and opened and opened[-1] not in labelled:
             end = len(flat[max(0, at - 4) : at].rstrip(' "“”*_`')) + max(0, at - 4)
-            if known.find_label(flat, end, opened[-1] + 1) is not None:
+            if known.find_label_start(flat, end, opened[-1] + 1) is not None:
                 labelled.add(opened[-1])
     return closing, labelled, opening
 
 
-def _read_bracket(flat: str, start: int, closed: int | None, following: int, known: KnownPieces) -> _Bracket:
+def _read_bracket(flat: str, start: int, closed: int | None, following: int, known: PieceIndex) -> _Bracket:
     """Read a bracket that opens like a citation; `closed`: end of its partner, `following`: start of the next."""
-    head = _HEAD.match(flat, start)
-    if head and (whole := known.read(flat, head.end(), head[1].upper(), is_head=True)):
+    head = _CITATION_HEAD.match(flat, start)
+    if head and (whole := known.read_known_parts(flat, head.end(), head[1].upper(), is_head=True)):
         return _Bracket(start, whole[1], [(part, "") for part in whole[0]])
     if closed is None or following < closed:
         # up to where it closes or another one opens
         stop = flat.find("]", start, following) + 1
-        return _Bracket(start, stop or following, [(Part(""), "not_closed")])
-    if _MARK.match(flat, start):
-        return _Bracket(start, closed, [(Part(""), "")])
+        return _Bracket(start, stop or following, [(CitedPart(""), "not_closed")])
+    if _NA_BRACKET.match(flat, start):
+        return _Bracket(start, closed, [(CitedPart(""), "")])
     if not head:
-        return _Bracket(start, closed, [(Part(""), "no_qid")])
-    return _Bracket(start, closed, list(_read_parts(flat, head.end(), closed, head[1].upper(), known)))
+        return _Bracket(start, closed, [(CitedPart(""), "no_qid")])
+    return _Bracket(start, closed, list(_read_unknown_parts(flat, head.end(), closed, head[1].upper(), known)))
 
 
-def _read_parts(flat: str, at: int, end: int, qid: str, known: KnownPieces) -> Iterator[tuple[Part, Why]]:
+def _read_unknown_parts(
+    flat: str, at: int, end: int, qid: str, known: PieceIndex
+) -> Iterator[tuple[CitedPart, MalformedReason]]:
     """Yield the parts of a bracket that the graph does not have as a whole; `end`: after its closing bracket."""
     labels = list(_find_labels(flat, at, end, known))
-    if all(flat[start:stop].lower() in _NO_PROPERTY for start, stop, _ in labels):
-        yield Part(""), "no_property"
+    if all(flat[start:stop].lower() in _NON_PROPERTY_LABELS for start, stop, _ in labels):
+        yield CitedPart(""), "no_property"
     stops = frozenset(start for start, _, _ in labels)
     read_to = at
     for (start, stop, value_at), (following, _, _) in pairwise([*labels, (end - 1, 0, 0)]):
         if start < read_to:
             continue
-        if found := known.read(flat, start, qid, stops=stops, limit=end):
+        if found := known.read_known_parts(flat, start, qid, stops=stops, limit=end):
             yield from ((part, "") for part in found[0])
             qid, read_to = found[0][-1].qid, found[1]
             continue
-        label, value = flat[start:stop], flat[value_at:following].rstrip(f",;{_EDGES}")
+        label, value = flat[start:stop], flat[value_at:following].rstrip(f",;{_VALUE_EDGES}")
         before, comma, last = value.rpartition(",")
         # a QID after a comma begins the next item's parts; alone it is the value
-        other = _QID_ALONE.fullmatch(last.strip(_EDGES)) if comma else None
-        value = (before if other else value).strip(f",;{_EDGES}")
-        if label.lower() not in _NO_PROPERTY:
-            yield (Part(qid, label, value), "") if value else (Part(""), "no_value")
+        other = _QID_ALONE.fullmatch(last.strip(_VALUE_EDGES)) if comma else None
+        value = (before if other else value).strip(f",;{_VALUE_EDGES}")
+        if label.lower() not in _NON_PROPERTY_LABELS:
+            yield (CitedPart(qid, label, value), "") if value else (CitedPart(""), "no_value")
         qid = other[1].upper() if other else qid
 
 
-def _find_labels(flat: str, at: int, end: int, known: KnownPieces) -> Iterator[tuple[int, int, int]]:
+def _find_labels(flat: str, at: int, end: int, known: PieceIndex) -> Iterator[tuple[int, int, int]]:
     """Yield the start and end of each property's label, and the start of its value."""
     last = at
-    for colon in _BEFORE_VALUE.finditer(flat, at, end):
-        start = known.find_label(flat, colon.start(), last)
+    for colon in _VALUE_COLON.finditer(flat, at, end):
+        start = known.find_label_start(flat, colon.start(), last)
         if start is None:
             comma = max(flat.rfind(",", last, colon.start()), flat.rfind(";", last, colon.start()))
             start = last if comma < 0 else comma + 1
             start += len(flat[start : colon.start()]) - len(flat[start : colon.start()].lstrip(' "“”*_`'))
             words = flat[start : colon.start()]
             is_first = comma < 0 and last == at
-            if not words or len(words) > _LABEL_AT_MOST or flat[colon.end()] not in " ]":
+            if not words or len(words) > _MAX_LABEL_LENGTH or flat[colon.end()] not in " ]":
                 continue
             if not is_first and (comma < 0 or not words[0].islower()):
                 continue
@@ -408,25 +419,25 @@ def _find_labels(flat: str, at: int, end: int, known: KnownPieces) -> Iterator[t
         last = colon.end()
 
 
-def _cut_out(shown: str, brackets: Sequence[_Bracket]) -> str:
+def _remove_brackets(shown: str, brackets: Sequence[_Bracket]) -> str:
     """Return a text without its brackets, and set each bracket's offset in it."""
     kept: list[str] = []
     before, length, end = "", 0, 0
     for bracket in brackets:
         start, stop = bracket.start, bracket.end
-        while start > end and stop < len(shown) and (shown[start - 1], shown[stop]) in _WRAPS:
+        while start > end and stop < len(shown) and (shown[start - 1], shown[stop]) in _WRAPPING_PAIRS:
             start, stop = start - 1, stop + 1
-        link = _LINK.match(shown, stop)
-        if stretch := _join(before, shown[end:start]).rstrip(" "):
+        link = _MARKDOWN_LINK.match(shown, stop)
+        if stretch := _join_stretch(before, shown[end:start]).rstrip(" "):
             kept.append(stretch)
             before = stretch[-1]
             length += len(stretch)
         bracket.offset, end = length, link.end() if link else stop
-    kept.append(_join(before, shown[end:]))
+    kept.append(_join_stretch(before, shown[end:]))
     return "".join(kept)
 
 
-def _join(before: str, stretch: str) -> str:
+def _join_stretch(before: str, stretch: str) -> str:
     """Return the text after a bracket with fitting spaces; `before`: the last character kept."""
     if before.isalnum() and stretch[:1].isalnum():
         return f" {stretch}"

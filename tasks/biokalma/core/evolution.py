@@ -16,10 +16,10 @@ A text that the model finds impossible (infinite perplexity) counts as 1/∞ = 0
 only specificity. Ties go by id, so that every build ranks alike.
 
 Perplexity is most of a build's work. No perplexity is below 1, so 1/perplexity lies between 0 and 1, which bounds how
-far coherence can raise a piece: `find_best` asks only for perplexities that can change the choice.
+far coherence can raise a piece: `find_best_or_unweighed` asks only for perplexities that can change the choice.
 
 Count belongs to a relation, so the candidates are a person's relations, each with all values that the set lacks. All
-values of a relation together answer a question about it, so the final set holds complete relations (`list_whole`).
+values of a relation together answer a question about it, so the final set holds complete relations (`list_complete_pieces`).
 """
 
 import math
@@ -27,49 +27,49 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
-from factmill.tasks.biokalma.core.rows import Candidate, Round
-from factmill.tasks.core.authoring.citations import Piece
-from factmill.tasks.text.ids import id_number
-from factmill.tasks.text.matching import fold_text
+from factmill.tasks.biokalma.core.rows import EvolutionRound, RelationCandidate
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.text.text_normalization import fold_case_and_accents
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
-Scale = Literal["softmax", "range"]
+CoherenceScale = Literal["softmax", "range"]
 """How inverse perplexities become coherence."""
 _DIGITS = 9
 """Digits of a score: logarithms and exponentials may differ in the sixteenth digit where a CPU lacks FMA."""
-_CLEARLY = 2 * 10**-_DIGITS
+_SCORE_TOLERANCE = 2 * 10**-_DIGITS
 """Scores that differ by more than this still differ after rounding."""
-_SAID_BY = {
+_EQUIVALENT_RELATIONS = {
     **{"P451": "P26", "P1050": "P509", "P1412": "P103", "P1344": "P607"},
     **{"P551": "P19", "P184": "P1066", "P737": "P1066", "P185": "P802"},
 }
 """Relation → one with the same or nearly the same meaning: partner and spouse, medical condition and cause of death,
 language spoken and native language, taking part in a war and the war itself, home and birthplace, doctoral advisor or
 influence and teacher, doctoral student and student."""
-VALUES_AT_MOST = 4
+MAX_VALUES_PER_SENTENCE = 4
 """Maximum values that one sentence can add; a relation that lacks more is not added."""
-_WORK, _STEM = {"P101", "P106"}, 5
+_WORK_PIDS, _STEM_LENGTH = {"P101", "P106"}, 5
 """Field of work and occupation are equivalent where their values begin alike: mathematics, mathematician."""
 
 
-def count_relations(pools: Iterable[Iterable[Piece]]) -> Counter[str]:
+def count_relation_graphs(pools: Iterable[Iterable[KnowledgePiece]]) -> Counter[str]:
     """Return PID → number of pools (one per person of a pair) with the relation, however many values each has."""
     return Counter(pid for pool in pools for pid in {piece.pid for piece in pool})
 
 
-def weigh_specificity(count: int, graphs: int) -> float:
+def compute_specificity(count: int, graphs: int) -> float:
     """Return log(2N / Count) of a relation in `count` of the 2N `graphs`; ValueError unless 1 ≤ count ≤ graphs."""
     if not 1 <= count <= graphs:
         raise ValueError(f"a relation was counted in {count} of {graphs} graphs; expected 1 to {graphs}")
     return math.log(graphs / count)
 
 
-def weigh_coherence(perplexities: Sequence[float | None], scale: Scale) -> list[float]:
+def compute_coherence(perplexities: Sequence[float | None], scale: CoherenceScale) -> list[float]:
     """Return the coherence of each candidate of a round; ValueError for a perplexity that is not above 0.
 
     None, for a text that could not be scored, counts as ∞; a value below 1, which no probability gives, as 1. On the
     scale `range`, candidates with equal perplexities all have 0.
     """
-    raw = [_lift(perplexity, scale) for perplexity in perplexities]
+    raw = [_raw_coherence(perplexity, scale) for perplexity in perplexities]
     if scale == "softmax":
         total = math.fsum(raw)
         return [each / total for each in raw]
@@ -77,13 +77,13 @@ def weigh_coherence(perplexities: Sequence[float | None], scale: Scale) -> list[
     return [(each - least) / (most - least) if most > least else 0.0 for each in raw]
 
 
-def find_best(
-    pieces: Sequence[Piece],
+def find_best_or_unweighed(
+    pieces: Sequence[KnowledgePiece],
     specificity: Sequence[float],
-    weighed: Mapping[int, float | None],
+    perplexities: Mapping[int, float | None],
     refused: Collection[int],
     alpha: float,
-    scale: Scale,
+    scale: CoherenceScale,
 ) -> int | list[int]:
     """Return the index of the piece with the best score among those not refused, or the indices to be scored first.
 
@@ -93,53 +93,53 @@ def find_best(
     bounds holds between them.
     """
     left = [at for at in range(len(pieces)) if at not in refused]
-    order = {at: _identify(pieces[at]) for at in left}
+    order = {at: _piece_sort_key(pieces[at]) for at in left}
     lead = max(specificity[at] for at in left)
-    reach = (1 - alpha) * (1.0 if scale == "range" else (math.e - 1) / (math.e + len(pieces) - 1)) + _CLEARLY
+    reach = (1 - alpha) * (1.0 if scale == "range" else (math.e - 1) / (math.e + len(pieces) - 1)) + _SCORE_TOLERANCE
     running = [at for at in left if alpha * (lead - specificity[at]) <= reach]
     if alpha == 1 or len(running) == 1:
         return min(running, key=lambda at: (-round(specificity[at], _DIGITS), order[at]))
-    if unknown := [at for at in running if at not in weighed]:
+    if unknown := [at for at in running if at not in perplexities]:
         return unknown
-    if len(weighed) == len(pieces):
-        shares = weigh_coherence([weighed[at] for at in range(len(pieces))], scale)
+    if len(perplexities) == len(pieces):
+        shares = compute_coherence([perplexities[at] for at in range(len(pieces))], scale)
         return min(running, key=lambda at: (-_score(specificity[at], shares[at], alpha), order[at]))
-    raw = {at: _lift(perplexity, scale) for at, perplexity in weighed.items()}
+    raw = {at: _raw_coherence(perplexity, scale) for at, perplexity in perplexities.items()}
     lows, highs = (
         {at: alpha * specificity[at] + (1 - alpha) * factor * raw[at] for at in running}
-        for factor in _bound_factor(list(raw.values()), len(pieces), scale)
+        for factor in _bound_coherence_factor(list(raw.values()), len(pieces), scale)
     )
     best = min(running, key=lambda at: (-lows[at], order[at]))
     is_sure = all(
         (specificity[best], raw[best]) == (specificity[at], raw[at])
-        or min(lows[best] - lows[at], highs[best] - highs[at]) > _CLEARLY
+        or min(lows[best] - lows[at], highs[best] - highs[at]) > _SCORE_TOLERANCE
         for at in running
     )
-    return best if is_sure else [at for at in range(len(pieces)) if at not in weighed]
+    return best if is_sure else [at for at in range(len(pieces)) if at not in perplexities]
 
 
-def list_candidates(
-    pieces: Sequence[Piece],
+def list_scored_candidates(
+    pieces: Sequence[KnowledgePiece],
     specificity: Sequence[float],
-    weighed: Mapping[int, float | None],
+    perplexities: Mapping[int, float | None],
     tried: Sequence[int],
     alpha: float,
-    scale: Scale,
-) -> list[Candidate]:
+    scale: CoherenceScale,
+) -> list[RelationCandidate]:
     """Return a round's candidates with their known scores: those tried, in order, then by score, else by specificity.
 
     Coherence depends on all candidates, so it and the score are given only where all perplexities are known.
     """
-    is_whole = len(weighed) == len(pieces)
-    shares = weigh_coherence([weighed[at] for at in range(len(pieces))], scale) if is_whole else []
+    is_whole = len(perplexities) == len(pieces)
+    shares = compute_coherence([perplexities[at] for at in range(len(pieces))], scale) if is_whole else []
     told = [
-        Candidate(
+        RelationCandidate(
             qid=piece.qid,
             pid=piece.pid,
             value=piece.value,
             specificity=round(specificity[at], _DIGITS),
-            is_weighed=at in weighed,
-            perplexity=weighed.get(at),
+            is_weighed=at in perplexities,
+            perplexity=perplexities.get(at),
             coherence=round(shares[at], _DIGITS) if is_whole else None,
             score=_score(specificity[at], shares[at] if is_whole else 0.0, alpha) if is_whole or alpha == 1 else None,
         )
@@ -147,93 +147,106 @@ def list_candidates(
     ]
     rest = sorted(
         set(range(len(pieces))) - set(tried),
-        key=lambda at: (-_get_rank(told[at]), _identify(pieces[at])),
+        key=lambda at: (-_get_ranking_score(told[at]), _piece_sort_key(pieces[at])),
     )
     return [told[at] for at in (*tried, *rest)]
 
 
-def tell_what_decided(told: Round) -> Literal["specificity", "coherence", "coherence among equals"]:
+def classify_deciding_score(
+    evolution_round: EvolutionRound,
+) -> Literal["specificity", "coherence", "coherence among equals"]:
     """Return which score decided a round among the pieces not refused: specificity (ids break ties), or coherence."""
-    left = told.candidates[len(told.refused) :]
+    left = evolution_round.candidates[len(evolution_round.refused) :]
     if left[0].specificity < max(each.specificity for each in left):
         return "coherence"
     equals = [each for each in left if each.specificity == left[0].specificity]
     return "coherence among equals" if sum(each.is_weighed for each in equals) > 1 else "specificity"
 
 
-def list_new(pieces: Iterable[Piece], known: Sequence[Piece], inverses: Mapping[str, frozenset[str]]) -> list[Piece]:
+def list_new_pieces(
+    pieces: Iterable[KnowledgePiece], known: Sequence[KnowledgePiece], inverses: Mapping[str, frozenset[str]]
+) -> list[KnowledgePiece]:
     """Return the pieces that neither `known` nor an earlier piece states, even in the inverse direction.
 
     A child relation implies a father relation (`inverses`, PairRelations), and some relations mean the same for one
     value (a partner who is the spouse), so a smallest set holds only one of the two.
     """
-    said = set(map(_say, known))
+    said = set(map(_meaning_key, known))
     new = []
     for piece in pieces:
-        qid, pid, value_qid, value = _say(piece)
-        turned = {(value_qid, _SAID_BY.get(other, other), qid) for other in inverses.get(pid, ())}
+        qid, pid, value_qid, value = _meaning_key(piece)
+        turned = {(value_qid, _EQUIVALENT_RELATIONS.get(other, other), qid) for other in inverses.get(pid, ())}
         if (qid, pid, value_qid, value) in said or not turned.isdisjoint(each[:3] for each in said):
             continue
-        if any(each[0] == qid and {each[1], pid} == _WORK and each[3][:_STEM] == value[:_STEM] for each in said):
+        if any(
+            each[0] == qid and {each[1], pid} == _WORK_PIDS and each[3][:_STEM_LENGTH] == value[:_STEM_LENGTH]
+            for each in said
+        ):
             continue
         new.append(piece)
         said.add((qid, pid, value_qid, value))
     return new
 
 
-def list_missing(known: Sequence[Piece], pool: Sequence[Piece], names: Mapping[str, str]) -> list[list[Piece]]:
+def list_missing_values(
+    known: Sequence[KnowledgePiece], pool: Sequence[KnowledgePiece], names: Mapping[str, str]
+) -> list[list[KnowledgePiece]]:
     """Return, per relation of each person, the values that `known` lacks, where one sentence can add them.
 
     `names`: QID → name of the two people; a sentence cannot name a third person with the same name as one of them.
     """
-    held = set(map(_tell, known))
-    missing: dict[tuple[str, str], dict[str, Piece]] = {}
+    held = set(map(_reader_key, known))
+    missing: dict[tuple[str, str], dict[str, KnowledgePiece]] = {}
     for piece in pool:
-        if _tell(piece) not in held:
+        if _reader_key(piece) not in held:
             missing.setdefault((piece.qid, piece.pid), {}).setdefault(piece.value, piece)
     return [
         list(values.values())
         for values in missing.values()
-        if len(values) <= VALUES_AT_MOST and not any(_is_namesake(piece, names) for piece in values.values())
+        if len(values) <= MAX_VALUES_PER_SENTENCE and not any(_is_namesake(piece, names) for piece in values.values())
     ]
 
 
-def list_whole(known: Sequence[Piece], pool: Sequence[Piece], names: Mapping[str, str]) -> list[Piece]:
+def list_complete_pieces(
+    known: Sequence[KnowledgePiece], pool: Sequence[KnowledgePiece], names: Mapping[str, str]
+) -> list[KnowledgePiece]:
     """Return the pieces of relations whose pool values are all known, and those whose value is one of the two people.
 
     `names` as above. Questions ask for the relation between the two itself, so it needs none of its other values.
     """
-    held = set(map(_tell, known))
-    partial = {(piece.qid, piece.pid) for piece in pool if _tell(piece) not in held or _is_namesake(piece, names)}
+    held = set(map(_reader_key, known))
+    partial = {(piece.qid, piece.pid) for piece in pool if _reader_key(piece) not in held or _is_namesake(piece, names)}
     return [piece for piece in known if (piece.qid, piece.pid) not in partial or piece.value_qid in names]
 
 
-def lacks(people: Iterable[str], pieces: Iterable[Piece]) -> list[str]:
+def list_people_without_pieces(people: Iterable[str], pieces: Iterable[KnowledgePiece]) -> list[str]:
     """Return the people (QIDs) that no piece is about, in order, each once."""
     told = {piece.qid for piece in pieces}
     return [qid for qid in dict.fromkeys(people) if qid not in told]
 
 
-def _tell(piece: Piece) -> tuple[str, str, str]:
+def _reader_key(piece: KnowledgePiece) -> tuple[str, str, str]:
     """Return the key by which a reader distinguishes pieces: two values with one label are the same."""
     return piece.qid, piece.pid, piece.value
 
 
-def _is_namesake(piece: Piece, names: Mapping[str, str]) -> bool:
+def _is_namesake(piece: KnowledgePiece, names: Mapping[str, str]) -> bool:
     """True when a piece's value has the name of one of the two people but is another item."""
-    return piece.value_qid not in names and fold_text(piece.value) in map(fold_text, names.values())
+    return piece.value_qid not in names and fold_case_and_accents(piece.value) in map(
+        fold_case_and_accents, names.values()
+    )
 
 
-def _get_rank(candidate: Candidate) -> float:
+def _get_ranking_score(candidate: RelationCandidate) -> float:
     return candidate.specificity if candidate.score is None else candidate.score
 
 
-def _say(piece: Piece) -> tuple[str, str, str | None, str]:
+def _meaning_key(piece: KnowledgePiece) -> tuple[str, str, str | None, str]:
     """Return a piece's meaning, equal for equivalent relations."""
-    return piece.qid, _SAID_BY.get(piece.pid, piece.pid), piece.value_qid, piece.value
+    return piece.qid, _EQUIVALENT_RELATIONS.get(piece.pid, piece.pid), piece.value_qid, piece.value
 
 
-def _lift(perplexity: float | None, scale: Scale) -> float:
+def _raw_coherence(perplexity: float | None, scale: CoherenceScale) -> float:
     """Return a text's own part of coherence: 1/perplexity, or e to the power of it for softmax."""
     if perplexity is not None and not perplexity > 0:
         raise ValueError(f"perplexity {perplexity}: expected a number above 0, or None where there is none")
@@ -241,7 +254,7 @@ def _lift(perplexity: float | None, scale: Scale) -> float:
     return math.exp(inverse) if scale == "softmax" else inverse
 
 
-def _bound_factor(known: Sequence[float], number: int, scale: Scale) -> tuple[float, float]:
+def _bound_coherence_factor(known: Sequence[float], number: int, scale: CoherenceScale) -> tuple[float, float]:
     """Return the bounds of the factor that turns raw values into coherence, when only some of `number` are known."""
     if scale == "softmax":
         total, unknown = math.fsum(known), number - len(known)
@@ -255,7 +268,7 @@ def _score(specificity: float, coherence: float, alpha: float) -> float:
     return round(alpha * specificity + (1 - alpha) * coherence, _DIGITS)
 
 
-def _identify(piece: Piece) -> tuple[int, int, int, str]:
+def _piece_sort_key(piece: KnowledgePiece) -> tuple[int, int, int, str]:
     """Return a piece's sort key, by id numbers; a date, which has no value item, gets 0."""
-    value = id_number(piece.value_qid) if piece.value_qid else 0
-    return id_number(piece.qid), id_number(piece.pid), value, piece.value
+    value = get_wikidata_id_number(piece.value_qid) if piece.value_qid else 0
+    return get_wikidata_id_number(piece.qid), get_wikidata_id_number(piece.pid), value, piece.value

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.text.ids import is_pid
-from factmill.tasks.text.values.written import write_date
+from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose
+from factmill.tasks.text.wikidata_ids import is_pid
 
-Form = Literal["possessive", "is", "verb"]
+SentenceForm = Literal["possessive", "is", "verb"]
 
 _COLUMNS = ["pid", "label", "form", "wording", "article"]
 _VERBS = frozenset({
@@ -29,19 +29,19 @@ _VERBS = frozenset({
 _PREPOSITIONS = frozenset({
     "by", "of", "at", "in", "on", "for", "with", "from", "to", "as", "after", "under", "against",
 })  # fmt: skip
-_NO_NOUNS = frozenset({
+_NON_NOUNS = frozenset({
     "born", "built", "drawn", "given", "held", "known", "made", "set", "sung", "taught", "won", "written", "led", "shot",
     "present", "similar", "different", "native", "adjacent", "active", "relevant", "part",
 })  # fmt: skip
 """Participles that do not end in -ed, and words that need no article before a preposition."""
-_NOT_PLURAL = frozenset({"series", "species", "headquarters", "sports", "politics", "mathematics"})
+_SINGULARS_IN_S = frozenset({"series", "species", "headquarters", "sports", "politics", "mathematics"})
 _QUALIFIER = re.compile(r"(?<! ) *+\([^()]*\)")
-_BODIES_OF = (
+_INSTITUTION_NOUNS = (
     "University|Universities|Academy|Institute|Museum|House|Order|Legion|Kingdom|Republic|Ministry|Church|Battle|Siege|"
     "Bank|School|College|Society|Union|Army|Department|Council|Faculty|Conservatory|Duchy|Treaty|Chamber|Parliament|"
     "Senate|State|Isle|Party|Association|Institution|League|Federation|Commonwealth"
 )
-_LAST_WORDS = (
+_ARTICLE_LAST_WORDS = (
     "Prize|Award|Awards|Medal|War|Wars|Society|Academy|Institute|Institution|Party|Union|Church|Empire|Army|Navy|Museum|"
     "Association|Revolution|Movement|Orchestra|Rebellion|Uprising|Campaign|Crusade|Cross|Order|States|Kingdom|Republic|"
     "Islands|Netherlands|Mountains|Sea|Ocean|River|Enlightenment|Renaissance|Sciences|Committee|Commission|Federation|"
@@ -49,12 +49,12 @@ _LAST_WORDS = (
     "Agency|Conference|Bauhaus|Nations|Company"
 )
 # possessives take no article (King's College), nor do names of state offices
-_BODY = rf"(?!The |(?:\S+ )*\S+['’]s? )(?:(?!of )\S+ )*?(?:{_BODIES_OF}) (?:of|for) .+"
+_INSTITUTION_NAME = rf"(?!The |(?:\S+ )*\S+['’]s? )(?:(?!of )\S+ )*?(?:{_INSTITUTION_NOUNS}) (?:of|for) .+"
 _TAKES_ARTICLE = re.compile(
-    rf"{_BODY}|(?!The |(?:\S+ )*\S+['’]s? )(?:(?!of )\S+ )*?(?:(?:{_LAST_WORDS})|(?:Prize|Award|Medal) (?:in|for) .+)"
+    rf"{_INSTITUTION_NAME}|(?!The |(?:\S+ )*\S+['’]s? )(?:(?!of )\S+ )*?(?:(?:{_ARTICLE_LAST_WORDS})|(?:Prize|Award|Medal) (?:in|for) .+)"
 )
 """Names that take "the": institutions, prizes, wars, groups of islands."""
-_IS_BODY = re.compile(_BODY)
+_INSTITUTION_PATTERN = re.compile(_INSTITUTION_NAME)
 """Those names that cannot be family names."""
 
 
@@ -62,7 +62,7 @@ _IS_BODY = re.compile(_BODY)
 class RelationForm:
     """How a relation is worded in a sentence."""
 
-    form: Form
+    form: SentenceForm
     wording: str
     """Words for the template: a noun, the words after "is", or a verb phrase."""
     takes_article: bool = False
@@ -84,21 +84,23 @@ def read_relation_forms(text: str) -> dict[str, RelationForm]:
             raise SettingsError(
                 f"relation_forms.csv, line {reader.line_num}: expected five columns and a new PID, found {line}"
             )
-        form = next((form for form in get_args(Form) if form == line["form"]), None)
+        form = next((form for form in get_args(SentenceForm) if form == line["form"]), None)
         if form is None or line["article"] not in ("yes", ""):
             raise SettingsError(
-                f"relation_forms.csv, line {reader.line_num}: expected a form of {get_args(Form)} and yes or nothing in "
+                f"relation_forms.csv, line {reader.line_num}: expected a form of {get_args(SentenceForm)} and yes or nothing in "
                 f"column article, found {line}"
             )
         found[line["pid"]] = RelationForm(form, line["wording"] or line["label"], line["article"] == "yes")
     return found
 
 
-def verbalise_piece(piece: Piece, name: str, forms: Mapping[str, RelationForm], more: Sequence[Piece] = ()) -> str:
+def verbalise_piece(
+    piece: KnowledgePiece, name: str, forms: Mapping[str, RelationForm], more: Sequence[KnowledgePiece] = ()
+) -> str:
     """Return a piece as a sentence about the item with this name; `more`: further values of its relation."""
-    said = forms.get(piece.pid) or find_form(piece.property)
-    subject = f"The {name}" if _IS_BODY.fullmatch(name) else name
-    values = [write_date(each.value) if each.value_qid is None else each.value for each in (piece, *more)]
+    said = forms.get(piece.pid) or derive_relation_form(piece.property)
+    subject = f"The {name}" if _INSTITUTION_PATTERN.fullmatch(name) else name
+    values = [format_date_in_prose(each.value) if each.value_qid is None else each.value for each in (piece, *more)]
     if said.takes_article:
         values = [f"the {value}" if _TAKES_ARTICLE.fullmatch(value) else value for value in values]
     value = f"{', '.join(values[:-1])} and {values[-1]}" if more else values[0]
@@ -113,13 +115,13 @@ def verbalise_piece(piece: Piece, name: str, forms: Mapping[str, RelationForm], 
     return told if told.endswith((".", "!", "?")) else f"{told}."
 
 
-def find_form(label: str) -> RelationForm:
+def derive_relation_form(label: str) -> RelationForm:
     """Derive a relation's form from the words of its label."""
     words = _QUALIFIER.sub("", label.replace("(s)", "")).split() or [label]
     plain = " ".join(words)
     if words[0] in _VERBS:
         return RelationForm("verb", plain)
-    no_nouns = (first in _NO_NOUNS or first.endswith("ed") for first in words)
+    no_nouns = (first in _NON_NOUNS or first.endswith("ed") for first in words)
     if any(no_noun and second in _PREPOSITIONS for no_noun, second in zip(no_nouns, words[1:], strict=False)):
         return RelationForm("is", plain)
     if words[-1] in _PREPOSITIONS or words[:2] == ["member", "of"]:
@@ -139,4 +141,4 @@ def _is_plural(wording: str) -> bool:
     words = wording.split()
     end = next((at for at, word in enumerate(words) if at and word in _PREPOSITIONS), len(words))
     noun = words[end - 1].strip(",")
-    return noun.endswith("s") and not noun.endswith(("ss", "us", "is")) and noun not in _NOT_PLURAL
+    return noun.endswith("s") and not noun.endswith(("ss", "us", "is")) and noun not in _SINGULARS_IN_S

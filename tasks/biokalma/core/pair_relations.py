@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.text.article import Article
-from factmill.tasks.text.ids import is_pid
+from factmill.tasks.text.article_html import ArticleMainText
 from factmill.tasks.text.sentences import split_sentences
+from factmill.tasks.text.wikidata_ids import is_pid
 
 _FILE = "pair_relations.csv"
 _COLUMNS = ["pid", "label", "between", "inverse", "other_names"]
@@ -29,18 +29,18 @@ class PairRelations:
 
     labels: Mapping[str, str]
     """PID → English label, in the order of the list."""
-    default: tuple[str, ...]
+    people_pids: tuple[str, ...]
     """PIDs of relations between two people; the others join organisations, or a person and an organisation."""
     inverses: Mapping[str, frozenset[str]]
     """PID → PIDs of its inverse relations (child: father, mother); empty where there are none."""
     pids: Mapping[str, str]
     """Name folded by `fold_name` → PID; names are ids, labels and other names."""
 
-    def find(self, text: str) -> str | None:
+    def find_pid(self, text: str) -> str | None:
         """Return the PID that a text names by id, label or other name, in any case; None when it names none."""
         return self.pids.get(fold_name(text))
 
-    def label(self, pid: str) -> str:
+    def get_label(self, pid: str) -> str:
         """Return the label of a relation of the list."""
         return self.labels[pid]
 
@@ -80,10 +80,10 @@ def fold_name(text: str) -> str:
     return " ".join(text.split()).casefold().replace("’", "'")
 
 
-_END = re.compile(r"[.!?…][\"'”’»)\]]*$")
+_FINAL_STOP = re.compile(r"[.!?…][\"'”’»)\]]*$")
 
 
-def find_opening(article: Article, name: str, other: str) -> str | None:
+def find_opening_sentences(article: ArticleMainText, name: str, other: str) -> str | None:
     """Return the article's sentences that open a paragraph about both people; None unless it names both in full."""
     sentences = [
         sentence
@@ -93,14 +93,14 @@ def find_opening(article: Article, name: str, other: str) -> str | None:
     ]
     if not sentences:
         return None
-    about = next((sentence for sentence in sentences if names(sentence, other)), None)
+    about = next((sentence for sentence in sentences if contains_name(sentence, other)), None)
     if about is None:
         return None
     text = about if about == sentences[0] else f"{finish_paragraph(sentences[0])} {about}"
-    return text if names(text, name) else None
+    return text if contains_name(text, name) else None
 
 
-def names(text: str, name: str) -> bool:
+def contains_name(text: str, name: str) -> bool:
     """True when a text contains a name as whole words, ignoring case."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
 
@@ -108,4 +108,4 @@ def names(text: str, name: str) -> bool:
 def finish_paragraph(text: str) -> str:
     """Return a paragraph on one line with a final stop, so that a sentence can follow."""
     line = " ".join(text.split())
-    return line if _END.search(line) else f"{line}."
+    return line if _FINAL_STOP.search(line) else f"{line}."

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
 from factmill.tasks.core.rows import Row, StrictModel
 
 
@@ -42,8 +42,8 @@ class ResolvedPair(PersonPair):
 class PooledPair(ResolvedPair):
     """A pair with the knowledge about both people (the "knowledge pool" of Appendix A.2)."""
 
-    person_pool: list[Piece]
-    other_pool: list[Piece]
+    person_pool: list[KnowledgePiece]
+    other_pool: list[KnowledgePiece]
     birth_years: list[int]
     """Negative before the common era."""
     countries: list[str]
@@ -54,7 +54,7 @@ class PooledPair(ResolvedPair):
     """QIDs."""
 
 
-class DescribedPair(PooledPair):
+class PairWithParagraph(PooledPair):
     """A pair with the paragraph from which evolution starts (Appendix A.3)."""
 
     text: str
@@ -77,13 +77,13 @@ class RelationCount(Row):
     """All graphs: twice the number of pairs."""
 
 
-class CountedPair(DescribedPair):
+class CountedPair(PairWithParagraph):
     """A pair with the counts of its relations over the whole build."""
 
     relation_counts: list[RelationCount]
 
 
-class Candidate(StrictModel):
+class RelationCandidate(StrictModel):
     """A relation of one person as a candidate of a round, with its scores (Equation 1)."""
 
     qid: str
@@ -104,16 +104,16 @@ class Candidate(StrictModel):
     """Weighted sum of specificity and coherence; null where it needs an unknown coherence."""
 
 
-class Round(StrictModel):
+class EvolutionRound(StrictModel):
     """One round of evolution."""
 
     number: int
     """Number of the round: 1 annotates, the others extend."""
-    chosen: list[Piece]
+    chosen: list[KnowledgePiece]
     """Pieces that the paragraph gained; after round 1 all of one relation."""
     sentence: str
     """The added sentence; in round 1 the annotated paragraph."""
-    candidates: list[Candidate]
+    candidates: list[RelationCandidate]
     """Candidates: those tried, in order, the chosen one last; then by score, or by specificity where no score is known.
     Empty in round 1."""
     refused: list[str]
@@ -129,13 +129,13 @@ class Round(StrictModel):
 class EvolvingPair(CountedPair):
     """A pair with its rounds so far."""
 
-    rounds: list[Round]
-    minimum_knowledge: list[Piece]
+    rounds: list[EvolutionRound]
+    minimum_knowledge: list[KnowledgePiece]
     paragraph_now: str
     """The paragraph after the last round."""
 
 
-class BiographyRow(Row):
+class BiokalmaRow(Row):
     """A pair of questions with the knowledge needed to answer them, as published (§2.2, Table 1)."""
 
     people: list[str]
@@ -152,10 +152,10 @@ class BiographyRow(Row):
     """A short question about both."""
     specific_question: str
     """A longer question about every matter that the paragraph covers."""
-    minimum_knowledge: list[Piece]
+    minimum_knowledge: list[KnowledgePiece]
     """Pieces that the questions ask for, in the order in which the paragraph gained them, with all values that the
     graph has of each property. The graph may have more only where the value is the other person."""
-    knowledge_graph: list[Piece]
+    knowledge_graph: list[KnowledgePiece]
     """All knowledge about both people."""
     text_source: Literal["file", "article", "fact"]
     """Source of the first round's text: the source file, an article, or a sentence that states the relation."""
@@ -175,7 +175,7 @@ class BiographyRow(Row):
     """Share of the minimum knowledge that the specific question asks for, estimated by words; null in older builds."""
 
 
-class RoundRow(Round):
+class EvolutionRoundRow(EvolutionRound):
     """One round of one pair, with all candidates and their scores."""
 
     id: str
@@ -184,7 +184,7 @@ class RoundRow(Round):
     """Id of the pair."""
 
 
-class CandidateRow(Row):
+class PersonCandidateRow(Row):
     """An item that bears a person's name, and whether the relation joins it to the other."""
 
     row_id: str

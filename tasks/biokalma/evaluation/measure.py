@@ -14,91 +14,103 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.biokalma.core.evaluation.rows import LEAST, MOST, RATED
-from factmill.tasks.biokalma.core.evaluation.scoring import LEXICAL
-from factmill.tasks.biokalma.core.evaluation.settings import ABLATED, GIVEN, REMOVED, RETRIEVED
-from factmill.tasks.core.evaluation.rows import COUNTED_WRONG, EvaluationMetric
-from factmill.tasks.core.evaluation.scoring import add_note, gather_scores, score_rows, to_floats
-from factmill.tasks.core.measures.figures import Figure, make_series
-from factmill.tasks.core.measures.metrics import Metric, measure
-from factmill.tasks.core.measures.ratios import Part, Ratios, measure_ratios
-from factmill.tasks.evaluation.record import EvaluationParams, Item, PaperFigure
+from factmill.tasks.biokalma.core.evaluation.rows import MAX_RATING, MIN_RATING, RATING_CRITERIA
+from factmill.tasks.biokalma.core.evaluation.scoring import LEXICAL_ALIGNER
+from factmill.tasks.biokalma.core.evaluation.settings import (
+    ABLATED_PREFIX,
+    GIVEN_SETTING,
+    REMOVED_PREFIX,
+    RETRIEVED_SETTING,
+)
+from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, EvaluationMetric
+from factmill.tasks.core.evaluation.scoring import (
+    add_metric_note,
+    column_to_floats,
+    group_scores_by_setting,
+    make_score_rows,
+)
+from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
+from factmill.tasks.core.measures.ratio_metrics import RatioMetric, RatioTerms, measure_ratio_metrics
+from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
+from factmill.tasks.evaluation.definition import EvaluationParams, PaperResult, ReportItem
 
 MICRO, MACRO = "micro", "macro"
 CORRECTNESS, PRECISION, RECALL, F1 = "correctness", "precision", "recall", "f1"
 ALIGNMENT, NA_PRECISION, NA_RECALL, NA_F1 = "alignment", "na_precision", "na_recall", "na_f1"
-LOOSE, MALFORMED, RETRIEVAL = "loose_correctness", "malformed", "retrieval_accuracy"
-SHARES = {
+LOOSE_CORRECTNESS, MALFORMED, RETRIEVAL = "loose_correctness", "malformed", "retrieval_accuracy"
+RATIO_COUNTS = {
     CORRECTNESS: (("correct",), "cited"),
     PRECISION: (("needed",), "cited"),
     RECALL: (("found",), "minimum"),
     ALIGNMENT: (("aligned",), "triples"),
     NA_PRECISION: (("marked_right",), "marked"),
     NA_RECALL: (("removed_found",), "removed"),
-    LOOSE: (("correct", "near"), "cited"),
+    LOOSE_CORRECTNESS: (("correct", "near"), "cited"),
     MALFORMED: (("malformed",), "cited"),
 }
-"""Metric → counts whose sum is the numerator, and the count in the denominator (CitationScore)."""
-MEANS = {F1: (PRECISION, RECALL), NA_F1: (NA_PRECISION, NA_RECALL)}
-_BY_SCORER = frozenset({CORRECTNESS, PRECISION, RECALL, F1})
+"""Metric → counts whose sum is the numerator, and the count in the denominator (CitationCounts)."""
+F1_PARTS = {F1: (PRECISION, RECALL), NA_F1: (NA_PRECISION, NA_RECALL)}
+_SCORER_METRICS = frozenset({CORRECTNESS, PRECISION, RECALL, F1})
 """Metrics that the public script counts differently."""
-_MARKS = frozenset({NA_PRECISION, NA_RECALL, NA_F1})
-_BY_ALIGNER = _MARKS | {ALIGNMENT}
+_NA_METRICS = frozenset({NA_PRECISION, NA_RECALL, NA_F1})
+_ALIGNER_METRICS = _NA_METRICS | {ALIGNMENT}
 HEADLINE = (
     *(f"{MICRO}_{each}" for each in (CORRECTNESS, PRECISION, RECALL, F1)),
     *(f"{MACRO}_{each}" for each in (PRECISION, RECALL, F1)),
     *(f"{MICRO}_{each}" for each in (ALIGNMENT, NA_PRECISION, NA_RECALL)),
-    *RATED,
+    *RATING_CRITERIA,
     RETRIEVAL,
 )
-GROUPS = ("form", "relation", "pieces", "lacking")
+BIOKALMA_GROUPS = ("form", "relation", "pieces", "lacking")
 """Question form; relation that joins the two people; pieces of the minimum set; those of them that the graphs lack."""
-COUNTED = ("", *sorted(COUNTED_WRONG))
+SCORABLE_ANSWER_STATUSES = ("", *sorted(REASONS_COUNTED_WRONG))
 """Values of `unscored` that are scored: an empty answer or a refusal cites nothing."""
-_SHARE, _RATING = "share", f"rating {LEAST} to {MOST}"
-RULE = "aligned by a lexical rule, no model"
-UPSTREAM = "counted as the public script does"
+_SHARE_UNIT, _RATING_UNIT = "share", f"rating {MIN_RATING} to {MAX_RATING}"
+LEXICAL_NOTE = "aligned by a lexical rule, no model"
+UPSTREAM_NOTE = "counted as the public script does"
 
 
 @dataclass(frozen=True, slots=True)
-class _Counts:
+class _SettingCounts:
     """Counts of one setting's answers."""
 
     answers: pa.Table
-    parts: dict[str, Part]
+    parts: dict[str, RatioTerms]
     """Metric → numerators and denominators, one entry per answer."""
 
-    def average(self, metric: str) -> Part:
+    def ratios_per_answer(self, metric: str) -> RatioTerms:
         """Return each answer's own ratio over 1, from which macro metrics are computed."""
         part = self.parts[metric]
         with np.errstate(invalid="ignore", divide="ignore"):
-            own = np.where(np.isnan(part.above) | (part.below > 0), part.above / part.below, 0.0)
-        return Part(own, (part.below > 0).astype(np.float64))
+            own = np.where(np.isnan(part.numerators) | (part.denominators > 0), part.numerators / part.denominators, 0.0)
+        return RatioTerms(own, (part.denominators > 0).astype(np.float64))
 
 
-def measure_biokalma(answers: pa.Table, params: EvaluationParams) -> tuple[pa.Table, list[Metric]]:
-    """Return the score rows and the metrics of answers (rows of `ScoredBio`)."""
-    answers = _add_groups(answers)
-    scores, metrics = [score_rows(answers[:0], RETRIEVAL, np.zeros(0))], list[Metric]()
+def measure_biokalma(answers: pa.Table, params: EvaluationParams) -> tuple[pa.Table, list[MeasuredMetric]]:
+    """Return the score rows and the metrics of answers (rows of `ScoredBiokalmaPrediction`)."""
+    answers = _add_group_columns(answers)
+    scores, metrics = [make_score_rows(answers[:0], RETRIEVAL, np.zeros(0))], list[MeasuredMetric]()
     for setting in sorted(pc.unique(answers["setting"]).to_pylist()):
-        counts = _count(answers.filter(pc.equal(answers["setting"], setting)))
-        metrics += measure_ratios(list(_gather(setting, counts)), params.seed)
-        scores += _list_scores(counts)
+        counts = _count_setting(answers.filter(pc.equal(answers["setting"], setting)))
+        metrics += measure_ratio_metrics(list(_make_metric_ratios(setting, counts)), params.seed)
+        scores += _score_macro_shares(counts)
         for found, unit in (*_score_ratings(counts.answers), *_score_retrieval(counts.answers)):
             scores.append(found)
-            given = gather_scores(found, counts.answers, GROUPS, is_share=False, unit=unit)
-            worst, best = (0.0, 1.0) if unit == _SHARE else (float(LEAST), float(MOST))
-            metrics += measure([replace(each, worst=worst, best=best) for each in given], params.seed)
+            given = group_scores_by_setting(found, counts.answers, BIOKALMA_GROUPS, is_share=False, unit=unit)
+            worst, best = (0.0, 1.0) if unit == _SHARE_UNIT else (float(MIN_RATING), float(MAX_RATING))
+            metrics += measure_mean_metrics([replace(each, worst=worst, best=best) for each in given], params.seed)
     # metric name without micro or macro → its note
     notes: dict[str, str] = {}
-    if LEXICAL in pc.unique(answers["aligner"]).to_pylist():
-        notes |= dict.fromkeys(_BY_ALIGNER, RULE)
+    if LEXICAL_ALIGNER in pc.unique(answers["aligner"]).to_pylist():
+        notes |= dict.fromkeys(_ALIGNER_METRICS, LEXICAL_NOTE)
     if "upstream" in pc.unique(pc.struct_field(answers["counts"], "scorer")).to_pylist():
-        notes |= dict.fromkeys(_BY_SCORER, UPSTREAM)
-    return pa.concat_tables(scores), [add_note(each, notes.get(each.metric.partition("_")[2], "")) for each in metrics]
+        notes |= dict.fromkeys(_SCORER_METRICS, UPSTREAM_NOTE)
+    return pa.concat_tables(scores), [
+        add_metric_note(each, notes.get(each.metric.partition("_")[2], "")) for each in metrics
+    ]
 
 
-def _add_groups(answers: pa.Table) -> pa.Table:
+def _add_group_columns(answers: pa.Table) -> pa.Table:
     needed = pc.list_value_length(answers["minimum"]).to_numpy()
     lacking = pc.list_value_length(answers["removed"]).to_numpy()
     pieces = np.select([needed < 5, needed < 8], ["1 to 4", "5 to 7"], "8 or more")
@@ -108,42 +120,44 @@ def _add_groups(answers: pa.Table) -> pa.Table:
     )
 
 
-def _count(answers: pa.Table) -> _Counts:
+def _count_setting(answers: pa.Table) -> _SettingCounts:
     counts = answers["counts"]
     column = {
-        name: to_floats(pc.struct_field(counts, name)) for above, below in SHARES.values() for name in (*above, below)
+        name: column_to_floats(pc.struct_field(counts, name))
+        for above, below in RATIO_COUNTS.values()
+        for name in (*above, below)
     }
-    missing = ~np.isin(answers["unscored"].to_numpy(zero_copy_only=False).astype(str), COUNTED)
+    missing = ~np.isin(answers["unscored"].to_numpy(zero_copy_only=False).astype(str), SCORABLE_ANSWER_STATUSES)
     left_out = pc.struct_field(counts, "is_left_out").to_numpy(zero_copy_only=False).astype(bool)
     parts = {}
-    for metric, (above, below) in SHARES.items():
-        applies = column["removed"] > 0 if metric in _MARKS else ~left_out | (metric not in _BY_SCORER)
+    for metric, (above, below) in RATIO_COUNTS.items():
+        applies = column["removed"] > 0 if metric in _NA_METRICS else ~left_out | (metric not in _SCORER_METRICS)
         top = np.where(missing, np.nan, np.sum([column[name] for name in above], axis=0))
-        parts[metric] = Part(np.where(applies, top, 0.0), np.where(applies, column[below], 0.0))
-    return _Counts(answers, parts)
+        parts[metric] = RatioTerms(np.where(applies, top, 0.0), np.where(applies, column[below], 0.0))
+    return _SettingCounts(answers, parts)
 
 
-def _gather(setting: str, counts: _Counts) -> Iterator[Ratios]:
-    groups = {name: counts.answers[name].to_pylist() for name in GROUPS}
+def _make_metric_ratios(setting: str, counts: _SettingCounts) -> Iterator[RatioMetric]:
+    groups = {name: counts.answers[name].to_pylist() for name in BIOKALMA_GROUPS}
     clusters = counts.answers["cluster"].to_pylist()
-    made = {metric: (metric,) for metric in SHARES} | MEANS
+    made = {metric: (metric,) for metric in RATIO_COUNTS} | F1_PARTS
     for metric, of in made.items():
         for kind, parts in (
             (MICRO, [counts.parts[each] for each in of]),
-            (MACRO, [counts.average(each) for each in of]),
+            (MACRO, [counts.ratios_per_answer(each) for each in of]),
         ):
-            if metric in _MARKS and not counts.parts[NA_RECALL].below.any():
+            if metric in _NA_METRICS and not counts.parts[NA_RECALL].denominators.any():
                 continue
-            yield Ratios(setting, f"{kind}_{metric}", clusters, parts, groups)
+            yield RatioMetric(setting, f"{kind}_{metric}", clusters, parts, groups)
 
 
-def _list_scores(counts: _Counts) -> list[pa.Table]:
+def _score_macro_shares(counts: _SettingCounts) -> list[pa.Table]:
     """Return `Score` rows of per-answer shares, for the answers that have one."""
     found = []
-    for metric in SHARES:
-        own = counts.average(metric)
-        there = np.isnan(own.above) | (own.below > 0)
-        found.append(score_rows(counts.answers.filter(pa.array(there)), f"{MACRO}_{metric}", own.above[there]))
+    for metric in RATIO_COUNTS:
+        own = counts.ratios_per_answer(metric)
+        there = np.isnan(own.numerators) | (own.denominators > 0)
+        found.append(make_score_rows(counts.answers.filter(pa.array(there)), f"{MACRO}_{metric}", own.numerators[there]))
     return found
 
 
@@ -151,7 +165,7 @@ def _score_ratings(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     """Yield the `Score` rows of each rating if a judge rated any; `unrated` gives the reason for a missing one."""
     if not pc.any(pc.not_equal(answers["judge"], "")).as_py():
         return
-    for name in RATED:
+    for name in RATING_CRITERIA:
         told = [
             next((each.split(": ", 2)[1:] for each in unrated if each.startswith(f"{name}: ")), [unscored, detail])
             for unrated, unscored, detail in zip(
@@ -162,30 +176,32 @@ def _score_ratings(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
         changed = answers.drop_columns(["unscored", "detail"])
         for column, values in (("unscored", reasons), ("detail", details)):
             changed = changed.append_column(column, pa.array(values, pa.string()))
-        yield score_rows(changed, name, to_floats(answers[name])), _RATING
+        yield make_score_rows(changed, name, column_to_floats(answers[name])), _RATING_UNIT
 
 
 def _score_retrieval(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     """Yield the `Score` rows of retrieval: the share of the two people whose graphs were found (§5.3)."""
-    found = answers.filter(pc.equal(answers["setting"], RETRIEVED))
+    found = answers.filter(pc.equal(answers["setting"], RETRIEVED_SETTING))
     if found.num_rows:
         pairs = zip(found["people"].to_pylist(), found["retrieved"].to_pylist(), strict=True)
         shares = np.array([len(set(people) & set(shown)) / len(people) for people, shown in pairs])
         failed = np.array(pc.equal(found["unscored"], "lookup_failed").to_pylist(), bool)
-        yield score_rows(found, RETRIEVAL, np.where(failed, np.nan, shares)), _SHARE
+        yield make_score_rows(found, RETRIEVAL, np.where(failed, np.nan, shares)), _SHARE_UNIT
 
 
-def list_items(answers: pa.Table) -> list[Item]:
-    """Return the answers (rows of `ScoredBio`) as items of a report's browser; by F1, the worst first."""
+def list_biokalma_report_items(answers: pa.Table) -> list[ReportItem]:
+    """Return the answers (rows of `ScoredBiokalmaPrediction`) as items of a report's browser; by F1, the worst first."""
     return [
-        Item(
+        ReportItem(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"],
             gold="\n".join(f"{piece['qid']} {piece['property']}: {piece['value']}" for piece in each["minimum"]),
             answer=each["answer"],
-            verdict=_describe(each["counts"]) if each["unscored"] in COUNTED else f"unscored: {each['unscored']}",
-            score=_find_f1(each["counts"]) if each["unscored"] in COUNTED else None,
+            verdict=_format_citation_counts(each["counts"])
+            if each["unscored"] in SCORABLE_ANSWER_STATUSES
+            else f"unscored: {each['unscored']}",
+            score=_compute_answer_f1(each["counts"]) if each["unscored"] in SCORABLE_ANSWER_STATUSES else None,
             row_id=each["item"],
             groups={"form": each["form"], "relation": each["relation"]},
         )
@@ -193,7 +209,7 @@ def list_items(answers: pa.Table) -> list[Item]:
     ]
 
 
-def _describe(counts: Mapping[str, int]) -> str:
+def _format_citation_counts(counts: Mapping[str, int]) -> str:
     told = (
         f"{counts['correct']} of {counts['cited']} citations in the graph, {counts['needed']} needed",
         f"{counts['found']} of {counts['minimum']} pieces found",
@@ -203,7 +219,7 @@ def _describe(counts: Mapping[str, int]) -> str:
     return "; ".join(filter(None, told))
 
 
-def _find_f1(counts: Mapping[str, int]) -> float:
+def _compute_answer_f1(counts: Mapping[str, int]) -> float:
     """Return 2PR / (P + R)."""
     if not counts["needed"]:
         return 0.0
@@ -211,66 +227,79 @@ def _find_f1(counts: Mapping[str, int]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-_FIGURES_SHARE = (0.0, 1.0)
-_WHISKERS = "Whiskers are 95 % intervals over pairs of people."
-_CITED = (CORRECTNESS, PRECISION, RECALL, F1)
-_MARKED = (NA_PRECISION, NA_RECALL, NA_F1)
-_REMOVALS = {GIVEN: "0", **{f"{REMOVED}{number}": str(number) for number in (1, 2, 3)}}
-_ABLATIONS = {f"{ABLATED}{share}": str(share) for share in (100, 80, 60, 40, 20)}
+_SHARE_AXIS = (0.0, 1.0)
+_INTERVALS_NOTE = "Whiskers are 95 % intervals over pairs of people."
+_CITATION_METRICS = (CORRECTNESS, PRECISION, RECALL, F1)
+_NA_METRIC_ORDER = (NA_PRECISION, NA_RECALL, NA_F1)
+_REMOVALS = {GIVEN_SETTING: "0", **{f"{REMOVED_PREFIX}{number}": str(number) for number in (1, 2, 3)}}
+_ABLATIONS = {f"{ABLATED_PREFIX}{share}": str(share) for share in (100, 80, 60, 40, 20)}
 
-Found = Mapping[tuple[str, str, str], EvaluationMetric]
+MetricsByRun = Mapping[tuple[str, str, str], EvaluationMetric]
 """Model, setting and metric → the metric over all answers."""
 
 
-def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return figures of citation and text quality per setting, and of citations and marks by what the graphs lack."""
     found = {(each.model, each.setting, each.metric): each for each in metrics if not each.group_by}
-    named = {GIVEN: "the two people's graphs given", RETRIEVED: "graphs looked up"}
+    named = {GIVEN_SETTING: "the two people's graphs given", RETRIEVED_SETTING: "graphs looked up"}
     drawn = []
     for setting, told in named.items():
-        cited, note = [f"{MICRO}_{each}" for each in (*_CITED, ALIGNMENT)], f"Micro figures, as in Table 3. {_WHISKERS}"
+        cited, note = (
+            [f"{MICRO}_{each}" for each in (*_CITATION_METRICS, ALIGNMENT)],
+            f"Micro figures, as in Table 3. {_INTERVALS_NOTE}",
+        )
         drawn += [
-            _draw_bars(found, f"citations_{setting}", f"Citations, {told}", setting, cited, note, _FIGURES_SHARE),
+            _draw_bars(found, f"citations_{setting}", f"Citations, {told}", setting, cited, note, _SHARE_AXIS),
             _draw_bars(
-                found, f"texts_{setting}", f"Texts, {told}", setting, RATED, f"Table 4. {_WHISKERS}", (LEAST, MOST)
+                found,
+                f"texts_{setting}",
+                f"Texts, {told}",
+                setting,
+                RATING_CRITERIA,
+                f"Table 4. {_INTERVALS_NOTE}",
+                (MIN_RATING, MAX_RATING),
             ),
         ]
     removed, right = "pieces of the minimum set that the graphs lack", "right graphs (%)"
     drawn += [
-        _draw_lines(found, "removed", "Citations as knowledge is removed", _REMOVALS, _CITED, removed, "Table 5"),
-        _draw_lines(found, "marks", "[NA] as knowledge is removed", _REMOVALS, _MARKED, removed, "Figure 4"),
-        _draw_lines(found, "ablated", "Citations as graphs get wrong", _ABLATIONS, _CITED, right, "Figure 5"),
+        _draw_lines(
+            found, "removed", "Citations as knowledge is removed", _REMOVALS, _CITATION_METRICS, removed, "Table 5"
+        ),
+        _draw_lines(found, "marks", "[NA] as knowledge is removed", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"),
+        _draw_lines(
+            found, "ablated", "Citations as graphs get wrong", _ABLATIONS, _CITATION_METRICS, right, "Figure 5"
+        ),
     ]
     return [figure for figure in drawn if figure.series]
 
 
 def _draw_bars(
-    found: Found,
+    found: MetricsByRun,
     name: str,
     title: str,
     setting: str,
     metrics: Sequence[str],
     note: str,
     ends: tuple[float, float],
-) -> Figure:
+) -> ReportFigure:
     there = [each for each in metrics if any((setting, each) == place[1:] for place in found)]
     series = [
-        make_series(model, ((_shorten(each), found.get((model, setting, each))) for each in there))
+        make_metric_series(model, ((_shorten_metric(each), found.get((model, setting, each))) for each in there))
         for model in dict.fromkeys(model for model, where, each in found if where == setting and each in there)
     ]
-    y_label = "rating" if ends == (LEAST, MOST) else "share"
-    return Figure(name, title, "bars", "metric", y_label, tuple(series), note, ends)
+    y_label = "rating" if ends == (MIN_RATING, MAX_RATING) else "share"
+    return ReportFigure(name, title, "bars", "metric", y_label, tuple(series), note, ends)
 
 
 def _draw_lines(
-    found: Found,
+    found: MetricsByRun,
     name: str,
     title: str,
     settings: Mapping[str, str],
     metrics: Sequence[str],
     x_label: str,
     where: str,
-) -> Figure:
+) -> ReportFigure:
     """Return one line per model and metric over the settings; none where a model was measured in only one of them."""
     series = []
     for model in dict.fromkeys(model for model, _, _ in found):
@@ -281,11 +310,13 @@ def _draw_lines(
                 if (place := (model, setting, f"{MICRO}_{metric}")) in found
             }
             if len(mine) > 1:
-                series.append(make_series(f"{model}, {_shorten(metric)}", mine.items()))
-    return Figure(name, title, "lines", x_label, "share", tuple(series), f"{where}, micro. {_WHISKERS}", _FIGURES_SHARE)
+                series.append(make_metric_series(f"{model}, {_shorten_metric(metric)}", mine.items()))
+    return ReportFigure(
+        name, title, "lines", x_label, "share", tuple(series), f"{where}, micro. {_INTERVALS_NOTE}", _SHARE_AXIS
+    )
 
 
-def _shorten(metric: str) -> str:
+def _shorten_metric(metric: str) -> str:
     return metric.removeprefix(f"{MICRO}_").replace("na_", "[NA] ").replace("f1", "F1")
 
 
@@ -311,48 +342,59 @@ _TABLE_4 = {
     "Vicuna-13B": (3.67, 4.50, 3.96, 3.64),
 }
 _TABLE_5 = {
-    GIVEN: (95.5, 30.1, 57.1, 39.4),
-    f"{REMOVED}1": (94.1, 26.1, 42.5, 32.3),
-    f"{REMOVED}2": (94.0, 21.0, 31.4, 25.2),
-    f"{REMOVED}3": (93.9, 16.3, 20.4, 18.1),
+    GIVEN_SETTING: (95.5, 30.1, 57.1, 39.4),
+    f"{REMOVED_PREFIX}1": (94.1, 26.1, 42.5, 32.3),
+    f"{REMOVED_PREFIX}2": (94.0, 21.0, 31.4, 25.2),
+    f"{REMOVED_PREFIX}3": (93.9, 16.3, 20.4, 18.1),
 }
 _TABLE_7 = {"GPT-4 (0.5)": (90.9, 97.6, 30.8, 42.1, 35.6), "ChatGPT (0.5)": (82.7, 94.5, 25.2, 47.4, 32.9)}
 _TABLE_7_TEXTS = {"GPT-4 (0.5)": (4.38, 4.77, 4.48, 4.48), "ChatGPT (0.5)": (4.64, 4.89, 4.45, 4.70)}
 """Ratings for general questions; those for specific ones are in Tables 3 and 4."""
-_OTHERS = "other pairs of people, other models, and a Wikidata of 2023; its citations were read by a simpler rule"
-_ALIGNED = f"{_OTHERS}; alignment by an 11B model of entailment"
-_RATED = f"{_OTHERS}; rated by text-davinci-003, on 100 answers a model, an unreadable rating counting as 3"
-_MICROS = tuple(f"{MICRO}_{each}" for each in (ALIGNMENT, *_CITED))
+_OTHER_DATA_NOTE = (
+    "other pairs of people, other models, and a Wikidata of 2023; its citations were read by a simpler rule"
+)
+_ALIGNMENT_NOTE = f"{_OTHER_DATA_NOTE}; alignment by an 11B model of entailment"
+_RATING_NOTE = (
+    f"{_OTHER_DATA_NOTE}; rated by text-davinci-003, on 100 answers a model, an unreadable rating counting as 3"
+)
+_MICROS = tuple(f"{MICRO}_{each}" for each in (ALIGNMENT, *_CITATION_METRICS))
 _MACROS = tuple(f"{MACRO}_{each}" for each in (PRECISION, RECALL, F1))
 
 
-def _list_paper() -> Iterator[PaperFigure]:
-    yield from _tell(_TABLE_3, (*_MICROS, *_MACROS), "Table 3", "specific", _ALIGNED)
-    yield from _tell(_TABLE_4, RATED, "Table 4", "specific", _RATED)
-    yield from _tell(_TABLE_7, _MICROS, "Table 7", "general", _ALIGNED)
-    yield from _tell(_TABLE_7_TEXTS, RATED, "Table 7", "general", _RATED)
+def _list_paper_results() -> Iterator[PaperResult]:
+    yield from _make_paper_figures(_TABLE_3, (*_MICROS, *_MACROS), "Table 3", "specific", _ALIGNMENT_NOTE)
+    yield from _make_paper_figures(_TABLE_4, RATING_CRITERIA, "Table 4", "specific", _RATING_NOTE)
+    yield from _make_paper_figures(_TABLE_7, _MICROS, "Table 7", "general", _ALIGNMENT_NOTE)
+    yield from _make_paper_figures(_TABLE_7_TEXTS, RATING_CRITERIA, "Table 7", "general", _RATING_NOTE)
     for setting, values in _TABLE_5.items():
-        yield from _tell({"ChatGPT": values}, _MICROS[1:], "Table 5", "specific", _OTHERS, setting)
+        yield from _make_paper_figures(
+            {"ChatGPT": values}, _MICROS[1:], "Table 5", "specific", _OTHER_DATA_NOTE, setting
+        )
     for share, recall in ((100, 57.1), (80, 42.5)):
-        yield from _tell(
-            {"ChatGPT (0.5)": (recall,)}, [f"{MICRO}_{RECALL}"], "§5.3", "specific", _OTHERS, f"{ABLATED}{share}"
+        yield from _make_paper_figures(
+            {"ChatGPT (0.5)": (recall,)},
+            [f"{MICRO}_{RECALL}"],
+            "§5.3",
+            "specific",
+            _OTHER_DATA_NOTE,
+            f"{ABLATED_PREFIX}{share}",
         )
 
 
-def _tell(
+def _make_paper_figures(
     values: Mapping[str, Sequence[float]],
     metrics: Sequence[str],
     where: str,
     form: str,
     note: str,
-    setting: str = RETRIEVED,
-) -> Iterator[PaperFigure]:
+    setting: str = RETRIEVED_SETTING,
+) -> Iterator[PaperResult]:
     """Yield the figures of a table, percentages as shares of 1."""
     for model, row in values.items():
         for metric, value in zip(metrics, row, strict=True):
-            share = value if metric in RATED else round(value / 100, 3)
-            yield PaperFigure(metric, setting, model, share, where, note, "form", form)
+            share = value if metric in RATING_CRITERIA else round(value / 100, 3)
+            yield PaperResult(metric, setting, model, share, where, note, "form", form)
 
 
-PAPER = tuple(_list_paper())
+BIOKALMA_PAPER_FIGURES = tuple(_list_paper_results())
 """Tables 3 to 5 and 7, and the numbers of Figure 5 that §5.3 gives; the paper gives none for Figure 4."""

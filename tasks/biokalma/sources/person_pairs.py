@@ -18,19 +18,19 @@ from factmill.tasks.assets import asset_path
 from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, read_relation_forms
 from factmill.tasks.biokalma.core.pair_relations import PairRelations, read_pair_relations
 from factmill.tasks.biokalma.core.rows import PersonPair
-from factmill.tasks.core.authoring.citations import BiographyProperty, read_biography_properties
+from factmill.tasks.core.authoring.knowledge_pieces import BiographyProperty, parse_biography_properties
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
 from factmill.tasks.storage.source_files import (
-    MALFORMED,
-    ReadRow,
+    MALFORMED_ROW,
+    ParsedSourceRow,
     SourceFile,
-    describe_held,
-    find_problem,
+    find_row_problem,
+    format_source_contents,
     iterate_csv,
     iterate_json,
-    judge_rows,
-    list_source,
+    list_source_files,
+    parse_source_rows,
     peek_columns,
 )
 
@@ -48,15 +48,15 @@ def load_relation_forms() -> dict[str, RelationForm]:
 
 
 @cache
-def load_properties_asked() -> Mapping[str, BiographyProperty]:
+def load_biography_properties() -> Mapping[str, BiographyProperty]:
     """Return property label → the words that refer to it, from `data/lists/biography_properties.csv`."""
-    return read_biography_properties(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
+    return parse_biography_properties(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
 
 
-COLUMNS = ("paragraph", "person", "relation", "other")
+PERSON_PAIR_COLUMNS = ("paragraph", "person", "relation", "other")
 _SUFFIXES = (".jsonl", ".json", ".csv")
-_FORM = f"a file that ends in {', '.join(_SUFFIXES)} with the columns {', '.join(COLUMNS)}"
-_UNSPACED = re.compile(
+_EXPECTED_FILE = f"a file that ends in {', '.join(_SUFFIXES)} with the columns {', '.join(PERSON_PAIR_COLUMNS)}"
+_CJK_CHARACTER = re.compile(
     r"[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 """A character of Chinese, Japanese or Korean, in which a whole name is written without a space."""
@@ -69,14 +69,16 @@ def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path in paths:
-        inside = [file for file in list_source(path) if file == path or file.suffix.lower() in _SUFFIXES]
-        found |= _add([file for file in inside if file == path or set(COLUMNS) <= set(peek_columns(file))], found)
+        inside = [file for file in list_source_files(path) if file == path or file.suffix.lower() in _SUFFIXES]
+        found |= _index_by_stem(
+            [file for file in inside if file == path or set(PERSON_PAIR_COLUMNS) <= set(peek_columns(file))], found
+        )
     if not found:
-        raise SourceError(f"no file of pairs in {describe_held(paths)}; expected {_FORM}")
+        raise SourceError(f"no file of pairs in {format_source_contents(paths)}; expected {_EXPECTED_FILE}")
     return {path.name: path for _, path in sorted(found.items())}
 
 
-def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ReadRow]:
+def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ParsedSourceRow]:
     """Yield each row's pair or reject, with ids <stem of the file>_0, …_1; SourceError for an unreadable file.
 
     `complete_names`: whether both names must be complete, as people's names must.
@@ -84,16 +86,16 @@ def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ReadRow]
     relations = load_pair_relations()
 
     def judge(row_id: str, number: int, row: Any) -> PersonPair | Reject:
-        if problem := _find_problem(row):
-            return Reject(row_id, MALFORMED, problem)
-        relation = relations.find(row["relation"])
+        if problem := _find_pair_problem(row):
+            return Reject(row_id, MALFORMED_ROW, problem)
+        relation = relations.find_pid(row["relation"])
         if relation is None:
             known = ", ".join(f"{label} ({pid})" for pid, label in relations.labels.items())
             return Reject(row_id, "unknown_relation", f"{row['relation']!r} names none of {known}")
         person, other = (" ".join(row[column].split()) for column in ("person", "other"))
         if complete_names and (short := [name for name in (person, other) if not is_complete_name(name)]):
             return Reject(row_id, "incomplete_name", f"{short[0]}: a first and a family name are wanted")
-        label = relations.label(relation)
+        label = relations.get_label(relation)
         paragraph = (row["paragraph"] or "").strip()
         if not paragraph:
             return Reject(row_id, "no_paragraph", f"the column paragraph is empty for {person} and {other}")
@@ -109,16 +111,16 @@ def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ReadRow]
             source_row=number,
         )
 
-    return judge_rows(source, source.path.stem, _iterate_rows(source), judge)
+    return parse_source_rows(source, source.path.stem, _iterate_rows(source), judge)
 
 
 def is_complete_name(name: str) -> bool:
     """True for a name of at least two words, or of at least two Chinese, Japanese or Korean characters."""
     words = [word for word in name.split() if any(map(str.isalpha, word))]
-    return len(words) > 1 or len(_UNSPACED.findall(name)) > 1
+    return len(words) > 1 or len(_CJK_CHARACTER.findall(name)) > 1
 
 
-def _add(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
+def _index_by_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
     """Return stem → file (row ids begin with the stem); SourceError where two files share a stem."""
     added: dict[str, Path] = {}
     for path in sorted(paths):
@@ -132,12 +134,12 @@ def _add(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
 def _iterate_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
     suffix = source.path.suffix.lower()
     if suffix not in _SUFFIXES:
-        raise SourceError(f"{source.path}: not of a known kind; expected {_FORM}")
-    return iterate_csv(source, COLUMNS) if suffix == ".csv" else iterate_json(source, _FORM)
+        raise SourceError(f"{source.path}: not of a known kind; expected {_EXPECTED_FILE}")
+    return iterate_csv(source, PERSON_PAIR_COLUMNS) if suffix == ".csv" else iterate_json(source, _EXPECTED_FILE)
 
 
-def _find_problem(row: Any) -> str:
-    if problem := find_problem(row, ("person", "relation", "other")):
+def _find_pair_problem(row: Any) -> str:
+    if problem := find_row_problem(row, ("person", "relation", "other")):
         return problem
     if "paragraph" not in row:
         return f"the column paragraph is missing (found: {', '.join(map(str, row))[:300]})"

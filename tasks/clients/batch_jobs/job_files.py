@@ -16,16 +16,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import ShardError
-from factmill.tasks.processes import lock_now
+from factmill.tasks.processes import try_lock_file
 
-_DRAFT = ".opening"
-_NOTED = ("headers", "query", "key_header")
+_DRAFT_JOB_SUFFIX = ".opening"
+_CONNECTION_KEYS = ("headers", "query", "key_header")
 
 
 @dataclass(frozen=True, slots=True)
-class JobsPlace:
+class JobFilesLocation:
     """Folder for the files of jobs, and the run that makes them."""
 
     folder: Path
@@ -50,9 +50,9 @@ class JobServer:
     """True when a command of the world's file gives the key. A job's file never holds a command, so none runs from it."""
 
     @classmethod
-    def of_model(cls, model: Model) -> "JobServer":
+    def of_model(cls, model: ModelSettings) -> "JobServer":
         """Return the part of a model's settings that a job's file stores."""
-        connection = {name: value for name, value in model.connection().items() if name in _NOTED}
+        connection = {name: value for name, value in model.connection_settings().items() if name in _CONNECTION_KEYS}
         return cls(
             model=model.name,
             url=model.url,
@@ -65,7 +65,7 @@ class JobServer:
     def read_connection(self) -> dict[str, Any]:
         """Return the settings in `connection`, and no others in it; ValueError when it is not a JSON object."""
         told = json.loads(self.connection or "{}")
-        return {name: told[name] for name in _NOTED if name in told}
+        return {name: told[name] for name in _CONNECTION_KEYS if name in told}
 
 
 @dataclass(eq=False, slots=True)
@@ -73,12 +73,12 @@ class JobFile:
     """One job, as its file describes it."""
 
     path: Path
-    fd: int
+    lock_fd: int
     """Descriptor that locks the file; -1: released."""
     name: str = ""
     """Name of the uploaded file at the server, and the job's mark there."""
-    ids: frozenset[str] = frozenset()
-    begun: float = 0.0
+    request_ids: frozenset[str] = frozenset()
+    created_s: float = 0.0
     """Seconds since 1970."""
     learnt: dict[str, Any] = field(default_factory=dict)
     """Model settings in which the requests differ from the world's file."""
@@ -86,36 +86,36 @@ class JobFile:
     job_id: str = ""
     key_mark: str = ""
     """Digest of the key that it was submitted with (`OpenAiServer.mark_key`); empty in older files."""
-    left: set[str] = field(default_factory=set)
+    open_ids: set[str] = field(default_factory=set)
     """Ids whose answers are not recorded yet."""
     server: JobServer = JobServer()
     run: str = ""
     """Run that made it; empty in older files."""
-    said: bool = False
+    is_reported: bool = False
     """True once it was reported that the job continues without us."""
-    in_hand: int = 0
+    requests_in_flight: int = 0
     """Requests of all jobs in progress when this one was submitted, including its own; 0: an earlier process submitted
     it."""
-    ended: bool = False
+    has_been_read: bool = False
     """True once its answers were read."""
 
-    def note(self, **told: Any) -> None:
+    def append(self, **told: Any) -> None:
         """Append a change of the job's state to the file; ShardError when the disk is full."""
         line = b"\n" * (not told) + json.dumps(told, separators=(",", ":")).encode() + b"\n"
-        size = os.fstat(self.fd).st_size
+        size = os.fstat(self.lock_fd).st_size
         try:
-            if os.write(self.fd, line) < len(line):
-                os.ftruncate(self.fd, size)
+            if os.write(self.lock_fd, line) < len(line):
+                os.ftruncate(self.lock_fd, size)
                 raise OSError("no space left")
-            os.fsync(self.fd)
+            os.fsync(self.lock_fd)
         except OSError as error:
             raise ShardError(
                 f"cannot write {self.path}, which holds what is known of a batch job: {error}; free some space and run the "
                 "same command again"
             ) from error
-        self._take(told)
+        self._apply(told)
 
-    def read(self) -> None:
+    def load(self) -> None:
         """Load the file's state; lines torn by a crash are skipped, and a file that another process removed is ignored."""
         try:
             content = self.path.read_bytes()
@@ -124,54 +124,54 @@ class JobFile:
         for line in content.split(b"\n"):
             try:
                 told = json.loads(line)
-                self._take(told)
+                self._apply(told)
             except (ValueError, TypeError, AttributeError, RecursionError):
                 continue
 
-    def _take(self, told: Mapping[str, Any]) -> None:
+    def _apply(self, told: Mapping[str, Any]) -> None:
         if "ids" in told:
-            self.name, self.begun = str(told["name"]), float(told["begun"])
-            self.ids = frozenset(told["ids"])
-            self.left = set(self.ids)
+            self.name, self.created_s = str(told["name"]), float(told["begun"])
+            self.request_ids = frozenset(told["ids"])
+            self.open_ids = set(self.request_ids)
             self.learnt = dict(told["learnt"])
             self.server = JobServer(**told.get("server", {}))
             self.run = str(told.get("run", ""))
         self.file_id = told.get("file", self.file_id)
         self.job_id = told.get("job", self.job_id)
         self.key_mark = told.get("key_mark", self.key_mark)
-        self.left -= set(told.get("kept", ()))
+        self.open_ids -= set(told.get("kept", ()))
 
 
 class JobFiles:
     """Job files of one folder, as one Desk of this process uses them; thread-safe."""
 
-    def __init__(self, place: JobsPlace, server: JobServer = JobServer()) -> None:
+    def __init__(self, place: JobFilesLocation, server: JobServer = JobServer()) -> None:
         """`server`: stored in the files that are begun here."""
         self._folder, self._run, self._server = place.folder, place.run, server
-        self._held: dict[Path, JobFile] = {}
-        self._read: dict[Path, tuple[tuple[int, int], set[str]]] = {}
+        self._locked_jobs: dict[Path, JobFile] = {}
+        self._seen_files: dict[Path, tuple[tuple[int, int], set[str]]] = {}
         """File that is not locked here → its size and time, and its ids that are not recorded."""
         self._users = 0
         self._lock = threading.Lock()
 
-    def enter(self) -> None:
+    def add_user(self) -> None:
         """Add a thread that waits for answers."""
         with self._lock:
             self._users += 1
 
-    def leave(self) -> None:
+    def remove_user(self) -> None:
         """Remove a waiting thread; after the last one, release all files for other processes."""
         with self._lock:
             self._users -= 1
             if not self._users:
-                for job in self._held.values():
-                    _give_back(job)
-                self._held.clear()
+                for job in self._locked_jobs.values():
+                    _release_job_lock(job)
+                self._locked_jobs.clear()
 
-    def begin(self, name: str, ids: Collection[str], learnt: Mapping[str, Any]) -> JobFile:
+    def create(self, name: str, ids: Collection[str], learnt: Mapping[str, Any]) -> JobFile:
         """Write the file of a job that is about to be submitted."""
         path = self._folder / f"{name}.job"
-        draft = path.with_suffix(_DRAFT)
+        draft = path.with_suffix(_DRAFT_JOB_SUFFIX)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND, 0o644)
@@ -181,7 +181,7 @@ class JobFiles:
         job = JobFile(draft, fd)
         try:
             told = {"server": asdict(self._server), "run": self._run}
-            job.note(name=name, begun=time.time(), learnt=dict(learnt), ids=sorted(ids), **told)
+            job.append(name=name, begun=time.time(), learnt=dict(learnt), ids=sorted(ids), **told)
         except ShardError:
             draft.unlink(missing_ok=True)
             os.close(fd)
@@ -189,114 +189,114 @@ class JobFiles:
         draft.rename(path)
         job.path = path
         with self._lock:
-            self._held[path] = job
+            self._locked_jobs[path] = job
         return job
 
-    def find(self, ids: Collection[str]) -> list[JobFile]:
+    def lock_jobs_with(self, ids: Collection[str]) -> list[JobFile]:
         """Return the jobs with any of these requests, the newest first: ours, and those of ended processes, which are
         locked."""
         wanted = set(ids)
         with self._lock:
             for path in self._folder.glob("*.job"):
-                if path not in self._held and (job := self._take_over(path, wanted)):
-                    self._held[path] = job
-            found = [job for job in self._held.values() if job.left & wanted]
-        return sorted(found, key=lambda job: job.begun, reverse=True)
+                if path not in self._locked_jobs and (job := self._lock_if_wanted(path, wanted)):
+                    self._locked_jobs[path] = job
+            found = [job for job in self._locked_jobs.values() if job.open_ids & wanted]
+        return sorted(found, key=lambda job: job.created_s, reverse=True)
 
-    def find_learnt(self) -> dict[str, Any] | None:
+    def find_learnt_settings(self) -> dict[str, Any] | None:
         """Return the model settings that the newest job had learnt; None where there is no job."""
-        newest = max(read_jobs(self._folder), key=lambda job: job.begun, default=None)
+        newest = max(load_job_files(self._folder), key=lambda job: job.created_s, default=None)
         return newest.learnt if newest else None
 
-    def keep(self, ids: Iterable[str]) -> None:
+    def mark_recorded(self, ids: Iterable[str]) -> None:
         """Record that these requests have recorded answers; delete the file of a job without others."""
         kept = set(ids)
         with self._lock:
-            for job in list(self._held.values()):
-                self._drop(job, kept)
+            for job in list(self._locked_jobs.values()):
+                self._drop_requests(job, kept)
 
-    def drop(self, job: JobFile, ids: Iterable[str]) -> None:
+    def drop_requests(self, job: JobFile, ids: Iterable[str]) -> None:
         """Record that one job has nothing more about these requests; delete its file when it has no others."""
         with self._lock:
-            self._drop(job, set(ids))
+            self._drop_requests(job, set(ids))
 
-    def forget(self, job: JobFile) -> None:
+    def delete(self, job: JobFile) -> None:
         """Delete the file of a job that has nothing left at the server."""
         with self._lock:
-            self._forget(job)
+            self._delete(job)
 
-    def tell_open(self) -> list[JobFile]:
+    def list_unreported_jobs(self) -> list[JobFile]:
         """Return the jobs that the server still works on, each only once."""
         with self._lock:
-            jobs = [job for job in self._held.values() if job.job_id and not job.ended and not job.said]
+            jobs = [job for job in self._locked_jobs.values() if job.job_id and not job.has_been_read and not job.is_reported]
             for job in jobs:
-                job.said = True
+                job.is_reported = True
         return jobs
 
-    def _drop(self, job: JobFile, ids: Collection[str]) -> None:
-        if done := job.left.intersection(ids):
-            if done == job.left:
-                self._forget(job)
+    def _drop_requests(self, job: JobFile, ids: Collection[str]) -> None:
+        if done := job.open_ids.intersection(ids):
+            if done == job.open_ids:
+                self._delete(job)
             else:
-                job.note(kept=sorted(done))
+                job.append(kept=sorted(done))
 
-    def _forget(self, job: JobFile) -> None:
-        self._held.pop(job.path, None)
+    def _delete(self, job: JobFile) -> None:
+        self._locked_jobs.pop(job.path, None)
         job.path.unlink(missing_ok=True)
-        job.left = set()
-        _give_back(job)
+        job.open_ids = set()
+        _release_job_lock(job)
 
-    def _take_over(self, path: Path, wanted: set[str]) -> JobFile | None:
+    def _lock_if_wanted(self, path: Path, wanted: set[str]) -> JobFile | None:
         """Lock a file that no process follows, where it holds any of these requests; else leave it and return None."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND)
         except FileNotFoundError:
             return None
-        if not lock_now(fd):
+        if not try_lock_file(fd):
             os.close(fd)
             return None
         told = os.fstat(fd)
         mark = (told.st_size, told.st_mtime_ns)
-        if path in self._read and self._read[path][0] == mark and not self._read[path][1] & wanted:
+        if path in self._seen_files and self._seen_files[path][0] == mark and not self._seen_files[path][1] & wanted:
             os.close(fd)
             return None
         job = JobFile(path, fd)
-        job.read()
-        self._read[path] = mark, set(job.left)
-        if not job.ids:
+        job.load()
+        self._seen_files[path] = mark, set(job.open_ids)
+        if not job.request_ids:
             path.unlink(missing_ok=True)  # nothing in it is readable
-        elif job.left & wanted:
-            job.note()  # end a line that a crash has torn
+        elif job.open_ids & wanted:
+            job.append()  # end a line that a crash has torn
             return job
-        _give_back(job)
+        _release_job_lock(job)
         return None
 
 
-def read_jobs(folder: Path) -> list[JobFile]:
+def load_job_files(folder: Path) -> list[JobFile]:
     """Load all job files below a folder, the oldest job first, without locking."""
     jobs = []
     for path in folder.rglob("*.job"):
         job = JobFile(path, -1)
-        job.read()
+        job.load()
         jobs.append(job)
-    return sorted((job for job in jobs if job.ids), key=lambda job: (job.begun, job.name))
+    return sorted((job for job in jobs if job.request_ids), key=lambda job: (job.created_s, job.name))
 
 
-def forget_job(job: JobFile) -> bool:
+def delete_job_file(job: JobFile) -> bool:
     """Delete a job's file, so that its requests are asked again; False where a process follows it."""
     try:
         fd = os.open(job.path, os.O_RDONLY)
     except FileNotFoundError:
         return True  # the process that followed it has just finished it
     try:
-        if is_free := lock_now(fd):
+        if is_free := try_lock_file(fd):
             job.path.unlink(missing_ok=True)
         return is_free
     finally:
         os.close(fd)
 
 
-def _give_back(job: JobFile) -> None:
-    if job.fd >= 0:
-        os.close(job.fd)
-        job.fd = -1
+def _release_job_lock(job: JobFile) -> None:
+    if job.lock_fd >= 0:
+        os.close(job.lock_fd)
+        job.lock_fd = -1

@@ -18,21 +18,27 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 from factmill.tasks import progress
-from factmill.tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
-from factmill.tasks.clients.batch_jobs.waiting import Asker, hear_line
+from factmill.tasks.clients.batch_jobs.jsonl import (
+    BatchResult,
+    ParsedBatchResults,
+    format_request_count,
+    format_request_line,
+    parse_result_lines,
+)
+from factmill.tasks.clients.batch_jobs.pending_requests import BatchRequestHandler, read_batch_result
 from factmill.tasks.clients.sending.sender import Retry
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import OutputError, SourceError
-from factmill.tasks.files import open_regular
+from factmill.tasks.files import open_regular_file
 
 T = TypeVar("T")
 
-_STATE = "requests.json"
+_STATE_FILE_NAME = "requests.json"
 
 
-class RequestFiles:
+class OfflineRequestFiles:
     """The file of replies that a run reads, and the files of requests that it writes, one for each model."""
 
     def __init__(self, run: str, folder: Path, requests: Path | None, replies: Path | None) -> None:
@@ -44,7 +50,7 @@ class RequestFiles:
         """
         self.run = run
         self._mark = digest_json(run)[:8]
-        self._state = folder / _STATE
+        self._state = folder / _STATE_FILE_NAME
         self._requests, self._replies = requests, replies
         self._lock = threading.Lock()
         self._drafts: dict[str, tuple[Path, BinaryIO]] = {}
@@ -54,12 +60,12 @@ class RequestFiles:
         """Model → settings that built its requests, the latest last; a request's id holds the index."""
         self._failures: Counter[str] = Counter()
         """Request → how many of its lines reported a transient failure."""
-        self._again: Counter[str] = Counter()
+        self._retry_reasons: Counter[str] = Counter()
         """Why replies are not used and their requests asked again → how many."""
-        self._carried: dict[str, tuple[int, LineAnswer]] = {}
+        self._carried: dict[str, tuple[int, BatchResult]] = {}
         """Request → its index and line, for calls that are not fully answered."""
         self._read_state()
-        self._lines = Lines()
+        self._lines = ParsedBatchResults()
         self._answers = self._read_replies(replies) if replies else {}
         self._asked: set[str] = set()
         if requests and not requests.parent.is_dir():
@@ -68,17 +74,17 @@ class RequestFiles:
             )
 
     @property
-    def writes(self) -> bool:
+    def writes_requests(self) -> bool:
         """True where requests are written to a file, False where they are sent."""
         return self._requests is not None
 
-    def find(self, request_id: str) -> tuple[int, LineAnswer] | None:
+    def find_result(self, request_id: str) -> tuple[int, BatchResult] | None:
         """Return the index of the settings that built a request, and its result; None where there is none."""
         with self._lock:
             self._asked.add(request_id)
             return self._answers.get(request_id) or self._carried.get(request_id)
 
-    def settings(self, model: str, at: int) -> dict[str, Any]:
+    def get_settings(self, model: str, at: int) -> dict[str, Any]:
         """Return the settings at an index that built requests to a model; -1 for the latest."""
         with self._lock:
             known = self._learnt.get(model, [])
@@ -87,16 +93,16 @@ class RequestFiles:
     def count_failure(self, request_id: str, code: str) -> int:
         """Count a transient failure of a request; return how many it has had."""
         with self._lock:
-            self._again[code] += 1
+            self._retry_reasons[code] += 1
             self._failures[request_id] += 1
             return self._failures[request_id]
 
     def count_refusal(self, settings: Iterable[str]) -> None:
         """Count a refusal of a request; `settings`: those that change in the next try."""
         with self._lock:
-            self._again[f"refused, now written with another {' and '.join(sorted(settings))}"] += 1
+            self._retry_reasons[f"refused, now written with another {' and '.join(sorted(settings))}"] += 1
 
-    def carry(self, kept: Iterable[str], open_ids: Iterable[str]) -> None:
+    def carry_over(self, kept: Iterable[str], open_ids: Iterable[str]) -> None:
         """Drop the lines of requests whose replies are recorded, and keep the lines of `open_ids` for the next run."""
         with self._lock:
             for request_id in kept:
@@ -122,11 +128,11 @@ class RequestFiles:
                 if model not in self._drafts:
                     path = self._name_file(str(len(self._drafts)), ".part")
                     self._drafts[model] = path, path.open("wb")
-                self._drafts[model][1].write(write_line(f"{self._mark}-{at}-{request_id}", body))
+                self._drafts[model][1].write(format_request_line(f"{self._mark}-{at}-{request_id}", body))
             except OSError as error:
                 raise OutputError(f"cannot write the requests to {self._requests}: {error.strerror}") from error
 
-    def publish(self) -> str:
+    def finish_request_files(self) -> str:
         """Finish the files of requests; return a message on their content and use. OutputError when that fails."""
         assert self._requests is not None
         with self._lock:
@@ -144,7 +150,7 @@ class RequestFiles:
                     file.close()
                     final = self._requests if len(self._drafts) == 1 else self._name_file(model, self._requests.suffix)
                     path.replace(final)
-                    told.append(f"{count_requests(len(self._written[model]))} to {model} in {final}")
+                    told.append(f"{format_request_count(len(self._written[model]))} to {model} in {final}")
                     commands.append(f"vllm run-batch --model {model} -i {final} -o REPLIES")
             except OSError as error:
                 raise OutputError(f"cannot write the requests to {self._requests}: {error.strerror}") from error
@@ -164,10 +170,12 @@ class RequestFiles:
             return
         found = len(self._answers)
         used = len(self._asked & self._answers.keys())
-        odd = [self._lines.describe()] if self._lines.describe() else []
-        odd += [f"{number:,} failed ({why})" for why, number in sorted(self._again.items())]
+        odd = [self._lines.format_problems()] if self._lines.format_problems() else []
+        odd += [f"{number:,} failed ({why})" for why, number in sorted(self._retry_reasons.items())]
         odd += [f"{found - used:,} answer what is not open"] if used < found else []
-        progress.say(f"{self._replies}: {found:,} replies to this build{''.join(f', {each}' for each in odd)}")
+        progress.print_and_log(
+            f"{self._replies}: {found:,} replies to this build{''.join(f', {each}' for each in odd)}"
+        )
 
     def _name_file(self, infix: str, suffix: str) -> Path:
         assert self._requests is not None
@@ -179,54 +187,54 @@ class RequestFiles:
             self._learnt = state["learnt"]
             self._failures.update(state["failures"])
             self._carried = {
-                each: (at, LineAnswer(status, text)) for each, (at, status, text) in state["carried"].items()
+                each: (at, BatchResult(status, text)) for each, (at, status, text) in state["carried"].items()
             }
 
-    def _read_replies(self, path: Path) -> dict[str, tuple[int, LineAnswer]]:
+    def _read_replies(self, path: Path) -> dict[str, tuple[int, BatchResult]]:
         try:
-            with open_regular(path) as file:
-                read_lines(file.read(), None, self._lines)
+            with open_regular_file(path) as file:
+                parse_result_lines(file.read(), None, self._lines)
         except OSError as error:
             raise SourceError(f"--replies: cannot read {path}: {error.strerror}") from error
-        answers: dict[str, tuple[int, LineAnswer]] = {}
-        for custom_id, answer in self._lines.answers.items():
+        answers: dict[str, tuple[int, BatchResult]] = {}
+        for custom_id, answer in self._lines.results.items():
             mark, _, rest = custom_id.partition("-")
             at, _, request_id = rest.partition("-")
             if mark != self._mark or not at.isdecimal():
-                self._lines.unknown += 1
-            elif request_id not in answers or answer.is_good or not answers[request_id][1].is_good:
+                self._lines.unknown_ids += 1
+            elif request_id not in answers or answer.is_success or not answers[request_id][1].is_success:
                 answers[request_id] = int(at), answer
         if not answers:
             what = (
-                f"all {self._lines.unknown:,} of its lines answer requests of another build; give it to the command that wrote "
+                f"all {self._lines.unknown_ids:,} of its lines answer requests of another build; give it to the command that wrote "
                 "those, or name the replies to the file that this command wrote"
-                if self._lines.unknown
+                if self._lines.unknown_ids
                 else 'no line of it is a reply; expected lines such as {"custom_id": …, "response": {"status_code": 200, "body": …}}'
             )
             raise SourceError(f"--replies: {path} holds no reply to a request of {self.run}: {what}")
         return answers
 
 
-class FileDesk(Generic[T]):
+class OfflineBatchQueue(Generic[T]):
     """Answers one model's requests from a file of replies, and writes the others to a file."""
 
-    def __init__(self, model: Model, asker: Asker[T], files: RequestFiles) -> None:
+    def __init__(self, model: ModelSettings, asker: BatchRequestHandler[T], files: OfflineRequestFiles) -> None:
         self._model = model
         self._asker = asker
         self._files = files
-        self._learnt = files.settings(model.name, -1)
+        self._learnt = files.get_settings(model.name, -1)
         self._lock = threading.Lock()
 
     @property
-    def writes(self) -> bool:
+    def writes_requests(self) -> bool:
         """True where requests without a reply are written to a file."""
-        return self._files.writes
+        return self._files.writes_requests
 
-    def find_learnt(self) -> dict[str, Any]:
+    def find_learnt_settings(self) -> dict[str, Any]:
         """Return the settings that built the latest requests."""
         return dict(self._learnt)
 
-    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], Iterable[str]]) -> list[T]:
+    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, CallResponse], Iterable[str]]) -> list[T]:
         """Deliver every (id, request) that has a reply, and write the others where that is enabled; return those
         without a reply.
 
@@ -241,36 +249,36 @@ class FileDesk(Generic[T]):
                 kept.extend(deliver(each, reply))
             else:
                 open_requests.append((request_id, each))
-        self._files.carry(kept, set(delivered).difference(kept))
-        if not self.writes:
+        self._files.carry_over(kept, set(delivered).difference(kept))
+        if not self.writes_requests:
             return [each for _, each in open_requests]
         left = []
         with self._lock:
-            settings = {**self._learnt, **self._asker.learnt()}
+            settings = {**self._learnt, **self._asker.learnt_settings()}
         for request_id, each in open_requests:
-            body = self._asker.write(each, settings)
-            if isinstance(body, Reply):
+            body = self._asker.build_request_body(each, settings)
+            if isinstance(body, CallResponse):
                 deliver(each, body)
             else:
                 self._files.write(self._model.name, request_id, body, settings)
                 left.append(each)
         return left
 
-    def _find_reply(self, request_id: str, asked: T) -> Reply | None:
+    def _find_reply(self, request_id: str, asked: T) -> CallResponse | None:
         """Return the reply to a request; None where there is none, or the request has to be written with other
         settings."""
-        found = self._files.find(request_id)
+        found = self._files.find_result(request_id)
         if found is None:
             return None
         at, answer = found
-        settings = self._files.settings(self._model.name, at)
+        settings = self._files.get_settings(self._model.name, at)
         try:
-            heard = hear_line(self._asker, asked, settings, answer, "completed")
+            heard = read_batch_result(self._asker, asked, settings, answer, "completed")
         except Retry as trouble:
             if self._files.count_failure(request_id, trouble.code) < self._model.limits.attempts:
                 return None
-            return Reply(None, "failed", error=str(trouble), transient=True)
-        if isinstance(heard, Reply):
+            return CallResponse(None, "failed", error=str(trouble), transient=True)
+        if isinstance(heard, CallResponse):
             return replace(heard, cost_usd=heard.cost_usd * self._model.batch_price)
         with self._lock:
             self._learnt |= {**settings, **heard}

@@ -23,147 +23,147 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from factmill.tasks.core.spending.bounds import Bounds, Spent, count, count_hours, count_usd
-from factmill.tasks.errors import BudgetReached
+from factmill.tasks.core.spending.costs import BudgetLimits, RunSpending, format_count, format_hours, format_usd
+from factmill.tasks.errors import BudgetExhausted
 
 
-class TightError(Exception):
+class BudgetFullyReserved(Exception):
     """A request does not fit the budget until others, now in progress, free some of their reservations."""
 
 
 class Budget:
     """What a run has spent, and may spend."""
 
-    def __init__(self, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - frozen
+    def __init__(self, bounds: BudgetLimits = BudgetLimits()) -> None:  # noqa: B008 - frozen
         self.bounds = bounds
         self.requests: Counter[str] = Counter()
         """Service → requests sent to it, each try counted."""
-        self._paid = self._unanswered = 0.0
-        self._held: dict[int, float] = {}
-        self._answered: set[str] = set()
-        self._probes: dict[int, str] = {}
-        self._last = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._paid_usd = self._unanswered_usd = 0.0
+        self._reserved_usd: dict[int, float] = {}
+        self._answered_models: set[str] = set()
+        self._probed_models: dict[int, str] = {}
+        self._last_reservation = 0
+        self._budget_freed = asyncio.Event()
+        self._budget_freed.set()
         self._started = time.monotonic()
-        self._reached = ""
+        self._reached_bound = ""
         """Which bound was reached first, as text; empty: none."""
-        self.why = ""
+        self.reached_reason = ""
         """What would have exceeded it; empty where it was used up."""
         self.is_too_low = False
         """True when repeating the same command would not get past it."""
-        self._counting = threading.Lock()
+        self._count_lock = threading.Lock()
 
-    def bind(self, bounds: Bounds) -> None:
+    def start_run(self, bounds: BudgetLimits) -> None:
         """Begin a run with these bounds; its hours count from now."""
-        self.bounds, self._started, self._reached = bounds, time.monotonic(), ""
+        self.bounds, self._started, self._reached_bound = bounds, time.monotonic(), ""
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> RunSpending:
         """Amounts spent so far."""
         hours = (time.monotonic() - self._started) / 3600
-        return Spent(self._paid, self._unanswered, self.requests.total(), hours)
+        return RunSpending(self._paid_usd, self._unanswered_usd, self.requests.total(), hours)
 
     def check(self) -> None:
-        """Raise BudgetReached when a bound was reached before, or time is up."""
-        if not self._reached:
+        """Raise BudgetExhausted when a bound was reached before, or time is up."""
+        if not self._reached_bound:
             self.check_time()
-        if self._reached:
-            raise self._reach(self._reached)
+        if self._reached_bound:
+            raise self._make_reached_error(self._reached_bound)
 
     def check_time(self) -> None:
-        """Raise BudgetReached when time is up, even if another bound was reached before."""
+        """Raise BudgetExhausted when time is up, even if another bound was reached before."""
         if self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
-            raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
+            raise self._make_reached_error(f"{format_hours(self.bounds.hours)} (--max-hours)")
 
     @property
-    def left_s(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Seconds until time is up; None without a bound on time."""
         return None if self.bounds.hours is None else max(0.0, 3600 * (self.bounds.hours - self.spent.hours))
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for `seconds`, or until time is up, and then raise BudgetReached."""
-        left_s = self.left_s
+        """Sleep for `seconds`, or until time is up, and then raise BudgetExhausted."""
+        left_s = self.seconds_left
         await asyncio.sleep(seconds if left_s is None else min(seconds, left_s))
         self.check_time()
 
-    def take(self, service: str) -> None:
-        """Count a request that is about to go out; BudgetReached when it exceeds the bound."""
+    def count_request(self, service: str) -> None:
+        """Count a request that is about to go out; BudgetExhausted when it exceeds the bound."""
         self.check()
         most = self.bounds.requests
-        with self._counting:
+        with self._count_lock:
             if most is not None and self.requests.total() >= most:
-                raise self._reach(f"{count(most, 'request')} (--max-requests)")
+                raise self._make_reached_error(f"{format_count(most, 'request')} (--max-requests)")
             self.requests[service] += 1
-            _of_process.requests += 1
+            _process_totals.requests += 1
 
-    def give_back(self, service: str) -> None:
+    def uncount_request(self, service: str) -> None:
         """Undo the count of a request that did not go out."""
-        with self._counting:
+        with self._count_lock:
             self.requests[service] -= 1
-            _of_process.requests -= 1
+            _process_totals.requests -= 1
 
-    def hold(self, model: str, usd: float, *, is_probed: bool = True) -> int:
+    def reserve(self, model: str, usd: float, *, is_probed: bool = True) -> int:
         """Reserve the highest cost of a request to a model; return the reservation's number.
 
-        TightError when the request has to wait for others, BudgetReached when it costs too much. Until a priced model
+        BudgetFullyReserved when the request has to wait for others, BudgetExhausted when it costs too much. Until a priced model
         has answered once, only one request goes out to it, if it `is_probed`: it shows whether the server keeps to
         limits.
         """
         self.check()
         most = math.inf if self.bounds.cost_usd is None else self.bounds.cost_usd
-        committed = self._paid + self._unanswered + math.fsum(self._held.values())
-        if model in self._probes.values() or (committed + usd > most and self._held):
-            self._room.clear()
-            raise TightError
+        committed = self._paid_usd + self._unanswered_usd + math.fsum(self._reserved_usd.values())
+        if model in self._probed_models.values() or (committed + usd > most and self._reserved_usd):
+            self._budget_freed.clear()
+            raise BudgetFullyReserved
         if committed + usd > most:
-            why = f"since the next request can cost up to {count_usd(usd)}"
-            raise self._reach(f"{count_usd(most)} (--max-cost)", why, is_too_low=usd > most)
-        self._last += 1
-        self._held[self._last] = usd
-        if is_probed and model not in self._answered and usd and math.isfinite(most):
-            self._probes[self._last] = model
-        return self._last
+            why = f"since the next request can cost up to {format_usd(usd)}"
+            raise self._make_reached_error(f"{format_usd(most)} (--max-cost)", why, is_too_low=usd > most)
+        self._last_reservation += 1
+        self._reserved_usd[self._last_reservation] = usd
+        if is_probed and model not in self._answered_models and usd and math.isfinite(most):
+            self._probed_models[self._last_reservation] = model
+        return self._last_reservation
 
     def settle(self, number: int, usd: float, *, is_answer: bool = True) -> None:
         """Free a request's reservation, and count its actual cost."""
-        model = self._probes.pop(number, None)
+        model = self._probed_models.pop(number, None)
         if model is not None and is_answer:
-            self._answered.add(model)
-        del self._held[number]
-        self._paid += usd
-        _of_process.paid_usd += usd
-        self._room.set()
+            self._answered_models.add(model)
+        del self._reserved_usd[number]
+        self._paid_usd += usd
+        _process_totals.paid_usd += usd
+        self._budget_freed.set()
 
-    def forgo(self, number: int, *, is_answer: bool = False) -> None:
+    def charge_reservation(self, number: int, *, is_answer: bool = False) -> None:
         """Count a request's whole reservation as spent: no response came, or one without usage (`is_answer`)."""
-        usd = self._held[number]
+        usd = self._reserved_usd[number]
         self.settle(number, 0.0, is_answer=is_answer)
-        self._unanswered += usd
-        _of_process.unanswered_usd += usd
+        self._unanswered_usd += usd
+        _process_totals.unanswered_usd += usd
 
-    async def wait_for_room(self) -> None:
+    async def wait_for_free_budget(self) -> None:
         """Wait until another request ends, while the budget is fully reserved."""
-        while not self._room.is_set() and self._held:
-            await self._room.wait()
+        while not self._budget_freed.is_set() and self._reserved_usd:
+            await self._budget_freed.wait()
 
     async def wait_until_idle(self) -> None:
         """Wait until no request that costs money is in progress."""
-        while self._held:
-            self._room.clear()
-            await self._room.wait()
+        while self._reserved_usd:
+            self._budget_freed.clear()
+            await self._budget_freed.wait()
 
-    def _reach(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetReached:
+    def _make_reached_error(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetExhausted:
         """Return a new error for the bound that was reached first; raising one error again and again would grow its
         traceback."""
-        if not self._reached:
-            self._reached = what
-            self.why, self.is_too_low = why, is_too_low or not self.requests.total()
-        return BudgetReached(self._reached)
+        if not self._reached_bound:
+            self._reached_bound = what
+            self.reached_reason, self.is_too_low = why, is_too_low or not self.requests.total()
+        return BudgetExhausted(self._reached_bound)
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class BudgetAccount:
     """A budget, as one service spends from it."""
 
     service: str
@@ -172,32 +172,34 @@ class Account:
 
 
 @contextmanager
-def spending(account: Account) -> Iterator[None]:
+def spend_from(account: BudgetAccount) -> Iterator[None]:
     """Charge requests sent within the context to an account."""
-    token = _account.set(account)
+    token = _current_account.set(account)
     try:
         yield
     finally:
-        _account.reset(token)
+        _current_account.reset(token)
 
 
-def find_account() -> Account:
+def get_account() -> BudgetAccount:
     """Return the account of this context; one without bounds by default."""
-    return _account.get(_UNBOUND)
+    return _current_account.get(_UNLIMITED_ACCOUNT)
 
 
-def spent_by_process() -> Spent:
+def get_process_spending() -> RunSpending:
     """Return the spending of all runs of this process; its hours are a clock reading, for differences only."""
-    return Spent(_of_process.paid_usd, _of_process.unanswered_usd, _of_process.requests, time.monotonic() / 3600)
+    return RunSpending(
+        _process_totals.paid_usd, _process_totals.unanswered_usd, _process_totals.requests, time.monotonic() / 3600
+    )
 
 
 @dataclass(slots=True)
-class _Total:
+class _ProcessTotals:
     paid_usd: float = 0.0
     unanswered_usd: float = 0.0
     requests: int = 0
 
 
-_of_process = _Total()
-_account: ContextVar[Account] = ContextVar("_account")
-_UNBOUND = Account("", Budget())
+_process_totals = _ProcessTotals()
+_current_account: ContextVar[BudgetAccount] = ContextVar("_account")
+_UNLIMITED_ACCOUNT = BudgetAccount("", Budget())

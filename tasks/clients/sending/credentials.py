@@ -9,19 +9,19 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from factmill.tasks.clients.sending.answers import shorten, tell_error
-from factmill.tasks.clients.sending.secrets import Secrets
+from factmill.tasks.clients.sending.http_responses import format_library_error, shorten_to_line
+from factmill.tasks.clients.sending.secret_redaction import SecretRedactor
 from factmill.tasks.clients.sending.sender import run_in_thread
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.core.service_settings import FromEnvironment, Model
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.service_settings import EnvironmentReference, ModelSettings
 from factmill.tasks.errors import ServiceUnreachable, SettingsError
-from factmill.tasks.settings import read_headers, read_query
+from factmill.tasks.settings import read_model_headers, read_model_query_params
 
 _COMMAND_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class RequestCredentials:
     """Key, headers and query parameters of every request to a model."""
 
     key: str
@@ -30,26 +30,26 @@ class Access:
     query: Mapping[str, str]
 
 
-class Credentials(Secrets):
+class ModelCredentials(SecretRedactor):
     """Key, headers and query parameters of one model; redacts the secret ones."""
 
-    def __init__(self, model: Model, read_key: Callable[[], str]) -> None:
+    def __init__(self, model: ModelSettings, read_key: Callable[[], str]) -> None:
         """Read nothing yet; `read_key` returns the key of a model without `key_command`."""
         super().__init__()
         self._name = f"model {model.name} at {model.url}"
         self._model = model
         self._read_key = read_key
-        self._access: Access | None = None
-        self._fetching: asyncio.Task[Access] | None = None
+        self._access: RequestCredentials | None = None
+        self._fetching: asyncio.Task[RequestCredentials] | None = None
 
-    async def get(self) -> Access:
+    async def get(self) -> RequestCredentials:
         """Return the credentials of requests, read at the first call.
 
         SettingsError when a variable is not set or `key_command` fails, ServiceUnreachable when it gives no usable key.
         """
         return self._access or await self._fetch()
 
-    async def renew(self, used: Access) -> Access | None:
+    async def renew(self, used: RequestCredentials) -> RequestCredentials | None:
         """Return new credentials after a server refused `used` with HTTP 401; None where the key is the same.
 
         However many requests are refused at once, `key_command` runs once. Errors as of `get`.
@@ -60,7 +60,7 @@ class Credentials(Secrets):
             await self._fetch()
         return self._access if self._access and self._access.key != used.key else None
 
-    async def mark(self) -> str:
+    async def digest(self) -> str:
         """Return a digest that stays the same for later runs with the same credentials; of a command it covers only its
         words."""
         access, model = await self.get(), self._model
@@ -69,11 +69,11 @@ class Credentials(Secrets):
             values[name]
             for given, values in ((model.headers, access.headers), (model.query, access.query))
             for name, value in sorted(given.items())
-            if isinstance(value, FromEnvironment)
+            if isinstance(value, EnvironmentReference)
         ]
         return digest_json([model.url, key, *secret])[:16]
 
-    async def _fetch(self) -> Access:
+    async def _fetch(self) -> RequestCredentials:
         """Read the credentials once for all waiting requests; one that times out leaves the read running for the
         others."""
         if self._fetching is None or self._fetching.done():
@@ -81,22 +81,22 @@ class Credentials(Secrets):
             self._fetching.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._fetching)
 
-    async def _read(self) -> Access:
+    async def _read(self) -> RequestCredentials:
         model = self._model
-        headers, query = read_headers(model), read_query(model)
+        headers, query = read_model_headers(model), read_model_query_params(model)
         for given, values in ((model.headers, headers), (model.query, query)):
             for name, value in given.items():
-                if isinstance(value, FromEnvironment):
-                    self.hide(values[name])
+                if isinstance(value, EnvironmentReference):
+                    self.add_secret(values[name])
         key = await run_in_thread(self._run_command) if model.key_command else self._read_key()
-        self.hide(key)
+        self.add_secret(key)
         for name, value in {"the API key": key, **headers}.items():
             if not (value.isascii() and value.isprintable()):
                 raise ServiceUnreachable(f"{self._name}: {name} holds characters that no header can carry")
         of_key = {model.key_header: key} if model.key_header else {"Authorization": f"Bearer {key}"}
         own = {name.lower() for name in headers}
         headers = {**{name: value for name, value in of_key.items() if name.lower() not in own}, **headers}
-        self._access = Access(key, headers, query)
+        self._access = RequestCredentials(key, headers, query)
         return self._access
 
     def _run_command(self) -> str:
@@ -111,11 +111,13 @@ class Credentials(Secrets):
                 f"{what} gave no key within {_COMMAND_TIMEOUT_S:.0f} s; run it in a terminal to see what it waits for"
             ) from None
         except (OSError, ValueError) as error:
-            raise SettingsError(f"{what} cannot run: {tell_error(error)}; check the program's name and path") from None
+            raise SettingsError(
+                f"{what} cannot run: {format_library_error(error)}; check the program's name and path"
+            ) from None
         key = ran.stdout.decode(errors="replace").strip()
         if ran.returncode:
-            self.hide(key)
-            said = shorten(self.scrub(ran.stderr.decode(errors="replace"))) or "it writes nothing to stderr"
+            self.add_secret(key)
+            said = shorten_to_line(self.redact(ran.stderr.decode(errors="replace"))) or "it writes nothing to stderr"
             raise SettingsError(
                 f"{what} failed with exit code {ran.returncode}: {said}. Run it in a terminal to see why"
             )

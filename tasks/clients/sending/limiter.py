@@ -39,19 +39,19 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 SHORT_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 600.0
-LONGEST_BACKOFF_S = 60.0
+MAX_PAUSE_S = 600.0
+MAX_BACKOFF_S = 60.0
 """Longest pause where the service gave no time."""
-_MEMORY = 16
-_LONGEST_GAP_S = 0.0015
-_TOLERANCE_S = 0.002
+_TROUBLE_WINDOW = 16
+_MAX_START_GAP_S = 0.0015
+_WAIT_TOLERANCE_S = 0.002
 
 
-class PauseError(Exception):
+class PauseTooLongError(Exception):
     """The service asked for a pause that is longer than a run should wait."""
 
 
-class Limiter:
+class RequestLimiter:
     """Admits requests of one service; used from the sending loop only."""
 
     def __init__(
@@ -60,14 +60,14 @@ class Limiter:
         *,
         per_minute: float | None = None,
         work_s_per_minute: float | None = None,
-        within: "Limiter | None" = None,
+        within: "RequestLimiter | None" = None,
     ) -> None:
         """`per_minute`: requests that may start in a minute, evenly spread; `work_s_per_minute`: seconds that the
         service may work on requests per minute on average, twice as many in any one. None: no limit.
 
         `within`: a limiter that has to admit these requests too.
         """
-        self.most = most
+        self.max_parallel = most
         self.allowed = float(most)
         """Current number of places, between 1 and `most`; the whole part counts."""
         self.under_way = 0
@@ -76,30 +76,30 @@ class Limiter:
         self.tighten(most, per_minute, work_s_per_minute)
         self._paused_until = 0.0
         self._next_start = 0.0
-        self._gap_s = _LONGEST_GAP_S
-        self._share = 0.0
-        self._refused = 0
+        self._gap_s = _MAX_START_GAP_S
+        self._trouble_share = 0.0
+        self._refusals_in_row = 0
         """Pauses since the last success where the service gave no time."""
         self._changed = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._entry_lock = asyncio.Lock()
         """First come, first served, among all services that share this limiter."""
 
     def tighten(self, most: int, per_minute: float | None, work_s_per_minute: float | None) -> None:
         """Apply these bounds as well."""
-        self.most = min(self.most, most)
-        self.allowed = min(self.allowed, float(self.most))
+        self.max_parallel = min(self.max_parallel, most)
+        self.allowed = min(self.allowed, float(self.max_parallel))
         self._start_cost_s = max(self._start_cost_s, 60 / per_minute if per_minute else 0.0)
         self._work_cost = max(self._work_cost, 60 / work_s_per_minute if work_s_per_minute else 0.0)
         # work that a service did not use within the last minute, it may use later
         self._lead_s = 60.0 if self._work_cost else 0.0
 
-    async def enter(self) -> None:
-        """Wait for a place and take it; PauseError when the service asked for more than LONGEST_PAUSE_S."""
-        async with self._turn:
+    async def acquire(self) -> None:
+        """Wait for a place and take it; PauseTooLongError when the service asked for more than MAX_PAUSE_S."""
+        async with self._entry_lock:
             await self._wait_for_place()
         if self._within is not None:
             try:
-                await self._within.enter()
+                await self._within.acquire()
             except BaseException:  # such as a time-out or Ctrl-C: free the unused place
                 self.under_way -= 1
                 self._changed.set()
@@ -110,19 +110,19 @@ class Limiter:
             now = asyncio.get_running_loop().time()
             pause_s = self._paused_until - now
             wait_s = self._next_start - self._lead_s - now
-            if pause_s > LONGEST_PAUSE_S:
-                raise PauseError(f"the service asked for a pause of {pause_s:.0f} s, over {LONGEST_PAUSE_S:.0f} s")
+            if pause_s > MAX_PAUSE_S:
+                raise PauseTooLongError(f"the service asked for a pause of {pause_s:.0f} s, over {MAX_PAUSE_S:.0f} s")
             if pause_s > 0 or self.under_way >= int(self.allowed):
                 self._changed.clear()
                 await wait_for_event(self._changed, pause_s if pause_s > 0 else None)
-            elif wait_s > _TOLERANCE_S:
+            elif wait_s > _WAIT_TOLERANCE_S:
                 await asyncio.sleep(wait_s)
             else:
                 self._next_start = max(now, self._next_start) + max(self._gap_s, self._start_cost_s)
                 self.under_way += 1
                 return
 
-    def leave(self, worked_s: float = 0.0) -> None:
+    def release(self, worked_s: float = 0.0) -> None:
         """Release the place; `worked_s`: seconds from the request's start to its end."""
         if self._work_cost:
             now = asyncio.get_running_loop().time()
@@ -130,14 +130,14 @@ class Limiter:
         self.under_way -= 1
         self._changed.set()
         if self._within is not None:
-            self._within.leave(worked_s)
+            self._within.release(worked_s)
 
     def note_success(self, latency_s: float) -> None:
         """Count a response without signs of overload, and its latency."""
-        self._remember(0.0)
-        self._refused = 0
-        self._gap_s += (min(_LONGEST_GAP_S, latency_s / self.most / 2) - self._gap_s) / _MEMORY
-        self.allowed = min(self.most, self.allowed + max(1.0, self.most / 16) / self.allowed)
+        self._update_trouble_share(0.0)
+        self._refusals_in_row = 0
+        self._gap_s += (min(_MAX_START_GAP_S, latency_s / self.max_parallel / 2) - self._gap_s) / _TROUBLE_WINDOW
+        self.allowed = min(self.max_parallel, self.allowed + max(1.0, self.max_parallel / 16) / self.allowed)
         if self._within is not None:
             self._within.note_success(latency_s)
 
@@ -147,37 +147,37 @@ class Limiter:
         `backoff_s`: the first pause after a rate refusal; None: it is none. Returns the seconds of the pause that
         begins now although the service gave no time; 0: none begins.
         """
-        self._remember(1.0)
+        self._update_trouble_share(1.0)
         self.allowed = max(1.0, self.allowed - 0.5)
         now = asyncio.get_running_loop().time()
         pause_s = 0.0
-        is_often = self._share >= 0.5
+        is_often = self._trouble_share >= 0.5
         if retry_after_s is not None:
             if retry_after_s > SHORT_PAUSE_S or is_often:
                 self._paused_until = max(self._paused_until, now + retry_after_s)
         # a refusal of a request sent before the pause began tells nothing new
         elif backoff_s and now >= self._paused_until and (is_often or self._start_cost_s or self._work_cost):
-            pause_s = min(LONGEST_BACKOFF_S, backoff_s * 2 ** min(self._refused, 16))
+            pause_s = min(MAX_BACKOFF_S, backoff_s * 2 ** min(self._refusals_in_row, 16))
             self._paused_until = now + pause_s
-            self._refused += 1
+            self._refusals_in_row += 1
         if self._within is not None:
             pause_s = max(pause_s, self._within.note_trouble(retry_after_s, backoff_s))
         return pause_s
 
-    def _remember(self, trouble: float) -> None:
-        self._share += (trouble - self._share) / min(_MEMORY, self.most)
+    def _update_trouble_share(self, trouble: float) -> None:
+        self._trouble_share += (trouble - self._trouble_share) / min(_TROUBLE_WINDOW, self.max_parallel)
 
 
-_shared: dict[str, Limiter] = {}
-_sharing = threading.Lock()
+_limiters: dict[str, RequestLimiter] = {}
+_limiters_lock = threading.Lock()
 
 
 def share_limiter(
     name: str, most: int, per_minute: float | None = None, work_s_per_minute: float | None = None
-) -> Limiter:
+) -> RequestLimiter:
     """Return this process's only limiter with this name; the tightest of all bounds apply."""
-    with _sharing:
-        limiter = _shared.setdefault(name, Limiter(most))
+    with _limiters_lock:
+        limiter = _limiters.setdefault(name, RequestLimiter(most))
         limiter.tighten(most, per_minute, work_s_per_minute)
         return limiter
 
@@ -193,42 +193,42 @@ async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> None:
 
 Item = TypeVar("Item")
 
-_FIRST_PATIENCE = 4
-_LONGEST_PATIENCE = 256
+_FIRST_GROWTH_THRESHOLD = 4
+_MAX_GROWTH_THRESHOLD = 256
 
 
-class GroupSize:
+class AdaptiveGroupSize:
     """Adaptive number of calls in one kind of request; changed from the sending loop only."""
 
     def __init__(self, most: int) -> None:
-        self.most = most
-        self.now = most
+        self.max_size = most
+        self.current = most
         """Calls in one request, between 1 and `most`."""
-        self._before = 0
+        self._size_before_growth = 0
         """Size that it last grew from; 0 when it has shrunk since."""
-        self._calm = 0
-        self._patience = _FIRST_PATIENCE
+        self._successes_in_row = 0
+        self._growth_threshold = _FIRST_GROWTH_THRESHOLD
 
     def note_success(self, calls: int) -> None:
         """Count an answered request with `calls` calls."""
-        if calls < self.now or self.now == self.most:
+        if calls < self.current or self.current == self.max_size:
             return
-        self._calm += 1
-        if self._calm >= self._patience:
-            self._before, self._calm = self.now, 0
-            self.now = min(self.most, self.now + max(1, self.now // 4))
+        self._successes_in_row += 1
+        if self._successes_in_row >= self._growth_threshold:
+            self._size_before_growth, self._successes_in_row = self.current, 0
+            self.current = min(self.max_size, self.current + max(1, self.current // 4))
 
     def note_too_big(self, calls: int) -> None:
         """Count a request with `calls` calls that was too big; several of the old size in progress count once."""
-        half = max(1, calls // 2, self.now // 2)
-        smaller = self._before if half <= self._before < calls else half
-        if smaller < self.now:
-            self.now, self._before, self._calm = smaller, 0, 0
-            self._patience = min(_LONGEST_PATIENCE, 2 * self._patience)
+        half = max(1, calls // 2, self.current // 2)
+        smaller = self._size_before_growth if half <= self._size_before_growth < calls else half
+        if smaller < self.current:
+            self.current, self._size_before_growth, self._successes_in_row = smaller, 0, 0
+            self._growth_threshold = min(_MAX_GROWTH_THRESHOLD, 2 * self._growth_threshold)
 
 
 @dataclass(slots=True)
-class Split:
+class SplitGroup:
     """A group that was too big and went out again in two halves."""
 
     too_big: int = 0
@@ -236,13 +236,13 @@ class Split:
 
 
 @dataclass(slots=True)
-class Piece(Generic[Item]):
+class SendGroup(Generic[Item]):
     """Items that go out in one request, and how often it was tried."""
 
     items: Sequence[Item]
-    size: GroupSize | None = None
+    size: AdaptiveGroupSize | None = None
     """Size to adapt to the outcome; None for groups of a given size."""
-    split: Split | None = None
+    split: SplitGroup | None = None
     """The split that it came from."""
     tries: int = 0
 
@@ -252,22 +252,22 @@ class Piece(Generic[Item]):
             self.split.too_big += 1
         if self.size is None:
             return
-        is_size_to_blame = len(self.items) >= self.size.now if self.split is None else self.split.too_big == 2
+        is_size_to_blame = len(self.items) >= self.size.current if self.split is None else self.split.too_big == 2
         if is_size_to_blame:
             self.size.note_too_big(len(self.items))
 
-    def trim(self) -> "Piece[Item] | None":
+    def trim_to_size(self) -> "SendGroup[Item] | None":
         """Cut this piece to the current size, and return the rest; None when it is not bigger."""
-        if self.size is None or len(self.items) <= self.size.now:
+        if self.size is None or len(self.items) <= self.size.current:
             return None
-        rest = Piece(self.items[self.size.now :], self.size, None, self.tries)
-        self.items, self.split = self.items[: self.size.now], None
+        rest = SendGroup(self.items[self.size.current :], self.size, None, self.tries)
+        self.items, self.split = self.items[: self.size.current], None
         return rest
 
-    def halve(self) -> "tuple[Piece[Item], Piece[Item]]":
+    def halve(self) -> "tuple[SendGroup[Item], SendGroup[Item]]":
         """Return both halves, with the tries of the whole: a split is not an attempt."""
-        half, split = len(self.items) // 2, Split()
+        half, split = len(self.items) // 2, SplitGroup()
         return (
-            Piece(self.items[:half], self.size, split, self.tries),
-            Piece(self.items[half:], self.size, split, self.tries),
+            SendGroup(self.items[:half], self.size, split, self.tries),
+            SendGroup(self.items[half:], self.size, split, self.tries),
         )

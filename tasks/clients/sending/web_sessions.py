@@ -2,7 +2,7 @@
 redirects.
 
 A session's adapter reads every body whole and within its limit (bounded.py), redirects' too, before the session,
-mwclient or a hook sees the response. Connections can be shut down while a thread waits for them (`hold_socket`).
+mwclient or a hook sees the response. Connections can be shut down while a thread waits for them (`register_socket`).
 
 Requests and their key are meant only for the address in the world's file.
 """
@@ -17,19 +17,25 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
-from factmill.tasks.clients.sending.answers import tell_error
-from factmill.tasks.clients.sending.bounded import ACCEPTED, PIECE, Body, check_redirect, count_redirect
-from factmill.tasks.clients.sending.sender import Retry, hold_socket, release_sockets
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.clients.sending.http_responses import format_library_error
+from factmill.tasks.clients.sending.response_limits import (
+    ACCEPTED_ENCODING,
+    CHUNK_BYTES,
+    LimitedBody,
+    check_redirect,
+    count_redirect,
+)
+from factmill.tasks.clients.sending.sender import Retry, register_socket, unregister_sockets
+from factmill.tasks.core.service_settings import ServiceLimits
 
 # it logs redirect paths and unparsable headers, in which servers repeat tokens
 logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
-class _Session(requests.Session):
+class _RedirectCheckingSession(requests.Session):
     """A session that follows redirects to other hosts only where they are allowed."""
 
-    def __init__(self, service: str, limits: Limits) -> None:
+    def __init__(self, service: str, limits: ServiceLimits) -> None:
         super().__init__()
         self._service = service
         self._allowed = limits.redirects
@@ -42,29 +48,29 @@ class _Session(requests.Session):
         return target
 
 
-class _Adapter(HTTPAdapter):
+class _LimitedBodyAdapter(HTTPAdapter):
     """Reads bodies within their limits, over connections that can be shut down."""
 
-    def __init__(self, service: str, limits: Limits) -> None:
+    def __init__(self, service: str, limits: ServiceLimits) -> None:
         super().__init__(pool_connections=1, pool_maxsize=limits.parallel, max_retries=0)
         self._service = service
         self._limits = limits
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
-        pool.ConnectionCls = _hold_sockets_of(pool.ConnectionCls)
+        pool.ConnectionCls = _track_sockets_of(pool.ConnectionCls)
         return pool
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         response = super().send(request, *args, **{**kwargs, "stream": True})
         try:
-            body = Body(self._service, self._limits, response.headers)
-            while piece := response.raw.read(PIECE, decode_content=False):
+            body = LimitedBody(self._service, self._limits, response.headers)
+            while piece := response.raw.read(CHUNK_BYTES, decode_content=False):
                 body.add(piece)
             response._content = body.finish()
             response._content_consumed = True  # type: ignore[attr-defined]
         finally:
-            release_sockets()
+            unregister_sockets()
             response.close()
         response.encoding = (
             "utf-8"  # as JSON is; the charset that a server names may be wrong, or have a codec that fails
@@ -72,48 +78,48 @@ class _Adapter(HTTPAdapter):
         return response
 
 
-class _HeldConnection:
-    """Mixin for connection classes, such as plain, TLS or SOCKS ones: registers their sockets (`hold_socket`)."""
+class _TrackedConnection:
+    """Mixin for connection classes, such as plain, TLS or SOCKS ones: registers their sockets (`register_socket`)."""
 
     sock: Any
 
     def _new_conn(self) -> Any:
         opened = super()._new_conn()  # type: ignore[misc]
-        hold_socket(opened)  # for the handshake of TLS, and the answer of a proxy
+        register_socket(opened)  # for the handshake of TLS, and the answer of a proxy
         return opened
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is not None:  # of an earlier request, or opened for this one
-            hold_socket(self.sock)
+            register_socket(self.sock)
         super().request(*args, **kwargs)  # type: ignore[misc]
 
 
 @cache
-def _hold_sockets_of(kind: type) -> type[Any]:
-    return kind if issubclass(kind, _HeldConnection) else type(kind.__name__, (_HeldConnection, kind), {})
+def _track_sockets_of(kind: type) -> type[Any]:
+    return kind if issubclass(kind, _TrackedConnection) else type(kind.__name__, (_TrackedConnection, kind), {})
 
 
-def _sign(request: requests.PreparedRequest, *, token: str) -> requests.PreparedRequest:
+def _add_bearer_token(request: requests.PreparedRequest, *, token: str) -> requests.PreparedRequest:
     request.headers["Authorization"] = f"Bearer {token}"
     return request
 
 
-def open_session(service: str, user_agent: str, limits: Limits, token: str = "") -> requests.Session:
+def make_http_session(service: str, user_agent: str, limits: ServiceLimits, token: str = "") -> requests.Session:
     """Return a session that keeps as many connections open as requests run in parallel, and retries nothing itself.
 
     `service`: name in messages; `token`: sent to the host of a request, not to one that it redirects to.
     """
-    session = _Session(service, limits)
+    session = _RedirectCheckingSession(service, limits)
     # the session drops a header that this adds where a redirect leaves the host, and reads no .netrc for the host itself
-    session.auth = partial(_sign, token=token) if token else None
-    session.headers.update({"User-Agent": user_agent, "Accept-Encoding": ACCEPTED})
+    session.auth = partial(_add_bearer_token, token=token) if token else None
+    session.headers.update({"User-Agent": user_agent, "Accept-Encoding": ACCEPTED_ENCODING})
     for scheme in ("http://", "https://"):
-        session.mount(scheme, _Adapter(service, limits))
+        session.mount(scheme, _LimitedBodyAdapter(service, limits))
     return session
 
 
 @contextmanager
-def raise_retry() -> Iterator[None]:
+def connection_errors_as_retry() -> Iterator[None]:
     """Convert connection errors into Retry, with a code each."""
     try:
         yield
@@ -127,7 +133,7 @@ def raise_retry() -> Iterator[None]:
         cause = error.args[0] if error.args else None
         reason = getattr(cause, "reason", None)  # of urllib3's MaxRetryError: no connection was made at all
         if reason:
-            raise Retry(f"unreachable: {tell_error(reason.__cause__ or reason)}") from error
+            raise Retry(f"unreachable: {format_library_error(reason.__cause__ or reason)}") from error
         raise Retry(f"connection_cut: {error}") from error
     except (requests.RequestException, HTTPError) as error:
         raise Retry(f"connection_cut: {error}") from error

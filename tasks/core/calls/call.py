@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-from factmill.tasks.core.fingerprints import Json, canonical_json, digest_json, digest_text
+from factmill.tasks.core.digests import JsonValue, canonical_json, digest_json, digest_text
 
-Mode = Literal["record", "replay", "refresh"]
+CallCacheMode = Literal["record", "replay", "refresh"]
 """Use of recorded responses: serve and add to them, serve only, or request everything again."""
 
 
-_NO_WIRE = digest_json({})
+_EMPTY_WIRE_DIGEST = digest_json({})
 
 
 @dataclass(frozen=True)
@@ -28,29 +28,29 @@ class Call:
     """Identity of the service: a URL, `scripted replies`, or `embedded-<digest>/wikidata`; never a secret or a random port."""
     operation: str
     """Name of the operation, e.g. `find_items`, `describe_items`, `pageviews`, `chat`."""
-    parts: Mapping[str, Json]
+    parts: Mapping[str, JsonValue]
     """Parameters of the operation, recorded unchanged."""
-    wire: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    unrecorded_parts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Further request content that follows from the parts (rendered messages); digested into the key, not recorded."""
 
     @cached_property
-    def written_parts(self) -> str:
+    def parts_json(self) -> str:
         """The parts as canonical JSON, for the key and the record."""
         return canonical_json(dict(self.parts))
 
     @cached_property
     def key(self) -> str:
         """SHA-256 of the canonical JSON of a list of service, operation, parts and digest of the wire."""
-        wire = digest_json(dict(self.wire)) if self.wire else _NO_WIRE
-        pieces = (canonical_json(self.service), canonical_json(self.operation), self.written_parts, f'"{wire}"')
+        wire = digest_json(dict(self.unrecorded_parts)) if self.unrecorded_parts else _EMPTY_WIRE_DIGEST
+        pieces = (canonical_json(self.service), canonical_json(self.operation), self.parts_json, f'"{wire}"')
         return digest_text(f"[{','.join(pieces)}]")
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CallResponse:
     """Response to a call, or its recorded failure."""
 
-    body: Json
+    body: JsonValue
     """The response as JSON; None when status is not `ok`."""
     status: Literal["ok", "failed"] = "ok"
     error: str | None = None
@@ -63,15 +63,15 @@ class Reply:
     latency_s: float = 0.0
 
 
-def fail(code: str, detail: str, transient: bool = False) -> Reply:
+def make_failed_response(code: str, detail: str, transient: bool = False) -> CallResponse:
     """Make a failed response with its error code and detail."""
-    return Reply(None, "failed", error=f"{code}: {detail}", transient=transient)
+    return CallResponse(None, "failed", error=f"{code}: {detail}", transient=transient)
 
 
-Deliver = Callable[[Call, Reply], None]
+ResponseHandler = Callable[[Call, CallResponse], None]
 
 
-class Service(Protocol):
+class CallService(Protocol):
     """Anything that answers calls: a network client, the local graph, scripted replies."""
 
     identity: str
@@ -79,7 +79,7 @@ class Service(Protocol):
     is_outside: bool
     """True when its responses are recorded; False for content-addressed local data (a graph), named in the manifest instead."""
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer every call, passing each response to `deliver` as soon as it arrives (from any thread, in any order).
 
         The failure of one call raises no error: it is a Reply with status `failed`. Raises ServiceUnreachable only when

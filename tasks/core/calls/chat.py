@@ -18,10 +18,10 @@ from pydantic import Field
 
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import Operation
-from factmill.tasks.core.prompts import Ask
-from factmill.tasks.core.rows import LONGEST_S, MOST, StrictModel
+from factmill.tasks.core.prompts import FilledPrompt
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER, MAX_WAIT_S, StrictModel
 
-_MOST_QUOTED = 2_000
+_MAX_QUOTED_COMPLETION = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ToolCall:
     """JSON as the model wrote it; it may be invalid."""
 
     @property
-    def read(self) -> dict[str, Any] | None:
+    def parsed_arguments(self) -> dict[str, Any] | None:
         """The parsed arguments; None if they are not a JSON object."""
         try:
             found = json.loads(self.arguments or "{}")
@@ -46,7 +46,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatReply:
+class ChatResponse:
     """Completions of a chat model for one call."""
 
     texts: tuple[str, ...]
@@ -55,17 +55,17 @@ class ChatReply:
     """Finish reason of each text: `stop`, `length` (cut off at max_tokens), `refusal`, …"""
     fingerprint: str | None
     """The server's own mark of the system that answered."""
-    calls: tuple[tuple[ToolCall, ...], ...] = ()
+    tool_calls: tuple[tuple[ToolCall, ...], ...] = ()
     """Tool calls of each sample; empty if there are none."""
 
 
-def call_chat(
+def make_chat_call(
     service: str,
     model_name: str,
-    ask: Ask,
+    prompt: FilledPrompt,
     profile: Mapping[str, Any] | None = None,
     *,
-    once: bool = False,
+    keeps_empty: bool = False,
     script: str | None = None,
 ) -> Call:
     """Make the call that sends a filled-in prompt to a model; `profile`: settings that change requests to this model.
@@ -73,38 +73,38 @@ def call_chat(
     `once`: any completion is the answer, even an empty one. `script`: digest of the scripted reply used in place of a model,
     empty if there is none; so editing a reply changes only the calls that use it.
     """
-    schema = None if ask.prompt.schema is None else dict(ask.prompt.schema)
+    schema = None if prompt.prompt.schema is None else dict(prompt.prompt.schema)
     return Call(
         service,
-        CHAT.name,
+        CHAT_OPERATION.name,
         {
-            **ask.parts(),
+            **prompt.make_call_parts(),
             "model": model_name,
-            **({"once": True} if once else {}),
+            **({"once": True} if keeps_empty else {}),
             **({} if script is None else {"script": script}),
         },
-        _Wire(
-            ask,
+        _LazyMessages(
+            prompt,
             {
                 "schema": schema,
-                **({"tools": [dict(tool) for tool in ask.tools]} if ask.tools else {}),
+                **({"tools": [dict(tool) for tool in prompt.tools]} if prompt.tools else {}),
                 **({"profile": dict(profile)} if profile else {}),
             },
         ),
     )
 
 
-class _Wire(Mapping[str, Any]):
+class _LazyMessages(Mapping[str, Any]):
     """Request content beyond the parts. Messages are rendered on access: those of a whole batch would take more memory than
     all its other data."""
 
     __slots__ = ("_ask", "_more")
 
-    def __init__(self, ask: Ask, more: Mapping[str, Any]) -> None:
+    def __init__(self, ask: FilledPrompt, more: Mapping[str, Any]) -> None:
         self._ask, self._more = ask, more
 
     def __getitem__(self, name: str) -> Any:
-        return self._ask.messages() if name == "messages" else self._more[name]
+        return self._ask.build_messages() if name == "messages" else self._more[name]
 
     def __iter__(self) -> Iterator[str]:
         yield "messages"
@@ -114,35 +114,35 @@ class _Wire(Mapping[str, Any]):
         return 1 + len(self._more)
 
 
-def quote_reply(body: Any) -> str:
+def quote_completion(body: Any) -> str:
     """Format a model's completions, with thoughts, for a reject: one sample per line, at most 2,000 characters."""
-    return "\n".join(text.strip() for text in read_chat(body).texts)[:_MOST_QUOTED]
+    return "\n".join(text.strip() for text in parse_chat_response(body).texts)[:_MAX_QUOTED_COMPLETION]
 
 
-def read_chat(body: Any) -> ChatReply:
+def parse_chat_response(body: Any) -> ChatResponse:
     """Parse the body of a response to chat."""
     calls = tuple(tuple(ToolCall(**call) for call in of_one) for of_one in body.get("calls", ()))
-    return ChatReply(tuple(body["texts"]), tuple(body["finish"]), body["fingerprint"], calls)
+    return ChatResponse(tuple(body["texts"]), tuple(body["finish"]), body["fingerprint"], calls)
 
 
-CHAT = Operation("chat", service="model", parts={}, read=read_chat)
+CHAT_OPERATION = Operation("chat", service="model", part_checks={}, parse_body=parse_chat_response)
 """Its parts are those of an Ask, and are checked by it."""
 
 
-class Jobs(StrictModel):
+class BatchJobSettings(StrictModel):
     """How a model's batch jobs are made and polled."""
 
-    poll_s: float = Field(default=30.0, gt=0, le=LONGEST_S)
+    poll_s: float = Field(default=30.0, gt=0, le=MAX_WAIT_S)
     """Seconds until a job is looked at again, growing to ten times that; also how long a job that is not full waits for
     further requests before it is handed in."""
-    requests: int = Field(default=50_000, ge=1, le=MOST)
+    requests: int = Field(default=50_000, ge=1, le=MAX_SETTING_NUMBER)
     """Requests in one job, at most."""
-    megabytes: float = Field(default=200.0, gt=0, le=MOST)
+    megabytes: float = Field(default=200.0, gt=0, le=MAX_SETTING_NUMBER)
     """Megabytes of one job's file, at most."""
     first_singly: bool = True
     """The first request of a run goes out by itself, at the full price, so that what the server will not take is learnt in
     seconds and not by a whole job."""
-    few_singly: int = Field(default=20, ge=0, le=MOST)
+    few_singly: int = Field(default=20, ge=0, le=MAX_SETTING_NUMBER)
     """So many requests that a job has left unanswered are asked singly, at the full price, and not by a job of their own; where
     the first one is."""
     window: str = "24h"

@@ -1,7 +1,7 @@
 """Revalidate recorded responses: find what they depend on, and whether that has changed since, in live services and in the
 embedded world.
 
-A response depends on things: an item's statements, the label of an item or property, the target of a title (`rests_on` of an
+A response depends on things: an item's statements, the label of an item or property, the target of a title (`list_response_resources` of an
 operation). One request returns the states of many things (`item_states`, `page_states`).
 
 A service may respond from a replica that lags behind and lacks the latest changes. So a thing counts as unchanged only if
@@ -38,20 +38,26 @@ from typing import Any
 from urllib.parse import quote
 
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.knowledge import call_item_states
-from factmill.tasks.core.calls.operation import Dependency, Operation, Thing, find_operation, is_count
-from factmill.tasks.core.calls.wikipedia import call_page_states
-from factmill.tasks.core.fingerprints import Json
+from factmill.tasks.core.calls.operation import (
+    Operation,
+    ResponseDependency,
+    WikiResource,
+    find_operation,
+    is_positive_count,
+)
+from factmill.tasks.core.calls.wikidata import make_item_states_call
+from factmill.tasks.core.calls.wikipedia import make_page_states_call
+from factmill.tasks.core.digests import JsonValue
 
-LAG = timedelta(days=1)
-MOST_THINGS = 50
+MAX_REPLICATION_LAG = timedelta(days=1)
+MAX_RESOURCES_PER_REQUEST = 50
 """Maximum number of things in one request."""
-_LONGEST_TITLES = 5000
-_WORDS = {"label": "is called", "modified": "was last changed"}
+_MAX_NAMES_CHARACTERS = 5000
+_CHANGE_VERBS = {"label": "is called", "modified": "was last changed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FreshnessVerdict:
     """Whether a recorded response is still valid."""
 
     is_unchanged: bool | None
@@ -60,106 +66,116 @@ class Verdict:
     """Evidence, or why there is none."""
 
 
-States = Mapping[Thing, Any]
+ResourceStates = Mapping[WikiResource, Any]
 """Thing → its part of the body of item_states or page_states; things of unknown state are absent."""
 
 
-def list_looks(
-    wikidata: str, wikipedia: str, things: Iterable[Thing], most: int, on: str
-) -> list[tuple[Call, list[Thing]]]:
+def make_state_calls(
+    wikidata: str, wikipedia: str, things: Iterable[WikiResource], max_resources: int, on: str
+) -> list[tuple[Call, list[WikiResource]]]:
     """Make the calls for the states of things, each with its things; `most`: maximum number of things per call."""
-    items: dict[str, dict[str, list[Thing]]] = {}
-    pages: dict[str, dict[str, list[Thing]]] = {}
+    items: dict[str, dict[str, list[WikiResource]]] = {}
+    pages: dict[str, dict[str, list[WikiResource]]] = {}
     for thing in things:
         if thing.kind == "page":
-            pages.setdefault(thing.how, {}).setdefault(thing.name, []).append(thing)
+            pages.setdefault(thing.variant, {}).setdefault(thing.name, []).append(thing)
         else:
-            items.setdefault(thing.how or "en", {}).setdefault(thing.name, []).append(thing)
+            items.setdefault(thing.variant or "en", {}).setdefault(thing.name, []).append(thing)
     looks = []
     for language, by_id in sorted(items.items()):
-        for group in _pack(by_id, most):
+        for group in _group_names_by_request(by_id, max_resources):
             looks.append(
-                (call_item_states(wikidata, group, language, on), [each for name in group for each in by_id[name]])
+                (make_item_states_call(wikidata, group, language, on), [each for name in group for each in by_id[name]])
             )
     for how, by_title in sorted(pages.items()):
-        for group in _pack(by_title, most):
-            call = call_page_states(wikipedia, group, how == "follow", on)
+        for group in _group_names_by_request(by_title, max_resources):
+            call = make_page_states_call(wikipedia, group, how == "follow", on)
             looks.append((call, [each for name in group for each in by_title[name]]))
     return looks
 
 
-def read_states(body: Any, things: Sequence[Thing]) -> dict[Thing, Any]:
+def parse_resource_states(body: Any, things: Sequence[WikiResource]) -> dict[WikiResource, Any]:
     """Return the state of each requested thing in a body of item_states or page_states."""
     return {thing: body[thing.name] for thing in things}
 
 
-def rests_on(operation: str, parts: Mapping[str, Any], body: Any) -> list[Thing] | None:
+def list_response_resources(operation: str, parts: Mapping[str, Any], body: Any) -> list[WikiResource] | None:
     """Return the things that a response depends on; None: they cannot be checked.
 
     The items with a name or in a class, members of a category, search results and page views can change without a change of
     any thing named in the response; a path of two hops can change with its middle item.
     """
-    found = _list_dependencies(operation, parts, body)
-    return None if found is None else [each.thing for each in found]
+    found = _find_dependencies(operation, parts, body)
+    return None if found is None else [each.resource for each in found]
 
 
-def judge(operation: str, parts: Mapping[str, Any], body: Any, asked_at: datetime, states: States) -> Verdict:
+def judge_live_freshness(
+    operation: str, parts: Mapping[str, Any], body: Any, asked_at: datetime, states: ResourceStates
+) -> FreshnessVerdict:
     """Return whether a response received at `asked_at` is still valid, given the current states of things."""
-    found = _list_dependencies(operation, parts, body)
+    found = _find_dependencies(operation, parts, body)
     if found is None:
-        return Verdict(None, f"{operation}: nothing tells whether its answer changed")
+        return FreshnessVerdict(None, f"{operation}: nothing tells whether its answer changed")
     told = []
     for each in found:
-        verdict = _judge_dependency(each, states.get(each.thing), asked_at)
+        verdict = _judge_dependency(each, states.get(each.resource), asked_at)
         if not verdict.is_unchanged:
             return verdict
         told.append(verdict.why)
-    return Verdict(True, _shorten(told))
+    return FreshnessVerdict(True, _join_first_reasons(told))
 
 
-def _list_dependencies(operation: str, parts: Mapping[str, Any], body: Any) -> list[Dependency] | None:
+def _find_dependencies(operation: str, parts: Mapping[str, Any], body: Any) -> list[ResponseDependency] | None:
     known = find_operation(operation)
-    return known.rests_on(parts, body) if known is not None and known.rests_on else None
+    return known.list_dependencies(parts, body) if known is not None and known.list_dependencies else None
 
 
-def _judge_dependency(dependency: Dependency, state: Any, asked_at: datetime) -> Verdict:
-    thing = dependency.thing
+def _judge_dependency(dependency: ResponseDependency, state: Any, asked_at: datetime) -> FreshnessVerdict:
+    thing = dependency.resource
     if state is None:
-        return Verdict(None, f"{thing.name}: its state was not told")
-    for name, said in dependency.says.items():
+        return FreshnessVerdict(None, f"{thing.name}: its state was not told")
+    for name, said in dependency.stated_values.items():
         if state[name] != said:
-            return Verdict(False, f"{thing.name}: {_WORDS.get(name, name)} {state[name]!r} and was {said!r}")
-    if thing.kind == "page" and (state["missing"] or not dependency.by_date):
-        return Verdict(True, f"{thing.name} leads to {'no page' if state['missing'] else state['title']} as it did")
+            return FreshnessVerdict(
+                False, f"{thing.name}: {_CHANGE_VERBS.get(name, name)} {state[name]!r} and was {said!r}"
+            )
+    if thing.kind == "page" and (state["missing"] or not dependency.must_be_unchanged):
+        return FreshnessVerdict(
+            True, f"{thing.name} leads to {'no page' if state['missing'] else state['title']} as it did"
+        )
     if thing.kind == "page":
-        return _judge_age(f"lastrevid {state['revid']} of {state['title']} is", state["timestamp"], asked_at)
-    if dependency.by_date:
-        return _judge_age(f"{thing.name} was last changed", state["modified"], asked_at)
-    told = ", ".join(f"{_WORDS.get(name, name)} {said!r}" for name, said in dependency.says.items())
-    return Verdict(True, f"{thing.name} {told} as it was")
+        return _judge_last_change(f"lastrevid {state['revid']} of {state['title']} is", state["timestamp"], asked_at)
+    if dependency.must_be_unchanged:
+        return _judge_last_change(f"{thing.name} was last changed", state["modified"], asked_at)
+    told = ", ".join(f"{_CHANGE_VERBS.get(name, name)} {said!r}" for name, said in dependency.stated_values.items())
+    return FreshnessVerdict(True, f"{thing.name} {told} as it was")
 
 
-def _judge_age(what: str, changed_at: str | None, asked_at: datetime) -> Verdict:
+def _judge_last_change(what: str, changed_at: str | None, asked_at: datetime) -> FreshnessVerdict:
     try:
         moment = datetime.fromisoformat(changed_at or "")
-        is_unchanged = moment + LAG <= asked_at
+        is_unchanged = moment + MAX_REPLICATION_LAG <= asked_at
     except (ValueError, TypeError, OverflowError):
-        return Verdict(None, f"{what} of no known date")
-    return Verdict(is_unchanged, f"{what} of {changed_at}")
+        return FreshnessVerdict(None, f"{what} of no known date")
+    return FreshnessVerdict(is_unchanged, f"{what} of {changed_at}")
 
 
-def _shorten(told: Sequence[str]) -> str:
+def _join_first_reasons(told: Sequence[str]) -> str:
     shown = "; ".join(told[:3])
     return f"{shown}; and {len(told) - 3} more" if len(told) > 3 else shown or "it rests on nothing that changes"
 
 
-def _pack(names: Iterable[str], most: int) -> list[list[str]]:
+def _group_names_by_request(names: Iterable[str], most: int) -> list[list[str]]:
     """Split names into groups that fit into one request each."""
     groups: list[list[str]] = []
     length = 0
     for name in sorted(names):
         longer = len(quote(name)) + 3
-        if not groups or len(groups[-1]) >= min(most, MOST_THINGS) or length + longer > _LONGEST_TITLES:
+        if (
+            not groups
+            or len(groups[-1]) >= min(most, MAX_RESOURCES_PER_REQUEST)
+            or length + longer > _MAX_NAMES_CHARACTERS
+        ):
             groups.append([])
             length = 0
         groups[-1].append(name)
@@ -167,58 +183,64 @@ def _pack(names: Iterable[str], most: int) -> list[list[str]]:
     return groups
 
 
-def find_oldest(operation: str, parts: Mapping[str, Json], oldest: datetime) -> datetime:
+def get_oldest_valid_time(operation: str, parts: Mapping[str, JsonValue], oldest: datetime) -> datetime:
     """Return the earliest valid time of a response to a call: `oldest`, or earlier if the response is immutable."""
     known = find_operation(operation)
-    return oldest if known is None or known.lasts_from is None else min(oldest, known.lasts_from(parts))
+    return oldest if known is None or known.get_immutable_from is None else min(oldest, known.get_immutable_from(parts))
 
 
-FORM = 1
+WORLD_CONTENTS_VERSION = 1
 """Version of the things and digests; increased when their definition changes."""
-ANSWERS = "answers"
-_ALWAYS_KNOWN = ("item", "near", "label", "name", "about")
+ANSWERS_CONTENT = "answers"
+_FULLY_LISTED_KINDS = ("item", "near", "label", "name", "about")
 """Kinds whose things are all listed, so that an absent one is unknown to the world; titles have several spellings."""
-_SPECIAL = frozenset("_:#&%~<>[]|{}/")
+_SPECIAL_TITLE_CHARACTERS = frozenset("_:#&%~<>[]|{}/")
 """Characters that allow several spellings of a title."""
 
 
-def call_world_contents(service: str) -> Call:
+def make_world_contents_call(service: str) -> Call:
     """Make the call for the digests of all things in a state of the embedded world."""
-    return WORLD_CONTENTS.call(service, form=FORM)
+    return WORLD_CONTENTS_OPERATION.make_call(service, form=WORLD_CONTENTS_VERSION)
 
 
-def judge_content(
-    operation: str, parts: Mapping[str, Any], body: Any, then: Mapping[str, str], now: Mapping[str, str]
-) -> Verdict:
+def judge_embedded_freshness(
+    operation: str,
+    parts: Mapping[str, Any],
+    body: Any,
+    old_contents: Mapping[str, str],
+    new_contents: Mapping[str, str],
+) -> FreshnessVerdict:
     """Return whether a response of one state of the embedded world is valid in another; `then`, `now`: bodies of
     world_contents."""
-    things = list_contents(operation, parts, body)
+    things = list_response_contents(operation, parts, body)
     if things is None:
-        return Verdict(None, f"{operation}: nothing tells whether its answer changed")
-    for thing in (ANSWERS, *things):
-        if thing not in then and not _is_surely_absent(thing):
-            return Verdict(None, f"{thing}: nothing is known of it")
-        if then.get(thing) != now.get(thing):
-            return Verdict(False, f"{thing} is not what it was")
+        return FreshnessVerdict(None, f"{operation}: nothing tells whether its answer changed")
+    for thing in (ANSWERS_CONTENT, *things):
+        if thing not in old_contents and not _is_surely_absent(thing):
+            return FreshnessVerdict(None, f"{thing}: nothing is known of it")
+        if old_contents.get(thing) != new_contents.get(thing):
+            return FreshnessVerdict(False, f"{thing} is not what it was")
     told = "; ".join(things[:3]) + (f"; and {len(things) - 3} more" if len(things) > 3 else "")
-    return Verdict(True, f"the same content: {told}" if told else "it rests on nothing of the world")
+    return FreshnessVerdict(True, f"the same content: {told}" if told else "it rests on nothing of the world")
 
 
 def _is_surely_absent(thing: str) -> bool:
     """True when the world certainly lacks an unlisted thing: it is not a title with another spelling."""
     kind, _, name = thing.partition(" ")
-    is_plain = name.isprintable() and name == " ".join(name.split()) and not _SPECIAL & set(name)
-    return kind in _ALWAYS_KNOWN or (kind in ("page", "views") and is_plain and name[:1] == name[:1].upper())
+    is_plain = name.isprintable() and name == " ".join(name.split()) and not _SPECIAL_TITLE_CHARACTERS & set(name)
+    return kind in _FULLY_LISTED_KINDS or (kind in ("page", "views") and is_plain and name[:1] == name[:1].upper())
 
 
-def list_contents(operation: str, parts: Mapping[str, Any], body: Any) -> list[str] | None:
+def list_response_contents(operation: str, parts: Mapping[str, Any], body: Any) -> list[str] | None:
     """Return the things of the embedded world that a response depends on; None: digests do not cover them."""
     known = find_operation(operation)
-    if known is not None and known.world:
-        return known.world(parts)
-    things = rests_on(operation, parts, body)
+    if known is not None and known.list_world_contents:
+        return known.list_world_contents(parts)
+    things = list_response_resources(operation, parts, body)
     return None if things is None else [f"{each.kind} {each.name}" for each in things]
 
 
-WORLD_CONTENTS = Operation("world_contents", service="world", parts={"form": is_count}, read=dict)
+WORLD_CONTENTS_OPERATION = Operation(
+    "world_contents", service="world", part_checks={"form": is_positive_count}, parse_body=dict
+)
 """Body: thing → digest of its content in the world."""

@@ -6,27 +6,34 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.knowledge import LocalGraph, Pid, Qid, list_item_terms
 from factmill.tasks.core.calls.operation import (
-    Dependency,
+    CallParts,
     Operation,
-    Parts,
-    Sparql,
-    is_item,
-    is_text,
-    rest_on_item,
-    rest_on_labels,
+    ResponseDependency,
+    SparqlMapping,
+    is_item_id,
+    is_string_value,
+    list_item_dependency,
+    list_label_dependencies,
 )
-from factmill.tasks.core.fingerprints import Json
-from factmill.tasks.core.sparql import ENTITY, Row, by_texts, find_first, group_by_item, tidy_date
-from factmill.tasks.text.ids import id_number, is_pid, is_qid
-from factmill.tasks.text.values.literals import UNITLESS, canonical_number, date_key
+from factmill.tasks.core.calls.wikidata import LocalGraph, Pid, Qid, make_item_terms
+from factmill.tasks.core.digests import JsonValue
+from factmill.tasks.core.sparql import (
+    ENTITY_NAMESPACE,
+    SolutionValues,
+    find_smallest_value,
+    group_rows_by_item,
+    normalise_utc_date,
+    wrap_value_reader,
+)
+from factmill.tasks.text.values.wikidata_literals import UNITLESS_QID_NUMBER, canonical_number, compute_date_key
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
 
-_STATEMENT = f"{ENTITY}statement/"
+_STATEMENT_NAMESPACE = f"{ENTITY_NAMESPACE}statement/"
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ItemFact:
     """One fact of an item: a direct claim to an item, or a date or number.
 
     Dates and numbers come from statements that are not deprecated, or from a direct claim if the item has no statement of
@@ -39,129 +46,137 @@ class Fact:
     qid: Qid | None
     """The value, if it is an item."""
     value: str | None
-    """Label of that item; a date as written in the RDF, a number in canonical form (text/values/literals.py)."""
+    """Label of that item; a date as written in the RDF, a number in canonical form (text/values/wikidata_literals.py)."""
     precision: int | None
-    """Precision of a date, Wikidata's code (text/values/literals.py); None if the data lack it, and for other values."""
+    """Precision of a date, Wikidata's code (text/values/wikidata_literals.py); None if the data lack it, and for other values."""
     unit: Qid | None
     """Unit of a number; None for none."""
     statement: str | None
     """Id of the statement as in the RDF; for a claim, the smallest of its statements not deprecated; None without one."""
 
 
-def call_item_facts(service: str, qid: str, language: str = "en") -> Call:
+def make_item_facts_call(service: str, qid: str, language: str = "en") -> Call:
     """Make the call for the facts within one hop of an item: its direct claims to items, its dates and its numbers."""
-    return ITEM_FACTS.call(service, qid=qid, language=language)
+    return ITEM_FACTS_OPERATION.make_call(service, qid=qid, language=language)
 
 
-def read_facts(body: Any) -> list[Fact]:
+def parse_item_facts(body: Any) -> list[ItemFact]:
     """Parse the body of item_facts."""
-    return [Fact(**fact) for fact in body]
+    return [ItemFact(**fact) for fact in body]
 
 
-def write_facts(facts: Iterable[Fact]) -> list[Json]:
+def format_item_facts(facts: Iterable[ItemFact]) -> list[JsonValue]:
     """Format the body of item_facts: one JSON object per fact.
 
     Sorted by property number; within a property, first dates and numbers, by text and statement, then claims, by number of
     the item.
     """
-    return [asdict(fact) for fact in sorted(facts, key=_order_fact)]
+    return [asdict(fact) for fact in sorted(facts, key=_fact_sort_key)]
 
 
-def _order_fact(fact: Fact) -> tuple[int, bool, int, str, str, int, int]:
+def _fact_sort_key(fact: ItemFact) -> tuple[int, bool, int, str, str, int, int]:
     return (
-        id_number(fact.pid),
+        get_wikidata_id_number(fact.pid),
         fact.qid is not None,
-        id_number(fact.qid) if fact.qid else 0,
+        get_wikidata_id_number(fact.qid) if fact.qid else 0,
         fact.value or "",
         fact.statement or "",
         -1 if fact.precision is None else fact.precision,
-        id_number(fact.unit) if fact.unit else 0,
+        get_wikidata_id_number(fact.unit) if fact.unit else 0,
     )
 
 
-def _read_item_facts(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
-    labels = _read_tagged_labels([row for row in rows if "thing" in row], str(calls[0].parts["language"]))
-    by_qid = group_by_item(row for row in rows if "item" in row and is_pid(_pid_of(row["property"])))
-    facts = {qid: [*_list_claims(found, labels), *_list_literals(found, labels)] for qid, found in by_qid.items()}
-    return [write_facts(facts.get(str(call.parts["qid"]), [])) for call in calls]
+def _make_item_facts_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    labels = _choose_labels([row for row in rows if "thing" in row], str(calls[0].parts["language"]))
+    by_qid = group_rows_by_item(row for row in rows if "item" in row and is_pid(_get_predicate_pid(row["property"])))
+    facts = {
+        qid: [*_iterate_item_claims(found, labels), *_iterate_literal_facts(found, labels)]
+        for qid, found in by_qid.items()
+    }
+    return [format_item_facts(facts.get(str(call.parts["qid"]), [])) for call in calls]
 
 
-def _read_tagged_labels(rows: Iterable[Row], language: str) -> dict[str, str]:
+def _choose_labels(rows: Iterable[SolutionValues], language: str) -> dict[str, str]:
     """Return id → label: in the language, else the one for all languages."""
     found: dict[str, list[tuple[bool, str]]] = defaultdict(list)
     for row in rows:
-        found[row["thing"].removeprefix(ENTITY)].append((row["tag"] != language, row["label"]))
+        found[row["thing"].removeprefix(ENTITY_NAMESPACE)].append((row["tag"] != language, row["label"]))
     return {each: min(given)[1] for each, given in found.items()}
 
 
-def _list_claims(rows: Iterable[Row], labels: Mapping[str, str]) -> Iterator[Fact]:
+def _iterate_item_claims(rows: Iterable[SolutionValues], labels: Mapping[str, str]) -> Iterator[ItemFact]:
     """Yield the direct claims of one item to items, each with the first of its statements."""
     claims: set[tuple[str, str]] = set()
     statements: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in rows:
-        claim = _pid_of(row["property"]), row["value"].removeprefix(ENTITY)
+        claim = _get_predicate_pid(row["property"]), row["value"].removeprefix(ENTITY_NAMESPACE)
         if not is_qid(claim[1]):
             continue
         if "statement" in row:
-            statements[claim].append(row["statement"].removeprefix(_STATEMENT))
+            statements[claim].append(row["statement"].removeprefix(_STATEMENT_NAMESPACE))
         else:
             claims.add(claim)
     for pid, qid in claims:
-        said_by = find_first(statements[pid, qid])
-        yield Fact(Pid(pid), labels.get(pid), Qid(qid), labels.get(qid), None, None, said_by)
+        said_by = find_smallest_value(statements[pid, qid])
+        yield ItemFact(Pid(pid), labels.get(pid), Qid(qid), labels.get(qid), None, None, said_by)
 
 
-def _list_literals(rows: Iterable[Row], labels: Mapping[str, str]) -> Iterator[Fact]:
+def _iterate_literal_facts(rows: Iterable[SolutionValues], labels: Mapping[str, str]) -> Iterator[ItemFact]:
     """Yield the dates and numbers of one item, each with precision or unit from its value nodes."""
     meanings: dict[tuple[str, str, str | None], set[tuple[int | None, Qid | None]]] = defaultdict(set)
     for row in rows:
-        value = _read_literal(row["value"])
+        value = _normalise_literal(row["value"])
         if value is None:
             continue
-        statement = row["statement"].removeprefix(_STATEMENT) if "statement" in row else None
-        said = meanings[_pid_of(row["property"]), value, statement]
-        if value == _read_literal(row.get("time", "")):
+        statement = row["statement"].removeprefix(_STATEMENT_NAMESPACE) if "statement" in row else None
+        said = meanings[_get_predicate_pid(row["property"]), value, statement]
+        if value == _normalise_literal(row.get("time", "")):
             said.add((int(row["precision"]) if "precision" in row else None, None))
-        if value == _read_literal(row.get("amount", "")):
-            said.add((None, _read_unit(row)))
+        if value == _normalise_literal(row.get("amount", "")):
+            said.add((None, _find_unit(row)))
     for (pid, value, statement), said in meanings.items():
         for precision, unit in said or {(None, None)}:
-            yield Fact(Pid(pid), labels.get(pid), None, value, precision, unit, statement)
+            yield ItemFact(Pid(pid), labels.get(pid), None, value, precision, unit, statement)
 
 
-def _read_literal(text: str) -> str | None:
-    """Return a date (tidy_date) or a number in canonical form; None for neither."""
-    return canonical_number(text) if date_key(text) is None else tidy_date(text)
+def _normalise_literal(text: str) -> str | None:
+    """Return a date (normalise_utc_date) or a number in canonical form; None for neither."""
+    return canonical_number(text) if compute_date_key(text) is None else normalise_utc_date(text)
 
 
-def _read_unit(row: Row) -> Qid | None:
-    unit = row.get("unit", "").removeprefix(ENTITY)
-    return Qid(unit) if is_qid(unit) and id_number(unit) != UNITLESS else None
+def _find_unit(row: SolutionValues) -> Qid | None:
+    unit = row.get("unit", "").removeprefix(ENTITY_NAMESPACE)
+    return Qid(unit) if is_qid(unit) and get_wikidata_id_number(unit) != UNITLESS_QID_NUMBER else None
 
 
-def _pid_of(predicate: str) -> str:
+def _get_predicate_pid(predicate: str) -> str:
     """Return the PID at the end of a predicate's IRI."""
     return predicate.rpartition("/")[2]
 
 
-def _answer_from_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
-    found = graph.item_facts([each["qid"] for each in parts], language)
-    return [write_facts(found[each["qid"]]) for each in parts]
+def _load_item_facts_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
+    found = graph.list_item_facts([each["qid"] for each in parts], language)
+    return [format_item_facts(found[each["qid"]]) for each in parts]
 
 
-def _rest_on(parts: Parts, body: Any) -> list[Dependency]:
+def _list_item_facts_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
     named = {fact["pid"]: fact["property"] for fact in body}
     named |= {fact["qid"]: fact["value"] for fact in body if fact["qid"] is not None}
-    return [*rest_on_item(parts, body), *rest_on_labels(named, parts)]
+    return [*list_item_dependency(parts, body), *list_label_dependencies(named, parts)]
 
 
-ITEM_FACTS = Operation(
+ITEM_FACTS_OPERATION = Operation(
     "item_facts",
     service="wikidata",
-    parts={"qid": is_item, "language": is_text},
-    read=read_facts,
-    sparql=Sparql(files=("wikidata/item_facts",), own=("qid",), terms=list_item_terms, read=by_texts(_read_item_facts)),
-    graph=_answer_from_graph,
-    rests_on=_rest_on,
+    part_checks={"qid": is_item_id, "language": is_string_value},
+    parse_body=parse_item_facts,
+    sparql=SparqlMapping(
+        query_files=("wikidata/item_facts",),
+        varying_parts=("qid",),
+        make_terms=make_item_terms,
+        make_bodies=wrap_value_reader(_make_item_facts_bodies),
+    ),
+    load_from_graph=_load_item_facts_from_graph,
+    list_dependencies=_list_item_facts_dependencies,
 )
-"""Body: `[{"pid", "property", "qid", "value", "precision", "unit", "statement"}]`, in the order of `write_facts`."""
+"""Body: `[{"pid", "property", "qid", "value", "precision", "unit", "statement"}]`, in the order of `format_item_facts`."""

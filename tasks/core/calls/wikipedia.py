@@ -1,7 +1,7 @@
-"""Calls to a Wikipedia through the MediaWiki Action API, and their responses.
+"""Calls to a Wikipedia through the MediaWikiApi Action API, and their responses.
 
-Titles are resolved fifty per request, everything else one by one, as the API requires. Both JSON formats of MediaWiki
-(formatversion 1 and 2) are accepted, since wikis differ. A title that is invalid in MediaWiki (`a|b`, `<x>`) is a failed
+Titles are resolved fifty per request, everything else one by one, as the API requires. Both JSON formats of MediaWikiApi
+(formatversion 1 and 2) are accepted, since wikis differ. A title that is invalid in MediaWikiApi (`a|b`, `<x>`) is a failed
 response `invalid_title`, not a missing page; redirects that form a loop or leave the wiki are a failed response
 `redirect_loop`.
 """
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from factmill.tasks.core.calls.call import Call, Reply, fail
+from factmill.tasks.core.calls.call import Call, CallResponse, make_failed_response
 from factmill.tasks.core.calls.operation import (
-    Dependency,
-    Get,
+    CallParts,
+    MediaWikiGet,
     Operation,
-    Parts,
-    Thing,
-    is_count,
-    is_list_of,
-    is_none_or,
-    is_text,
+    ResponseDependency,
+    WikiResource,
+    is_positive_count,
+    is_string_value,
+    make_list_check,
+    make_optional_check,
 )
-from factmill.tasks.core.fingerprints import Json
+from factmill.tasks.core.digests import JsonValue
 
-_TRAITS = "wikibase_item|disambiguation"
+_PAGE_PROPS = "wikibase_item|disambiguation"
 
 
 @dataclass(frozen=True, slots=True)
-class Revision:
+class PageRevision:
     """Revision of a page at a moment."""
 
     title: str
@@ -55,7 +55,7 @@ class PageText:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageReference:
     """A page by number and title."""
 
     pageid: int
@@ -63,10 +63,10 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class CategoryMembers:
     """Some members of a category; `after` is the token for the next ones, None: no more."""
 
-    members: tuple[Page, ...]
+    members: tuple[PageReference, ...]
     after: str | None
 
 
@@ -83,80 +83,80 @@ class ResolvedTitle:
     missing: bool
 
 
-def call_page_revision_at(service: str, title: str, at: str, follow: bool = True) -> Call:
+def make_page_revision_at_call(service: str, title: str, at: str, follow: bool = True) -> Call:
     """Make the call for a page's newest revision at or before a moment (ISO 8601, UTC); `follow`: follow today's redirects."""
     # old records lack the part `follow`; so that they still match, it is absent at its default
-    unfollowed: dict[str, Json] = {} if follow else {"follow": False}
-    return PAGE_REVISION_AT.call(service, title=title, at=at, **unfollowed)
+    unfollowed: dict[str, JsonValue] = {} if follow else {"follow": False}
+    return PAGE_REVISION_AT_OPERATION.make_call(service, title=title, at=at, **unfollowed)
 
 
-def call_page_text(service: str, revid: int) -> Call:
+def make_page_text_call(service: str, revid: int) -> Call:
     """Make the call for the HTML of a revision, as readers see it."""
     # the part `form` keeps old records usable, which had a choice of forms
-    return PAGE_TEXT.call(service, revid=revid, form="html")
+    return PAGE_TEXT_OPERATION.make_call(service, revid=revid, form="html")
 
 
-def call_category_members(
+def make_category_members_call(
     service: str, category: str, kind: Literal["page", "subcat"] = "page", limit: int = 500, after: str | None = None
 ) -> Call:
     """Make the call for a category's members, at most `limit` (1 to 500) after the token `after`."""
-    return CATEGORY_MEMBERS.call(service, category=category, kind=kind, limit=limit, after=after)
+    return CATEGORY_MEMBERS_OPERATION.make_call(service, category=category, kind=kind, limit=limit, after=after)
 
 
-def call_resolve_title(service: str, title: str) -> Call:
+def make_resolve_title_call(service: str, title: str) -> Call:
     """Make the call for the page that a title leads to."""
-    return RESOLVE_TITLE.call(service, title=title)
+    return RESOLVE_TITLE_OPERATION.make_call(service, title=title)
 
 
-def call_search(service: str, words: str, limit: int = 10) -> Call:
+def make_search_call(service: str, words: str, limit: int = 10) -> Call:
     """Make the call for the articles that match some words best, at most `limit` (1 to 500)."""
-    return SEARCH.call(service, words=words, limit=limit)
+    return SEARCH_OPERATION.make_call(service, words=words, limit=limit)
 
 
-def call_page_states(service: str, titles: Iterable[str], follow: bool, on: str) -> Call:
+def make_page_states_call(service: str, titles: Iterable[str], follow: bool, on: str) -> Call:
     """Make the call for the pages that titles lead to, with their newest revisions; `on` (ISO 8601, UTC) makes each check a
     separate call."""
-    return PAGE_STATES.call(service, titles=sorted(titles), follow=follow, on=on)
+    return PAGE_STATES_OPERATION.make_call(service, titles=sorted(titles), follow=follow, on=on)
 
 
-def read_revision(body: Any) -> Revision:
+def parse_page_revision(body: Any) -> PageRevision:
     """Parse the body of page_revision_at."""
-    return Revision(**body)
+    return PageRevision(**body)
 
 
-def read_page_text(body: Any) -> PageText:
+def parse_page_text(body: Any) -> PageText:
     """Parse the body of page_text."""
     return PageText(**body)
 
 
-def read_members(body: Any) -> Members:
+def parse_category_members(body: Any) -> CategoryMembers:
     """Parse the body of category_members."""
-    return Members(tuple(Page(**page) for page in body["members"]), body["after"])
+    return CategoryMembers(tuple(PageReference(**page) for page in body["members"]), body["after"])
 
 
-def read_found(body: Any) -> tuple[str, ...]:
+def parse_search_titles(body: Any) -> tuple[str, ...]:
     """Parse the body of search: titles, best first."""
     return tuple(body["titles"])
 
 
-def read_resolved_title(body: Any) -> ResolvedTitle:
+def parse_resolved_title(body: Any) -> ResolvedTitle:
     """Parse the body of resolve_title."""
     return ResolvedTitle(**body)
 
 
-def _answer_revision(get: Get, group: Sequence[Call]) -> list[Reply]:
+def _fetch_page_revision(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
-    title = tidy_title(str(parts["title"]))
+    title = normalise_title(str(parts["title"]))
     asked: dict[str, str | int] = {"prop": "revisions", "titles": title, "rvprop": "ids|timestamp", "rvlimit": 1}
     asked |= {"redirects": 1} if parts.get("follow", True) else {}
     answer = get("query", **asked, rvdir="older", rvstart=str(parts["at"]))
-    resolved, page = _find_page(answer["query"], _list_pages(answer["query"]), title)
+    resolved, page = _find_target_page(answer["query"], _list_pages(answer["query"]), title)
     if page is None and resolved:
-        return [_no_end(resolved)]
+        return [_make_redirect_loop_failure(resolved)]
     if page is None:
-        return [_no_page(title)]
+        return [_make_invalid_title_failure(title)]
     revision = (page.get("revisions") or [{}])[0]
-    found: dict[str, Json] = {
+    found: dict[str, JsonValue] = {
         "title": page["title"],
         "pageid": page.get("pageid"),
         "revid": revision.get("revid"),
@@ -165,21 +165,21 @@ def _answer_revision(get: Get, group: Sequence[Call]) -> list[Reply]:
         "missing": _is_missing(page),
     }
     if not found["missing"] and not revision:
-        _, page = _find_page(answer["query"], _list_pages(get("query", **asked, rvdir="newer")["query"]), title)
+        _, page = _find_target_page(answer["query"], _list_pages(get("query", **asked, rvdir="newer")["query"]), title)
         found["first"] = ((page or {}).get("revisions") or [{}])[0].get("timestamp")
-    return [Reply(found)]
+    return [CallResponse(found)]
 
 
-def _answer_text(get: Get, group: Sequence[Call]) -> list[Reply]:
+def _fetch_page_text(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     revid = int(group[0].parts["revid"])  # type: ignore[arg-type]
     plain = {"disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}
     parsed = get("parse", oldid=revid, prop="text", **plain)["parse"]
     text = parsed["text"]
     text = text["*"] if isinstance(text, Mapping) else text
-    return [Reply({"revid": revid, "pageid": parsed["pageid"], "title": parsed["title"], "text": text})]
+    return [CallResponse({"revid": revid, "pageid": parsed["pageid"], "title": parsed["title"], "text": text})]
 
 
-def _answer_members(get: Get, group: Sequence[Call]) -> list[Reply]:
+def _fetch_category_members(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
     is_page = parts["kind"] == "page"
     options: dict[str, str | int] = {"cmnamespace": 0} if is_page else {}
@@ -188,43 +188,43 @@ def _answer_members(get: Get, group: Sequence[Call]) -> list[Reply]:
     answer = get(
         "query",
         list="categorymembers",
-        cmtitle=f"Category:{tidy_title(str(parts['category']))}",
+        cmtitle=f"Category:{normalise_title(str(parts['category']))}",
         cmtype=str(parts["kind"]),
         cmprop="ids|title",
         cmlimit=int(parts["limit"]),  # type: ignore[arg-type]
         **options,
     )
-    members: list[Json] = [
+    members: list[JsonValue] = [
         {"pageid": page["pageid"], "title": page["title"] if is_page else page["title"].partition(":")[2]}
         for page in answer["query"]["categorymembers"]
     ]
-    return [Reply({"members": members, "after": answer.get("continue", {}).get("cmcontinue")})]
+    return [CallResponse({"members": members, "after": answer.get("continue", {}).get("cmcontinue")})]
 
 
-def _answer_titles(get: Get, group: Sequence[Call]) -> list[Reply]:
-    titles = [tidy_title(str(call.parts["title"])) for call in group]
-    query, pages = _ask_titles(get, titles, prop="pageprops", redirects=1, ppprop=_TRAITS)
-    return [_resolve(query, pages, title) for title in titles]
+def _fetch_resolved_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
+    titles = [normalise_title(str(call.parts["title"])) for call in group]
+    query, pages = _query_titles(get, titles, prop="pageprops", redirects=1, ppprop=_PAGE_PROPS)
+    return [_make_resolved_title(query, pages, title) for title in titles]
 
 
-def _answer_states(get: Get, group: Sequence[Call]) -> list[Reply]:
+def _fetch_page_states(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
-    titles = {str(title): tidy_title(str(title)) for title in parts["titles"]}  # type: ignore[union-attr]
-    asked: dict[str, str | int] = {"prop": "info|revisions|pageprops", "rvprop": "ids|timestamp", "ppprop": _TRAITS}
+    titles = {str(title): normalise_title(str(title)) for title in parts["titles"]}  # type: ignore[union-attr]
+    asked: dict[str, str | int] = {"prop": "info|revisions|pageprops", "rvprop": "ids|timestamp", "ppprop": _PAGE_PROPS}
     asked |= {"redirects": 1} if parts["follow"] else {}
-    query, pages = _ask_titles(get, list(titles.values()), **asked)
-    states: dict[str, Json] = {}
+    query, pages = _query_titles(get, list(titles.values()), **asked)
+    states: dict[str, JsonValue] = {}
     for title, tidy in titles.items():
-        resolved = _resolve(query, pages, tidy)
+        resolved = _make_resolved_title(query, pages, tidy)
         newest = _merge_page(pages, resolved.body["title"]) if resolved.status == "ok" else {}  # type: ignore[call-overload,index]
         revision = (newest.get("revisions") or [{}])[0]
         told = {"revid": newest.get("lastrevid", revision.get("revid")), "timestamp": revision.get("timestamp")}
         states[title] = {**resolved.body, **told} if newest else None  # type: ignore[dict-item]
-    return [Reply(states)]
+    return [CallResponse(states)]
 
 
-def _ask_titles(
-    get: Get, titles: Sequence[str], **asked: str | int
+def _query_titles(
+    get: MediaWikiGet, titles: Sequence[str], **asked: str | int
 ) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """Query titles; return the mapping of titles to pages, and the pages; a page sent in parts occurs several times."""
     more: dict[str, Any] = {}
@@ -246,23 +246,23 @@ def _merge_page(pages: Sequence[Mapping[str, Any]], title: str) -> dict[str, Any
     return told
 
 
-def _answer_search(get: Get, group: Sequence[Call]) -> list[Reply]:
+def _fetch_search_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     words, limit = str(group[0].parts["words"]), int(group[0].parts["limit"])  # type: ignore[arg-type]
     if not any(map(str.isalnum, words)):
-        return [Reply({"titles": []})]
+        return [CallResponse({"titles": []})]
     answer = get("query", list="search", srsearch=words, srlimit=limit, srnamespace=0, srinfo="", srprop="")
-    return [Reply({"titles": [page["title"] for page in answer["query"]["search"]]})]
+    return [CallResponse({"titles": [page["title"] for page in answer["query"]["search"]]})]
 
 
-def _resolve(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title: str) -> Reply:
-    redirected_from, page = _find_page(query, pages, title)
+def _make_resolved_title(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title: str) -> CallResponse:
+    redirected_from, page = _find_target_page(query, pages, title)
     if page is None:
-        return _no_end(redirected_from) if redirected_from else _no_page(title)
+        return _make_redirect_loop_failure(redirected_from) if redirected_from else _make_invalid_title_failure(title)
     traits: dict[str, Any] = {}
     for same in pages:
         if same["title"] == page["title"]:
             traits |= same.get("pageprops", {})
-    return Reply(
+    return CallResponse(
         {
             "title": page["title"],
             "pageid": page.get("pageid"),
@@ -279,7 +279,7 @@ def _list_pages(query: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(pages.values() if isinstance(pages, Mapping) else pages)
 
 
-def _find_page(
+def _find_target_page(
     query: Mapping[str, Any], pages: Iterable[Mapping[str, Any]], title: str
 ) -> tuple[str | None, Mapping[str, Any] | None]:
     """Return the title that was redirected (None: no redirect) and the page that a title leads to (None: not in the list)."""
@@ -297,92 +297,96 @@ def _is_missing(page: Mapping[str, Any]) -> bool:
     return page.get("missing", False) is not False or "pageid" not in page
 
 
-def _no_end(title: str) -> Reply:
-    return fail("redirect_loop", f"{title!r} leads in circles, or out of this wiki")
+def _make_redirect_loop_failure(title: str) -> CallResponse:
+    return make_failed_response("redirect_loop", f"{title!r} leads in circles, or out of this wiki")
 
 
-def _no_page(title: str) -> Reply:
-    return fail("invalid_title", f"{title!r} is no title of a page of this wiki")
+def _make_invalid_title_failure(title: str) -> CallResponse:
+    return make_failed_response("invalid_title", f"{title!r} is no title of a page of this wiki")
 
 
-def tidy_title(title: str) -> str:
-    """Return a title in MediaWiki's normal form, except for its first letter, to match it with the response."""
+def normalise_title(title: str) -> str:
+    """Return a title in MediaWikiApi's normal form, except for its first letter, to match it with the response."""
     return unicodedata.normalize("NFC", " ".join(title.replace("_", " ").split()))
 
 
-def _rest_on_page(parts: Parts, body: Any, *more: str, by_date: bool) -> list[Dependency]:
-    thing = Thing("page", str(parts["title"]), "follow" if parts.get("follow", True) else "stay")
+def _make_page_dependency(parts: CallParts, body: Any, *more: str, by_date: bool) -> list[ResponseDependency]:
+    thing = WikiResource("page", str(parts["title"]), "follow" if parts.get("follow", True) else "stay")
     says = {name: body.get(name) for name in ("title", "pageid", "missing", "redirected_from", *more)}
-    return [Dependency(thing, says, by_date)]
+    return [ResponseDependency(thing, says, by_date)]
 
 
-PAGE_REVISION_AT = Operation(
+PAGE_REVISION_AT_OPERATION = Operation(
     "page_revision_at",
     service="wikipedia",
-    parts={"title": is_text, "at": is_text, "follow": lambda value: value is False},
-    optional=("follow",),
-    read=read_revision,
-    wiki=_answer_revision,
-    rests_on=lambda parts, body: _rest_on_page(parts, body, by_date=True),
+    part_checks={"title": is_string_value, "at": is_string_value, "follow": lambda value: value is False},
+    optional_parts=("follow",),
+    parse_body=parse_page_revision,
+    fetch_from_wiki=_fetch_page_revision,
+    list_dependencies=lambda parts, body: _make_page_dependency(parts, body, by_date=True),
 )
 """The newest revision at or before `at` (ISO 8601, UTC). Today's redirects are followed unless `follow` is false: then it is a
 revision of the page with exactly this title. Body: title, pageid, revid, timestamp, redirected_from, missing; revid and
 timestamp are null when the page is younger than `at`, and `first` is then the time of its first revision."""
 
-PAGE_TEXT = Operation(
+PAGE_TEXT_OPERATION = Operation(
     "page_text",
     service="wikipedia",
-    parts={"revid": is_count, "form": lambda value: value == "html"},
-    read=read_page_text,
-    wiki=_answer_text,
-    world=lambda parts: [f"text {parts['revid']}"],
+    part_checks={"revid": is_positive_count, "form": lambda value: value == "html"},
+    parse_body=parse_page_text,
+    fetch_from_wiki=_fetch_page_text,
+    list_world_contents=lambda parts: [f"text {parts['revid']}"],
     # a revision is requested by its id, and never changes
-    lasts_from=lambda _: datetime.min.replace(tzinfo=UTC),
+    get_immutable_from=lambda _: datetime.min.replace(tzinfo=UTC),
 )
 """Body: revid, pageid, title, text. An unknown revision is a failed response `nosuchrevid`."""
 
-CATEGORY_MEMBERS = Operation(
+CATEGORY_MEMBERS_OPERATION = Operation(
     "category_members",
     service="wikipedia",
-    parts={
-        "category": is_text,
+    part_checks={
+        "category": is_string_value,
         "kind": lambda value: value in ("page", "subcat"),
-        "limit": is_count,
-        "after": is_none_or(is_text),
+        "limit": is_positive_count,
+        "after": make_optional_check(is_string_value),
     },
-    read=read_members,
-    wiki=_answer_members,
-    world=lambda parts: [f"category {parts['category']}"],
+    parse_body=parse_category_members,
+    fetch_from_wiki=_fetch_category_members,
+    list_world_contents=lambda parts: [f"category {parts['category']}"],
 )
 """Main-namespace pages, or subcategories, in the category's own order; names of categories lack the prefix. Body: members
 `[{pageid, title}]`, and `after`, the token for the next page (null in a call: from the start; in a body: no more)."""
 
-RESOLVE_TITLE = Operation(
+RESOLVE_TITLE_OPERATION = Operation(
     "resolve_title",
     service="wikipedia",
-    parts={"title": is_text},
-    read=read_resolved_title,
-    wiki=_answer_titles,
-    together=True,
-    rests_on=lambda parts, body: _rest_on_page(parts, body, "qid", "is_disambiguation", by_date=False),
+    part_checks={"title": is_string_value},
+    parse_body=parse_resolved_title,
+    fetch_from_wiki=_fetch_resolved_titles,
+    batches_titles=True,
+    list_dependencies=lambda parts, body: _make_page_dependency(parts, body, "qid", "is_disambiguation", by_date=False),
 )
 """Follows normalisation and redirects. Body: title, pageid, qid, is_disambiguation, redirected_from, missing."""
 
-SEARCH = Operation(
+SEARCH_OPERATION = Operation(
     "search",
     service="wikipedia",
-    parts={"words": is_text, "limit": is_count},
-    read=read_found,
-    wiki=_answer_search,
+    part_checks={"words": is_string_value, "limit": is_positive_count},
+    parse_body=parse_search_titles,
+    fetch_from_wiki=_fetch_search_titles,
 )
 """Body: `{"titles"}` of articles as the wiki ranks them today; empty if the words hold no letter or digit."""
 
-PAGE_STATES = Operation(
+PAGE_STATES_OPERATION = Operation(
     "page_states",
     service="wikipedia",
-    parts={"titles": is_list_of(is_text), "follow": lambda value: isinstance(value, bool), "on": is_text},
-    read=dict,
-    wiki=_answer_states,
+    part_checks={
+        "titles": make_list_check(is_string_value),
+        "follow": lambda value: isinstance(value, bool),
+        "on": is_string_value,
+    },
+    parse_body=dict,
+    fetch_from_wiki=_fetch_page_states,
 )
 """Body: title → body of resolve_title, with `revid` and `timestamp` of the page's newest revision (lastrevid); null for an
 invalid title."""

@@ -13,24 +13,24 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from factmill.tasks.core.calls.chat import ToolCall
-from factmill.tasks.core.evaluation.rows import Answer, Asked, Unscored
+from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
 from factmill.tasks.errors import SourceError
-from factmill.tasks.text.matching import has_words, normalise
-from factmill.tasks.text.whole import whole_text
+from factmill.tasks.text.sanitize import replace_lone_surrogates
+from factmill.tasks.text.text_normalization import contains_whole_words, normalize_answer
 
-B = TypeVar("B", bound=Answer)
+B = TypeVar("B", bound=EvaluationPrediction)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ModelPrediction:
     """A model's output for one question: one text per sample."""
 
     texts: tuple[str, ...] = ()
     """Texts as given; the first is the answer."""
-    read: tuple[str, ...] = ()
+    read_texts: tuple[str, ...] = ()
     """The same texts without wrappers; empty where a text is empty, refuses or was cut off."""
     finish: str = ""
-    unscored: Unscored = ""
+    unscored: UnscoredReason = ""
     """Why no sample can be read; empty if one can."""
     detail: str = ""
     tokens_in: int = 0
@@ -38,56 +38,58 @@ class Given:
     seconds: float = 0.0
     """Recorded time of the model's response."""
     call: str = ""
-    drawn: tuple[str, ...] = ()
+    drawn_texts: tuple[str, ...] = ()
     """Intermediate samples, if they are not `texts`."""
-    calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
     """Tool calls; a text next to them is no answer."""
 
-    def extend(self, asked: Asked, model: type[B], name: str, /, **more: object) -> B:
+    def make_prediction(self, asked: EvaluationQuestion, model: type[B], name: str, /, **more: object) -> B:
         """Return the answer's row; `name`: the model under test; `more` adds columns of the row model or replaces columns."""
         told = {
             "answer": self.texts[0] if self.texts else "",
-            "answer_read": self.read[0] if self.read else "",
-            "samples": list(self.drawn or (self.texts[1:] and self.texts)),
+            "answer_read": self.read_texts[0] if self.read_texts else "",
+            "samples": list(self.drawn_texts or (self.texts[1:] and self.texts)),
             **{
                 column: getattr(self, column)
                 for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call")
             },
             "model": name,
         }
-        return asked.extend(model, **(told | more))
+        return asked.extend_to(model, **(told | more))
 
 
 K = TypeVar("K", bound=Hashable)
 
-_LABELLED = re.compile(
+_LABELLED_ANSWER = re.compile(
     r"[\s*_`#>-]*(?:(?:the|my|final|correct|aggregated|short) )*(?:answer|response)[\s*_`]*[:：][\s*_`]*(?P<answer>\S.*)",
     re.IGNORECASE,
 )
 
 
-def read_answer(text: str) -> str:
+def read_short_answer(text: str) -> str:
     """Return the one-line answer in a completion without wrappers (core/replies.py); empty if it is empty."""
     lines = [line for line in map(str.strip, text.splitlines()) if line]
-    labelled = [found["answer"].strip() for found in map(_LABELLED.fullmatch, lines) if found]
+    labelled = [found["answer"].strip() for found in map(_LABELLED_ANSWER.fullmatch, lines) if found]
     return (labelled[-1:] or lines[:1] or [""])[0]
 
 
-def holds_accepted(answer: str, accepted: Iterable[str]) -> bool:
+def contains_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:
     """Return whether an answer contains an accepted one as whole words, ignoring case and accents."""
-    return any(has_words(answer, each) for each in accepted if each.strip())
+    return any(contains_whole_words(answer, each) for each in accepted if each.strip())
 
 
-def is_accepted(answer: str, accepted: Iterable[str]) -> bool:
-    """Return whether an answer equals an accepted one in normal form (text/matching.py), or, where that form is empty (The
+def matches_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:
+    """Return whether an answer equals an accepted one in normal form (text/text_normalization.py), or, where that form is empty (The
     The), ignoring case."""
     return any(
-        normalise(answer) == normalise(each) if normalise(each) else answer.casefold() == each.casefold()
+        normalize_answer(answer) == normalize_answer(each)
+        if normalize_answer(each)
+        else answer.casefold() == each.casefold()
         for each in accepted
     )
 
 
-class CommonestAnswers(Generic[K]):
+class CommonestAnswerGuesser(Generic[K]):
     """Built-in guesser that gives the commonest gold answer of each kind of question."""
 
     def __init__(self, golds: Iterable[tuple[K, str]]) -> None:
@@ -111,8 +113,8 @@ class CommonestAnswers(Generic[K]):
         return text if times else ""
 
 
-EXPECTED = 'objects like {"id": "…", "answer": "…"}, with "setting" where there are several, and the "build" of a questions file'
-_MOST_NAMED = 3
+EXPECTED_ANSWER_OBJECT = 'objects like {"id": "…", "answer": "…"}, with "setting" where there are several, and the "build" of a questions file'
+_MAX_NAMED_IDS = 3
 """Maximum number of ids named per kind of mismatch."""
 
 
@@ -122,18 +124,18 @@ class AnswersFile:
 
     answers: Mapping[tuple[str, str], str]
     """(setting, question id) → answer; the setting is empty if the file names none."""
-    doubled: tuple[str, ...]
+    repeated_questions: tuple[str, ...]
     """Ids of questions that the file answers more than once in one setting."""
     build: str = ""
     """Build whose questions it answers; empty if it names none."""
 
-    def find(self, setting: str, question_id: str) -> str | None:
+    def find_answer_to(self, setting: str, question_id: str) -> str | None:
         """Return the answer to a question in a setting, None if missing; an answer without a setting applies to all."""
         return self.answers.get((setting, question_id), self.answers.get(("", question_id)))
 
-    def describe(self, asked: Collection[tuple[str, str]]) -> dict[str, str]:
+    def format_mismatches(self, asked_questions: Collection[tuple[str, str]]) -> dict[str, str]:
         """Return mismatches with the questions `asked` (setting, question id), kind → `N: first ids`; empty if none."""
-        wanted = set(asked)
+        wanted = set(asked_questions)
         questions = {question_id for _, question_id in wanted}
         missing = [
             question_id
@@ -145,14 +147,15 @@ class AnswersFile:
             for setting, question_id in self.answers
             if (setting, question_id) not in wanted and (setting or question_id not in questions)
         ]
-        found = {"missing": missing, "extra": extra, "doubled": list(self.doubled)}
-        return {f"answers {kind}": _name_first(ids) for kind, ids in found.items() if ids}
+        found = {"missing": missing, "extra": extra, "doubled": list(self.repeated_questions)}
+        return {f"answers {kind}": _format_first_ids(ids) for kind, ids in found.items() if ids}
 
-    def require_known(self, asked: Collection[tuple[str, str]], where: str) -> None:
+    def require_any_match(self, asked: Collection[tuple[str, str]], where: str) -> None:
         """Raise SourceError if no answer matches a question `asked` (setting, question id); `where`: source of the answers."""
-        if self.answers and all(self.find(*each) is None for each in asked):
+        if self.answers and all(self.find_answer_to(*each) is None for each in asked):
             given, known = (
-                _name_first([" ".join(filter(None, each)) for each in ids]) for ids in (self.answers, sorted(asked))
+                _format_first_ids([" ".join(filter(None, each)) for each in ids])
+                for ids in (self.answers, sorted(asked))
             )
             raise SourceError(
                 f"{where}: no answer is to a question that is asked. Answered, by setting and id: {given}. Asked: {known}. Name the "
@@ -160,13 +163,13 @@ class AnswersFile:
             )
 
 
-def read_answers(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFile:
+def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFile:
     """Parse the numbered objects of an answers file; SourceError names file, row and what was expected."""
     answers: dict[tuple[str, str], str] = {}
     doubled: list[str] = []
     build = ""
     for number, read in lines:
-        key, answer, of = _read_object(read, f"{file}, row {number}")
+        key, answer, of = _parse_answer_object(read, f"{file}, row {number}")
         if of and build and of != build:
             raise SourceError(
                 f"{file}, row {number}: an answer to a question of {of}, after answers to questions of {build}; expected the answers "
@@ -179,17 +182,19 @@ def read_answers(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFile:
     return AnswersFile(answers, tuple(dict.fromkeys(doubled)), build)
 
 
-def _read_object(read: Any, where: str) -> tuple[tuple[str, str], str, str]:
+def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str, str]:
     if not isinstance(read, dict):
-        raise SourceError(f"{where}: {type(read).__name__} found; expected {EXPECTED}")
+        raise SourceError(f"{where}: {type(read).__name__} found; expected {EXPECTED_ANSWER_OBJECT}")
     given = {name: "" if read.get(name) is None else read[name] for name in ("id", "setting", "answer", "build")}
     wrong = [name for name, value in given.items() if not isinstance(value, str)]
     wrong += [name for name in ("id", "answer") if name not in read]
     if wrong or not given["id"]:
-        raise SourceError(f"{where}: {wrong[0] if wrong else 'id'} is missing or no text; expected {EXPECTED}")
-    return (given["setting"], given["id"]), whole_text(given["answer"]), given["build"]
+        raise SourceError(
+            f"{where}: {wrong[0] if wrong else 'id'} is missing or no text; expected {EXPECTED_ANSWER_OBJECT}"
+        )
+    return (given["setting"], given["id"]), replace_lone_surrogates(given["answer"]), given["build"]
 
 
-def _name_first(ids: list[str]) -> str:
-    named = ", ".join(ids[:_MOST_NAMED])
-    return f"{len(ids)}: {named}{' …' if len(ids) > _MOST_NAMED else ''}"
+def _format_first_ids(ids: list[str]) -> str:
+    named = ", ".join(ids[:_MAX_NAMED_IDS])
+    return f"{len(ids)}: {named}{' …' if len(ids) > _MAX_NAMED_IDS else ''}"

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from factmill.tasks.core.evaluation.labels import DrawnItem, LabelScheme
-from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.evaluation.human_labels import LabelItem, LabelScheme
 from factmill.tasks.core.measures.agreement import (
-    Agreement,
-    AmongPeople,
     ClassAgreement,
-    compare_people,
-    cross,
-    describe_classes,
-    explain_few,
-    measure_agreement,
-    weigh_strata,
+    JudgeAgreement,
+    RaterAgreement,
+    compute_stratum_weights,
+    format_few_labels_warning,
+    make_confusion_table,
+    measure_class_agreement,
+    measure_judge_agreement,
+    measure_rater_agreement,
 )
-from factmill.tasks.core.measures.correcting import JudgeRates, measure_rates
+from factmill.tasks.core.measures.judge_correction import JudgeErrorRates, measure_judge_rates
 from factmill.tasks.core.rows import StrictModel
 
 
@@ -47,23 +47,23 @@ class JudgeCard(StrictModel):
     """Labelled items that the judge was not given, or on which it failed."""
     n_split: int
     """Items without a majority among their labels; left out."""
-    among_people: AmongPeople
+    among_people: RaterAgreement
     classes: list[str]
     is_ordinal: bool
     confusion: list[list[int]]
     """Numbers of items; rows: human label, columns: judge's verdict."""
-    overall: Agreement
+    overall: JudgeAgreement
     """Agreement on the labelled items, unweighted."""
-    reweighted: Agreement | None
+    reweighted: JudgeAgreement | None
     """Estimated agreement on all items that they were drawn from; null if they were not drawn."""
-    as_right: Agreement | None
+    as_right: JudgeAgreement | None
     """Agreement on right or wrong only, if there are more than two labels of which some are right; weighted like `main`."""
     by_class: list[ClassAgreement]
-    by_setting: dict[str, Agreement]
+    by_setting: dict[str, JudgeAgreement]
     notes: list[str]
     drawn_of: tuple[str, ...] = ()
     """Evaluations that the labelled answers were drawn from; empty for answers from elsewhere."""
-    rates: dict[str, JudgeRates] = Field(default_factory=dict)
+    rates: dict[str, JudgeErrorRates] = Field(default_factory=dict)
     """Setting → sensitivity and specificity of the judge; the empty key: all settings. Empty if labels are ratings, and in
     cards of an earlier factmill."""
 
@@ -73,25 +73,25 @@ class JudgeCard(StrictModel):
         return digest_json([self.identity.model_dump(), self.labels_digest])
 
     @property
-    def main(self) -> Agreement:
+    def main_agreement(self) -> JudgeAgreement:
         """The agreement to report: reweighted if there is one, else that of the labelled items."""
         return self.reweighted or self.overall
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JudgeVerdict:
     """A judge's verdict on an item."""
 
     verdict: str
     """Empty: its completion could not be read."""
 
 
-def make_card(
+def make_judge_card(
     identity: JudgeIdentity,
     scheme: LabelScheme,
     labels: Mapping[str, Mapping[str, str]],
-    items: Mapping[str, DrawnItem],
-    verdicts: Mapping[str, Found],
+    items: Mapping[str, LabelItem],
+    verdicts: Mapping[str, JudgeVerdict],
     labels_digest: str,
     source: str,
     more_notes: Iterable[str] = (),
@@ -102,22 +102,22 @@ def make_card(
     it. Drawn items are weighted by stratum, since the draw over-represents rare verdicts.
     """
     classes = list(scheme.classes)
-    chosen = {item: _find_commonest(list(given.values())) for item, given in labels.items()}
+    chosen = {item: _find_majority_label(list(given.values())) for item, given in labels.items()}
     asked = [item for item in sorted(chosen) if chosen[item] and item in verdicts]
     used = [item for item in asked if verdicts[item].verdict]
     drawn = [items[item] for item in used]
     people, judge = [str(chosen[item]) for item in used], [verdicts[item].verdict for item in used]
     clusters = [item.cluster for item in drawn]
-    weights = _weigh(drawn)
-    table = cross(people, judge, classes)
+    weights = _weigh_by_stratum(drawn)
+    table = make_confusion_table(people, judge, classes)
 
     def agree(
         places: Sequence[int], weighted: Sequence[float] | None, right: frozenset[str] = frozenset()
-    ) -> Agreement:
+    ) -> JudgeAgreement:
         first, second = ([side[place] for place in places] for side in (people, judge))
         if right:
             first, second = (["right" if label in right else "wrong" for label in side] for side in (first, second))
-        return measure_agreement(
+        return measure_judge_agreement(
             first,
             second,
             [clusters[place] for place in places],
@@ -130,11 +130,11 @@ def make_card(
     strata = {(item.draw, item.stratum) for item in drawn}
     is_of_judge = len(strata) == len({(item.draw, item.stratum, said) for item, said in zip(drawn, judge, strict=True)})
 
-    def rate(places: Sequence[int]) -> JudgeRates:
+    def rate(places: Sequence[int]) -> JudgeErrorRates:
         mine = None if weights is None else [weights[place] for place in places]
-        return measure_rates(
-            [people[place] in scheme.right for place in places],
-            [judge[place] in scheme.right for place in places],
+        return measure_judge_rates(
+            [people[place] in scheme.right_labels for place in places],
+            [judge[place] in scheme.right_labels for place in places],
             [clusters[place] for place in places],
             mine,
             len(places) if mine is None or not is_of_judge else round(sum(mine)),
@@ -154,26 +154,26 @@ def make_card(
         n_unreadable=len(asked) - len(used),
         n_unjudged=sum(bool(label) for label in chosen.values()) - len(asked),
         n_split=sum(not label for label in chosen.values()),
-        among_people=compare_people(labels, classes),
+        among_people=measure_rater_agreement(labels, classes),
         classes=classes,
         is_ordinal=scheme.is_ordinal,
         confusion=[[round(cell) for cell in row] for row in table.tolist()],
         overall=overall,
         reweighted=agree(everything, weights) if weights else None,
-        as_right=agree(everything, weights, scheme.right) if scheme.right and len(classes) > 2 else None,
-        by_class=describe_classes(people, judge, classes, weights),
+        as_right=agree(everything, weights, scheme.right_labels) if scheme.right_labels and len(classes) > 2 else None,
+        by_class=measure_class_agreement(people, judge, classes, weights),
         by_setting={name: agree(places, weights) for name, places in by_setting.items()},
         notes=[],
         drawn_of=tuple(sorted({item.evaluation for item in drawn if item.evaluation})),
         rates={
-            name: rate(places) for name, places in [("", everything), *by_setting.items()] if scheme.right and places
+            name: rate(places) for name, places in [("", everything), *by_setting.items()] if scheme.right_labels and places
         },
     )
-    warnings = [explain_few(card.overall), card.main.note, *more_notes]
+    warnings = [format_few_labels_warning(card.overall), card.main_agreement.note, *more_notes]
     return card.model_copy(update={"notes": list(dict.fromkeys(filter(None, warnings)))})
 
 
-def choose_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCard | None:
+def choose_judge_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCard | None:
     """Return the best card of a judge: one with its own prompts first, then the one with most labels; None without any."""
     fitting = [
         card for card in cards if (card.identity.benchmark, card.identity.judge) == (identity.benchmark, identity.judge)
@@ -181,22 +181,22 @@ def choose_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCar
     return max(fitting, key=lambda card: (card.identity == identity, card.overall.n, card.id), default=None)
 
 
-def describe_card(card: JudgeCard | None, identity: JudgeIdentity) -> str:
+def format_card_summary(card: JudgeCard | None, identity: JudgeIdentity) -> str:
     """Format a report's sentence about a judge; `identity`: the judge of the evaluation."""
     if card is None:
         return f"unchecked judge: how well {identity.judge} agrees with people has not been measured"
     told = (
-        f"checked judge: {identity.judge} agrees with people on {tell_agreement(card.main)}; n = {card.overall.n}, labels "
+        f"checked judge: {identity.judge} agrees with people on {format_agreement(card.main_agreement)}; n = {card.overall.n}, labels "
         f"SHA-256 {card.labels_digest[:12]}"
     )
     if card.identity != identity:
         # exact is a program and has no prompt
         what = "code" if identity.judge == "exact" else "prompts"
         told += f"; the card was made with other {what} than this evaluation's, so it corrects no rate"
-    return "; ".join([told, *([few] if (few := explain_few(card.overall)) else [])])
+    return "; ".join([told, *([few] if (few := format_few_labels_warning(card.overall)) else [])])
 
 
-def tell_agreement(found: Agreement) -> str:
+def format_agreement(found: JudgeAgreement) -> str:
     """Format accuracy and kappa with their intervals, as part of a line."""
     if found.accuracy is None:
         return f"nothing: {found.note}"
@@ -207,7 +207,7 @@ def tell_agreement(found: Agreement) -> str:
     return told
 
 
-def tell_among(people: AmongPeople) -> str:
+def format_rater_agreement(people: RaterAgreement) -> str:
     """Format the agreement between labellers as a line."""
     kind = {"cohen": "Cohen's kappa ", "fleiss": "Fleiss' kappa ", "": ""}[people.kind]
     kappa = people.note if people.kappa is None else f"{kind}{people.kappa:.3f}"
@@ -215,7 +215,7 @@ def tell_among(people: AmongPeople) -> str:
     return "; ".join(filter(None, (told, kappa)))
 
 
-def format_card(card: JudgeCard) -> list[str]:
+def format_judge_card(card: JudgeCard) -> list[str]:
     """Format a card as lines of text."""
     people = card.among_people
     lines = [
@@ -223,10 +223,10 @@ def format_card(card: JudgeCard) -> list[str]:
         f"{card.overall.clusters}; SHA-256 {card.labels_digest[:12]})"
     ]
     if card.reweighted:
-        lines.append(f"  all that was drawn from  {tell_agreement(card.reweighted)}")
-    lines.append(f"  {'the labelled items':24} {tell_agreement(card.overall)}")
-    lines += [f"  {'right or wrong alone':24} {tell_agreement(card.as_right)}"] if card.as_right else []
-    lines += [f"  setting {name:16} {tell_agreement(each)} (n = {each.n})" for name, each in card.by_setting.items()]
+        lines.append(f"  all that was drawn from  {format_agreement(card.reweighted)}")
+    lines.append(f"  {'the labelled items':24} {format_agreement(card.overall)}")
+    lines += [f"  {'right or wrong alone':24} {format_agreement(card.as_right)}"] if card.as_right else []
+    lines += [f"  setting {name:16} {format_agreement(each)} (n = {each.n})" for name, each in card.by_setting.items()]
     lines += [
         f"  {f'setting {name}' if name else 'all settings':24} sensitivity "
         f"{_format_estimate(each.sensitivity, each.sensitivity_low, each.sensitivity_high)}, specificity "
@@ -240,10 +240,10 @@ def format_card(card: JudgeCard) -> list[str]:
         for label, row in zip(card.classes, card.confusion, strict=True)
     ]
     lines += [
-        f"  label {each.label:18} precision {_tell(each.precision)}, recall {_tell(each.recall)}, F1 {_tell(each.f1)}"
+        f"  label {each.label:18} precision {_format_ratio(each.precision)}, recall {_format_ratio(each.recall)}, F1 {_format_ratio(each.f1)}"
         for each in card.by_class
     ]
-    lines += [f"  {tell_among(people)}"] if people.labellers > 1 else []
+    lines += [f"  {format_rater_agreement(people)}"] if people.labellers > 1 else []
     apart = {
         "verdicts could not be read": card.n_unreadable,
         "labelled items have no verdict of this judge": card.n_unjudged,
@@ -254,18 +254,18 @@ def format_card(card: JudgeCard) -> list[str]:
     return lines + [f"  note: {note}" for note in card.notes]
 
 
-def _find_commonest(labels: Sequence[str]) -> str:
+def _find_majority_label(labels: Sequence[str]) -> str:
     """Return the commonest label; empty in a tie."""
     (first, often), *others = Counter(sorted(labels)).most_common()
     return "" if others and others[0][1] == often else first
 
 
-def _weigh(items: Sequence[DrawnItem]) -> list[float] | None:
+def _weigh_by_stratum(items: Sequence[LabelItem]) -> list[float] | None:
     """Return the weights of items by stratum; None if some were not drawn."""
     if not items or not all(item.draw for item in items):
         return None
     sizes = {f"{item.draw} {item.stratum}": item.stratum_size for item in items}
-    return weigh_strata([f"{item.draw} {item.stratum}" for item in items], sizes)
+    return compute_stratum_weights([f"{item.draw} {item.stratum}" for item in items], sizes)
 
 
 def _format_estimate(value: float | None, low: float | None, high: float | None) -> str:
@@ -274,5 +274,5 @@ def _format_estimate(value: float | None, low: float | None, high: float | None)
     return f"{value:.3f}" if low is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _tell(share: float | None) -> str:
+def _format_ratio(share: float | None) -> str:
     return "–" if share is None else f"{share:.3f}"

@@ -7,7 +7,7 @@ from typing import Literal
 
 from factmill.tasks.core.rows import Row
 
-Unscored = Literal[
+UnscoredReason = Literal[
     "",
     "no_answer",
     "missing",
@@ -22,11 +22,11 @@ Unscored = Literal[
 """Why there is no score, in this order: the answer is empty; the answers file lacks it; the model refused; a token limit cut
 it off; the server failed; a look-up failed; the judge's completion could not be read; the judge failed; there is no gold
 answer. Empty: scored."""
-COUNTED_WRONG = frozenset({"no_answer", "refused"})
+REASONS_COUNTED_WRONG = frozenset({"no_answer", "refused"})
 """Reasons for which an answer counts as wrong, without being judged."""
 
 
-class Asked(Row):
+class EvaluationQuestion(Row):
     """One question to a model in one setting; the id is `setting/question_id`."""
 
     question_id: str
@@ -41,7 +41,7 @@ class Asked(Row):
     """Text of the question."""
 
 
-class Answer(Asked):
+class EvaluationPrediction(EvaluationQuestion):
     """A model's answer to a question."""
 
     answer: str
@@ -52,7 +52,7 @@ class Answer(Asked):
     """Intermediate samples, if the setting draws several."""
     finish: str
     """Finish reason of the server: stop, length, …; empty if no server was called."""
-    unscored: Unscored
+    unscored: UnscoredReason
     """Why there is nothing to score; empty if there is."""
     detail: str
     """One sentence about that reason."""
@@ -66,7 +66,7 @@ class Answer(Asked):
     """Key of the recorded call of the answer; empty for an answers file and for built-in models."""
 
 
-class Score(Row):
+class EvaluationScore(Row):
     """One score of one answer; the id is `metric:id of the answer`."""
 
     question_id: str
@@ -81,7 +81,7 @@ class Score(Row):
     """Name of the metric."""
     value: float | None
     """Score; null if unscored."""
-    unscored: Unscored
+    unscored: UnscoredReason
     """Why there is no value; empty if there is."""
     detail: str
     """One sentence about that reason."""

@@ -1,4 +1,4 @@
-"""Turn columns of answers into score rows, and score rows into the `Scores` that `measure` averages."""
+"""Turn columns of answers into score rows, and score rows into the `MetricScores` that `measure` averages."""
 
 from collections.abc import Sequence
 
@@ -7,28 +7,28 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.core.evaluation.rows import Score
-from factmill.tasks.core.measures.metrics import Metric, Scores
+from factmill.tasks.core.evaluation.rows import EvaluationScore
+from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores
 from factmill.tasks.core.rows import arrow_schema
 
-Floats = npt.NDArray[np.float64]
-LOWER_BOUND = "judged by a program: a lower bound"
+ScoreArray = npt.NDArray[np.float64]
+PROGRAM_JUDGE_NOTE = "judged by a program: a lower bound"
 """Note of a metric with verdicts of the program `exact`."""
-_KEPT = ("question_id", "item", "cluster", "setting")
+_COPIED_COLUMNS = ("question_id", "item", "cluster", "setting")
 
 
-def to_floats(column: pa.ChunkedArray) -> Floats:
+def column_to_floats(column: pa.ChunkedArray) -> ScoreArray:
     """Convert a column of numbers or booleans to a float array; null becomes NaN."""
     return np.asarray(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
 
 
-def add_note(metric: Metric, note: str) -> Metric:
+def add_metric_note(metric: MeasuredMetric, note: str) -> MeasuredMetric:
     """Return a metric with a further note; an empty note changes nothing."""
     return metric.model_copy(update={"note": "; ".join(filter(None, (metric.note, note)))})
 
 
-def score_rows(answers: pa.Table, metric: str, values: Floats, setting: str | None = None) -> pa.Table:
-    """Return the rows of `Score` for a metric of these answers (columns of `Answer`); NaN means unscored.
+def make_score_rows(answers: pa.Table, metric: str, values: ScoreArray, setting: str | None = None) -> pa.Table:
+    """Return the rows of `EvaluationScore` for a metric of these answers (columns of `Answer`); NaN means unscored.
 
     `setting`: setting of the scores, if they compare two settings. The reason of an unscored row is that of its answer, or
     `no_gold` if the answer could be scored.
@@ -36,7 +36,7 @@ def score_rows(answers: pa.Table, metric: str, values: Floats, setting: str | No
     missing = pa.array(np.isnan(values))
     own = pc.equal(answers["unscored"], "")
     reasons = pc.if_else(missing, pc.if_else(own, "no_gold", answers["unscored"]), "")
-    columns = {name: answers[name] for name in _KEPT}
+    columns = {name: answers[name] for name in _COPIED_COLUMNS}
     if setting is not None:
         columns["setting"] = pa.repeat(setting, answers.num_rows)
     table = pa.table(
@@ -49,13 +49,13 @@ def score_rows(answers: pa.Table, metric: str, values: Floats, setting: str | No
             "detail": pc.if_else(missing, answers["detail"], ""),
         }
     )
-    return table.select(arrow_schema(Score).names).cast(arrow_schema(Score))
+    return table.select(arrow_schema(EvaluationScore).names).cast(arrow_schema(EvaluationScore))
 
 
-def gather_scores(
+def group_scores_by_setting(
     scores: pa.Table, groups: pa.Table, columns: Sequence[str], is_share: bool, unit: str
-) -> list[Scores]:
-    """Return the scores of one metric (rows of `Score`) as one `Scores` per setting, sorted by setting.
+) -> list[MetricScores]:
+    """Return the scores of one metric (rows of `EvaluationScore`) as one `MetricScores` per setting, sorted by setting.
 
     `groups`: table parallel to the scores' rows; its columns named in `columns` become groupings.
     """
@@ -64,12 +64,12 @@ def gather_scores(
         chosen = pc.equal(scores["setting"], setting)
         mine, beside = scores.filter(chosen), groups.filter(chosen)
         found.append(
-            Scores(
+            MetricScores(
                 setting=setting,
                 metric=mine["metric"][0].as_py(),
                 items=mine["item"].to_pylist(),
                 clusters=mine["cluster"].to_pylist(),
-                values=to_floats(mine["value"]),
+                values=column_to_floats(mine["value"]),
                 groups={name: beside[name].to_pylist() for name in columns},
                 unit=unit,
                 is_share=is_share,

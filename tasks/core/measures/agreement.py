@@ -13,19 +13,26 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from factmill.tasks.core.measures.intervals import DRAWS, Floats, Numbers, cut_tails, explain_interval, wilson
-from factmill.tasks.core.measures.metrics import number, round_value
+from factmill.tasks.core.measures.intervals import (
+    BOOTSTRAP_DRAWS,
+    Float64Values,
+    Int64Values,
+    compute_percentile_interval,
+    compute_wilson_interval,
+    format_interval_warning,
+)
+from factmill.tasks.core.measures.metrics import number_names, round_to_published
 from factmill.tasks.core.rows import StrictModel
 
-Distance = Literal["plain", "quadratic"]
+ClassDistance = Literal["plain", "quadratic"]
 """Distance between classes: 1 for all pairs, or the squared difference of their positions (ratings)."""
 _WEIGHT_BITS = 20
-_FEW = 30
-_WIDE = 0.2
+_FEW_LABELS = 30
+_WIDE_INTERVAL = 0.2
 """Width of an accuracy's interval above which there are too few items."""
 
 
-class Agreement(StrictModel):
+class JudgeAgreement(StrictModel):
     """Accuracy and chance-corrected agreement of a judge with human labels."""
 
     n: int
@@ -64,7 +71,7 @@ class ClassAgreement(StrictModel):
     f1: float | None
 
 
-class AmongPeople(StrictModel):
+class RaterAgreement(StrictModel):
     """Agreement between labellers."""
 
     labellers: int
@@ -78,13 +85,19 @@ class AmongPeople(StrictModel):
     note: str
 
 
-def cross(people: Sequence[str], judge: Sequence[str], classes: Sequence[str], weights: Floats | None = None) -> Floats:
+def make_confusion_table(
+    people: Sequence[str], judge: Sequence[str], classes: Sequence[str], weights: Float64Values | None = None
+) -> Float64Values:
     """Return the table of agreement (shape: classes × classes; rows: people, columns: judge)."""
     size = len(classes)
-    return np.bincount(_find_cells(people, judge, classes), weights, size * size).reshape(size, size).astype(np.float64)
+    return (
+        np.bincount(_compute_table_cells(people, judge, classes), weights, size * size)
+        .reshape(size, size)
+        .astype(np.float64)
+    )
 
 
-def find_kappa(tables: Floats, distance: Distance = "plain") -> Floats:
+def compute_cohen_kappa(tables: Float64Values, distance: ClassDistance = "plain") -> Float64Values:
     """Return Cohen's kappa of tables of agreement (shape: … × classes × classes); NaN where chance agreement is 1."""
     size = tables.shape[-1]
     places = np.arange(size, dtype=np.float64)
@@ -95,7 +108,7 @@ def find_kappa(tables: Floats, distance: Distance = "plain") -> Floats:
         return np.asarray(1.0 - found / chance)
 
 
-def find_fleiss_kappa(counts: Floats) -> float | None:
+def compute_fleiss_kappa(counts: Float64Values) -> float | None:
     """Return Fleiss' kappa of label counts (shape: items × classes); None if all labels are of one class.
 
     Each item has two or more labels; their number may differ between items, since pairs of labels are compared.
@@ -104,10 +117,10 @@ def find_fleiss_kappa(counts: Floats) -> float | None:
     agreed = ((counts**2).sum(axis=1) - sizes) / (sizes * (sizes - 1))
     shares = counts.sum(axis=0) / counts.sum()
     chance = float((shares**2).sum())
-    return None if chance >= 1 else round_value((float(agreed.mean()) - chance) / (1 - chance))
+    return None if chance >= 1 else round_to_published((float(agreed.mean()) - chance) / (1 - chance))
 
 
-def measure_agreement(
+def measure_judge_agreement(
     people: Sequence[str],
     judge: Sequence[str],
     clusters: Sequence[str],
@@ -115,29 +128,31 @@ def measure_agreement(
     weights: Sequence[float] | None = None,
     is_ordinal: bool = False,
     seed: int = 0,
-) -> Agreement:
+) -> JudgeAgreement:
     """Return the agreement of parallel columns, one entry per item; labels are of `classes`, in order.
 
-    `weights`: number of items that each represents (`weigh_strata`). Clusters are drawn whole, regardless of strata, with
+    `weights`: number of items that each represents (`compute_stratum_weights`). Clusters are drawn whole, regardless of strata, with
     fixed weights: intervals are, if anything, too wide.
     """
     size = len(classes)
     given = np.ones(len(people)) if weights is None else np.asarray(weights, np.float64)
     whole = np.rint(np.ldexp(given, _WEIGHT_BITS))
-    table = cross(people, judge, classes, whole)
-    of_cluster, names = number(clusters)
-    cells = of_cluster * size * size + _find_cells(people, judge, classes)
+    table = make_confusion_table(people, judge, classes, whole)
+    of_cluster, names = number_names(clusters)
+    cells = of_cluster * size * size + _compute_table_cells(people, judge, classes)
     tables = np.bincount(cells, whole, len(names) * size * size).reshape(len(names), size * size).astype(np.float64)
     share = float(np.trace(table) / table.sum()) if len(people) else None
-    low, high = _bound_share(share, whole) if share is not None else (None, None)
+    low, high = _compute_share_interval(share, whole) if share is not None else (None, None)
     missing = _explain_no_kappa(table)
-    plain = (None, None, None) if missing else _bound_kappa(tables, size, "plain", seed)
-    weighted = (None, None, None) if missing or not is_ordinal else _bound_kappa(tables, size, "quadratic", seed)
-    few = explain_interval(len(names)) if len(people) else ""
-    return Agreement(
+    plain = (None, None, None) if missing else _compute_kappa_interval(tables, size, "plain", seed)
+    weighted = (
+        (None, None, None) if missing or not is_ordinal else _compute_kappa_interval(tables, size, "quadratic", seed)
+    )
+    few = format_interval_warning(len(names)) if len(people) else ""
+    return JudgeAgreement(
         n=len(people),
         clusters=len(names),
-        accuracy=None if share is None else round_value(share),
+        accuracy=None if share is None else round_to_published(share),
         accuracy_low=low,
         accuracy_high=high,
         kappa=plain[0],
@@ -150,16 +165,16 @@ def measure_agreement(
     )
 
 
-def describe_classes(
+def measure_class_agreement(
     people: Sequence[str], judge: Sequence[str], classes: Sequence[str], weights: Sequence[float] | None = None
 ) -> list[ClassAgreement]:
     """Return precision, recall and F1 of each class, weighted if there are weights, and its numbers of items."""
-    table = cross(people, judge, classes, None if weights is None else np.asarray(weights, np.float64))
+    table = make_confusion_table(people, judge, classes, None if weights is None else np.asarray(weights, np.float64))
     found = []
     for at, label in enumerate(classes):
         both, row, column = float(table[at, at]), float(table[at].sum()), float(table[:, at].sum())
         precision, recall, f1 = (
-            round_value(part / of) if of else None
+            round_to_published(part / of) if of else None
             for part, of in ((both, column), (both, row), (2 * both, row + column))
         )
         counts = {"people": list(people).count(label), "judge": list(judge).count(label)}
@@ -167,13 +182,13 @@ def describe_classes(
     return found
 
 
-def weigh_strata(strata: Sequence[str], sizes: Mapping[str, int]) -> list[float]:
+def compute_stratum_weights(strata: Sequence[str], sizes: Mapping[str, int]) -> list[float]:
     """Return the weight of each item: its stratum's size divided by the stratum's drawn items."""
     drawn = Counter(strata)
     return [sizes[stratum] / drawn[stratum] for stratum in strata]
 
 
-def compare_people(labels: Mapping[str, Mapping[str, str]], classes: Sequence[str]) -> AmongPeople:
+def measure_rater_agreement(labels: Mapping[str, Mapping[str, str]], classes: Sequence[str]) -> RaterAgreement:
     """Return the agreement between labellers; `labels`: item → labeller → label."""
     labellers = sorted({labeller for given in labels.values() for labeller in given})
     shared = [labels[item] for item in sorted(labels) if len(labels[item]) > 1]
@@ -183,52 +198,59 @@ def compare_people(labels: Mapping[str, Mapping[str, str]], classes: Sequence[st
         note = "no item has labels of two" if len(labellers) > 1 else ""
     elif len(labellers) == 2:
         kind = "cohen"
-        table = cross([given[labellers[0]] for given in shared], [given[labellers[1]] for given in shared], classes)
+        table = make_confusion_table(
+            [given[labellers[0]] for given in shared], [given[labellers[1]] for given in shared], classes
+        )
         note = _explain_no_kappa(table, labellers[0], labellers[1])
-        kappa = None if note else round_value(float(find_kappa(table)))
+        kappa = None if note else round_to_published(float(compute_cohen_kappa(table)))
     else:
         kind = "fleiss"
         counts = np.array([[list(given.values()).count(each) for each in classes] for given in shared], np.float64)
-        kappa = find_fleiss_kappa(counts)
+        kappa = compute_fleiss_kappa(counts)
         note = "all gave one label only: there is no kappa" if kappa is None else ""
     told = {"labellers": len(labellers), "items": len(shared), "agreed": agreed, "kappa": kappa}
-    return AmongPeople.model_validate({**told, "kind": kind, "note": note})
+    return RaterAgreement.model_validate({**told, "kind": kind, "note": note})
 
 
-def explain_few(agreement: Agreement) -> str:
+def format_few_labels_warning(agreement: JudgeAgreement) -> str:
     """Format a warning if there are too few items to assess a judge; empty if there are enough."""
     low, high = agreement.accuracy_low, agreement.accuracy_high
-    if low is None or high is None or (agreement.n >= _FEW and high - low <= _WIDE):
+    if low is None or high is None or (agreement.n >= _FEW_LABELS and high - low <= _WIDE_INTERVAL):
         return ""
     return f"{agreement.n} labels say little: the accuracy may be anything from {low:.0%} to {high:.0%}; label more"
 
 
-def _find_cells(people: Sequence[str], judge: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+def _compute_table_cells(people: Sequence[str], judge: Sequence[str], classes: Sequence[str]) -> np.ndarray:
     places = {label: at for at, label in enumerate(classes)}
     cells = [places[one] * len(classes) + places[other] for one, other in zip(people, judge, strict=True)]
     return np.array(cells, np.int64)
 
 
-def _bound_share(share: float, weights: Floats) -> tuple[float, float]:
+def _compute_share_interval(share: float, weights: Float64Values) -> tuple[float, float]:
     """Return Wilson's interval of a weighted share, with the effective sample size (Kish)."""
     worth = float(weights.sum() ** 2 / (weights**2).sum())
-    return wilson(share * worth, worth)
+    return compute_wilson_interval(share * worth, worth)
 
 
-def _bound_kappa(tables: Floats, size: int, distance: Distance, seed: int) -> tuple[float, float | None, float | None]:
+def _compute_kappa_interval(
+    tables: Float64Values, size: int, distance: ClassDistance, seed: int
+) -> tuple[float, float | None, float | None]:
     """Return kappa and its interval, None for one cluster (`tables`: clusters × cells)."""
-    kappa = round_value(float(find_kappa(tables.sum(axis=0).reshape(size, size), distance)))
+    kappa = round_to_published(float(compute_cohen_kappa(tables.sum(axis=0).reshape(size, size), distance)))
     if len(tables) == 1:
         return kappa, None, None
     # drawing distinct tables by frequency equals drawing clusters
     kinds, often = np.unique(tables, axis=0, return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(len(tables), often / len(tables), DRAWS).astype(np.float64) @ kinds
-    kappas = find_kappa(drawn.reshape(-1, size, size), distance)
-    low, high = cut_tails(kappas[~np.isnan(kappas)])
+    drawn = (
+        np.random.default_rng(seed).multinomial(len(tables), often / len(tables), BOOTSTRAP_DRAWS).astype(np.float64)
+        @ kinds
+    )
+    kappas = compute_cohen_kappa(drawn.reshape(-1, size, size), distance)
+    low, high = compute_percentile_interval(kappas[~np.isnan(kappas)])
     return kappa, low, high
 
 
-def _explain_no_kappa(table: Floats, rows: str = "people", columns: str = "the judge") -> str:
+def _explain_no_kappa(table: Float64Values, rows: str = "people", columns: str = "the judge") -> str:
     """Return why a table has no kappa, or one that would always be 0; empty if it has a meaningful one."""
     if not table.sum():
         return "nothing to compare"
@@ -236,14 +258,14 @@ def _explain_no_kappa(table: Floats, rows: str = "people", columns: str = "the j
     return f"{' and '.join(single)} gave one label only: there is no kappa" if single else ""
 
 
-_LEAST_DRAWS = 1_000
-_RANKED = 20_000_000
+_MIN_RANK_DRAWS = 1_000
+_MAX_RANKED_ITEMS = 20_000_000
 """Maximum number of items ranked for an interval: above 2,000 items it has fewer draws, down to 1,000."""
-_CELLS = 200_000
+_MAX_RANKED_AT_ONCE = 200_000
 """Maximum number of items ranked at once."""
 
 
-class Correlation(StrictModel):
+class RankCorrelation(StrictModel):
     """Rank correlation of two scores of the same items."""
 
     rho: float | None
@@ -261,7 +283,7 @@ class Correlation(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _SortedScores:
     """One of two scores, sorted."""
 
     order: npt.NDArray[np.intp]
@@ -272,14 +294,14 @@ class _Side:
     """Each item's position among the distinct scores."""
 
     @classmethod
-    def of(cls, scores: Floats) -> "_Side":
+    def from_scores(cls, scores: Float64Values) -> "_SortedScores":
         """Sort scores."""
         places = np.unique(scores, return_inverse=True)[1]
         order = np.argsort(places, kind="stable")
         return cls(order, np.flatnonzero(np.diff(places[order], append=-1)), places)
 
 
-def correlate(x: Floats, y: Floats, clusters: Sequence[str], seed: int = 0) -> Correlation:
+def compute_spearman(x: Float64Values, y: Float64Values, clusters: Sequence[str], seed: int = 0) -> RankCorrelation:
     """Return Spearman's rho of two scores, one entry per item (NaN: unscored), with its interval.
 
     Draws in which one score is constant have no rho and are left out of the interval. ValueError if the columns differ in
@@ -288,17 +310,17 @@ def correlate(x: Floats, y: Floats, clusters: Sequence[str], seed: int = 0) -> C
     if not len(x) == len(y) == len(clusters):
         raise ValueError(f"{len(x)} and {len(y)} scores of items in {len(clusters)} clusters")
     paired = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
-    numbers, names = number([clusters[place] for place in paired.tolist()])
-    sides = [_Side.of(side[paired]) for side in (x, y)]
-    interval, rho, note = None, None, explain_interval(len(names))
+    numbers, names = number_names([clusters[place] for place in paired.tolist()])
+    sides = [_SortedScores.from_scores(side[paired]) for side in (x, y)]
+    interval, rho, note = None, None, format_interval_warning(len(names))
     if len(paired) < 3:
         note = f"{len(paired)} items with both scores: expected 3 or more"
     elif min(len(side.ends) for side in sides) == 1:
         note = f"all {len(paired)} items have the same {'first' if len(sides[0].ends) == 1 else 'second'} score"
     else:
-        rho = round_value(float(_rank_and_correlate(sides, np.ones((1, len(paired)), np.int64))[0]))
-        interval = _draw_interval(sides, numbers, len(names), seed) if len(names) > 1 else None
-    return Correlation(
+        rho = round_to_published(float(_compute_rho_of_draws(sides, np.ones((1, len(paired)), np.int64))[0]))
+        interval = _compute_rho_interval(sides, numbers, len(names), seed) if len(names) > 1 else None
+    return RankCorrelation(
         rho=rho,
         n=len(paired),
         n_unscored=len(x) - len(paired),
@@ -309,20 +331,22 @@ def correlate(x: Floats, y: Floats, clusters: Sequence[str], seed: int = 0) -> C
     )
 
 
-def _draw_interval(sides: list[_Side], numbers: Numbers, clusters: int, seed: int) -> tuple[float, float]:
+def _compute_rho_interval(
+    sides: list[_SortedScores], numbers: Int64Values, clusters: int, seed: int
+) -> tuple[float, float]:
     """Return the interval of rho over draws of clusters."""
-    draws = max(_LEAST_DRAWS, min(DRAWS, _RANKED // len(numbers)))
-    generator, rows, found = np.random.default_rng(seed), max(1, _CELLS // len(numbers)), []
+    draws = max(_MIN_RANK_DRAWS, min(BOOTSTRAP_DRAWS, _MAX_RANKED_ITEMS // len(numbers)))
+    generator, rows, found = np.random.default_rng(seed), max(1, _MAX_RANKED_AT_ONCE // len(numbers)), []
     for start in range(0, draws, rows):
         size = min(rows, draws - start)
         drawn = generator.integers(0, clusters, (size, clusters)) + np.arange(size)[:, None] * clusters
         counts = np.bincount(drawn.ravel(), minlength=size * clusters).reshape(size, clusters)
-        found.append(_rank_and_correlate(sides, counts[:, numbers]))
+        found.append(_compute_rho_of_draws(sides, counts[:, numbers]))
     rhos = np.concatenate(found)
-    return cut_tails(rhos[~np.isnan(rhos)])
+    return compute_percentile_interval(rhos[~np.isnan(rhos)])
 
 
-def _rank_and_correlate(sides: list[_Side], weights: Numbers) -> Floats:
+def _compute_rho_of_draws(sides: list[_SortedScores], weights: Int64Values) -> Float64Values:
     """Return rho of each draw; `weights`: multiplicity of each item (shape: draws × items); NaN: a score is constant.
 
     Ranks are doubled and centred, so that all sums are whole numbers, exact up to a million items.

@@ -15,25 +15,25 @@ import numpy.typing as npt
 
 Z_95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
-DRAWS = 10_000
-_DIGITS = 4
-_FEW = 20
+BOOTSTRAP_DRAWS = 10_000
+_INTERVAL_DIGITS = 4
+_FEW_CLUSTERS = 20
 """Number of clusters below which an interval is reported as too narrow."""
-_FEW_UNLIKE = 10
+_FEW_DEVIATING_CLUSTERS = 10
 """Number of deviating clusters below which an interval is reported as too narrow."""
-_KINDS = 32
+_MAX_CLUSTER_KINDS = 32
 """Maximum number of distinct kinds of clusters in draws: the time of a draw depends on kinds, not on clusters."""
-_UNITED = 16
+_MERGED_KINDS = 16
 """Number of kinds that a larger number is merged into."""
 _SPARE_BITS = 10
 """Spare bits of sums, for the mean sum and size of merged clusters."""
 
 Interval = tuple[float, float]
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
+Float64Values = npt.NDArray[np.float64]
+Int64Values = npt.NDArray[np.int64]
 
 
-def wilson(successes: float, n: float) -> Interval:
+def compute_wilson_interval(successes: float, n: float) -> Interval:
     """Return the 95 % Wilson score interval of a share, to four digits; ValueError if n is 0.
 
     Arguments may be fractional: weighted observations have an effective sample size.
@@ -43,33 +43,37 @@ def wilson(successes: float, n: float) -> Interval:
     share, square = successes / n, Z_95**2 / n
     middle = (share + square / 2) / (1 + square)
     half = Z_95 / (1 + square) * math.sqrt(share * (1 - share) / n + square / (4 * n))
-    return round(max(0.0, middle - half), _DIGITS), round(min(1.0, middle + half), _DIGITS)
+    return round(max(0.0, middle - half), _INTERVAL_DIGITS), round(min(1.0, middle + half), _INTERVAL_DIGITS)
 
 
-def bootstrap(
-    sums: Sequence[int] | Floats, sizes: Sequence[int] | Floats, seed: int = 0, exponent: int = 0, draws: int = DRAWS
+def bootstrap_mean_interval(
+    sums: Sequence[int] | Float64Values,
+    sizes: Sequence[int] | Float64Values,
+    seed: int = 0,
+    exponent: int = 0,
+    draws: int = BOOTSTRAP_DRAWS,
 ) -> Interval:
     """Return the 95 % percentile interval of a mean of clustered observations, by drawing whole clusters.
 
     `sums`, `sizes`: sum and number of the observations of each cluster, whole numbers; ValueError if there is none.
-    Sums are in units of 2^-exponent (`to_whole`); the interval is to four digits.
+    Sums are in units of 2^-exponent (`scale_to_whole_numbers`); the interval is to four digits.
     """
     if not len(sums):
         raise ValueError("an interval of no observation")
-    weights, kinds = _unite_alike(np.asarray(sums, np.float64), np.asarray(sizes, np.float64))
+    weights, kinds = _merge_similar_clusters(np.asarray(sums, np.float64), np.asarray(sizes, np.float64))
     shares = weights / weights.sum()
     drawn = np.random.default_rng(seed).multinomial(int(weights.sum()), shares, draws).astype(np.float64) @ kinds
-    return cut_tails(drawn[:, 0] / drawn[:, 1], exponent)
+    return compute_percentile_interval(drawn[:, 0] / drawn[:, 1], exponent)
 
 
-def cut_tails(drawn: Floats, exponent: int = 0) -> Interval:
+def compute_percentile_interval(drawn: Float64Values, exponent: int = 0) -> Interval:
     """Return the 2.5 % and 97.5 % percentiles of draws, which are in units of 2^-exponent, to four digits."""
     inside = np.sort(drawn)[len(drawn) // 40 : len(drawn) - len(drawn) // 40]
-    low, high = (round(math.ldexp(float(end), -exponent), _DIGITS) + 0.0 for end in (inside[0], inside[-1]))
+    low, high = (round(math.ldexp(float(end), -exponent), _INTERVAL_DIGITS) + 0.0 for end in (inside[0], inside[-1]))
     return low, high
 
 
-def to_whole(values: Floats, clusters: Numbers) -> tuple[Floats, int]:
+def scale_to_whole_numbers(values: Float64Values, clusters: Int64Values) -> tuple[Float64Values, int]:
     """Return values as whole multiples of 2^-exponent, and the exponent, such that any draw of clusters sums to below 2^43.
 
     `clusters`: cluster number of each value. Sums of such values are exact in float64, in any order.
@@ -80,30 +84,30 @@ def to_whole(values: Floats, clusters: Numbers) -> tuple[Floats, int]:
     return np.rint(np.ldexp(values, exponent)), exponent
 
 
-def sum_clusters(values: Floats, clusters: Numbers) -> tuple[Floats, Floats]:
+def sum_by_cluster(values: Float64Values, clusters: Int64Values) -> tuple[Float64Values, Float64Values]:
     """Return the sum and number of the values of each cluster that has any."""
     sizes = np.bincount(clusters)
     sums = np.bincount(clusters, values).astype(np.float64)
     return sums[sizes > 0], sizes[sizes > 0].astype(np.float64)
 
 
-def count_unlike(sums: Floats, sizes: Floats) -> int:
+def count_deviating_clusters(sums: Float64Values, sizes: Float64Values) -> int:
     """Return the number of clusters whose mean is not the commonest one: low for a rare or nearly certain event."""
     return len(sums) - int(np.unique(sums / sizes, return_counts=True)[1].max(initial=0))
 
 
-def explain_interval(clusters: int, unlike: int | None = None) -> str:
-    """Return why there is no interval, or why it is unreliable; empty if it is reliable. `unlike`: result of `count_unlike`."""
+def format_interval_warning(clusters: int, deviating: int | None = None) -> str:
+    """Return why there is no interval, or why it is unreliable; empty if it is reliable. `unlike`: result of `count_deviating_clusters`."""
     if clusters == 1:
         return "one cluster: nothing to draw an interval from"
-    if unlike == 0:
+    if deviating == 0:
         return "all clusters have the same mean: the interval knows of no spread"
-    if unlike is not None and unlike < min(_FEW_UNLIKE, clusters / 4):
-        return f"all but {unlike} of {clusters} clusters have the same mean: the interval is much too narrow"
-    return f"an interval from {clusters} clusters is too narrow" if clusters < _FEW else ""
+    if deviating is not None and deviating < min(_FEW_DEVIATING_CLUSTERS, clusters / 4):
+        return f"all but {deviating} of {clusters} clusters have the same mean: the interval is much too narrow"
+    return f"an interval from {clusters} clusters is too narrow" if clusters < _FEW_CLUSTERS else ""
 
 
-def _unite_alike(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+def _merge_similar_clusters(sums: Float64Values, sizes: Float64Values) -> tuple[Float64Values, Float64Values]:
     """Return the number of clusters of each kind, and the kinds' (sum, size; shape: kinds × 2) in a common unit.
 
     Up to 32 distinct clusters are a kind each, and drawing kinds equals drawing clusters. If there are more, clusters with
@@ -115,7 +119,7 @@ def _unite_alike(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     sums, sizes = sums[order], sizes[order]
     starts = np.flatnonzero(np.r_[True, (np.diff(sums) != 0) | (np.diff(sizes) != 0)])
     weights, sums, sizes = np.diff(np.r_[starts, len(sums)]).astype(np.float64), sums[starts], sizes[starts]
-    if len(weights) <= _KINDS:
+    if len(weights) <= _MAX_CLUSTER_KINDS:
         return weights, np.column_stack((sums, sizes))
     mean = (weights @ sums) / (weights @ sizes)
     deviations = sums - mean * sizes
@@ -123,8 +127,8 @@ def _unite_alike(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     weights, sums, sizes, squares = weights[order], sums[order], sizes[order], weights[order] * deviations[order] ** 2
     upto = np.cumsum(squares)
     before = (np.cumsum(weights) - weights / 2) / weights.sum() + (upto - squares / 2) / max(upto[-1], math.ulp(0.0))
-    kind = np.minimum(before * (_UNITED / 2), _UNITED - 1).astype(np.int64)
-    totals: Floats = np.array([np.bincount(kind, weights * each) for each in (np.ones_like(sums), sums, sizes)])
+    kind = np.minimum(before * (_MERGED_KINDS / 2), _MERGED_KINDS - 1).astype(np.int64)
+    totals: Float64Values = np.array([np.bincount(kind, weights * each) for each in (np.ones_like(sums), sums, sizes)])
     weights, sums, sizes = totals[:, totals[0] > 0]
     sums, sizes = sums / weights, sizes / weights
     deviations = sums - mean * sizes

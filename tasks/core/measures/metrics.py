@@ -12,25 +12,25 @@ from typing import Literal
 import numpy as np
 
 from factmill.tasks.core.measures.intervals import (
-    Floats,
+    Float64Values,
+    Int64Values,
     Interval,
-    Numbers,
-    bootstrap,
-    count_unlike,
-    explain_interval,
-    sum_clusters,
-    to_whole,
-    wilson,
+    bootstrap_mean_interval,
+    compute_wilson_interval,
+    count_deviating_clusters,
+    format_interval_warning,
+    scale_to_whole_numbers,
+    sum_by_cluster,
 )
 from factmill.tasks.core.rows import StrictModel
 
 IntervalKind = Literal["wilson", "bootstrap", ""]
 
-_DIGITS = 6
+_METRIC_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class MetricScores:
     """Scores of one metric in one setting: parallel columns, one entry per item.
 
     ValueError if the columns differ in length, a score is infinite, or a share is neither 0 nor 1.
@@ -43,7 +43,7 @@ class Scores:
     """Ids of scored items, without those to which the metric does not apply."""
     clusters: Sequence[str]
     """Ids of resampling units (questions, topics); the items themselves if they are independent."""
-    values: Floats
+    values: Float64Values
     """NaN: unscored."""
     groups: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     """Grouping → group of each item, None for an item in none."""
@@ -57,7 +57,7 @@ class Scores:
 
     def __post_init__(self) -> None:
         """Check the lengths and values of the columns."""
-        columns: dict[str, Sequence[str | None] | Floats] = {
+        columns: dict[str, Sequence[str | None] | Float64Values] = {
             "clusters": self.clusters,
             "values": self.values,
             **self.groups,
@@ -74,7 +74,7 @@ class Scores:
             raise ValueError(f"{self.metric}, {self.setting}: {found}; expected {expected}")
 
 
-class Metric(StrictModel):
+class MeasuredMetric(StrictModel):
     """One metric in one setting, over all items or one group."""
 
     setting: str
@@ -104,29 +104,31 @@ class Metric(StrictModel):
     """Why there is no value or no interval, or why the interval is unreliable."""
 
 
-def measure(scores: Sequence[Scores], seed: int = 0) -> list[Metric]:
-    """Return for each `Scores` a metric over all items, then one per group, sorted; `seed`: seed of the bootstraps.
+def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[MeasuredMetric]:
+    """Return for each `MetricScores` a metric over all items, then one per group, sorted; `seed`: seed of the bootstraps.
 
     A metric depends neither on the others nor on the order of the items.
     """
-    known: list[tuple[Sequence[str], Numbers]] = []
+    known: list[tuple[Sequence[str], Int64Values]] = []
     """Cluster columns with their numbers, for reuse: most metrics have the same items."""
     metrics = []
     for each in scores:
         clusters = next((numbers for names, numbers in known if names == each.clusters), None)
         if clusters is None:
-            clusters = number(each.clusters)[0]
+            clusters = number_names(each.clusters)[0]
             known.append((each.clusters, clusters))
         ends = sorted((each.worst, each.best))
         scored = ~np.isnan(each.values)
-        whole, exponent = to_whole(np.where(scored, each.values, 0.0), clusters)
-        for group_by, group, chosen in list_groups(each.groups, len(clusters)):
+        whole, exponent = scale_to_whole_numbers(np.where(scored, each.values, 0.0), clusters)
+        for group_by, group, chosen in iterate_item_groups(each.groups, len(clusters)):
             counted = chosen[scored[chosen]]
-            sums, sizes = sum_clusters(whole[counted], clusters[counted])
+            sums, sizes = sum_by_cluster(whole[counted], clusters[counted])
             total = math.fsum(each.values[counted].tolist())
             n, n_unscored = len(counted), len(chosen) - len(counted)
             bounds = (
-                [round_value((total + n_unscored * end) / len(chosen)) for end in ends] if len(chosen) else [None] * 2
+                [round_to_published((total + n_unscored * end) / len(chosen)) for end in ends]
+                if len(chosen)
+                else [None] * 2
             )
             interval: Interval | None = None
             kind: IntervalKind = ""
@@ -134,21 +136,21 @@ def measure(scores: Sequence[Scores], seed: int = 0) -> list[Metric]:
             if not n:
                 note = f"none of {n_unscored} is scored" if n_unscored else "nothing to score"
             elif each.is_share and sizes.max() == 1:
-                interval, kind = wilson(round(total), len(sums)), "wilson"
+                interval, kind = compute_wilson_interval(round(total), len(sums)), "wilson"
             else:
-                note = explain_interval(len(sums), count_unlike(sums, sizes))
+                note = format_interval_warning(len(sums), count_deviating_clusters(sums, sizes))
                 if len(sums) > 1:
-                    interval, kind = bootstrap(sums, sizes, seed, exponent), "bootstrap"
+                    interval, kind = bootstrap_mean_interval(sums, sizes, seed, exponent), "bootstrap"
             metrics.append(
-                Metric(
+                MeasuredMetric(
                     setting=each.setting,
                     metric=each.metric,
                     group_by=group_by,
                     group=group,
-                    value=round_value(total / n) if n else None,
+                    value=round_to_published(total / n) if n else None,
                     n=n,
                     n_unscored=n_unscored,
-                    coverage=round_value(n / len(chosen)) if len(chosen) else None,
+                    coverage=round_to_published(n / len(chosen)) if len(chosen) else None,
                     bound_low=bounds[0],
                     bound_high=bounds[1],
                     ci_low=interval[0] if interval else None,
@@ -162,24 +164,26 @@ def measure(scores: Sequence[Scores], seed: int = 0) -> list[Metric]:
     return metrics
 
 
-def number(names: Sequence[str | None]) -> tuple[Numbers, list[str]]:
+def number_names(names: Sequence[str | None]) -> tuple[Int64Values, list[str]]:
     """Return the position of each name in the sorted names, -1 for None, and the sorted names."""
     known = sorted({name for name in names if name is not None})
     positions: dict[str | None, int] = {None: -1, **{name: position for position, name in enumerate(known)}}
     return np.fromiter(map(positions.__getitem__, names), np.int64, len(names)), known
 
 
-def list_groups(groups: Mapping[str, Sequence[str | None]], items: int) -> Iterator[tuple[str, str, Numbers]]:
+def iterate_item_groups(
+    groups: Mapping[str, Sequence[str | None]], items: int
+) -> Iterator[tuple[str, str, Int64Values]]:
     """Yield all items, then each group, sorted by name, as (grouping, group, item positions)."""
     yield "", "", np.arange(items)
     for group_by, column in groups.items():
-        numbers, names = number(column)
+        numbers, names = number_names(column)
         order = np.argsort(numbers, kind="stable")
         ends = np.searchsorted(numbers[order], np.arange(len(names) + 1))
         for name, start, end in zip(names, ends[:-1], ends[1:], strict=True):
             yield group_by, name, order[start:end]
 
 
-def round_value(value: float) -> float:
+def round_to_published(value: float) -> float:
     """Round a value for publication: to six digits, never minus zero."""
-    return round(value, _DIGITS) + 0.0
+    return round(value, _METRIC_DIGITS) + 0.0

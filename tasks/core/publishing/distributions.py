@@ -7,63 +7,63 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from factmill.tasks.core.measures.figures import Figure, Series
+from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
 
-MOST_BARS = 24
+MAX_BARS = 24
 """Maximum number of bars of one figure; other values share one bar."""
-_LONGEST = 60
+_MAX_BAR_NAME_CHARACTERS = 60
 """Maximum number of characters of a bar's name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedTables:
     """A published build, as input for its distributions."""
 
     facts: Mapping[str, Any]
     """Figures in the build's report."""
-    read: Callable[[str, Sequence[str]], pa.Table]
+    load_columns: Callable[[str, Sequence[str]], pa.Table]
     """Published table and columns of it → their values, rows by id."""
 
-    def column(self, table: str, name: str) -> list[Any]:
+    def load_column(self, table: str, name: str) -> list[Any]:
         """Return the values of one column."""
-        values: list[Any] = self.read(table, [name])[name].to_pylist()
+        values: list[Any] = self.load_columns(table, [name])[name].to_pylist()
         return values
 
 
-Distributions = Callable[[Published], Iterable[Figure]]
+DistributionMaker = Callable[[PublishedTables], Iterable[ReportFigure]]
 
 
-def draw_counts(
+def make_bar_figure(
     name: str,
     title: str,
     counted: str,
     counts: Mapping[Any, int],
     by: str = "",
     note: str = "",
-    most: int = MOST_BARS,
-) -> Figure:
+    max_bars: int = MAX_BARS,
+) -> ReportFigure:
     """Make a figure with one bar per value, in the given order; `counted`: name of the counted rows, `by`: name of the
     values."""
-    return draw_groups(name, title, counted, {counted: counts}, by, note, most)
+    return make_grouped_bar_figure(name, title, counted, {counted: counts}, by, note, max_bars)
 
 
-def draw_groups(
+def make_grouped_bar_figure(
     name: str,
     title: str,
     counted: str,
     groups: Mapping[str, Mapping[Any, int]],
     by: str = "",
     note: str = "",
-    most: int = MOST_BARS,
+    max_bars: int = MAX_BARS,
     kind: Literal["bars", "stacked"] = "bars",
-) -> Figure:
+) -> ReportFigure:
     """Make a figure with bars of several colours from group → value → count; `stacked` if groups share no row. Of more than
     `most` values, the commonest stay and the others share one bar."""
     cut = {group: _cut_names(counts) for group, counts in groups.items()}
     in_all: Counter[str] = Counter()
     for counts in cut.values():
         in_all.update(counts)
-    kept = {value for value, _ in sorted(in_all.items(), key=lambda each: (-each[1], each[0]))[:most]}
+    kept = {value for value, _ in sorted(in_all.items(), key=lambda each: (-each[1], each[0]))[:max_bars]}
     values = [value for value in in_all if value in kept]
     others = len(in_all) - len(values)
     rest = [f"{others} others"] if others else []
@@ -71,35 +71,37 @@ def draw_groups(
     for group, counts in cut.items():
         left = [sum(count for value, count in counts.items() if value not in kept)] if others else []
         series.append(
-            Series(group, (*values, *rest), tuple(float(each) for each in [*(counts[v] for v in values), *left]))
+            FigureSeries(group, (*values, *rest), tuple(float(each) for each in [*(counts[v] for v in values), *left]))
         )
-    return Figure(name, title, kind, by, counted, tuple(series), note)
+    return ReportFigure(name, title, kind, by, counted, tuple(series), note)
 
 
-def sort_counts(values: Iterable[Any]) -> dict[Any, int]:
+def count_by_frequency(values: Iterable[Any]) -> dict[Any, int]:
     """Return value → number of occurrences, the commonest first, ties by name."""
     return dict(sorted(Counter(values).items(), key=lambda each: (-each[1], str(each[0]))))
 
 
-def count_numbers(values: Iterable[int]) -> dict[int, int]:
+def count_by_number(values: Iterable[int]) -> dict[int, int]:
     """Return number → number of occurrences, sorted by number, without gaps unless there would be too many bars."""
     counts = Counter(values)
     if not counts:
         return {}
-    if max(counts) - min(counts) >= MOST_BARS:
+    if max(counts) - min(counts) >= MAX_BARS:
         return dict(sorted(counts.items()))
     return {number: counts[number] for number in range(min(counts), max(counts) + 1)}
 
 
-def count_powers(values: Iterable[int | None]) -> dict[str, int]:
+def count_by_power_of_ten(values: Iterable[int | None]) -> dict[str, int]:
     """Return range of numbers with equally many digits → count; unknown numbers come last."""
     counts = Counter(None if value is None else len(str(value)) if value > 0 else 0 for value in values)
     digits = [digit for digit in counts if digit is not None]
-    told = {_tell_power(digit): counts[digit] for digit in (range(min(digits), max(digits) + 1) if digits else ())}
+    told = {
+        _format_power_range(digit): counts[digit] for digit in (range(min(digits), max(digits) + 1) if digits else ())
+    }
     return told | ({"not known": counts[None]} if None in counts else {})
 
 
-def _tell_power(digits: int) -> str:
+def _format_power_range(digits: int) -> str:
     if digits < 2:
         return "1 to 9" if digits else "0"
     return f"{10 ** (digits - 1):,} to {10**digits - 1:,}"
@@ -109,5 +111,5 @@ def _cut_names(counts: Mapping[Any, int]) -> Counter[str]:
     cut: Counter[str] = Counter()
     for value, count in counts.items():
         text = str(value)
-        cut[text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"] += count
+        cut[text if len(text) <= _MAX_BAR_NAME_CHARACTERS else f"{text[: _MAX_BAR_NAME_CHARACTERS - 1]}…"] += count
     return cut

@@ -7,11 +7,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from factmill.tasks.core.rows import StrictModel
 
-FORM: Literal[2] = 2
+RELEASE_FORMAT_VERSION: Literal[2] = 2
 """Format version of a release's folder; a reader refuses unknown versions."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0, le=2**40)]
+RowCount = Annotated[int, Field(ge=0, le=2**40)]
 
 
 class ReleasedFile(StrictModel):
@@ -19,7 +19,7 @@ class ReleasedFile(StrictModel):
 
     path: str
     format: Literal["parquet", "jsonl", "csv"]
-    size: Count
+    size: RowCount
     sha256: Sha256
 
 
@@ -29,7 +29,7 @@ class ReleasedSplit(StrictModel):
     name: str
     table: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     columns: Annotated[list[str], Field(min_length=1)]
-    rows: Count
+    rows: RowCount
     files: list[ReleasedFile]
 
 
@@ -44,7 +44,7 @@ class ReleasedConfig(StrictModel):
 class ReleasedTable(StrictModel):
     """A published table of the build, restricted to the rows in the release."""
 
-    rows: Count
+    rows: RowCount
     sha256: Sha256
     """SHA-256 of the rows, sorted by id (`digest_rows`)."""
 
@@ -54,7 +54,7 @@ class LeftOutRows(StrictModel):
 
     what: str
     why: str
-    rows: Count
+    rows: RowCount
 
 
 class ReleaseIndex(StrictModel):
@@ -67,7 +67,7 @@ class ReleaseIndex(StrictModel):
     published_at: AwareDatetime
     content_digest: Sha256
     """Digest of the whole build."""
-    rows: Count
+    rows: RowCount
     canary: str
     tables: dict[str, ReleasedTable]
     """For a complete release: all tables of the build, including the review queue, whose rows are in decisions.csv."""
@@ -81,72 +81,72 @@ class ReleaseIndex(StrictModel):
         return [split for config in self.configs for split in config.splits]
 
 
-class _Open(BaseModel):
+class _OpenModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
 
-class _LockedModel(_Open):
+class _ManifestModel(_OpenModel):
     name: str
     digest: str
 
 
-class _Decision(_Open):
+class _ManifestDecision(_OpenModel):
     id: str
     row_id: str
 
 
-class _Reviewing(_Open):
+class _ManifestReview(_OpenModel):
     policy: str
-    decisions: list[_Decision] = []
+    decisions: list[_ManifestDecision] = []
 
 
-class _LockedParams(_Open):
+class _ManifestParams(_OpenModel):
     params: dict[str, Any]
-    reviewing: _Reviewing | None = None
+    reviewing: _ManifestReview | None = None
     units: list[str] | None = None
-    embedder: _LockedModel | str | None = None
-    translator: _LockedModel | str | None = None
-    perplexity: _LockedModel | str | None = None
+    embedder: _ManifestModel | str | None = None
+    translator: _ManifestModel | str | None = None
+    perplexity: _ManifestModel | str | None = None
 
 
-class _World(_Open):
+class _ManifestWorld(_OpenModel):
     name: str
     digest: str
     epoch: str
 
 
-class _Services(_Open):
+class _ManifestServices(_OpenModel):
     __pydantic_extra__: dict[str, str]
     wikidata: str
     wikipedia: str
 
 
-class _Sources(_Open):
+class _ManifestSources(_OpenModel):
     files: dict[str, list[tuple[str, str]]]
     wikidata: str | None
 
 
-class _Lock(_Open):
-    """Fields of a manifest (made by engine/naming/locks.py) that comparisons, cards and evaluations read."""
+class _ReleasedManifest(_OpenModel):
+    """Fields of a manifest (made by engine/naming/manifests.py) that comparisons, cards and evaluations read."""
 
     benchmark: str
     code: str | dict[str, Any]
     version: str = ""
-    world: _World
-    services: _Services
+    world: _ManifestWorld
+    services: _ManifestServices
     models: dict[str, str]
     author: str
     scripted: dict[str, str] | None = None
     rules: str | None = None
     """In releases by older versions, whose rows may have been written by rules."""
-    sources: _Sources
+    sources: _ManifestSources
     prompts: dict[str, str]
     lists: dict[str, str]
     queries: dict[str, str]
-    params: _LockedParams
+    params: _ManifestParams
 
 
-class LockFile(StrictModel):
+class ReleasedManifestFile(StrictModel):
     """Contents of lock.json."""
 
     notice: str
@@ -157,4 +157,4 @@ class LockFile(StrictModel):
     content_digest: Sha256
     withheld: str
     canary: str
-    lock: _Lock
+    lock: _ReleasedManifest

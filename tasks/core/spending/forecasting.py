@@ -28,22 +28,22 @@ from typing import Any
 
 import numpy as np
 
-_HALVES = 20
-_DRAWS = 1_000
-_TAILS = (5.0, 95.0)
-_NORMAL = 1.645
+_HALF_SAMPLES = 20
+_FORECAST_DRAWS = 1_000
+_TAIL_PERCENTILES = (5.0, 95.0)
+_NORMAL_TAIL_SD = 1.645
 """5 % tail of the normal distribution, in standard deviations."""
-_ALONE = 1 - 1e-9
+_FULL_LEVERAGE = 1 - 1e-9
 """Leverage from which a row alone determines the regression on size at its point."""
-_EQUAL = 1e-9
+_RELATIVE_TOLERANCE = 1e-9
 """Relative tolerance within which amounts count as equal."""
-_FEW_ROWS = 8
+_FEW_BOOTSTRAP_ROWS = 8
 """Number of rows below which a draw too often consists of a single row."""
-AMOUNTS = ("calls", "requests", "tokens_in", "tokens_out", "usd")
+FORECAST_AMOUNTS = ("calls", "requests", "tokens_in", "tokens_out", "usd")
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ObservedCall:
     """A call that an observed row depends on."""
 
     stage: str
@@ -62,7 +62,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class StageSeen:
+class ObservedStage:
     """An observed stage of the pilot or of the earlier build."""
 
     name: str
@@ -72,12 +72,12 @@ class StageSeen:
     seconds: float
     batches: float = 1.0
     """Batches of the whole build per observed batch."""
-    opened: Mapping[str, int] = field(default_factory=dict)
+    expanded_rows: Mapping[str, int] = field(default_factory=dict)
     """Pilot row → number of rows of this stage that were expanded from it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class CallVolume:
     """Forecast calls of a stage of the whole build to one service."""
 
     stage: str
@@ -102,7 +102,7 @@ class StageForecast:
     stage: str
     rows: float
     hours: float
-    asked: tuple[Volume, ...]
+    asked: tuple[CallVolume, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +116,27 @@ class Forecast:
     high: Mapping[str, float]
     """Ends of the 90 % intervals of the extrapolated amounts."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_rounded_json(self) -> dict[str, Any]:
         """Return the forecast as JSON data, rounded."""
-        return round_numbers(asdict(self))
+        return round_json_numbers(asdict(self))
 
 
-def round_numbers(told: Any) -> Any:
+def round_json_numbers(told: Any) -> Any:
     """Round all numbers in JSON data to six decimal places."""
     if isinstance(told, dict):
-        return {name: round_numbers(each) for name, each in told.items()}
+        return {name: round_json_numbers(each) for name, each in told.items()}
     if isinstance(told, list | tuple):
-        return [round_numbers(each) for each in told]
+        return [round_json_numbers(each) for each in told]
     return round(told, 6) if isinstance(told, float) else told
 
 
 def make_forecast(
-    stages: Sequence[StageSeen],
-    uses: Sequence[Use],
+    stages: Sequence[ObservedStage],
+    uses: Sequence[ObservedCall],
     rows: Mapping[str, float],
-    parallel: Mapping[str, float],
-    most_bundled: Mapping[str, int],
-    unit: Callable[[str], str] = str,
+    parallel_requests: Mapping[str, float],
+    max_bundled: Mapping[str, int],
+    get_draw_unit: Callable[[str], str] = str,
     gaps_s: Mapping[str, float] = MappingProxyType({}),
 ) -> Forecast:
     """Forecast the whole build.
@@ -148,33 +148,33 @@ def make_forecast(
     """
     scales = {stage.name: stage.scale for stage in stages}
     scaled = next((stage.scale for stage in stages if stage.scale != 1.0), 1.0)
-    weights = dict(zip(rows, weigh_rows(list(rows.values()), scaled).tolist(), strict=True))
+    weights = dict(zip(rows, calibrate_row_weights(list(rows.values()), scaled).tolist(), strict=True))
     batches = {stage.name: stage.batches for stage in stages}
     first: dict[str, str] = {}
     for use in uses:
         first.setdefault(use.key, use.stage)
-    kinds: dict[tuple[str, str, str, str], list[Use]] = defaultdict(list)
+    kinds: dict[tuple[str, str, str, str], list[ObservedCall]] = defaultdict(list)
     for use in uses:
         if first[use.key] == use.stage:  # responses to an earlier stage's calls are cached
             kinds[use.stage, use.service, use.operation, use.model].append(use)
     volumes, times = [], {}
     for kind, found in sorted(kinds.items()):
         scale = scales.get(kind[0], 1.0)
-        growth = _find_growth(found, rows, scale, unit) if scale != 1.0 else 1.0
-        times[kind] = _find_times(found, weights if scale != 1.0 else {}, growth)
-        volume = _add_up(kind, found, growth, times[kind])
-        bundled = count_bundled(found, volume.calls, batches.get(kind[0], 1.0), most_bundled.get(kind[1], 1))
+        growth = _estimate_growth(found, rows, scale, get_draw_unit) if scale != 1.0 else 1.0
+        times[kind] = _compute_call_multipliers(found, weights if scale != 1.0 else {}, growth)
+        volume = _sum_call_volume(kind, found, growth, times[kind])
+        bundled = estimate_bundled_requests(found, volume.calls, batches.get(kind[0], 1.0), max_bundled.get(kind[1], 1))
         volumes.append(replace(volume, requests=min(volume.requests, bundled)))
-    scaled_stages = (replace(stage, scale=_scale_opened(stage, weights)) for stage in stages)
-    told = tuple(_tell_stage(stage, volumes, kinds, parallel, gaps_s) for stage in scaled_stages)
-    total = {name: sum(getattr(each, name) for each in volumes) for name in AMOUNTS}
+    scaled_stages = (replace(stage, scale=_scale_expanded_stage(stage, weights)) for stage in stages)
+    told = tuple(_forecast_stage(stage, volumes, kinds, parallel_requests, gaps_s) for stage in scaled_stages)
+    total = {name: sum(getattr(each, name) for each in volumes) for name in FORECAST_AMOUNTS}
     total["model_requests"] = sum(each.requests for each in volumes if each.model)
     total["hours"] = sum(each.hours for each in told)
-    low, high = _spread(kinds, volumes, times, scales, rows, weights)
+    low, high = _compute_forecast_intervals(kinds, volumes, times, scales, rows, weights)
     return Forecast(told, total, low, high)
 
 
-def weigh_rows(sizes: Sequence[float], scale: float) -> np.ndarray:
+def calibrate_row_weights(sizes: Sequence[float], scale: float) -> np.ndarray:
     """Return the weight of each row: `scale` on average, such that the weighted total size is that of all rows, if sizes vary.
 
     `sizes`: as multiples of the mean of all rows. Weights are at least 1.
@@ -187,14 +187,16 @@ def weigh_rows(sizes: Sequence[float], scale: float) -> np.ndarray:
     return 1 + others * (scale - 1) * len(seen) / others.sum()
 
 
-def _scale_opened(stage: StageSeen, weights: Mapping[str, float]) -> float:
+def _scale_expanded_stage(stage: ObservedStage, weights: Mapping[str, float]) -> float:
     """Return a stage's scale, weighted by the pilot rows that its rows were expanded from."""
-    if stage.scale == 1.0 or not stage.opened:
+    if stage.scale == 1.0 or not stage.expanded_rows:
         return stage.scale
-    return sum(count * weights[row] for row, count in stage.opened.items()) / sum(stage.opened.values())
+    return sum(count * weights[row] for row, count in stage.expanded_rows.items()) / sum(stage.expanded_rows.values())
 
 
-def _find_times(uses: Sequence[Use], weights: Mapping[str, float], growth: float) -> dict[str, float]:
+def _compute_call_multipliers(
+    uses: Sequence[ObservedCall], weights: Mapping[str, float], growth: float
+) -> dict[str, float]:
     """Return call → number of calls of the whole build that it represents, by the weights of its rows (default 1)."""
     users: dict[str, list[float]] = defaultdict(list)
     for use in uses:
@@ -202,14 +204,16 @@ def _find_times(uses: Sequence[Use], weights: Mapping[str, float], growth: float
     return {key: float((sum(found) / len(found)) ** growth) for key, found in users.items()}
 
 
-def _add_up(kind: tuple[str, str, str, str], uses: Sequence[Use], growth: float, times: Mapping[str, float]) -> Volume:
+def _sum_call_volume(
+    kind: tuple[str, str, str, str], uses: Sequence[ObservedCall], growth: float, times: Mapping[str, float]
+) -> CallVolume:
     calls = {use.key: use for use in uses}
-    sums = {name: sum(times[key] * getattr(use, name) for key, use in calls.items()) for name in AMOUNTS[1:]}
+    sums = {name: sum(times[key] * getattr(use, name) for key, use in calls.items()) for name in FORECAST_AMOUNTS[1:]}
     latency_s = sum(use.latency_s for use in calls.values()) / len(calls)
-    return Volume(*kind, growth=round(growth, 3), calls=sum(times.values()), latency_s=latency_s, **sums)
+    return CallVolume(*kind, growth=round(growth, 3), calls=sum(times.values()), latency_s=latency_s, **sums)
 
 
-def count_bundled(uses: Sequence[Use], calls: float, batches: float, most: int) -> float:
+def estimate_bundled_requests(uses: Sequence[ObservedCall], calls: float, batches: float, most: int) -> float:
     """Return the requests for `calls` bundled calls: the observed requests times `batches`, or more if requests would exceed
     `most` calls. Infinite if calls are sent one by one."""
     asked = {use.key: use.requests for use in uses}
@@ -217,7 +221,9 @@ def count_bundled(uses: Sequence[Use], calls: float, batches: float, most: int) 
     return max(were * batches, calls / most) if most > 1 and were < len(asked) else math.inf
 
 
-def _find_growth(uses: Sequence[Use], rows: Iterable[str], scale: float, unit: Callable[[str], str]) -> float:
+def _estimate_growth(
+    uses: Sequence[ObservedCall], rows: Iterable[str], scale: float, unit: Callable[[str], str]
+) -> float:
     """Return the exponent, from 0 to 1, by which the number of distinct calls grows with the rows."""
     users: dict[str, set[str]] = defaultdict(set)
     for use in uses:
@@ -225,21 +231,21 @@ def _find_growth(uses: Sequence[Use], rows: Iterable[str], scale: float, unit: C
     if all(len(found) == 1 for found in users.values()):
         return 1.0
     random, known, counts = Random(0), sorted({unit(row) for row in (*rows, *(use.row for use in uses))}), []
-    for _ in range(_HALVES):
+    for _ in range(_HALF_SAMPLES):
         half = set(random.sample(known, len(known) // 2))
         counts.append(sum(not half.isdisjoint(found) for found in users.values()))
-    mean = sum(counts) / _HALVES
+    mean = sum(counts) / _HALF_SAMPLES
     share = (len(known) // 2) / len(known)
     if not mean or not share:
         return 1.0
     heaps = min(1.0, max(0.0, math.log(mean / len(users)) / math.log(share)))
     if scale < 1.0:
         return heaps
-    times = count_met([len(found) for found in users.values()], len(known), scale) / len(users)
+    times = estimate_distinct_things([len(found) for found in users.values()], len(known), scale) / len(users)
     return (heaps + min(1.0, math.log(times) / math.log(scale))) / 2
 
 
-def count_met(wanted_by: Sequence[int], rows: int, scale: float) -> float:
+def estimate_distinct_things(wanted_by: Sequence[int], rows: int, scale: float) -> float:
     """Return a lower bound of the distinct things needed by `scale` times the rows; `wanted_by`: for each thing the number of
     rows that need it.
 
@@ -252,10 +258,10 @@ def count_met(wanted_by: Sequence[int], rows: int, scale: float) -> float:
     return len(wanted_by) + unmet * (1 - (1 - once / (rows * unmet + once)) ** (rows * (scale - 1)))
 
 
-def _tell_stage(
-    stage: StageSeen,
-    volumes: Sequence[Volume],
-    kinds: Mapping[tuple[str, str, str, str], Sequence[Use]],
+def _forecast_stage(
+    stage: ObservedStage,
+    volumes: Sequence[CallVolume],
+    kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCall]],
     parallel: Mapping[str, float],
     gaps_s: Mapping[str, float],
 ) -> StageForecast:
@@ -274,9 +280,9 @@ def _tell_stage(
     return StageForecast(stage.name, stage.rows_in * stage.scale, hours, asked)
 
 
-def _spread(
-    kinds: Mapping[tuple[str, str, str, str], Sequence[Use]],
-    volumes: Sequence[Volume],
+def _compute_forecast_intervals(
+    kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCall]],
+    volumes: Sequence[CallVolume],
     times: Mapping[tuple[str, str, str, str], Mapping[str, float]],
     scales: Mapping[str, float],
     rows: Mapping[str, float],
@@ -284,14 +290,14 @@ def _spread(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the lower and upper ends of the intervals, by a bootstrap over the observed rows."""
     places = {row: at for at, row in enumerate(rows)}
-    table = np.zeros((len(places), len(AMOUNTS) + 1))
-    fixed = np.zeros(len(AMOUNTS) + 1)
+    table = np.zeros((len(places), len(FORECAST_AMOUNTS) + 1))
+    fixed = np.zeros(len(FORECAST_AMOUNTS) + 1)
     most = 1.0
     for volume in volumes:
         kind = (volume.stage, volume.service, volume.operation, volume.model)
         scale = scales.get(volume.stage, 1.0)
         if scale == 1.0:
-            amounts = [getattr(volume, name) for name in AMOUNTS] + [volume.requests if volume.model else 0.0]
+            amounts = [getattr(volume, name) for name in FORECAST_AMOUNTS] + [volume.requests if volume.model else 0.0]
             fixed += np.array(amounts)
             continue
         most = max(most, scale)
@@ -302,15 +308,16 @@ def _spread(
             sent = use.requests * bundled
             each = [1.0, sent, use.tokens_in, use.tokens_out, use.usd, sent if use.model else 0.0]
             table[places[use.row]] += np.array(each) * times[kind][use.key] / users[use.key]
-    names = (*AMOUNTS, "model_requests")
+    names = (*FORECAST_AMOUNTS, "model_requests")
     if not places:
         return dict(zip(names, fixed.tolist(), strict=True)), dict(zip(names, fixed.tolist(), strict=True))
     count = len(places)
-    untold = _take_off_size(table, np.array(list(rows.values())), np.array([weights[row] for row in rows]))
-    draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _DRAWS)
+    untold = _compute_size_residuals(table, np.array(list(rows.values())), np.array([weights[row] for row in rows]))
+    draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _FORECAST_DRAWS)
     known = math.sqrt(max(0.0, 1 - 1 / most)) if most > 1 else 1.0
     offs = [
-        find_sum_interval(untold[:, at], draws, is_positive=bool((table[:, at] > 0).all())) for at in range(len(names))
+        compute_sum_interval(untold[:, at], draws, is_positive=bool((table[:, at] > 0).all()))
+        for at in range(len(names))
     ]
     middle = fixed + table.sum(axis=0)
     ends = [middle + known * np.array(off) for off in zip(*offs, strict=True)]
@@ -318,7 +325,7 @@ def _spread(
     return low, high
 
 
-def find_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bool) -> tuple[float, float]:
+def compute_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bool) -> tuple[float, float]:
     """Return the offsets of a 90 % interval, below and above the sum of rows' amounts, for the expected sum of as many rows.
 
     `draws`: multiplicity of each row in each bootstrap draw (draws × rows). `is_positive`: all amounts are positive, so they
@@ -327,31 +334,33 @@ def find_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bo
     whose large values a small sample lacks; the outer ends of both count.
     """
     count, spread = len(amounts), float(amounts.std())
-    widening = 1 + (_NORMAL**2 + 1) / (
+    widening = 1 + (_NORMAL_TAIL_SD**2 + 1) / (
         4 * max(1, count - 2)
     )  # Student's t: few rows tell little of how far rows differ
-    if spread <= _EQUAL * float(np.abs(amounts).max()):
+    if spread <= _RELATIVE_TOLERANCE * float(np.abs(amounts).max()):
         return 0.0, 0.0
     means = draws @ amounts / count
-    if count < _FEW_ROWS:
-        low, high = count * (np.percentile(means, _TAILS) - amounts.mean())
+    if count < _FEW_BOOTSTRAP_ROWS:
+        low, high = count * (np.percentile(means, _TAIL_PERCENTILES) - amounts.mean())
         return float(widening * low), float(widening * high)
     spreads = np.sqrt(np.maximum(draws @ amounts**2 / count - means**2, 0.0))
-    is_drawn = spreads > _EQUAL * spread
-    high, low = -spread * count * np.percentile((means - amounts.mean())[is_drawn] / spreads[is_drawn], _TAILS)
+    is_drawn = spreads > _RELATIVE_TOLERANCE * spread
+    high, low = (
+        -spread * count * np.percentile((means - amounts.mean())[is_drawn] / spreads[is_drawn], _TAIL_PERCENTILES)
+    )
     least, middle, most = np.percentile(amounts, (0, 50, 100))
     skew = least + most - 2 * middle
-    if is_positive and skew > _EQUAL * spread and middle > least:
+    if is_positive and skew > _RELATIVE_TOLERANCE * spread and middle > least:
         begin = (least * most - middle**2) / skew  # where a log-normal distribution with these three begins
         logs = np.log(amounts - begin)
         variance = float(logs.var(ddof=1))
-        off = _NORMAL * widening * math.sqrt(variance / count + variance**2 / (2 * (count - 1)))
+        off = _NORMAL_TAIL_SD * widening * math.sqrt(variance / count + variance**2 / (2 * (count - 1)))
         rest = float((amounts - begin).sum())
         low, high = min(low, rest * math.expm1(-off)), max(high, rest * math.expm1(off))
     return float(widening * low), float(widening * high)
 
 
-def _take_off_size(table: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _compute_size_residuals(table: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the weighted residuals of each row's amounts from a linear regression on size through the other rows."""
     each = table / weights[:, None]
     off = sizes - sizes.mean()
@@ -360,15 +369,15 @@ def _take_off_size(table: np.ndarray, sizes: np.ndarray, weights: np.ndarray) ->
     if squares:
         fitted, pull = fitted + np.outer(off, off @ each / squares), pull + off * off / squares
     # a row that alone determines the line has no residual
-    return (each - fitted) * weights[:, None] / np.where(pull < _ALONE, 1 - pull, 1.0)[:, None]
+    return (each - fitted) * weights[:, None] / np.where(pull < _FULL_LEVERAGE, 1 - pull, 1.0)[:, None]
 
 
-def count_characters(row: Mapping[str, Any]) -> int:
+def count_row_characters(row: Mapping[str, Any]) -> int:
     """Return the default size of a row: the characters of its text form."""
     return len(str(row))
 
 
-def draw_places(
+def draw_pilot_rows(
     parts: Sequence[Sequence[str]], sides: Sequence[str], sizes: Sequence[int], ids: Sequence[str], wanted: int
 ) -> list[int]:
     """Return the positions of a representative sample of rows: every n-th row, ordered by part, then by size.

@@ -1,6 +1,6 @@
 """Explain why a row differs: find the first difference between two builds that accounts for the change.
 
-A change is traced backwards: from a column to the last reply that contains its change (`shows`), from a call's variable to
+A change is traced backwards: from a column to the last reply that contains its change (`is_change_carried_over`), from a call's variable to
 the earlier reply or source column that contains its own, until a call differs for a direct reason (calls.py). Where
 no reply contains the change (a score, a row rejected for a number), the first call with a direct reason is the cause. If
 there is none, the cause is an input that no call records: a list, a parameter, code; several such inputs give one
@@ -13,271 +13,292 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from factmill.tasks.diff.core.calls import Divergence, find_own_causes, is_settled_by_input, join
-from factmill.tasks.diff.core.changes import Cause, ColumnChange, Fate
-from factmill.tasks.diff.core.locks import Locks
+from factmill.tasks.diff.core.call_differences import (
+    CallDifference,
+    find_direct_causes,
+    is_part_set_by_build_inputs,
+    merge_possible_causes,
+)
+from factmill.tasks.diff.core.changes import ChangeCause, ColumnChange, RowDrop
+from factmill.tasks.diff.core.manifest_changes import ManifestComparison
 
 _WORD = re.compile(r"\w+")
-_SHORTEST = 3
+_MIN_TEXT_CHARACTERS = 3
 """Least characters of a text for a substring match to count."""
-_LEAST = 10
+_MIN_TRACEABLE_NUMBER = 10
 """Smaller numbers are too common to trace."""
 
 
-def shows(given: tuple[Any, Any], taken: tuple[Any, Any]) -> bool:
+def is_change_carried_over(source_change: tuple[Any, Any], target_change: tuple[Any, Any]) -> bool:
     """True where what `taken` gained (or lost) is contained in what `given` gained (or lost); both: (before, after)."""
-    gone, come = _split(given)
-    lost, won = _split(taken)
-    if _stands_in(won, come) or _stands_in(lost, gone):
+    gone, come = _split_lost_and_gained(source_change)
+    lost, won = _split_lost_and_gained(target_change)
+    if _overlaps_or_contains(won, come) or _overlaps_or_contains(lost, gone):
         return True
-    new_words, old_words = _list_words(won), _list_words(lost)
-    return _share_words(new_words - old_words, _list_words(come) - _list_words(gone)) or _share_words(
-        old_words - new_words, _list_words(gone) - _list_words(come)
-    )
+    new_words, old_words = _collect_words(won), _collect_words(lost)
+    return _contains_half_of_words(
+        new_words - old_words, _collect_words(come) - _collect_words(gone)
+    ) or _contains_half_of_words(old_words - new_words, _collect_words(gone) - _collect_words(come))
 
 
-def _share_words(wanted: frozenset[str], found: frozenset[str]) -> bool:
+def _contains_half_of_words(wanted: frozenset[str], found: frozenset[str]) -> bool:
     """True where at least half of `wanted` is in `found`; a text may have been cleaned or reformatted."""
     return bool(wanted) and 2 * len(wanted & found) >= len(wanted)
 
 
-def _list_words(leaves: frozenset[str]) -> frozenset[str]:
-    return frozenset(word for leaf in leaves for word in _words_of(leaf))
+def _collect_words(leaves: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for leaf in leaves for word in _split_words(leaf))
 
 
 @lru_cache(maxsize=256)
-def _words_of(text: str) -> frozenset[str]:
-    return frozenset(word for word in _WORD.findall(text) if len(word) >= _SHORTEST)
+def _split_words(text: str) -> frozenset[str]:
+    return frozenset(word for word in _WORD.findall(text) if len(word) >= _MIN_TEXT_CHARACTERS)
 
 
-def holds(value: Any, parts: Iterable[Any]) -> bool:
+def contains_all_values(value: Any, parts: Iterable[Any]) -> bool:
     """True where a value contains every text and number of `parts`, whole."""
-    return all(_list_leaves(part) <= _list_leaves(value) for part in parts)
+    return all(_collect_leaf_texts(part) <= _collect_leaf_texts(value) for part in parts)
 
 
-def _split(change: tuple[Any, Any]) -> tuple[frozenset[str], frozenset[str]]:
+def _split_lost_and_gained(change: tuple[Any, Any]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the texts and numbers that only the old value has, and those that only the new one has."""
-    before, after = map(_list_leaves, change)
+    before, after = map(_collect_leaf_texts, change)
     return before - after, after - before
 
 
-def _stands_in(leaves: frozenset[str], others: frozenset[str]) -> bool:
+def _overlaps_or_contains(leaves: frozenset[str], others: frozenset[str]) -> bool:
     return bool(leaves & others) or any(
-        leaf in other or (len(other) >= _SHORTEST and other in leaf)
+        leaf in other or (len(other) >= _MIN_TEXT_CHARACTERS and other in leaf)
         for leaf in leaves
-        if len(leaf) >= _SHORTEST
+        if len(leaf) >= _MIN_TEXT_CHARACTERS
         for other in others
     )
 
 
-def _list_leaves(value: Any) -> frozenset[str]:
-    return _of_text(value) if isinstance(value, str) else frozenset(_walk(value))
+def _collect_leaf_texts(value: Any) -> frozenset[str]:
+    return _make_text_leaves(value) if isinstance(value, str) else frozenset(_iterate_leaf_texts(value))
 
 
 @lru_cache(maxsize=256)
-def _of_text(text: str) -> frozenset[str]:
+def _make_text_leaves(text: str) -> frozenset[str]:
     return frozenset([text]) if text else frozenset()
 
 
-def _walk(value: Any) -> Iterator[str]:
+def _iterate_leaf_texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for each in value.values():
-            yield from _walk(each)
+            yield from _iterate_leaf_texts(each)
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _walk(each)
+            yield from _iterate_leaf_texts(each)
     elif isinstance(value, str):
-        yield from _of_text(value)
-    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= _LEAST:
+        yield from _make_text_leaves(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= _MIN_TRACEABLE_NUMBER:
         yield f"{value:g}" if isinstance(value, float) else str(value)
 
 
-_OF_NO_CALL = ("embedder", "answers")
+_UNRECORDED_MODEL_ROLES = ("embedder", "answers")
 """Models without recorded calls: sentence encoders, and models under test that are built in or read from a file."""
-_OTHER_ROWS = Cause("other rows", "", "rows are weighed together, and others of them changed")
-UNEXPLAINED = Cause("unexplained", "", "its calls and replies are the same, and so is every input that could touch it")
-_NOT_TOLD = Cause(
+_OTHER_ROWS_CAUSE = ChangeCause("other rows", "", "rows are weighed together, and others of them changed")
+UNEXPLAINED_CAUSE = ChangeCause(
+    "unexplained", "", "its calls and replies are the same, and so is every input that could touch it"
+)
+_UNKNOWN_REPLY_CAUSE = ChangeCause(
     "not told",
     "",
     "the locks are the same, so a reply was another; releases hold no replies: compare the builds where they were made",
 )
-_ASKED_ANEW = Cause(
+_POSSIBLE_REPLY_CAUSE = ChangeCause(
     "reply", "", "services and models that may answer otherwise were asked, and releases hold no replies"
 )
-_DECIDED = ("dropped_in_review", "not_reviewed")
+_REVIEW_REJECT_REASONS = ("dropped_in_review", "not_reviewed")
 """Reject reasons set by a reviewer or by the policy."""
 
 
 @dataclass(frozen=True)
-class RowFacts:
+class RowChangeEvidence:
     """Evidence about a differing row."""
 
-    divergences: Sequence[Divergence]
-    columns: Sequence[ColumnChange] = ()
-    fate: Fate | None = None
-    source: Cause | None = None
+    call_differences: Sequence[CallDifference]
+    changed_columns: Sequence[ColumnChange] = ()
+    fate: RowDrop | None = None
+    source_cause: ChangeCause | None = None
     """Why the source columns differ; None where they do not, or no file holds them."""
-    given: Sequence[ColumnChange] = ()
+    source_changes: Sequence[ColumnChange] = ()
     """The changes of the source columns."""
-    unseen: Sequence[Cause] = ()
+    unrecorded_causes: Sequence[ChangeCause] = ()
     """Changed inputs that may affect the row but show in no call or column."""
-    decisions: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = ()
+    changed_decisions: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = ()
     """Changed decisions about the row: (before, after)."""
-    others_changed: bool = False
+    other_rows_changed: bool = False
     """True where other rows changed and a stage compares rows with each other."""
-    is_weighed: bool = False
+    is_cross_row_reject: bool = False
     """True where such a stage rejects the row in one of the builds."""
     has_calls: bool = True
     """False for releases, which have no calls."""
-    left_out: str = ""
+    left_out_reason: str = ""
     """Why a release was made without such rows; empty: it was not."""
-    narrowing: frozenset[str] = frozenset()
+    narrowing_parameters: frozenset[str] = frozenset()
     """Parameters that limit how much is read, and of what."""
 
 
-def explain_row(facts: RowFacts, locks: Locks) -> tuple[Cause, ...]:
+def explain_row_change(evidence: RowChangeEvidence, manifests: ManifestComparison) -> tuple[ChangeCause, ...]:
     """Return why a row differs, in stage order; UNEXPLAINED alone where nothing explains it."""
-    if facts.left_out:
-        return (Cause("left out", "", facts.left_out),)
-    tracer = _Tracer(facts, locks)
-    found: dict[Cause, None] = {}
-    if facts.fate is not None:
-        found.update(dict.fromkeys(tracer.trace_fate(facts.fate)))
-    elif not facts.columns:
-        found.update(dict.fromkeys(tracer.trace_unread()))
-    for column in facts.columns:
+    if evidence.left_out_reason:
+        return (ChangeCause("left out", "", evidence.left_out_reason),)
+    tracer = _CauseTracer(evidence, manifests)
+    found: dict[ChangeCause, None] = {}
+    if evidence.fate is not None:
+        found.update(dict.fromkeys(tracer.trace_drop(evidence.fate)))
+    elif not evidence.changed_columns:
+        found.update(dict.fromkeys(tracer.trace_unread_row()))
+    for column in evidence.changed_columns:
         found.update(dict.fromkeys(tracer.trace_column(column)))
-    by_label = {cause.label: cause for cause in sorted(found, key=tracer.order, reverse=True)}
-    return tuple(sorted(by_label.values(), key=tracer.order)) or (UNEXPLAINED,)
+    by_label = {cause.label: cause for cause in sorted(found, key=tracer.get_sort_key, reverse=True)}
+    return tuple(sorted(by_label.values(), key=tracer.get_sort_key)) or (UNEXPLAINED_CAUSE,)
 
 
 @dataclass
-class _Tracer:
-    facts: RowFacts
-    locks: Locks
-    own: list[list[Cause]] = field(init=False)
+class _CauseTracer:
+    evidence: RowChangeEvidence
+    manifests: ManifestComparison
+    direct_causes: list[list[ChangeCause]] = field(init=False)
     """Direct causes of each divergence, without effects of earlier ones."""
 
     def __post_init__(self) -> None:
-        self.own = [find_own_causes(each, self.locks) for each in self.facts.divergences]
+        self.direct_causes = [find_direct_causes(each, self.manifests) for each in self.evidence.call_differences]
 
-    def order(self, cause: Cause) -> tuple[bool, int]:
+    def get_sort_key(self, cause: ChangeCause) -> tuple[bool, int]:
         """Return a cause's sort key: source and decision first, causes that no call shows last."""
-        at = next((at for at, own in enumerate(self.own) if cause in own), len(self.own))
-        return cause.kind not in ("source", "decision") and at == len(self.own), at if cause.stage else -1
+        at = next((at for at, own in enumerate(self.direct_causes) if cause in own), len(self.direct_causes))
+        return cause.kind not in ("source", "decision") and at == len(self.direct_causes), at if cause.stage else -1
 
-    def trace_fate(self, fate: Fate) -> list[Cause]:
+    def trace_drop(self, fate: RowDrop) -> list[ChangeCause]:
         """Return why only one build published the row."""
-        policy = [each for each in self.locks.of("decision") if each.what == "policy"]
-        if fate.reason in _DECIDED and (decided := [*self._list_decisions(), *policy]):
+        policy = [each for each in self.manifests.list_causes("decision") if each.what == "policy"]
+        if fate.reason in _REVIEW_REJECT_REASONS and (decided := [*self._iterate_decision_causes(), *policy]):
             return decided
-        traced = self._trace((None, fate.detail), len(self.own))
-        if not traced and self.facts.is_weighed and self.facts.others_changed:
-            return [_OTHER_ROWS]
-        return traced or self._fall_back(len(self.own))
+        traced = self._trace_change((None, fate.detail), len(self.direct_causes))
+        if not traced and self.evidence.is_cross_row_reject and self.evidence.other_rows_changed:
+            return [_OTHER_ROWS_CAUSE]
+        return traced or self._find_fallback_causes(len(self.direct_causes))
 
-    def trace_unread(self) -> list[Cause]:
+    def trace_unread_row(self) -> list[ChangeCause]:
         """Return why only one build read the row: its source, what it was drawn from, or a limit on what is read."""
-        limits = [each for each in self.locks.of("parameter") if each.what in self.facts.narrowing]
-        if self.facts.source:
-            return [join([self.facts.source, *limits])]
-        if drawn := [own[0] for own in self.own if own]:
+        limits = [each for each in self.manifests.list_causes("parameter") if each.what in self.evidence.narrowing_parameters]
+        if self.evidence.source_cause:
+            return [merge_possible_causes([self.evidence.source_cause, *limits])]
+        if drawn := [own[0] for own in self.direct_causes if own]:
             return drawn[:1]
-        return [join(limits)] if limits else self._fall_back(0)
+        return [merge_possible_causes(limits)] if limits else self._find_fallback_causes(0)
 
-    def trace_column(self, column: ColumnChange) -> list[Cause]:
+    def trace_column(self, column: ColumnChange) -> list[ChangeCause]:
         """Return why a column changed."""
         change = (column.before, column.after)
-        return self._trace(change, len(self.own)) or self._fall_back(len(self.own))
+        return self._trace_change(change, len(self.direct_causes)) or self._find_fallback_causes(
+            len(self.direct_causes)
+        )
 
-    def _trace(self, change: tuple[Any, Any], upto: int) -> list[Cause]:
+    def _trace_change(self, change: tuple[Any, Any], upto: int) -> list[ChangeCause]:
         """Return why a value changed, by the last reply or else the input that contains the change; may be empty."""
         for at in reversed(range(upto)):
-            found = self.facts.divergences[at]
-            if shows((_tell_reply(found.before), _tell_reply(found.after)), change):
-                return self._find_origins(at)
-        if self.facts.source and any(shows((each.before, each.after), change) for each in self.facts.given):
-            return [self.facts.source]
+            found = self.evidence.call_differences[at]
+            if is_change_carried_over(
+                (_list_traceable_values(found.before), _list_traceable_values(found.after)), change
+            ):
+                return self._find_call_causes(at)
+        if self.evidence.source_cause and any(
+            is_change_carried_over((each.before, each.after), change) for each in self.evidence.source_changes
+        ):
+            return [self.evidence.source_cause]
         if decided := [
             cause
-            for cause, pair in zip(self._list_decisions(), self.facts.decisions, strict=True)
-            if shows(pair, change)
+            for cause, pair in zip(self._iterate_decision_causes(), self.evidence.changed_decisions, strict=True)
+            if is_change_carried_over(pair, change)
         ]:
             return decided
-        return [each.cause for each in self.locks.changes if _says((each.before, each.after), change)][:1]
+        return [each.cause for each in self.manifests.changes if _is_same_change((each.before, each.after), change)][:1]
 
-    def _find_origins(self, at: int) -> list[Cause]:
+    def _find_call_causes(self, at: int) -> list[ChangeCause]:
         """Return why a call differs: its direct causes and those of its changed request."""
-        found = self.facts.divergences[at]
-        causes = list(self.own[at])
-        for name, change in found.asked_otherwise().items():
-            if not is_settled_by_input(name):
-                causes += self._trace(change, at)
-        return list(dict.fromkeys(causes)) or self._fall_back(at)
+        found = self.evidence.call_differences[at]
+        causes = list(self.direct_causes[at])
+        for name, change in found.get_changed_request_parts().items():
+            if not is_part_set_by_build_inputs(name):
+                causes += self._trace_change(change, at)
+        return list(dict.fromkeys(causes)) or self._find_fallback_causes(at)
 
-    def _fall_back(self, upto: int) -> list[Cause]:
+    def _find_fallback_causes(self, upto: int) -> list[ChangeCause]:
         """Return the first possible cause before `upto`, where no text shows which it is."""
-        if decisions := list(self._list_decisions()):
+        if decisions := list(self._iterate_decision_causes()):
             return decisions
-        if self.facts.source or not self.facts.has_calls:
-            return [self.facts.source or self._tell_possible()]
-        unseen = self._list_unseen()
+        if self.evidence.source_cause or not self.evidence.has_calls:
+            return [self.evidence.source_cause or self._merge_manifest_causes()]
+        unseen = self._list_unrecorded_causes()
         strong = [
-            own[0] for own, each in zip(self.own[:upto], self.facts.divergences, strict=False) if own and _is_read(each)
+            own[0]
+            for own, each in zip(self.direct_causes[:upto], self.evidence.call_differences, strict=False)
+            if own and _has_changed_model_reply(each)
         ]
         if strong:
             return [strong[0]]
         weak = [
             own[0]
-            for own, each in zip(self.own[:upto], self.facts.divergences, strict=False)
+            for own, each in zip(self.direct_causes[:upto], self.evidence.call_differences, strict=False)
             if own and (each.replies_differ or not each.is_paired)  # an equal reply changes nothing
         ]
         if weak and not unseen:
             return [weak[0]]
-        if not unseen and self.facts.others_changed:
-            return [_OTHER_ROWS]
-        return [join([*weak[:1], *unseen])] if weak or unseen else []
+        if not unseen and self.evidence.other_rows_changed:
+            return [_OTHER_ROWS_CAUSE]
+        return [merge_possible_causes([*weak[:1], *unseen])] if weak or unseen else []
 
-    def _tell_possible(self) -> Cause:
+    def _merge_manifest_causes(self) -> ChangeCause:
         """Return the cause from the manifests alone: the changed input, or "one of" several."""
-        possible = [each.cause for each in self.locks.changes if each.cause.kind != "source"]
-        possible += self.facts.unseen
+        possible = [each.cause for each in self.manifests.changes if each.cause.kind != "source"]
+        possible += self.evidence.unrecorded_causes
         if not possible:
-            return _NOT_TOLD
-        return join([*possible, _ASKED_ANEW] if self.locks.may_answer_otherwise else possible)
+            return _UNKNOWN_REPLY_CAUSE
+        return merge_possible_causes(
+            [*possible, _POSSIBLE_REPLY_CAUSE] if self.manifests.may_replies_vary else possible
+        )
 
-    def _list_unseen(self) -> list[Cause]:
+    def _list_unrecorded_causes(self) -> list[ChangeCause]:
         """Return the changed inputs that no recorded call would show."""
-        unseen = [*self.facts.unseen, *self.locks.of("list", "parameter", "code")]
-        unseen += [each for each in self.locks.of("model") if each.what in _OF_NO_CALL]
-        unseen += [each for each in self.locks.of("decision") if each.what == "policy"]
-        unseen += [each.cause for each in self.locks.changes if each.cause.kind == "world" and _is_graph(each.after)]
+        unseen = [*self.evidence.unrecorded_causes, *self.manifests.list_causes("list", "parameter", "code")]
+        unseen += [each for each in self.manifests.list_causes("model") if each.what in _UNRECORDED_MODEL_ROLES]
+        unseen += [each for each in self.manifests.list_causes("decision") if each.what == "policy"]
+        unseen += [
+            each.cause
+            for each in self.manifests.changes
+            if each.cause.kind == "world" and _is_local_graph_identity(each.after)
+        ]
         return unseen
 
-    def _list_decisions(self) -> Iterator[Cause]:
-        for before, after in self.facts.decisions:
+    def _iterate_decision_causes(self) -> Iterator[ChangeCause]:
+        for before, after in self.evidence.changed_decisions:
             each = after or before or {}
             old, new = (f"{one['decision']} by {one['reviewer']}" if one else "none" for one in (before, after))
-            yield Cause("decision", str(each["flag"]), f"{old} → {new}")
+            yield ChangeCause("decision", str(each["flag"]), f"{old} → {new}")
 
 
-def _tell_reply(call: Any) -> Any:
+def _list_traceable_values(call: Any) -> Any:
     """Return what a column may take from a call: reply, service, model, revision."""
     if call is None:
         return None
     return [call.reply, call.service, call.parts.get("model"), call.parts.get("revid")]
 
 
-def _is_read(found: Divergence) -> bool:
+def _has_changed_model_reply(difference: CallDifference) -> bool:
     """True for a changed model reply, which is surely read whole."""
-    return found.either.is_of_model and found.replies_differ
+    return difference.latest_call.is_model_call and difference.replies_differ
 
 
-def _says(given: tuple[Any, Any], change: tuple[Any, Any]) -> bool:
+def _is_same_change(input_change: tuple[Any, Any], change: tuple[Any, Any]) -> bool:
     """True where an input changed between exactly these two values."""
-    return given == change and given[0] != given[1]
+    return input_change == change and input_change[0] != input_change[1]
 
 
-def _is_graph(identity: Any) -> bool:
+def _is_local_graph_identity(identity: Any) -> bool:
     """True for a local Wikidata graph, whose look-ups are not recorded."""
     return isinstance(identity, str) and not identity.startswith(("http", "embedded-"))

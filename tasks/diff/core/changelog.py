@@ -4,106 +4,112 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from factmill.tasks.diff.core.changes import (
-    KINDS,
-    MEANINGS,
+    CAUSE_KIND_MEANINGS,
+    ROW_CHANGE_KINDS,
+    BuildDiff,
     ColumnChange,
-    Diff,
     RowChange,
-    count_unexplained,
-    tell_line,
-    tell_pair,
+    count_unexplained_rows,
+    format_change_in_lines,
+    format_value_in_line,
 )
-from factmill.tasks.text.whole import clean, escape_markdown
+from factmill.tasks.text.sanitize import escape_control_characters, escape_markdown
 
-_EXAMPLES = 3
+_EXAMPLES_PER_CAUSE = 3
 """Example rows per cause."""
-_COLUMNS = 3
+_MAX_COLUMNS_PER_EXAMPLE = 3
 """Columns shown per example row."""
-_LONGEST = 160
+_MAX_VALUE_CHARACTERS = 160
 
 
-def render_changelog(diff: Diff, previous_version: str) -> str:
+def render_changelog(diff: BuildDiff, previous_version: str) -> str:
     """Return as Markdown what changed since the release called `previous_version`.
 
     It shows rows, columns and the beginnings of their values, but no values of held-out tables.
     """
-    counts = diff.counts()
+    counts = diff.count_rows_by_kind()
     told = [f"# Changes since {escape_markdown(previous_version)}", ""]
-    told += [_tell_builds(diff), ""]
+    told += [_format_summary(diff), ""]
     if diff.inputs:
-        told += ["## Inputs", *(_tell_input(each.cause.label, each.cause.told) for each in diff.inputs), ""]
-    for kind in KINDS:
+        told += ["## Inputs", *(_format_input_change(each.cause.label, each.cause.told) for each in diff.inputs), ""]
+    for kind in ROW_CHANGE_KINDS:
         if counts[kind]:
             rows = [row for row in diff.rows if row.kind == kind]
-            told += [f"## {kind.capitalize()}: {_count(counts[kind])}", *_tell_rows(rows), ""]
-    if not diff.differs:
+            told += [f"## {kind.capitalize()}: {_format_row_count(counts[kind])}", *_format_rows_by_cause(rows), ""]
+    if not diff.has_row_changes:
         told += ["No row was added, removed or changed.", ""]
     if diff.tables or diff.new_columns:
-        told += ["## Beside", *_tell_beside(diff), ""]
+        told += ["## Beside", *_format_table_and_column_changes(diff), ""]
     return "\n".join(told).strip() + "\n"
 
 
-def _tell_builds(diff: Diff) -> str:
-    counts = diff.counts()
-    parts = ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS)
+def _format_summary(diff: BuildDiff) -> str:
+    counts = diff.count_rows_by_kind()
+    parts = ", ".join(f"{counts[kind]:,} {kind}" for kind in ROW_CHANGE_KINDS)
     remade = f" ({diff.remade:,} of them made anew)" if diff.remade else ""
-    unexplained = count_unexplained(diff)
-    lost = f" Of {_count(unexplained)} nothing that is recorded tells why." if unexplained else ""
+    unexplained = count_unexplained_rows(diff)
+    lost = f" Of {_format_row_count(unexplained)} nothing that is recorded tells why." if unexplained else ""
     return (
-        f"{escape_markdown(diff.title)}. From `{diff.before.build_id}` ({diff.before.published}, {_count(diff.before.rows)}) to "
-        f"`{diff.after.build_id}` ({diff.after.published}, {_count(diff.after.rows)}): {diff.same:,} the same{remade}, "
+        f"{escape_markdown(diff.title)}. From `{diff.before.build_id}` ({diff.before.published}, {_format_row_count(diff.before.rows)}) to "
+        f"`{diff.after.build_id}` ({diff.after.published}, {_format_row_count(diff.after.rows)}): {diff.same:,} the same{remade}, "
         f"{parts}.{lost}"
     )
 
 
-def _tell_input(label: str, told: str) -> str:
-    return f"- {escape_markdown(label)}: {escape_markdown(tell_line(told, _LONGEST))}"
+def _format_input_change(label: str, description: str) -> str:
+    return f"- {escape_markdown(label)}: {escape_markdown(format_value_in_line(description, _MAX_VALUE_CHARACTERS))}"
 
 
-def _tell_rows(rows: Sequence[RowChange]) -> Iterator[str]:
+def _format_rows_by_cause(rows: Sequence[RowChange]) -> Iterator[str]:
     by_cause: dict[str, list[RowChange]] = defaultdict(list)
     for row in rows:
-        by_cause[row.cause.label].append(row)
+        by_cause[row.main_cause.label].append(row)
     for label, of_cause in sorted(by_cause.items(), key=lambda each: (-len(each[1]), each[0])):
-        yield f"- **{escape_markdown(label)}**: {_count(len(of_cause))}, since {MEANINGS[of_cause[0].cause.kind]}"
-        for row in of_cause[:_EXAMPLES]:
-            yield f"  - {_tell_row(row)}"
-        if len(of_cause) > _EXAMPLES:
-            yield f"  - and {len(of_cause) - _EXAMPLES:,} more"
+        yield f"- **{escape_markdown(label)}**: {_format_row_count(len(of_cause))}, since {CAUSE_KIND_MEANINGS[of_cause[0].main_cause.kind]}"
+        for row in of_cause[:_EXAMPLES_PER_CAUSE]:
+            yield f"  - {_format_row_change(row)}"
+        if len(of_cause) > _EXAMPLES_PER_CAUSE:
+            yield f"  - and {len(of_cause) - _EXAMPLES_PER_CAUSE:,} more"
 
 
-def _tell_row(row: RowChange) -> str:
-    moved = f" (was {_quote(row.id_before)})" if row.kind == "changed" and row.id_before != row.id else ""
+def _format_row_change(row: RowChange) -> str:
+    moved = f" (was {_format_id_as_code(row.id_before)})" if row.kind == "changed" and row.id_before != row.id else ""
     shown = next((str(value) for name, value in row.shown.items() if name != "id" and isinstance(value, str)), "")
-    told = f"{_quote(row.id)}{moved} {escape_markdown(tell_line(shown, _LONGEST))}".rstrip()
+    told = f"{_format_id_as_code(row.id)}{moved} {escape_markdown(format_value_in_line(shown, _MAX_VALUE_CHARACTERS))}".rstrip()
     if row.fate:
         verb = "united" if row.fate.reason == "merged" else f"rejected ({row.fate.reason})"
         where = "now" if row.fate.build == "after" else "before"
         return f"{told}: {where} {verb} at {row.fate.stage}"
-    columns = [_tell_column(each) for each in row.columns[:_COLUMNS]]
-    more = [f"{len(row.columns) - _COLUMNS} more columns"] if len(row.columns) > _COLUMNS else []
+    columns = [_format_column_change(each) for each in row.columns[:_MAX_COLUMNS_PER_EXAMPLE]]
+    more = (
+        [f"{len(row.columns) - _MAX_COLUMNS_PER_EXAMPLE} more columns"]
+        if len(row.columns) > _MAX_COLUMNS_PER_EXAMPLE
+        else []
+    )
     return ": ".join(filter(None, (told, "; ".join([*columns, *more]))))
 
 
-def _tell_column(column: ColumnChange) -> str:
+def _format_column_change(column: ColumnChange) -> str:
     name = f"{column.table}.{column.name}" if column.table else column.name
     if column.withheld:
         return f"`{name}` is otherwise (held out)"
-    before, after = (escape_markdown(each) for each in tell_pair(column.before, column.after, _LONGEST))
+    before, after = (
+        escape_markdown(each) for each in format_change_in_lines(column.before, column.after, _MAX_VALUE_CHARACTERS)
+    )
     return f"`{name}` {before} → {after}"
 
 
-def _tell_beside(diff: Diff) -> Iterator[str]:
+def _format_table_and_column_changes(diff: BuildDiff) -> Iterator[str]:
     for table, counts in diff.tables.items():
         yield f"- table `{table}`: {', '.join(f'{count:,} {kind}' for kind, count in counts.items() if count)}"
     if diff.new_columns:
         yield f"- columns that one of the two is without: {', '.join(f'`{name}`' for name in diff.new_columns)}"
 
 
-def _quote(row_id: str) -> str:
+def _format_id_as_code(row_id: str) -> str:
     """Return an id as Markdown code; a category or file name in it may hold any character."""
-    return f"`{clean(' '.join(row_id.split())).replace('`', chr(39))}`"
+    return f"`{escape_control_characters(' '.join(row_id.split())).replace('`', chr(39))}`"
 
 
-def _count(rows: int) -> str:
+def _format_row_count(rows: int) -> str:
     return f"{rows:,} row{'' if rows == 1 else 's'}"

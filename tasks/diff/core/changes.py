@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from factmill.tasks.text.whole import clean, whole_text
+from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates
 
-Kind = Literal["added", "removed", "changed"]
-CauseKind = Literal[
+RowChangeKind = Literal["added", "removed", "changed"]
+ChangeCauseKind = Literal[
     "source",
     "world",
     "epoch",
@@ -27,7 +27,7 @@ CauseKind = Literal[
     "not told",
     "unexplained",
 ]
-MEANINGS: Mapping[CauseKind, str] = {
+CAUSE_KIND_MEANINGS: Mapping[ChangeCauseKind, str] = {
     "source": "the row of the source is new, gone or another",
     "world": "a service says something else: a page has another revision, an item another statement",
     "epoch": "the moment whose articles and page views are read is another",
@@ -46,14 +46,14 @@ MEANINGS: Mapping[CauseKind, str] = {
     "unexplained": "nothing that is recorded explains it",
 }
 """Cause kind → its meaning."""
-KINDS: tuple[Kind, ...] = ("added", "removed", "changed")
+ROW_CHANGE_KINDS: tuple[RowChangeKind, ...] = ("added", "removed", "changed")
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class ChangeCause:
     """Why a row changed."""
 
-    kind: CauseKind
+    kind: ChangeCauseKind
     what: str
     """Name of the input: a prompt, list, service or parameter; rows are counted by kind and name."""
     told: str = ""
@@ -71,7 +71,7 @@ class Cause:
 class InputChange:
     """An input that differs between the two manifests."""
 
-    cause: Cause
+    cause: ChangeCause
     before: Any
     after: Any
 
@@ -90,7 +90,7 @@ class ColumnChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class RowDrop:
     """What happened to a row in the build that does not publish it."""
 
     build: Literal["before", "after"]
@@ -104,27 +104,27 @@ class Fate:
 class RowChange:
     """An added, removed or changed row."""
 
-    kind: Kind
+    kind: RowChangeKind
     id: str
     """Id in the later build; for a removed row in the earlier one."""
     id_before: str
     """Empty for an added row."""
-    causes: tuple[Cause, ...]
+    causes: tuple[ChangeCause, ...]
     """In stage order; never empty."""
     columns: tuple[ColumnChange, ...] = ()
     """Changed columns; of changed rows only."""
     shown: Mapping[str, Any] = field(default_factory=dict)
     """Columns that identify the row to readers, from the later build if it has the row."""
-    fate: Fate | None = None
+    fate: RowDrop | None = None
 
     @property
-    def cause(self) -> Cause:
+    def main_cause(self) -> ChangeCause:
         """First cause; the row is counted by it."""
         return self.causes[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedBuild:
     """One of the compared builds."""
 
     build_id: str
@@ -135,13 +135,13 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Diff:
+class BuildDiff:
     """All changes from one build to another."""
 
     benchmark: str
     title: str
-    before: Compared
-    after: Compared
+    before: ComparedBuild
+    after: ComparedBuild
     inputs: Sequence[InputChange]
     same: int
     """Rows with equal content."""
@@ -155,65 +155,65 @@ class Diff:
     """Columns that one of the builds was made without; they change no row."""
 
     @property
-    def differs(self) -> bool:
+    def has_row_changes(self) -> bool:
         """True where rows were added, removed or changed."""
         return bool(self.rows)
 
-    def counts(self) -> dict[Kind, int]:
+    def count_rows_by_kind(self) -> dict[RowChangeKind, int]:
         """Return kind of change → number of rows."""
         found = Counter(row.kind for row in self.rows)
-        return {kind: found[kind] for kind in KINDS}
+        return {kind: found[kind] for kind in ROW_CHANGE_KINDS}
 
-    def count_causes(self) -> dict[str, dict[Kind, int]]:
+    def count_rows_by_cause(self) -> dict[str, dict[RowChangeKind, int]]:
         """Return cause label → kind of change → number of rows, most frequent first."""
-        found = Counter((row.cause.label, row.kind) for row in self.rows)
-        totals = Counter(row.cause.label for row in self.rows)
+        found = Counter((row.main_cause.label, row.kind) for row in self.rows)
+        totals = Counter(row.main_cause.label for row in self.rows)
         return {
-            label: {kind: found[label, kind] for kind in KINDS}
+            label: {kind: found[label, kind] for kind in ROW_CHANGE_KINDS}
             for label, _ in sorted(totals.items(), key=lambda each: (-each[1], each[0]))
         }
 
 
-def count_unexplained(diff: Diff) -> int:
+def count_unexplained_rows(diff: BuildDiff) -> int:
     """Return the number of rows whose change has no explanation."""
-    return sum(row.cause.kind == "unexplained" for row in diff.rows)
+    return sum(row.main_cause.kind == "unexplained" for row in diff.rows)
 
 
-_LEAD = 20
+_LEAD_CHARACTERS = 20
 """Characters shown before the first difference of two long texts."""
 
 
-def tell_value(value: Any) -> str:
+def format_changed_value(value: Any) -> str:
     """Return a value as text: texts unchanged, lists and records as JSON, a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, str):
-        return whole_text(value)
+        return replace_lone_surrogates(value)
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def tell_line(value: Any, longest: int) -> str:
+def format_value_in_line(value: Any, max_characters: int) -> str:
     """Return a value as one line, cleaned and cut to `longest`."""
-    return _cut(" ".join(tell_value(value).split()), 0, longest)
+    return _cut_excerpt(" ".join(format_changed_value(value).split()), 0, max_characters)
 
 
-def tell_pair(before: Any, after: Any, longest: int) -> tuple[str, str]:
+def format_change_in_lines(before: Any, after: Any, max_characters: int) -> tuple[str, str]:
     """Return two values as one line each; long ones start shortly before their first difference."""
-    old, new = (" ".join(tell_value(each).split()) for each in (before, after))
-    if max(len(old), len(new)) <= longest:
-        return clean(old), clean(new)
-    start = max(_count_alike(old, new) - _LEAD, 0)
-    return _cut(old, start, longest), _cut(new, start, longest)
+    old, new = (" ".join(format_changed_value(each).split()) for each in (before, after))
+    if max(len(old), len(new)) <= max_characters:
+        return escape_control_characters(old), escape_control_characters(new)
+    start = max(_count_common_prefix(old, new) - _LEAD_CHARACTERS, 0)
+    return _cut_excerpt(old, start, max_characters), _cut_excerpt(new, start, max_characters)
 
 
-def cut_pair(before: Any, after: Any, longest: int) -> tuple[str, str]:
+def excerpt_change(before: Any, after: Any, max_characters: int) -> tuple[str, str]:
     """Return two values with line breaks; long ones start shortly before their first difference."""
-    old, new = tell_value(before), tell_value(after)
-    start = max(_count_alike(old, new) - _LEAD, 0) if max(len(old), len(new)) > longest else 0
-    return _cut(old, start, longest), _cut(new, start, longest)
+    old, new = format_changed_value(before), format_changed_value(after)
+    start = max(_count_common_prefix(old, new) - _LEAD_CHARACTERS, 0) if max(len(old), len(new)) > max_characters else 0
+    return _cut_excerpt(old, start, max_characters), _cut_excerpt(new, start, max_characters)
 
 
-def _count_alike(old: str, new: str) -> int:
+def _count_common_prefix(old: str, new: str) -> int:
     """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(old), len(new))
     while low < high:  # bisection: some twenty whole comparisons of megabyte texts, not one per character
@@ -222,6 +222,6 @@ def _count_alike(old: str, new: str) -> int:
     return low
 
 
-def _cut(text: str, start: int, longest: int) -> str:
-    cut = text[start : start + longest]
-    return clean(f"{'…' if start else ''}{cut}{'…' if start + longest < len(text) else ''}")
+def _cut_excerpt(text: str, start: int, max_characters: int) -> str:
+    cut = text[start : start + max_characters]
+    return escape_control_characters(f"{'…' if start else ''}{cut}{'…' if start + max_characters < len(text) else ''}")

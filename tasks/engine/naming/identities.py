@@ -10,15 +10,15 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from factmill.tasks.core.calls.local_models import name_scorer
-from factmill.tasks.core.service_settings import EMBEDDED, Model
+from factmill.tasks.core.calls.translation_and_perplexity import make_model_service_identity
+from factmill.tasks.core.service_settings import EMBEDDED_SERVICE, ModelSettings
 from factmill.tasks.errors import SettingsError, UsageError
 from factmill.tasks.settings import World, graphs_folder
-from factmill.tasks.text.ages import read_age
+from factmill.tasks.text.durations import parse_duration
 
 
 @cache
-def world_identity() -> str:
+def embedded_world_identity() -> str:
     """Return the identity of the embedded world: a digest of its files."""
     from factmill.tasks.world.data import digest_world
 
@@ -27,7 +27,7 @@ def world_identity() -> str:
 
 def wikidata_identity(world: World, home: Path) -> str:
     """Return the identity of a world's Wikidata; SettingsError if the world names none."""
-    world.require("wikidata")
+    world.require_services("wikidata")
     if world.wikidata.engine == "graph":
         from factmill.tasks.graph.lookup import open_graph
 
@@ -50,18 +50,18 @@ def check_graph_languages(world: World, home: Path, languages: Sequence[str]) ->
 
 def embedder_name(world: World, home: Path) -> str:
     """Return the name of a world's sentence encoder: the one it names, or by default the paper's if available."""
-    from factmill.tasks.models.embed import choose_embedder
+    from factmill.tasks.models.embedders import choose_default_embedder
 
     settings = world.models.get("embedder")
-    return settings.name if settings else choose_embedder(home)
+    return settings.name if settings else choose_default_embedder(home)
 
 
 def embedder_identity(world: World, home: Path) -> dict[str, str]:
     """Return name and digest of a world's sentence encoder."""
-    from factmill.tasks.models.embed import identify_embedder
+    from factmill.tasks.models.embedders import get_embedder_digest
 
     name = embedder_name(world, home)
-    return {"name": name, "digest": identify_embedder(name, home)}
+    return {"name": name, "digest": get_embedder_digest(name, home)}
 
 
 def has_translator(world: World) -> bool:
@@ -69,7 +69,7 @@ def has_translator(world: World) -> bool:
     return "translator" in world.models
 
 
-def translator_model(world: World) -> Model:
+def get_translator_settings(world: World) -> ModelSettings:
     """Return the settings of a world's translator; SettingsError if it has none."""
     if settings := world.models.get("translator"):
         return settings
@@ -81,13 +81,13 @@ def translator_model(world: World) -> Model:
 
 def translator_identity(world: World, home: Path) -> str:
     """Return the identity of a world's translator."""
-    from factmill.tasks.models.translate import identify_translator
+    from factmill.tasks.models.translator import get_translator_identity
 
-    settings = translator_model(world)
-    return identify_translator(settings.name, home, world.compute.device, settings.compute_type)
+    settings = get_translator_settings(world)
+    return get_translator_identity(settings.name, home, world.compute.device, settings.compute_type)
 
 
-def perplexity_model(world: World) -> Model:
+def get_perplexity_settings(world: World) -> ModelSettings:
     """Return the settings of a world's perplexity model; SettingsError if it names none."""
     if settings := world.models.get("perplexity"):
         return settings
@@ -100,18 +100,18 @@ def perplexity_model(world: World) -> Model:
 
 def perplexity_identity(world: World, home: Path) -> str:
     """Return the identity of a world's perplexity model."""
-    from factmill.tasks.models.perplexity import identify_perplexity
+    from factmill.tasks.models.perplexity import get_language_model_identity
 
-    settings = perplexity_model(world)
+    settings = get_perplexity_settings(world)
     if settings.kind == "openai":
-        return name_scorer(settings.url, settings.name)
-    return identify_perplexity(settings.name, home, world.compute.device, settings.compute_type)
+        return make_model_service_identity(settings.url, settings.name)
+    return get_language_model_identity(settings.name, home, world.compute.device, settings.compute_type)
 
 
 def service_identities(world: World, home: Path) -> dict[str, str]:
     """Return service → identity, for each service that a world names, as used in manifests."""
     urls = {name: url for name, url in service_urls(world).items() if name != "wikidata" and url}
-    wikidata = {"wikidata": wikidata_identity(world, home)} if world.has("wikidata") else {}
+    wikidata = {"wikidata": wikidata_identity(world, home)} if world.has_service("wikidata") else {}
     return wikidata | {name: identify_service(name, url) for name, url in urls.items()}
 
 
@@ -122,10 +122,10 @@ def service_urls(world: World) -> dict[str, str]:
 
 def identify_service(name: str, url: str) -> str:
     """Return the identity of a service: its URL, or the embedded world's own."""
-    return f"{world_identity()}/{name}" if url == "embedded" else url
+    return f"{embedded_world_identity()}/{name}" if url == "embedded" else url
 
 
-def find_max_ages(world: World, given: str | None) -> dict[str, float]:
+def resolve_max_ages(world: World, given: str | None) -> dict[str, float]:
     """Return identity → seconds until a recorded reply expires, for each service and model whose replies expire.
 
     `given`: age for all services except models, overriding the world's file. Replies of services identified by content
@@ -135,14 +135,16 @@ def find_max_ages(world: World, given: str | None) -> dict[str, float]:
     for name, url in service_urls(world).items():
         age = given or getattr(world, name).max_age
         is_graph = name == "wikidata" and world.wikidata.engine == "graph"
-        if url and url != EMBEDDED and age and not is_graph:
-            ages[url] = min(read_age(age), ages.get(url, math.inf))
+        if url and url != EMBEDDED_SERVICE and age and not is_graph:
+            ages[url] = min(parse_duration(age), ages.get(url, math.inf))
     for model in world.models.values():
         if model.max_age:
-            ages |= dict.fromkeys((model.url, name_scorer(model.url, model.name)), read_age(model.max_age))
+            ages |= dict.fromkeys(
+                (model.url, make_model_service_identity(model.url, model.name)), parse_duration(model.max_age)
+            )
     return ages
 
 
-def find_oldest_moments(max_ages: Mapping[str, float], now: datetime) -> dict[str, datetime]:
+def compute_oldest_allowed(max_ages: Mapping[str, float], now: datetime) -> dict[str, datetime]:
     """Return service → earliest time of a valid reply, from maximum ages in seconds."""
     return {service: datetime.fromtimestamp(max(now.timestamp() - age, 0), UTC) for service, age in max_ages.items()}

@@ -9,29 +9,41 @@ from datetime import datetime
 from typing import Any
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.prompts import Ask
-from factmill.tasks.core.receipts import DRAWING
-from factmill.tasks.core.service_settings import CHAT_KINDS, Limits, Model, is_query_service, is_wikimedia_api
-from factmill.tasks.core.spending.bounds import count, price_range
-from factmill.tasks.core.spending.forecasting import Forecast, StageSeen, Use, make_forecast, round_numbers
-from factmill.tasks.engine.batches import choose_size
+from factmill.tasks.core.batch_receipts import PILOT_DRAW_STAGE
+from factmill.tasks.core.prompts import FilledPrompt
+from factmill.tasks.core.service_settings import (
+    CHAT_MODEL_KINDS,
+    ModelSettings,
+    ServiceLimits,
+    is_wikidata_query_service,
+    is_wikimedia_api,
+)
+from factmill.tasks.core.spending.costs import compute_cost_range, format_count
+from factmill.tasks.core.spending.forecasting import (
+    Forecast,
+    ObservedCall,
+    ObservedStage,
+    make_forecast,
+    round_json_numbers,
+)
+from factmill.tasks.engine.batches import choose_batch_size
 from factmill.tasks.engine.naming.identities import identify_service, service_urls
 from factmill.tasks.errors import UsageError
 from factmill.tasks.settings import World
-from factmill.tasks.storage.builds import Asked
+from factmill.tasks.storage.builds import BuildCallUsage
 
-CHARACTERS_A_TOKEN = 4
+ENGLISH_CHARACTERS_PER_TOKEN = 4
 """Approximate characters per token of English, used if no server reports usage."""
 
-_ROUNDED = 1e-6
+_PRICE_TOLERANCE = 1e-6
 """Relative tolerance when comparing prices."""
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class ForecastBasis:
     """Data on which a forecast is based: a pilot or an earlier build."""
 
-    asked: Asked
+    usage: BuildCallUsage
     requests: Mapping[str, Mapping[str, int]]
     """Stage → service → requests sent in its own run."""
     models: Mapping[str, str]
@@ -40,39 +52,41 @@ class Basis:
     """Rows of the full source if the basis is an earlier build; None if it is a pilot."""
     sizes: Mapping[str, float] = field(default_factory=dict)
     """Row that a pilot drew → its size relative to the mean of all rows."""
-    unit: Callable[[str], str] = str
+    pilot_unit: Callable[[str], str] = str
     """Row → unit that is drawn as a whole (`Benchmark.pilot_unit`)."""
 
 
-def count_prompt(parts: Mapping[str, Any]) -> int:
+def count_prompt_characters(parts: Mapping[str, Any]) -> int:
     """Return the number of characters of a chat's messages, rendered from its recorded parts."""
-    return sum(len(each["content"]) for each in Ask(load_prompt(parts["prompt"]), parts["variables"]).messages())
+    return sum(
+        len(each["content"]) for each in FilledPrompt(load_prompt(parts["prompt"]), parts["variables"]).build_messages()
+    )
 
 
-def forecast_build(world: World, basis: Basis, batch_size: int) -> tuple[Forecast, dict[str, float], list[str]]:
+def forecast_build(world: World, basis: ForecastBasis, batch_size: int) -> tuple[Forecast, dict[str, float], list[str]]:
     """Return (forecast, totals of calls already recorded, notes); `batch_size`: rows per batch."""
     stages, rows_asked = _scale_stages(basis, batch_size)
-    uses, notes = _price_uses(world, basis)
+    uses, notes = _price_calls(world, basis)
     scales = {stage.name: stage.scale for stage in stages}
     if not rows_asked:
         raise UsageError("no row of the basis came to where models are asked, so nothing can be forecast of it")
     # a source's calls are filed under its unit (a category), which may be a prefix of its rows' ids
-    owners = _find_owners({*basis.sizes, *(use.row for use in uses if use.stage != stages[0].name)})
+    owners = _map_rows_to_origins({*basis.sizes, *(use.row for use in uses if use.stage != stages[0].name)})
     opened = sorted({(use.stage, use.row) for use in uses if owners.get(use.row, use.row) != use.row})
     uses = [replace(use, row=owners.get(use.row, use.row)) for use in uses]
     stages = [
-        replace(stage, opened=Counter(owners[row] for name, row in opened if name == stage.name)) for stage in stages
+        replace(stage, expanded_rows=Counter(owners[row] for name, row in opened if name == stage.name)) for stage in stages
     ]
     rows = _size_rows(basis, {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}, rows_asked)
-    most_bundled = {service: limits.batch for service, limits in _find_limits(world).items()}
-    parallel, gaps_s = _find_pace(world)
-    forecast = make_forecast(stages, uses, rows, parallel, most_bundled, basis.unit, gaps_s)
+    most_bundled = {service: limits.batch for service, limits in _map_service_limits(world).items()}
+    parallel, gaps_s = _compute_service_pace(world)
+    forecast = make_forecast(stages, uses, rows, parallel, most_bundled, basis.pilot_unit, gaps_s)
     seen = {use.key: use for use in uses}.values()
     recorded = {"calls": float(len(seen)), "usd": sum(use.usd for use in seen)}
     return forecast, recorded, notes
 
 
-def _size_rows(basis: Basis, asking: Set[str], asked: int) -> Mapping[str, float]:
+def _size_rows(basis: ForecastBasis, asking: Set[str], asked: int) -> Mapping[str, float]:
     """Return row → size relative to the mean, for all rows asked.
 
     If rows have other ids than those drawn, all get size 1: of rows without a call only their number is known.
@@ -82,7 +96,7 @@ def _size_rows(basis: Basis, asking: Set[str], asked: int) -> Mapping[str, float
     return dict.fromkeys([*sorted(asking), *(f"\x00{at}" for at in range(max(0, asked - len(asking))))], 1.0)
 
 
-def _find_owners(rows: Collection[str]) -> dict[str, str]:
+def _map_rows_to_origins(rows: Collection[str]) -> dict[str, str]:
     """Return row → the row it was expanded from (a path's question), whose id is a prefix of its own; else itself."""
     owners, last = dict[str, str](), ""
     for row in sorted(rows):
@@ -92,30 +106,30 @@ def _find_owners(rows: Collection[str]) -> dict[str, str]:
     return owners
 
 
-def _scale_stages(basis: Basis, batch_size: int) -> tuple[list[StageSeen], int]:
+def _scale_stages(basis: ForecastBasis, batch_size: int) -> tuple[list[ObservedStage], int]:
     """Return the stages with their scale (rows of the full build per row of the basis), and the number of rows asked."""
-    stages, scale, rows = basis.asked.stages, 1.0, 0
+    stages, scale, rows = basis.usage.stages, 1.0, 0
     if basis.source_rows is not None:
         rows = stages[0]["rows_in"] if stages else 0
         scale = basis.source_rows / rows if rows else 1.0
     told = []
     for stage in stages:
-        if stage["stage"] == DRAWING:
+        if stage["stage"] == PILOT_DRAW_STAGE:
             rows, scale = stage["rows_out"], stage["rows_in"] / max(1, stage["rows_out"])
             continue
         were, will_be = (_count_batches(count, batch_size) for count in (stage["rows_in"], stage["rows_in"] * scale))
-        told.append(StageSeen(stage["stage"], stage["rows_in"], scale, stage["seconds"], will_be / were))
+        told.append(ObservedStage(stage["stage"], stage["rows_in"], scale, stage["seconds"], will_be / were))
     return told, rows
 
 
 def _count_batches(rows: float, batch_size: int) -> int:
-    return max(1, math.ceil(rows / choose_size(batch_size, math.ceil(rows))))
+    return max(1, math.ceil(rows / choose_batch_size(batch_size, math.ceil(rows))))
 
 
-def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
-    sent = _share_requests(basis)
+def _price_calls(world: World, basis: ForecastBasis) -> tuple[list[ObservedCall], list[str]]:
+    sent = _compute_requests_per_call(basis)
     uses, guessed, unpriced, failed = [], False, set[str](), set[str]()
-    for call in basis.asked.calls:
+    for call in basis.usage.calls:
         tokens_in, tokens_out, usd = float(call["tokens_in"]), float(call["tokens_out"]), call["cost_usd"]
         model = _find_model(world, basis, call)
         times = call["samples"] if model is not None and not model.choices else 1
@@ -123,8 +137,8 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
             failed.add(call["key"])
         if call["parts"] is not None:
             guessed |= not call["is_failed"]
-            tokens_in = times * count_prompt(json.loads(call["parts"])) / CHARACTERS_A_TOKEN
-            tokens_out = call["said"] / CHARACTERS_A_TOKEN
+            tokens_in = times * count_prompt_characters(json.loads(call["parts"])) / ENGLISH_CHARACTERS_PER_TOKEN
+            tokens_out = call["said"] / ENGLISH_CHARACTERS_PER_TOKEN
         if model is not None and (call["parts"] is not None or basis.source_rows is not None or not call["is_new"]):
             usd = _price_call(model, tokens_in, tokens_out, usd, times)
         if model is not None and not model.has_price:
@@ -132,15 +146,15 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
         # requests per call of its stage if known, else one per call or sample
         requests = sent.get((call["stage"], call["service"], call["operation"]), float(times))
         told = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
-        uses.append(Use(*told, requests, tokens_in, tokens_out, usd, call["latency_s"]))
+        uses.append(ObservedCall(*told, requests, tokens_in, tokens_out, usd, call["latency_s"]))
     notes = []
     if guessed:
         notes.append(
-            f"no usage is known of some models: {CHARACTERS_A_TOKEN} characters of prompts and replies are taken for a token, "
+            f"no usage is known of some models: {ENGLISH_CHARACTERS_PER_TOKEN} characters of prompts and replies are taken for a token, "
             "and thoughts of a model that reasons come on top"
             + ("" if basis.source_rows is None else "; a pilot (--pilot N) tells what they count")
         )
-    known = {call["key"]: bool(call["is_new"]) for call in basis.asked.calls}
+    known = {call["key"]: bool(call["is_new"]) for call in basis.usage.calls}
     if basis.source_rows is None and (before := list(known.values()).count(False)):
         notes.append(
             f"{before:,} of the {len(known):,} calls that the pilot's rows rest on were recorded before it; such calls count here, "
@@ -148,14 +162,14 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
         )
     if failed:
         notes.append(
-            f"{count(len(failed), 'call')} of the basis got no answer, and the build asks again: of models' the prompt alone is "
+            f"{format_count(len(failed), 'call')} of the basis got no answer, and the build asks again: of models' the prompt alone is "
             "counted, and of requests each try; look at the service with `factmill doctor`"
         )
     notes += [f"the world {world.name} does not say what the model {name} costs" for name in sorted(unpriced)]
     return uses, notes
 
 
-def _price_call(model: Model, tokens_in: float, tokens_out: float, recorded: float, requests: float) -> float:
+def _price_call(model: ModelSettings, tokens_in: float, tokens_out: float, recorded: float, requests: float) -> float:
     """Return a call's cost at this world's prices.
 
     That is the recorded cost, if these prices could give it with some of the tokens cached or spent on reasoning; else all
@@ -163,14 +177,14 @@ def _price_call(model: Model, tokens_in: float, tokens_out: float, recorded: flo
     """
     share = model.batch_price if model.mode == "batch" else 1.0
     fees = (requests - 1) * model.usd_per_request
-    least, most = (share * (each + fees) for each in price_range(tokens_in, tokens_out, model))
-    if least * (1 - _ROUNDED) <= recorded <= most * (1 + _ROUNDED):
+    least, most = (share * (each + fees) for each in compute_cost_range(tokens_in, tokens_out, model))
+    if least * (1 - _PRICE_TOLERANCE) <= recorded <= most * (1 + _PRICE_TOLERANCE):
         return recorded
     by_tokens = tokens_in * model.usd_per_million_in + tokens_out * model.usd_per_million_out
     return share * (by_tokens / 1e6 + requests * model.usd_per_request)
 
 
-def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:
+def _compute_requests_per_call(basis: ForecastBasis) -> dict[tuple[str, str, str], float]:
     """Return (stage, service, operation) → requests per call, from the requests sent to each service; empty if unknown.
 
     A model on this machine gets no requests. A service's requests are divided among operations by the number of requests that
@@ -179,7 +193,7 @@ def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:
     """
     sent = defaultdict[tuple[str, str, str], dict[str, float]](dict)
     first = dict[str, str]()
-    for call in basis.asked.calls if basis.requests else ():
+    for call in basis.usage.calls if basis.requests else ():
         if first.setdefault(call["key"], call["stage"]) == call["stage"] and call["is_new"]:
             sent[call["stage"], call["service"], call["operation"]][call["key"]] = call["latency_s"]
     answered = {kind: len(set(calls.values())) for kind, calls in sent.items()}
@@ -195,43 +209,43 @@ def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:
     }
 
 
-def _find_model(world: World, basis: Basis, call: Mapping[str, Any]) -> Model | None:
+def _find_model(world: World, basis: ForecastBasis, call: Mapping[str, Any]) -> ModelSettings | None:
     """Return this world's model that a chat call used, or that takes its role now; of several, the most expensive."""
     if call["operation"] != "chat":
         return None
-    models = {role: model for role, model in world.models.items() if model.kind in CHAT_KINDS}
+    models = {role: model for role, model in world.models.items() if model.kind in CHAT_MODEL_KINDS}
     same = [each for each in models.values() if (each.name, each.url) == (call["model"], call["service"])]
     roles = [role for role, name in basis.models.items() if name == call["model"]]
     found = same or [models[role] for role in roles if role in models]
     return max(found, key=lambda each: (each.usd_per_million_in, each.usd_per_million_out), default=None)
 
 
-def _find_limits(world: World) -> dict[str, Limits]:
+def _map_service_limits(world: World) -> dict[str, ServiceLimits]:
     """Return service → limits: concurrent requests, and calls per request."""
     named = {name: getattr(world, name).limits for name in service_urls(world)}
     told = {identify_service(name, getattr(world, name).url): limits for name, limits in named.items()}
     return told | {model.url: model.limits for model in world.models.values() if model.url}
 
 
-def _find_pace(world: World) -> tuple[dict[str, float], dict[str, float]]:
+def _compute_service_pace(world: World) -> tuple[dict[str, float], dict[str, float]]:
     """Return service → concurrent requests, and service → seconds between starts of requests, for rate-limited services.
 
     A service with a limit of 60 s of work per minute has one concurrent request on average.
     """
-    parallel: dict[str, float] = {service: limits.parallel for service, limits in _find_limits(world).items()}
+    parallel: dict[str, float] = {service: limits.parallel for service, limits in _map_service_limits(world).items()}
     rules = world.wikimedia
     for service in filter(is_wikimedia_api, parallel):
         parallel[service] = min(parallel[service], rules.parallel)
-    for service in filter(is_query_service, parallel):
+    for service in filter(is_wikidata_query_service, parallel):
         parallel[service] = min(parallel[service], rules.query_parallel, rules.query_seconds_per_minute / 60)
-    return parallel, dict.fromkeys(filter(is_wikimedia_api, parallel), 60 / world.wikimedia_rate())
+    return parallel, dict.fromkeys(filter(is_wikimedia_api, parallel), 60 / world.wikimedia_requests_per_minute())
 
 
-def describe_forecast(
+def make_forecast_report(
     forecast: Forecast, recorded: Mapping[str, float], notes: Sequence[str], basis: str, at: datetime, world: str
 ) -> dict[str, Any]:
     """Return a forecast as stored and printed."""
-    told: dict[str, Any] = round_numbers(
-        {**forecast.as_json(), "recorded": dict(recorded), "notes": list(notes), "basis": basis, "world": world}
+    told: dict[str, Any] = round_json_numbers(
+        {**forecast.to_rounded_json(), "recorded": dict(recorded), "notes": list(notes), "basis": basis, "world": world}
     )
     return {**told, "made_at": at.isoformat()}

@@ -14,56 +14,56 @@ from typing import Any
 import yaml
 
 from factmill.tasks.assets import asset_path
-from factmill.tasks.core.evaluation.answers import Given
-from factmill.tasks.core.evaluation.rows import Asked
-from factmill.tasks.core.prompts import Ask
+from factmill.tasks.core.evaluation.answers import ModelPrediction
+from factmill.tasks.core.evaluation.rows import EvaluationQuestion
+from factmill.tasks.core.prompts import FilledPrompt
 from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.errors import OutputError
-from factmill.tasks.evaluation.offline import Session
+from factmill.tasks.evaluation.scoring_session import EvaluationSession
 
-_METRIC = Template("""
+_METRIC_FUNCTION = Template("""
 
 def $name(items):
     return _value("$name", items)
 """)
-_ENOUGH = 20
+_METRIC_SAMPLE_ROWS = 20
 """Number of rows that are scored to find out which metrics a setting has."""
 
 
-class _Function(str):
+class _YamlFunction(str):
     """Name of a function in a module next to the YAML file."""
 
 
-class _Dumper(yaml.SafeDumper):
+class _TaskDumper(yaml.SafeDumper):
     pass
 
 
-_Dumper.add_representer(_Function, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
+_TaskDumper.add_representer(_YamlFunction, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
 
 
-def write_tasks(session: Session, folder: Path, made_of: str, canary: str = "") -> list[Path]:
+def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str, canary: str = "") -> list[Path]:
     """Write a benchmark's task folder, with all settings of the session that need only one prompt; return its files.
 
     `made_of`: the build's id; `canary`: a text to put into every file. Without such a setting nothing is written.
     """
-    benchmark, say_gold = session.evaluation.of.name, session.evaluation.oracle(session.rows)
+    benchmark, say_gold = session.evaluation.benchmark.name, session.evaluation.make_oracle(session.rows)
     files: dict[str, str] = {}
     metrics: dict[str, list[str]] = {}
-    few = session.narrow(session.rows["id"].to_pylist()[:_ENOUGH])
+    few = session.with_build_rows(session.rows["id"].to_pylist()[:_METRIC_SAMPLE_ROWS])
     measured = few.score_answers("oracle", "oracle").metrics
     known = set(zip(measured["setting"].to_pylist(), measured["metric"].to_pylist(), strict=True))
-    for setting, pairs in _list_prompts(session).items():
-        named = (name for name in session.evaluation.headline if (setting, name) in known)
+    for setting, pairs in _list_single_prompts(session).items():
+        named = (name for name in session.evaluation.headline_metrics if (setting, name) in known)
         metrics[setting] = [*named, "unscored"]
-        files[f"{setting}.jsonl"] = "".join(_write_line(*pair, say_gold(pair[0]), canary) for pair in pairs)
-        told = _describe_task(session, setting, pairs[0][1], metrics[setting], made_of)
-        files[f"factmill_{benchmark}_{setting}.yaml"] = _dump(told)
+        files[f"{setting}.jsonl"] = "".join(_format_question_line(*pair, say_gold(pair[0]), canary) for pair in pairs)
+        told = _make_task_config(session, setting, pairs[0][1], metrics[setting], build_id)
+        files[f"factmill_{benchmark}_{setting}.yaml"] = _dump_yaml(told)
     if not files:
         return []
     group = {"group": f"factmill_{benchmark}", "task": [f"factmill_{benchmark}_{setting}" for setting in metrics]}
-    files[f"factmill_{benchmark}.yaml"] = _dump(group)
+    files[f"factmill_{benchmark}.yaml"] = _dump_yaml(group)
     names = dict.fromkeys(name for each in metrics.values() for name in each if name != "unscored")
-    functions = "".join(_METRIC.substitute(name=name) for name in names)
+    functions = "".join(_METRIC_FUNCTION.substitute(name=name) for name in names)
     utils = Template(asset_path("data/templates", "lm_eval_utils.txt").read_text("utf-8"))
     files["utils.py"] = utils.substitute(benchmark=benchmark, metrics=repr(metrics)) + functions
     remark = f"# {canary}\n" if canary else ""
@@ -78,32 +78,32 @@ def write_tasks(session: Session, folder: Path, made_of: str, canary: str = "") 
     return [place / name for name in files]
 
 
-def _list_prompts(session: Session) -> dict[str, list[tuple[Asked, Ask]]]:
+def _list_single_prompts(session: EvaluationSession) -> dict[str, list[tuple[EvaluationQuestion, FilledPrompt]]]:
     """Return setting → questions with their prompts, for settings of one prompt and one answer."""
-    found: dict[str, list[tuple[Asked, Ask]]] = {}
-    for asked in rows_from_arrow(session.evaluation.asked, session.list_questions()):
-        if ask := _find_only_prompt(session, asked):
+    found: dict[str, list[tuple[EvaluationQuestion, FilledPrompt]]] = {}
+    for asked in rows_from_arrow(session.evaluation.question_model, session.list_questions()):
+        if ask := _find_single_prompt(session, asked):
             found.setdefault(asked.setting, []).append((asked, ask))
     return found
 
 
-def _find_only_prompt(session: Session, asked: Asked) -> Ask | None:
-    dialogue = session.evaluation.start(asked, session.inputs.params)
+def _find_single_prompt(session: EvaluationSession, asked: EvaluationQuestion) -> FilledPrompt | None:
+    dialogue = session.evaluation.start_dialogue(asked, session.inputs.params)
     ask = next(dialogue)
-    if not isinstance(ask, Ask) or ask.samples > 1 or ask.tools:
+    if not isinstance(ask, FilledPrompt) or ask.samples > 1 or ask.tools:
         return None
     try:
-        dialogue.send(Given(("said",), ("said",)))
+        dialogue.send(ModelPrediction(("said",), ("said",)))
     except StopIteration:
         return ask
     return None
 
 
-def _write_line(asked: Asked, ask: Ask, gold: str, canary: str) -> str:
+def _format_question_line(asked: EvaluationQuestion, ask: FilledPrompt, gold: str, canary: str) -> str:
     line = {
         "id": asked.question_id,
         "setting": asked.setting,
-        "prompt": ask.messages()[-1]["content"],
+        "prompt": ask.build_messages()[-1]["content"],
         "target": gold,
         "asked": asked.model_dump_json(),
         **({"canary": canary} if canary else {}),
@@ -111,8 +111,10 @@ def _write_line(asked: Asked, ask: Ask, gold: str, canary: str) -> str:
     return json.dumps(line, ensure_ascii=False) + "\n"
 
 
-def _describe_task(session: Session, setting: str, ask: Ask, metrics: list[str], made_of: str) -> dict[str, Any]:
-    *before, _ = ask.messages()
+def _make_task_config(
+    session: EvaluationSession, setting: str, ask: FilledPrompt, metrics: list[str], build_id: str
+) -> dict[str, Any]:
+    *before, _ = ask.build_messages()
     system = "".join(f"{each['content']}\n\n" for each in before if each["role"] == "system")
     turns = [each["content"] for each in before if each["role"] != "system"]
     samples = [{"prompt": said, "target": reply} for said, reply in zip(turns[::2], turns[1::2], strict=True)]
@@ -123,8 +125,8 @@ def _describe_task(session: Session, setting: str, ask: Ask, metrics: list[str],
     evaluation, temperature = session.evaluation, ask.prompt.temperature
     lower = (*evaluation.lower_is_better, "unscored")
     return {
-        "task": f"factmill_{evaluation.of.name}_{setting}",
-        "custom_dataset": _Function("utils.load"),
+        "task": f"factmill_{evaluation.benchmark.name}_{setting}",
+        "custom_dataset": _YamlFunction("utils.load"),
         "dataset_kwargs": {"setting": setting},
         "test_split": "test",
         "output_type": "generate_until",
@@ -139,14 +141,14 @@ def _describe_task(session: Session, setting: str, ask: Ask, metrics: list[str],
             "temperature": temperature,
             "max_gen_toks": ask.prompt.max_tokens,
         },
-        "process_results": _Function("utils.process_results"),
+        "process_results": _YamlFunction("utils.process_results"),
         "metric_list": [
-            {"metric": name, "aggregation": _Function(f"utils.{name}"), "higher_is_better": name not in lower}
+            {"metric": name, "aggregation": _YamlFunction(f"utils.{name}"), "higher_is_better": name not in lower}
             for name in metrics
         ],
-        "metadata": {"version": 1.0, "build": made_of},
+        "metadata": {"version": 1.0, "build": build_id},
     }
 
 
-def _dump(told: Mapping[str, Any]) -> str:
-    return yaml.dump(told, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+def _dump_yaml(content: Mapping[str, Any]) -> str:
+    return yaml.dump(content, Dumper=_TaskDumper, sort_keys=False, allow_unicode=True, width=120)

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from factmill.tasks import progress
-from factmill.tasks.core.nearest import find_duplicates
+from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
 from factmill.tasks.engine.naming.identities import embedder_name
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
-from factmill.tasks.fanoutqa.core.forms.released import UnresolvedReference, list_unresolved
-from factmill.tasks.fanoutqa.core.forms.shared import Violation, describe_value, is_empty
+from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, is_empty_answer
+from factmill.tasks.fanoutqa.core.forms.released import UnresolvedReference, list_unresolved_references
 from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_leaves, list_sub_questions
-from factmill.tasks.fanoutqa.core.rows import Flag
-from factmill.tasks.fanoutqa.review import SAME_FROM
-from factmill.tasks.fanoutqa.sources.files import FORM, examine_question
-from factmill.tasks.settings import home, load_world
-from factmill.tasks.storage.source_files import iterate_json, name_source
-from factmill.tasks.text.values.answers import Answer
+from factmill.tasks.fanoutqa.core.rows import QuestionFlag
+from factmill.tasks.fanoutqa.review import MIN_DUPLICATE_COSINE
+from factmill.tasks.fanoutqa.sources.question_files import EXPECTED_FORM, examine_question
+from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.storage.source_files import iterate_json, make_unpinned_source
+from factmill.tasks.text.values.answer_search import AnswerValue
 
-_LONGEST_WORDING = 100
+_MAX_SHOWN_WORDING = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class InvalidQuestion:
     """Place in the file, from 1."""
     question: str
     """Its wording; empty if it has none."""
-    violations: tuple[Violation, ...]
+    violations: tuple[FormViolation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class ValidQuestion:
     row: int
     form: str
     question: FanOutQuestion
-    flags: list[Flag]
+    flags: list[QuestionFlag]
     unresolved: list[UnresolvedReference]
     """Only of a released question."""
 
 
 @dataclass(frozen=True, slots=True)
-class SimilarQuestions:
+class SimilarQuestionPairs:
     """Pairs of questions with nearly the same wording."""
 
     embedder: str
@@ -73,18 +73,20 @@ class FileReport:
         return {
             "questions": len(self.valid) + len(self.invalid),
             "invalid": len(self.invalid),
-            "forms": _count(each.form for each in self.valid),
+            "forms": _count_by_frequency(each.form for each in self.valid),
             "sub_questions": len(subs),
             "references": sum(len(list(list_leaves(each))) + len(each.necessary_evidence) for each in questions),
             "articles": len({title for question in questions for title in question.articles}),
             "unresolved": sum(len(each.unresolved) for each in self.valid),
-            "answers": _count(name_kind(each.answer) for each in questions),
-            "sub_answers": _count(name_kind(sub.answer) for sub in subs),
-            "flags": _count(flag.code for each in self.valid for flag in each.flags),
-            "flagged_questions": _count(code for each in self.valid for code in {flag.code for flag in each.flags}),
+            "answers": _count_by_frequency(name_answer_kind(each.answer) for each in questions),
+            "sub_answers": _count_by_frequency(name_answer_kind(sub.answer) for sub in subs),
+            "flags": _count_by_frequency(flag.code for each in self.valid for flag in each.flags),
+            "flagged_questions": _count_by_frequency(
+                code for each in self.valid for code in {flag.code for flag in each.flags}
+            ),
         }
 
-    def find_repeated(self) -> list[dict[str, Any]]:
+    def find_repeated_ids(self) -> list[dict[str, Any]]:
         """Return the questions whose id occurs earlier in the file; a build keeps the first."""
         first: dict[str, int] = {}
         repeated = []
@@ -100,7 +102,7 @@ class FileReport:
             "file": str(self.file),
             "counts": self.count(),
             "invalid": [asdict(each) for each in self.invalid],
-            "repeated": self.find_repeated(),
+            "repeated": self.find_repeated_ids(),
             "unresolved": [asdict(reference) for each in self.valid for reference in each.unresolved],
             "flags": [
                 {"question_id": each.question.id, **flag.model_dump(include={"code", "path", "detail"})}
@@ -113,46 +115,47 @@ class FileReport:
 def validate_file(file: Path, least_articles: int) -> FileReport:
     """Check every question of a file; SourceError if the file is unreadable or has no questions."""
     report = FileReport(file)
-    for number, row in iterate_json(name_source(file), FORM):
+    for number, row in iterate_json(make_unpinned_source(file), EXPECTED_FORM):
         found = examine_question(row, least_articles)
         if found.question is None:
             wording = row.get("question") if isinstance(row, Mapping) else None
-            report.invalid.append(InvalidQuestion(number, _shorten(wording), found.violations))
+            report.invalid.append(InvalidQuestion(number, _shorten_wording(wording), found.violations))
         else:
             # authors give no revisions; a build finds them
-            unresolved = list_unresolved(found.question) if found.form == "released" else []
+            unresolved = list_unresolved_references(found.question) if found.form == "released" else []
             flags = find_structure_flags(found.question)
             report.valid.append(ValidQuestion(number, str(found.form), found.question, flags, unresolved))
     if not report.valid and not report.invalid:
-        raise SourceError(f"{file}: no questions; expected {FORM}")
+        raise SourceError(f"{file}: no questions; expected {EXPECTED_FORM}")
     return report
 
 
-def compare_wordings(reports: Sequence[FileReport], world: str) -> SimilarQuestions:
+def find_similar_questions(reports: Sequence[FileReport], world: str) -> SimilarQuestionPairs:
     """Return the pairs of valid questions with nearly the same wording, by the world's sentence encoder."""
-    from factmill.tasks.models.embed import share_embedder
+    from factmill.tasks.models.embedders import open_shared_embedder
 
-    progress.show()
+    progress.set_progress_style()
     placed = [(report.file, each) for report in reports for each in report.valid]
-    embedder = share_embedder(embedder_name(load_world(world), home()), home())
+    embedder = open_shared_embedder(embedder_name(load_world(world), factmill_home()), factmill_home())
     if len(placed) < 2:
-        return SimilarQuestions(embedder.name, [])
-    progress.say(f"comparing {len(placed):,} questions by {embedder.name}")
+        return SimilarQuestionPairs(embedder.name, [])
+    progress.print_and_log(f"comparing {len(placed):,} questions by {embedder.name}")
     vectors = embedder.encode([each.question.question for _, each in placed])
-    # find_duplicates compares with ">", the paper with "at least 0.9"
-    found = find_duplicates(vectors, float(np.nextafter(SAME_FROM, 0)))
+    # find_duplicate_pairs compares with ">", the paper with "at least 0.9"
+    found = find_duplicate_pairs(vectors, float(np.nextafter(MIN_DUPLICATE_COSINE, 0)))
     rows = zip(found.first.tolist(), found.second.tolist(), found.cosine.tolist(), strict=True)
     pairs = [
-        {"cosine": cosine, "one": _place(*placed[one]), "other": _place(*placed[other])} for one, other, cosine in rows
+        {"cosine": cosine, "one": _locate_question(*placed[one]), "other": _locate_question(*placed[other])}
+        for one, other, cosine in rows
     ]
-    return SimilarQuestions(embedder.name, pairs)
+    return SimilarQuestionPairs(embedder.name, pairs)
 
 
-def name_kind(answer: Answer | None) -> str:
+def name_answer_kind(answer: AnswerValue | None) -> str:
     """Return the name of an answer's kind, as reports show it."""
     if answer is None:
         return "held back"
-    if is_empty(answer):
+    if is_empty_answer(answer):
         return "empty"
     if isinstance(answer, bool):
         return "true or false"
@@ -168,54 +171,54 @@ def format_file_report(report: FileReport) -> Iterator[str]:
     for invalid in report.invalid:
         yield f"  row {invalid.row} is invalid: {invalid.question or '(no wording)'}"
         yield from (f"    {violation.sentence}" for violation in invalid.violations)
-    for again in report.find_repeated():
+    for again in report.find_repeated_ids():
         yield f"  row {again['row']} repeats the id {again['id']} of row {again['first_row']}; a build keeps the first"
     for valid in report.valid:
         if valid.unresolved or valid.flags:
-            yield f"  row {valid.row}, {valid.question.id}: {_shorten(valid.question.question)}"
+            yield f"  row {valid.row}, {valid.question.id}: {_shorten_wording(valid.question.question)}"
             for each in valid.unresolved:
                 yield f"    {each.path}: not resolved to a revision: {each.title} ({each.url})"
             yield from (f"    {flag.path or 'top-level question'}: {flag.code}: {flag.detail}" for flag in valid.flags)
-    yield from _format_counts(counts)
+    yield from _format_file_counts(counts)
 
 
-def format_pairs(found: SimilarQuestions) -> Iterator[str]:
+def format_similar_pairs(found: SimilarQuestionPairs) -> Iterator[str]:
     """Yield the report lines on pairs of similar questions."""
-    yield f"pairs of questions with a cosine of {SAME_FROM} or more by {found.embedder}: {len(found.pairs)}"
+    yield f"pairs of questions with a cosine of {MIN_DUPLICATE_COSINE} or more by {found.embedder}: {len(found.pairs)}"
     for pair in found.pairs:
         yield f"  {pair['cosine']:.4f}"
         for side in (pair["one"], pair["other"]):
-            yield f"    {side['file']} row {side['row']}, {side['id']}: {_shorten(side['question'])}"
+            yield f"    {side['file']} row {side['row']}, {side['id']}: {_shorten_wording(side['question'])}"
 
 
-def _format_counts(counts: Mapping[str, Any]) -> Iterator[str]:
+def _format_file_counts(counts: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"  valid {counts['questions'] - counts['invalid']}, invalid {counts['invalid']}; "
         f"sub-questions {counts['sub_questions']}, references {counts['references']} to {counts['articles']} articles, "
         f"not resolved {counts['unresolved']}"
     )
     for name in ("answers", "sub_answers"):
-        yield f"  {name.replace('_', '-')}: {_format_numbers(counts[name])}"
+        yield f"  {name.replace('_', '-')}: {_join_counts(counts[name])}"
     for code, number in counts["flags"].items():
         yield f"  flag {code}: {number} in {counts['flagged_questions'][code]} questions ({FLAGS[code]})"
     if counts["invalid"]:
         yield "  invalid questions are left out of builds; mend them at the places named and run this again"
 
 
-def _format_numbers(counts: Mapping[str, int]) -> str:
+def _join_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in counts.items()) or "none"
 
 
-def _count(names: Iterator[str]) -> dict[str, int]:
+def _count_by_frequency(names: Iterator[str]) -> dict[str, int]:
     return dict(Counter(names).most_common())
 
 
-def _place(file: Path, each: ValidQuestion) -> dict[str, Any]:
+def _locate_question(file: Path, each: ValidQuestion) -> dict[str, Any]:
     return {"file": str(file), "row": each.row, "id": each.question.id, "question": each.question.question}
 
 
-def _shorten(wording: object) -> str:
+def _shorten_wording(wording: object) -> str:
     if not isinstance(wording, str):
-        return "" if wording is None else describe_value(wording)
+        return "" if wording is None else format_value_summary(wording)
     line = "".join(each if each.isprintable() else "�" for each in " ".join(wording.split()))
-    return line if len(line) <= _LONGEST_WORDING else f"{line[: _LONGEST_WORDING - 1]}…"
+    return line if len(line) <= _MAX_SHOWN_WORDING else f"{line[: _MAX_SHOWN_WORDING - 1]}…"

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from factmill.tasks.fanoutqa.core.rows import Reference
+from factmill.tasks.fanoutqa.core.rows import EvidenceReference
 
-Kind = Literal[
+DriftKind = Literal[
     "no_longer_found",
     "now_found",
     "other_parts_missing",
@@ -22,11 +22,11 @@ Kind = Literal[
     "not_looked_up",
     "unchanged",
 ]
-LOST: tuple[Kind, ...] = ("no_longer_found", "other_parts_missing", "no_longer_pinned")
+LOST_DRIFT_KINDS: tuple[DriftKind, ...] = ("no_longer_found", "other_parts_missing", "no_longer_pinned")
 """Changes that put a benchmark out of date; the other changes are gains."""
-OUTAGE = "wikipedia_failed"
+OUTAGE_REASON = "wikipedia_failed"
 """Problem reason of an outage, which says nothing about the article."""
-COLUMNS = (
+DRIFT_COLUMNS = (
     *("kind", "question_id", "path", "sub_question", "answer"),
     *("title_before", "revid_before", "timestamp_before", "missing_before", "problem_before"),
     *("title_after", "revid_after", "timestamp_after", "missing_after", "problem_after", "url"),
@@ -35,52 +35,54 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class ReferenceDrift:
     """One reference at two moments."""
 
-    kind: Kind
-    before: Reference
-    after: Reference
+    kind: DriftKind
+    before: EvidenceReference
+    after: EvidenceReference
 
 
-def compare_findings(before: Iterable[Reference], after: Iterable[Reference]) -> list[Drift]:
+def compare_references(before: Iterable[EvidenceReference], after: Iterable[EvidenceReference]) -> list[ReferenceDrift]:
     """Return the drift of every reference, by id; ValueError unless both sides hold the same references."""
     earlier, later = ({each.id: each for each in side} for side in (before, after))
     if alone := sorted(earlier.keys() ^ later.keys()):
         raise ValueError(f"{len(alone)} references stand on one side alone, the first is {alone[0]}")
-    return [Drift(_classify(earlier[each], later[each]), earlier[each], later[each]) for each in sorted(earlier)]
+    return [
+        ReferenceDrift(_classify(earlier[each], later[each]), earlier[each], later[each]) for each in sorted(earlier)
+    ]
 
 
-def count_drift(drifts: Sequence[Drift]) -> dict[str, int]:
+def count_drift(drifts: Sequence[ReferenceDrift]) -> dict[str, int]:
     """Return the report's counts: references, questions, references in another revision, and each kind of change."""
     kinds = Counter(drift.kind for drift in drifts)
     return {
         "references": len(drifts),
         "questions": len({drift.before.question_id for drift in drifts}),
-        "in_another_revision": sum(_is_elsewhere(drift) for drift in drifts),
-        **{kind: kinds[kind] for kind in get_args(Kind)},
+        "in_another_revision": sum(_has_other_revision(drift) for drift in drifts),
+        **{kind: kinds[kind] for kind in get_args(DriftKind)},
     }
 
 
-def share_lost(counts: Mapping[str, int]) -> float | None:
+def compute_lost_share(counts: Mapping[str, int]) -> float | None:
     """Return the share of looked-up references whose article no longer says the answer, or only in part.
 
     None if none was looked up. `counts`: as returned by count_drift.
     """
     looked_up = counts["references"] - counts["not_looked_up"]
-    return sum(counts[kind] for kind in LOST) / looked_up if looked_up else None
+    return sum(counts[kind] for kind in LOST_DRIFT_KINDS) / looked_up if looked_up else None
 
 
-def judge_drift(counts: Mapping[str, int], most: float) -> Literal["within", "over", "untold"]:
+def check_lost_share(counts: Mapping[str, int], limit: float) -> Literal["within", "over", "untold"]:
     """Check whether more than a share `most` (0 to 1) of references is lost; `untold`: failed look-ups would decide."""
-    share = share_lost(counts)
-    if share is not None and share > most:
+    share = compute_lost_share(counts)
+    if share is not None and share > limit:
         return "over"
-    at_worst = sum(counts[kind] for kind in LOST) + counts["not_looked_up"]
-    return "untold" if at_worst > most * counts["references"] else "within"
+    at_worst = sum(counts[kind] for kind in LOST_DRIFT_KINDS) + counts["not_looked_up"]
+    return "untold" if at_worst > limit * counts["references"] else "within"
 
 
-def flatten_drift(drift: Drift) -> dict[str, Any]:
+def flatten_drift(drift: ReferenceDrift) -> dict[str, Any]:
     """Return a reference at two moments as one row of the columns COLUMNS."""
     told = {"kind": drift.kind} | {
         name: getattr(drift.before, name) for name in ("question_id", "path", "sub_question", "answer", "url")
@@ -88,21 +90,21 @@ def flatten_drift(drift: Drift) -> dict[str, Any]:
     for side, reference in (("before", drift.before), ("after", drift.after)):
         for name in ("title", "revid", "timestamp", "missing", "problem"):
             told[f"{name}_{side}"] = getattr(reference, name)
-    return {name: told[name] for name in COLUMNS}
+    return {name: told[name] for name in DRIFT_COLUMNS}
 
 
-def write_drift(drifts: Iterable[Drift]) -> str:
+def format_drift_csv(drifts: Iterable[ReferenceDrift]) -> str:
     """Return the report as CSV text with a header; missing parts of an answer share a cell, one a line."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
-    writer.writerow(COLUMNS)
+    writer.writerow(DRIFT_COLUMNS)
     for drift in drifts:
-        writer.writerow([_write_cell(value) for value in flatten_drift(drift).values()])
+        writer.writerow([_format_spreadsheet_cell(value) for value in flatten_drift(drift).values()])
     return file.getvalue()
 
 
-def _classify(before: Reference, after: Reference) -> Kind:
-    if any((each.problem or "").partition(":")[0] == OUTAGE for each in (before, after)):
+def _classify(before: EvidenceReference, after: EvidenceReference) -> DriftKind:
+    if any((each.problem or "").partition(":")[0] == OUTAGE_REASON for each in (before, after)):
         return "not_looked_up"
     if (before.problem is None) != (after.problem is None):
         return "now_pinned" if after.problem is None else "no_longer_pinned"
@@ -113,12 +115,12 @@ def _classify(before: Reference, after: Reference) -> Kind:
     return "unchanged"
 
 
-def _is_elsewhere(drift: Drift) -> bool:
+def _has_other_revision(drift: ReferenceDrift) -> bool:
     before, after = drift.before.revid, drift.after.revid
     return before is not None and after is not None and before != after
 
 
-def _write_cell(value: Any) -> str:
+def _format_spreadsheet_cell(value: Any) -> str:
     """Return a value as cell text; an apostrophe precedes text that a spreadsheet would run as a formula."""
     text = "" if value is None else "\n".join(value) if isinstance(value, list) else str(value)
     return f"'{text}" if text[:1] in tuple("=+-@\t\r") and text else text

@@ -37,29 +37,29 @@ from types import MappingProxyType
 from typing import Literal
 
 from factmill.tasks.fanoutqa.core.questions import (
-    LEAST_ARTICLES,
+    MIN_ARTICLES,
     FanOutQuestion,
     SubQuestion,
     list_leaves,
     list_sub_questions,
 )
-from factmill.tasks.fanoutqa.core.rows import Flag
-from factmill.tasks.text.values.answers import (
-    Answer,
-    KnownText,
-    find_answer,
-    list_primitives,
-    read_known_text,
-    write_number,
+from factmill.tasks.fanoutqa.core.rows import QuestionFlag
+from factmill.tasks.text.values.answer_search import (
+    AnswerValue,
+    IndexedText,
+    find_answer_in_text,
+    format_number_without_exponent,
+    index_text,
+    iterate_answer_primitives,
 )
-from factmill.tasks.text.values.literals import Date
-from factmill.tasks.text.values.words import Count, read_amounts
+from factmill.tasks.text.values.value_tokens import NumberValue, tokenize_amounts
+from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 FLAGS: Mapping[str, str] = MappingProxyType(
     {
         "answer_not_composed": "A part of the answer neither stands in the sub-answers nor follows from them simply.",
         "same_article": "Two sub-questions rest on the same article.",
-        "too_few_articles": f"The question rests on fewer than {LEAST_ARTICLES} different articles.",
+        "too_few_articles": f"The question rests on fewer than {MIN_ARTICLES} different articles.",
         "answer_not_found": "An article does not say the sub-answer that rests on it.",
         "one_article_has_all": "One article near the question says all sub-answers, so no fanning out is needed.",
         "not_objective": "A model judged that the question has no single objective answer.",
@@ -72,20 +72,20 @@ FLAGS: Mapping[str, str] = MappingProxyType(
 )
 """Flag code → meaning, for all flags of the benchmark."""
 
-SAME_FACTS_FROM = 2 / 3
+MIN_SHARED_FACTS = 2 / 3
 """Least share of the smaller question's facts that two questions share if they ask the same of the same set (ours)."""
-_PLACES_AT_MOST = 3
-_NUMBERS_AT_MOST = 150
-_YEARS = re.compile(r"(?<![\w.,])(?:1[0-9]|20)[0-9]{2}(?![\w.,][0-9])")
+_MAX_DECIMAL_PLACES = 3
+_MAX_COMBINED_NUMBERS = 150
+_YEAR_IN_TEXT = re.compile(r"(?<![\w.,])(?:1[0-9]|20)[0-9]{2}(?![\w.,][0-9])")
 _DIGIT = re.compile(r"[0-9]")
 
 
-def find_structure_flags(question: FanOutQuestion) -> list[Flag]:
+def find_structure_flags(question: FanOutQuestion) -> list[QuestionFlag]:
     """Return the flags on a question's answer and articles; without a decomposition, only on the number of articles."""
-    return [*_find_uncomposed(question), *_find_same_articles(question), *_find_few_articles(question)]
+    return [*_flag_uncomposed_answer(question), *_flag_same_articles(question), *_flag_too_few_articles(question)]
 
 
-def find_same_facts(questions: Sequence[FanOutQuestion]) -> Iterator[tuple[int, int, float]]:
+def find_questions_sharing_facts(questions: Sequence[FanOutQuestion]) -> Iterator[tuple[int, int, float]]:
     """Yield (index, index, share) of questions that share nearly all facts of the smaller one; `share` is that share.
 
     A fact is an article and its sub-answer. Embeddings do not find these pairs: a question is often further from its
@@ -95,53 +95,53 @@ def find_same_facts(questions: Sequence[FanOutQuestion]) -> Iterator[tuple[int, 
     using: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for at, question in enumerate(questions):
         facts = frozenset(
-            (sub.evidence.title, frozenset(str(each).casefold() for each in list_primitives(sub.answer)))
+            (sub.evidence.title, frozenset(str(each).casefold() for each in iterate_answer_primitives(sub.answer)))
             for _, sub in list_leaves(question)
             if sub.evidence
         )
         shared = Counter(other for fact in facts for other in using[fact])
         for other, count in shared.items():
             share = count / min(len(facts), len(seen[other]))
-            if share >= SAME_FACTS_FROM:
+            if share >= MIN_SHARED_FACTS:
                 yield other, at, share
         seen.append(facts)
         for fact in facts:
             using[fact].append(at)
 
 
-def _find_uncomposed(question: FanOutQuestion) -> Iterator[Flag]:
+def _flag_uncomposed_answer(question: FanOutQuestion) -> Iterator[QuestionFlag]:
     if question.answer is None or not question.decomposition:
         return
-    missing = _list_uncomposed(question.answer, question)
+    missing = _list_uncomposed_parts(question.answer, question)
     if missing:
         parts = ", ".join(f"{part!r}" for part in missing)
         detail = f"{parts} in the answer: expected among the sub-answers or as a number that follows from them."
-        yield Flag(code="answer_not_composed", path="", detail=detail)
-    for key, value, said in _list_swapped(question.answer, question):
+        yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
+    for key, value, said in _list_swapped_values(question.answer, question):
         if value not in missing:
             detail = f"{value!r} for {key!r} in the answer: expected {said!r}, as the sub-question about it says."
-            yield Flag(code="answer_not_composed", path="", detail=detail)
+            yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
 
 
-def _list_uncomposed(answer: Answer, question: FanOutQuestion) -> list[str]:
+def _list_uncomposed_parts(answer: AnswerValue, question: FanOutQuestion) -> list[str]:
     subs = [sub for _, sub in list_sub_questions(question)]
-    answers = read_known_text("\n\n".join(_list_cells(subs)))
+    answers = index_text("\n\n".join(_list_sub_answer_parts(subs)))
     asked = [*(sub.question for sub in subs), *(sub.evidence.title for sub in subs if sub.evidence)]
-    names = read_known_text("\n\n".join([*_list_cells(subs), *asked]))
+    names = index_text("\n\n".join([*_list_sub_answer_parts(subs), *asked]))
     missing: list[str] = []
-    numbers: KnownText | None = None
-    for is_key, part in _list_parts(answer):
+    numbers: IndexedText | None = None
+    for is_key, part in _list_answer_parts(answer):
         is_number = not isinstance(part, bool) and bool(_DIGIT.search(part))
-        lacking = find_answer(part, answers if is_number and not is_key else names).missing
-        if not lacking or (is_key and _is_between(part, [question.question, *asked])):
+        lacking = find_answer_in_text(part, answers if is_number and not is_key else names).missing
+        if not lacking or (is_key and _is_year_in_between(part, [question.question, *asked])):
             continue
         if is_number and numbers is None:
-            numbers = read_known_text("\n\n".join(_list_derived(question.decomposition)))
-        missing += [each for each in lacking if not _is_composed(each, numbers, subs)]
+            numbers = index_text("\n\n".join(_list_derived_numbers(question.decomposition)))
+        missing += [each for each in lacking if not _follows_from_sub_answers(each, numbers, subs)]
     return list(dict.fromkeys(missing))
 
 
-def _list_swapped(answer: Answer, question: FanOutQuestion) -> Iterator[tuple[str, str, str]]:
+def _list_swapped_values(answer: AnswerValue, question: FanOutQuestion) -> Iterator[tuple[str, str, str]]:
     """Yield (key, number, number of a sub-question) for dict entries whose number no sub-question on the key gives.
 
     Values without a number are left out: the first sub-question on a key is often a step on the way to its answer.
@@ -151,168 +151,180 @@ def _list_swapped(answer: Answer, question: FanOutQuestion) -> Iterator[tuple[st
     )
     subs = [sub for _, sub in list_sub_questions(question) if numbers and _has_number(sub.answer)]
     titles = [sub.evidence.title if sub.evidence else "" for sub in subs]
-    asked = [read_known_text(f"{sub.question}\n\n{title}") for sub, title in zip(subs, titles, strict=True)]
+    asked = [index_text(f"{sub.question}\n\n{title}") for sub, title in zip(subs, titles, strict=True)]
     for key, value in numbers.items():
-        own = [sub for sub, text in zip(subs, asked, strict=True) if find_answer(key, text).found]
-        if own and find_answer(value, read_known_text("\n\n".join([*_list_cells(own), *_list_derived(own)]))).missing:
+        own = [sub for sub, text in zip(subs, asked, strict=True) if find_answer_in_text(key, text).found]
+        if (
+            own
+            and find_answer_in_text(
+                value, index_text("\n\n".join([*_list_sub_answer_parts(own), *_list_derived_numbers(own)]))
+            ).missing
+        ):
             yield key, value, str(own[0].answer)
 
 
-def _has_number(answer: Answer) -> bool:
+def _has_number(answer: AnswerValue) -> bool:
     """True for a primitive that holds a number."""
     return not isinstance(answer, bool | list | dict) and bool(_DIGIT.search(str(answer)))
 
 
-def _list_parts(answer: Answer) -> Iterator[tuple[bool, str | bool]]:
+def _list_answer_parts(answer: AnswerValue) -> Iterator[tuple[bool, str | bool]]:
     """Yield (whether it is a dict key, part) for each part of an answer."""
     if isinstance(answer, Mapping):
         for key, value in answer.items():
             yield True, str(key)
-            yield from _list_parts(value)
+            yield from _list_answer_parts(value)
     elif isinstance(answer, list):
         for entry in answer:
-            yield from _list_parts(entry)
+            yield from _list_answer_parts(entry)
     else:
-        yield from ((False, part) for part in list_primitives(answer))
+        yield from ((False, part) for part in iterate_answer_primitives(answer))
 
 
-def _list_cells(subs: Sequence[SubQuestion]) -> Iterator[str]:
+def _list_sub_answer_parts(subs: Sequence[SubQuestion]) -> Iterator[str]:
     """Yield the parts of the sub-answers; callers give each its own paragraph."""
     for sub in subs:
-        yield from (str(part) for part in list_primitives(sub.answer))
+        yield from (str(part) for part in iterate_answer_primitives(sub.answer))
 
 
-def _is_between(key: str | bool, texts: Sequence[str]) -> bool:
+def _is_year_in_between(key: str | bool, texts: Sequence[str]) -> bool:
     """True for a year between two years of the questions: "from 1996 to 2000" covers 1999."""
-    years = [int(found) for text in texts for found in _YEARS.findall(text)]
-    return isinstance(key, str) and bool(_YEARS.fullmatch(key) and years) and min(years) <= int(key) <= max(years)
-
-
-def _is_composed(part: str, numbers: KnownText | None, subs: Sequence[SubQuestion]) -> bool:
-    """True if a number follows from others, or if one sub-question with its answer has all words."""
-    if _DIGIT.search(part):
-        return numbers is not None and find_answer(part, numbers).found is not False
-    words = {each.value for each in read_amounts(part)}
-    return any(
-        words <= {each.value for each in read_amounts(" ".join([sub.question, *_list_cells([sub])]))} for sub in subs
+    years = [int(found) for text in texts for found in _YEAR_IN_TEXT.findall(text)]
+    return (
+        isinstance(key, str) and bool(_YEAR_IN_TEXT.fullmatch(key) and years) and min(years) <= int(key) <= max(years)
     )
 
 
-def _list_derived(subs: Sequence[SubQuestion]) -> Iterator[str]:
+def _follows_from_sub_answers(part: str, numbers: IndexedText | None, subs: Sequence[SubQuestion]) -> bool:
+    """True if a number follows from others, or if one sub-question with its answer has all words."""
+    if _DIGIT.search(part):
+        return numbers is not None and find_answer_in_text(part, numbers).found is not False
+    words = {each.value for each in tokenize_amounts(part)}
+    return any(
+        words <= {each.value for each in tokenize_amounts(" ".join([sub.question, *_list_sub_answer_parts([sub])]))}
+        for sub in subs
+    )
+
+
+def _list_derived_numbers(subs: Sequence[SubQuestion]) -> Iterator[str]:
     """Yield the numbers that follow from sub-answers, each rounded to 0 up to _PLACES_AT_MOST places."""
-    for group in _list_groups(subs):
+    for group in _list_sibling_groups(subs):
         truths = [sub.answer for sub in group if isinstance(sub.answer, bool)]
         lengths = [len(sub.answer) for sub in group if isinstance(sub.answer, list | dict)]
         yield from map(str, range(max([len(group), *lengths]) + 1))
         if truths:
-            yield from _round(100 * truths.count(True) / len(truths))
-        for numbers in _list_numbers(group):
-            yield from _calculate(numbers[:_NUMBERS_AT_MOST])
+            yield from _list_roundings(100 * truths.count(True) / len(truths))
+        for numbers in _list_combinable_numbers(group):
+            yield from _compute_derived_numbers(numbers[:_MAX_COMBINED_NUMBERS])
 
 
-def _list_groups(subs: Sequence[SubQuestion]) -> Iterator[Sequence[SubQuestion]]:
+def _list_sibling_groups(subs: Sequence[SubQuestion]) -> Iterator[Sequence[SubQuestion]]:
     """Yield each group of sibling sub-questions, a level before those below it."""
     yield subs
     for sub in subs:
         if sub.decomposition:
-            yield from _list_groups(sub.decomposition)
+            yield from _list_sibling_groups(sub.decomposition)
 
 
-def _list_numbers(group: Sequence[SubQuestion]) -> Iterator[list[float]]:
+def _list_combinable_numbers(group: Sequence[SubQuestion]) -> Iterator[list[float]]:
     """Yield groups of numbers to combine: one of each sub-question, all, those of one answer, the years of dates."""
-    read = [[each.value for cell in _list_cells([sub]) for each in read_amounts(cell)] for sub in group]
-    found = [[float(value.number) for value in values if isinstance(value, Count)] for values in read]
+    read = [[each.value for cell in _list_sub_answer_parts([sub]) for each in tokenize_amounts(cell)] for sub in group]
+    found = [[float(value.number) for value in values if isinstance(value, NumberValue)] for values in read]
     yield [numbers[0] for numbers in found if len(numbers) == 1]
     yield [number for numbers in found for number in numbers]
     yield from (numbers for numbers in found if len(numbers) > 1)
-    yield [float(value.year) for values in read for value in values if isinstance(value, Date)]
+    yield [float(value.year) for values in read for value in values if isinstance(value, PartialDate)]
 
 
-def _calculate(numbers: Sequence[float]) -> Iterator[str]:
+def _compute_derived_numbers(numbers: Sequence[float]) -> Iterator[str]:
     if len(numbers) < 2:
         return
     total = sum(numbers)
-    yield from _round(total)
-    yield from _round(total / len(numbers))
+    yield from _list_roundings(total)
+    yield from _list_roundings(total / len(numbers))
     for one, other in combinations(numbers, 2):
-        yield from _round(abs(one - other))
+        yield from _list_roundings(abs(one - other))
         for part, whole in ((one, other), (other, one)):
             if whole:
-                yield from _round(part / whole)
-                yield from _round(100 * part / whole)
+                yield from _list_roundings(part / whole)
+                yield from _list_roundings(100 * part / whole)
 
 
-def _round(number: float) -> Iterator[str]:
+def _list_roundings(number: float) -> Iterator[str]:
     """Yield a number rounded to each of 0 to _PLACES_AT_MOST places, without repeats."""
-    yield from dict.fromkeys(write_number(round(number, places)) for places in range(_PLACES_AT_MOST + 1))
+    yield from dict.fromkeys(
+        format_number_without_exponent(round(number, places)) for places in range(_MAX_DECIMAL_PLACES + 1)
+    )
 
 
-def _find_same_articles(question: FanOutQuestion) -> Iterator[Flag]:
+def _flag_same_articles(question: FanOutQuestion) -> Iterator[QuestionFlag]:
     first: dict[str, str] = {}
     for path, sub in list_leaves(question):
         if sub.evidence is None:
             continue
-        title = _first_large(sub.evidence.title)
+        title = _capitalise_title(sub.evidence.title)
         if title in first:
             detail = (
                 f"It rests on {title!r} like {first[title]}; each sub-question is expected to have its own article."
             )
-            yield Flag(code="same_article", path=path, detail=detail)
+            yield QuestionFlag(code="same_article", path=path, detail=detail)
         else:
             first[title] = path
 
 
-def _find_few_articles(question: FanOutQuestion) -> Iterator[Flag]:
-    count = len({_first_large(title) for title in question.articles})
-    if count < LEAST_ARTICLES:
-        detail = f"It rests on {count} different articles; at least {LEAST_ARTICLES} are expected."
-        yield Flag(code="too_few_articles", path="", detail=detail)
+def _flag_too_few_articles(question: FanOutQuestion) -> Iterator[QuestionFlag]:
+    count = len({_capitalise_title(title) for title in question.articles})
+    if count < MIN_ARTICLES:
+        detail = f"It rests on {count} different articles; at least {MIN_ARTICLES} are expected."
+        yield QuestionFlag(code="too_few_articles", path="", detail=detail)
 
 
-def _first_large(title: str) -> str:
-    """Return a title as MediaWiki stores it: with a capital first letter."""
+def _capitalise_title(title: str) -> str:
+    """Return a title as MediaWikiApi stores it: with a capital first letter."""
     return title[:1].upper() + title[1:]
 
 
-_BRACKETS = re.compile(r"[(\[][^()\[\]]*[)\]]")
-_LEAST_LETTERS, _BEGINNING = 6, 4
+_BRACKETED = re.compile(r"[(\[][^()\[\]]*[)\]]")
+_MIN_WORD_LETTERS, _PREFIX_LETTERS = 6, 4
 """Least letters of a word to search for, and letters of its prefix, which no plural or possessive changes."""
-_OTHERWISE_WRITTEN = frozenset({"percent", "january", "february", "september", "october", "november", "december"})
+_WORDS_WITH_VARIANTS = frozenset({"percent", "january", "february", "september", "october", "november", "december"})
 
 
-def list_beginnings(answers: Iterable[Answer]) -> frozenset[str]:
+def list_required_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str]:
     """Return prefixes that a folded text must all contain to say the answers; empty if no answer has a safe prefix."""
     found = set()
     for answer in answers:
-        for part in list_primitives(answer):
+        for part in iterate_answer_primitives(answer):
             # a text may leave out bracketed words, and write numbers and dates in many ways
-            values = [] if isinstance(part, bool) else [said.value for said in read_amounts(_BRACKETS.sub(" ", part))]
+            values = (
+                [] if isinstance(part, bool) else [said.value for said in tokenize_amounts(_BRACKETED.sub(" ", part))]
+            )
             words = [value for value in values if isinstance(value, str)]
             longest = max(words, key=len, default="")
             is_sure = len(words) == len(values) and longest.isascii() and longest.isalpha()
-            if is_sure and len(longest) >= _LEAST_LETTERS and longest not in _OTHERWISE_WRITTEN:
-                found.add(longest[:_BEGINNING])
+            if is_sure and len(longest) >= _MIN_WORD_LETTERS and longest not in _WORDS_WITH_VARIANTS:
+                found.add(longest[:_PREFIX_LETTERS])
     return frozenset(found)
 
 
-def could_hold(beginnings: Iterable[str], folded_text: str) -> bool:
-    """True if a text, folded by `fold_text`, contains all the prefixes."""
+def contains_all_prefixes(beginnings: Iterable[str], folded_text: str) -> bool:
+    """True if a text, folded by `fold_case_and_accents`, contains all the prefixes."""
     return all(each in folded_text for each in beginnings)
 
 
-Side = Literal["dev", "test"]
+SplitSide = Literal["dev", "test"]
 DEV_SHARE = 0.3
 """As in the paper: 310 of 1,034."""
 
 
-def split_questions(
-    questions: Iterable[tuple[str, Iterable[str], Side | None]], seed: int, dev_share: float = DEV_SHARE
-) -> dict[str, Side]:
+def assign_splits(
+    questions: Iterable[tuple[str, Iterable[str], SplitSide | None]], seed: int, dev_share: float = DEV_SHARE
+) -> dict[str, SplitSide]:
     """Return id → split of questions, which are given in order as (id, article titles, split in a release).
 
     Over many questions, a share `dev_share` of the groups is dev.
     """
-    sides: dict[str, Side] = {}
+    sides: dict[str, SplitSide] = {}
     seen: list[tuple[str, frozenset[str]]] = []
     using: dict[str, list[int]] = defaultdict(list)
     for at, (question_id, titles, published) in enumerate(questions):
@@ -324,18 +336,22 @@ def split_questions(
             if 2 * count >= min(len(own), len(seen[other][1]))
         ]
         beside = sides[seen[min(twins)[1]][0]] if twins else None
-        sides[question_id] = published or beside or _draw_side(own, seed, dev_share)
+        sides[question_id] = published or beside or _draw_split(own, seed, dev_share)
         seen.append((question_id, own))
         for title in own:
             using[title].append(at)
     return sides
 
 
-def _draw_side(articles: Iterable[str], seed: int, dev_share: float) -> Side:
-    least = min((_digest(f"fanoutqa {seed} {title}") for title in articles), default=b"")
+def _draw_split(articles: Iterable[str], seed: int, dev_share: float) -> SplitSide:
+    least = min((_compute_sha256(f"fanoutqa {seed} {title}") for title in articles), default=b"")
     # hashed once more, since the least of several digests is not uniform
-    return "dev" if int.from_bytes(_digest(f"fanoutqa {seed} {least.hex()}")[:8], "big") < dev_share * 2**64 else "test"
+    return (
+        "dev"
+        if int.from_bytes(_compute_sha256(f"fanoutqa {seed} {least.hex()}")[:8], "big") < dev_share * 2**64
+        else "test"
+    )
 
 
-def _digest(text: str) -> bytes:
+def _compute_sha256(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()

@@ -1,8 +1,8 @@
 """Fan-out questions with their decompositions: the tree that all forms are parsed into (FanOutQA, paper §3, E.1).
 
 A top-level question is answered through sub-questions; a sub-question rests on one article (its evidence) or on
-sub-questions of its own. Rows hold a tree as JSON text in the released form: `to_released` writes it,
-`read_released` reads it. Paths name sub-questions in the words of the authored form: those that can be asked at once
+sub-questions of its own. Rows hold a tree as JSON text in the released form: `format_released_decomposition` writes it,
+`parse_released` reads it. Paths name sub-questions in the words of the authored form: those that can be asked at once
 are `strategy[i]`, those that need answers of others `then[j]`, counted from 0: `strategy[1].then[0]`. In a released
 question paths follow its file: `decomposition[3].decomposition[0]`, `necessary_evidence[2]`.
 """
@@ -13,20 +13,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from factmill.tasks.text.values.answers import Answer
+from factmill.tasks.text.values.answer_search import AnswerValue
 
-LEAST_ARTICLES = 5
+MIN_ARTICLES = 5
 """Least number of different articles that a question needs (§3.1)."""
-UNRESOLVED = "###TBD###"
+UNRESOLVED_MARK = "###TBD###"
 """Marks an unresolved page or revision in the released files of 2026."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ArticleEvidence:
     """The article that a sub-question rests on."""
 
     title: str
-    """As MediaWiki writes it: decoded, spaces for underscores, without the section."""
+    """As MediaWikiApi writes it: decoded, spaces for underscores, without the section."""
     url: str
     """As written in the source."""
     pageid: int | None = None
@@ -40,8 +40,8 @@ class SubQuestion:
 
     id: str
     question: str
-    answer: Answer
-    evidence: Evidence | None = None
+    answer: AnswerValue
+    evidence: ArticleEvidence | None = None
     decomposition: tuple["SubQuestion", ...] = ()
     depends_on: tuple[str, ...] = ()
     """Ids of its sibling questions whose answers it needs."""
@@ -54,10 +54,10 @@ class FanOutQuestion:
     id: str
     question: str
     decomposition: tuple[SubQuestion, ...] = ()
-    answer: Answer | None = None
+    answer: AnswerValue | None = None
     """None if it is held back (test split)."""
     categories: tuple[str, ...] = ()
-    necessary_evidence: tuple[Evidence, ...] = ()
+    necessary_evidence: tuple[ArticleEvidence, ...] = ()
     """Empty if there is a decomposition."""
     is_released: bool = False
     """True: paths are those of the released form."""
@@ -71,7 +71,7 @@ class FanOutQuestion:
 
 def list_sub_questions(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
     """Yield (path, sub-question) for all sub-questions, a parent before its children."""
-    yield from _walk(question.decomposition, "", question.is_released)
+    yield from _walk_tree(question.decomposition, "", question.is_released)
 
 
 def list_leaves(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
@@ -79,20 +79,20 @@ def list_leaves(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
     return ((path, sub) for path, sub in list_sub_questions(question) if sub.evidence is not None)
 
 
-def list_references(question: FanOutQuestion) -> list[tuple[str, SubQuestion | None, Evidence]]:
+def list_references(question: FanOutQuestion) -> list[tuple[str, SubQuestion | None, ArticleEvidence]]:
     """Return (path, sub-question, article) for all articles of a question; no sub-question for necessary evidence."""
     found = [(path, sub, sub.evidence) for path, sub in list_sub_questions(question) if sub.evidence]
     return [*found, *((f"necessary_evidence[{at}]", None, each) for at, each in enumerate(question.necessary_evidence))]
 
 
-def _walk(subs: Sequence[SubQuestion], above: str, is_released: bool) -> Iterator[tuple[str, SubQuestion]]:
+def _walk_tree(subs: Sequence[SubQuestion], above: str, is_released: bool) -> Iterator[tuple[str, SubQuestion]]:
     at = Counter[str]()
     for sub in subs:
         kind = "decomposition" if is_released else "then" if sub.depends_on else "strategy"
         path = f"{above}{kind}[{at[kind]}]"
         at[kind] += 1
         yield path, sub
-        yield from _walk(sub.decomposition, f"{path}.", is_released)
+        yield from _walk_tree(sub.decomposition, f"{path}.", is_released)
 
 
 def dump_json(value: Any) -> str:
@@ -100,47 +100,47 @@ def dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def evidence_to_released(evidence: Evidence | None) -> dict[str, Any] | None:
+def format_released_evidence(evidence: ArticleEvidence | None) -> dict[str, Any] | None:
     """Return an article in the released form; unresolved ids become UNRESOLVED, as in the released files."""
     if evidence is None:
         return None
-    pageid = UNRESOLVED if evidence.pageid is None else evidence.pageid
-    revid = UNRESOLVED if evidence.revid is None else evidence.revid
+    pageid = UNRESOLVED_MARK if evidence.pageid is None else evidence.pageid
+    revid = UNRESOLVED_MARK if evidence.revid is None else evidence.revid
     return {"pageid": pageid, "revid": revid, "title": evidence.title, "url": evidence.url}
 
 
-def to_released(subs: Sequence[SubQuestion]) -> list[dict[str, Any]]:
+def format_released_decomposition(subs: Sequence[SubQuestion]) -> list[dict[str, Any]]:
     """Return a decomposition in the released form."""
     return [
         {
             "id": sub.id,
             "question": sub.question,
-            "decomposition": to_released(sub.decomposition),
+            "decomposition": format_released_decomposition(sub.decomposition),
             "answer": sub.answer,
             "depends_on": list(sub.depends_on),
-            "evidence": evidence_to_released(sub.evidence),
+            "evidence": format_released_evidence(sub.evidence),
         }
         for sub in subs
     ]
 
 
-def read_evidence(found: dict[str, Any] | None) -> Evidence | None:
-    """Parse an article that `evidence_to_released` wrote, or that has been checked before; nothing is checked here."""
+def parse_released_evidence(found: dict[str, Any] | None) -> ArticleEvidence | None:
+    """Parse an article that `format_released_evidence` wrote, or that has been checked before; nothing is checked here."""
     if found is None:
         return None
-    pageid, revid = (None if found[name] == UNRESOLVED else found[name] for name in ("pageid", "revid"))
-    return Evidence(found["title"], found["url"], pageid, revid)
+    pageid, revid = (None if found[name] == UNRESOLVED_MARK else found[name] for name in ("pageid", "revid"))
+    return ArticleEvidence(found["title"], found["url"], pageid, revid)
 
 
-def read_decomposition(found: Sequence[dict[str, Any]]) -> tuple[SubQuestion, ...]:
-    """Parse a decomposition in the form that `to_released` writes."""
+def parse_released_decomposition(found: Sequence[dict[str, Any]]) -> tuple[SubQuestion, ...]:
+    """Parse a decomposition in the form that `format_released_decomposition` writes."""
     return tuple(
         SubQuestion(
             id=each["id"],
             question=each["question"],
             answer=each["answer"],
-            evidence=read_evidence(each["evidence"]),
-            decomposition=read_decomposition(each["decomposition"]),
+            evidence=parse_released_evidence(each["evidence"]),
+            decomposition=parse_released_decomposition(each["decomposition"]),
             depends_on=tuple(each["depends_on"]),
         )
         for each in found

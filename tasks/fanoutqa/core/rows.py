@@ -10,17 +10,17 @@ from factmill.tasks.core.rows import JsonText, Row, StrictModel
 from factmill.tasks.fanoutqa.core.questions import (
     FanOutQuestion,
     dump_json,
-    evidence_to_released,
-    read_decomposition,
-    read_evidence,
-    to_released,
+    format_released_decomposition,
+    format_released_evidence,
+    parse_released_decomposition,
+    parse_released_evidence,
 )
 
 SourceKind = Literal["authored", "released", "generated"]
 Split = Literal["dev", "test"]
 
 
-class Flag(StrictModel):
+class QuestionFlag(StrictModel):
     """A finding of a check on a question or one of its sub-questions."""
 
     code: str
@@ -33,7 +33,7 @@ class Flag(StrictModel):
     """A corrected wording of the question, if the check proposes one."""
 
 
-class FanOutRow(Row):
+class GatheredFanOutQuestion(Row):
     """A question as read or generated; its id is the released one, or a digest of the question or of its set."""
 
     source: SourceKind
@@ -65,27 +65,29 @@ class FanOutRow(Row):
         return FanOutQuestion(
             id=self.id,
             question=self.question,
-            decomposition=read_decomposition(json.loads(self.decomposition)),
+            decomposition=parse_released_decomposition(json.loads(self.decomposition)),
             answer=None if self.answer is None else json.loads(self.answer),
             categories=tuple(self.categories),
             necessary_evidence=tuple(
-                each for found in json.loads(self.necessary_evidence or "[]") if (each := read_evidence(found))
+                each
+                for found in json.loads(self.necessary_evidence or "[]")
+                if (each := parse_released_evidence(found))
             ),
             is_released=self.source == "released",
         )
 
     def with_tree(self, tree: FanOutQuestion) -> Self:
         """Return this row with its tree replaced."""
-        evidence = [evidence_to_released(each) for each in tree.necessary_evidence]
+        evidence = [format_released_evidence(each) for each in tree.necessary_evidence]
         return self.replace(
             question=tree.question,
             answer=None if tree.answer is None else dump_json(tree.answer),
-            decomposition=dump_json(to_released(tree.decomposition)),
+            decomposition=dump_json(format_released_decomposition(tree.decomposition)),
             necessary_evidence=dump_json(evidence) if evidence else None,
         )
 
 
-class Reference(Row):
+class EvidenceReference(Row):
     """An article that a sub-question rests on, as of the epoch; the id is the question's id with the path."""
 
     question_id: str
@@ -125,7 +127,7 @@ class ReferenceFinding(Row):
     """Why the text of the revision is unavailable, as `reason: sentence`."""
 
 
-class PinnedQuestion(FanOutRow):
+class PinnedQuestion(GatheredFanOutQuestion):
     """A question with every article pinned to a revision."""
 
     epoch: str
@@ -134,7 +136,7 @@ class PinnedQuestion(FanOutRow):
 class FlaggedQuestion(PinnedQuestion):
     """A question with the findings of the checks so far."""
 
-    flags: list[Flag]
+    flags: list[QuestionFlag]
     near_articles: list[str]
     """Titles of the articles nearest to the question by embedding, the nearest first; empty before the search."""
     judge: str | None
@@ -142,7 +144,7 @@ class FlaggedQuestion(PinnedQuestion):
     reviewed_by: list[str]
 
 
-class FanOutQuestionRow(Row):
+class PublishedFanOutQuestion(Row):
     """A question as published: its source and the findings. Answers are in the tables of its part."""
 
     split: Split
@@ -208,7 +210,7 @@ class HeldOutAnswer(Row):
     """JSON: the sub-questions."""
 
 
-class Article(Row):
+class ArticleRevision(Row):
     """An article behind published questions, as of the epoch; the id is that of its revision."""
 
     title: str

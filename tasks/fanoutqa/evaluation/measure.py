@@ -12,127 +12,138 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.core.evaluation.rows import COUNTED_WRONG, EvaluationMetric
-from factmill.tasks.core.evaluation.scoring import LOWER_BOUND, Floats, add_note, gather_scores, score_rows, to_floats
-from factmill.tasks.core.measures.figures import Figure, draw_groups, make_series
-from factmill.tasks.core.measures.metrics import Metric, measure
-from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.evaluation.record import EXACT, Item, PaperFigure, Tools
-from factmill.tasks.fanoutqa.core.evaluation.rows import ScoredFanOut
-from factmill.tasks.fanoutqa.core.evaluation.scoring import (
-    KINDS,
-    METRIC,
-    WANTED,
-    Scorer,
-    pair_answers,
-    place_scores,
-    score_answers,
+from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, EvaluationMetric
+from factmill.tasks.core.evaluation.scoring import (
+    PROGRAM_JUDGE_NOTE,
+    ScoreArray,
+    add_metric_note,
+    column_to_floats,
+    group_scores_by_setting,
+    make_score_rows,
 )
-from factmill.tasks.fanoutqa.core.evaluation.scoring import METRIC as BLEURT_LIKE
-from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from factmill.tasks.fanoutqa.core.evaluation.verdicts import RIGHT
-from factmill.tasks.fanoutqa.evaluation.ask import FanOutEvaluationInputs
-from factmill.tasks.fanoutqa.evaluation.lemmas import load_lemmatizer, name_lemmatizer
+from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
+from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure, make_metric_series
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, PaperResult, ReportItem, ScoringModels
+from factmill.tasks.fanoutqa.core.evaluation.grades import RIGHT_GRADES
+from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutScoredPrediction
+from factmill.tasks.fanoutqa.core.evaluation.scoring import (
+    BLEURT_LIKE_METRIC,
+    ROUGE_KINDS,
+    SIMILARITY_LABELS,
+    StringScorer,
+    add_string_and_rouge_scores,
+    align_pair_scores,
+    pair_gold_with_answers,
+)
+from factmill.tasks.fanoutqa.core.evaluation.scoring import BLEURT_LIKE_METRIC as BLEURT_LIKE
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
+from factmill.tasks.fanoutqa.evaluation.lemmatizers import load_lemmatizer, resolve_lemmatizer_name
+from factmill.tasks.fanoutqa.evaluation.questions import FanOutEvaluationInputs
 
 LOOSE, STRICT, UPSTREAM_LOOSE, UPSTREAM_STRICT = "loose", "strict", "upstream_loose", "upstream_strict"
 JUDGED = "judged"
-UNITS = {
+METRIC_UNITS = {
     LOOSE: "share of strings",
     UPSTREAM_LOOSE: "share of strings",
     BLEURT_LIKE: "score",
-    **dict.fromkeys(KINDS, "F1"),
+    **dict.fromkeys(ROUGE_KINDS, "F1"),
 }
 """Units of the metrics that are not right or wrong."""
-GROUPS = ("split", "category", "articles", "kind")
-ARTICLES = ((5, "5 or fewer"), (6, "6"), (9, "7 to 9"))
+GROUP_COLUMNS = ("split", "category", "articles", "kind")
+ARTICLE_COUNT_GROUPS = ((5, "5 or fewer"), (6, "6"), (9, "7 to 9"))
 """(Most articles that a question needs, name of its group); MANY for more articles."""
-MANY = "10 or more"
+LARGEST_ARTICLE_GROUP = "10 or more"
 
 
-def measure_fanoutqa(answers: pa.Table, seed: int, scorer: Scorer = "fixed") -> tuple[pa.Table, list[Metric]]:
-    """Return the score rows and the metrics of answers (rows of `ScoredFanOut`)."""
-    groups = list_groups(answers)
-    scores = [(name, *_score(answers, name)) for name in _list_shown(answers, scorer)]
+def measure_fanoutqa(
+    answers: pa.Table, seed: int, scorer: StringScorer = "fixed"
+) -> tuple[pa.Table, list[MeasuredMetric]]:
+    """Return the score rows and the metrics of answers (rows of `FanOutScoredPrediction`)."""
+    groups = make_group_table(answers)
+    scores = [(name, *_make_score_rows(answers, name)) for name in _list_shown_metrics(answers, scorer)]
     found = [
         each
         for name, rows, is_share in scores
-        for each in gather_scores(rows, groups, GROUPS, is_share=is_share, unit="share" if is_share else UNITS[name])
+        for each in group_scores_by_setting(
+            rows, groups, GROUP_COLUMNS, is_share=is_share, unit="share" if is_share else METRIC_UNITS[name]
+        )
     ]
-    notes = _list_notes(answers)
-    metrics = [add_note(metric, notes.get(metric.metric, "")) for metric in measure(found, seed)]
+    notes = _make_metric_notes(answers)
+    metrics = [add_metric_note(metric, notes.get(metric.metric, "")) for metric in measure_mean_metrics(found, seed)]
     return pa.concat_tables([rows for _, rows, _ in scores]), metrics
 
 
-def _list_shown(answers: pa.Table, scorer: Scorer) -> list[str]:
+def _list_shown_metrics(answers: pa.Table, scorer: StringScorer) -> list[str]:
     """Return the names of the available metrics, in the order of the report."""
     fixed, upstream = (LOOSE, STRICT), (UPSTREAM_LOOSE, UPSTREAM_STRICT)
     chosen, other = (fixed, upstream) if scorer == "fixed" else (upstream, fixed)
     differs = any(
-        not np.array_equal(to_floats(answers[mine]), to_floats(answers[theirs]), equal_nan=True)
+        not np.array_equal(column_to_floats(answers[mine]), column_to_floats(answers[theirs]), equal_nan=True)
         for mine, theirs in zip(chosen, other, strict=True)
     )
-    shown = [*chosen, *(other if differs else ()), *KINDS]
+    shown = [*chosen, *(other if differs else ()), *ROUGE_KINDS]
     shown += [JUDGED] if pc.any(pc.not_equal(answers["judge"], "")).as_py() else []
     return shown + ([BLEURT_LIKE] if answers[BLEURT_LIKE].null_count < answers.num_rows else [])
 
 
-def _score(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
+def _make_score_rows(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
     """Return the rows of `Score` of one metric, and whether each score is 0 or 1."""
     if name != JUDGED:
-        return score_rows(answers, name, to_floats(answers[name])), name in (STRICT, UPSTREAM_STRICT)
+        return make_score_rows(answers, name, column_to_floats(answers[name])), name in (STRICT, UPSTREAM_STRICT)
     own = pc.equal(answers["unscored"], "")
     told = answers
     for column in ("unscored", "detail"):
         why = pc.if_else(own, answers[f"judge_{column}"], answers[column])
         told = told.set_column(told.schema.get_field_index(column), column, why)
-    return score_rows(told, name, find_judged(answers)), True
+    return make_score_rows(told, name, judge_correctness(answers)), True
 
 
-def find_judged(answers: pa.Table) -> Floats:
+def judge_correctness(answers: pa.Table) -> ScoreArray:
     """Return 1.0 for grades B, C and E, 0.0 for others and for empty answers, NaN without a grade (Appendix F.3)."""
-    right = pc.is_in(answers["grade"], pa.array(sorted(RIGHT)))
-    nothing = pc.is_in(answers["unscored"], pa.array(sorted(COUNTED_WRONG)))
+    right = pc.is_in(answers["grade"], pa.array(sorted(RIGHT_GRADES)))
+    nothing = pc.is_in(answers["unscored"], pa.array(sorted(REASONS_COUNTED_WRONG)))
     is_graded = pc.or_(pc.not_equal(answers["grade"], ""), nothing)
-    return to_floats(pc.if_else(is_graded, pc.cast(right, pa.float64()), None))
+    return column_to_floats(pc.if_else(is_graded, pc.cast(right, pa.float64()), None))
 
 
-def list_groups(answers: pa.Table) -> pa.Table:
+def make_group_table(answers: pa.Table) -> pa.Table:
     """Return the group columns of answers: split, first category, number of articles, kind of the gold answer."""
     return pa.table(
         {
             "split": answers["split"],
             "category": pa.array([next(iter(each), None) for each in answers["categories"].to_pylist()], pa.string()),
-            "articles": [name_articles(len(each)) for each in answers["articles"].to_pylist()],
+            "articles": [name_article_group(len(each)) for each in answers["articles"].to_pylist()],
             "kind": answers["kind"],
         }
     )
 
 
-def name_articles(number: int) -> str:
+def name_article_group(number: int) -> str:
     """Return the group name for a question that needs `number` articles."""
-    return next((name for most, name in ARTICLES if number <= most), MANY)
+    return next((name for most, name in ARTICLE_COUNT_GROUPS if number <= most), LARGEST_ARTICLE_GROUP)
 
 
-def _list_notes(answers: pa.Table) -> dict[str, str]:
+def _make_metric_notes(answers: pa.Table) -> dict[str, str]:
     """Return metric → note: the lemmatizer, and whether a program judged."""
     lemmas = ", ".join(sorted(set(answers["lemmatizer"].to_pylist())))
     strings = dict.fromkeys((LOOSE, STRICT), f"lemmas: {lemmas}")
     public = dict.fromkeys((UPSTREAM_LOOSE, UPSTREAM_STRICT), f"as the public scorer counts; lemmas: {lemmas}")
-    is_bound = set(answers["judge"].to_pylist()) == {EXACT}
-    return {**strings, **public, **({JUDGED: LOWER_BOUND} if is_bound else {})}
+    is_bound = set(answers["judge"].to_pylist()) == {EXACT_JUDGE}
+    return {**strings, **public, **({JUDGED: PROGRAM_JUDGE_NOTE} if is_bound else {})}
 
 
-def list_items(answers: pa.Table) -> list[Item]:
-    """Return the answers (rows of `ScoredFanOut`) as items of a report's browser."""
-    groups = list_groups(answers).to_pylist()
+def list_fanoutqa_report_items(answers: pa.Table) -> list[ReportItem]:
+    """Return the answers (rows of `FanOutScoredPrediction`) as items of a report's browser."""
+    groups = make_group_table(answers).to_pylist()
     return [
-        Item(
+        ReportItem(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"],
-            gold=write_gold(json.loads(each["gold"])),
+            gold=format_gold_answer(json.loads(each["gold"])),
             answer=each["answer"],
-            verdict=describe_scores(each["loose"], each["grade"], each["unscored"] or each["judge_unscored"]),
+            verdict=format_score_summary(each["loose"], each["grade"], each["unscored"] or each["judge_unscored"]),
             score=each["loose"],
             row_id=each["item"],
             groups={name: group or "" for name, group in beside.items()},
@@ -141,7 +152,7 @@ def list_items(answers: pa.Table) -> list[Item]:
     ]
 
 
-def describe_scores(loose: float | None, grade: str, unscored: str) -> str:
+def format_score_summary(loose: float | None, grade: str, unscored: str) -> str:
     """Return an answer's scores in a few words."""
     parts: Sequence[str] = (
         "" if loose is None else "says all" if loose == 1 else f"says {loose:.0%}",
@@ -151,61 +162,80 @@ def describe_scores(loose: float | None, grade: str, unscored: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def score_judged(answers: pa.Table, inputs: FanOutEvaluationInputs, tools: Tools) -> pa.Table:
-    """Score judged answers (rows of `JudgedFanOut`); return them as rows of `ScoredFanOut`."""
-    scored = score_answers(answers, load_lemmatizer(inputs.lemmatizer or name_lemmatizer(inputs.params.lemmas)))
+def score_judged_predictions(answers: pa.Table, inputs: FanOutEvaluationInputs, tools: ScoringModels) -> pa.Table:
+    """Score judged answers (rows of `FanOutJudgedPrediction`); return them as rows of `FanOutScoredPrediction`."""
+    scored = add_string_and_rouge_scores(
+        answers, load_lemmatizer(inputs.lemmatizer or resolve_lemmatizer_name(inputs.params.lemmas))
+    )
     found = np.full(answers.num_rows, np.nan)
     if inputs.params.bleurt is not None:
         golds = [json.loads(gold) for gold in answers["gold"].to_pylist()]
-        pairs = pair_answers(answers["answer_read"].to_pylist(), golds)
-        scores = tools.cross_encoder(inputs.params.bleurt).score([pair for pair in pairs if pair], WANTED)
-        found = place_scores(pairs, scores[:, 0])
-    scored = scored.append_column(METRIC, pa.array(found, from_pandas=True))
-    schema = arrow_schema(ScoredFanOut)
+        pairs = pair_gold_with_answers(answers["answer_read"].to_pylist(), golds)
+        scores = tools.cross_encoder(inputs.params.bleurt).score([pair for pair in pairs if pair], SIMILARITY_LABELS)
+        found = align_pair_scores(pairs, scores[:, 0])
+    scored = scored.append_column(BLEURT_LIKE_METRIC, pa.array(found, from_pandas=True))
+    schema = arrow_schema(FanOutScoredPrediction)
     return scored.select(schema.names).cast(schema)
 
 
-SETTINGS = ("closed_book", "open_book", "evidence_provided")
-_SHARE = (0.0, 1.0)
-_WHISKERS = "Whiskers are 95 % intervals over questions."
-_TITLES = {
+SETTING_ORDER = ("closed_book", "open_book", "evidence_provided")
+_SHARE_RANGE = (0.0, 1.0)
+_FANOUTQA_WHISKERS_NOTE = "Whiskers are 95 % intervals over questions."
+_FIGURE_TITLES = {
     LOOSE: "Loose accuracy: share of the gold answer's strings that are found",
     UPSTREAM_LOOSE: "Loose accuracy as the public scorer counts",
     JUDGED: "Answers that the judge grades B, C or E",
 }
 
 
-def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+def draw_fanoutqa_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return figures by setting, with our and the paper's models side by side (Figure 2), and by number of articles."""
-    drawn = [_draw_settings(metrics, metric) for metric in _TITLES]
-    groups = (*(name for _, name in ARTICLES), MANY)
+    drawn = [_draw_settings(metrics, metric) for metric in _FIGURE_TITLES]
+    groups = (*(name for _, name in ARTICLE_COUNT_GROUPS), LARGEST_ARTICLE_GROUP)
     title = "Loose accuracy by number of articles that a question needs"
-    told = {"name": "articles", "title": title, "note": _WHISKERS, "y_range": _SHARE}
-    by_articles = draw_groups(metrics, LOOSE, "articles", "lines", groups, **told)
+    told = {"name": "articles", "title": title, "note": _FANOUTQA_WHISKERS_NOTE, "y_range": _SHARE_RANGE}
+    by_articles = make_group_figure(metrics, LOOSE, "articles", "lines", groups, **told)
     return [figure for figure in [*drawn, by_articles] if figure.series]
 
 
-def _draw_settings(metrics: Sequence[EvaluationMetric], metric: str) -> Figure:
+def _draw_settings(metrics: Sequence[EvaluationMetric], metric: str) -> ReportFigure:
     ours = {(each.setting, each.model): each for each in metrics if each.metric == metric and not each.group_by}
-    theirs = {(each.setting, f"{each.model} (paper)"): each.value for each in PAPER if each.metric == metric}
-    told = [setting for setting in SETTINGS if any(setting == place[0] for place in ours)]
+    theirs = {
+        (each.setting, f"{each.model} (paper)"): each.value for each in FANOUTQA_PAPER_FIGURES if each.metric == metric
+    }
+    told = [setting for setting in SETTING_ORDER if any(setting == place[0] for place in ours)]
     shown = tuple(dict.fromkeys(model for setting, model in [*ours, *theirs] if setting in told))
     series = []
     for setting in told:
-        drawn = make_series(setting.replace("_", " "), ((model, ours.get((setting, model))) for model in shown))
+        drawn = make_metric_series(setting.replace("_", " "), ((model, ours.get((setting, model))) for model in shown))
         values = tuple(
             value if (setting, model) in ours else theirs.get((setting, model))
             for model, value in zip(shown, drawn.y, strict=True)
         )
         series.append(replace(drawn, y=values))
-    bound = f" Ours: {LOWER_BOUND}." if metric == JUDGED and any(each.judge == EXACT for each in ours.values()) else ""
-    note = f"Figure 2. {_WHISKERS} The paper's models were asked other questions.{bound}"
-    return Figure(metric, _TITLES[metric], "bars", "model", metric.replace("_", " "), tuple(series), note, _SHARE)
+    bound = (
+        f" Ours: {PROGRAM_JUDGE_NOTE}."
+        if metric == JUDGED and any(each.judge == EXACT_JUDGE for each in ours.values())
+        else ""
+    )
+    note = f"Figure 2. {_FANOUTQA_WHISKERS_NOTE} The paper's models were asked other questions.{bound}"
+    return ReportFigure(
+        metric, _FIGURE_TITLES[metric], "bars", "model", metric.replace("_", " "), tuple(series), note, _SHARE_RANGE
+    )
 
 
-_MODELS = ("LLaMA 2", "GPT-4", "GPT-3.5-turbo", "Mistral-7B", "Mixtral-8x7B", "GPT-4-turbo", "Claude 2.1", "people")
-_METRICS = (LOOSE, STRICT, *KINDS, BLEURT_LIKE, JUDGED)
-_TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
+_PAPER_MODELS = (
+    "LLaMA 2",
+    "GPT-4",
+    "GPT-3.5-turbo",
+    "Mistral-7B",
+    "Mixtral-8x7B",
+    "GPT-4-turbo",
+    "Claude 2.1",
+    "people",
+)
+_PAPER_METRICS = (LOOSE, STRICT, *ROUGE_KINDS, BLEURT_LIKE, JUDGED)
+_PAPER_TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
     "closed_book": (
         (0.440, 0.058, 0.285, 0.149, 0.238, 0.441, 0.120),
         (0.355, 0.066, 0.313, 0.177, 0.267, 0.419, 0.149),
@@ -238,33 +268,33 @@ _TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
     ),
 }
 """Setting → values of each model of _MODELS, in the order of _METRICS; empty: not measured in that setting."""
-UPPER_BOUND = 0.847
+HUMAN_UPPER_BOUND = 0.847
 """Share of people's answers marked right by hand (§4.5)."""
-_QUESTIONS = "the paper's questions are the test part of its own data"
-_NOTES = {
-    LOOSE: f"{_QUESTIONS}; its scorer is `upstream`",
-    STRICT: f"{_QUESTIONS}; its scorer is `upstream`",
-    BLEURT_LIKE: f"{_QUESTIONS}; its model is BLEURT-20",
-    JUDGED: f"{_QUESTIONS}; its judge is gpt-4-0613",
+_PAPER_QUESTIONS_NOTE = "the paper's questions are the test part of its own data"
+_PAPER_NOTES = {
+    LOOSE: f"{_PAPER_QUESTIONS_NOTE}; its scorer is `upstream`",
+    STRICT: f"{_PAPER_QUESTIONS_NOTE}; its scorer is `upstream`",
+    BLEURT_LIKE: f"{_PAPER_QUESTIONS_NOTE}; its model is BLEURT-20",
+    JUDGED: f"{_PAPER_QUESTIONS_NOTE}; its judge is gpt-4-0613",
 }
-_UPSTREAM = {LOOSE: UPSTREAM_LOOSE, STRICT: UPSTREAM_STRICT}
+_UPSTREAM_METRICS = {LOOSE: UPSTREAM_LOOSE, STRICT: UPSTREAM_STRICT}
 
 
-def _list_paper() -> Iterator[PaperFigure]:
-    for setting, models in _TABLE_1.items():
-        for model, values in zip(_MODELS, models, strict=True):
-            for metric, value in zip(_METRICS, values, strict=False):
-                yield _tell(metric, setting, model, value, "Table 1")
-                if metric in _UPSTREAM:
-                    yield _tell(_UPSTREAM[metric], setting, model, value, "Table 1")
+def _list_paper_figures() -> Iterator[PaperResult]:
+    for setting, models in _PAPER_TABLE_1.items():
+        for model, values in zip(_PAPER_MODELS, models, strict=True):
+            for metric, value in zip(_PAPER_METRICS, values, strict=False):
+                yield _make_paper_figure(metric, setting, model, value, "Table 1")
+                if metric in _UPSTREAM_METRICS:
+                    yield _make_paper_figure(_UPSTREAM_METRICS[metric], setting, model, value, "Table 1")
     for metric in (LOOSE, UPSTREAM_LOOSE, JUDGED):
-        yield _tell(metric, "open_book", "people, marked by hand", UPPER_BOUND, "§4.5")
+        yield _make_paper_figure(metric, "open_book", "people, marked by hand", HUMAN_UPPER_BOUND, "§4.5")
 
 
-def _tell(metric: str, setting: str, model: str, value: float, where: str) -> PaperFigure:
-    note = _NOTES.get(metric, _QUESTIONS)
-    return PaperFigure(metric=metric, setting=setting, model=model, value=value, where=where, note=note)
+def _make_paper_figure(metric: str, setting: str, model: str, value: float, where: str) -> PaperResult:
+    note = _PAPER_NOTES.get(metric, _PAPER_QUESTIONS_NOTE)
+    return PaperResult(metric=metric, setting=setting, model=model, value=value, where=where, note=note)
 
 
-PAPER = tuple(_list_paper())
+FANOUTQA_PAPER_FIGURES = tuple(_list_paper_figures())
 """Values of every model of Table 1 and of people, both scored and marked by hand."""

@@ -13,31 +13,41 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from factmill.tasks.core.authoring.granularity import FILLER
-from factmill.tasks.core.calls.knowledge import Neighbour
-from factmill.tasks.text.matching import normalise, singular_form
+from factmill.tasks.core.authoring.granular_answers import FILLER_WORDS
+from factmill.tasks.core.calls.wikidata import ItemNeighbour
+from factmill.tasks.text.text_normalization import normalize_answer, singular_form
 
-COUNTRY, CONTINENT = "P17", "P30"
-OUTWARDS = (COUNTRY, CONTINENT, "P131", "P279")
+COUNTRY_PID, CONTINENT_PID = "P17", "P30"
+BROADER_PIDS = (COUNTRY_PID, CONTINENT_PID, "P131", "P279")
 """Properties that lead from an item to wider ones, repeatedly: country, continent, territorial entity, subclass of."""
-TOLD = (*OUTWARDS, "P27", "P31", "P106", "P159", "P276", "P495", "P740")
+EXPANDED_EVIDENCE_PIDS = (*BROADER_PIDS, "P27", "P31", "P106", "P159", "P276", "P495", "P740")
 """Properties of an answer that support a coarser answer; their values are followed outwards."""
-TOLD_ALONE = ("P39", "P101", "P127", "P136", "P361", "P413", "P452", "P641", "P749")
+LEAF_EVIDENCE_PIDS = ("P39", "P101", "P127", "P136", "P361", "P413", "P452", "P641", "P749")
 """Properties that support a coarser answer but are not followed: places around an owner are not around its property."""
 
-GEORGIA = "Georgia, United States"
+GEORGIA_STATE = "Georgia, United States"
 """The US state, as a region; the bare name may mean the country."""
 
 _WORD = re.compile(r"[^\s,;:()\[\]\"“”/–—-]+")
 _POSSESSIVE = re.compile(r"['’]s?$")
-_BORN = re.compile(r"\b[\w-]{1,80}-born\b")
-_LONGEST = 5
-_REMEMBERED = 8192
+_BORN_ADJECTIVE = re.compile(r"\b[\w-]{1,80}-born\b")
+_MAX_TERM_WORDS = 5
+_TERM_CACHE_SIZE = 8192
 """Number of texts whose terms are cached."""
-_FILLER = FILLER | {"that", "who", "which", "someone", "somewhere", "based", "located", "situated", "headquartered"}
-_PHRASE = re.compile(r"an? ", re.IGNORECASE)
+_FILLER = FILLER_WORDS | {
+    "that",
+    "who",
+    "which",
+    "someone",
+    "somewhere",
+    "based",
+    "located",
+    "situated",
+    "headquartered",
+}
+_INDEFINITE_PHRASE = re.compile(r"an? ", re.IGNORECASE)
 _COUNTY = re.compile(r".+ (?:County|Parish)(?:, .+)?")
-_PERSON = re.compile(r"(?<=\w\w\w)(?:(?:wo)?m[ae]n|person|people)$|(?<=act)ress$")
+_GENDERED_SUFFIX = re.compile(r"(?<=\w\w\w)(?:(?:wo)?m[ae]n|person|people)$|(?<=act)ress$")
 _SYNONYMS = {"author": "writer"}
 _FEMALE = re.compile(r"wom[ae]n$|actress$")
 
@@ -48,30 +58,30 @@ class Lexicon:
 
     places: Mapping[str, str]
     """Name or adjective of a country or region → the country or region."""
-    within: Mapping[str, str]
+    enclosing_places: Mapping[str, str]
     """Region → the region or country around it."""
-    wider: Mapping[str, str]
+    wider_nouns: Mapping[str, str]
     """Noun → the wider noun."""
 
     @cached_property
-    def _remembered(self) -> Callable[[str], tuple[str, ...]]:
+    def _cached_terms(self) -> Callable[[str], tuple[str, ...]]:
         # rows share most texts: names of places, classes, trades
-        return lru_cache(_REMEMBERED)(self._read_terms)
+        return lru_cache(_TERM_CACHE_SIZE)(self._read_terms)
 
     @cached_property
-    def _followed(self) -> Callable[[str], frozenset[str]]:
-        return lru_cache(_REMEMBERED)(self._follow_text)
+    def _cached_expansion(self) -> Callable[[str], frozenset[str]]:
+        return lru_cache(_TERM_CACHE_SIZE)(self._expand_text)
 
     def read_terms(self, text: str) -> tuple[str, ...]:
         """Return a text's terms: one per word, in the singular; a country or region is one term, `=Ohio`."""
-        return self._remembered(text)
+        return self._cached_terms(text)
 
     def _read_terms(self, text: str) -> tuple[str, ...]:
         found = (_POSSESSIVE.sub("", word) for word in _WORD.findall(text))
-        words = [word for word in found if normalise(word)]
+        words = [word for word in found if normalize_answer(word)]
         terms, at = [], 0
         while at < len(words):
-            taken, place = self._read_place(words[at : at + _LONGEST])
+            taken, place = self._read_place(words[at : at + _MAX_TERM_WORDS])
             term = f"={place}" if place else singular_form(words[at])
             terms += [term] if term not in _FILLER else []
             at += taken
@@ -80,17 +90,17 @@ class Lexicon:
     def _read_place(self, words: Sequence[str]) -> tuple[int, str]:
         if words[0][0].isupper():
             for taken in range(len(words), 0, -1):
-                form = normalise(" ".join(words[:taken]))
+                form = normalize_answer(" ".join(words[:taken]))
                 is_name = words[taken - 1][0].isupper() and (len(form) > 2 or words[0].isupper())
                 if is_name and form in self.places:
                     return taken, self.places[form]
         return 1, ""
 
-    def follow(self, texts: Iterable[str]) -> frozenset[str]:
+    def expand_terms(self, texts: Iterable[str]) -> frozenset[str]:
         """Return the terms of texts and all terms that follow from them."""
-        return frozenset().union(*map(self._followed, texts))
+        return frozenset().union(*map(self._cached_expansion, texts))
 
-    def _follow_text(self, text: str) -> frozenset[str]:
+    def _expand_text(self, text: str) -> frozenset[str]:
         terms: set[str] = set()
         todo, read = [text], set[str]()
         while todo:
@@ -100,44 +110,48 @@ class Lexicon:
             read.add(text)
             found = self.read_terms(text)
             terms.update(found, map(_drop_gender, found))
-            todo += [self.within[term[1:]] for term in found if term[0] == "=" and term[1:] in self.within]
+            todo += [
+                self.enclosing_places[term[1:]]
+                for term in found
+                if term[0] == "=" and term[1:] in self.enclosing_places
+            ]
             words = singular_form(text.replace("-", " ")).split()
-            runs = (" ".join(words[at:end]) for at in range(len(words)) for end in range(at + 1, at + _LONGEST))
-            todo += [self.wider[run] for run in runs if run in self.wider]
+            runs = (" ".join(words[at:end]) for at in range(len(words)) for end in range(at + 1, at + _MAX_TERM_WORDS))
+            todo += [self.wider_nouns[run] for run in runs if run in self.wider_nouns]
         return frozenset(terms)
 
-    def follow_places(self, text: str, context: Collection[str] = ()) -> frozenset[str]:
+    def expand_places(self, text: str, context: Collection[str] = ()) -> frozenset[str]:
         """Return the countries and regions that a text names, and those that enclose them.
 
         Georgia means the US state where the text or its context (places) names the United States.
         """
-        terms = self._followed(text)
+        terms = self._cached_expansion(text)
         places = frozenset(term[1:] for term in terms if term[0] == "=")
         is_state = "georgia" in terms and "United States" in {*places, *context}
-        return places | {GEORGIA, "United States"} if is_state else places
+        return places | {GEORGIA_STATE, "United States"} if is_state else places
 
-    def outermost(self, places: Collection[str]) -> frozenset[str]:
+    def select_countries(self, places: Collection[str]) -> frozenset[str]:
         """Return the countries among places."""
-        return frozenset(place for place in places if place not in self.within)
+        return frozenset(place for place in places if place not in self.enclosing_places)
 
-    def innermost(self, places: Collection[str]) -> frozenset[str]:
+    def select_innermost_places(self, places: Collection[str]) -> frozenset[str]:
         """Return the places that enclose none of the others."""
-        return frozenset(places) - {self.within.get(place, "") for place in places}
+        return frozenset(places) - {self.enclosing_places.get(place, "") for place in places}
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AnswerEvidence:
     """What is known about an answer."""
 
     terms: frozenset[str]
-    depths: Mapping[frozenset[str], int]
+    place_depths: Mapping[frozenset[str], int]
     """Terms of an enclosing place → how far out it lies; only the order matters."""
 
     @cached_property
     def _stems(self) -> frozenset[str]:
         return frozenset(term for term in self.terms if len(term) >= 4 and term.isalpha())
 
-    def tells(self, term: str, is_name: bool) -> bool:
+    def supports(self, term: str, is_name: bool) -> bool:
         """Return whether the evidence has a term, or for a name one of the same stem: European, Europe."""
         if term in self.terms or (_drop_gender(term) in self.terms and not _FEMALE.search(term)):
             return True
@@ -145,45 +159,45 @@ class Evidence:
 
 
 def gather_evidence(
-    answer: str, description: str, claims: Mapping[str, Sequence[Neighbour]], qid: str, lexicon: Lexicon
-) -> Evidence:
+    answer: str, description: str, claims: Mapping[str, Sequence[ItemNeighbour]], qid: str, lexicon: Lexicon
+) -> AnswerEvidence:
     """Return what is known about an answer.
 
     Args:
         answer: Its name.
         description: Its English description, or one made of claims.
-        claims: QID → claims: TOLD and TOLD_ALONE for the answer, OUTWARDS for the items they lead to.
+        claims: QID → claims: TOLD and LEAF_EVIDENCE_PIDS for the answer, OUTWARDS for the items they lead to.
         qid: The answer's item.
         lexicon: Places and nouns of the lists.
     """
-    labels = [_BORN.sub("", description)]
+    labels = [_BORN_ADJECTIVE.sub("", description)]
     depths: dict[frozenset[str], int] = {}
-    here = lexicon.outermost(lexicon.follow_places(description))
+    here = lexicon.select_countries(lexicon.expand_places(description))
     todo, seen = [(0, edge) for edge in claims.get(qid, ())], {qid}
     for steps, edge in todo:
-        there = lexicon.outermost(lexicon.follow_places(edge.label or ""))
-        if edge.pid in OUTWARDS and here and there and not here & there:
+        there = lexicon.select_countries(lexicon.expand_places(edge.label or ""))
+        if edge.pid in BROADER_PIDS and here and there and not here & there:
             # a former state that the place belonged to
             continue
         labels += [edge.label] if edge.label else []
-        if edge.label and edge.pid in (COUNTRY, CONTINENT, "P131"):
-            depth = {COUNTRY: 100, CONTINENT: 200}.get(edge.pid, steps)
-            depths.setdefault(_list_senses(edge.label, lexicon), depth)
-        if edge.qid not in seen and edge.pid not in TOLD_ALONE:
+        if edge.label and edge.pid in (COUNTRY_PID, CONTINENT_PID, "P131"):
+            depth = {COUNTRY_PID: 100, CONTINENT_PID: 200}.get(edge.pid, steps)
+            depths.setdefault(_normalise_terms(edge.label, lexicon), depth)
+        if edge.qid not in seen and edge.pid not in LEAF_EVIDENCE_PIDS:
             seen.add(edge.qid)
-            todo += [(steps + 1, each) for each in claims.get(edge.qid, ()) if each.pid in OUTWARDS]
+            todo += [(steps + 1, each) for each in claims.get(edge.qid, ()) if each.pid in BROADER_PIDS]
     # the words of a name do not locate its bearer: Berlin in Ohio
-    return Evidence(lexicon.follow(labels) | set(lexicon.read_terms(answer)), depths)
+    return AnswerEvidence(lexicon.expand_terms(labels) | set(lexicon.read_terms(answer)), depths)
 
 
-def ground_levels(
-    levels: Sequence[str], evidence: Evidence, lexicon: Lexicon, with_counties: bool
+def split_grounded_levels(
+    levels: Sequence[str], evidence: AnswerEvidence, lexicon: Lexicon, keep_counties: bool
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the supported answers that say less than those before, and (answer, reason) of the others."""
     kept, removed = list(levels[:1]), list[tuple[str, str]]()
     for level in levels[1:]:
         is_county = _COUNTY.fullmatch(level) and "=United States" in evidence.terms
-        why = "county" if is_county and not with_counties else _find_fault(level, kept, evidence, lexicon)
+        why = "county" if is_county and not keep_counties else _find_removal_reason(level, kept, evidence, lexicon)
         if why:
             removed.append((level, why))
         else:
@@ -191,42 +205,42 @@ def ground_levels(
     return kept, removed
 
 
-def _find_fault(level: str, before: Sequence[str], evidence: Evidence, lexicon: Lexicon) -> str:
+def _find_removal_reason(level: str, before: Sequence[str], evidence: AnswerEvidence, lexicon: Lexicon) -> str:
     """Return why an answer must be removed, given the answers before it; empty where it stays."""
     said = lexicon.read_terms(level)
     names = {singular_form(word) for word in _WORD.findall(level) if word[0].isupper()}
-    if not said or not all(evidence.tells(term, term in names) for term in said):
+    if not said or not all(evidence.supports(term, term in names) for term in said):
         return "not_supported"
-    if _PHRASE.match(level) and f" {normalise(before[0])} " in f" {normalise(level)} ":
+    if _INDEFINITE_PHRASE.match(level) and f" {normalize_answer(before[0])} " in f" {normalize_answer(level)} ":
         return "names_the_answer"
-    if normalise(level) in (f"greater {normalise(each)}" for each in before) or (
+    if normalize_answer(level) in (f"greater {normalize_answer(each)}" for each in before) or (
         len(said) == 1 and said[0][0] == "=" and said == lexicon.read_terms(before[0])
     ):
         return "reworded"
-    return next(filter(None, (_compare(level, each, evidence, lexicon) for each in before[1:])), "")
+    return next(filter(None, (_find_overlap_reason(level, each, evidence, lexicon) for each in before[1:])), "")
 
 
-def _compare(level: str, earlier: str, evidence: Evidence, lexicon: Lexicon) -> str:
+def _find_overlap_reason(level: str, earlier: str, evidence: AnswerEvidence, lexicon: Lexicon) -> str:
     """Return why an answer says no less than an earlier one; empty where it says less."""
-    said, said_before = _list_senses(level, lexicon), _list_senses(earlier, lexicon)
+    said, said_before = _normalise_terms(level, lexicon), _normalise_terms(earlier, lexicon)
     if said == said_before:
         return "reworded"
-    is_place = said in evidence.depths or all(term[0] == "=" for term in said)
-    ends = tuple(f" {link} {normalise(level)}" for link in ("of", "at", "by"))
-    if _PHRASE.match(earlier) and not is_place and normalise(earlier).endswith(ends):
+    is_place = said in evidence.place_depths or all(term[0] == "=" for term in said)
+    ends = tuple(f" {link} {normalize_answer(level)}" for link in ("of", "at", "by"))
+    if _INDEFINITE_PHRASE.match(earlier) and not is_place and normalize_answer(earlier).endswith(ends):
         # a member of a university's college is a member of the university
         return "named_before"
-    is_nearer = said in evidence.depths and evidence.depths[said] < evidence.depths.get(said_before, 0)
-    return "finer_than_before" if is_nearer or (_PHRASE.match(level) and said_before < said) else ""
+    is_nearer = said in evidence.place_depths and evidence.place_depths[said] < evidence.place_depths.get(said_before, 0)
+    return "finer_than_before" if is_nearer or (_INDEFINITE_PHRASE.match(level) and said_before < said) else ""
 
 
-def _list_senses(text: str, lexicon: Lexicon) -> frozenset[str]:
+def _normalise_terms(text: str, lexicon: Lexicon) -> frozenset[str]:
     return frozenset(_SYNONYMS.get(term, term) for term in map(_drop_gender, lexicon.read_terms(text)))
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_TERM_CACHE_SIZE)
 def _drop_gender(term: str) -> str:
-    return _PERSON.sub(lambda found: "or" if found[0] == "ress" else "man", term)
+    return _GENDERED_SUFFIX.sub(lambda found: "or" if found[0] == "ress" else "man", term)
 
 
 def _share_stem(one: str, other: str) -> bool:

@@ -11,49 +11,52 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from factmill.tasks.core.calls.item_facts import Fact
-from factmill.tasks.core.calls.knowledge import Candidate, Neighbour, choose_candidate
+from factmill.tasks.core.calls.item_facts import ItemFact
+from factmill.tasks.core.calls.wikidata import ItemCandidate, ItemNeighbour, choose_item_candidate
 from factmill.tasks.granola.core.grounding import Lexicon
-from factmill.tasks.text.ids import id_number
-from factmill.tasks.text.values.literals import YEAR, date_key
+from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, compute_date_key
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 PLACE_RELATIONS = frozenset({"P19", "P20", "P131", "P159", "P276", "P740"})
-PLACES_AROUND = ("P17", "P131")
+ENCLOSING_PLACE_PIDS = ("P17", "P131")
 """Country, and located in the administrative territorial entity."""
 
-Pair = tuple[str, str]
+EntityPair = tuple[str, str]
 """QIDs of a question entity and an answer."""
-Claims = Mapping[str, Sequence[Neighbour]]
+ClaimsByItem = Mapping[str, Sequence[ItemNeighbour]]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RelationMatches:
     """What the graph says about a relation between the bearers of two names."""
 
-    pairs: frozenset[Pair]
+    pairs: frozenset[EntityPair]
     """Pairs for which the relation holds."""
-    knows: Mapping[str, tuple[str, ...]]
+    known_values: Mapping[str, tuple[str, ...]]
     """Bearer of the question entity's name for which the graph has any value → the names of its values."""
 
-    def tells(self, pair: Pair) -> bool | None:
+    def holds(self, pair: EntityPair) -> bool | None:
         """Return whether the relation holds for a pair; None where the graph has no value for its question entity."""
-        return True if pair in self.pairs else False if pair[0] in self.knows else None
+        return True if pair in self.pairs else False if pair[0] in self.known_values else None
 
 
-def find_held(relation: str, bearers: tuple[Sequence[Candidate], ...], claims: Claims, around: Claims) -> Held:
+def find_relation_matches(
+    relation: str, bearers: tuple[Sequence[ItemCandidate], ...], claims: ClaimsByItem, around: ClaimsByItem
+) -> RelationMatches:
     """Find the pairs of bearers for which a relation holds: directly or, if it leads to places, via enclosing places.
 
     Args:
         bearers: Bearers of the question entity's name, and of the answer's.
         claims: QID of each bearer of the question entity's name → its claims of the relation.
-        around: QID of a place → its claims of PLACES_AROUND.
+        around: QID of a place → its claims of ENCLOSING_PLACE_PIDS.
     """
     questions, answers = ([candidate.qid for candidate in side] for side in bearers)
     values = {qid: {edge.qid for edge in claims.get(qid, ())} for qid in questions}
     pairs = {(qid, answer) for qid in questions for answer in answers if answer in values[qid]}
     if not pairs and relation in PLACE_RELATIONS:
         beyond = {
-            each: find_beyond(around, each) for each in {*answers, *(v for found in values.values() for v in found)}
+            each: find_reachable_items(around, each)
+            for each in {*answers, *(v for found in values.values() for v in found)}
         }
         pairs = {
             (qid, answer)
@@ -64,10 +67,10 @@ def find_held(relation: str, bearers: tuple[Sequence[Candidate], ...], claims: C
     knows: dict[str, tuple[str, ...]] = {
         qid: tuple(edge.label or edge.qid for edge in claims[qid]) for qid in questions if values[qid]
     }
-    return Held(frozenset(pairs), knows)
+    return RelationMatches(frozenset(pairs), knows)
 
 
-def find_beyond(around: Claims, qid: str) -> set[str]:
+def find_reachable_items(around: ClaimsByItem, qid: str) -> set[str]:
     """Return all items that an item's claims lead to, over any number of hops."""
     beyond: set[str] = set()
     todo = [qid]
@@ -78,17 +81,19 @@ def find_beyond(around: Claims, qid: str) -> set[str]:
     return beyond
 
 
-def choose_pair(bearers: tuple[Sequence[Candidate], ...], held: Held, policy: str) -> Pair:
+def choose_entity_pair(
+    bearers: tuple[Sequence[ItemCandidate], ...], matches: RelationMatches, policy: str
+) -> EntityPair:
     """Return the pair with the smallest QID numbers; policy `linked` prefers pairs for which the relation holds."""
-    if policy == "linked" and held.pairs:
-        return min(held.pairs, key=lambda pair: (id_number(pair[0]), id_number(pair[1])))
-    question, answer = (choose_candidate(side).qid for side in bearers)
+    if policy == "linked" and matches.pairs:
+        return min(matches.pairs, key=lambda pair: (get_wikidata_id_number(pair[0]), get_wikidata_id_number(pair[1])))
+    question, answer = (choose_item_candidate(side).qid for side in bearers)
     return question, answer
 
 
-_CLASSES = ("P106", "P31", "P279")
-_COUNTRIES = ("P27", "P17", "P495")
-_IMPLIED = {
+_CLASS_PIDS = ("P106", "P31", "P279")
+_COUNTRY_PIDS = ("P27", "P17", "P495")
+_IMPLIED_CLASSES = {
     "P50": "written work",
     "P175": "musical work",
     "P170": "creative work",
@@ -97,12 +102,12 @@ _IMPLIED = {
     "P159": "organization",
 }
 """Class of an item that has an author, a performer, a creator, a manufacturer, a founder, a headquarters location."""
-DESCRIBING = (*_CLASSES, *_COUNTRIES, *_IMPLIED)
+DESCRIPTION_PIDS = (*_CLASS_PIDS, *_COUNTRY_PIDS, *_IMPLIED_CLASSES)
 """Properties that descriptions are made of: occupation, instance of, subclass of; citizenship, country, country of
 origin; and those above. A genre does not say what an item is: a song, a band or a festival."""
 
 
-def make_description(claims: Iterable[Neighbour], person_pids: Collection[str]) -> str:
+def make_description(claims: Iterable[ItemNeighbour], person_pids: Collection[str]) -> str:
     """Return a description made of an item's claims, `film actor and singer, India`; empty where they give no class.
 
     It names a country only where there is exactly one. An item without a stated class gets the one that its properties
@@ -110,139 +115,147 @@ def make_description(claims: Iterable[Neighbour], person_pids: Collection[str]) 
     """
     edges = [edge for edge in claims if edge.label]
     pids = {edge.pid for edge in edges}
-    implied = ["human"] if pids & set(person_pids) else [name for pid, name in _IMPLIED.items() if pid in pids][:1]
-    classes = _find_first(edges, _CLASSES) or implied
-    countries = _find_first(edges, _COUNTRIES)
+    implied = (
+        ["human"] if pids & set(person_pids) else [name for pid, name in _IMPLIED_CLASSES.items() if pid in pids][:1]
+    )
+    classes = _find_first_labels(edges, _CLASS_PIDS) or implied
+    countries = _find_first_labels(edges, _COUNTRY_PIDS)
     return ", ".join([" and ".join(classes[:2]), *(countries if len(countries) == 1 else ())]) if classes else ""
 
 
-def _find_first(edges: Iterable[Neighbour], pids: Iterable[str]) -> list[str]:
+def _find_first_labels(edges: Iterable[ItemNeighbour], pids: Iterable[str]) -> list[str]:
     """Return the value labels of the first of these properties that has any."""
     labels = ([str(edge.label) for edge in edges if edge.pid == pid] for pid in pids)
     return next(filter(None, labels), [])
 
 
-PLACES_WITHIN = frozenset({"P17", "P36", "P131", "P159", "P276", "P740"})
+LOCATED_RELATIONS = frozenset({"P17", "P36", "P131", "P159", "P276", "P740"})
 """Relations whose subject lies in, at or around its value, or originates there."""
-LIVES_IN = frozenset({"P19", "P20", "P69"})
+RESIDENCE_RELATIONS = frozenset({"P19", "P20", "P69"})
 """Relations of a person to a place or a school."""
-RELATIVES = frozenset({"P26", "P40"})
+KINSHIP_RELATIONS = frozenset({"P26", "P40"})
 """Relations of a person to a person who lives at the same time."""
-LOCATION = "P276"
-_NAMESAKES_COUNTRIES, _OCCUPATION = ("P17", "P27"), "P106"
-COMPARED = (*_NAMESAKES_COUNTRIES, _OCCUPATION)
+LOCATION_PID = "P276"
+_COMPARED_COUNTRY_PIDS, _OCCUPATION = ("P17", "P27"), "P106"
+COMPARED_PIDS = (*_COMPARED_COUNTRY_PIDS, _OCCUPATION)
 """Properties that are compared: country, citizenship, occupation."""
-_BORN, _DIED = "P569", "P570"
+_BIRTH_DATE_PID, _DEATH_DATE_PID = "P569", "P570"
 _LIFETIME = re.compile(r"\b(?:born|b\.) (?:in )?(?P<birth>\d{4})|\((?P<born>\d{3,4}) ?[–-] ?(?P<died>\d{3,4})\)")
-_WHERE = re.compile(r"\b(?:in|at|near|(?:capital|seat|city|town|village|county|state|province) of) (.*)")
+_LOCATION_PHRASE = re.compile(r"\b(?:in|at|near|(?:capital|seat|city|town|village|county|state|province) of) (.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Bearer:
+class NameBearer:
     """An item that bears a name, with what is known about it."""
 
     name: str
     description: str
-    claims: Sequence[Neighbour] = ()
+    claims: Sequence[ItemNeighbour] = ()
     """Claims of COMPARED."""
-    born: int | None = None
+    birth_year: int | None = None
     """Astronomical year of birth."""
-    died: int | None = None
+    death_year: int | None = None
 
 
-def read_lifetime(facts: Iterable[Fact], description: str) -> tuple[int | None, int | None]:
+def read_lifetime(facts: Iterable[ItemFact], description: str) -> tuple[int | None, int | None]:
     """Return years of birth and death from an item's facts, else from its description; None where neither has one."""
     years: dict[str, int] = {}
     for fact in facts:
-        if fact.pid in (_BORN, _DIED) and fact.value and (fact.precision is None or fact.precision >= YEAR):
-            key = date_key(fact.value)
+        if (
+            fact.pid in (_BIRTH_DATE_PID, _DEATH_DATE_PID)
+            and fact.value
+            and (fact.precision is None or fact.precision >= YEAR_PRECISION)
+        ):
+            key = compute_date_key(fact.value)
             years |= {} if key is None else {fact.pid: key // 10_000}
     if not years and (found := _LIFETIME.search(description)):
         born, died = found["birth"] or found["born"], found["died"]
         return int(born), int(died) if died else None
-    return years.get(_BORN), years.get(_DIED)
+    return years.get(_BIRTH_DATE_PID), years.get(_DEATH_DATE_PID)
 
 
-def find_contradiction(relation: str, subject: Bearer, value: Bearer, lexicon: Lexicon) -> str:
+def find_contradiction(relation: str, subject: NameBearer, value: NameBearer, lexicon: Lexicon) -> str:
     """Return the reject reason why a relation cannot hold between two items; empty where it can.
 
     Two places lie apart where their countries differ in the graph, or else where neither description leads to the
     other. The description of a located thing may name unrelated places (a painting of a Spanish king), so for LOCATION
     only words after "in", "capital of" and the like count.
     """
-    if relation in RELATIVES:
-        is_apart = _precedes(subject.died, value.born) or _precedes(value.died, subject.born)
+    if relation in KINSHIP_RELATIONS:
+        is_apart = _died_before_birth(subject.death_year, value.birth_year) or _died_before_birth(value.death_year, subject.birth_year)
         return "lifetimes_disagree" if is_apart else ""
-    if relation not in PLACES_WITHIN:
+    if relation not in LOCATED_RELATIONS:
         return ""
-    stated, other = (_find_countries(each.claims, lexicon) for each in (subject, value))
+    stated, other = (_find_claimed_countries(each.claims, lexicon) for each in (subject, value))
     if stated and other and not stated & other:
         return "places_disagree"
-    if relation == LOCATION:
-        where = _WHERE.search(subject.description)
+    if relation == LOCATION_PID:
+        where = _LOCATION_PHRASE.search(subject.description)
         subject = replace(subject, description=where[1] if where else "")
-    return "places_disagree" if lie_apart(subject, value, lexicon) else ""
+    return "places_disagree" if are_in_different_places(subject, value, lexicon) else ""
 
 
-def find_doubt(relation: str, subject: Bearer, value: Bearer, lexicon: Lexicon) -> str:
+def find_pair_doubt(relation: str, subject: NameBearer, value: NameBearer, lexicon: Lexicon) -> str:
     """Return the review flag for a doubtful relation between two items; empty where there is no doubt."""
-    countries = [_outermost_of(each, lexicon) for each in (subject, value)]
+    countries = [_find_item_countries(each, lexicon) for each in (subject, value)]
     if not all(countries) or countries[0] & countries[1]:
         return ""
-    if relation in LIVES_IN:
+    if relation in RESIDENCE_RELATIONS:
         return "another_country"
     occupations = [_find_occupations(each, lexicon) for each in (subject, value)]
-    is_odd = relation in RELATIVES and all(occupations) and not occupations[0] & occupations[1]
+    is_odd = relation in KINSHIP_RELATIONS and all(occupations) and not occupations[0] & occupations[1]
     return "nothing_in_common" if is_odd else ""
 
 
-def is_only_one(subject: Bearer, value: Bearer, rivals: Iterable[Bearer], lexicon: Lexicon) -> bool:
+def is_only_matching_place(
+    subject: NameBearer, value: NameBearer, rivals: Iterable[NameBearer], lexicon: Lexicon
+) -> bool:
     """Return whether a place shares countries or regions with the subject that no other place of its name shares."""
-    shared = find_places(subject, lexicon) & find_places(value, lexicon)
+    shared = find_item_places(subject, lexicon) & find_item_places(value, lexicon)
     # all bear the same name, so it does not distinguish a rival
-    return bool(shared) and not any(shared <= find_places(replace(rival, name=""), lexicon) for rival in rivals)
+    return bool(shared) and not any(shared <= find_item_places(replace(rival, name=""), lexicon) for rival in rivals)
 
 
-def lie_apart(one: Bearer, other: Bearer, lexicon: Lexicon) -> bool:
+def are_in_different_places(one: NameBearer, other: NameBearer, lexicon: Lexicon) -> bool:
     """Return whether both items have countries, and no place of one lies in, around or at a place of the other.
 
     A place within a longer name does not rule out other places: Hollywood Records.
     """
     known = (each if len(lexicon.read_terms(each.name)) == 1 else replace(each, name="") for each in (one, other))
-    first, second = (find_places(each, lexicon) for each in known)
-    if not (lexicon.outermost(first) and lexicon.outermost(second)):
+    first, second = (find_item_places(each, lexicon) for each in known)
+    if not (lexicon.select_countries(first) and lexicon.select_countries(second)):
         return False
-    return not (lexicon.innermost(first) & second or lexicon.innermost(second) & first)
+    return not (lexicon.select_innermost_places(first) & second or lexicon.select_innermost_places(second) & first)
 
 
-def find_places(one: Bearer, lexicon: Lexicon) -> frozenset[str]:
+def find_item_places(bearer: NameBearer, lexicon: Lexicon) -> frozenset[str]:
     """Return the countries and regions of an item from its claims, its description, and its name where that agrees.
 
     The name Victoria does not place Victoria in Canada.
     """
-    told = _find_countries(one.claims, lexicon) | lexicon.follow_places(one.description)
-    own = lexicon.follow_places(one.name, told)
-    return told | own if not told or lexicon.outermost(own) & lexicon.outermost(told) else told
+    told = _find_claimed_countries(bearer.claims, lexicon) | lexicon.expand_places(bearer.description)
+    own = lexicon.expand_places(bearer.name, told)
+    return told | own if not told or lexicon.select_countries(own) & lexicon.select_countries(told) else told
 
 
-def _find_countries(claims: Iterable[Neighbour], lexicon: Lexicon) -> frozenset[str]:
+def _find_claimed_countries(claims: Iterable[ItemNeighbour], lexicon: Lexicon) -> frozenset[str]:
     """Return the present countries that claims name, or that succeed a former state: Kingdom of Italy."""
-    labels = {edge.label for edge in claims if edge.pid in _NAMESAKES_COUNTRIES and edge.label}
-    named = lexicon.outermost(frozenset().union(*map(lexicon.follow_places, labels)))
+    labels = {edge.label for edge in claims if edge.pid in _COMPARED_COUNTRY_PIDS and edge.label}
+    named = lexicon.select_countries(frozenset().union(*map(lexicon.expand_places, labels)))
     # as a value of these claims Georgia is the country
     return named | ({"Georgia"} & labels)
 
 
-def _outermost_of(one: Bearer, lexicon: Lexicon) -> frozenset[str]:
-    return lexicon.outermost(find_places(replace(one, name=""), lexicon))
+def _find_item_countries(bearer: NameBearer, lexicon: Lexicon) -> frozenset[str]:
+    return lexicon.select_countries(find_item_places(replace(bearer, name=""), lexicon))
 
 
-def _find_occupations(one: Bearer, lexicon: Lexicon) -> frozenset[str]:
-    labels = (edge.label for edge in one.claims if edge.pid == _OCCUPATION and edge.label)
-    terms = lexicon.follow([one.description, *labels])
+def _find_occupations(bearer: NameBearer, lexicon: Lexicon) -> frozenset[str]:
+    labels = (edge.label for edge in bearer.claims if edge.pid == _OCCUPATION and edge.label)
+    terms = lexicon.expand_terms([bearer.description, *labels])
     return frozenset(term for term in terms if term[0] != "=" and term.isalpha()) - {"human"}
 
 
-def _precedes(died: int | None, born: int | None) -> bool:
+def _died_before_birth(died: int | None, born: int | None) -> bool:
     """Return whether one died before the other's birth; a child may be born in the year after the father's death."""
     return died is not None and born is not None and died + 1 < born

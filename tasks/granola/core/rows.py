@@ -61,7 +61,7 @@ class DescribedQuestion(LinkedQuestion):
     reviewed_by: list[str]
 
 
-class PopularQuestion(DescribedQuestion):
+class QuestionWithPopularity(DescribedQuestion):
     """A question with the page views of both entities' English articles."""
 
     question_entity_popularity: int | None
@@ -69,7 +69,7 @@ class PopularQuestion(DescribedQuestion):
     answer_entity_popularity: int | None
 
 
-class AnsweredQuestion(PopularQuestion):
+class QuestionWithLevels(QuestionWithPopularity):
     """A question with answers from fine to coarse, as the author model wrote them."""
 
     levels: list[str]
@@ -79,7 +79,7 @@ class AnsweredQuestion(PopularQuestion):
     """Key of the recorded call."""
 
 
-class ScoredQuestion(AnsweredQuestion):
+class ConsistencyScoredQuestion(QuestionWithLevels):
     """A question with the shares of samples that call a description inconsistent with it."""
 
     question_description_score: float
@@ -147,7 +147,7 @@ class GranolaRow(Row):
     """The same for the answer's item."""
 
 
-class CandidateRow(Row):
+class EntityCandidateRow(Row):
     """One row of the published table `granola_candidates`: an item that bears a name."""
 
     row_id: str

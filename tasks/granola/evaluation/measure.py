@@ -6,16 +6,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from factmill.tasks.core.evaluation.scoring import score_rows
-from factmill.tasks.core.measures.bins import bin_by_quantile
-from factmill.tasks.core.measures.metrics import Metric, Scores, measure
-from factmill.tasks.evaluation.record import Item, PaperFigure
+from factmill.tasks.core.evaluation.scoring import make_score_rows
+from factmill.tasks.core.measures.counts_and_bins import bin_by_quantile
+from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
+from factmill.tasks.evaluation.definition import PaperResult, ReportItem
 from factmill.tasks.granola.core.evaluation.scoring import (
-    SIMILARITY,
-    Column,
-    list_columns,
-    list_variations,
-    tell_cells,
+    SIMILARITY_METRIC,
+    MetricColumn,
+    classify_agreement,
+    list_metric_columns,
+    list_parameter_variations,
     to_numpy,
 )
 
@@ -24,25 +24,32 @@ _Texts = npt.NDArray[np.object_]
 
 def measure_granola(
     answers: pa.Table, tau: float, decay: float, popularity_bins: int, seed: int
-) -> tuple[pa.Table, list[Metric]]:
-    """Return the score rows and the metrics of answers (rows of `GranolaAnswer`).
+) -> tuple[pa.Table, list[MeasuredMetric]]:
+    """Return the score rows and the metrics of answers (rows of `ScoredGranolaPrediction`).
 
     The metrics include variations of τ and λ over all answers, with `tau` or `lambda` as their group.
     """
-    columns = list(list_columns(answers, decay))
+    columns = list(list_metric_columns(answers, decay))
     told = [
-        score_rows(answers.filter(pa.array(column.kept)), column.metric, column.values[column.kept])
+        make_score_rows(answers.filter(pa.array(column.applies)), column.metric, column.values[column.applies])
         for column in columns
         if column.groups
     ]
     names = {name: np.array(answers[name].to_pylist(), object) for name in ("item", "cluster", "setting", "relation")}
-    names |= {"popularity": _name_bins(answers, popularity_bins), "agreement": _name_cells(answers)}
-    varied = list(list_variations(answers, tau, decay))
-    metrics: list[Metric] = []
+    names |= {
+        "popularity": _list_popularity_bins(answers, popularity_bins),
+        "agreement": _list_agreement_cells(answers),
+    }
+    varied = list(list_parameter_variations(answers, tau, decay))
+    metrics: list[MeasuredMetric] = []
     for setting in dict.fromkeys(names["setting"]):
         chosen = np.asarray(names["setting"] == setting, bool)
-        metrics += measure([_gather(setting, column, chosen, names) for column in columns], seed)
-        moved = measure([_gather(setting, column, chosen, names) for *_, column in varied], seed)
+        metrics += measure_mean_metrics(
+            [_make_metric_scores(setting, column, chosen, names) for column in columns], seed
+        )
+        moved = measure_mean_metrics(
+            [_make_metric_scores(setting, column, chosen, names) for *_, column in varied], seed
+        )
         metrics += [
             metric.model_copy(update={"group_by": name, "group": f"{value:g}"})
             for metric, (name, value, _) in zip(moved, varied, strict=True)
@@ -50,9 +57,11 @@ def measure_granola(
     return pa.concat_tables(told), metrics
 
 
-def _gather(setting: str, column: Column, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]) -> Scores:
-    kept = chosen & column.kept
-    return Scores(
+def _make_metric_scores(
+    setting: str, column: MetricColumn, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]
+) -> MetricScores:
+    kept = chosen & column.applies
+    return MetricScores(
         setting=setting,
         metric=column.metric,
         items=names["item"][kept].tolist(),
@@ -65,20 +74,20 @@ def _gather(setting: str, column: Column, chosen: npt.NDArray[np.bool_], names: 
     )
 
 
-def _name_bins(answers: pa.Table, bins: int) -> _Texts:
+def _list_popularity_bins(answers: pa.Table, bins: int) -> _Texts:
     """Return each answer's popularity bin; a question has the same bin in all settings."""
     popularity = dict(zip(answers["item"].to_pylist(), answers["question_entity_popularity"].to_pylist(), strict=True))
     found = bin_by_quantile(popularity, bins)
     return np.array([found[item] for item in answers["item"].to_pylist()], object)
 
 
-def _name_cells(answers: pa.Table) -> _Texts:
-    cells = tell_cells(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
+def _list_agreement_cells(answers: pa.Table) -> _Texts:
+    cells = classify_agreement(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
     cells[to_numpy(answers["matched_level"].is_null())] = None
     return cells
 
 
-def tell_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> str:
+def format_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> str:
     """Format an answer's verdict in a few words."""
     if matched_level is None:
         return f"unscored: {unscored}"
@@ -86,19 +95,19 @@ def tell_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> str:
     return idk if is_idk else f"level {matched_level}" if matched_level else "wrong"
 
 
-def list_items(answers: pa.Table) -> list[Item]:
-    """Return answers (rows of `GranolaAnswer`) as items of a report's browser; a finer match scores higher."""
+def list_granola_report_items(answers: pa.Table) -> list[ReportItem]:
+    """Return answers (rows of `ScoredGranolaPrediction`) as items of a report's browser; a finer match scores higher."""
     items = []
     for row in answers.to_pylist():
         level = row["matched_level"]
         items.append(
-            Item(
+            ReportItem(
                 answer_id=row["id"],
                 setting=row["setting"],
                 question=row["question"],
                 gold=" → ".join(row["granola_answers"]),
                 answer=row["answer"],
-                verdict=tell_verdict(level, row["is_idk"], row["unscored"]),
+                verdict=format_verdict(level, row["is_idk"], row["unscored"]),
                 score=level and round(1 / level, 2),
                 row_id=row["item"],
                 groups={"relation": row["relation"]},
@@ -107,11 +116,11 @@ def list_items(answers: pa.Table) -> list[Item]:
     return items
 
 
-_OTHER_ROWS = "the paper's rows are its own, and it does not state τ, T and N"
-_BLEURT = "the paper's similarity is BLEURT, ours a cosine"
-PAPER = (
+_OTHER_ROWS_NOTE = "the paper's rows are its own, and it does not state τ, T and N"
+_BLEURT_NOTE = "the paper's similarity is BLEURT, ours a cosine"
+GRANOLA_PAPER_FIGURES = (
     *(
-        PaperFigure(metric, setting, model, value, where, _OTHER_ROWS)
+        PaperResult(metric, setting, model, value, where, _OTHER_ROWS_NOTE)
         for metric, setting, model, value, where in (
             ("accuracy", "greedy", "PaLM 2-L", 0.495, "Table 3"),
             ("granola_accuracy", "greedy", "PaLM 2-L", 0.551, "Table 3"),
@@ -125,7 +134,7 @@ PAPER = (
         )
     ),
     *(
-        PaperFigure(SIMILARITY, "greedy", "PaLM 2-L", value, "Table 3", _BLEURT, "agreement", cell)
+        PaperResult(SIMILARITY_METRIC, "greedy", "PaLM 2-L", value, "Table 3", _BLEURT_NOTE, "agreement", cell)
         for cell, value in (("both", 0.83), ("granola_only", 0.28), ("neither", 0.26))
     ),
 )

@@ -12,10 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from factmill.tasks.errors import SourceError
-from factmill.tasks.storage.source_files import SourceFile, describe_held, find_problem, iterate_json, list_source
+from factmill.tasks.storage.source_files import (
+    SourceFile,
+    find_row_problem,
+    format_source_contents,
+    iterate_json,
+    list_source_files,
+)
 
 _SUFFIXES = (".json", ".jsonl")
-_RELATION = re.compile(r"P[1-9][0-9]*(?![0-9])")
+_RELATION_PREFIX = re.compile(r"P[1-9][0-9]*(?![0-9])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class RawQuestion:
     """What is wrong with the row; empty for a valid one."""
 
 
-def find_files(paths: Sequence[Path], relations: Sequence[str]) -> dict[str, list[Path]]:
+def find_relation_files(paths: Sequence[Path], relations: Sequence[str]) -> dict[str, list[Path]]:
     """Return relation → its files, from files and folders; a file's name begins with its PID (`P19.test.json`).
 
     With a single relation, a file given by its path may have any name. Raises SourceError for a missing path, a given
@@ -38,8 +44,8 @@ def find_files(paths: Sequence[Path], relations: Sequence[str]) -> dict[str, lis
     """
     found: dict[str, list[Path]] = {}
     for path in paths:
-        for file in list_source(path):
-            relation = relation_of(file)
+        for file in list_source_files(path):
+            relation = relation_of_file(file)
             if file == path:
                 relation = relation or (relations[0] if len(relations) == 1 else "")
                 if relation not in relations:
@@ -51,7 +57,7 @@ def find_files(paths: Sequence[Path], relations: Sequence[str]) -> dict[str, lis
                 found.setdefault(relation, []).append(file)
     if not found:
         raise SourceError(
-            f"no file of the relations {', '.join(relations)} in {describe_held(paths)}; expected names like P19.test.json"
+            f"no file of the relations {', '.join(relations)} in {format_source_contents(paths)}; expected names like P19.test.json"
         )
     return {relation: found[relation] for relation in relations if relation in found}
 
@@ -67,14 +73,14 @@ def read_questions(source: SourceFile) -> list[RawQuestion]:
 
 
 def _read_row(number: int, value: Any) -> RawQuestion:
-    problem = _problem(value)
+    problem = _find_question_problem(value)
     if problem:
         return RawQuestion(number, "", (), f"{problem}: {json.dumps(value, ensure_ascii=True)[:300]}")
     return RawQuestion(number, value["question"].strip(), tuple(answer.strip() for answer in value["answers"]))
 
 
-def _problem(value: Any) -> str:
-    if problem := find_problem(value, ("question",)):
+def _find_question_problem(value: Any) -> str:
+    if problem := find_row_problem(value, ("question",)):
         return problem
     if "answers" not in value:
         return f"the column answers is missing (found: {', '.join(map(str, value))[:300]})"
@@ -83,7 +89,7 @@ def _problem(value: Any) -> str:
     return "" if is_list else "the column answers is no list of texts"
 
 
-def relation_of(path: Path) -> str:
+def relation_of_file(path: Path) -> str:
     """Return the PID that a file's name begins with; empty where there is none."""
-    match = _RELATION.match(path.name)
+    match = _RELATION_PREFIX.match(path.name)
     return match[0] if match else ""

@@ -16,5 +16,5 @@ def compile_kernel(function: Callable[..., Any]) -> Any:
 
 
 # passing some ten arrays takes longer than most calls' work
-inline = njit(forceinline=True)
+compile_inline = njit(forceinline=True)
 """Compile a helper inline into its callers."""

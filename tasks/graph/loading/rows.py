@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-DUMP = 0
+DUMP_ITEM = 0
 """Number of the dump itself (wikibase:Dump) in `changes`; no item has it."""
 
-_TEXTS = pa.schema({"item": pa.int64(), "language": pa.string(), "text": pa.string()})
-_SAID = pa.schema({"statement": pa.string(), "property": pa.int32(), "value": pa.string()})
-_POINTED = pa.schema({"statement": pa.string(), "property": pa.int32(), "node": pa.string()})
+_TEXT_SCHEMA = pa.schema({"item": pa.int64(), "language": pa.string(), "text": pa.string()})
+_STATEMENT_VALUE_SCHEMA = pa.schema({"statement": pa.string(), "property": pa.int32(), "value": pa.string()})
+_STATEMENT_NODE_SCHEMA = pa.schema({"statement": pa.string(), "property": pa.int32(), "node": pa.string()})
 
-TABLES = {
+STAGING_SCHEMAS = {
     "edges": pa.schema({"subject": pa.int64(), "property": pa.int32(), "object": pa.int64()}),
-    "labels": _TEXTS,
-    "aliases": _TEXTS,
-    "descriptions": _TEXTS,
+    "labels": _TEXT_SCHEMA,
+    "aliases": _TEXT_SCHEMA,
+    "descriptions": _TEXT_SCHEMA,
     "property_labels": pa.schema({"property": pa.int64(), "language": pa.string(), "text": pa.string()}),
     "articles": pa.schema({"page": pa.string(), "item": pa.int64()}),
     "article_names": pa.schema({"page": pa.string(), "name": pa.string()}),
@@ -29,13 +29,13 @@ TABLES = {
     "statements": pa.schema({"item": pa.int64(), "property": pa.int32(), "statement": pa.string()}),
     "deprecated": pa.schema({"statement": pa.string()}),
     # dates and numbers of statements and their qualifiers; items and other values of statements
-    "statement_values": _SAID,
-    "qualifier_values": _SAID,
+    "statement_values": _STATEMENT_VALUE_SCHEMA,
+    "qualifier_values": _STATEMENT_VALUE_SCHEMA,
     "item_values": pa.schema({"statement": pa.string(), "property": pa.int32(), "value": pa.int64()}),
-    "other_values": _SAID,
+    "other_values": _STATEMENT_VALUE_SCHEMA,
     # value nodes of statements and qualifiers, and the nodes' contents
-    "statement_nodes": _POINTED,
-    "qualifier_nodes": _POINTED,
+    "statement_nodes": _STATEMENT_NODE_SCHEMA,
+    "qualifier_nodes": _STATEMENT_NODE_SCHEMA,
     "times": pa.schema({"node": pa.string(), "value": pa.string()}),
     "precisions": pa.schema({"node": pa.string(), "precision": pa.int32()}),
     "amounts": pa.schema({"node": pa.string(), "value": pa.string()}),
@@ -46,7 +46,7 @@ TABLES = {
 
 
 @dataclass(slots=True)
-class Sorted:
+class SortedLines:
     """Rows and counts that a block's lines were sorted into."""
 
     lines: int = 0
@@ -55,12 +55,12 @@ class Sorted:
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
     """Rows by table, in the schemas of TABLES."""
     not_kept: Counter[str] = field(default_factory=Counter)
-    """Well-formed triples that a graph does not use, by kind (tasks/graph/loading/shapes.py, `name_unkept`)."""
+    """Well-formed triples that a graph does not use, by kind (tasks/graph/loading/line_patterns.py, `classify_unkept_triple`)."""
 
-    def add(self, name: str, *columns: pa.Array) -> None:
+    def add_rows(self, name: str, *columns: pa.Array) -> None:
         """Add rows to a table."""
         if len(columns[0]):
-            self.tables.setdefault(name, []).append(pa.Table.from_arrays(columns, schema=TABLES[name]))
+            self.tables.setdefault(name, []).append(pa.Table.from_arrays(columns, schema=STAGING_SCHEMAS[name]))
 
     def count_rows(self, name: str) -> int:
         """Count the rows of a table."""

@@ -20,11 +20,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.graph.loading.rows import DUMP
-from factmill.tasks.text.values.literals import UNITLESS
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.graph.loading.rows import DUMP_ITEM
+from factmill.tasks.text.values.wikidata_literals import UNITLESS_QID_NUMBER
 
-_STEPS = {
+_CLAIM_STEPS = {
     "said_items": "FROM staging.item_values ANTI JOIN staging.deprecated USING (statement)",
     "said_claims": (
         "SELECT item, property, value AS object, statement"
@@ -35,16 +35,16 @@ _STEPS = {
 }
 """Intermediate staging tables for the claims, each made from earlier ones."""
 
-_CLAIMS = "CREATE TABLE claims AS FROM staging.different_claims ORDER BY item, property, object, statement"
+_CREATE_CLAIMS = "CREATE TABLE claims AS FROM staging.different_claims ORDER BY item, property, object, statement"
 
 
-def store_claims(connection: duckdb.DuckDBPyConnection) -> None:
+def write_claims_table(connection: duckdb.DuckDBPyConnection) -> None:
     """Write table `claims` into the current database from `staging`; empty if the dump has no statements."""
-    for name, query in _STEPS.items():
+    for name, query in _CLAIM_STEPS.items():
         connection.execute(f"CREATE OR REPLACE TABLE staging.{name} AS {query}")
-    connection.execute(_CLAIMS)
+    connection.execute(_CREATE_CLAIMS)
     # later steps need the disk space
-    for name in _STEPS:
+    for name in _CLAIM_STEPS:
         connection.execute(f"DROP TABLE staging.{name}")
 
 
@@ -56,28 +56,28 @@ _KEY_OF_DATE = (
     f"CASE WHEN starts_with(value, '-') THEN 2 * mod({_DATE_DIGITS}, 10000) - {_DATE_DIGITS} ELSE {_DATE_DIGITS} END"
 )
 _DIGITS = "ltrim(value, '+-0')"
-_SHORTEST = f"CASE WHEN contains(value, '.') THEN rtrim(rtrim({_DIGITS}, '0'), '.') ELSE {_DIGITS} END"
+_SHORTEST_DIGITS = f"CASE WHEN contains(value, '.') THEN rtrim(rtrim({_DIGITS}, '0'), '.') ELSE {_DIGITS} END"
 _NUMBER = (
-    f"CASE WHEN starts_with(value, '-') AND {_SHORTEST} <> '' THEN '-' ELSE '' END"
-    f" || CASE WHEN {_SHORTEST} = '' OR starts_with({_SHORTEST}, '.') THEN '0' ELSE '' END || {_SHORTEST}"
+    f"CASE WHEN starts_with(value, '-') AND {_SHORTEST_DIGITS} <> '' THEN '-' ELSE '' END"
+    f" || CASE WHEN {_SHORTEST_DIGITS} = '' OR starts_with({_SHORTEST_DIGITS}, '.') THEN '0' ELSE '' END || {_SHORTEST_DIGITS}"
 )
-NUMBER = f"CASE WHEN NOT {_IS_DATE} THEN {_NUMBER} END"
+CANONICAL_NUMBER_SQL = f"CASE WHEN NOT {_IS_DATE} THEN {_NUMBER} END"
 """SQL for text.values.literals.canonical_number of column `value`; null for dates."""
-_VALUE = f"coalesce({NUMBER}, value)"
+_VALUE = f"coalesce({CANONICAL_NUMBER_SQL}, value)"
 """SQL for column `value` in its stored spelling."""
-KEY = (
+LITERAL_KEY_SQL = (
     f"CASE WHEN {_IS_DATE} THEN {_KEY_OF_DATE}"
     " ELSE (md5_number_lower(number) & 9223372036854775807)::BIGINT END"
 )  # fmt: skip
-"""SQL for the literal's key: text.values.literals.date_key of column `value`, or number_key of column `number`."""
+"""SQL for the literal's key: text.values.literals.date_key of column `value`, or hash_number of column `number`."""
 
 # each distinct date or number of a statement, with its property: the statement's own or a qualifier's
-_SAID = f"""
+_STATEMENT_LITERALS_QUERY = f"""
     SELECT DISTINCT statement, property AS says, false AS qualifies, {_VALUE} AS value FROM staging.statement_values
     UNION ALL SELECT DISTINCT statement, property, true, {_VALUE} FROM staging.qualifier_values
 """
-_LITERAL_TABLES_STEPS = {
-    "valid": f"SELECT * FROM ({_SAID}) ANTI JOIN staging.deprecated USING (statement)",
+_LITERAL_STEPS = {
+    "valid": f"SELECT * FROM ({_STATEMENT_LITERALS_QUERY}) ANTI JOIN staging.deprecated USING (statement)",
     "owners": (
         "SELECT DISTINCT item, property, statement FROM staging.statements SEMI JOIN staging.valid USING (statement)"
     ),
@@ -85,7 +85,7 @@ _LITERAL_TABLES_STEPS = {
     "meanings": (
         "SELECT node, value, precision, NULL::BIGINT AS unit FROM (SELECT DISTINCT * FROM staging.times)"
         " LEFT JOIN (SELECT DISTINCT * FROM staging.precisions) USING (node)"
-        f" UNION ALL SELECT node, {_VALUE}, NULL, NULLIF(unit, {UNITLESS}) FROM (SELECT DISTINCT * FROM staging.amounts)"
+        f" UNION ALL SELECT node, {_VALUE}, NULL, NULLIF(unit, {UNITLESS_QID_NUMBER}) FROM (SELECT DISTINCT * FROM staging.amounts)"
         " LEFT JOIN (SELECT DISTINCT * FROM staging.units) USING (node)"
     ),
     "meant": (
@@ -118,13 +118,13 @@ _LITERAL_TABLES_STEPS = {
 """Intermediate staging tables for the literals, each made from earlier ones."""
 
 # a truthy dump has no statements, so its rows need no copy
-_STANDING = "FROM staging.direct ANTI JOIN staging.stands USING (item, property)"
+_DIRECT_ONLY_QUERY = "FROM staging.direct ANTI JOIN staging.stands USING (item, property)"
 
 # columns are computed before the sort, which runs on several threads; only the numbering runs on one
-_LITERALS = f"""
+_SORTED_LITERALS_QUERY = f"""
     SELECT row_number() OVER () - 1 AS id, * FROM (
-        SELECT *, {KEY} AS key FROM (
-            SELECT *, {NUMBER} AS number FROM (
+        SELECT *, {LITERAL_KEY_SQL} AS key FROM (
+            SELECT *, {CANONICAL_NUMBER_SQL} AS number FROM (
                 SELECT item, property, NULL::INTEGER AS qualifier, statement, value, precision, unit, NULL AS main
                 FROM staging.explained WHERE NOT qualifies AND says = property
                 UNION ALL SELECT * FROM staging.qualified
@@ -135,8 +135,8 @@ _LITERALS = f"""
     )
 """
 
-_LEFT_OUT = {
-    "deprecated": f"SELECT count(*) FROM ({_SAID}) SEMI JOIN staging.deprecated USING (statement)",
+_LEFT_OUT_COUNT_QUERIES = {
+    "deprecated": f"SELECT count(*) FROM ({_STATEMENT_LITERALS_QUERY}) SEMI JOIN staging.deprecated USING (statement)",
     "unlinked": (
         "SELECT count(*) FROM ("
         " SELECT statement FROM staging.valid ANTI JOIN staging.owners USING (statement) WHERE qualifies UNION ALL"
@@ -147,27 +147,27 @@ _LEFT_OUT = {
 }
 
 
-def store_literals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+def write_literals_table(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """Write table `literals` into the current database from `staging`; return reason → number of triples left out.
 
     `deprecated`: dates and numbers of deprecated statements and their qualifiers; `unlinked`: those of statements that
     no item has under that property; `direct`: those of direct claims that statements replace.
     """
-    for name, query in _LITERAL_TABLES_STEPS.items():
+    for name, query in _LITERAL_STEPS.items():
         connection.execute(f"CREATE OR REPLACE TABLE staging.{name} AS {query}")
     standing = "staging.direct"
-    if _read_value(connection, "SELECT count(*) FROM staging.stands"):
+    if _query_value(connection, "SELECT count(*) FROM staging.stands"):
         standing = "staging.standing"
-        connection.execute(f"CREATE OR REPLACE TABLE {standing} AS {_STANDING}")
-    connection.execute(f"CREATE TABLE literals AS WITH standing AS (FROM {standing}) {_LITERALS}")
-    return {kind: _read_value(connection, query) for kind, query in _LEFT_OUT.items()}
+        connection.execute(f"CREATE OR REPLACE TABLE {standing} AS {_DIRECT_ONLY_QUERY}")
+    connection.execute(f"CREATE TABLE literals AS WITH standing AS (FROM {standing}) {_SORTED_LITERALS_QUERY}")
+    return {kind: _query_value(connection, query) for kind, query in _LEFT_OUT_COUNT_QUERIES.items()}
 
 
 _MEMORY_LIMIT = "512MB"
 _THREADS = 2
-_ROWS_AT_ONCE = 1 << 17
+_DIGEST_BATCH_ROWS = 1 << 17
 
-_TOLD = {
+_DUMP_TABLE_QUERIES = {
     # by property first: a list of facts reads one contiguous range, and look-ups name their properties
     "edges": "SELECT DISTINCT subject, property, object FROM staging.edges ORDER BY property, subject, object",
     # of two labels in one language the smaller one stays, regardless of order
@@ -185,14 +185,14 @@ _TOLD = {
         " GROUP BY item ORDER BY item"
     ),
     "redirects": "SELECT item, min(target) AS target FROM staging.redirects GROUP BY item ORDER BY item",
-    "modified": f"SELECT item, max(modified) AS modified FROM staging.changes WHERE item <> {DUMP}"
+    "modified": f"SELECT item, max(modified) AS modified FROM staging.changes WHERE item <> {DUMP_ITEM}"
     " GROUP BY item ORDER BY item",
 }
 """Queries of the tables taken from the dump, by name."""
-_DIGESTED = (*_TOLD, "literals", "claims")
+_DIGESTED_TABLES = (*_DUMP_TABLE_QUERIES, "literals", "claims")
 """Tables included in the digest."""
 
-_DERIVED = {
+_DERIVED_TABLE_QUERIES = {
     "names": (
         "SELECT text, language, item, CASE WHEN bool_or(is_label) THEN 'label' ELSE 'alias' END AS via FROM ("
         " SELECT item, language, text, true AS is_label FROM labels"
@@ -210,7 +210,7 @@ _DERIVED = {
 """Queries of tables with the same content, sorted for other look-ups."""
 
 
-def connect_memory(spill: Path) -> duckdb.DuckDBPyConnection:
+def connect_in_memory(spill: Path) -> duckdb.DuckDBPyConnection:
     """Connect to an empty in-memory database that spills to the folder `spill` when memory is short."""
     connection = duckdb.connect(
         config={
@@ -234,39 +234,39 @@ def attach_database(connection: duckdb.DuckDBPyConnection, path: Path, name: str
     connection.execute(f"ATTACH '{quoted}' AS {name}{' (READ_ONLY)' if read_only else ''}")
 
 
-def store_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> tuple[dict[str, int], dict[str, int]]:
+def write_graph_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> tuple[dict[str, int], dict[str, int]]:
     """Write a graph's tables from `staging` into a new database, and make it the current one.
 
-    Returns table → number of rows, and reason → number of dates and numbers not in `literals` (`store_literals`).
+    Returns table → number of rows, and reason → number of dates and numbers not in `literals` (`write_literals_table`).
     """
     attach_database(connection, database, "graph")
     connection.execute("USE graph")
-    left_out = store_literals(connection)
-    store_claims(connection)
-    for name, query in {**_TOLD, **_DERIVED}.items():
+    left_out = write_literals_table(connection)
+    write_claims_table(connection)
+    for name, query in {**_DUMP_TABLE_QUERIES, **_DERIVED_TABLE_QUERIES}.items():
         connection.execute(f"CREATE TABLE {name} AS {query}")
     connection.execute("CREATE TABLE malformed AS FROM staging.malformed ORDER BY file, line_no")
     # closing would write the rest too, but does not report a full disk
     connection.execute("CHECKPOINT graph")
-    return {name: _read_value(connection, f"SELECT count(*) FROM {name}") for name in _DIGESTED}, left_out
+    return {name: _query_value(connection, f"SELECT count(*) FROM {name}") for name in _DIGESTED_TABLES}, left_out
 
 
 def find_dump_date(connection: duckdb.DuckDBPyConnection) -> str | None:
     """Return the dump's own date, else the latest change of an item; None if it has neither."""
-    of_dump = _read_value(connection, f"SELECT max(modified) FROM staging.changes WHERE item = {DUMP}")
-    found = of_dump or _read_value(connection, "SELECT max(modified) FROM staging.changes")
+    of_dump = _query_value(connection, f"SELECT max(modified) FROM staging.changes WHERE item = {DUMP_ITEM}")
+    found = of_dump or _query_value(connection, "SELECT max(modified) FROM staging.changes")
     return None if found is None else str(found)
 
 
-def digest_tables(connection: duckdb.DuckDBPyConnection, **beside: Any) -> str:
+def digest_graph_tables(connection: duckdb.DuckDBPyConnection, **beside: Any) -> str:
     """Return the SHA-256 over all stored rows in order and over `beside`: whatever else affects results."""
-    tables = {name: _digest_table(connection, name) for name in _DIGESTED}
+    tables = {name: _digest_table_columns(connection, name) for name in _DIGESTED_TABLES}
     return digest_json({"tables": tables, **beside})
 
 
-def _digest_table(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:
+def _digest_table_columns(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:
     """Return a digest per column, which does not depend on how rows are split into batches."""
-    reader = connection.sql(f"FROM {name}").to_arrow_reader(_ROWS_AT_ONCE)
+    reader = connection.sql(f"FROM {name}").to_arrow_reader(_DIGEST_BATCH_ROWS)
     digests = {column: [hashlib.sha256() for _ in range(3)] for column in reader.schema.names}
     for batch in reader:
         for column, values in zip(batch.schema.names, batch.columns, strict=True):
@@ -282,7 +282,7 @@ def _digest_table(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str,
     return {column: "".join(digest.hexdigest() for digest in each) for column, each in digests.items()}
 
 
-def _read_value(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
+def _query_value(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
     # a result not read to its end would block the connection
     [(value,)] = connection.execute(query).fetchall()
     return value

@@ -21,16 +21,24 @@ import numpy as np
 import numpy.typing as npt
 
 from factmill.tasks.errors import UsageError
-from factmill.tasks.files import absolute_path
-from factmill.tasks.models.converting.weights import WEIGHTS, Quantization, settle_weights
-from factmill.tasks.models.model_folder import MANIFEST, IfThere, Kind, ModelManifest, Origin, copy_model, store_model
+from factmill.tasks.files import resolve_absolute_path
+from factmill.tasks.models.converting.weights import CTRANSLATE2_WEIGHTS_FILE, Quantization, ensure_seven_bit_int8
+from factmill.tasks.models.model_folder import (
+    MODEL_MANIFEST_FILE,
+    ConversionResult,
+    ExistingModelPolicy,
+    ModelKind,
+    ModelManifest,
+    copy_model,
+    write_model_folder,
+)
 
-Convert = Callable[[Path, Path], Origin]
+ConvertFunction = Callable[[Path, Path], ConversionResult]
 """Writes the files of a model from the first folder into the second, which is empty."""
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class ConverterVocabulary:
     """The tokenizer interface that CTranslate2's converter needs."""
 
     tokens: Sequence[str]
@@ -60,14 +68,14 @@ class Vocabulary:
         return self.tokens[number]
 
 
-def store_conversion(
+def make_converted_model_folder(
     checkpoint: Path,
     folder: Path,
     name: str | None,
-    kind: Kind,
-    if_there: IfThere,
-    convert: Convert,
-    take_in: Convert | None = None,
+    kind: ModelKind,
+    if_there: ExistingModelPolicy,
+    convert: ConvertFunction,
+    take_in: ConvertFunction | None = None,
     quantization: Quantization | None = None,
 ) -> ModelManifest:
     """Make a model folder from a checkpoint, a factmill model folder or, given `take_in`, CTranslate2's conversion.
@@ -75,24 +83,24 @@ def store_conversion(
     `convert` writes a checkpoint's conversion into an empty folder; `take_in` checks a CTranslate2 folder and copies it
     there; `quantization`: see weights.settle_weights. UsageError if the checkpoint's directory does not exist.
     """
-    checkpoint = absolute_path(checkpoint)
+    checkpoint = resolve_absolute_path(checkpoint)
     if not checkpoint.is_dir():
         raise UsageError(f"{checkpoint}: no such directory; give the one that holds a checkpoint's config.json")
 
-    def write(making: Path) -> Origin:
-        if (checkpoint / MANIFEST).is_file():
+    def write(making: Path) -> ConversionResult:
+        if (checkpoint / MODEL_MANIFEST_FILE).is_file():
             origin = copy_model(checkpoint, kind, making)
         else:
-            is_converted = take_in is not None and (checkpoint / WEIGHTS).is_file()
+            is_converted = take_in is not None and (checkpoint / CTRANSLATE2_WEIGHTS_FILE).is_file()
             origin = (take_in if take_in and is_converted else convert)(checkpoint, making)
         if take_in:
-            settle_weights(making, quantization)
+            ensure_seven_bit_int8(making, quantization)
         return origin
 
-    return store_model(name or checkpoint.name, folder, kind, write, if_there)
+    return write_model_folder(name or checkpoint.name, folder, kind, write, if_there)
 
 
-def refuse_missing(converted: Path, files: Sequence[str], kind: Kind) -> None:
+def require_converted_files(converted: Path, files: Sequence[str], kind: ModelKind) -> None:
     """Raise UsageError unless a folder converted by CTranslate2 has all of the files."""
     if missing := [file for file in files if not (converted / file).is_file()]:
         raise UsageError(
@@ -101,20 +109,20 @@ def refuse_missing(converted: Path, files: Sequence[str], kind: Kind) -> None:
         )
 
 
-def convert_weights(checkpoint: Path, making: Path, vocabulary: Vocabulary, quantization: Quantization) -> str:
+def convert_weights(checkpoint: Path, making: Path, vocabulary: ConverterVocabulary, quantization: Quantization) -> str:
     """Write CTranslate2's files of a checkpoint into an empty folder; return the packages used, with versions.
 
     Weights meant for int8 are written as float32 here (weights.settle_weights narrows them).
     UsageError if the extra `convert` is missing or CTranslate2 cannot convert such a model.
     """
-    transformers, torch = import_for_conversion("transformers"), import_for_conversion("torch")
+    transformers, torch = import_convert_module("transformers"), import_convert_module("torch")
     import ctranslate2
     from ctranslate2.converters import TransformersConverter
 
     class Converter(TransformersConverter):
         """CTranslate2's converter, with our vocabulary instead of the tokenizer's."""
 
-        def load_tokenizer(self, *_: Any, **__: Any) -> Vocabulary:
+        def load_tokenizer(self, *_: Any, **__: Any) -> ConverterVocabulary:
             return vocabulary
 
     modules = {"ctranslate2": ctranslate2, "transformers": transformers, "torch": torch}
@@ -128,7 +136,7 @@ def convert_weights(checkpoint: Path, making: Path, vocabulary: Vocabulary, quan
     return versions
 
 
-def import_for_conversion(module: str) -> Any:
+def import_convert_module(module: str) -> Any:
     """Import a module of the extra `convert`; UsageError says what to install."""
     try:
         return importlib.import_module(module)
@@ -138,7 +146,7 @@ def import_for_conversion(module: str) -> Any:
         ) from error
 
 
-def read_json(path: Path, default: Any = None) -> Any:
+def load_checkpoint_json(path: Path, default: Any = None) -> Any:
     """Return a JSON file's content, or `default` if there is no such file; UsageError without either.
 
     Also UsageError if the content is not of the default's type.
@@ -157,15 +165,15 @@ def read_json(path: Path, default: Any = None) -> Any:
     return content
 
 
-def list_weights(checkpoint: Path) -> list[str]:
+def list_weight_files(checkpoint: Path) -> list[str]:
     """Return the names of a checkpoint's weight files."""
     return sorted(path.name for path in checkpoint.iterdir() if path.suffix in (".safetensors", ".bin"))
 
 
 Tensor = npt.NDArray[np.float32]
 
-_LONGEST_HEADER = 100_000_000
-_FLOATS: dict[str, np.dtype[Any]] = {
+_MAX_HEADER_BYTES = 100_000_000
+_FLOAT_DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
@@ -173,7 +181,7 @@ _FLOATS: dict[str, np.dtype[Any]] = {
 }
 
 
-class TensorFile:
+class SafetensorsFile:
     """A safetensors file, which reads tensors on request; UsageError if it is not one, or damaged."""
 
     def __init__(self, path: Path) -> None:
@@ -182,7 +190,7 @@ class TensorFile:
             raise UsageError(f"{path}: empty, expected a safetensors file")
         self._bytes = np.memmap(path, np.uint8, "r")
         length = int.from_bytes(self._bytes[:8].tobytes(), "little")
-        if len(self._bytes) < 8 or length > min(_LONGEST_HEADER, len(self._bytes) - 8):
+        if len(self._bytes) < 8 or length > min(_MAX_HEADER_BYTES, len(self._bytes) - 8):
             raise UsageError(f"{path}: no safetensors file, or cut off within its header")
         try:
             header: dict[str, Any] = json.loads(self._bytes[8 : 8 + length].tobytes())
@@ -201,11 +209,11 @@ class TensorFile:
         dtype, found, start, end = self.entries[name]
         if found != shape:
             raise UsageError(f"{self.path}: tensor {name} is {found}, config.json asks for {shape}")
-        if dtype not in _FLOATS:
-            raise UsageError(f"{self.path}: tensor {name} is {dtype}, expected one of {', '.join(_FLOATS)}")
-        if end - start != math.prod(shape) * _FLOATS[dtype].itemsize or not 8 <= start <= end <= len(self._bytes):
+        if dtype not in _FLOAT_DTYPES:
+            raise UsageError(f"{self.path}: tensor {name} is {dtype}, expected one of {', '.join(_FLOAT_DTYPES)}")
+        if end - start != math.prod(shape) * _FLOAT_DTYPES[dtype].itemsize or not 8 <= start <= end <= len(self._bytes):
             raise UsageError(f"{self.path}: tensor {name} is cut off: the file is truncated or damaged")
-        values = self._bytes[start:end].view(_FLOATS[dtype])
+        values = self._bytes[start:end].view(_FLOAT_DTYPES[dtype])
         if dtype == "BF16":
             # a bfloat16 is the upper half of a float32
             values = (values.astype(np.uint32) << 16).view(np.float32)

@@ -18,18 +18,35 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.checkpoints import Tensor, TensorFile, read_json, store_conversion
-from factmill.tasks.models.cross_encoder import HEAD, CrossEncoderSettings
-from factmill.tasks.models.model_folder import IfThere, ModelManifest, Origin, digest_files
+from factmill.tasks.models.converting.checkpoints import (
+    SafetensorsFile,
+    Tensor,
+    load_checkpoint_json,
+    make_converted_model_folder,
+)
+from factmill.tasks.models.cross_encoder import HEAD_FILE, CrossEncoderSettings
+from factmill.tasks.models.model_folder import (
+    ConversionResult,
+    ExistingModelPolicy,
+    ModelManifest,
+    digest_existing_files,
+)
 
 if TYPE_CHECKING:
     from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
     from ctranslate2.specs.transformer_spec import TransformerEncoderModelSpec
 
-WEIGHTS = "model.safetensors"
-_SOURCE = ("config.json", WEIGHTS, "sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
+SAFETENSORS_FILE = "model.safetensors"
+_ENCODER_SOURCE_FILES = (
+    "config.json",
+    SAFETENSORS_FILE,
+    "sentence_bert_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+)
 """Files of a checkpoint that a conversion reads if they exist; for a sentence encoder also _POOLING."""
-_POOLING = ("1_Pooling/config.json", "modules.json")
+_POOLING_FILES = ("1_Pooling/config.json", "modules.json")
 _ACTIVATIONS = {
     "gelu": "GELU",
     "gelu_new": "GELUTanh",
@@ -39,12 +56,12 @@ _ACTIVATIONS = {
     "swish": "SWISH",
 }
 _ARCHITECTURES = ("bert", "roberta", "xlm-roberta", "camembert")
-_UNNAMED = {"0": "LABEL_0", "1": "LABEL_1"}
+_DEFAULT_LABELS = {"0": "LABEL_0", "1": "LABEL_1"}
 """Labels of a config.json that names none: transformers omits these defaults."""
 
 
 @dataclass(frozen=True, slots=True)
-class TokenizerFile:
+class EncoderTokenizer:
     """A tokenizer.json with the data that the encoder needs."""
 
     content: str
@@ -56,7 +73,7 @@ class TokenizerFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class EncoderShape:
     """The encoder's architecture and sizes from config.json."""
 
     architecture: str
@@ -73,8 +90,8 @@ class Shape:
     epsilon: float
 
 
-def add_embedder(
-    checkpoint: Path, folder: Path, name: str | None = None, if_there: IfThere = "refuse"
+def make_embedder_folder(
+    checkpoint: Path, folder: Path, name: str | None = None, if_there: ExistingModelPolicy = "refuse"
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
@@ -82,23 +99,25 @@ def add_embedder(
     UsageError names what is missing or not supported. An already converted folder is copied unchanged.
     """
 
-    def convert(checkpoint: Path, making: Path) -> Origin:
-        shape = _read_shape(checkpoint, read_json(checkpoint / "config.json"))
-        pooling = _read_pooling(checkpoint, shape.width)
-        prompts = read_json(checkpoint / "config_sentence_transformers.json", {})
+    def convert(checkpoint: Path, making: Path) -> ConversionResult:
+        shape = _parse_encoder_shape(checkpoint, load_checkpoint_json(checkpoint / "config.json"))
+        pooling = _load_pooling_mode(checkpoint, shape.width)
+        prompts = load_checkpoint_json(checkpoint / "config_sentence_transformers.json", {})
         if prompts.get("default_prompt_name"):
             raise UsageError(
                 f"{checkpoint}: puts the prompt {prompts['default_prompt_name']!r} before every text; give an encoder without"
             )
         max_tokens, made_with = _convert_encoder(checkpoint, shape, making)
         settings = {"dimensions": shape.width, "pooling": pooling, "normalised": True, "max_tokens": max_tokens}
-        return Origin(digest_files(checkpoint, (*_SOURCE, *_POOLING)), settings, made_with)
+        return ConversionResult(
+            digest_existing_files(checkpoint, (*_ENCODER_SOURCE_FILES, *_POOLING_FILES)), settings, made_with
+        )
 
-    return store_conversion(checkpoint, folder, name, "embedder", if_there, convert)
+    return make_converted_model_folder(checkpoint, folder, name, "embedder", if_there, convert)
 
 
-def add_cross_encoder(
-    checkpoint: Path, folder: Path, name: str | None = None, if_there: IfThere = "refuse"
+def make_cross_encoder_folder(
+    checkpoint: Path, folder: Path, name: str | None = None, if_there: ExistingModelPolicy = "refuse"
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
@@ -106,20 +125,22 @@ def add_cross_encoder(
     supported. An already converted folder is copied unchanged.
     """
 
-    def convert(checkpoint: Path, making: Path) -> Origin:
-        config = read_json(checkpoint / "config.json")
-        shape = _read_shape(checkpoint, config)
+    def convert(checkpoint: Path, making: Path) -> ConversionResult:
+        config = load_checkpoint_json(checkpoint / "config.json")
+        shape = _parse_encoder_shape(checkpoint, config)
         is_bert = shape.architecture == "bert"
-        named = config.get("id2label") or _UNNAMED
+        named = config.get("id2label") or _DEFAULT_LABELS
         labels = [named.get(str(number)) for number in range(len(named))]
         if None in labels:
             raise UsageError(
                 f"{checkpoint / 'config.json'}: id2label names {', '.join(named)}; expected the numbers from 0 on"
             )
-        activation = _read_activation(checkpoint, config, len(labels))
+        activation = _parse_score_activation(checkpoint, config, len(labels))
         max_tokens, made_with = _convert_encoder(checkpoint, shape, making)
-        head: dict[str, Any] = _read_head(TensorFile(checkpoint / WEIGHTS), shape.width, len(labels), is_bert)
-        np.savez(making / HEAD, **head)
+        head: dict[str, Any] = _load_head_tensors(
+            SafetensorsFile(checkpoint / SAFETENSORS_FILE), shape.width, len(labels), is_bert
+        )
+        np.savez(making / HEAD_FILE, **head)
         settings = CrossEncoderSettings(
             labels=[str(label) for label in labels],
             activation=activation,
@@ -127,19 +148,23 @@ def add_cross_encoder(
             is_typed=is_bert and shape.token_types > 1,
             max_tokens=max_tokens,
         )
-        return Origin(digest_files(checkpoint, _SOURCE), settings.model_dump(), made_with)
+        return ConversionResult(
+            digest_existing_files(checkpoint, _ENCODER_SOURCE_FILES), settings.model_dump(), made_with
+        )
 
-    return store_conversion(checkpoint, folder, name, "cross-encoder", if_there, convert)
+    return make_converted_model_folder(checkpoint, folder, name, "cross-encoder", if_there, convert)
 
 
-def _read_shape(checkpoint: Path, config: dict[str, Any]) -> Shape:
+def _parse_encoder_shape(checkpoint: Path, config: dict[str, Any]) -> EncoderShape:
     """Read the encoder's shape from config.json; UsageError if the architecture is not of the BERT family."""
     path, architecture = checkpoint / "config.json", config.get("model_type")
     if architecture not in _ARCHITECTURES:
         raise UsageError(f"{path}: model_type is {architecture!r}; can be converted: {', '.join(_ARCHITECTURES)}")
-    if not (checkpoint / WEIGHTS).is_file():
+    if not (checkpoint / SAFETENSORS_FILE).is_file():
         other = " (pytorch_model.bin is there: save the model anew as safetensors)"
-        raise UsageError(f"{checkpoint}: no {WEIGHTS}{other if (checkpoint / 'pytorch_model.bin').is_file() else ''}")
+        raise UsageError(
+            f"{checkpoint}: no {SAFETENSORS_FILE}{other if (checkpoint / 'pytorch_model.bin').is_file() else ''}"
+        )
     positions, activation = config.get("position_embedding_type", "absolute"), config.get("hidden_act", "gelu")
     if positions != "absolute" or activation not in _ACTIVATIONS or config.get("is_decoder"):
         raise UsageError(
@@ -147,7 +172,7 @@ def _read_shape(checkpoint: Path, config: dict[str, Any]) -> Shape:
             f"{config.get('is_decoder', False)}; expected: absolute, one of {', '.join(_ACTIVATIONS)}, false"
         )
     try:
-        return Shape(
+        return EncoderShape(
             architecture=architecture,
             layers=config["num_hidden_layers"],
             heads=config["num_attention_heads"],
@@ -164,13 +189,13 @@ def _read_shape(checkpoint: Path, config: dict[str, Any]) -> Shape:
         raise UsageError(f"{path}: no {error}, expected of a {architecture} encoder") from error
 
 
-def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
+def _load_pooling_mode(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
     """Return how token vectors are pooled into one; UsageError unless by mean or by the first token."""
-    for module in read_json(checkpoint / "modules.json", []):
+    for module in load_checkpoint_json(checkpoint / "modules.json", []):
         kind = module["type"].rsplit(".", 1)[-1]
         if kind not in ("Transformer", "Pooling", "Normalize"):
             raise UsageError(f"{checkpoint / 'modules.json'}: a {kind} module, which cannot be converted")
-    config = read_json(checkpoint / "1_Pooling/config.json")
+    config = load_checkpoint_json(checkpoint / "1_Pooling/config.json")
     # older checkpoints have a flag for each pooling mode, newer ones the mode itself
     chosen = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
     known = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
@@ -184,7 +209,9 @@ def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
     return "mean" if ways == {"mean"} else "cls"
 
 
-def _read_activation(checkpoint: Path, config: dict[str, Any], labels: int) -> Literal["softmax", "sigmoid", "none"]:
+def _parse_score_activation(
+    checkpoint: Path, config: dict[str, Any], labels: int
+) -> Literal["softmax", "sigmoid", "none"]:
     """Return the activation for the head's outputs that transformers and sentence-transformers use."""
     kind = config.get("problem_type")
     if labels > 1:
@@ -202,7 +229,7 @@ def _read_activation(checkpoint: Path, config: dict[str, Any], labels: int) -> L
     return "sigmoid" if last == "Sigmoid" else "none"
 
 
-def convert_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> TokenizerFile:
+def load_encoder_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> EncoderTokenizer:
     """Read a checkpoint's tokenizer.json or vocab.txt for an encoder's numbers of positions and word embeddings.
 
     As in sentence-transformers, texts are cut at max_seq_length of sentence_bert_config.json, else at model_max_length
@@ -211,8 +238,8 @@ def convert_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> Toke
     from tokenizers import BertWordPieceTokenizer, Tokenizer
     from tokenizers.normalizers import Lowercase, Sequence
 
-    options = read_json(checkpoint / "tokenizer_config.json", {})
-    more = read_json(checkpoint / "sentence_bert_config.json", {})
+    options = load_checkpoint_json(checkpoint / "tokenizer_config.json", {})
+    more = load_checkpoint_json(checkpoint / "sentence_bert_config.json", {})
     whole, words = checkpoint / "tokenizer.json", checkpoint / "vocab.txt"
     if whole.is_file():
         try:
@@ -242,7 +269,7 @@ def convert_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> Toke
             "they do not belong together"
         )
     unknown = options.get("unk_token", "[UNK]")
-    return TokenizerFile(
+    return EncoderTokenizer(
         content=tokenizer.to_str(),
         vocabulary=[names.get(place, f"<unused_{place}>") for place in range(vocabulary)],
         unknown=unknown["content"] if isinstance(unknown, dict) else unknown,
@@ -250,16 +277,16 @@ def convert_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> Toke
     )
 
 
-def _convert_encoder(checkpoint: Path, shape: Shape, making: Path) -> tuple[int, str]:
+def _convert_encoder(checkpoint: Path, shape: EncoderShape, making: Path) -> tuple[int, str]:
     """Write tokenizer.json and CTranslate2's files of a checkpoint's encoder into an empty folder.
 
     Returns the most tokens of a text, and the package that made the files. Ignores a head on top.
     """
     import ctranslate2
 
-    tokenizer = convert_tokenizer(checkpoint, shape.positions - shape.first_position, shape.vocabulary)
+    tokenizer = load_encoder_tokenizer(checkpoint, shape.positions - shape.first_position, shape.vocabulary)
     (making / "tokenizer.json").write_text(tokenizer.content, "utf-8")
-    spec = _fill_model(_Weights(TensorFile(checkpoint / WEIGHTS)), shape)
+    spec = _make_encoder_spec(_EncoderTensors(SafetensorsFile(checkpoint / SAFETENSORS_FILE)), shape)
     spec.config.layer_norm_epsilon = shape.epsilon
     spec.config.unk_token = tokenizer.unknown
     spec.register_vocabulary(tokenizer.vocabulary)
@@ -269,10 +296,10 @@ def _convert_encoder(checkpoint: Path, shape: Shape, making: Path) -> tuple[int,
     return tokenizer.max_tokens, f"ctranslate2 {ctranslate2.__version__}"
 
 
-class _Weights:
+class _EncoderTensors:
     """Tensors by BERT's own names, whatever prefix a checkpoint gives them (bert., roberta.)."""
 
-    def __init__(self, tensors: TensorFile) -> None:
+    def __init__(self, tensors: SafetensorsFile) -> None:
         self._tensors = tensors
         anchor = "embeddings.word_embeddings.weight"
         self._prefix = next((name.removesuffix(anchor) for name in tensors.entries if name.endswith(anchor)), "")
@@ -292,7 +319,7 @@ class _Weights:
         spec.beta = self.read(f"{name}.{'beta' if is_old else 'bias'}", width)
 
 
-def _fill_model(weights: _Weights, shape: Shape) -> "TransformerEncoderModelSpec":
+def _make_encoder_spec(weights: _EncoderTensors, shape: EncoderShape) -> "TransformerEncoderModelSpec":
     """Make CTranslate2's specification of a post-norm encoder with the checkpoint's weights."""
     from ctranslate2.specs import common_spec, transformer_spec
 
@@ -325,9 +352,9 @@ def _fill_model(weights: _Weights, shape: Shape) -> "TransformerEncoderModelSpec
     return transformer_spec.TransformerEncoderModelSpec(encoder)
 
 
-def _read_head(tensors: TensorFile, width: int, labels: int, is_bert: bool) -> dict[str, Tensor]:
+def _load_head_tensors(tensors: SafetensorsFile, width: int, labels: int, is_bert: bool) -> dict[str, Tensor]:
     """Read the arrays of the head's two layers (cross_encoder.HEAD)."""
-    read = _Weights(tensors).read if is_bert else lambda name, *shape: tensors.read(name, shape)
+    read = _EncoderTensors(tensors).read if is_bert else lambda name, *shape: tensors.read(name, shape)
     dense, out = ("pooler.dense", "classifier") if is_bert else ("classifier.dense", "classifier.out_proj")
     return {
         "dense_weight": read(f"{dense}.weight", width, width),

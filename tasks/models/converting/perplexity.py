@@ -16,30 +16,47 @@ from typing import Any
 
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models.converting.checkpoints import (
-    Vocabulary,
+    ConverterVocabulary,
     convert_weights,
-    list_weights,
-    read_json,
-    refuse_missing,
-    store_conversion,
+    list_weight_files,
+    load_checkpoint_json,
+    make_converted_model_folder,
+    require_converted_files,
 )
-from factmill.tasks.models.converting.weights import WEIGHTS, Header, Quantization, read_header
-from factmill.tasks.models.model_folder import IfThere, ModelManifest, Origin, copy_files, digest_files
-from factmill.tasks.models.perplexity import VOCABULARY, PerplexitySettings, TokenCutter, find_tokenizer, open_cutter
+from factmill.tasks.models.converting.weights import (
+    CTRANSLATE2_WEIGHTS_FILE,
+    Quantization,
+    WeightsHeader,
+    load_weights_header,
+)
+from factmill.tasks.models.model_folder import (
+    ConversionResult,
+    ExistingModelPolicy,
+    ModelManifest,
+    copy_files,
+    digest_existing_files,
+)
+from factmill.tasks.models.perplexity import (
+    VOCABULARY_FILE,
+    PerplexitySettings,
+    TextTokenizer,
+    get_tokenizer_file,
+    load_text_tokenizer,
+)
 
-_CONVERTED = (WEIGHTS, "config.json", VOCABULARY)
-_NAMING = ("tokenizer_config.json", "special_tokens_map.json")
+_CONVERTED_DECODER_FILES = (CTRANSLATE2_WEIGHTS_FILE, "config.json", VOCABULARY_FILE)
+_SPECIAL_TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")
 """Files of a checkpoint that name its special tokens."""
-_POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len")
+_POSITION_KEYS = ("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len")
 """Keys of the number of positions in the config.json of different model families."""
-_DECODER, _TABLE = "TransformerDecoderSpec", "decoder/position_encodings/encodings"
+_DECODER_SPEC, _POSITION_TABLE = "TransformerDecoderSpec", "decoder/position_encodings/encodings"
 
 
-def add_perplexity(
+def make_language_model_folder(
     checkpoint: Path,
     folder: Path,
     name: str | None = None,
-    if_there: IfThere = "refuse",
+    if_there: ExistingModelPolicy = "refuse",
     quantization: Quantization = "float16",
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
@@ -49,35 +66,37 @@ def add_perplexity(
     in 7 bits (weights.py); a conversion in floats keeps its own. UsageError names what is missing or not supported, and
     what to do.
     """
-    convert = partial(convert_checkpoint, quantization=quantization)
-    return store_conversion(checkpoint, folder, name, "perplexity", if_there, convert, _take_in, quantization)
+    convert = partial(convert_decoder_checkpoint, quantization=quantization)
+    return make_converted_model_folder(
+        checkpoint, folder, name, "perplexity", if_there, convert, _copy_converted_decoder, quantization
+    )
 
 
-def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> Origin:
+def convert_decoder_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> ConversionResult:
     """Write a checkpoint's conversion into an empty folder."""
-    config = read_json(checkpoint / "config.json")
+    config = load_checkpoint_json(checkpoint / "config.json")
     config = config.get("text_config", config)
-    cutter = open_cutter(find_tokenizer(checkpoint))
-    tokens = number_tokens(cutter, config.get("vocab_size"))
+    cutter = load_text_tokenizer(get_tokenizer_file(checkpoint))
+    tokens = list_decoder_tokens(cutter, config.get("vocab_size"))
     start, unknown = _find_start(checkpoint, config, tokens), cutter.unknown
     # CTranslate2 requires a token for each, and stores the names without using them here
     names = (start or unknown or tokens[0], start or unknown or tokens[0], unknown or "")
-    made_with = convert_weights(checkpoint, making, Vocabulary(tokens, *names), quantization)
-    header = read_header(making / WEIGHTS)
-    _refuse_others(checkpoint, header)
+    made_with = convert_weights(checkpoint, making, ConverterVocabulary(tokens, *names), quantization)
+    header = load_weights_header(making / CTRANSLATE2_WEIGHTS_FILE)
+    _require_decoder(checkpoint, header)
     copy_files(checkpoint, [cutter.path.name], making)
     settings = PerplexitySettings(
         identity=checkpoint.name,
         tokenizer=cutter.path.name,
         start=start,
         unknown=unknown,
-        max_tokens=_count_positions(header, config),
+        max_tokens=_find_max_positions(header, config),
     )
-    names_of_files = ("config.json", *_NAMING, cutter.path.name, *list_weights(checkpoint))
-    return Origin(digest_files(checkpoint, names_of_files), settings.model_dump(), made_with)
+    names_of_files = ("config.json", *_SPECIAL_TOKEN_FILES, cutter.path.name, *list_weight_files(checkpoint))
+    return ConversionResult(digest_existing_files(checkpoint, names_of_files), settings.model_dump(), made_with)
 
 
-def number_tokens(cutter: TokenCutter, size: int | None) -> list[str]:
+def list_decoder_tokens(cutter: TextTokenizer, size: int | None) -> list[str]:
     """Return a model's tokens in the order of their ids; `size`: how many the weights have.
 
     Some weights have more than the tokenizer, rounded up; some tokenizers have tokens that the weights lack.
@@ -87,7 +106,7 @@ def number_tokens(cutter: TokenCutter, size: int | None) -> list[str]:
             f"{cutter.path.parent}/config.json: vocab_size is {size!r}; expected how many tokens there are"
         )
     tokens = [f"madeupword{number}" for number in range(size)]
-    for token, number in cutter.numbers.items():
+    for token, number in cutter.token_ids.items():
         if number < size:
             tokens[number] = token
     if len(set(tokens)) < size:
@@ -95,24 +114,24 @@ def number_tokens(cutter: TokenCutter, size: int | None) -> list[str]:
     return tokens
 
 
-def _refuse_others(path: Path, header: Header) -> None:
-    if header.kind != _DECODER:
+def _require_decoder(path: Path, header: WeightsHeader) -> None:
+    if header.kind != _DECODER_SPEC:
         raise UsageError(
             f"{path}: its model is of CTranslate2's kind {header.kind}; a perplexity needs a causal language model "
-            f"({_DECODER}), such as GPT-2, Llama or Qwen"
+            f"({_DECODER_SPEC}), such as GPT-2, Llama or Qwen"
         )
 
 
-def _count_positions(header: Header, config: Mapping[str, Any]) -> int | None:
+def _find_max_positions(header: WeightsHeader, config: Mapping[str, Any]) -> int | None:
     """Return the smaller of the positions in config.json and in the position table; None if neither is given."""
-    told = [config[key] for key in _POSITIONS if isinstance(config.get(key), int)]
-    return min([*told, *header.shapes.get(_TABLE, ())[:1]], default=None)
+    told = [config[key] for key in _POSITION_KEYS if isinstance(config.get(key), int)]
+    return min([*told, *header.shapes.get(_POSITION_TABLE, ())[:1]], default=None)
 
 
 def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) -> str | None:
     """Return the token that precedes a text; None if no file names one."""
-    for file in _NAMING:
-        named = read_json(checkpoint / file, {}).get("bos_token")
+    for file in _SPECIAL_TOKEN_FILES:
+        named = load_checkpoint_json(checkpoint / file, {}).get("bos_token")
         content = named.get("content") if isinstance(named, dict) else named
         if content is not None:
             if content not in tokens:
@@ -122,34 +141,34 @@ def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) 
     return tokens[number] if isinstance(number, int) and 0 <= number < len(tokens) else None
 
 
-def _take_in(converted: Path, making: Path) -> Origin:
+def _copy_converted_decoder(converted: Path, making: Path) -> ConversionResult:
     """Check a folder that CTranslate2's own command made, and copy it."""
-    refuse_missing(converted, _CONVERTED, "perplexity")
-    header = read_header(converted / WEIGHTS)
-    _refuse_others(converted, header)
-    cutter = open_cutter(find_tokenizer(converted))
-    tokens, config = read_json(converted / VOCABULARY), read_json(converted / "config.json")
-    _refuse_strange_tokens(converted, cutter, tokens)
+    require_converted_files(converted, _CONVERTED_DECODER_FILES, "perplexity")
+    header = load_weights_header(converted / CTRANSLATE2_WEIGHTS_FILE)
+    _require_decoder(converted, header)
+    cutter = load_text_tokenizer(get_tokenizer_file(converted))
+    tokens, config = load_checkpoint_json(converted / VOCABULARY_FILE), load_checkpoint_json(converted / "config.json")
+    _require_matching_tokens(converted, cutter, tokens)
     start = config.get("bos_token")
     settings = PerplexitySettings(
         identity=converted.name,
         tokenizer=cutter.path.name,
         start=start if start in tokens else None,
         unknown=cutter.unknown if cutter.unknown in tokens else None,
-        max_tokens=_count_positions(header, config),
+        max_tokens=_find_max_positions(header, config),
     )
-    files = (*_CONVERTED, cutter.path.name)
+    files = (*_CONVERTED_DECODER_FILES, cutter.path.name)
     copy_files(converted, files, making)
-    return Origin(digest_files(converted, files), settings.model_dump(), "converted before")
+    return ConversionResult(digest_existing_files(converted, files), settings.model_dump(), "converted before")
 
 
-def _refuse_strange_tokens(converted: Path, cutter: TokenCutter, tokens: Any) -> None:
+def _require_matching_tokens(converted: Path, cutter: TextTokenizer, tokens: Any) -> None:
     """Raise UsageError unless the vocabulary gives the tokenizer's tokens the same ids."""
     if not isinstance(tokens, list):
-        raise UsageError(f"{converted / VOCABULARY}: expected a list of tokens, found {json.dumps(tokens)[:60]}")
-    for token, number in cutter.numbers.items():
+        raise UsageError(f"{converted / VOCABULARY_FILE}: expected a list of tokens, found {json.dumps(tokens)[:60]}")
+    for token, number in cutter.token_ids.items():
         if number < len(tokens) and tokens[number] != token:
             raise UsageError(
-                f"{converted}: {cutter.path.name} and {VOCABULARY} do not belong together: token {number} is {token!r} in "
+                f"{converted}: {cutter.path.name} and {VOCABULARY_FILE} do not belong together: token {number} is {token!r} in "
                 f"one and {tokens[number]!r} in the other; put the checkpoint's own file there"
             )

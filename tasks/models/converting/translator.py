@@ -11,43 +11,50 @@ from functools import partial
 from pathlib import Path
 
 from factmill.tasks.errors import UsageError
-from factmill.tasks.files import absolute_path
+from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.models.converting.checkpoints import (
-    Vocabulary,
+    ConverterVocabulary,
     convert_weights,
-    import_for_conversion,
-    list_weights,
-    read_json,
-    refuse_missing,
-    store_conversion,
+    import_convert_module,
+    list_weight_files,
+    load_checkpoint_json,
+    make_converted_model_folder,
+    require_converted_files,
 )
-from factmill.tasks.models.converting.weights import WEIGHTS, Quantization
-from factmill.tasks.models.model_folder import MANIFEST, IfThere, ModelManifest, Origin, copy_files, digest_files
-from factmill.tasks.models.translate import END, KNOWN_WORDS, VOCABULARY, TranslatorSettings
-from factmill.tasks.text.translating.translation import LANGUAGE_CODES
+from factmill.tasks.models.converting.weights import CTRANSLATE2_WEIGHTS_FILE, Quantization
+from factmill.tasks.models.model_folder import (
+    MODEL_MANIFEST_FILE,
+    ConversionResult,
+    ExistingModelPolicy,
+    ModelManifest,
+    copy_files,
+    digest_existing_files,
+)
+from factmill.tasks.models.translator import END_TOKEN, KNOWN_WORDS_FILE, NLLB_SENTENCEPIECE_FILE, TranslatorSettings
+from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES
 
-SPECIAL = ("<s>", "<pad>", END, "<unk>")
+SPECIAL_TOKENS = ("<s>", "<pad>", END_TOKEN, "<unk>")
 """First tokens of an NLLB vocabulary; they include the first three of the SentencePiece file."""
-MASK = "<mask>"
-_POSITIONS = 1024
+MASK_TOKEN = "<mask>"
+_NLLB_POSITIONS = 1024
 """Positions of every published NLLB-200 checkpoint."""
-_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
-_SOURCE = (
+_LANGUAGE_CODE_PATTERN = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+_NLLB_SOURCE_FILES = (
     "config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
-    VOCABULARY,
+    NLLB_SENTENCEPIECE_FILE,
 )
-_CONVERTED = (WEIGHTS, "config.json", "shared_vocabulary.json", VOCABULARY)
+_CONVERTED_NLLB_FILES = (CTRANSLATE2_WEIGHTS_FILE, "config.json", "shared_vocabulary.json", NLLB_SENTENCEPIECE_FILE)
 
 
-def add_translator(
+def make_translator_folder(
     checkpoint: Path,
     folder: Path,
     name: str | None = None,
-    if_there: IfThere = "refuse",
+    if_there: ExistingModelPolicy = "refuse",
     quantization: Quantization | None = None,
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
@@ -57,70 +64,82 @@ def add_translator(
     bits; weights.py); a folder that factmill made keeps its own unless another is given. UsageError names what is
     missing or not supported.
     """
-    if checkpoint.is_dir() and not (checkpoint / VOCABULARY).is_file():
+    if checkpoint.is_dir() and not (checkpoint / NLLB_SENTENCEPIECE_FILE).is_file():
         raise UsageError(
-            f"{absolute_path(checkpoint)}: no {VOCABULARY} in it; put the checkpoint's own SentencePiece file there, "
+            f"{resolve_absolute_path(checkpoint)}: no {NLLB_SENTENCEPIECE_FILE} in it; put the checkpoint's own SentencePiece file there, "
             "which words are cut by"
         )
-    stored = quantization or (None if (checkpoint / MANIFEST).is_file() else "int8")
-    convert = partial(convert_checkpoint, quantization=stored or "int8")
-    return store_conversion(checkpoint, folder, name, "translator", if_there, convert, _take_in, stored)
+    stored = quantization or (None if (checkpoint / MODEL_MANIFEST_FILE).is_file() else "int8")
+    convert = partial(convert_nllb_checkpoint, quantization=stored or "int8")
+    return make_converted_model_folder(
+        checkpoint, folder, name, "translator", if_there, convert, _copy_converted_nllb, stored
+    )
 
 
-def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> Origin:
+def convert_nllb_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> ConversionResult:
     """Write a checkpoint's conversion into an empty folder."""
-    config = read_json(checkpoint / "config.json")
+    config = load_checkpoint_json(checkpoint / "config.json")
     if config.get("model_type") != "m2m_100":
         raise UsageError(
             f"{checkpoint}: a model of type {config.get('model_type')!r}; NLLB-200 checkpoints are of type 'm2m_100'"
         )
-    bos, pad, eos, unk = SPECIAL
-    vocabulary = Vocabulary(number_tokens(checkpoint, config["vocab_size"]), bos, eos, unk, pad)
+    bos, pad, eos, unk = SPECIAL_TOKENS
+    vocabulary = ConverterVocabulary(list_nllb_tokens(checkpoint, config["vocab_size"]), bos, eos, unk, pad)
     made_with = convert_weights(checkpoint, making, vocabulary, quantization)
-    copy_files(checkpoint, [VOCABULARY], making)
-    is_legacy = read_json(checkpoint / "tokenizer_config.json", {}).get("legacy_behaviour") is True
+    copy_files(checkpoint, [NLLB_SENTENCEPIECE_FILE], making)
+    is_legacy = load_checkpoint_json(checkpoint / "tokenizer_config.json", {}).get("legacy_behaviour") is True
     settings = TranslatorSettings(
         identity=checkpoint.name,
-        codes=LANGUAGE_CODES,
+        codes=NLLB_LANGUAGE_CODES,
         code_first=not is_legacy,
         max_tokens=config["max_position_embeddings"],
     )
-    return Origin(digest_files(checkpoint, [*_SOURCE, *list_weights(checkpoint)]), settings.model_dump(), made_with)
+    return ConversionResult(
+        digest_existing_files(checkpoint, [*_NLLB_SOURCE_FILES, *list_weight_files(checkpoint)]),
+        settings.model_dump(),
+        made_with,
+    )
 
 
-def read_pieces(checkpoint: Path) -> list[str]:
+def load_sentencepiece_pieces(checkpoint: Path) -> list[str]:
     """Return the pieces of a checkpoint's SentencePiece file, without its three special ones."""
     import sentencepiece
 
     try:
-        pieces = sentencepiece.SentencePieceProcessor(model_file=str(checkpoint / VOCABULARY))
+        pieces = sentencepiece.SentencePieceProcessor(model_file=str(checkpoint / NLLB_SENTENCEPIECE_FILE))
     except RuntimeError as error:
-        raise UsageError(f"{checkpoint / VOCABULARY}: no SentencePiece model: {error}") from error
+        raise UsageError(f"{checkpoint / NLLB_SENTENCEPIECE_FILE}: no SentencePiece model: {error}") from error
     first = [pieces.id_to_piece(number) for number in range(3)]
-    if first != ["<unk>", "<s>", END]:
-        raise UsageError(f"{checkpoint / VOCABULARY}: begins with {first}; NLLB's begins with <unk>, <s>, {END}")
+    if first != ["<unk>", "<s>", END_TOKEN]:
+        raise UsageError(
+            f"{checkpoint / NLLB_SENTENCEPIECE_FILE}: begins with {first}; NLLB's begins with <unk>, <s>, {END_TOKEN}"
+        )
     return [pieces.id_to_piece(number) for number in range(3, pieces.get_piece_size())]
 
 
-def number_tokens(checkpoint: Path, size: int) -> list[str]:
+def list_nllb_tokens(checkpoint: Path, size: int) -> list[str]:
     """Return a checkpoint's tokens in the order of their ids, filled up to `size`, the number that its weights have.
 
     Ids come from tokenizer.json if it exists; else from NLLB's order, with the codes that the checkpoint lists as
     special tokens, or those of NLLB-200.
     """
-    pieces = read_pieces(checkpoint)
-    tokenizer = read_json(checkpoint / "tokenizer.json", {})
+    pieces = load_sentencepiece_pieces(checkpoint)
+    tokenizer = load_checkpoint_json(checkpoint / "tokenizer.json", {})
     numbers = dict(tokenizer.get("model", {}).get("vocab", {}))
     numbers |= {entry["content"]: entry["id"] for entry in tokenizer.get("added_tokens", [])}
-    numbers = numbers or {token: n for n, token in enumerate([*SPECIAL, *pieces, *_list_codes(checkpoint), MASK])}
-    if missing := sorted(set(LANGUAGE_CODES.values()) - set(numbers)):
+    numbers = numbers or {
+        token: n for n, token in enumerate([*SPECIAL_TOKENS, *pieces, *_list_codes(checkpoint), MASK_TOKEN])
+    }
+    if missing := sorted(set(NLLB_LANGUAGE_CODES.values()) - set(numbers)):
         raise UsageError(f"{checkpoint}: knows no language {', '.join(missing)}")
-    if strange := [piece for piece in (*SPECIAL, *pieces) if piece not in numbers]:
-        raise UsageError(f"{checkpoint}: {VOCABULARY} and tokenizer.json do not belong together: {strange[0]!r}")
+    if strange := [piece for piece in (*SPECIAL_TOKENS, *pieces) if piece not in numbers]:
+        raise UsageError(
+            f"{checkpoint}: {NLLB_SENTENCEPIECE_FILE} and tokenizer.json do not belong together: {strange[0]!r}"
+        )
     if max(numbers.values()) >= size:
         raise UsageError(
             f"{checkpoint}: its tokens are numbered to {max(numbers.values())}, but the model has {size}; "
-            f"give the {VOCABULARY} and the list of special tokens that belong to it"
+            f"give the {NLLB_SENTENCEPIECE_FILE} and the list of special tokens that belong to it"
         )
     tokens = [f"madeupword{number}" for number in range(size)]
     for token, number in numbers.items():
@@ -130,25 +149,37 @@ def number_tokens(checkpoint: Path, size: int) -> list[str]:
 
 def _list_codes(checkpoint: Path) -> list[str]:
     for file in ("special_tokens_map.json", "tokenizer_config.json"):
-        content = read_json(checkpoint / file, {})
+        content = load_checkpoint_json(checkpoint / file, {})
         for key in ("additional_special_tokens", "extra_special_tokens"):
-            if listed := [code for code in content.get(key) or [] if isinstance(code, str) and _CODE.fullmatch(code)]:
+            if listed := [
+                code
+                for code in content.get(key) or []
+                if isinstance(code, str) and _LANGUAGE_CODE_PATTERN.fullmatch(code)
+            ]:
                 return listed
-    nllb = import_for_conversion("transformers.models.nllb.tokenization_nllb")
+    nllb = import_convert_module("transformers.models.nllb.tokenization_nllb")
     return list(nllb.FAIRSEQ_LANGUAGE_CODES)
 
 
-def _take_in(converted: Path, making: Path) -> Origin:
+def _copy_converted_nllb(converted: Path, making: Path) -> ConversionResult:
     """Check a folder that CTranslate2's own command made, and copy it."""
-    refuse_missing(converted, _CONVERTED, "translator")
-    tokens = read_json(converted / "shared_vocabulary.json")
-    if unknown := sorted(set(LANGUAGE_CODES.values()) - set(tokens)):
+    require_converted_files(converted, _CONVERTED_NLLB_FILES, "translator")
+    tokens = load_checkpoint_json(converted / "shared_vocabulary.json")
+    if unknown := sorted(set(NLLB_LANGUAGE_CODES.values()) - set(tokens)):
         raise UsageError(
             f"{converted}: its vocabulary has no {', '.join(unknown)}, so it would take every language for <unk>; "
             "convert the checkpoint itself: factmill models add translator CHECKPOINT"
         )
-    if (expected := [*SPECIAL, *read_pieces(converted)]) != tokens[: len(expected)]:
-        raise UsageError(f"{converted}: {VOCABULARY} and shared_vocabulary.json do not belong together")
-    copy_files(converted, [*_CONVERTED, *([KNOWN_WORDS] if (converted / KNOWN_WORDS).is_file() else [])], making)
-    settings = TranslatorSettings(identity=converted.name, codes=LANGUAGE_CODES, code_first=True, max_tokens=_POSITIONS)
-    return Origin(digest_files(converted, _CONVERTED), settings.model_dump(), "converted before")
+    if (expected := [*SPECIAL_TOKENS, *load_sentencepiece_pieces(converted)]) != tokens[: len(expected)]:
+        raise UsageError(f"{converted}: {NLLB_SENTENCEPIECE_FILE} and shared_vocabulary.json do not belong together")
+    copy_files(
+        converted,
+        [*_CONVERTED_NLLB_FILES, *([KNOWN_WORDS_FILE] if (converted / KNOWN_WORDS_FILE).is_file() else [])],
+        making,
+    )
+    settings = TranslatorSettings(
+        identity=converted.name, codes=NLLB_LANGUAGE_CODES, code_first=True, max_tokens=_NLLB_POSITIONS
+    )
+    return ConversionResult(
+        digest_existing_files(converted, _CONVERTED_NLLB_FILES), settings.model_dump(), "converted before"
+    )

@@ -17,28 +17,28 @@ import numpy as np
 import numpy.typing as npt
 
 from factmill.tasks.errors import UsageError
-from factmill.tasks.progress import say
+from factmill.tasks.progress import print_and_log
 
 Quantization = Literal["int8", "float16", "float32"]
 """How weights are stored; int8 in 7 bits."""
-WEIGHTS = "model.bin"
+CTRANSLATE2_WEIGHTS_FILE = "model.bin"
 
-_TYPES = [np.dtype(each) for each in ("<f4", "i1", "<i2", "<i4", "<f2", "<u2")]
+_VARIABLE_DTYPES = [np.dtype(each) for each in ("<f4", "i1", "<i2", "<i4", "<f2", "<u2")]
 """Types by CTranslate2's type number; the last holds bfloat16 (the upper half of a float32), which numpy lacks."""
-_FLOAT32, _INT8, _FLOAT16, _BFLOAT16 = (_TYPES[number] for number in (0, 1, 4, 5))
-_HIGHEST = 63
-_ROWS_AT_ONCE = 4096
-Variable = npt.NDArray[Any]
+_FLOAT32, _INT8, _FLOAT16, _BFLOAT16 = (_VARIABLE_DTYPES[number] for number in (0, 1, 4, 5))
+_MAX_SEVEN_BIT_VALUE = 63
+_ROWS_PER_BLOCK = 4096
+WeightArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class WeightsHeader:
     """Header data, variables and aliases of a model.bin."""
 
     version: int
     kind: str
     revision: int
-    variables: Mapping[str, Variable]
+    variables: Mapping[str, WeightArray]
     """Name → values, memory-mapped from the file."""
     aliases: Mapping[str, str]
     """Second name → the variable's name."""
@@ -50,43 +50,47 @@ class Header:
         return own | {alias: own[name] for alias, name in self.aliases.items()}
 
 
-def read_header(path: Path) -> Header:
+def load_weights_header(path: Path) -> WeightsHeader:
     """Load a model.bin's header and memory-map its variables; UsageError if it is damaged."""
-    variables: dict[str, Variable] = {}
+    variables: dict[str, WeightArray] = {}
     with path.open("rb") as file:
         try:
             stored = np.memmap(path, np.uint8, "r")
-            version, kind, revision = _unpack(file, "I"), _read_name(file), _unpack(file, "I")
-            for _ in range(_unpack(file, "I")):
+            version, kind, revision = _unpack_number(file, "I"), _read_name(file), _unpack_number(file, "I")
+            for _ in range(_unpack_number(file, "I")):
                 name = _read_name(file)
-                shape = tuple(_unpack(file, "I") for _ in range(_unpack(file, "B")))
-                type_number, size_bytes = _unpack(file, "B"), _unpack(file, "I")
+                shape = tuple(_unpack_number(file, "I") for _ in range(_unpack_number(file, "B")))
+                type_number, size_bytes = _unpack_number(file, "B"), _unpack_number(file, "I")
                 start = file.seek(size_bytes, 1) - size_bytes
-                variables[name] = stored[start : start + size_bytes].view(_TYPES[type_number]).reshape(shape)
-            aliases = {_read_name(file): _read_name(file) for _ in range(_unpack(file, "I"))}
+                variables[name] = stored[start : start + size_bytes].view(_VARIABLE_DTYPES[type_number]).reshape(shape)
+            aliases = {_read_name(file): _read_name(file) for _ in range(_unpack_number(file, "I"))}
         except (struct.error, ValueError, IndexError) as error:
             raise UsageError(f"{path}: not a model that CTranslate2 wrote: {error}; convert the checkpoint") from error
     if strange := set(aliases.values()) - variables.keys():
         raise UsageError(
             f"{path}: not a model that CTranslate2 wrote: no variable {min(strange)}; convert the checkpoint"
         )
-    return Header(version, kind, revision, variables, aliases)
+    return WeightsHeader(version, kind, revision, variables, aliases)
 
 
 def is_stored_as_int8(path: Path) -> bool:
     """True if any matrix of a model.bin is int8."""
-    return any(values.dtype == _INT8 and values.ndim > 1 for values in read_header(path).variables.values())
+    return any(values.dtype == _INT8 and values.ndim > 1 for values in load_weights_header(path).variables.values())
 
 
-def settle_weights(folder: Path, quantization: Quantization | None) -> None:
+def ensure_seven_bit_int8(folder: Path, quantization: Quantization | None) -> None:
     """Store a new model folder's weights in 7 bits if they or `quantization` are int8; report 8-bit int8."""
-    path = folder / WEIGHTS
+    path = folder / CTRANSLATE2_WEIGHTS_FILE
     is_int8 = is_stored_as_int8(path)
     if not is_int8 and quantization != "int8":
         return
-    matrices = (values for name, values in read_header(path).variables.items() if _is_matrix(name, values))
-    if any(each.max() > _HIGHEST or each.min() < -_HIGHEST for each in matrices if each.dtype == _INT8):
-        say(
+    matrices = (values for name, values in load_weights_header(path).variables.items() if _is_matrix(name, values))
+    if any(
+        each.max() > _MAX_SEVEN_BIT_VALUE or each.min() < -_MAX_SEVEN_BIT_VALUE
+        for each in matrices
+        if each.dtype == _INT8
+    ):
+        print_and_log(
             "its int8 weights are in 8 bits, whose products overflow on CPUs without VNNI instructions: they are kept in 7 "
             "bits; converting the checkpoint itself loses less"
         )
@@ -95,7 +99,7 @@ def settle_weights(folder: Path, quantization: Quantization | None) -> None:
 
 def store_in_seven_bits(path: Path) -> None:
     """Rewrite a model.bin so that its matrices are int8 from −63 to 63; rows already so stay unchanged."""
-    header = read_header(path)
+    header = load_weights_header(path)
     matrices = {name for name, values in header.variables.items() if _is_matrix(name, values)}
     draft = path.with_suffix(".draft")
     with draft.open("wb") as file:
@@ -105,7 +109,7 @@ def store_in_seven_bits(path: Path) -> None:
         for name, values in kept.items():
             _write_variable(file, name, values)
         for name in sorted(matrices):
-            narrow, scales = _narrow(header.variables[name], header.variables.get(f"{name}_scale"))
+            narrow, scales = _quantise_to_seven_bits(header.variables[name], header.variables.get(f"{name}_scale"))
             _write_variable(file, name, narrow)
             _write_variable(file, f"{name}_scale", scales)
         aliases = {alias: name for alias, name in header.aliases.items() if name.removesuffix("_scale") not in matrices}
@@ -118,43 +122,45 @@ def store_in_seven_bits(path: Path) -> None:
     draft.replace(path)
 
 
-def _is_matrix(name: str, values: Variable) -> bool:
+def _is_matrix(name: str, values: WeightArray) -> bool:
     """True for what CTranslate2 multiplies as int8: weights of linear layers and embeddings."""
     is_weight = name.rsplit("/", 1)[-1] == "weight" and values.ndim == 2
     return is_weight and values.dtype in (_INT8, _FLOAT32, _FLOAT16, _BFLOAT16)
 
 
-def _narrow(values: Variable, scale: Variable | None) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+def _quantise_to_seven_bits(
+    values: WeightArray, scale: WeightArray | None
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """Return a matrix in 7 bits (same shape) and the scale of each row; `scale`: existing scales of int8 values."""
     rows = len(values)
     narrow, scales = np.zeros(values.shape, np.int8), np.ones(rows, np.float32)
     before = np.ones(rows, np.float32) if scale is None or values.dtype != _INT8 else scale
-    for start in range(0, rows, _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
+    for start in range(0, rows, _ROWS_PER_BLOCK):
+        part = slice(start, start + _ROWS_PER_BLOCK)
         block = values[part]
         if values.dtype == _BFLOAT16:
             block = (block.astype(np.uint32) << 16).view(np.float32)
         block = block.astype(np.float32)
         most = np.abs(block).max(axis=1)
-        factor = np.where(most > 0, np.float32(_HIGHEST) / np.where(most > 0, most, 1), np.float32(1))
+        factor = np.where(most > 0, np.float32(_MAX_SEVEN_BIT_VALUE) / np.where(most > 0, most, 1), np.float32(1))
         if values.dtype == _INT8:
-            factor = np.where(most > _HIGHEST, factor, np.float32(1))
+            factor = np.where(most > _MAX_SEVEN_BIT_VALUE, factor, np.float32(1))
         narrow[part] = np.rint(block * factor[:, None]).astype(np.int8)
         scales[part] = before[part] * factor
     return narrow, scales
 
 
-def _write_variable(file: BinaryIO, name: str, values: Variable) -> None:
+def _write_variable(file: BinaryIO, name: str, values: WeightArray) -> None:
     file.write(_pack_name(name) + struct.pack(f"<B{values.ndim}I", values.ndim, *values.shape))
-    file.write(struct.pack("<BI", _TYPES.index(values.dtype), values.nbytes) + values.tobytes())
+    file.write(struct.pack("<BI", _VARIABLE_DTYPES.index(values.dtype), values.nbytes) + values.tobytes())
 
 
-def _unpack(file: BinaryIO, form: str) -> int:
+def _unpack_number(file: BinaryIO, form: str) -> int:
     return int(struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))[0])
 
 
 def _read_name(file: BinaryIO) -> str:
-    length = _unpack(file, "H")
+    length = _unpack_number(file, "H")
     name: bytes = struct.unpack(f"{length}s", file.read(length))[0]
     return name.removesuffix(b"\0").decode("utf-8")
 

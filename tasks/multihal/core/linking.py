@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from factmill.tasks.multihal.core.rows import LinkedQuestion
-from factmill.tasks.text.ids import id_number
-from factmill.tasks.text.values.literals import Date, Number, read_plain_date
-from factmill.tasks.text.values.written import read_number
+from factmill.tasks.multihal.core.rows import EntityLinkedQuestion
+from factmill.tasks.text.values.dates_and_numbers import parse_written_number
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, parse_partial_date
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
-CANDIDATES = 3
+MAX_LINK_CANDIDATES = 3
 """Largest number of items kept per surface (§2.2)."""
-LONGEST_NAME = 10
+MAX_LINKED_NAME_WORDS = 10
 """Largest number of words in a name."""
 
-Linker = Literal["labels", "falcon"]
+LinkerName = Literal["labels", "falcon"]
 
 _WORD = re.compile(r"[^\W_]+(?:[.'’&/-][^\W_]+)*\.?", re.UNICODE)
 _POSSESSIVE = re.compile(r"['’]s?$")
@@ -31,7 +31,7 @@ _QUOTES = frozenset('"“”„«»')
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
+class EntityMention:
     """A name in a text and the items it may mean."""
 
     surface: str
@@ -40,7 +40,7 @@ class Mention:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WordSpan:
     """A run of consecutive words in a text."""
 
     start: int
@@ -49,27 +49,27 @@ class Span:
     text: str
 
 
-def list_spans(text: str, function_words: Set[str]) -> list[Span]:
+def list_linkable_spans(text: str, function_words: Set[str]) -> list[WordSpan]:
     """Return the runs of words that may be names: up to ten words, at least one of them a content word.
 
     Function words, numbers and single letters are no content words: "It", "Seven", "10" and "I" count as names only in
     quotation marks, or as the whole text with a capital or a digit, since a whole answer may be a name.
     """
     words = list(_WORD.finditer(text))
-    has_meaning = [_has_meaning(word[0], function_words) for word in words]
+    has_meaning = [_is_content_word(word[0], function_words) for word in words]
     whole = text.strip()
-    spans = [Span(0, max(len(words), 1), whole)] if whole and (any(has_meaning) or not whole.islower()) else []
+    spans = [WordSpan(0, max(len(words), 1), whole)] if whole and (any(has_meaning) or not whole.islower()) else []
     for start in range(len(words)):
-        for stop in range(start + 1, min(start + LONGEST_NAME, len(words)) + 1):
+        for stop in range(start + 1, min(start + MAX_LINKED_NAME_WORDS, len(words)) + 1):
             first, behind = words[start].start(), words[stop - 1].end()
             told = text[first:behind]
             is_quoted = first > 0 and behind < len(text) and {text[first - 1], text[behind]} <= _QUOTES
             if is_quoted or (any(has_meaning[start:stop]) and _may_be_name(told, function_words)):
-                spans.append(Span(start, stop, told))
+                spans.append(WordSpan(start, stop, told))
     return spans
 
 
-def spell_variants(span: str) -> list[str]:
+def list_spelling_variants(span: str) -> list[str]:
     """Return the spellings to look a run of words up by, the original one first."""
     bare = span.rstrip(".")
     forms = [span, bare, _POSSESSIVE.sub("", bare), _ARTICLE.sub("", bare)]
@@ -77,26 +77,30 @@ def spell_variants(span: str) -> list[str]:
     return [form for form in dict.fromkeys(forms) if form]
 
 
-def choose_mentions(
-    spans: Iterable[Span], bearers: Mapping[str, Sequence[str]], degrees: Mapping[str, int]
-) -> list[Mention]:
+def select_mentions(
+    spans: Iterable[WordSpan], bearers: Mapping[str, Sequence[str]], degrees: Mapping[str, int]
+) -> list[EntityMention]:
     """Select non-overlapping mentions among spans, longest first; return them in text order.
 
     `bearers`: spelling → QIDs of the items with this label or alias; `degrees`: QID → number of edges. Candidates are
     sorted by descending degree, then by QID number.
     """
     taken: set[int] = set()
-    chosen: list[tuple[int, Mention]] = []
+    chosen: list[tuple[int, EntityMention]] = []
     for span in sorted(spans, key=lambda span: (span.start - span.stop, span.start)):
-        if taken.isdisjoint(range(span.start, span.stop)) and (qids := _rank(span, bearers, degrees)):
+        if taken.isdisjoint(range(span.start, span.stop)) and (qids := _rank_candidates(span, bearers, degrees)):
             taken.update(range(span.start, span.stop))
-            chosen.append((span.start, Mention(span.text, qids)))
+            chosen.append((span.start, EntityMention(span.text, qids)))
     return [mention for _, mention in sorted(chosen, key=lambda pair: pair[0])]
 
 
-def _rank(span: Span, bearers: Mapping[str, Sequence[str]], degrees: Mapping[str, int]) -> tuple[str, ...]:
-    found = next((bearers[form] for form in spell_variants(span.text) if bearers.get(form)), ())
-    return tuple(sorted(set(found), key=lambda qid: (-degrees.get(qid, 0), id_number(qid)))[:CANDIDATES])
+def _rank_candidates(
+    span: WordSpan, bearers: Mapping[str, Sequence[str]], degrees: Mapping[str, int]
+) -> tuple[str, ...]:
+    found = next((bearers[form] for form in list_spelling_variants(span.text) if bearers.get(form)), ())
+    return tuple(
+        sorted(set(found), key=lambda qid: (-degrees.get(qid, 0), get_wikidata_id_number(qid)))[:MAX_LINK_CANDIDATES]
+    )
 
 
 def _may_be_name(span: str, function_words: Set[str]) -> bool:
@@ -106,21 +110,23 @@ def _may_be_name(span: str, function_words: Set[str]) -> bool:
     return not (words[-1] in function_words and span.islower())
 
 
-def _has_meaning(word: str, function_words: Set[str]) -> bool:
+def _is_content_word(word: str, function_words: Set[str]) -> bool:
     bare = _CONTRACTION.sub("", word.strip(".")).lower()
     if bare in function_words or bare == "yes" or (len(bare) < 2 and bare.isascii()):
         return False
-    number = read_number(bare)
+    number = parse_written_number(bare)
     return number is None or number.unit is not None
 
 
-_ADDRESS = re.compile(r"https?://(?:[^\s<>\"'|,\]]|,(?=_)|(?<=\w)'(?=\w))+", re.IGNORECASE)
+_WEB_ADDRESS = re.compile(r"https?://(?:[^\s<>\"'|,\]]|,(?=_)|(?<=\w)'(?=\w))+", re.IGNORECASE)
 """A comma is part of an address if an underscore follows, an apostrophe if it is between letters."""
-_WIKIPEDIA = re.compile(r"([a-z-]+)\.(?:m\.)?wikipedia\.org", re.IGNORECASE)
-_OTHER_PAGES = re.compile(r"(?:Special|File|Category|Template|Help|Talk|User|Wikipedia|Portal|Draft)(?: talk)?:", re.I)
+_WIKIPEDIA_HOST = re.compile(r"([a-z-]+)\.(?:m\.)?wikipedia\.org", re.IGNORECASE)
+_NON_ARTICLE_PREFIX = re.compile(
+    r"(?:Special|File|Category|Template|Help|Talk|User|Wikipedia|Portal|Draft)(?: talk)?:", re.I
+)
 
 
-def find_article_titles(texts: Iterable[str]) -> list[tuple[str, str | None]]:
+def find_wikipedia_addresses(texts: Iterable[str]) -> list[tuple[str, str | None]]:
     """Return (address, title) of every distinct Wikipedia address in the texts.
 
     The title is None for editions in other languages and for pages that are not articles. Titles keep the address's
@@ -128,42 +134,42 @@ def find_article_titles(texts: Iterable[str]) -> list[tuple[str, str | None]]:
     """
     found: dict[str, str | None] = {}
     for text in texts:
-        for address in _ADDRESS.findall(text):
-            trimmed = _trim(address)
-            host = _WIKIPEDIA.fullmatch(urlsplit(trimmed).hostname or "")
+        for address in _WEB_ADDRESS.findall(text):
+            trimmed = _trim_address(address)
+            host = _WIKIPEDIA_HOST.fullmatch(urlsplit(trimmed).hostname or "")
             if host:
-                found.setdefault(trimmed, _read_title(trimmed) if host[1].lower() == "en" else None)
+                found.setdefault(trimmed, _parse_article_title(trimmed) if host[1].lower() == "en" else None)
     return list(found.items())
 
 
-def _trim(address: str) -> str:
+def _trim_address(address: str) -> str:
     """Strip the punctuation of the surrounding sentence from an address."""
     trimmed = address.rstrip(".;:!?*")
     return trimmed[:-1] if trimmed.endswith(")") and trimmed.count("(") < trimmed.count(")") else trimmed
 
 
-def _read_title(address: str) -> str | None:
+def _parse_article_title(address: str) -> str | None:
     parts = urlsplit(address)
     if not parts.path.startswith("/wiki/"):
         return None
     title = unquote(parts.path.removeprefix("/wiki/")).replace("_", " ").strip()
-    return None if not title or _OTHER_PAGES.match(title) else title
+    return None if not title or _NON_ARTICLE_PREFIX.match(title) else title
 
 
-Target = int | Date | Number
+PathTarget = int | PartialDate | NumberWithUnit
 """Number of the object item, or the value."""
-Pair = tuple[str, int, Target]
+SubjectTargetPair = tuple[str, int, PathTarget]
 """Row id, number of the subject item, and the target to search for from there."""
 
 
-def pair_up(row: LinkedQuestion) -> list[Pair]:
+def make_subject_target_pairs(row: EntityLinkedQuestion) -> list[SubjectTargetPair]:
     """Return a question's distinct subject-target pairs; an item is not paired with itself."""
-    subjects = list(dict.fromkeys(id_number(link.qid) for link in row.subject_links))
+    subjects = list(dict.fromkeys(get_wikidata_id_number(link.qid) for link in row.subject_links))
     if row.answer_type == "other":
-        objects = list(dict.fromkeys(id_number(link.qid) for link in row.object_links))
+        objects = list(dict.fromkeys(get_wikidata_id_number(link.qid) for link in row.object_links))
         return [(row.id, subject, target) for subject in subjects for target in objects if subject != target]
     assert row.looked_for is not None
     if row.answer_type == "date":
-        return [(row.id, subject, read_plain_date(row.looked_for)) for subject in subjects]
-    unit = id_number(row.looked_for_unit) if row.looked_for_unit else None
-    return [(row.id, subject, Number(row.looked_for, unit)) for subject in subjects]
+        return [(row.id, subject, parse_partial_date(row.looked_for)) for subject in subjects]
+    unit = get_wikidata_id_number(row.looked_for_unit) if row.looked_for_unit else None
+    return [(row.id, subject, NumberWithUnit(row.looked_for, unit)) for subject in subjects]

@@ -9,14 +9,16 @@ from factmill.tasks.core.rows import Row, StrictModel
 AnswerType = Literal["date", "rank", "numerical", "other"]
 """Type of an answer: the first three are searched for as values, `other` as items."""
 
-Drop = Literal["pair_failed", "part_without_label", "part_in_no_words", "ends_alike", "not_selected", "same_words"]
+PathDropReason = Literal[
+    "pair_failed", "part_without_label", "part_in_no_words", "ends_alike", "not_selected", "same_words"
+]
 """Why a path is dropped before scoring."""
 
-TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}
+LANGUAGE_TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}
 """Published language code → Wikidata's language tag, which translators take too."""
 
 
-class _Question(Row):
+class _QuestionColumns(Row):
     """Columns that a question has from its foundation to the published table."""
 
     source_dataset: str
@@ -37,7 +39,7 @@ class _Question(Row):
     """Passages or addresses that the foundation gives with the question, in its own language, English."""
 
 
-class FoundationQuestion(_Question):
+class FoundationQuestion(_QuestionColumns):
     """A question as read from one of the seven foundations (paper §2, Table 1)."""
 
     answer_type: AnswerType | None = None
@@ -59,7 +61,7 @@ class TypedQuestion(FoundationQuestion):
     """QID of a number's unit; null for any unit."""
 
 
-class Link(StrictModel):
+class EntityLink(StrictModel):
     """An item that a name in a question, an answer or a context may mean."""
 
     qid: str
@@ -73,19 +75,19 @@ class Link(StrictModel):
     """QID returned by the linker, if it redirects to this one."""
 
 
-class LinkedQuestion(TypedQuestion):
+class EntityLinkedQuestion(TypedQuestion):
     """A question with the items that question and answer name (§2.2)."""
 
-    subject_links: list[Link]
+    subject_links: list[EntityLink]
     """Items named in the question or by the addresses of its context."""
-    object_links: list[Link]
+    object_links: list[EntityLink]
     """Items named in the answers; may be empty where the answer is a value."""
     missed: list[str]
     """Names and addresses without an item, each with the cause."""
 
 
-class Path(StrictModel):
-    """A path of one or two hops between a subject and an object (core/paths.py)."""
+class WikidataPath(StrictModel):
+    """A path of one or two hops between a subject and an object (core/wikidata_paths.py)."""
 
     subject: str
     """QID."""
@@ -104,28 +106,28 @@ class Path(StrictModel):
     unit: str | None
 
 
-class MinedQuestion(LinkedQuestion):
+class QuestionWithPaths(EntityLinkedQuestion):
     """A question with its paths."""
 
     pairs: int
     """Number of subject-object pairs searched."""
     paths_in_all: int
     """Number of existing paths, before any cap."""
-    paths: list[Path]
+    paths: list[WikidataPath]
 
 
-class ChosenPath(Path):
+class SelectedPath(WikidataPath):
     """A path selected for scoring by the judge."""
 
     chosen_by: Literal["all", "judge", "chance"]
 
 
-class SelectedQuestion(LinkedQuestion):
+class QuestionWithSelectedPaths(EntityLinkedQuestion):
     """A question with at most ten selected paths (§2.3)."""
 
     pairs: int
     paths_in_all: int
-    paths: list[ChosenPath]
+    paths: list[SelectedPath]
 
 
 class ScoredPath(TypedQuestion):
@@ -145,14 +147,14 @@ class ScoredPath(TypedQuestion):
     judge_call: str
 
 
-class _PathIds(Row):
+class _PathIdColumns(Row):
     path_id: str
     """Id of question and path, in the paper's form (tqa_gen_3_7); `id` is this followed by the language."""
     question_id: str
     """Id of the path's question: `path_id` without the path's number."""
 
 
-class MultiHalRow(_Question, _PathIds):
+class MultiHalRow(_QuestionColumns, _PathIdColumns):
     """One path of one question in one language, as published (Appendix A, Table 6); ids are the first columns."""
 
     answer_type: AnswerType
@@ -195,7 +197,7 @@ class DroppedPath(Row):
     """Id of the path's question."""
     path_ids: list[str]
     """Ids of the path's items and properties."""
-    reason: Drop
+    reason: PathDropReason
     """Drop reason, as a code."""
     detail: str
     """Details of the reason."""

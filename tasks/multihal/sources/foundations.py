@@ -27,39 +27,48 @@ from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
 from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
 from factmill.tasks.storage.source_files import (
-    MALFORMED,
-    ReadRow,
+    MALFORMED_ROW,
+    ParsedSourceRow,
     SourceFile,
-    describe_held,
-    describe_unused,
-    find_problem,
+    find_row_problem,
+    format_source_contents,
+    format_unused_files,
     iterate_csv,
     iterate_json,
     iterate_parquet,
-    judge_rows,
-    list_source,
+    list_source_files,
+    parse_source_rows,
     peek_columns,
     split_answers,
     unique,
 )
 
 FoundationName = Literal["halueval", "truthfulqa", "felm", "halubench", "shroom2024", "defan", "simpleqa"]
-Taken = Mapping[str, Any] | tuple[str, str]
+ExtractedColumns = Mapping[str, Any] | tuple[str, str]
 """A kept row's columns besides origin (question and answer only to override), or a reject's (reason, detail)."""
-Numbered = tuple[int, Any]
+NumberedRow = tuple[int, Any]
 """Number of a row, from 1, and the row."""
 
-GROUP = 15
+DEFAN_GROUP_ROWS = 15
 """Number of rows in a DefAn group: a question and its paraphrases."""
-RANKED = "qsranking"
+DEFAN_RANK_DOMAIN = "qsranking"
 """DefAn's domain whose numbers are ranks, whatever their stated type."""
-_MATH = "math"
+_DEFAN_MATH_DOMAIN = "math"
 """DefAn's domain that is not a list of questions with paraphrases."""
-_DEFAN_NAME = re.compile(r"QA_domain_([A-Za-z]+|[1-8])_(?:public|hidden)\.csv", re.IGNORECASE)
-_DEFAN_DOMAINS = ("sports", "census", "nobleprize", "entertainment", "worldorg", RANKED, "conferences", _MATH)
+_DEFAN_FILE_NAME = re.compile(r"QA_domain_([A-Za-z]+|[1-8])_(?:public|hidden)\.csv", re.IGNORECASE)
+_DEFAN_DOMAINS = (
+    "sports",
+    "census",
+    "nobleprize",
+    "entertainment",
+    "worldorg",
+    DEFAN_RANK_DOMAIN,
+    "conferences",
+    _DEFAN_MATH_DOMAIN,
+)
 """Domains in the order of the authors' file numbers, with the paper's names (Table 5)."""
 _DEFAN_TYPES: dict[str, AnswerType] = {"date": "date", "numeric": "numerical", "number": "numerical", "rank": "rank"}
-_PADDING = " \t\r\n\xa0\u200b="
+_RANK_PADDING = " \t\r\n\xa0\u200b="
 _HALUBENCH_DOMAINS = {
     "drop": "general",
     "covidqa": "covid",
@@ -67,21 +76,21 @@ _HALUBENCH_DOMAINS = {
     "financebench": "finance",
     "ragtruth": "ragtruth",
 }
-_MARKED = re.compile(r"<define>([^<]*)</define>")
-_ASKED = "What is the meaning of "
+_DEFINE_TAG = re.compile(r"<define>([^<]*)</define>")
+_MEANING_QUESTION = "What is the meaning of "
 _SIMPLEQA_TYPES: dict[str, AnswerType] = {"date": "date", "number": "numerical"}
-_LONGEST_METADATA = 20_000
+_MAX_METADATA_CHARACTERS = 20_000
 
 
-def _take_halueval(row: Any, _path: Path, _number: int) -> Taken:
-    return {"domain": "qa", "context": _list_passage(row.get("knowledge"))}
+def _extract_halueval(row: Any, _path: Path, _number: int) -> ExtractedColumns:
+    return {"domain": "qa", "context": _make_context(row.get("knowledge"))}
 
 
-def _list_passage(passage: Any) -> list[str]:
+def _make_context(passage: Any) -> list[str]:
     return [passage.strip()] if isinstance(passage, str) and passage.strip() else []
 
 
-def _take_truthfulqa(row: Any, _path: Path, _number: int) -> Taken:
+def _extract_truthfulqa(row: Any, _path: Path, _number: int) -> ExtractedColumns:
     best = row["Best Answer"].strip()
     return {
         "domain": row["Category"].strip().lower(),
@@ -91,13 +100,16 @@ def _take_truthfulqa(row: Any, _path: Path, _number: int) -> Taken:
     }
 
 
-def _take_felm(row: Any, path: Path, _number: int) -> Taken:
+def _extract_felm(row: Any, path: Path, _number: int) -> ExtractedColumns:
     labels = row.get("labels", row.get("claim_labels"))
     if not isinstance(labels, list) or not labels or not all(isinstance(label, bool) for label in labels):
-        return MALFORMED, "the column labels (or claim_labels) is no list of true and false"
+        return MALFORMED_ROW, "the column labels (or claim_labels) is no list of true and false"
     segments = row.get("segmented_response", row.get("claims"))
     if isinstance(segments, list) and len(segments) != len(labels):
-        return MALFORMED, f"the column labels (or claim_labels) has {len(labels)} entries for {len(segments)} segments"
+        return (
+            MALFORMED_ROW,
+            f"the column labels (or claim_labels) has {len(labels)} entries for {len(segments)} segments",
+        )
     if isinstance(row.get("domain"), str):
         domain = row["domain"].strip().lower()
     elif str(row.get("source")).startswith("felm-"):
@@ -105,7 +117,7 @@ def _take_felm(row: Any, path: Path, _number: int) -> Taken:
     else:
         domain = "wk" if "wk" in re.split(r"[^a-z]+", path.stem.lower()) else ""
     if not domain:
-        return MALFORMED, "the column domain is missing, and the file's name does not say wk either"
+        return MALFORMED_ROW, "the column domain is missing, and the file's name does not say wk either"
     if domain != "wk":
         return "other_domain", f"the domain is {domain}; MultiHal takes wk"
     if not all(labels):
@@ -115,89 +127,93 @@ def _take_felm(row: Any, path: Path, _number: int) -> Taken:
     return {"domain": "wk", "context": context}
 
 
-def _take_halubench(row: Any, _path: Path, _number: int) -> Taken:
+def _extract_halubench(row: Any, _path: Path, _number: int) -> ExtractedColumns:
     part, label = row["source_ds"].strip().lower(), row["label"].strip().upper()
     if part == "halueval":
         return "part_of_halueval", "HaluBench has this row from HaluEval, which is read by itself"
     if part not in _HALUBENCH_DOMAINS:
-        return MALFORMED, f"the column source_ds names no known part: {row['source_ds']!r}"
+        return MALFORMED_ROW, f"the column source_ds names no known part: {row['source_ds']!r}"
     if label != "PASS":
-        return "hallucinated" if label == "FAIL" else MALFORMED, f"the column label is {row['label']!r}, not PASS"
-    return {"domain": _HALUBENCH_DOMAINS[part], "context": _list_passage(row.get("passage"))}
+        return "hallucinated" if label == "FAIL" else MALFORMED_ROW, f"the column label is {row['label']!r}, not PASS"
+    return {"domain": _HALUBENCH_DOMAINS[part], "context": _make_context(row.get("passage"))}
 
 
-def _take_shroom(row: Any, _path: Path, _number: int) -> Taken:
+def _extract_shroom(row: Any, _path: Path, _number: int) -> ExtractedColumns:
     if row["task"].strip() != "DM":
         return "other_task", f"the task is {row['task'].strip()}; MultiHal takes DM"
-    if problem := find_problem(row, ("src", "tgt")):
-        return MALFORMED, problem
-    question = ask_for_meaning(row["src"])
+    if problem := find_row_problem(row, ("src", "tgt")):
+        return MALFORMED_ROW, problem
+    question = make_meaning_question(row["src"])
     if question is None:
-        return MALFORMED, "the column src neither marks a word with <define> nor asks for its meaning"
+        return MALFORMED_ROW, "the column src neither marks a word with <define> nor asks for its meaning"
     return {"domain": "N/A", "input": question}
 
 
-def ask_for_meaning(sentence: str) -> str | None:
+def make_meaning_question(sentence: str) -> str | None:
     """Return a sentence followed by the question what its marked word means; None without a marked word or question.
 
     In some SHROOM files the sentence already ends with the question; in others <define> marks the word, and the
     question is appended in the same wording.
     """
     sentence = sentence.strip()
-    if sentence.endswith("?") and sentence.partition(_ASKED)[2].strip(" ?"):
+    if sentence.endswith("?") and sentence.partition(_MEANING_QUESTION)[2].strip(" ?"):
         return sentence
-    if not (marked := _MARKED.search(sentence)):
+    if not (marked := _DEFINE_TAG.search(sentence)):
         return None
-    plain = _MARKED.sub(lambda found: found[1].strip(), sentence)
-    return f"{plain} {_ASKED}{marked[1].strip()} ?"
+    plain = _DEFINE_TAG.sub(lambda found: found[1].strip(), sentence)
+    return f"{plain} {_MEANING_QUESTION}{marked[1].strip()} ?"
 
 
-def _take_defan(row: Any, path: Path, number: int) -> Taken:
-    if behind := (number - 1) % GROUP:
+def _extract_defan(row: Any, path: Path, number: int) -> ExtractedColumns:
+    if behind := (number - 1) % DEFAN_GROUP_ROWS:
         return "paraphrase", f"paraphrase of the question in row {number - behind}"
-    domain = _find_domain(path)
+    domain = _find_defan_domain(path)
     stated = _DEFAN_TYPES.get(row["type"].strip().lower(), "other")
-    if domain == RANKED and stated == "numerical":
+    if domain == DEFAN_RANK_DOMAIN and stated == "numerical":
         stated = "rank"
-    answer = _strip_padding(row["answer"]) if stated == "rank" else row["answer"].strip()
+    answer = _strip_rank_padding(row["answer"]) if stated == "rank" else row["answer"].strip()
     return {"domain": domain, "output": answer, "answer_type": stated}
 
 
-def _find_domain(path: Path) -> str | None:
+def _find_defan_domain(path: Path) -> str | None:
     """Return the domain in a file's name (QA_domain_1_public.csv, QA_domain_sports_public.csv: sports), or None."""
-    if not (found := _DEFAN_NAME.fullmatch(path.name)):
+    if not (found := _DEFAN_FILE_NAME.fullmatch(path.name)):
         return None
     return _DEFAN_DOMAINS[int(found[1]) - 1] if found[1].isdigit() else found[1].lower()
 
 
-def _strip_padding(answer: str) -> str:
+def _strip_rank_padding(answer: str) -> str:
     """Strip surrounding spaces and tie marks, and a rank's leading zeros, from an answer."""
-    bare = answer.strip(_PADDING)
+    bare = answer.strip(_RANK_PADDING)
     return bare.lstrip("0") or bare if bare.isdigit() else bare
 
 
-def _group_paraphrases(source: SourceFile, rows: Iterator[Numbered], odd: dict[int, str]) -> Iterator[Numbered]:
+def _check_paraphrase_groups(
+    source: SourceFile, rows: Iterator[NumberedRow], odd: dict[int, str]
+) -> Iterator[NumberedRow]:
     """Yield DefAn's rows unchanged; fill `odd` (row number → problem) for the rows of inconsistent groups.
 
     Raises SourceError if the last group is incomplete.
     """
-    while group := list(islice(rows, GROUP)):
+    while group := list(islice(rows, DEFAN_GROUP_ROWS)):
         first, last = group[0][0], group[-1][0]
-        if len(group) < GROUP:
+        if len(group) < DEFAN_GROUP_ROWS:
             raise SourceError(
-                f"{source.path}: the last group, from row {first} on, has {len(group)} rows instead of {GROUP}, "
+                f"{source.path}: the last group, from row {first} on, has {len(group)} rows instead of {DEFAN_GROUP_ROWS}, "
                 "column questions; the file is cut off or holds no paraphrases"
             )
-        if len({(_strip_padding(row["answer"]), row["type"].strip()) for _, row in group}) > 1:
-            problem = f"rows {first} to {last} are no group of {GROUP}: they differ in the column answer or type"
+        if len({(_strip_rank_padding(row["answer"]), row["type"].strip()) for _, row in group}) > 1:
+            problem = (
+                f"rows {first} to {last} are no group of {DEFAN_GROUP_ROWS}: they differ in the column answer or type"
+            )
             odd.update(dict.fromkeys(range(first, last + 1), problem))
         yield from group
 
 
-def _take_simpleqa(row: Any, _path: Path, _number: int) -> Taken:
-    metadata = read_metadata(row["metadata"])
+def _extract_simpleqa(row: Any, _path: Path, _number: int) -> ExtractedColumns:
+    metadata = parse_simpleqa_metadata(row["metadata"])
     if isinstance(metadata, str):
-        return MALFORMED, f"the column metadata {metadata}"
+        return MALFORMED_ROW, f"the column metadata {metadata}"
     return {
         "domain": metadata["topic"].strip().lower(),
         "context": unique(url.strip() for url in metadata["urls"]),
@@ -205,18 +221,18 @@ def _take_simpleqa(row: Any, _path: Path, _number: int) -> Taken:
     }
 
 
-def read_metadata(text: str) -> Mapping[str, Any] | str:
+def parse_simpleqa_metadata(text: str) -> Mapping[str, Any] | str:
     """Parse SimpleQA's metadata, a Python dict literal with topic, answer_type and urls; return it or its problem.
 
     The text is parsed as data, never executed. A long or deeply nested text is a problem, and so is any other value.
     """
-    if len(text) > _LONGEST_METADATA:
-        return f"is longer than {_LONGEST_METADATA} characters"
+    if len(text) > _MAX_METADATA_CHARACTERS:
+        return f"is longer than {_MAX_METADATA_CHARACTERS} characters"
     try:
         value = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         return f"is no dict of plain values ({type(error).__name__})"
-    if problem := find_problem(value, ("topic", "answer_type")):
+    if problem := find_row_problem(value, ("topic", "answer_type")):
         return f"is not as expected: {problem}"
     urls = value.get("urls")
     if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
@@ -226,7 +242,7 @@ def read_metadata(text: str) -> Mapping[str, Any] | str:
 
 
 @dataclass(frozen=True, slots=True)
-class Foundation:
+class FoundationFormat:
     """File format of one foundation, and how its rows are read."""
 
     name: FoundationName
@@ -240,16 +256,16 @@ class Foundation:
     answer: str
     texts: tuple[str, ...]
     """Columns that must hold text for a row to be read."""
-    take: Callable[[Any, Path, int], Taken]
+    extract_columns: Callable[[Any, Path, int], ExtractedColumns]
     """Row, its file and its number → columns of the kept row, or reason and detail of the reject."""
-    promise: re.Pattern[str]
+    name_pattern: re.Pattern[str]
     """Pattern of file names that suggest this foundation."""
     prefix: str
     """Prefix of row ids."""
-    part_of: Callable[[Path], str | None] = lambda _path: ""
+    find_part: Callable[[Path], str | None] = lambda _path: ""
     """File → part of the foundation, for the ids; None if its name gives none. No two files may be the same part."""
 
-    def read(self, source: SourceFile) -> Iterator[ReadRow]:
+    def read(self, source: SourceFile) -> Iterator[ParsedSourceRow]:
         """Yield each row of a file as a question or reject; ids are halueval_0, defan_sports_15, …, by position.
 
         Raises SourceError for an unreadable file, and for a DefAn file whose last group is incomplete.
@@ -257,18 +273,18 @@ class Foundation:
         odd: dict[int, str] = {}
         columns, suffix = self.columns[0], source.path.suffix.lower()
         if self.kind == "CSV":
-            rows: Iterator[Numbered] = iterate_csv(source, columns)
+            rows: Iterator[NumberedRow] = iterate_csv(source, columns)
         elif suffix == ".parquet":
             rows = iterate_parquet(source, columns)
         else:
             rows = iterate_json(source, f"{self.kind} with the columns {', '.join(columns)}")
         if self.name == "defan":
-            rows = _group_paraphrases(source, rows, odd)
+            rows = _check_paraphrase_groups(source, rows, odd)
 
         def judge(row_id: str, number: int, row: Any) -> FoundationQuestion | Reject:
-            if problem := odd.get(number) or find_problem(row, self.texts):
-                return Reject(row_id, MALFORMED, problem)
-            taken = self.take(row, source.path, number)
+            if problem := odd.get(number) or find_row_problem(row, self.texts):
+                return Reject(row_id, MALFORMED_ROW, problem)
+            taken = self.extract_columns(row, source.path, number)
             if isinstance(taken, tuple):
                 return Reject(row_id, *taken)
             said = {"input": row[self.question].strip(), "output": row[self.answer].strip(), **taken}
@@ -281,67 +297,67 @@ class Foundation:
                 **said,
             )
 
-        return judge_rows(source, "_".join(filter(None, (self.prefix, self.name_part(source.path)))), rows, judge)
+        return parse_source_rows(source, "_".join(filter(None, (self.prefix, self.get_part(source.path)))), rows, judge)
 
-    def name_part(self, path: Path) -> str:
+    def get_part(self, path: Path) -> str:
         """Return the part of the foundation that a file is; SourceError if its name does not give one."""
-        part = self.part_of(path)
+        part = self.find_part(path)
         if part is None:
             raise SourceError(
-                f"{path}: holds rows of {self.name}, but the name does not say of what; expected {self.format_form()}"
+                f"{path}: holds rows of {self.name}, but the name does not say of what; expected {self.format_expected_files()}"
             )
         return part
 
-    def format_form(self) -> str:
+    def format_expected_files(self) -> str:
         """Return a description of this foundation's files, for errors."""
         return f"{self.files} with the columns {', '.join(self.columns[0])}"
 
 
-FOUNDATIONS: dict[str, Foundation] = {
+FOUNDATIONS: dict[str, FoundationFormat] = {
     foundation.name: foundation
     for foundation in (
-        Foundation(
+        FoundationFormat(
             "halueval", "qa_data.json (JSON Lines)", "JSON Lines",
             (("knowledge", "question", "right_answer", "hallucinated_answer"),),
-            "question", "right_answer", ("question", "right_answer"), _take_halueval,
+            "question", "right_answer", ("question", "right_answer"), _extract_halueval,
             re.compile("halueval|qa_data", re.IGNORECASE), "halueval",
         ),
-        Foundation(
+        FoundationFormat(
             "truthfulqa", "TruthfulQA.csv", "CSV",
             (("Type", "Category", "Question", "Best Answer", "Correct Answers", "Incorrect Answers", "Source"),),
-            "Question", "Best Answer", ("Category", "Question", "Best Answer"), _take_truthfulqa,
+            "Question", "Best Answer", ("Category", "Question", "Best Answer"), _extract_truthfulqa,
             re.compile("truthful", re.IGNORECASE), "tqa_gen",
         ),
-        Foundation(
+        FoundationFormat(
             "felm", "all.jsonl or wk.jsonl (JSON Lines)", "JSON Lines",
             (("prompt", "response", "labels"), ("prompt", "response", "claim_labels")),
-            "prompt", "response", ("prompt", "response"), _take_felm,
+            "prompt", "response", ("prompt", "response"), _extract_felm,
             re.compile("felm", re.IGNORECASE), "felm",
         ),
-        Foundation(
+        FoundationFormat(
             "halubench", "Parquet or JSON Lines", "JSON Lines",
             (("id", "passage", "question", "answer", "label", "source_ds"),),
-            "question", "answer", ("question", "answer", "label", "source_ds"), _take_halubench,
+            "question", "answer", ("question", "answer", "label", "source_ds"), _extract_halubench,
             re.compile("halubench", re.IGNORECASE), "halubench",
         ),
-        Foundation(
+        FoundationFormat(
             "shroom2024", "trial-v1.json, val.model-aware.v2.json, … (JSON)", "a JSON array of rows",
             (("src", "tgt", "task", "hyp"),),
-            "src", "tgt", ("task",), _take_shroom,
+            "src", "tgt", ("task",), _extract_shroom,
             re.compile("shroom", re.IGNORECASE), "shroom2024",
             # val.model-aware.json is val-model-aware
             lambda path: re.sub(r"[^a-z0-9]+", "-", re.sub(r"\.jsonl?$", "", path.name.lower())).strip("-"),
         ),
-        Foundation(
+        FoundationFormat(
             "defan", "QA_domain_1_public.csv, … (CSV, one file a domain)", "CSV",
             (("questions", "answer", "type"),),
-            "questions", "answer", ("questions", "answer", "type"), _take_defan,
-            re.compile("QA_domain_", re.IGNORECASE), "defan", _find_domain,
+            "questions", "answer", ("questions", "answer", "type"), _extract_defan,
+            re.compile("QA_domain_", re.IGNORECASE), "defan", _find_defan_domain,
         ),
-        Foundation(
+        FoundationFormat(
             "simpleqa", "simple_qa_test_set.csv", "CSV",
             (("metadata", "problem", "answer"),),
-            "problem", "answer", ("metadata", "problem", "answer"), _take_simpleqa,
+            "problem", "answer", ("metadata", "problem", "answer"), _extract_simpleqa,
             re.compile("simple_?qa", re.IGNORECASE), "simpleqa",
         ),
     )
@@ -352,7 +368,7 @@ _SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFiles:
+class FoundationFiles:
     """Source files grouped by foundation."""
 
     files: dict[str, list[Path]]
@@ -361,7 +377,7 @@ class FoundFiles:
     """A sentence for each unused file of a foundation, and one for the files of no foundation."""
 
 
-def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | None = None) -> FoundFiles:
+def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | None = None) -> FoundationFiles:
     """Group the given files, and those in the given folders and subfolders, by foundation.
 
     `foundations`: wanted foundations, each of which must have a file; None accepts any. Raises SourceError for a
@@ -370,57 +386,57 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
     wanted = [name for name in FOUNDATIONS if foundations is None or name in foundations]
     placed: dict[Path, str] = {}
     for path in paths:
-        for file in list_source(path, deep=True):
+        for file in list_source_files(path, deep=True):
             if file != path and file.suffix.lower() not in _SUFFIXES:
                 continue
-            name = _place(file)
+            name = _identify_foundation(file)
             if name in wanted:
                 placed[file] = name
             elif file == path and name is None:
                 raise SourceError(
-                    f"{path}: belongs to no foundation by its columns; expected one of {_format_forms(wanted)}"
+                    f"{path}: belongs to no foundation by its columns; expected one of {_format_expected_formats(wanted)}"
                 )
             elif file == path:
                 raise SourceError(f"{path}: is a file of {name}, which is not among {', '.join(wanted)}")
-    found = _share_out(placed)
+    found = _group_by_foundation(placed)
     if missing := [name for name in wanted if name not in found.files and (foundations or not found.files)]:
         raise SourceError(
-            f"no file of {', '.join(missing)} in {describe_held(paths)}; expected {_format_forms(missing)}"
+            f"no file of {', '.join(missing)} in {format_source_contents(paths)}; expected {_format_expected_formats(missing)}"
         )
     if not foundations:
-        found.left_out.extend(describe_unused(paths, list(placed), "since their columns are of no foundation"))
+        found.left_out.extend(format_unused_files(paths, list(placed), "since their columns are of no foundation"))
     return found
 
 
-def _place(path: Path) -> str | None:
+def _identify_foundation(path: Path) -> str | None:
     """Return a file's foundation by its columns, or None; SourceError if only its name matches one."""
     columns = set(peek_columns(path))
     for name, foundation in FOUNDATIONS.items():
         if any(columns.issuperset(known) for known in foundation.columns):
             return name
     for name, foundation in FOUNDATIONS.items():
-        if foundation.promise.search(path.name):
+        if foundation.name_pattern.search(path.name):
             raise SourceError(
                 f"{path}: row 1: named like a file of {name}, but its columns are {', '.join(sorted(columns))[:300] or 'not to be read'}; "
-                f"expected {foundation.format_form()}"
+                f"expected {foundation.format_expected_files()}"
             )
     return None
 
 
-def _format_forms(names: Sequence[str]) -> str:
-    return "; ".join(f"{name}: {FOUNDATIONS[name].format_form()}" for name in names)
+def _format_expected_formats(names: Sequence[str]) -> str:
+    return "; ".join(f"{name}: {FOUNDATIONS[name].format_expected_files()}" for name in names)
 
 
-def _share_out(placed: Mapping[Path, str]) -> FoundFiles:
-    found = FoundFiles({})
+def _group_by_foundation(placed: Mapping[Path, str]) -> FoundationFiles:
+    found = FoundationFiles({})
     parts: dict[tuple[str, str], Path] = {}
     for path in sorted(placed, key=lambda path: (list(FOUNDATIONS).index(placed[path]), path.name, path)):
         name = placed[path]
         if name == "defan" and path.suffix.lower() == ".json" and (copied := path.with_suffix(".csv")) in placed:
             found.left_out.append(f"{path}: left out; {copied.name} beside it holds the same rows")
             continue
-        part = FOUNDATIONS[name].name_part(path)
-        if name == "defan" and part == _MATH:
+        part = FOUNDATIONS[name].get_part(path)
+        if name == "defan" and part == _DEFAN_MATH_DOMAIN:
             why = "DefAn's domain math is no list of questions with 14 paraphrases each"
             found.left_out.append(f"{path}: left out; {why}")
             continue

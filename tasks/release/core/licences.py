@@ -6,9 +6,9 @@ A row merged from several sources has all of their licences, joined by AND; each
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from factmill.tasks.core.rows import NONE_STATED
+from factmill.tasks.core.rows import NO_LICENCE_STATED
 
-_CC = "https://creativecommons.org/licenses"
+_CREATIVE_COMMONS_URL = "https://creativecommons.org/licenses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Licence:
     url: str
     hub_id: str
     """Id in dataset cards of the Hugging Face Hub."""
-    why_not: str = ""
+    refusal_reason: str = ""
     """Why rows under it are refused unless the publisher allows them; empty: they are released."""
 
 
-_NC = "it forbids commercial use, which whoever loads a release may make of it"
-_ND = "it forbids adapted material, and a row is adapted from its source"
-LICENCES = {
+_NON_COMMERCIAL_REASON = "it forbids commercial use, which whoever loads a release may make of it"
+_NO_DERIVATIVES_REASON = "it forbids adapted material, and a row is adapted from its source"
+KNOWN_LICENCES = {
     licence.id: licence
     for licence in (
         Licence("Apache-2.0", "Apache License 2.0", "https://www.apache.org/licenses/LICENSE-2.0", "apache-2.0"),
@@ -38,30 +38,37 @@ LICENCES = {
             "https://creativecommons.org/publicdomain/zero/1.0/",
             "cc0-1.0",
         ),
-        Licence("CC-BY", "Creative Commons Attribution, no version stated", f"{_CC}/by/4.0/", "cc-by-4.0"),
-        Licence("CC-BY-4.0", "Creative Commons Attribution 4.0 International", f"{_CC}/by/4.0/", "cc-by-4.0"),
+        Licence(
+            "CC-BY", "Creative Commons Attribution, no version stated", f"{_CREATIVE_COMMONS_URL}/by/4.0/", "cc-by-4.0"
+        ),
+        Licence(
+            "CC-BY-4.0",
+            "Creative Commons Attribution 4.0 International",
+            f"{_CREATIVE_COMMONS_URL}/by/4.0/",
+            "cc-by-4.0",
+        ),
         Licence(
             "CC-BY-SA-4.0",
             "Creative Commons Attribution-ShareAlike 4.0 International",
-            f"{_CC}/by-sa/4.0/",
+            f"{_CREATIVE_COMMONS_URL}/by-sa/4.0/",
             "cc-by-sa-4.0",
         ),
         Licence(
             "CC-BY-NC-2.0",
             "Creative Commons Attribution-NonCommercial 2.0 Generic",
-            f"{_CC}/by-nc/2.0/",
+            f"{_CREATIVE_COMMONS_URL}/by-nc/2.0/",
             "cc-by-nc-2.0",
-            _NC,
+            _NON_COMMERCIAL_REASON,
         ),
         Licence(
             "CC-BY-NC-SA-4.0",
             "Creative Commons Attribution-NonCommercial-ShareAlike 4.0 International",
-            f"{_CC}/by-nc-sa/4.0/",
+            f"{_CREATIVE_COMMONS_URL}/by-nc-sa/4.0/",
             "cc-by-nc-sa-4.0",
-            _NC,
+            _NON_COMMERCIAL_REASON,
         ),
         Licence(
-            NONE_STATED,
+            NO_LICENCE_STATED,
             "no licence is stated",
             "",
             "unknown",
@@ -72,34 +79,44 @@ LICENCES = {
 """Licence id → licence."""
 
 
-def split_licences(told: str) -> tuple[str, ...]:
-    """Split the licence text of a row into its licence ids; without any, `NONE_STATED`."""
-    return tuple(dict.fromkeys(part.strip() for part in told.split(" AND ") if part.strip())) or (NONE_STATED,)
+def split_licence_expression(expression: str) -> tuple[str, ...]:
+    """Split the licence text of a row into its licence ids; without any, `NO_LICENCE_STATED`."""
+    return tuple(dict.fromkeys(part.strip() for part in expression.split(" AND ") if part.strip())) or (
+        NO_LICENCE_STATED,
+    )
 
 
-def describe_licence(licence_id: str) -> Licence:
+def get_licence(licence_id: str) -> Licence:
     """Return a licence by id; an unknown one is refused unless the publisher allows it."""
-    known = LICENCES.get(licence_id)
+    known = KNOWN_LICENCES.get(licence_id)
     if known:
         return known
     marks = licence_id.upper().replace("_", "-").split("-")
-    why = _NC if "NC" in marks else _ND if "ND" in marks else "factmill does not know what it allows"
+    why = (
+        _NON_COMMERCIAL_REASON
+        if "NC" in marks
+        else _NO_DERIVATIVES_REASON
+        if "ND" in marks
+        else "factmill does not know what it allows"
+    )
     return Licence(licence_id, licence_id, "", "other", why)
 
 
-def find_refused(told: Iterable[str], allowed: Iterable[str]) -> tuple[Licence, ...]:
+def list_refused_licences(expressions: Iterable[str], allowed: Iterable[str]) -> tuple[Licence, ...]:
     """Return the licences of rows that forbid redistribution, sorted by id, except those `allowed` by the publisher."""
-    parts = {part for each in told for part in split_licences(each)} - {*allowed}
-    return tuple(found for part in sorted(parts) if (found := describe_licence(part)).why_not)
+    parts = {part for each in expressions for part in split_licence_expression(each)} - {*allowed}
+    return tuple(found for part in sorted(parts) if (found := get_licence(part)).refusal_reason)
 
 
-def unite_licences(told: Iterable[str]) -> tuple[Licence, ...]:
+def combine_licences(expressions: Iterable[str]) -> tuple[Licence, ...]:
     """Return the licences of a release as a whole, sorted by id: those of its rows, without open ones that are not
     share-alike if any is share-alike.
 
     Material under an open licence without share-alike may be redistributed under a share-alike one. Restrictive and
     unknown licences always remain; the table of licences lists the licence of each source.
     """
-    found = [describe_licence(part) for part in sorted({part for each in told for part in split_licences(each)})]
-    left = [each for each in found if "-SA" in each.id or each.why_not]
+    found = [
+        get_licence(part) for part in sorted({part for each in expressions for part in split_licence_expression(each)})
+    ]
+    left = [each for each in found if "-SA" in each.id or each.refusal_reason]
     return tuple(left if any("-SA" in each.id for each in found) else found)

@@ -7,35 +7,35 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.errors import OldBuild
-from factmill.tasks.storage.recording.records import unpack_body
-from factmill.tasks.storage.warehouse import Connection, read_json, read_records
+from factmill.tasks.errors import BuildFormatTooOld
+from factmill.tasks.storage.recording.call_records import unpack_body
+from factmill.tasks.storage.warehouse import Connection, parse_json_column, query_rows
 
-Record = dict[str, Any]
+TraceRecord = dict[str, Any]
 
 
-def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Sequence[str]) -> list[Record]:
+def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Sequence[str]) -> list[TraceRecord]:
     """Return the traces of rows, in the order of `row_ids`, with `row`, `reject`, `beside`, `calls` and more.
 
     `build_id`: a build, or a run that published nothing, which has only rejects. A row made from another (a translation
     of a path, a path of a question) also rests on the calls of that row.
     """
-    locks = read_records(db, "SELECT lock FROM builds WHERE build_id = ?", build_id)
+    locks = query_rows(db, "SELECT lock FROM builds WHERE build_id = ?", build_id)
 
-    def read(table: str, column: str) -> dict[str, list[Record]]:
+    def read(table: str, column: str) -> dict[str, list[TraceRecord]]:
         """Return row id → its records in a published table."""
         query = f"SELECT * EXCLUDE (build_id) FROM {table} WHERE build_id = ? AND {column} IN (SELECT unnest(?)) ORDER BY id"
-        return _group(read_records(db, query, build_id, row_ids) if locks else [], lambda each: str(each[column]))
+        return _group_records(query_rows(db, query, build_id, row_ids) if locks else [], lambda each: str(each[column]))
 
     rows = read(benchmark.main_table, "id")
-    beside = {side.table: read(side.table, side.column) for side in benchmark.beside}
+    beside = {side.table: read(side.table, side.row_id_column) for side in benchmark.companion_tables}
     trails = {
-        row_id: list(dict.fromkeys(rows[row_id][0][name] for name in benchmark.trace)) if row_id in rows else [row_id]
+        row_id: list(dict.fromkeys(rows[row_id][0][name] for name in benchmark.trace_id_columns)) if row_id in rows else [row_id]
         for row_id in row_ids
     }
-    calls = _find_calls(db, build_id, list(dict.fromkeys(each for trail in trails.values() for each in trail)))
-    rejects = _find_rejects(db, build_id, row_ids)
-    lock = read_json(locks[0]["lock"], f"builds.lock of {build_id}", dict) if locks else {}
+    calls = _load_calls_by_id(db, build_id, list(dict.fromkeys(each for trail in trails.values() for each in trail)))
+    rejects = _load_rejects_by_id(db, build_id, row_ids)
+    lock = parse_json_column(locks[0]["lock"], f"builds.lock of {build_id}", dict) if locks else {}
     return [
         {
             "build": build_id,
@@ -51,26 +51,26 @@ def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Seq
     ]
 
 
-def explain_trace(benchmark: Benchmark, trace: Record) -> list[str]:
-    """Return a row or reject with its companion rows as lines of text; OldBuild if an earlier factmill's row does not
+def format_row_trace(benchmark: Benchmark, trace: TraceRecord) -> list[str]:
+    """Return a row or reject with its companion rows as lines of text; BuildFormatTooOld if an earlier factmill's row does not
     validate."""
     lines: list[str] = []
     if trace["row"]:
-        lines += benchmark.explain(_read_row(benchmark.row, trace["row"], trace["build"]))
+        lines += benchmark.explain(_validate_traced_row(benchmark.main_row_model, trace["row"], trace["build"]))
     if reject := trace["reject"]:
         lines += [
             f"  rejected at {reject['stage']}: {reject['reason']}",
             f"              {reject['detail']}",
             f"  row then    {reject['row']}",
         ]
-    for side in benchmark.beside:
+    for side in benchmark.companion_tables:
         model = benchmark.tables[side.table]
-        if found := [_read_row(model, each, trace["build"]) for each in trace["beside"][side.table]]:
+        if found := [_validate_traced_row(model, each, trace["build"]) for each in trace["beside"][side.table]]:
             lines += side.explain(found, trace["services"])
     return lines
 
 
-def tell_call(call: Record) -> tuple[dict[str, Any], dict[str, Any], str]:
+def get_call_content(call: TraceRecord) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Return a call's settings, the variables of its prompt, and its reply as JSON, or the error."""
     parts = call["parts"]
     what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "rejected", "language")}
@@ -78,22 +78,22 @@ def tell_call(call: Record) -> tuple[dict[str, Any], dict[str, Any], str]:
     return what, parts.get("variables", {}), answer or ""
 
 
-def _read_row(model: type[BaseModel], row: Record, build_id: str) -> Any:
+def _validate_traced_row(model: type[BaseModel], row: TraceRecord, build_id: str) -> Any:
     # the table has the columns of all builds, null in rows of builds without them
     own = {column: value for column, value in row.items() if column in model.model_fields or value is not None}
     try:
         return model.model_validate(own)
     except ValidationError as error:
         columns = ", ".join(dict.fromkeys(str(each["loc"][0]) for each in error.errors()))
-        raise OldBuild(
+        raise BuildFormatTooOld(
             f"{build_id} was made by an earlier factmill: its rows are without, or have otherwise, {columns}; make it again "
             "with the same command (recorded replies are not asked for again), or see the row as it is with --json"
         ) from error
 
 
-def _find_rejects(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, Record]:
+def _load_rejects_by_id(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, TraceRecord]:
     """Return row id → its reject."""
-    found = read_records(
+    found = query_rows(
         db,
         "SELECT id, stage, reason, detail, row FROM rejects WHERE build_id = ? AND id IN (SELECT unnest(?)) ORDER BY ALL",
         build_id,
@@ -101,13 +101,13 @@ def _find_rejects(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict
     )
     return {
         row_id: {k: v for k, v in each[0].items() if k != "id"}
-        for row_id, each in _group(found, lambda each: str(each["id"])).items()
+        for row_id, each in _group_records(found, lambda each: str(each["id"])).items()
     }
 
 
-def _find_calls(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, list[Record]]:
+def _load_calls_by_id(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, list[TraceRecord]]:
     """Return row id → its calls, in the order of the stages."""
-    calls = read_records(
+    calls = query_rows(
         db,
         "SELECT b.id, b.stage, c.record_id, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
         "c.tokens_out, c.cost_usd, c.key, b.taken_off, k.why AS unchanged, k.checks "
@@ -118,27 +118,27 @@ def _find_calls(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[s
         build_id,
         row_ids,
     )
-    checks = _tell_checks(db, {check for call in calls for check in call["checks"] or ()})
+    checks = _format_check_calls(db, {check for call in calls for check in call["checks"] or ()})
     for call in calls:
         call["checks"] = [checks[each] for each in call["checks"] or () if each in checks]
         where = f"of {call.pop('record_id')}"
-        call["parts"] = read_json(call["parts"], f"calls.parts {where}", dict)
-        call["body"] = read_json(unpack_body(call["body"]), f"calls.body {where}")
-    grouped = _group(calls, lambda each: str(each["id"]))
+        call["parts"] = parse_json_column(call["parts"], f"calls.parts {where}", dict)
+        call["body"] = parse_json_column(unpack_body(call["body"]), f"calls.body {where}")
+    grouped = _group_records(calls, lambda each: str(each["id"]))
     for call in calls:
         del call["id"]
     return grouped
 
 
-def _tell_checks(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
+def _format_check_calls(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
     """Return record id → key and time, for the calls that confirmed other calls as unchanged."""
     query = "SELECT record_id, key, asked_at FROM calls WHERE list_contains(?, record_id)"
-    told = read_records(db, query, sorted(record_ids)) if record_ids else []
+    told = query_rows(db, query, sorted(record_ids)) if record_ids else []
     return {each["record_id"]: f"{each['key'][:12]} at {each['asked_at'].isoformat()}" for each in told}
 
 
-def _group(records: Iterable[Record], key: Callable[[Record], str]) -> dict[str, list[Record]]:
-    grouped: dict[str, list[Record]] = {}
+def _group_records(records: Iterable[TraceRecord], key: Callable[[TraceRecord], str]) -> dict[str, list[TraceRecord]]:
+    grouped: dict[str, list[TraceRecord]] = {}
     for each in records:
         grouped.setdefault(key(each), []).append(each)
     return grouped

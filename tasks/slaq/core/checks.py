@@ -7,7 +7,7 @@
 | source_phrase | words refer to the article as a text |
 | answer_not_in_article | no sentence of the article contains the answer (numbers and dates by value) |
 | approximation_lost | the article qualifies the number (about, more than, …), the answer does not |
-| several_answers | the article has a second right answer (`find_other_answer`) |
+| several_answers | the article has a second right answer (`find_alternative_answer`) |
 | subject_missing | the question names neither the topic nor any name or term of the article |
 | one_of_many | the question asks for any one of several |
 | no_question_mark, not_self_contained | no question mark; a pronoun without antecedent |
@@ -27,76 +27,78 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from factmill.tasks.slaq.core.known_text import (
-    ROUGHLY,
+from factmill.tasks.slaq.core.article_matching import (
+    APPROXIMATION_MARK,
     CheckLists,
-    KnownText,
-    bare_title,
-    is_in_article,
-    is_only_rough,
-    list_content,
-    list_said,
-    list_values,
-    read_article,
-    tell,
+    NormalisedArticle,
+    is_answer_in_article,
+    is_only_approximate,
+    list_all_values,
+    list_content_values,
+    list_hedged_values,
+    normalise_article,
+    read_word_values,
+    strip_title_qualifier,
 )
-from factmill.tasks.slaq.core.replies import Generated, Pair
-from factmill.tasks.text.matching import fold_text, has_words, normalise
+from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair
 from factmill.tasks.text.sentences import split_sentences
-from factmill.tasks.text.values.literals import Date
-from factmill.tasks.text.values.words import (
-    Count,
+from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents, normalize_answer
+from factmill.tasks.text.values.value_tokens import (
     DayOfYear,
-    Value,
-    find_capitals,
-    has_sequence,
-    is_kin,
-    is_year,
-    says,
+    NumberValue,
+    TokenValue,
+    contains_value_sequence,
+    is_same_or_related_word,
+    is_year_only_date,
+    iterate_capitalized_words,
+    value_states,
 )
+from factmill.tasks.text.values.wikidata_literals import PartialDate
 
-_WORD = r"[^\W\d_a-zß-öø-ÿ][\w’'.-]*"
-_NAME = rf"{_WORD}(?: (?:(?:al|de|der|di|du|la|van|von) )?{_WORD})*"
+_CAPITALISED_WORD = r"[^\W\d_a-zß-öø-ÿ][\w’'.-]*"
+_PROPER_NAME = rf"{_CAPITALISED_WORD}(?: (?:(?:al|de|der|di|du|la|van|von) )?{_CAPITALISED_WORD})*"
 _ORDINAL = re.compile(r"[0-9]+(?:st|nd|rd|th)")
-_LONGEST_PHRASE = 3
-_BETWEEN = 1
+_MAX_PHRASE_WORDS = 3
+_MAX_WORDS_AFTER_ORDINAL = 1
 """Words allowed between an ordinal and the noun it numbers: the first complete translation."""
 
 
-def find_other_answer(question: str, answer: str, article: KnownText, lists: CheckLists) -> str | None:
+def find_alternative_answer(question: str, answer: str, article: NormalisedArticle, lists: CheckLists) -> str | None:
     """Return a sentence for the question's author about a second possible answer; None if none is found."""
-    if re.fullmatch(_NAME, answer):
+    if re.fullmatch(_PROPER_NAME, answer):
         # the name that "and" or "or" joins to the answer, in the sentence that shares most words with the question
-        asked, folded, name = list_content(question, lists), fold_text(question), re.escape(answer)
+        asked, folded, name = list_content_values(question, lists), fold_case_and_accents(question), re.escape(answer)
         best, most = "", -1
-        for sentence in article.written:
+        for sentence in article.sentence_texts:
             if re.search(rf"\b{name}\b", sentence):
-                said = list_content(sentence, lists)
-                shared = sum(any(is_kin(each, value) for each in said) for value in asked)
+                said = list_content_values(sentence, lists)
+                shared = sum(any(is_same_or_related_word(each, value) for each in said) for value in asked)
                 best, most = (sentence, shared) if shared > most else (best, most)
-        joined = re.findall(rf"\b{name},? (?:and|or) ({_NAME})", best)
-        for other in (*joined, *re.findall(rf"({_NAME}),? (?:and|or) {name}\b", best)):
-            if not any(has_words(folded, fold_text(word)) for word in other.split()):
+        joined = re.findall(rf"\b{name},? (?:and|or) ({_PROPER_NAME})", best)
+        for other in (*joined, *re.findall(rf"({_PROPER_NAME}),? (?:and|or) {name}\b", best)):
+            if not any(contains_whole_words(folded, fold_case_and_accents(word)) for word in other.split()):
                 return f"the article names {answer!r} together with {other!r}; ask for something that has one answer"
-    if any(not isinstance(value, str) or _ORDINAL.fullmatch(value) for value in list_values(question)):
+    if any(not isinstance(value, str) or _ORDINAL.fullmatch(value) for value in list_hedged_values(question)):
         return None
-    for phrase in _list_phrases(question, lists):
-        numbers = {ordinal for sentence in article.sentences for ordinal in _find_ordinals(sentence, phrase)}
+    for phrase in _iterate_definite_phrases(question, lists):
+        numbers = {
+            ordinal for sentence in article.sentence_values for ordinal in _iterate_ordinals_before_phrase(sentence, phrase)
+        }
         if len(numbers) > 1:
             return f"the article tells of a first and a second {' '.join(phrase)!r}; say in {question!r} which one is meant"
     return None
 
 
-def _list_phrases(question: str, lists: CheckLists) -> Iterator[tuple[str, ...]]:
+def _iterate_definite_phrases(question: str, lists: CheckLists) -> Iterator[tuple[str, ...]]:
     """Yield the words after each "the", up to the next function word, if the last one is a singular common noun.
 
     Of "the English edition" also yields "English": a first English translation and a second English version are two.
     """
-    words = tell(question)
+    words = read_word_values(question)
     for at, word in enumerate(words):
         phrase: list[str] = []
         first = last = ""
-        for said, value in words[at + 1 : at + 1 + _LONGEST_PHRASE] if word.value == "the" else ():
+        for said, value in words[at + 1 : at + 1 + _MAX_PHRASE_WORDS] if word.value == "the" else ():
             if not isinstance(value, str) or value in lists.function_words:
                 break
             phrase.append(value)
@@ -107,43 +109,43 @@ def _list_phrases(question: str, lists: CheckLists) -> Iterator[tuple[str, ...]]
                 yield (phrase[0],)
 
 
-def _find_ordinals(sentence: Sequence[Value], phrase: Sequence[str]) -> Iterator[str]:
+def _iterate_ordinals_before_phrase(sentence: Sequence[TokenValue], phrase: Sequence[str]) -> Iterator[str]:
     for at in range(len(sentence) - len(phrase) + 1):
         if list(sentence[at : at + len(phrase)]) == list(phrase):
-            before = sentence[max(0, at - 1 - _BETWEEN) : at]
+            before = sentence[max(0, at - 1 - _MAX_WORDS_AFTER_ORDINAL) : at]
             yield from (value for value in before if isinstance(value, str) and _ORDINAL.fullmatch(value))
 
 
-ANSWER_WORDS_BELOW = 10
+ANSWER_WORD_LIMIT = 10
 """Every answer has fewer words than this (Appendix A.1)."""
-_SHARED_AT_LEAST = 0.5
+_MIN_SHARED_CONTENT = 0.5
 """Least share of content words for two questions of one answer to ask the same, or a long question to cover a short."""
 
-_SENTENCES_THAT_REPEAT = 3
+_MIN_SENTENCES_FOR_REPETITION = 3
 """A long answer of fewer sentences may name its subject in each."""
 _QUOTED = re.compile(r"[\"“«„]([^\"“”«»„]+)[\"”»“]")
 _PRONOUNS = frozenset(
     {"he", "him", "himself", "herself", "it", "itself", "she", "them", "themselves", "these", "they", "this", "those"}
 )
 _POSSESSIVES = frozenset({"her", "his", "its", "their"})
-_BEFORE_NOUNS = frozenset(
+_ARTICLES_AND_AUXILIARIES = frozenset(
     {
         *("a", "am", "an", "are", "can", "could", "did", "do", "does", "had", "has", "have", "is", "may", "might"),
         *("must", "shall", "should", "the", "was", "were", "will", "would"),
     }
 )
 """Articles and auxiliaries."""
-_VAGUE = frozenset(
+_VAGUE_ADJECTIVES = frozenset(
     {"best", "early", "great", "large", "late", "later", "main", "new", "old", "original", "present", "whole"}
 )
 """Adjectives with which a noun is not a term: the main study."""
-_EMPTY_IT = re.compile(
+_EXPLETIVE_IT_PATTERN = re.compile(
     r"\bit (?:costs?|hails?|means?|rains?|snows?|takes?|took|taken)\b"
     r"|\b(?:is|was) it (?:\w+ )?\w+ (?:for|that|to|when)\b|\bit is \w+ (?:for|that|to)\b",
     re.IGNORECASE,
 )
 """An "it" that refers to nothing: how long does it take to …, why is it important that …"""
-_NOT_NAMES = frozenset(
+_MONTHS_AND_WEEKDAYS = frozenset(
     {
         *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october"),
         *("november", "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
@@ -152,32 +154,34 @@ _NOT_NAMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PairProblem:
     """A fault that a check found."""
 
     code: str
-    which: int
+    pair_number: int
     """Number of the pair, 1 to 5; 0 for the long question and answer."""
-    sentence: str
+    message: str
     """What is wrong, for the model's second attempt and for people."""
 
 
-def check_all(generated: Generated, topic: str, article_text: str, lists: CheckLists) -> list[Problem]:
+def check_generated_pairs(
+    generated: GeneratedPairs, topic: str, article_text: str, lists: CheckLists
+) -> list[PairProblem]:
     """Run every check; return the problems pair by pair, then those of the long pair (spec, step 4)."""
-    article = read_article(article_text)
-    problems: list[Problem] = []
+    article = normalise_article(article_text)
+    problems: list[PairProblem] = []
     for which, pair in enumerate(generated.short, 1):
-        problems += (replace(each, which=which) for each in check_question(pair.question, topic, article, lists))
-        problems += (replace(each, which=which) for each in check_answer(pair.answer, article, lists))
-        if other := find_other_answer(pair.question, pair.answer, article, lists):
-            problems.append(Problem("several_answers", which, other))
-    problems += check_distinct(generated.short, lists)
+        problems += (replace(each, pair_number=which) for each in check_short_question(pair.question, topic, article, lists))
+        problems += (replace(each, pair_number=which) for each in check_short_answer(pair.answer, article, lists))
+        if other := find_alternative_answer(pair.question, pair.answer, article, lists):
+            problems.append(PairProblem("several_answers", which, other))
+    problems += check_distinct_questions(generated.short, lists)
     problems += check_long_question(generated, topic, lists)
     problems += check_long_answer(generated, topic, article, lists)
     return problems
 
 
-def mend_pairs(first: Generated, faulty: Collection[int], second: Generated) -> Generated:
+def replace_faulty_pairs(first: GeneratedPairs, faulty: Collection[int], second: GeneratedPairs) -> GeneratedPairs:
     """Return the second reply with the first one's pairs in place of all but the `faulty` ones (numbered from 1)."""
     pairs = [
         new if which in faulty else old
@@ -186,202 +190,226 @@ def mend_pairs(first: Generated, faulty: Collection[int], second: Generated) -> 
     return replace(second, short=tuple(pairs))  # type: ignore[arg-type]
 
 
-def format_problems(problems: Sequence[Problem]) -> str:
+def format_problems(problems: Sequence[PairProblem]) -> str:
     """Format problems as one clause that a model can act on (Unreadable.correction); "" for none."""
     return "; ".join(
-        f"{f'pair {problem.which}' if problem.which else 'long'}: {problem.sentence}" for problem in problems
+        f"{f'pair {problem.pair_number}' if problem.pair_number else 'long'}: {problem.message}" for problem in problems
     )
 
 
-def check_question(question: str, topic: str, article: KnownText, lists: CheckLists) -> Iterator[Problem]:
+def check_short_question(
+    question: str, topic: str, article: NormalisedArticle, lists: CheckLists
+) -> Iterator[PairProblem]:
     """Yield the problems of one short question by itself, with `which` 0."""
-    folded = fold_text(question)
+    folded = fold_case_and_accents(question)
     if not question.rstrip().endswith("?"):
-        yield Problem("no_question_mark", 0, f"the question {question!r} does not end with a question mark")
-    yield from _check_phrases(question, "question", lists)
+        yield PairProblem("no_question_mark", 0, f"the question {question!r} does not end with a question mark")
+    yield from _check_source_phrases(question, "question", lists)
     for phrase in lists.one_of_many:
         opening = phrase.removeprefix("^")
-        if f"{folded} ".startswith(f"{opening} ") or (opening == phrase and has_words(folded, phrase)):
-            yield Problem(
+        if f"{folded} ".startswith(f"{opening} ") or (opening == phrase and contains_whole_words(folded, phrase)):
+            yield PairProblem(
                 "one_of_many", 0, f"the question says {opening!r}; ask for something that has one answer and no other"
             )
             break
     if not names_subject(question, topic, article, lists):
-        yield Problem(
+        yield PairProblem(
             "subject_missing",
             0,
-            f"the question {question!r} names neither {bare_title(topic)!r} nor another name or term that the article has",
+            f"the question {question!r} names neither {strip_title_qualifier(topic)!r} nor another name or term that the article has",
         )
-    if pronoun := find_loose_pronoun(question, topic, article, lists):
-        yield Problem(
+    if pronoun := find_unresolved_pronoun(question, topic, article, lists):
+        yield PairProblem(
             "not_self_contained", 0, f"{pronoun!r} in {question!r} stands for something that is not named before it"
         )
 
 
-def check_answer(answer: str, article: KnownText, lists: CheckLists) -> Iterator[Problem]:
+def check_short_answer(answer: str, article: NormalisedArticle, lists: CheckLists) -> Iterator[PairProblem]:
     """Yield the problems of one short answer by itself, with `which` 0."""
     words = len(answer.split())
-    if words >= ANSWER_WORDS_BELOW:
-        yield Problem("answer_too_long", 0, f"the answer has {words} words; expected fewer than {ANSWER_WORDS_BELOW}")
-    yield from _check_phrases(answer, "answer", lists)
-    if not is_in_article(answer, article):
-        yield Problem(
+    if words >= ANSWER_WORD_LIMIT:
+        yield PairProblem(
+            "answer_too_long", 0, f"the answer has {words} words; expected fewer than {ANSWER_WORD_LIMIT}"
+        )
+    yield from _check_source_phrases(answer, "answer", lists)
+    if not is_answer_in_article(answer, article):
+        yield PairProblem(
             "answer_not_in_article",
             0,
             f"the answer {answer!r} does not stand in the article; use the article's own words",
         )
-    elif is_only_rough(answer, article):
-        yield Problem(
+    elif is_only_approximate(answer, article):
+        yield PairProblem(
             "approximation_lost",
             0,
             f"the article says {answer!r} with a word like about, roughly or more than before it; keep that word",
         )
 
 
-def names_subject(question: str, topic: str, article: KnownText, lists: CheckLists) -> bool:
+def names_subject(question: str, topic: str, article: NormalisedArticle, lists: CheckLists) -> bool:
     """True if a question contains the topic, or a name, term or quotation from the article.
 
     A term is two content words after an article or auxiliary that also follow each other in the article (the
     achromatic lens).
     """
-    if _has_title(list_values(question), topic):
+    if _has_title(list_hedged_values(question), topic):
         return True
-    if any(has_words(article.folded, fold_text(quoted).strip(" .,")) for quoted in _QUOTED.findall(question)):
+    if any(
+        contains_whole_words(article.folded, fold_case_and_accents(quoted).strip(" .,"))
+        for quoted in _QUOTED.findall(question)
+    ):
         return True
-    told = tell(question)
-    for opens, _, value in find_capitals(told):
-        names = article.inner_capitals - article.small if opens else article.capitals
-        if value in names and value not in lists.function_words and value not in _NOT_NAMES:
+    told = read_word_values(question)
+    for opens, _, value in iterate_capitalized_words(told):
+        names = article.capitalised_inside_sentences - article.lowercase_words if opens else article.capitalised_words
+        if value in names and value not in lists.function_words and value not in _MONTHS_AND_WEEKDAYS:
             return True
     values = [part.value for part in told]
     for at, before in enumerate(values[:-2]):
-        term = values[at + 1 : at + 3] if before in _BEFORE_NOUNS else []
+        term = values[at + 1 : at + 3] if before in _ARTICLES_AND_AUXILIARIES else []
         is_term = bool(term) and all(
             isinstance(word, str) and word.isalpha() and word not in lists.function_words for word in term
         )
-        is_there = is_term and any(has_sequence(sentence, term) for sentence in article.sentences)
-        if is_there and not _VAGUE.intersection(term):
+        is_there = is_term and any(contains_value_sequence(sentence, term) for sentence in article.sentence_values)
+        if is_there and not _VAGUE_ADJECTIVES.intersection(term):
             return True
     return False
 
 
-def find_loose_pronoun(question: str, topic: str, article: KnownText, lists: CheckLists) -> str | None:
+def find_unresolved_pronoun(question: str, topic: str, article: NormalisedArticle, lists: CheckLists) -> str | None:
     """Return the first pronoun without a possible antecedent before it; None if there is none.
 
     An antecedent is a name, quoted words, or a noun after an article or auxiliary ("does light … when it").
     A possessive may come before its name ("In his Elements, what did Euclid …").
     """
-    empty = {found.start() + found[0].lower().find("it") for found in _EMPTY_IT.finditer(question)}
+    empty = {found.start() + found[0].lower().find("it") for found in _EXPLETIVE_IT_PATTERN.finditer(question)}
     for found in re.finditer(r"[^\W_]+(?:['’][^\W_]+)?", question):
         word, before = found[0].lower(), question[: found.start()]
         # a capital inside a question marks part of a name: Who wrote It?
         if word not in _PRONOUNS | _POSSESSIVES or found.start() in empty or (before and found[0][0].isupper()):
             continue
-        words = re.findall(r"[^\W_]+", fold_text(before))
-        has_noun = any(one in _BEFORE_NOUNS and other not in lists.function_words for one, other in pairwise(words))
+        words = re.findall(r"[^\W_]+", fold_case_and_accents(before))
+        has_noun = any(
+            one in _ARTICLES_AND_AUXILIARIES and other not in lists.function_words for one, other in pairwise(words)
+        )
         if not has_noun and not names_subject(question if word in _POSSESSIVES else before, topic, article, lists):
             return word
     return None
 
 
-def check_distinct(pairs: Sequence[Pair], lists: CheckLists) -> Iterator[Problem]:
+def check_distinct_questions(pairs: Sequence[ShortPair], lists: CheckLists) -> Iterator[PairProblem]:
     """Yield questions that repeat an earlier one, literally or in other words with the same answer."""
     for which, pair in enumerate(pairs, 1):
         for earlier, other in enumerate(pairs[: which - 1], 1):
-            if normalise(pair.question) == normalise(other.question):
-                yield Problem("same_question", which, f"the question is the same as question {earlier}")
+            if normalize_answer(pair.question) == normalize_answer(other.question):
+                yield PairProblem("same_question", which, f"the question is the same as question {earlier}")
                 break
-            if list_values(pair.answer) != list_values(other.answer):
+            if list_hedged_values(pair.answer) != list_hedged_values(other.answer):
                 continue
-            one, second = (set(list_content(each.question, lists)) for each in (pair, other))
-            if len(one & second) >= _SHARED_AT_LEAST * len(one | second):
-                yield Problem("same_fact", which, f"question and answer ask for the same fact as pair {earlier}")
+            one, second = (set(list_content_values(each.question, lists)) for each in (pair, other))
+            if len(one & second) >= _MIN_SHARED_CONTENT * len(one | second):
+                yield PairProblem("same_fact", which, f"question and answer ask for the same fact as pair {earlier}")
                 break
 
 
-def check_long_question(generated: Generated, topic: str, lists: CheckLists) -> Iterator[Problem]:
+def check_long_question(generated: GeneratedPairs, topic: str, lists: CheckLists) -> Iterator[PairProblem]:
     """Yield the short questions that the long one does not cover, by number with words after it or by content."""
     long = generated.long_question
-    yield from _check_phrases(long, "long question", lists)
-    asked = list_said(long)
-    known = set(list_said(bare_title(topic)))
+    yield from _check_source_phrases(long, "long question", lists)
+    asked = list_all_values(long)
+    known = set(list_all_values(strip_title_qualifier(topic)))
     for which, pair in enumerate(generated.short, 1):
         if re.search(rf"\({which}\)[^()]*?[^\W\d_]{{2}}", long):
             continue
-        content = list_content(pair.question, lists)
+        content = list_content_values(pair.question, lists)
         content = [value for value in content if value not in known] or content
-        covered = [value for value in content if any(is_kin(found, value) for found in asked)]
-        if len(covered) < len(content) * _SHARED_AT_LEAST or not content:
-            yield Problem(
+        covered = [value for value in content if any(is_same_or_related_word(found, value) for found in asked)]
+        if len(covered) < len(content) * _MIN_SHARED_CONTENT or not content:
+            yield PairProblem(
                 "long_question_lacks", which, f"the long question does not ask {pair.question!r}; list it as ({which})"
             )
 
 
-def check_long_answer(generated: Generated, topic: str, article: KnownText, lists: CheckLists) -> Iterator[Problem]:
+def check_long_answer(
+    generated: GeneratedPairs, topic: str, article: NormalisedArticle, lists: CheckLists
+) -> Iterator[PairProblem]:
     """Yield the short answers that the long one lacks, and the numbers and names that it adds to the five pairs."""
     long = generated.long_answer
-    yield from _check_phrases(long, "long answer", lists)
-    sentences = [list_values(sentence) for sentence in split_sentences(long)]
-    if len(sentences) >= _SENTENCES_THAT_REPEAT and all(_has_title(values, topic) for values in sentences):
-        yield Problem(
+    yield from _check_source_phrases(long, "long answer", lists)
+    sentences = [list_hedged_values(sentence) for sentence in split_sentences(long)]
+    if len(sentences) >= _MIN_SENTENCES_FOR_REPETITION and all(_has_title(values, topic) for values in sentences):
+        yield PairProblem(
             "long_answer_repeats",
             0,
-            f"each sentence of the long answer names {bare_title(topic)!r} anew; write one flowing paragraph",
+            f"each sentence of the long answer names {strip_title_qualifier(topic)!r} anew; write one flowing paragraph",
         )
-    told, values = list_said(long), list_values(long)
+    told, values = list_all_values(long), list_hedged_values(long)
     for which, pair in enumerate(generated.short, 1):
-        wanted, exact = list_content(pair.answer, lists) or list_said(pair.answer), list_values(pair.answer)
-        is_there = has_words(fold_text(long), fold_text(pair.answer).strip(" .!?"))
-        is_there = is_there or bool(wanted and all(any(is_kin(found, value) for found in told) for value in wanted))
+        wanted, exact = (
+            list_content_values(pair.answer, lists) or list_all_values(pair.answer),
+            list_hedged_values(pair.answer),
+        )
+        is_there = contains_whole_words(fold_case_and_accents(long), fold_case_and_accents(pair.answer).strip(" .!?"))
+        is_there = is_there or bool(
+            wanted and all(any(is_same_or_related_word(found, value) for found in told) for value in wanted)
+        )
         # numbers that an answer calls approximate must be approximate in the long answer too
-        rough = [exact[at : at + 2] for at, value in enumerate(exact[:-1]) if value == ROUGHLY]
-        if not is_there or not all(has_sequence(values, each) for each in rough):
-            yield Problem("long_answer_lacks", which, f"the long answer does not hold the answer {pair.answer!r}")
+        rough = [exact[at : at + 2] for at, value in enumerate(exact[:-1]) if value == APPROXIMATION_MARK]
+        if not is_there or not all(contains_value_sequence(values, each) for each in rough):
+            yield PairProblem("long_answer_lacks", which, f"the long answer does not hold the answer {pair.answer!r}")
     texts = [topic, *(text for pair in generated.short for text in (pair.question, pair.answer))]
-    known = [part.value for text in texts for part in tell(text)]
+    known = [part.value for text in texts for part in read_word_values(text)]
     added = dict.fromkeys([*_find_added_numbers(long, known), *_find_added_names(long, known, article, lists)])
     for said in added:
-        yield Problem(
+        yield PairProblem(
             "long_answer_adds", 0, f"the long answer says {said!r}, which is in none of the five questions and answers"
         )
 
 
-def _find_added_numbers(text: str, known: Sequence[Value]) -> Iterator[str]:
-    for said, value in tell(text):
+def _find_added_numbers(text: str, known: Sequence[TokenValue]) -> Iterator[str]:
+    for said, value in read_word_values(text):
         # in running text "one" and "first" are rarely numbers; 10^5 and 5th are
         is_number = any(map(str.isdigit, said)) or (not isinstance(value, str) and said.lower() != "one")
-        if is_number and not any(says(found, value) for found in known) and not _is_put_together(value, known):
+        if (
+            is_number
+            and not any(value_states(found, value) for found in known)
+            and not _is_date_from_known_parts(value, known)
+        ):
             yield said
 
 
-def _is_put_together(value: Value, known: Sequence[Value]) -> bool:
+def _is_date_from_known_parts(value: TokenValue, known: Sequence[TokenValue]) -> bool:
     """True if known values add up to a date: 8 March and 1917; or 264, if its era is given with another year."""
-    if not isinstance(value, Date):
+    if not isinstance(value, PartialDate):
         return False
-    if not any(isinstance(found, Count) and says(value, found) for found in known):
+    if not any(isinstance(found, NumberValue) and value_states(value, found) for found in known):
         return False
-    return is_year(value) or any(isinstance(found, DayOfYear) and says(value, found) for found in known)
+    return is_year_only_date(value) or any(
+        isinstance(found, DayOfYear) and value_states(value, found) for found in known
+    )
 
 
-def _find_added_names(text: str, known: Sequence[Value], article: KnownText, lists: CheckLists) -> Iterator[str]:
+def _find_added_names(
+    text: str, known: Sequence[TokenValue], article: NormalisedArticle, lists: CheckLists
+) -> Iterator[str]:
     """Yield new capitalised words; a sentence's first word counts if the article uses it as a name."""
     for sentence in split_sentences(text):
-        for opens, word, value in find_capitals(tell(sentence)):
-            if opens and (value not in article.inner_capitals or value in article.small):
+        for opens, word, value in iterate_capitalized_words(read_word_values(sentence)):
+            if opens and (value not in article.capitalised_inside_sentences or value in article.lowercase_words):
                 continue
             if (
                 isinstance(value, str)
                 and value not in lists.function_words
-                and not any(is_kin(each, value) for each in known)
+                and not any(is_same_or_related_word(each, value) for each in known)
             ):
                 yield word
 
 
-def _check_phrases(text: str, name: str, lists: CheckLists) -> Iterator[Problem]:
-    folded = fold_text(text)
-    if phrase := next((phrase for phrase in lists.source_phrases if has_words(folded, phrase)), None):
-        yield Problem("source_phrase", 0, f"the {name} points at its source by {phrase!r}; leave that out")
+def _check_source_phrases(text: str, name: str, lists: CheckLists) -> Iterator[PairProblem]:
+    folded = fold_case_and_accents(text)
+    if phrase := next((phrase for phrase in lists.source_phrases if contains_whole_words(folded, phrase)), None):
+        yield PairProblem("source_phrase", 0, f"the {name} points at its source by {phrase!r}; leave that out")
 
 
-def _has_title(values: Sequence[Value], topic: str) -> bool:
-    return has_sequence(values, list_values(bare_title(topic)))
+def _has_title(values: Sequence[TokenValue], topic: str) -> bool:
+    return contains_value_sequence(values, list_hedged_values(strip_title_qualifier(topic)))

@@ -4,7 +4,7 @@ from typing import Literal
 
 from factmill.tasks.core.rows import Row
 
-Half = Literal["most", "least"]
+PopularityHalf = Literal["most", "least"]
 """The topics of a category with the most page views, or with the least."""
 
 
@@ -30,7 +30,7 @@ class CategoryCount(Row):
     """Pages drawn by seed."""
 
 
-class Topic(CategoryPage):
+class TopicArticle(CategoryPage):
     """A page with its article as of the epoch."""
 
     url: str
@@ -39,7 +39,7 @@ class Topic(CategoryPage):
     """Main text; blank lines separate paragraphs."""
 
 
-class ViewedTopic(Topic):
+class ViewedTopic(TopicArticle):
     """A topic with its page views."""
 
     views: int | None
@@ -52,7 +52,7 @@ class ViewedTopic(Topic):
 class ChosenTopic(ViewedTopic):
     """A topic selected for the most or the least viewed half."""
 
-    half: Half
+    half: PopularityHalf
 
 
 class QuestionedTopic(ChosenTopic):
@@ -115,7 +115,7 @@ class SlaqRow(Row):
     """One paragraph made of the five answers."""
     Pageviews: int
     """Views of the article over the days before the world's epoch."""
-    half: Half
+    half: PopularityHalf
     """Most or least viewed of its category."""
     ShortQ1_Entity: int
     """1 when the first short answer is of an OntoNotes class, else 0."""

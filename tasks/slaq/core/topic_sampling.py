@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from factmill.tasks.core.fingerprints import seed_from
+from factmill.tasks.core.digests import derive_seed
 from factmill.tasks.errors import UsageError
 from factmill.tasks.slaq.core.rows import ViewedTopic
 
 VIEW_DAYS = 1095
 """Days of page views that are summed by default (Appendix A.1)."""
 
-LeftOutReason = Literal["no_page_views", "odd_one_out", "half_is_full"]
+UnselectedTopicReason = Literal["no_page_views", "odd_one_out", "half_is_full"]
 """`no_page_views`: its views are unknown; `odd_one_out`: the middle one of an odd number, in neither half;
 `half_is_full`: not among the most viewed of the upper half or the least viewed of the lower."""
 
@@ -26,7 +26,7 @@ V = TypeVar("V", bound=ViewedTopic)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class CategoryMember:
     """A page with the category that lists it."""
 
     pageid: int
@@ -34,7 +34,9 @@ class Member:
     subcategory: str
 
 
-def draw_pages(pages: Iterable[Member], seed: int, category: str, number: int) -> list[Member]:
+def sample_category_pages(
+    pages: Iterable[CategoryMember], seed: int, category: str, number: int
+) -> list[CategoryMember]:
     """Draw at most `number` pages of a category; return them in the order of the draw.
 
     A page listed again counts once. Stores no more than `number` pages at a time. UsageError for a number below 1.
@@ -42,12 +44,12 @@ def draw_pages(pages: Iterable[Member], seed: int, category: str, number: int) -
     if number < 1:
         raise UsageError(f"{number} pages to be drawn from {category!r}: expected 1 or more")
     # negated, so that the heap's first is the largest; page ids break ties of digests, so pages are never compared
-    kept: list[tuple[int, int, Member]] = []
+    kept: list[tuple[int, int, CategoryMember]] = []
     known: set[int] = set()
     for page in pages:
         if page.pageid in known:
             continue
-        place = (-seed_from("topic", str(seed), category, str(page.pageid)), -page.pageid, page)
+        place = (-derive_seed("topic", str(seed), category, str(page.pageid)), -page.pageid, page)
         if len(kept) < number:
             heapq.heappush(kept, place)
         elif place[:2] > kept[0][:2]:
@@ -58,7 +60,9 @@ def draw_pages(pages: Iterable[Member], seed: int, category: str, number: int) -
     return [page for _, _, page in sorted(kept, key=lambda place: place[:2], reverse=True)]
 
 
-def split_by_views(topics: Sequence[V], per_half: int) -> tuple[list[V], list[V], list[tuple[V, LeftOutReason]]]:
+def select_most_and_least_viewed(
+    topics: Sequence[V], per_half: int
+) -> tuple[list[V], list[V], list[tuple[V, UnselectedTopicReason]]]:
     """Split a category's topics by views into two halves; select the extreme `per_half` of each (Appendix A.1).
 
     Returns the most viewed (descending), the least viewed (ascending), and every other topic with its reason, by page
@@ -74,7 +78,7 @@ def split_by_views(topics: Sequence[V], per_half: int) -> tuple[list[V], list[V]
     half = len(ranked) // 2
     taken = min(per_half, half)
     most, least = ranked[:taken], ranked[len(ranked) - taken :][::-1]
-    reasons: dict[int, LeftOutReason] = {topic.pageid: "half_is_full" for topic in ranked}
+    reasons: dict[int, UnselectedTopicReason] = {topic.pageid: "half_is_full" for topic in ranked}
     if len(ranked) % 2:
         reasons[ranked[half].pageid] = "odd_one_out"
     in_halves = {topic.pageid for topic in (*most, *least)}

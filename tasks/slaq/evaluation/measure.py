@@ -12,41 +12,46 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
-from factmill.tasks.core.evaluation.scoring import LOWER_BOUND, add_note
-from factmill.tasks.core.measures.figures import Figure, draw_groups, make_series
-from factmill.tasks.core.measures.metrics import Metric, Scores, measure
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE, add_metric_note
+from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
+from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure, make_metric_series
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.evaluation.record import EXACT, Item, PaperFigure
-from factmill.tasks.slaq.core.evaluation.answers import LONG, SHORT
-from factmill.tasks.slaq.core.evaluation.verdicts import Matrix, align, count_run, sign_alignment
-from factmill.tasks.slaq.core.replies import PAIRS
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, PaperResult, ReportItem
+from factmill.tasks.slaq.core.evaluation.answers import LONG_SETTING, SHORT_SETTING
+from factmill.tasks.slaq.core.evaluation.verdicts import (
+    VerdictMatrix,
+    compute_alignment,
+    compute_signed_alignment,
+    count_preceding_run,
+)
+from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
 
-ACCURACY, ALIGNMENT, SIGNED, GAP = "accuracy", "alignment", "signed_alignment", "accuracy_gap"
-BOTH = "short, long"
+ACCURACY, ALIGNMENT, SIGNED_ALIGNMENT, ACCURACY_GAP = "accuracy", "alignment", "signed_alignment", "accuracy_gap"
+BOTH_SETTINGS = "short, long"
 """Setting of the metrics that compare both answers."""
 POSITION, AFTER_RIGHT, AFTER_WRONG = "position", "right_before", "wrong_before"
 """Group names: a fact's place in the long question; consecutive right, or wrong, answers just before it (Figure 3)."""
-GROUPS = ("category", "half", "answer_kind", "fact_type")
+SLAQ_GROUP_COLUMNS = ("category", "half", "answer_kind", "fact_type")
 
 
-Verdicts = tuple[Matrix, np.ndarray]
+SettingVerdicts = tuple[VerdictMatrix, np.ndarray]
 """Verdicts of one setting (topics × facts), and of the same shape why one is missing: reason and detail on two lines,
 None where nothing was asked."""
 
 
-def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
-    """Compute the score rows and the metrics of answers (rows of `JudgedSlaq`)."""
+def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredMetric]]:
+    """Compute the score rows and the metrics of answers (rows of `ScoredSlaqPrediction`)."""
     rows = answers.to_pylist()
     topics = sorted({row["item"] for row in rows})
     at = {topic: index for index, topic in enumerate(topics)}
-    groups = _list_groups(rows, topics)
-    given: dict[str, Verdicts] = {}
-    for setting in (SHORT, LONG):
+    groups = _list_fact_groups(rows, topics)
+    given: dict[str, SettingVerdicts] = {}
+    for setting in (SHORT_SETTING, LONG_SETTING):
         if mine := [row for row in rows if row["setting"] == setting]:
             values, reasons = given[setting] = (
-                np.full((len(topics), PAIRS), np.nan),
-                np.empty((len(topics), PAIRS), object),
+                np.full((len(topics), PAIRS_PER_TOPIC), np.nan),
+                np.empty((len(topics), PAIRS_PER_TOPIC), object),
             )
             for row in mine:
                 first = max(row["position"] - 1, 0)
@@ -56,29 +61,33 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
                     values[place] = row["verdicts"]
     found = [(setting, ACCURACY, verdicts) for setting, verdicts in given.items()]
     if len(given) > 1:
-        (short, why_short), (long, why_long) = given[SHORT], given[LONG]
+        (short, why_short), (long, why_long) = given[SHORT_SETTING], given[LONG_SETTING]
         reasons = np.where(np.isnan(short), why_short, why_long)
         reasons[~(_is_asked(why_short) & _is_asked(why_long))] = None
-        both = {ALIGNMENT: align(short, long), SIGNED: sign_alignment(short, long), GAP: long - short}
-        found += [(BOTH, metric, (values, reasons)) for metric, values in both.items()]
-    scored = [_score(*each, topics, groups) for each in found]
-    metrics = measure([scores for _, scores in scored], seed)
-    is_bound = {row["judge"] for row in rows} == {EXACT}
+        both = {
+            ALIGNMENT: compute_alignment(short, long),
+            SIGNED_ALIGNMENT: compute_signed_alignment(short, long),
+            ACCURACY_GAP: long - short,
+        }
+        found += [(BOTH_SETTINGS, metric, (values, reasons)) for metric, values in both.items()]
+    scored = [_make_scores(*each, topics, groups) for each in found]
+    metrics = measure_mean_metrics([scores for _, scores in scored], seed)
+    is_bound = {row["judge"] for row in rows} == {EXACT_JUDGE}
     return pa.concat_tables([table for table, _ in scored]), [
-        add_note(each, LOWER_BOUND) if is_bound and each.metric == ACCURACY else each for each in metrics
+        add_metric_note(each, PROGRAM_JUDGE_NOTE) if is_bound and each.metric == ACCURACY else each for each in metrics
     ]
 
 
-def _list_groups(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> dict[str, list[str | None]]:
+def _list_fact_groups(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> dict[str, list[str | None]]:
     """Return group name → value of each fact, topic by topic; None for a fact that was not asked."""
     facts = {}
     for row in rows:
         for number, kind in enumerate(row["fact_types"], row["position"] or 1):
             is_entity = "other" if kind == "none" else "entity"
             facts[row["item"], number] = (str(number), row["category"], row["half"], is_entity, kind)
-    names = (POSITION, *GROUPS)
+    names = (POSITION, *SLAQ_GROUP_COLUMNS)
     unasked = (None,) * len(names)
-    places = [(topic, number) for topic in topics for number in range(1, PAIRS + 1)]
+    places = [(topic, number) for topic in topics for number in range(1, PAIRS_PER_TOPIC + 1)]
     return dict(zip(names, map(list, zip(*(facts.get(each, unasked) for each in places), strict=True)), strict=True))
 
 
@@ -86,18 +95,18 @@ def _is_asked(reasons: np.ndarray) -> np.ndarray:
     return np.array([reason is not None for reason in reasons.ravel()], bool).reshape(reasons.shape)
 
 
-def _score(
-    setting: str, metric: str, verdicts: Verdicts, topics: Sequence[str], groups: Mapping[str, list[str | None]]
-) -> tuple[pa.Table, Scores]:
-    """Return rows of `Score`, one for each fact asked, and the same values as `Scores` to measure."""
+def _make_scores(
+    setting: str, metric: str, verdicts: SettingVerdicts, topics: Sequence[str], groups: Mapping[str, list[str | None]]
+) -> tuple[pa.Table, MetricScores]:
+    """Return rows of `EvaluationScore`, one for each fact asked, and the same values as `MetricScores` to measure."""
     values, reasons = verdicts
-    if setting == LONG:
-        runs = {AFTER_RIGHT: count_run(values, of=1), AFTER_WRONG: count_run(values, of=0)}
+    if setting == LONG_SETTING:
+        runs = {AFTER_RIGHT: count_preceding_run(values, of=1), AFTER_WRONG: count_preceding_run(values, of=0)}
         named = {name: [None if np.isnan(run) else str(int(run)) for run in of.ravel()] for name, of in runs.items()}
         groups = {**groups, **named}
     asked = np.flatnonzero(_is_asked(reasons)).tolist()
-    items = [topics[at // PAIRS] for at in asked]
-    ids = [f"{topics[at // PAIRS]}/{at % PAIRS + 1}" for at in asked]
+    items = [topics[at // PAIRS_PER_TOPIC] for at in asked]
+    ids = [f"{topics[at // PAIRS_PER_TOPIC]}/{at % PAIRS_PER_TOPIC + 1}" for at in asked]
     found = values.ravel()[asked]
     whys = [
         why.split("\n", 1) if missing else ("", "")
@@ -114,30 +123,30 @@ def _score(
         "unscored": [reason for reason, _ in whys],
         "detail": [detail for _, detail in whys],
     }
-    table = pa.table(columns).select(arrow_schema(Score).names).cast(arrow_schema(Score))
-    return table, Scores(
+    table = pa.table(columns).select(arrow_schema(EvaluationScore).names).cast(arrow_schema(EvaluationScore))
+    return table, MetricScores(
         setting=setting,
         metric=metric,
         items=ids,
         clusters=items,
         values=found,
         groups={name: [column[at] for at in asked] for name, column in groups.items()},
-        worst=-1.0 if metric in (SIGNED, GAP) else 0.0,
+        worst=-1.0 if metric in (SIGNED_ALIGNMENT, ACCURACY_GAP) else 0.0,
         unit="share" if metric in (ACCURACY, ALIGNMENT) else "",
         is_share=metric in (ACCURACY, ALIGNMENT),
     )
 
 
-def list_items(answers: pa.Table) -> list[Item]:
-    """Return the answers (rows of `JudgedSlaq`) as items of the report's browser."""
+def list_slaq_report_items(answers: pa.Table) -> list[ReportItem]:
+    """Return the answers (rows of `ScoredSlaqPrediction`) as items of the report's browser."""
     return [
-        Item(
+        ReportItem(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"],
             gold=each["gold"],
             answer=each["answer"],
-            verdict=describe_verdicts(each["verdicts"], each["unscored"]),
+            verdict=format_verdicts(each["verdicts"], each["unscored"]),
             score=sum(each["verdicts"]) / len(each["verdicts"]) if each["verdicts"] else None,
             row_id=each["item"],
             groups={"category": each["category"], "half": each["half"], "fact_type": ", ".join(each["fact_types"])},
@@ -146,7 +155,7 @@ def list_items(answers: pa.Table) -> list[Item]:
     ]
 
 
-def describe_verdicts(verdicts: Sequence[int], unscored: str) -> str:
+def format_verdicts(verdicts: Sequence[int], unscored: str) -> str:
     """Format verdicts in a few words; for a long answer how many are right and which."""
     if not verdicts:
         return f"unscored: {unscored}"
@@ -156,12 +165,12 @@ def describe_verdicts(verdicts: Sequence[int], unscored: str) -> str:
     return f"{sum(verdicts)} of {len(verdicts)} right: {' '.join(map(str, verdicts))}{why}"
 
 
-_BARS = (
-    ("accuracy", "Accuracy of short and of long answers", (SHORT, LONG), ACCURACY, "2a"),
-    ("alignment", "Alignment: both answers right, or both wrong", (BOTH,), ALIGNMENT, "2b"),
-    ("signed_alignment", "Signed alignment: +1 both right, −1 both wrong", (BOTH,), SIGNED, "2c"),
+_BAR_FIGURES = (
+    ("accuracy", "Accuracy of short and of long answers", (SHORT_SETTING, LONG_SETTING), ACCURACY, "2a"),
+    ("alignment", "Alignment: both answers right, or both wrong", (BOTH_SETTINGS,), ALIGNMENT, "2b"),
+    ("signed_alignment", "Signed alignment: +1 both right, −1 both wrong", (BOTH_SETTINGS,), SIGNED_ALIGNMENT, "2c"),
 )
-_LINES = (
+_LINE_FIGURES = (
     (
         "position",
         "Accuracy by place of the fact in the long question",
@@ -181,40 +190,40 @@ _LINES = (
         "Figure 3c. 0: the answer before was right. The first answer, with none before it, is left out.",
     ),
 )
-_WHISKERS = "Whiskers are 95 % intervals over topics."
+_TOPIC_INTERVALS_NOTE = "Whiskers are 95 % intervals over topics."
 
 
-def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+def draw_slaq_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Draw accuracy and both alignments by model (Figure 2), and accuracy by position and momentum (Figure 3)."""
     drawn = []
-    for name, title, settings, metric, panel in _BARS:
+    for name, title, settings, metric, panel in _BAR_FIGURES:
         found = {(each.setting, each.model): each for each in metrics if each.metric == metric and not each.group_by}
         models = tuple(dict.fromkeys(model for _, model in found))
         series = tuple(
-            make_series(setting, ((model, found.get((setting, model))) for model in models))
+            make_metric_series(setting, ((model, found.get((setting, model))) for model in models))
             for setting in settings
             if any((setting, model) in found for model in models)
         )
-        y_range = (-1.0, 1.0) if metric == SIGNED else (0.0, 1.0)
-        note = f"Figure {panel}. {_WHISKERS}"
-        drawn.append(Figure(name, title, "bars", "model", metric.replace("_", " "), series, note, y_range))
-    for name, title, group_by, note in _LINES:
+        y_range = (-1.0, 1.0) if metric == SIGNED_ALIGNMENT else (0.0, 1.0)
+        note = f"Figure {panel}. {_TOPIC_INTERVALS_NOTE}"
+        drawn.append(ReportFigure(name, title, "bars", "model", metric.replace("_", " "), series, note, y_range))
+    for name, title, group_by, note in _LINE_FIGURES:
         is_place = group_by == POSITION
         drawn.append(
-            draw_groups(
+            make_group_figure(
                 metrics,
                 ACCURACY,
                 group_by,
                 "lines",
-                tuple(map(str, range(1, PAIRS + 1) if is_place else range(PAIRS))),
+                tuple(map(str, range(1, PAIRS_PER_TOPIC + 1) if is_place else range(PAIRS_PER_TOPIC))),
                 name=name,
                 title=title,
                 x_label="position in the long question" if is_place else "answers in a row before",
-                note=f"{note} {_WHISKERS}",
+                note=f"{note} {_TOPIC_INTERVALS_NOTE}",
                 y_range=(0.0, 1.0),
             )
         )
-    bound = f" {LOWER_BOUND.capitalize()}." if any(each.judge == EXACT for each in metrics) else ""
+    bound = f" {PROGRAM_JUDGE_NOTE.capitalize()}." if any(each.judge == EXACT_JUDGE for each in metrics) else ""
     return [
         replace(figure, note=f"{figure.note}{bound}") if figure.y_label == ACCURACY else figure
         for figure in drawn
@@ -222,10 +231,10 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
     ]
 
 
-PAPER = tuple(
-    PaperFigure(
+SLAQ_PAPER_RESULTS = tuple(
+    PaperResult(
         metric=ACCURACY,
-        setting=LONG,
+        setting=LONG_SETTING,
         model="16 models, 1B to 12B",
         value=value,
         where=where,

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.comparing import adjust
-from factmill.tasks.core.measures.figures import Figure, make_series
-from factmill.tasks.core.measures.intervals import DRAWS, cut_tails
-from factmill.tasks.core.measures.metrics import Metric, Scores, measure, round_value
-from factmill.tasks.evaluation.record import PaperFigure
-from factmill.tasks.slaq.core.mechanism.measures import Floats, predict, shuffle_kinds
-from factmill.tasks.slaq.core.mechanism.rows import FEATURES
-from factmill.tasks.slaq.mechanism.ablating import import_extra
+from factmill.tasks.core.measures.intervals import BOOTSTRAP_DRAWS, compute_percentile_interval
+from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics, round_to_published
+from factmill.tasks.core.measures.model_comparison import adjust_p_values
+from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
+from factmill.tasks.evaluation.definition import PaperResult
+from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES
+from factmill.tasks.slaq.core.mechanism.similarity import Floats, compute_permutation_p, cross_validate_fact_kinds
+from factmill.tasks.slaq.mechanism.ablation import import_mechanism_module
 
-ALIGNED, MISALIGNED, DIFFERENCE = "aligned", "misaligned", "aligned − misaligned"
-ALL = "all six"
-AUC, ACCURACY, COEFFICIENT = "roc_auc", "accuracy", "coefficient"
-BY_FACT = "_by_fact"
+ALIGNED, MISALIGNED, KIND_DIFFERENCE = "aligned", "misaligned", "aligned − misaligned"
+ALL_SIX_MEASURES = "all six"
+ROC_AUC, ACCURACY, COEFFICIENT = "roc_auc", "accuracy", "coefficient"
+BY_FACT_SUFFIX = "_by_fact"
 """Ending of the metrics by the paper's folds, which separate the facts of a topic."""
 
 
@@ -34,22 +34,22 @@ def measure_mechanism(
     models = sorted({row["model"] for row in rows})
     of_kind = {kind: [row for row in rows if row["kind"] == kind] for kind in (ALIGNED, MISALIGNED)}
     scores = [
-        Scores(
+        MetricScores(
             setting=kind,
             metric=feature,
             items=[row["id"] for row in mine],
             clusters=[row["item"] for row in mine],
             values=np.array([np.nan if row[feature] is None else row[feature] for row in mine], np.float64),
             groups={"model": [row["model"] for row in mine]} if len(models) > 1 else {},
-            worst=0.0 if feature in FEATURES[:2] else -1.0,
-            unit="share" if feature in FEATURES[:2] else "correlation",
+            worst=0.0 if feature in SIMILARITY_MEASURES[:2] else -1.0,
+            unit="share" if feature in SIMILARITY_MEASURES[:2] else "correlation",
         )
-        for feature in FEATURES
+        for feature in SIMILARITY_MEASURES
         for kind, mine in of_kind.items()
         if mine
     ]
-    found = [*measure(scores, seed), *_compare_kinds(rows, seed)]
-    found += _predict_all(rows, folds, seed)
+    found = [*measure_mean_metrics(scores, seed), *_measure_kind_differences(rows, seed)]
+    found += _measure_kind_predictions(rows, folds, seed)
     return [
         EvaluationMetric(
             id="/".join(filter(None, (each.setting, each.metric, each.group_by, each.group))),
@@ -62,42 +62,49 @@ def measure_mechanism(
     ]
 
 
-def _compare_kinds(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[Metric]:
+def _measure_kind_differences(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[MeasuredMetric]:
     """Yield each measure's difference aligned − misaligned, with p adjusted over the six (Benjamini and Hochberg)."""
-    scored = {feature: [row for row in rows if row[feature] is not None] for feature in FEATURES}
+    scored = {feature: [row for row in rows if row[feature] is not None] for feature in SIMILARITY_MEASURES}
     values = {feature: np.array([row[feature] for row in mine], np.float64) for feature, mine in scored.items()}
     is_aligned = {feature: np.array([row["kind"] == ALIGNED for row in mine], bool) for feature, mine in scored.items()}
     by_topic, by_fact = (
-        [shuffle_kinds(values[each], is_aligned[each], [row[unit] for row in scored[each]], seed) for each in FEATURES]
+        [
+            compute_permutation_p(values[each], is_aligned[each], [row[unit] for row in scored[each]], seed)
+            for each in SIMILARITY_MEASURES
+        ]
         for unit in ("item", "id")
     )
-    levels = zip(FEATURES, by_topic, adjust(by_topic), by_fact, adjust(by_fact), strict=True)
+    levels = zip(
+        SIMILARITY_MEASURES, by_topic, adjust_p_values(by_topic), by_fact, adjust_p_values(by_fact), strict=True
+    )
     for feature, p, adjusted, p_fact, adjusted_fact in levels:
         n, clusters = len(scored[feature]), [row["item"] for row in scored[feature]]
         if p is None:
-            yield _tell(DIFFERENCE, feature, None, n, len(rows), note="no fact of one kind has a similarity")
+            yield _make_mechanism_metric(
+                KIND_DIFFERENCE, feature, None, n, len(rows), note="no fact of one kind has a similarity"
+            )
             continue
         of_one, of_other = values[feature][is_aligned[feature]], values[feature][~is_aligned[feature]]
-        yield _tell(
-            DIFFERENCE,
+        yield _make_mechanism_metric(
+            KIND_DIFFERENCE,
             feature,
             float(of_one.mean() - of_other.mean()),
             n,
             len(rows),
-            interval=_draw_difference(values[feature], is_aligned[feature], clusters, seed),
+            interval=_bootstrap_difference_interval(values[feature], is_aligned[feature], clusters, seed),
             clusters=len(set(clusters)),
             note=f"p {p:g}, p adjusted {adjusted:g}; by single facts, as in the paper: p {p_fact:g}, p adjusted {adjusted_fact:g}",
         )
 
 
-def _draw_difference(
+def _bootstrap_difference_interval(
     values: Floats, is_aligned: np.ndarray, clusters: Sequence[str], seed: int
 ) -> tuple[float, float] | None:
     """Return the bootstrap interval of the difference of means over whole topics; None for a single topic or kind."""
     names, at = np.unique(np.array(clusters), return_inverse=True)
     if len(names) < 2:
         return None
-    drawn = np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), DRAWS)
+    drawn = np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), BOOTSTRAP_DRAWS)
     sums = [
         np.bincount(at, np.where(kind, each, 0.0), len(names))
         for kind in (is_aligned, ~is_aligned)
@@ -107,21 +114,23 @@ def _draw_difference(
     has_both = (totals[1] > 0) & (totals[3] > 0)
     if not has_both.any():
         return None
-    return cut_tails((totals[0] / np.maximum(totals[1], 1) - totals[2] / np.maximum(totals[3], 1))[has_both])
+    return compute_percentile_interval(
+        (totals[0] / np.maximum(totals[1], 1) - totals[2] / np.maximum(totals[3], 1))[has_both]
+    )
 
 
-def _predict_all(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> Iterator[Metric]:
+def _measure_kind_predictions(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> Iterator[MeasuredMetric]:
     """Yield how well each measure alone, and all six together, predict the kind of held-out facts."""
-    learn = import_extra("sklearn")
+    learn = import_mechanism_module("sklearn")
     for part in ("linear_model", "metrics", "model_selection", "pipeline", "preprocessing"):
-        import_extra(f"sklearn.{part}")
-    for name, features in (*((each, (each,)) for each in FEATURES), (ALL, FEATURES)):
+        import_mechanism_module(f"sklearn.{part}")
+    for name, features in (*((each, (each,)) for each in SIMILARITY_MEASURES), (ALL_SIX_MEASURES, SIMILARITY_MEASURES)):
         scored = [row for row in rows if all(row[each] is not None for each in features)]
         matrix = np.array([[row[each] for each in features] for row in scored], np.float64).reshape(-1, len(features))
         labels = [int(row["kind"] == ALIGNED) for row in scored]
-        for unit, ending in (("item", ""), ("id", BY_FACT)):
+        for unit, ending in (("item", ""), ("id", BY_FACT_SUFFIX)):
             units = [row[unit] for row in scored]
-            predicted = predict(matrix, labels, units, folds, seed, learn)
+            predicted = cross_validate_fact_kinds(matrix, labels, units, folds, seed, learn)
             if predicted is None:
                 aligned, misaligned = (
                     len({each for each, label in zip(units, labels, strict=True) if label == kind}) for kind in (1, 0)
@@ -131,14 +140,16 @@ def _predict_all(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> It
                     if ending
                     else f"{aligned} topics have aligned and {misaligned} have misaligned facts with it, expected {folds} of each"
                 )
-                for metric in (AUC, ACCURACY):
-                    yield _tell(name, metric + ending, None, len(labels), len(rows), note=note)
+                for metric in (ROC_AUC, ACCURACY):
+                    yield _make_mechanism_metric(name, metric + ending, None, len(labels), len(rows), note=note)
                 continue
             aucs = predicted.aucs
             note = f"mean of {len(aucs)} folds, {min(aucs):.3f} to {max(aucs):.3f}"
-            yield _tell(name, AUC + ending, sum(aucs) / len(aucs), len(scored), len(rows), note=note)
+            yield _make_mechanism_metric(
+                name, ROC_AUC + ending, sum(aucs) / len(aucs), len(scored), len(rows), note=note
+            )
             told = dict(zip((row["id"] for row in scored), predicted.is_right, strict=True))
-            right = Scores(
+            right = MetricScores(
                 setting=name,
                 metric=ACCURACY + ending,
                 items=[row["id"] for row in rows],
@@ -147,13 +158,15 @@ def _predict_all(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> It
                 is_share=True,
                 unit="share",
             )
-            yield from measure([right], seed)
-            if name == ALL and not ending:
+            yield from measure_mean_metrics([right], seed)
+            if name == ALL_SIX_MEASURES and not ending:
                 for feature, coefficient in zip(features, predicted.coefficients, strict=True):
-                    yield _tell(feature, COEFFICIENT, coefficient, len(scored), len(rows), note="fitted to all facts")
+                    yield _make_mechanism_metric(
+                        feature, COEFFICIENT, coefficient, len(scored), len(rows), note="fitted to all facts"
+                    )
 
 
-def _tell(
+def _make_mechanism_metric(
     setting: str,
     metric: str,
     value: float | None,
@@ -163,16 +176,16 @@ def _tell(
     interval: tuple[float, float] | None = None,
     clusters: int = 0,
     note: str = "",
-) -> Metric:
-    return Metric(
+) -> MeasuredMetric:
+    return MeasuredMetric(
         setting=setting,
         metric=metric,
         group_by="",
         group="",
-        value=None if value is None else round_value(value),
+        value=None if value is None else round_to_published(value),
         n=n,
         n_unscored=rows - n,
-        coverage=round_value(n / rows) if rows else None,
+        coverage=round_to_published(n / rows) if rows else None,
         bound_low=None,
         bound_high=None,
         ci_low=interval[0] if interval else None,
@@ -184,7 +197,7 @@ def _tell(
     )
 
 
-_NAMES = {
+_MEASURE_TITLES = {
     "containment": "containment",
     "iou": "IoU",
     "pearson_attention": "Pearson, attention",
@@ -194,33 +207,37 @@ _NAMES = {
 }
 
 
-def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+def draw_mechanism_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Draw the similarities of both kinds of facts (Figure 4), and how well they predict the kind (Figure 5)."""
     found = {(each.setting, each.metric): each for each in metrics if not each.group_by}
-    told = {**_NAMES, ALL: ALL}
+    told = {**_MEASURE_TITLES, ALL_SIX_MEASURES: ALL_SIX_MEASURES}
     kinds = [
-        make_series(kind, ((_NAMES[each], found.get((kind, each))) for each in FEATURES))
+        make_metric_series(kind, ((_MEASURE_TITLES[each], found.get((kind, each))) for each in SIMILARITY_MEASURES))
         for kind in (ALIGNED, MISALIGNED)
-        if any((kind, each) in found for each in FEATURES)
+        if any((kind, each) in found for each in SIMILARITY_MEASURES)
     ]
     measures = [
-        make_series(label, ((told[each], found.get((each, metric))) for each in told))
-        for label, metric in (("ROC-AUC", AUC), ("accuracy", ACCURACY))
+        make_metric_series(label, ((told[each], found.get((each, metric))) for each in told))
+        for label, metric in (("ROC-AUC", ROC_AUC), ("accuracy", ACCURACY))
         if any((found[at].value is not None) for at in found if at[1] == metric)
     ]
-    weights = [make_series(COEFFICIENT, ((_NAMES[each], found.get((each, COEFFICIENT))) for each in FEATURES))]
+    weights = [
+        make_metric_series(
+            COEFFICIENT, ((_MEASURE_TITLES[each], found.get((each, COEFFICIENT))) for each in SIMILARITY_MEASURES)
+        )
+    ]
     has_weights = any(metric == COEFFICIENT for _, metric in found)
     figures = [
-        Figure(
+        ReportFigure(
             "similarity", "Similarity of short and long answers", "bars", "similarity measure", "mean similarity",
             tuple(kinds), "Figure 4. Whiskers are 95 % intervals over topics.",
         ),
-        Figure(
+        ReportFigure(
             "prediction", "Telling aligned from misaligned facts by similarity", "bars", "features", "of held-out facts",
             tuple(measures), "Figure 5. Logistic regression, cross-validated by topic; 0.5 is chance where both kinds are as many. "
             "Whiskers are 95 % intervals over topics.", (0.0, 1.0),
         ),
-        Figure(
+        ReportFigure(
             "coefficients", "Weights of the six measures together", "bars", "similarity measure", "coefficient",
             tuple(weights if has_weights else ()), "Figure 5. In units of each measure's spread; above 0: the more alike, the likelier aligned.",
         ),
@@ -228,8 +245,8 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
     return [each for each in figures if each.series]
 
 
-PAPER = tuple(
-    PaperFigure(
+MECHANISM_PAPER_RESULTS = tuple(
+    PaperResult(
         metric=metric,
         setting=setting,
         model="Qwen-2.5 1B, 3B and Qwen-3 1.7B, 4B",
@@ -242,9 +259,9 @@ PAPER = tuple(
         ("containment", MISALIGNED, "Figure 4", 0.499),
         ("iou", ALIGNED, "Figure 4", 0.316),
         ("iou", MISALIGNED, "Figure 4", 0.272),
-        (AUC + BY_FACT, "spearman_attention", "Figure 5", 0.83),
-        (AUC + BY_FACT, ALL, "Figure 5", 0.81),
-        (ACCURACY + BY_FACT, ALL, "Figure 5", 0.76),
+        (ROC_AUC + BY_FACT_SUFFIX, "spearman_attention", "Figure 5", 0.83),
+        (ROC_AUC + BY_FACT_SUFFIX, ALL_SIX_MEASURES, "Figure 5", 0.81),
+        (ACCURACY + BY_FACT_SUFFIX, ALL_SIX_MEASURES, "Figure 5", 0.76),
         (COEFFICIENT, "spearman_attention", "Figure 5", 1.36),
     )
 )

@@ -12,53 +12,53 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.rows import MOST, StrictModel, arrow_schema
-from factmill.tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, SideTable
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER, StrictModel, arrow_schema
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, CompanionTable, ResolvedInputs
 from factmill.tasks.errors import SourceError, UnknownBuild, UsageError
-from factmill.tasks.evaluation.record import EXACT, METRICS, choose_judge
-from factmill.tasks.files import absolute_path
-from factmill.tasks.options import Option, Params, RunOptions, warehouse_of
+from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE, EXACT_JUDGE, resolve_judge_name
+from factmill.tasks.files import resolve_absolute_path
+from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions, resolve_warehouse_path
 from factmill.tasks.settings import load_world
-from factmill.tasks.slaq.core.evaluation.answers import JudgedSlaq
+from factmill.tasks.slaq.core.evaluation.answers import ScoredSlaqPrediction
 from factmill.tasks.slaq.core.mechanism.rows import (
-    FEATURES,
+    SIMILARITY_MEASURES,
+    AblatedTokenRow,
+    AnsweredFact,
     ComparedFact,
-    Fact,
-    Kind,
+    FactKind,
     PairedFact,
-    TokenRow,
-    choose_facts,
+    draw_facts_by_kind,
 )
-from factmill.tasks.slaq.evaluation.ask import ANSWER_LONG, ANSWER_SHORT
-from factmill.tasks.slaq.evaluation.record import SLAQ_EVALUATION
-from factmill.tasks.slaq.mechanism.local_model import Device, Precision, lock_model
-from factmill.tasks.storage.builds import BuildRecord, find_build, list_builds, published_table
-from factmill.tasks.storage.source_files import SourceFile, iterate_csv, lock_source, name_source
+from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
+from factmill.tasks.slaq.evaluation.questions import ANSWER_LONG_PROMPT, ANSWER_SHORT_PROMPT
+from factmill.tasks.slaq.mechanism.ablation_service import Device, Precision, list_causal_model_files
+from factmill.tasks.storage.builds import BuildRecord, list_builds, published_table, resolve_build
+from factmill.tasks.storage.source_files import SourceFile, iterate_csv, make_unpinned_source, pin_source_file
 from factmill.tasks.storage.warehouse import open_warehouse
 
-NAME = "slaq_mechanism"
-PAIRS = "/pairs"
+MECHANISM_NAME = "slaq_mechanism"
+PAIRS_FILE_UNIT = "/pairs"
 """Source unit of the file of pairs; no model folder can have this name."""
-PAIR = "slaq/pair"
+QUOTE_PART_PROMPT = "slaq/pair"
 """Prompt with which a judge quotes the part of a long answer that states a fact."""
 PAIR_COLUMNS = ("id", "short_text", "long_text")
-_BESIDE = ("kind", "question", "gold", "short_answer", "long_answer", "unscored", "detail")
+_CONTEXT_COLUMNS = ("kind", "question", "gold", "short_answer", "long_answer", "unscored", "detail")
 """Columns of the file of pairs that inform the person who pairs; they are not read."""
-LATEST = f"latest:{SLAQ_EVALUATION.name}"
+LATEST_SLAQ_EVALUATION = f"latest:{SLAQ_EVALUATION.name}"
 
 
-class MechanismParams(Params):
+class MechanismParams(BenchmarkParams):
     """Parameters of the mechanistic analysis."""
 
-    evaluation: Annotated[tuple[str, ...], Option(metavar="EVALUATION")] = (LATEST,)
+    evaluation: Annotated[tuple[str, ...], CliOption(metavar="EVALUATION")] = (LATEST_SLAQ_EVALUATION,)
     """Evaluations on SLAQ, in both settings: an id, the beginning of one, or latest:slaq_evaluation."""
-    model: Annotated[tuple[str, ...], Option(metavar="DIR")] = ()
+    model: Annotated[tuple[str, ...], CliOption(metavar="DIR")] = ()
     """Folder of the model that gave the answers, in Hugging Face's form (repeatable: one for each evaluation, in its order)."""
-    pairs: Annotated[str | None, Option(metavar="FILE")] = None
+    pairs: Annotated[str | None, CliOption(metavar="FILE")] = None
     """CSV with the columns id, short_text, long_text: parts of both answers that state the same fact, as people paired them; they come before what is found."""
-    judge: Annotated[str, Option(metavar="NAME")] = "judge"
+    judge: Annotated[str, CliOption(metavar="MECHANISM_NAME")] = "judge"
     """The model of the world's file, [models.NAME], that quotes the part of a long answer which states a fact, where the answer does not number its parts; or exact, which aligns the words of both answers, and stands in where the world's judge is no model."""
-    per_kind: int = Field(default=30, ge=1, le=MOST)
+    per_kind: int = Field(default=30, ge=1, le=MAX_SETTING_NUMBER)
     """Facts of each model and kind (right in both answers; right in one) to score; they are drawn with the seed until so many are scored, or none is left."""
     least_matched: float = Field(default=0.5, ge=0, le=1)
     """Share of the short answer's content words that a part of the long answer must have to be its pair by alignment."""
@@ -76,11 +76,11 @@ class MechanismParams(Params):
     """Where to compute; auto: on the GPU where there is one."""
     folds: int = Field(default=5, ge=2, le=1000)
     """Parts of the cross-validation."""
-    seed: int = Field(default=0, ge=-MOST, le=MOST)
+    seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
     """Seed of the draw of facts, the folds and the intervals."""
 
 
-class Subject(StrictModel):
+class AnalysedModel(StrictModel):
     """A model to analyse, and the evaluation that has its answers."""
 
     model: str
@@ -91,41 +91,43 @@ class Subject(StrictModel):
     """The evaluation's name for the model."""
 
 
-class MechanismInputs(Inputs):
+class MechanismInputs(BuildInputs):
     """Resolved inputs of the mechanistic analysis's steps."""
 
     resolved: ClassVar = frozenset({"evaluation", "model", "pairs", "device"})
     params: MechanismParams
-    subjects: tuple[Subject, ...]
+    subjects: tuple[AnalysedModel, ...]
 
 
-def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInputs]:
+def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> ResolvedInputs[MechanismInputs]:
     """Resolve the inputs of the analysis; raise UsageError for an invalid parameter, model folder or evaluation."""
     world = load_world(run.world, run.graph)
-    folders = [absolute_path(each) for each in params.model]
-    records = [_find_evaluation(each, run) for each in params.evaluation]
+    folders = [resolve_absolute_path(each) for each in params.model]
+    records = [_get_slaq_evaluation(each, run) for each in params.evaluation]
     if len(folders) != len(records):
         raise UsageError(
             f"{len(records)} evaluations and {len(folders)} models: give --model DIR for each evaluation, in its order; "
-            f"{EXAMPLE}"
+            f"{MECHANISM_EXAMPLE}"
         )
     names = [folder.name for folder in folders]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two models are called {twice}, by their folders; rows are told apart by that: rename one")
-    files: dict[str, list[SourceFile]] = {name: lock_model(folder) for name, folder in zip(names, folders, strict=True)}
+    files: dict[str, list[SourceFile]] = {
+        name: list_causal_model_files(folder) for name, folder in zip(names, folders, strict=True)
+    }
     changed: dict[str, Any] = {
         "evaluation": tuple(each.build_id for each in records),
         "model": tuple(map(str, folders)),
-        "judge": choose_judge(world, params.judge),
+        "judge": resolve_judge_name(world, params.judge),
     }
     if params.pairs is not None:
-        path = absolute_path(params.pairs)
+        path = resolve_absolute_path(params.pairs)
         if not path.is_file():
             raise UsageError(f"{params.pairs}: no such file of pairs; `--write-pairs FILE` writes one to begin with")
-        read_pairs(path)
-        files[PAIRS], changed["pairs"] = [lock_source(path)], str(path)
+        load_pairs_file(path)
+        files[PAIRS_FILE_UNIT], changed["pairs"] = [pin_source_file(path)], str(path)
     subjects = tuple(
-        Subject(model=name, evaluation=each.content_digest, asked=each.report["facts"]["model"])
+        AnalysedModel(model=name, evaluation=each.content_digest, asked=each.report["facts"]["model"])
         for name, each in zip(names, records, strict=True)
     )
     notes = [
@@ -133,7 +135,7 @@ def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInp
         for each in subjects
         if each.asked.casefold() not in each.model.casefold() and each.model.casefold() not in each.asked.casefold()
     ]
-    return Locked(
+    return ResolvedInputs(
         MechanismInputs(params=params.model_copy(update=changed), subjects=subjects),
         files,
         author=", ".join(names),
@@ -141,11 +143,11 @@ def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInp
     )
 
 
-def _find_evaluation(name: str, run: RunOptions) -> BuildRecord:
+def _get_slaq_evaluation(name: str, run: RunOptions) -> BuildRecord:
     try:
-        record = find_build(warehouse_of(run), name)
+        record = resolve_build(resolve_warehouse_path(run), name)
     except UnknownBuild as error:
-        if name != LATEST:
+        if name != LATEST_SLAQ_EVALUATION:
             raise
         raise UnknownBuild(
             "no evaluation on SLAQ to look into; make one of the model's answers: factmill evaluate slaq --model NAME"
@@ -155,33 +157,33 @@ def _find_evaluation(name: str, run: RunOptions) -> BuildRecord:
             f"{record.build_id} is a build of {record.benchmark}; expected an evaluation: factmill evaluate slaq"
         )
     settings = record.lock["params"]["settings"]
-    if missing := [each for each in SLAQ_EVALUATION.usual if each not in settings]:
+    if missing := [each for each in SLAQ_EVALUATION.default_settings if each not in settings]:
         raise UsageError(
             f"{record.build_id} asked {', '.join(settings)} alone; {missing[0]} answers are needed too: evaluate without --setting"
         )
     return record
 
 
-def choose_of(
-    warehouse: Path, subject: Subject, params: MechanismParams
-) -> tuple[dict[Kind, tuple[Fact, ...]], dict[str, int]]:
-    """Load the facts of one model and their counts (choose_facts); UnknownBuild if its evaluation is gone."""
+def load_drawn_facts(
+    warehouse: Path, subject: AnalysedModel, params: MechanismParams
+) -> tuple[dict[FactKind, tuple[AnsweredFact, ...]], dict[str, int]]:
+    """Load the facts of one model and their counts (draw_facts_by_kind); UnknownBuild if its evaluation is gone."""
     found = [build for build in list_builds(warehouse) if build.content_digest == subject.evaluation]
     if not found:
         raise UnknownBuild(f"the evaluation of {subject.asked} is not in {warehouse} any more; evaluate again")
     with open_warehouse(warehouse) as db:
-        answers = published_table(db, found[-1].build_id, "slaq_answers").cast(arrow_schema(JudgedSlaq))
-    return choose_facts(answers.to_pylist(), subject.model, subject.asked, params.seed)
+        answers = published_table(db, found[-1].build_id, "slaq_answers").cast(arrow_schema(ScoredSlaqPrediction))
+    return draw_facts_by_kind(answers.to_pylist(), subject.model, subject.asked, params.seed)
 
 
-def count_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
+def count_available_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
     """Count facts before the draw: model → aligned, misaligned, wrong_in_both, unscored → facts of its evaluation."""
-    return {each.model: choose_of(warehouse, each, inputs.params)[1] for each in inputs.subjects}
+    return {each.model: load_drawn_facts(warehouse, each, inputs.params)[1] for each in inputs.subjects}
 
 
-def read_pairs(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
+def load_pairs_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
     """Load a file of pairs: id → (short text, long text), an empty text: search that side; SourceError if invalid."""
-    source = file if isinstance(file, SourceFile) else name_source(file)
+    source = file if isinstance(file, SourceFile) else make_unpinned_source(file)
     found: dict[str, tuple[str, str]] = {}
     for number, row in iterate_csv(source, PAIR_COLUMNS):
         if row["id"] in found:
@@ -190,13 +192,13 @@ def read_pairs(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
     return found
 
 
-def write_pairs(path: Path, facts: Iterable[PairedFact]) -> None:
+def write_pairs_file(path: Path, facts: Iterable[PairedFact]) -> None:
     """Write the pairs found as a CSV file, for people to correct."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow((*PAIR_COLUMNS, *_BESIDE))
-        writer.writerows([getattr(row, name) for name in (*PAIR_COLUMNS, *_BESIDE)] for row in facts)
+        writer.writerow((*PAIR_COLUMNS, *_CONTEXT_COLUMNS))
+        writer.writerows([getattr(row, name) for name in (*PAIR_COLUMNS, *_CONTEXT_COLUMNS)] for row in facts)
 
 
 def explain_fact(row: ComparedFact) -> Iterator[str]:
@@ -212,7 +214,7 @@ def explain_fact(row: ComparedFact) -> Iterator[str]:
     yield f"  paired by   {row.paired_by or 'nothing'}" + (
         "" if row.matched is None else f", which has {row.matched:.0%} of the short answer's content words"
     )
-    for name in FEATURES:
+    for name in SIMILARITY_MEASURES:
         value, check = getattr(row, name), getattr(row.hungarian, name)
         if value is not None:
             told = "" if check is None else f"   (one to one: {check:.3f})"
@@ -220,7 +222,7 @@ def explain_fact(row: ComparedFact) -> Iterator[str]:
     yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
 
 
-def explain_tokens(rows: Sequence[TokenRow], _: object) -> Iterator[str]:
+def explain_tokens(rows: Sequence[AblatedTokenRow], _: object) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for a fact's tokens."""
     for row in sorted(rows, key=lambda each: (each.side != "short", each.place)):
         first = ", ".join(row.components[:5]) + (", …" if len(row.components) > 5 else "")
@@ -234,18 +236,22 @@ def explain_tokens(rows: Sequence[TokenRow], _: object) -> Iterator[str]:
         )
 
 
-EXAMPLE = "factmill mechanism latest:slaq_evaluation --model ./Qwen3-1.7B"
-MECHANISM: Benchmark = Benchmark(
-    name=NAME,
+MECHANISM_EXAMPLE = "factmill mechanism latest:slaq_evaluation --model ./Qwen3-1.7B"
+SLAQ_MECHANISM: Benchmark = Benchmark(
+    name=MECHANISM_NAME,
     title="Which components of a model carry a fact in its short and in its long answer (SLAQ, paper §5)",
-    examples=(EXAMPLE,),
+    examples=(MECHANISM_EXAMPLE,),
     params=MechanismParams,
-    lock_inputs=lock_inputs,
+    resolve_inputs=resolve_mechanism_inputs,
     recipe="factmill.flows.evaluate.slaq_mechanism:analyse_slaq_mechanism",
-    tables={NAME: ComparedFact, "slaq_mechanism_tokens": TokenRow, METRICS: EvaluationMetric},
-    main_table=NAME,
-    part="kind",
-    shown={
+    tables={
+        MECHANISM_NAME: ComparedFact,
+        "slaq_mechanism_tokens": AblatedTokenRow,
+        EVALUATION_METRICS_TABLE: EvaluationMetric,
+    },
+    main_table=MECHANISM_NAME,
+    group_column="kind",
+    display_columns={
         "id": "id",
         "kind": "kind",
         "short_text": "short",
@@ -253,9 +259,11 @@ MECHANISM: Benchmark = Benchmark(
         "iou": "IoU",
         "unscored": "unscored",
     },
-    trace=("id",),
+    trace_id_columns=("id",),
     explain=explain_fact,
-    beside=(SideTable("slaq_mechanism_tokens", "fact", explain_tokens),),
-    assets=Assets(prompts=(ANSWER_SHORT, ANSWER_LONG, PAIR), lists=("function_words.txt",)),
-    roles=lambda params: () if params.judge == EXACT else (params.judge,),
+    companion_tables=(CompanionTable("slaq_mechanism_tokens", "fact", explain_tokens),),
+    assets=BenchmarkAssets(
+        prompts=(ANSWER_SHORT_PROMPT, ANSWER_LONG_PROMPT, QUOTE_PART_PROMPT), lists=("function_words.txt",)
+    ),
+    model_roles=lambda params: () if params.judge == EXACT_JUDGE else (params.judge,),
 )

@@ -12,82 +12,105 @@ import pyarrow as pa
 from prefect import task
 
 from factmill.tasks import progress
-from factmill.tasks.assets import load_list, load_prompt
+from factmill.tasks.assets import load_list_entries, load_prompt
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.evaluation.frame import frame, make_boundary
-from factmill.tasks.core.prompts import fill_in
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.replies import UNREADABLE_KINDS
+from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS
+from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
+from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import Reject, rows_from_arrow
-from factmill.tasks.engine.batches import Work, batch_key, work_on
-from factmill.tasks.engine.naming.rooms import digest_closure, read_code
+from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
+from factmill.tasks.engine.naming.code_versions import digest_import_closure, load_source_code
 from factmill.tasks.errors import UsageError
-from factmill.tasks.evaluation.record import EXACT
-from factmill.tasks.slaq.core.evaluation.answers import LONG, SHORT, SlaqAsked
-from factmill.tasks.slaq.core.mechanism.measures import assign, compare_answers, name_component, transport
-from factmill.tasks.slaq.core.mechanism.pairing import PART_LINE, pair_by_judge, pair_fact, read_part
-from factmill.tasks.slaq.core.mechanism.rows import (
-    FEATURES,
-    AblatedFact,
-    ComparedFact,
-    Fact,
-    PairedFact,
-    Side,
-    TokenEffect,
-    TokenRow,
-    count_kinds,
-    format_kinds,
+from factmill.tasks.evaluation.definition import EXACT_JUDGE
+from factmill.tasks.slaq.core.evaluation.answers import LONG_SETTING, SHORT_SETTING, SlaqQuestion
+from factmill.tasks.slaq.core.mechanism.pairing import (
+    QUOTED_PART_FORM,
+    pair_fact_answers,
+    pair_fact_by_judge,
+    read_quoted_part,
 )
-from factmill.tasks.slaq.evaluation.ask import fill_prompt
-from factmill.tasks.slaq.mechanism.ablating import import_extra
-from factmill.tasks.slaq.mechanism.local_model import LocalCausalModel, call_ablate, digest_model, read_effects
-from factmill.tasks.slaq.mechanism.record import PAIR, PAIRS, MechanismInputs, choose_of, read_pairs
+from factmill.tasks.slaq.core.mechanism.rows import (
+    SIMILARITY_MEASURES,
+    AblatedFact,
+    AblatedTokenRow,
+    AnsweredFact,
+    AnswerSide,
+    ComparedFact,
+    PairedFact,
+    TokenEffect,
+    count_facts_by_kind,
+    format_kind_counts,
+)
+from factmill.tasks.slaq.core.mechanism.similarity import (
+    compute_answer_similarities,
+    compute_assignment_similarity,
+    compute_transport_similarity,
+    format_component_name,
+)
+from factmill.tasks.slaq.evaluation.questions import fill_slaq_answer_prompt
+from factmill.tasks.slaq.mechanism.ablation import import_mechanism_module
+from factmill.tasks.slaq.mechanism.ablation_service import (
+    AblationService,
+    digest_causal_model,
+    make_ablate_call,
+    read_ablation_effects,
+)
+from factmill.tasks.slaq.mechanism.record import (
+    PAIRS_FILE_UNIT,
+    QUOTE_PART_PROMPT,
+    MechanismInputs,
+    load_drawn_facts,
+    load_pairs_file,
+)
 
-_CODE = ("factmill.tasks.slaq.mechanism.ablating",)
+_ABLATION_CODE = ("factmill.tasks.slaq.mechanism.ablation",)
 """Modules that recorded ablations depend on, apart from the model."""
-_FACTS_AT_ONCE = 10
+_FACTS_PER_ROUND = 10
 """Facts of a kind that are drawn, paired and ablated before the missing ones are counted again."""
-_MAY_PASS = ("out_of_memory", "judge_failed")
+_TRANSIENT_REASONS = ("out_of_memory", "judge_failed")
 """Transient reasons: another run may score the fact, so no other fact replaces it."""
-_opened: list[LocalCausalModel] = []
+_open_services: list[AblationService] = []
 """The open model: one at a time, since two may not fit into memory."""
-_opening = Lock()
+_open_services_lock = Lock()
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def ablate_answered_facts(batch: Batch) -> Receipt:
+def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
     """Draw facts of one model's evaluation (§5.2), pair their answers (Appendix A.4) and ablate the model for them (§5.1).
 
     The draw continues until `per_kind` facts of each kind are scored or none is left. Each answer is a recorded call.
     """
-    work = work_on(batch)
+    work = open_batch(batch)
     inputs = work.inputs(MechanismInputs)
     subject = next(each for each in inputs.subjects if each.model == batch.unit)
-    drawn, _ = choose_of(Path(work.run.options["warehouse"]), subject, inputs.params)
+    drawn, _ = load_drawn_facts(Path(work.run.options["warehouse"]), subject, inputs.params)
     waiting = {kind: iter(facts) for kind, facts in drawn.items()}
     found: list[AblatedFact] = []
     while True:
         # first one fact of each kind, to find the model's limits before computing much
-        at_once = _FACTS_AT_ONCE if found else 1
-        facts: list[Fact] = []
+        at_once = _FACTS_PER_ROUND if found else 1
+        facts: list[AnsweredFact] = []
         for kind, left in waiting.items():
-            counted = sum(row.kind == kind and (not row.unscored or row.unscored in _MAY_PASS) for row in found)
+            counted = sum(
+                row.kind == kind and (not row.unscored or row.unscored in _TRANSIENT_REASONS) for row in found
+            )
             facts += islice(left, min(inputs.params.per_kind - counted, at_once))
         if not facts:
             break
         for fact in facts:
-            work.take(fact.id, fact.model_dump_json())
-        ablated = _ablate(work, subject.model, _pair(work, facts))
+            work.add_input_row(fact.id, fact.model_dump_json())
+        ablated = _ablate_facts(work, subject.model, _pair_facts(work, facts))
         if not inputs.params.centre and all(row.unscored for row in found):
-            _require_positive(ablated)
+            _require_positive_logits(ablated)
         found += ablated
-        kinds = count_kinds((row.kind, row.unscored) for row in found)
-        progress.log(f"{subject.model}: scored {format_kinds(kinds)}")
-    work.unsettled += sum(row.unscored in _MAY_PASS for row in found)
+        kinds = count_facts_by_kind((row.kind, row.unscored) for row in found)
+        progress.log_to_current_run(f"{subject.model}: scored {format_kind_counts(kinds)}")
+    work.retryable_rows += sum(row.unscored in _TRANSIENT_REASONS for row in found)
     return work.finish(sorted(found, key=attrgetter("id")), AblatedFact)
 
 
-def _require_positive(rows: Sequence[AblatedFact]) -> None:
+def _require_positive_logits(rows: Sequence[AblatedFact]) -> None:
     """Raise UsageError if half or more of a fact's tokens have a logit of 0 or less, as the model's other facts would."""
     for row in rows:
         tokens = [*row.short_tokens, *row.long_tokens]
@@ -98,70 +121,73 @@ def _require_positive(rows: Sequence[AblatedFact]) -> None:
             )
 
 
-def _pair(work: Work, facts: Sequence[Fact]) -> list[PairedFact]:
+def _pair_facts(work: BatchWork, facts: Sequence[AnsweredFact]) -> list[PairedFact]:
     """Return facts with the part of the long answer that states each, quoted by a judge where needed."""
-    params, files = work.inputs(MechanismInputs).params, work.files(PAIRS)
-    chosen = read_pairs(files[0]) if files else {}
-    words = frozenset(load_list("function_words"))
-    rows = [pair_fact(fact, words, params.least_matched, chosen) for fact in facts]
-    if params.judge == EXACT:
+    params, files = work.inputs(MechanismInputs).params, work.source_files(PAIRS_FILE_UNIT)
+    chosen = load_pairs_file(files[0]) if files else {}
+    words = frozenset(load_list_entries("function_words"))
+    rows = [pair_fact_answers(fact, words, params.least_matched, chosen) for fact in facts]
+    if params.judge == EXACT_JUDGE:
         return rows
     asked = [
         (
             row.id,
             row,
-            fill_in(
-                load_prompt(PAIR),
+            fill_prompt_template(
+                load_prompt(QUOTE_PART_PROMPT),
                 question=row.question,
-                boundary=make_boundary(row.id, row.long_answer),
-                answer=frame(row.id, row.long_answer),
+                boundary=make_answer_boundary(row.id, row.long_answer),
+                answer=frame_answer(row.id, row.long_answer),
             ),
         )
         for row in rows
         if row.paired_by == "alignment" or row.unscored == "not_in_long_answer"
     ]
     judged: dict[str, PairedFact] = {}
-    for row, answer in work.ask(
-        params.judge, asked, PART_LINE, lambda row, texts: read_part(texts[0], row.long_answer)
+    for row, answer in work.prompt_model(
+        params.judge, asked, QUOTED_PART_FORM, lambda row, texts: read_quoted_part(texts[0], row.long_answer)
     ):
-        if isinstance(answer.read, Reject):
-            why = "judge_unreadable" if answer.read.reason in UNREADABLE_KINDS else "judge_failed"
-            bare = pair_by_judge(row, None)
-            judged[row.id] = bare.model_copy(update={"unscored": why, "detail": answer.read.detail})
+        if isinstance(answer.parsed, Reject):
+            why = "judge_unreadable" if answer.parsed.reason in UNREADABLE_COMPLETION_KINDS else "judge_failed"
+            bare = pair_fact_by_judge(row, None)
+            judged[row.id] = bare.model_copy(update={"unscored": why, "detail": answer.parsed.detail})
         else:
-            judged[row.id] = pair_by_judge(row, answer.read)
+            judged[row.id] = pair_fact_by_judge(row, answer.parsed)
     return [judged.get(row.id, row) for row in rows]
 
 
-def _ablate(work: Work, model: str, rows: Sequence[PairedFact]) -> list[AblatedFact]:
+def _ablate_facts(work: BatchWork, model: str, rows: Sequence[PairedFact]) -> list[AblatedFact]:
     """Return facts with the components that carry the tokens of both answers."""
-    service = _open_service(work, model)
-    asked = {row.id: _list_calls(work, service.identity, row) for row in rows if not row.unscored}
-    records = work.call(service, ((row_id, call) for row_id, calls in asked.items() for call in calls))
+    service = _get_ablation_service(work, model)
+    asked = {row.id: _make_ablation_calls(work, service.identity, row) for row in rows if not row.unscored}
+    records = work.get_call_records(service, ((row_id, call) for row_id, calls in asked.items() for call in calls))
     bare: dict[str, Any] = {"heads": 0, "short_tokens": [], "long_tokens": [], "short_call": "", "long_call": ""}
     return [
-        _read_ablated(row, asked[row.id], records) if row.id in asked else row.extend(AblatedFact, **bare)
+        _make_ablated_fact(row, asked[row.id], records) if row.id in asked else row.extend_to(AblatedFact, **bare)
         for row in rows
     ]
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def compare_answers_of_facts(batch: Batch) -> Receipt:
+def compare_fact_answers(batch: StageBatch) -> BatchReceipt:
     """Match the tokens of both answers by optimal transport, and compute their similarity (§5.1, equations 7 to 9)."""
-    work = work_on(batch)
-    return work.finish((compare_fact(row) for row in work.rows(AblatedFact)), ComparedFact)
+    work = open_batch(batch)
+    return work.finish((make_compared_fact(row) for row in work.rows(AblatedFact)), ComparedFact)
 
 
-def compare_fact(row: AblatedFact) -> ComparedFact:
+def make_compared_fact(row: AblatedFact) -> ComparedFact:
     """Return a fact with its similarities, or with the reason why any is missing."""
-    none = dict.fromkeys(FEATURES)
+    none = dict.fromkeys(SIMILARITY_MEASURES)
     counts = {"short_tokens": len(row.short_tokens), "long_tokens": len(row.long_tokens)}
     if row.unscored:
-        return row.narrow(ComparedFact, **counts, **none, hungarian=none)
-    emd, solve = import_extra("ot").emd, import_extra("scipy.optimize").linear_sum_assignment
+        return row.narrow_to(ComparedFact, **counts, **none, hungarian=none)
+    emd, solve = import_mechanism_module("ot").emd, import_mechanism_module("scipy.optimize").linear_sum_assignment
     found, check = (
-        compare_answers(row.short_tokens, row.long_tokens, row.heads, join)
-        for join in (partial(transport, emd=emd), partial(assign, solve=solve))
+        compute_answer_similarities(row.short_tokens, row.long_tokens, row.heads, join)
+        for join in (
+            partial(compute_transport_similarity, emd=emd),
+            partial(compute_assignment_similarity, solve=solve),
+        )
     )
     reason = detail = ""
     if missing := [name for name, value in found.model_dump().items() if value is None]:
@@ -173,21 +199,21 @@ def compare_fact(row: AblatedFact) -> ComparedFact:
                 f"{len(without)} of {len(tokens)} tokens have no set of the size allowed that gives enough of their logit, the first "
                 f"{without[0]!r}: no {', '.join(missing)}"
             )
-    return row.narrow(ComparedFact, **counts, **found.model_dump(), hungarian=check, unscored=reason, detail=detail)
+    return row.narrow_to(ComparedFact, **counts, **found.model_dump(), hungarian=check, unscored=reason, detail=detail)
 
 
-def list_tokens(rows: pa.Table) -> list[TokenRow]:
+def list_ablated_token_rows(rows: pa.Table) -> list[AblatedTokenRow]:
     """Return a row of the published table for each token of facts (rows of `AblatedFact`)."""
-    sides: tuple[Side, Side] = "short", "long"
+    sides: tuple[AnswerSide, AnswerSide] = "short", "long"
     return [
-        TokenRow(
+        AblatedTokenRow(
             id=f"{fact.id}/{side}/{place}",
             fact=fact.id,
             side=side,
             place=place,
             token=each.token,
             base=each.base,
-            components=[name_component(at, fact.heads) for at in each.chosen],
+            components=[format_component_name(at, fact.heads) for at in each.chosen],
             recovered=each.recovered,
             heads=fact.heads,
             importances=each.importances,
@@ -198,34 +224,34 @@ def list_tokens(rows: pa.Table) -> list[TokenRow]:
     ]
 
 
-def _list_calls(work: Work, identity: str, row: PairedFact) -> list[Call]:
+def _make_ablation_calls(work: BatchWork, identity: str, row: PairedFact) -> list[Call]:
     """Make the ablate calls for a fact's short and long answer, with the prompts of the evaluation."""
     params = work.inputs(MechanismInputs).params
     how: dict[str, Any] = {name: getattr(params, name) for name in ("recover", "largest_set", "centre")}
     calls = []
     for setting, question, answer, start, text in (
-        (SHORT, row.question, row.short_answer, row.short_start, row.short_text),
-        (LONG, row.long_question, row.long_answer, row.long_start, row.long_text),
+        (SHORT_SETTING, row.question, row.short_answer, row.short_start, row.short_text),
+        (LONG_SETTING, row.long_question, row.long_answer, row.long_start, row.long_text),
     ):
-        asked = SlaqAsked(
+        asked = SlaqQuestion(
             id=row.id, question_id=row.id, item=row.item, cluster=row.item, setting=setting, question=question,
             topic=row.topic, category=row.category, half="most", position=row.number, questions=[row.question],
             golds=[row.gold], fact_types=[row.fact_type], gold=row.gold,
         )  # fmt: skip
         if params.tokens == "gold":
             answer, text = answer[:start] + row.gold, row.gold  # noqa: PLW2901 - what stands in place of both
-        calls.append(call_ablate(identity, fill_prompt(asked).messages(), answer, start, text, **how))
+        calls.append(make_ablate_call(identity, fill_slaq_answer_prompt(asked).build_messages(), answer, start, text, **how))
     return calls
 
 
-def _read_ablated(row: PairedFact, calls: Sequence[Call], records: Any) -> AblatedFact:
+def _make_ablated_fact(row: PairedFact, calls: Sequence[Call], records: Any) -> AblatedFact:
     """Return a fact with the effects of its tokens; if an answer could not be ablated, with the reason."""
     tokens: dict[str, list[TokenEffect]] = {"short": [], "long": []}
     heads, unscored, detail = 0, "", ""
     for side, call in zip(tokens, calls, strict=True):
         reply = records[call.key].reply()
         if reply.status == "ok":
-            heads, tokens[side] = read_effects(reply.body)
+            heads, tokens[side] = read_ablation_effects(reply.body)
         elif not unscored:
             unscored, _, detail = (reply.error or "").partition(": ")
             detail = f"the {side} answer: {detail}"
@@ -239,7 +265,7 @@ def _read_ablated(row: PairedFact, calls: Sequence[Call], records: Any) -> Ablat
                 f"({below[0].base:.3f}): no share of it can be lost; --centre measures logits from their mean"
             ),
         )
-    return row.narrow(
+    return row.narrow_to(
         AblatedFact,
         heads=heads,
         short_tokens=tokens["short"],
@@ -251,16 +277,16 @@ def _read_ablated(row: PairedFact, calls: Sequence[Call], records: Any) -> Ablat
     )
 
 
-def _open_service(work: Work, model: str) -> LocalCausalModel:
+def _get_ablation_service(work: BatchWork, model: str) -> AblationService:
     """Return the service of a model; close the previous model's."""
-    files = work.files(model)
+    files = work.source_files(model)
     params = work.inputs(MechanismInputs).params
-    code = digest_closure(list(_CODE), read_code())[:16]
-    identity = f"ablation-{code}/{digest_model(files)[:16]}/{params.precision}"
+    code = digest_import_closure(list(_ABLATION_CODE), load_source_code())[:16]
+    identity = f"ablation-{code}/{digest_causal_model(files)[:16]}/{params.precision}"
     device = work.run.origin["flow"]["device"]
-    with _opening:
-        if not _opened or _opened[0].identity != identity:
-            for each in _opened:
+    with _open_services_lock:
+        if not _open_services or _open_services[0].identity != identity:
+            for each in _open_services:
                 each.close()
-            _opened[:] = [LocalCausalModel(identity, files[0].path.parent, device, params.precision)]
-        return _opened[0]
+            _open_services[:] = [AblationService(identity, files[0].path.parent, device, params.precision)]
+        return _open_services[0]

@@ -17,22 +17,28 @@ import duckdb
 from pydantic import BaseModel
 
 from factmill.tasks.errors import WarehouseBusy, WarehouseError
-from factmill.tasks.storage.housekeeping.warehouse import find_holder
-from factmill.tasks.storage.schema import OWN_TABLES, VERSION, list_columns, make_published_table, make_statement_views
+from factmill.tasks.storage.housekeeping.warehouse_cleanup import find_active_process
+from factmill.tasks.storage.schema import (
+    SCHEMA_VERSION,
+    WAREHOUSE_TABLES,
+    create_statement_views,
+    ensure_published_table,
+    list_columns,
+)
 from factmill.tasks.storage.warehouse import (
-    ROW_GROUPS,
+    ROW_GROUP_OPTION,
     Connection,
-    creating_privately,
-    find_version,
-    make_tables,
+    check_warehouse_writable,
+    create_tables,
+    get_schema_version,
     open_warehouse,
-    require_writable,
+    private_umask,
     too_new,
 )
 
-COPY = "rewritten"
+COPY_DATABASE = "rewritten"
 """Name under which the copy is attached."""
-_LINGER_S = 0.5
+_OLD_FILE_LOCK_S = 0.5
 
 
 def compact_warehouse(path: Path) -> tuple[int, int]:
@@ -42,33 +48,35 @@ def compact_warehouse(path: Path) -> tuple[int, int]:
     since that process might wait too long.
     """
     before = path.stat().st_size if path.exists() else 0
-    rewrite_warehouse(path, _copy)
+    replace_warehouse_with_copy(path, _copy_and_verify)
     return before, path.stat().st_size
 
 
-def rewrite_warehouse(path: Path, copy: Callable[[Connection, Path], None], *, of_any_version: bool = False) -> None:
+def replace_warehouse_with_copy(
+    path: Path, copy: Callable[[Connection, Path], None], *, of_any_version: bool = False
+) -> None:
     """Replace a warehouse with a copy; `copy` fills the empty database COPY.
 
     WarehouseError from `copy` leaves the warehouse unchanged. WarehouseBusy if a process uses the warehouse.
     """
-    require_writable(path)
+    check_warehouse_writable(path)
     path = path.resolve()  # replace the target of a link, on its own disk
     draft = path.with_name(f"{path.name}.compact-{os.getpid()}")
     _remove(draft)  # left by a killed process with the same pid
     known = path.stat()
     try:
         with open_warehouse(path, of_any_version=of_any_version) as db:
-            if holder := find_holder(path):
+            if holder := find_active_process(path):
                 raise WarehouseBusy(f"{holder} works with the warehouse {path}; run this again when that is done")
-            with creating_privately():
-                _fill(db, path, draft, copy)
+            with private_umask():
+                _fill_copy(db, path, draft, copy)
             with suppress(PermissionError):  # a file of another user that we may write: only its mode can be preserved
                 os.chown(draft, known.st_uid, known.st_gid)
             draft.chmod(stat.S_IMODE(known.st_mode))
             draft.replace(path)
             # a process that has just opened the old file, but not locked it yet, must not lock and write a deleted file:
             # while the lock is held here, that process fails at once, retries and opens the new file
-            time.sleep(_LINGER_S)
+            time.sleep(_OLD_FILE_LOCK_S)
     finally:
         _remove(draft)
 
@@ -78,27 +86,27 @@ def _remove(draft: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def _fill(db: Connection, path: Path, draft: Path, copy: Callable[[Connection, Path], None]) -> None:
+def _fill_copy(db: Connection, path: Path, draft: Path, copy: Callable[[Connection, Path], None]) -> None:
     quoted = str(draft).replace("'", "''")
-    db.execute(f"ATTACH '{quoted}' AS {COPY} ({ROW_GROUPS})")
+    db.execute(f"ATTACH '{quoted}' AS {COPY_DATABASE} ({ROW_GROUP_OPTION})")
     try:
         copy(db, path)
         db.execute("COMMIT")
-        db.execute(f"CHECKPOINT {COPY}")
+        db.execute(f"CHECKPOINT {COPY_DATABASE}")
     except BaseException:  # also an interrupt by the user: a file can be detached only outside a transaction
         with suppress(duckdb.Error):
             db.execute("ROLLBACK")
         raise
     finally:
-        db.execute(f"DETACH DATABASE IF EXISTS {COPY}")  # a rollback has already detached it
+        db.execute(f"DETACH DATABASE IF EXISTS {COPY_DATABASE}")  # a rollback has already detached it
         db.execute("BEGIN")
 
 
-def _copy(db: Connection, path: Path) -> None:
+def _copy_and_verify(db: Connection, path: Path) -> None:
     """Copy an open warehouse into the database COPY and compare the two."""
     (name,) = db.execute("SELECT current_database()").fetchone() or ("",)
-    db.execute(f"COPY FROM DATABASE {name} TO {COPY}")
-    here, there = _digest_tables(db, name), _digest_tables(db, COPY)
+    db.execute(f"COPY FROM DATABASE {name} TO {COPY_DATABASE}")
+    here, there = _digest_tables(db, name), _digest_tables(db, COPY_DATABASE)
     if here != there:
         differing = sorted(table for table in {*here, *there} if here.get(table) != there.get(table))
         raise WarehouseError(f"{path} is left as it was, since the copy differs in {', '.join(differing)}")
@@ -113,9 +121,9 @@ def _digest_tables(db: Connection, database: str) -> dict[str, tuple[object, ...
     }
 
 
-_FIRST = 13
+_OLDEST_UPGRADABLE_VERSION = 13
 """The oldest schema version that can be upgraded: that of factmill 0.1 (commit e84b2b2)."""
-_ASK_AGAIN = """
+_MARK_TRANSIENT_SQL = """
 -- Failures of chat that versions before 14 recorded for good, though they said nothing of the prompt (no credit, a provider's
 -- own error), and texts that came with a provider's failure and were taken for the model's answer: the next run asks them
 -- again. Builds that rest on them are replayed as they were. Packed bodies stay as they are.
@@ -129,7 +137,7 @@ WHERE NOT transient AND status = 'ok' AND operation = 'chat'
 
 
 @dataclass(slots=True)
-class Upgrade:
+class WarehouseUpgrade:
     """Result of an upgrade."""
 
     version: int
@@ -138,7 +146,9 @@ class Upgrade:
     """Table → rows copied; empty if the warehouse was up to date."""
 
 
-def upgrade_warehouse(path: Path, models: Mapping[str, type[BaseModel]], statements: Mapping[str, str]) -> Upgrade:
+def upgrade_warehouse(
+    path: Path, models: Mapping[str, type[BaseModel]], statements: Mapping[str, str]
+) -> WarehouseUpgrade:
     """Upgrade a warehouse to the current tables.
 
     `models`: published table → row model that documents its columns; `statements`: benchmark → SELECT of the Wikidata
@@ -148,30 +158,36 @@ def upgrade_warehouse(path: Path, models: Mapping[str, type[BaseModel]], stateme
     The file is then unchanged.
     """
     with open_warehouse(path, of_any_version=True) as db:
-        upgrade = Upgrade(find_version(db))
-    if upgrade.version > VERSION:
+        upgrade = WarehouseUpgrade(get_schema_version(db))
+    if upgrade.version > SCHEMA_VERSION:
         raise too_new(path, upgrade.version)
-    if upgrade.version < _FIRST:
+    if upgrade.version < _OLDEST_UPGRADABLE_VERSION:
         raise WarehouseError(
-            f"{path} has schema version {upgrade.version}; factmill upgrade carries over version {_FIRST} and later. Build anew "
+            f"{path} has schema version {upgrade.version}; factmill upgrade carries over version {_OLDEST_UPGRADABLE_VERSION} and later. Build anew "
             "into another file (--warehouse)"
         )
-    if upgrade.version < VERSION:
-        rewrite_warehouse(path, lambda db, _: _carry_over(db, path, upgrade, models, statements), of_any_version=True)
+    if upgrade.version < SCHEMA_VERSION:
+        replace_warehouse_with_copy(
+            path, lambda db, _: _migrate_tables(db, path, upgrade, models, statements), of_any_version=True
+        )
     return upgrade
 
 
-def _carry_over(
-    db: Connection, path: Path, upgrade: Upgrade, models: Mapping[str, type[BaseModel]], statements: Mapping[str, str]
+def _migrate_tables(
+    db: Connection,
+    path: Path,
+    upgrade: WarehouseUpgrade,
+    models: Mapping[str, type[BaseModel]],
+    statements: Mapping[str, str],
 ) -> None:
     (old,) = db.execute("SELECT current_database()").fetchone() or ("",)
     published = [name for (name,) in db.execute("SELECT DISTINCT table_name FROM build_tables ORDER BY 1").fetchall()]
-    columns = {name: list_columns(db, name) for name in (*(model.table for model in OWN_TABLES), *published)}
-    db.execute(f"USE {COPY}")
-    make_tables(db)
+    columns = {name: list_columns(db, name) for name in (*(model.table for model in WAREHOUSE_TABLES), *published)}
+    db.execute(f"USE {COPY_DATABASE}")
+    create_tables(db)
     for name in published:
         kinds = {column: kind for column, kind in columns[name].items() if column != "build_id"}
-        make_published_table(db, name, kinds, models.get(name))
+        ensure_published_table(db, name, kinds, models.get(name))
     for name, kinds in columns.items():
         rows = f"{old}.{name}"
         if name == "build_tables":
@@ -189,7 +205,7 @@ def _carry_over(
         upgrade.tables[name] = before[0]
     for (benchmark,) in db.execute("SELECT DISTINCT benchmark FROM builds ORDER BY 1").fetchall():
         if statements.get(benchmark):
-            make_statement_views(db, benchmark, statements[benchmark])
+            create_statement_views(db, benchmark, statements[benchmark])
     if upgrade.version < 14:
-        db.execute(_ASK_AGAIN)
+        db.execute(_MARK_TRANSIENT_SQL)
     db.execute(f"USE {old}")

@@ -12,29 +12,35 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from factmill.tasks.processes import one_at_a_time
-from factmill.tasks.storage.housekeeping.freed import Freed
+from factmill.tasks.processes import exclusive_file_lock
+from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpace
 
-KEPT_RUNS = 200
+MAX_HISTORY_RUNS = 200
 """Flow runs that stay in the history after a build with a server of its own has ended."""
 _WAIT_S = 5.0
 _ENDED = "state_type IN ('COMPLETED', 'FAILED', 'CRASHED', 'CANCELLED')"
 
-_VERSION = "alembic_version"
+_REVISION_TABLE = "alembic_version"
 _MIGRATIONS = "server/database/_migrations/versions/sqlite"
 """Folder below Prefect's package; each file name contains its revision."""
-_KIND = 0xFF
+_PRIMARY_CODE_MASK = 0xFF
 """Mask for the primary code in SQLite's extended error codes."""
-_PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
+_TRANSIENT_CODES = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+)
 """Primary error codes that say nothing about the database itself."""
 
 
-def history_of(home: Path) -> Path:
+def prefect_database_path(home: Path) -> Path:
     """Return the path of Prefect's database in a home."""
     return home / "prefect" / "prefect.db"
 
 
-def find_damage(path: Path) -> str:
+def find_database_damage(path: Path) -> str:
     """Return why no server can use a Prefect database; empty if one can, or if there is no database yet.
 
     Reads every page: about 20 ms for each 10 MB; the 200 runs that stay take about 10 MB.
@@ -47,9 +53,11 @@ def find_damage(path: Path) -> str:
         with closing(sqlite3.connect(path, timeout=_WAIT_S)) as db:
             (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            revisions = db.execute("SELECT version_num FROM alembic_version").fetchall() if _VERSION in tables else []
+            revisions = (
+                db.execute("SELECT version_num FROM alembic_version").fetchall() if _REVISION_TABLE in tables else []
+            )
     except sqlite3.Error as error:
-        return "" if error.sqlite_errorcode & _KIND in _PASSING else str(error)
+        return "" if error.sqlite_errorcode & _PRIMARY_CODE_MASK in _TRANSIENT_CODES else str(error)
     if found != "ok" or (tables and not revisions):
         return "its tables are not Prefect's" if found == "ok" else found.partition("\n")[0]
     return next((f"a newer Prefect wrote it (revision {each})" for (each,) in revisions if not _is_known(each)), "")
@@ -63,22 +71,22 @@ def _is_known(revision: str) -> bool:
 
 
 @contextmanager
-def making_history(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
+def creating_prefect_database(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
     """Yield a function to call once a starting server has created its database, if there is none yet.
 
     Until that call, no other process starts a server. A half-created database of a killed server is deleted, since no
     server can start on it. A damaged database is first moved aside and reported through `tell`.
     """
-    path, begun = history_of(home), history_of(home).with_name("making")
-    is_damaged = bool(find_damage(path))
+    path, begun = prefect_database_path(home), prefect_database_path(home).with_name("making")
+    is_damaged = bool(find_database_damage(path))
     with ExitStack() as stack:
         if is_damaged or begun.exists() or not path.exists():
-            stack.enter_context(one_at_a_time(begun.with_name("making.lock"), tell))
+            stack.enter_context(exclusive_file_lock(begun.with_name("making.lock"), tell))
         if begun.exists():
             for left in path.parent.glob(f"{path.name}*"):
                 left.unlink()
         # another process may have moved it aside meanwhile
-        elif is_damaged and (damage := find_damage(path)):
+        elif is_damaged and (damage := find_database_damage(path)):
             aside = path.with_name(f"{path.stem}-damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{path.suffix}")
             for suffix in ("", "-wal", "-shm", "-journal"):
                 part = path.with_name(path.name + suffix)
@@ -98,16 +106,16 @@ def making_history(home: Path, tell: Callable[[str], object]) -> Iterator[Callab
         yield made
 
 
-def bound_history(home: Path, most_runs: int = KEPT_RUNS) -> int:
+def trim_history(home: Path, most_runs: int = MAX_HISTORY_RUNS) -> int:
     """Delete runs older than the newest `most_runs`, so that repeated builds do not grow the history; return their number.
 
     A database that is busy, or belongs to another version of Prefect, is left to the next build.
     """
-    path = history_of(home)
+    path = prefect_database_path(home)
     if not path.is_file():
         return 0
     try:
-        with _opened(path) as db:
+        with _history_transaction(path) as db:
             found = db.execute("SELECT created FROM flow_run ORDER BY created DESC LIMIT 1 OFFSET ?", [most_runs - 1])
             oldest = found.fetchone()
             return _remove_before(db, oldest[0]) if oldest else 0
@@ -115,31 +123,31 @@ def bound_history(home: Path, most_runs: int = KEPT_RUNS) -> int:
         return 0
 
 
-def clean_history(home: Path, since: datetime, *, remove: bool) -> Freed:
+def clean_history(home: Path, since: datetime, *, remove: bool) -> ReclaimedSpace:
     """Delete runs and events older than a moment (only count them unless `remove`)."""
-    path, kind = history_of(home), "Prefect runs"
+    path, kind = prefect_database_path(home), "Prefect runs"
     if not path.is_file():
-        return Freed(kind)
+        return ReclaimedSpace(kind)
     before = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     try:
-        with _opened(path) as db:
+        with _history_transaction(path) as db:
             (count,) = db.execute(f"SELECT count(*) FROM flow_run WHERE {_ENDED} AND created < ?", [before]).fetchone()
             query = f"SELECT count(*), max(created) FROM flow_run WHERE {_ENDED} AND created >= ?"
             young, newest = db.execute(query, [before]).fetchone()
-            pages = _count_pages(db)
+            pages = _count_free_bytes(db)
             _remove_before(db, before)
-            size_bytes = _count_pages(db) - pages
+            size_bytes = _count_free_bytes(db) - pages
             if not remove:
                 db.rollback()
     except sqlite3.Error as error:
-        return Freed(kind, left=f"{path}: {error}")
+        return ReclaimedSpace(kind, left=f"{path}: {error}")
     moment = datetime.fromisoformat(newest).replace(tzinfo=UTC).isoformat() if newest else ""
-    return Freed(kind, count, size_bytes, young=young, young_newest=moment)
+    return ReclaimedSpace(kind, count, size_bytes, young=young, young_newest=moment)
 
 
 def vacuum_history(home: Path) -> str:
     """Rewrite the database without free pages; return why not if another process uses it, else an empty text."""
-    path = history_of(home)
+    path = prefect_database_path(home)
     if not path.is_file():
         return ""
     try:
@@ -152,7 +160,7 @@ def vacuum_history(home: Path) -> str:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _history_transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the database for one transaction, committed at the end."""
     with closing(sqlite3.connect(path, timeout=_WAIT_S)) as db:
         db.execute("PRAGMA foreign_keys = ON")
@@ -173,7 +181,7 @@ def _remove_before(db: sqlite3.Connection, before: str) -> int:
     return removed
 
 
-def _count_pages(db: sqlite3.Connection) -> int:
+def _count_free_bytes(db: sqlite3.Connection) -> int:
     """Return the bytes in free pages."""
     (free,), (size,) = db.execute("PRAGMA freelist_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
     return int(free * size)

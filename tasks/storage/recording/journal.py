@@ -25,23 +25,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.fingerprints import canonical_json
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.errors import ShardError
-from factmill.tasks.processes import one_at_a_time
-from factmill.tasks.progress import say
-from factmill.tasks.storage.recording.folders import make_work_folder
-from factmill.tasks.storage.warehouse import read_json
+from factmill.tasks.processes import exclusive_file_lock
+from factmill.tasks.progress import print_and_log
+from factmill.tasks.storage.recording.work_folders import make_work_folder
+from factmill.tasks.storage.warehouse import parse_json_column
 
 _SYNC_EVERY_S = 1.0
 _DRAFT = ".opening"
-_numbering, _last = threading.Lock(), [0]
+_record_id_lock, _last_record_number = threading.Lock(), [0]
 _KEY = re.compile(rb'"key":"([0-9a-f]+)"')
 """Finds a line's key; quotes in a reply are escaped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CallRecord:
     """A recorded call: one row of the warehouse's table `calls`."""
 
     record_id: str
@@ -59,14 +59,14 @@ class Record:
     latency_s: float
     asked_at: datetime
 
-    def read(self, column: Literal["parts", "body"]) -> Any:
+    def read_column(self, column: Literal["parts", "body"]) -> Any:
         """Return the value of a JSON column; WarehouseError if it is damaged."""
-        return read_json(getattr(self, column), f"calls.{column} of {self.record_id}")
+        return parse_json_column(getattr(self, column), f"calls.{column} of {self.record_id}")
 
-    def reply(self) -> Reply:
+    def reply(self) -> CallResponse:
         """Return the recorded reply."""
-        return Reply(
-            body=self.read("body"),
+        return CallResponse(
+            body=self.read_column("body"),
             status="ok" if self.status == "ok" else "failed",
             error=self.error,
             transient=self.transient,
@@ -77,20 +77,20 @@ class Record:
         )
 
 
-def make_record(call: Call, reply: Reply, after: str = "") -> Record:
+def make_record(call: Call, reply: CallResponse, after: str = "") -> CallRecord:
     """Return the record of a reply that has just arrived.
 
     Its id sorts by time, after the id `after` and all ids that this process made before, even if the clock is set back.
     """
     now, before = time.time_ns(), int(after.partition("-")[0] or "0", 16)
-    with _numbering:
-        _last[0] = number = max(now, before + 1, _last[0] + 1)
-    return Record(
+    with _record_id_lock:
+        _last_record_number[0] = number = max(now, before + 1, _last_record_number[0] + 1)
+    return CallRecord(
         record_id=f"{number:016x}-{os.urandom(4).hex()}",
         key=call.key,
         service=call.service,
         operation=call.operation,
-        parts=call.written_parts,
+        parts=call.parts_json,
         status=reply.status,
         error=reply.error,
         transient=reply.transient,
@@ -128,7 +128,7 @@ class Journal:
         else:
             self.path, self._fd, self._size = path, fd, 0
 
-    def append(self, record: Record) -> None:
+    def append(self, record: CallRecord) -> None:
         """Write one record; ShardError if the disk is full."""
         line = encode_line(record)
         with self._lock:
@@ -162,37 +162,39 @@ class Journal:
             os.close(self._fd)
 
 
-def encode_line(record: Record) -> bytes:
+def encode_line(record: CallRecord) -> bytes:
     """Return a record's line: checksum, space, JSON, newline."""
-    fields = {name: getattr(record, name) for name in Record.__slots__}
+    fields = {name: getattr(record, name) for name in CallRecord.__slots__}
     payload = canonical_json({**fields, "asked_at": record.asked_at.isoformat()}).encode("utf-8", "surrogatepass")
     return b"%08x %s\n" % (zlib.crc32(payload), payload)
 
 
-def read_journal(path: Path) -> Iterator[Record]:
+def read_journal(path: Path) -> Iterator[CallRecord]:
     """Yield the intact records of a journal; skip torn and damaged lines."""
     with path.open("rb") as lines:
-        yield from (record for line in lines if (record := _read_line(line)))
+        yield from (record for line in lines if (record := _parse_journal_line(line)))
 
 
-def find_damage(path: Path) -> list[int]:
+def find_damaged_lines(path: Path) -> list[int]:
     """Return the numbers, from 1, of a journal's damaged lines, except a last line torn by a crash."""
     with path.open("rb") as lines:
-        return [number for number, line in enumerate(lines, 1) if line.endswith(b"\n") and not _read_line(line)]
+        return [
+            number for number, line in enumerate(lines, 1) if line.endswith(b"\n") and not _parse_journal_line(line)
+        ]
 
 
-def _read_line(line: bytes) -> Record | None:
+def _parse_journal_line(line: bytes) -> CallRecord | None:
     checksum, _, payload = line.rstrip(b"\n").partition(b" ")
     if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(payload):
         return None
     try:
         fields = json.loads(payload.decode("utf-8", "surrogatepass"))
-        return Record(**{**fields, "asked_at": datetime.fromisoformat(fields["asked_at"])})
+        return CallRecord(**{**fields, "asked_at": datetime.fromisoformat(fields["asked_at"])})
     except (ValueError, TypeError, KeyError, RecursionError):
         return None  # a line of another program or another factmill
 
 
-class OtherJournals:
+class OtherProcessJournals:
     """Records in the journals of other live processes in a folder, indexed as the files grow."""
 
     def __init__(self, folder: Path) -> None:
@@ -203,7 +205,7 @@ class OtherJournals:
         """Call key → (journal, byte offset) of its records."""
         self._lock = threading.Lock()
 
-    def find(self, keys: Collection[str], own: Path) -> dict[str, Record]:
+    def find(self, keys: Collection[str], own: Path) -> dict[str, CallRecord]:
         """Return the newest record of each key found in a journal other than `own`."""
         with self._lock:
             there = [path for path in self._folder.glob("*.journal") if path != own]
@@ -212,12 +214,12 @@ class OtherJournals:
                 kept = {key: [place for place in places if place[0] in there] for key, places in self._places.items()}
                 self._places = {key: places for key, places in kept.items() if places}
             for path in there:
-                self._read_on(path)
+                self._index_new_lines(path)
             places = {key: list(self._places.get(key.encode(), ())) for key in keys}
         found = {key: [record for place in each if (record := _read_at(*place))] for key, each in places.items()}
         return {key: max(records, key=lambda record: record.record_id) for key, records in found.items() if records}
 
-    def _read_on(self, path: Path) -> None:
+    def _index_new_lines(self, path: Path) -> None:
         at = self._read.get(path, 0)
         try:
             with path.open("rb") as lines:
@@ -233,27 +235,27 @@ class OtherJournals:
         self._read[path] = at
 
 
-def _read_at(path: Path, place: int) -> Record | None:
+def _read_at(path: Path, place: int) -> CallRecord | None:
     try:
         with path.open("rb") as lines:
             lines.seek(place)
-            return _read_line(lines.readline())
+            return _parse_journal_line(lines.readline())
     except FileNotFoundError:
         return None  # merged meanwhile
 
 
-def orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
+def lock_orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield (path, descriptor) of dead processes' journals; each stays locked until the caller closes the descriptor."""
     for path in sorted(folder.glob(f"*{_DRAFT}")):
-        if (fd := _take_over(path)) is not None:
+        if (fd := _lock_orphan(path)) is not None:
             path.unlink(missing_ok=True)
             os.close(fd)
     for path in sorted(folder.glob("*.journal")):
-        if (fd := _take_over(path)) is not None:
+        if (fd := _lock_orphan(path)) is not None:
             yield path, fd
 
 
-def _take_over(path: Path) -> int | None:
+def _lock_orphan(path: Path) -> int | None:
     """Lock a file of a dead process; None if its process is alive or the file no longer exists."""
     try:
         fd = os.open(path, os.O_RDWR)
@@ -275,22 +277,22 @@ def _take_over(path: Path) -> int | None:
 _KEY_BYTES = 32
 
 
-class Claims:
+class CallClaims:
     """The claims on calls of one warehouse, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
         """Open the folder and remove files of dead processes."""
         self._folder = folder
         self._lock = folder / "lock"
-        with self._alone():
+        with self._exclusive():
             for path in folder.glob("*.claim"):
-                _read_claim(path)
+                _read_claimed_keys(path)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Keep other processes from making claims meanwhile; ShardError if the folder cannot be written."""
         try:
-            with one_at_a_time(self._lock, say):
+            with exclusive_file_lock(self._lock, print_and_log):
                 yield
         except OSError as error:
             raise ShardError(
@@ -299,12 +301,12 @@ class Claims:
             ) from error
 
     @contextmanager
-    def hold(self, keys: Collection[str]) -> Iterator[set[str]]:
+    def claim(self, keys: Collection[str]) -> Iterator[set[str]]:
         """Claim the keys (SHA-256, in hex) that are free, yield them, and release them at the end."""
         wanted = {bytes.fromhex(key) for key in keys}
-        with self._alone():
+        with self._exclusive():
             for path in self._folder.glob("*.claim"):
-                wanted -= _read_claim(path)
+                wanted -= _read_claimed_keys(path)
             own = self._write(wanted) if wanted else None
         try:
             yield {key.hex() for key in wanted}
@@ -314,11 +316,11 @@ class Claims:
                 os.close(claim)  # first: an unlocked file claims nothing, even if it cannot be removed
                 path.unlink(missing_ok=True)
 
-    def find_holders(self, keys: Collection[str]) -> list[int]:
+    def find_claiming_processes(self, keys: Collection[str]) -> list[int]:
         """Return the pids of the processes that claim any of the keys."""
         wanted = {bytes.fromhex(key) for key in keys}
-        with self._alone():
-            found = {path: _read_claim(path) for path in self._folder.glob("*.claim")}
+        with self._exclusive():
+            found = {path: _read_claimed_keys(path) for path in self._folder.glob("*.claim")}
         return sorted({int(path.name.partition("-")[0]) for path, held in found.items() if wanted & held})
 
     def _write(self, keys: set[bytes]) -> tuple[Path, int]:
@@ -335,7 +337,7 @@ class Claims:
         return path, claim
 
 
-def _read_claim(path: Path) -> set[bytes]:
+def _read_claimed_keys(path: Path) -> set[bytes]:
     """Return the keys claimed in a file; if its process has died, remove the file and return none."""
     try:
         with path.open("rb") as claim:

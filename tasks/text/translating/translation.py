@@ -2,7 +2,7 @@
 
 Text that cannot be translated correctly becomes a value with a reason, never a garbled text. Models see no numbers,
 dates and ids (text.translating.protected); where one loses any, the text is translated in the stretches between them.
-In questions and answers they then take the language's own format (`localise`). In paths they are values and stay
+In questions and answers they then take the language's own format (`localize_dates_and_numbers`). In paths they are values and stay
 unchanged, except that a unit known to CLDR takes the plural form for its value.
 
 The parts of a path are translated in one text with semicolons between them (the paper's finding: better than blanks).
@@ -17,19 +17,19 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from factmill.tasks.text.translating.protected import (
-    find_words,
-    is_all_protected,
-    list_protected,
-    localise,
-    protect,
-    restore,
-    split_at_protected,
-    write_amount,
-    write_value,
+from factmill.tasks.text.translating.placeholders import (
+    format_localized_amount,
+    format_value_with_unit,
+    insert_placeholders,
+    list_letter_runs,
+    list_untranslated_spans,
+    localize_dates_and_numbers,
+    needs_no_translation,
+    restore_placeholders,
+    split_at_untranslated_spans,
 )
 
-LANGUAGE_CODES = {
+NLLB_LANGUAGE_CODES = {
     "en": "eng_Latn",
     "de": "deu_Latn",
     "fr": "fra_Latn",
@@ -39,8 +39,8 @@ LANGUAGE_CODES = {
 }
 """Language → code of NLLB-200, the source language first."""
 SOURCE_LANGUAGE = "en"
-TARGET_LANGUAGES = tuple(language for language in LANGUAGE_CODES if language != SOURCE_LANGUAGE)
-SEPARATOR = "; "
+TARGET_LANGUAGES = tuple(language for language in NLLB_LANGUAGE_CODES if language != SOURCE_LANGUAGE)
+PATH_PART_SEPARATOR = "; "
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +53,18 @@ class Untranslatable:
     """One sentence with the details."""
 
 
-Asked = tuple[str, str]
+TranslationRequest = tuple[str, str]
 """A text and its target language."""
-Outcome = str | Untranslatable
+TranslationOutcome = str | Untranslatable
 
 
-class Engine(Protocol):
+class TranslationEngine(Protocol):
     """A translation model from English."""
 
     no_repeat_ngram: int
     """Number of tokens that a translation never repeats in a row; 0: no such rule."""
 
-    def run(self, asked: Sequence[Asked]) -> list[Outcome]:
+    def run(self, asked: Sequence[TranslationRequest]) -> list[TranslationOutcome]:
         """Translate texts, without preprocessing."""
         ...
 
@@ -73,10 +73,12 @@ class Engine(Protocol):
         ...
 
 
-PartOrigin = Literal["translated", "wikidata", "kept", "untranslatable"]
+PathPartOrigin = Literal["translated", "wikidata", "kept", "untranslatable"]
 """Source of a part of a translated path: the model, or CLDR for a unit; Wikidata's own label; the original, since it is
 a number, date or id; the original, since the model cannot translate it."""
-ByPart = Literal["untranslatable", "own_semicolon", "would_repeat", "wrong_count", "number_elsewhere", "other_words"]
+PartwiseReason = Literal[
+    "untranslatable", "own_semicolon", "would_repeat", "wrong_count", "number_elsewhere", "other_words"
+]
 """Why the parts of a path were translated one by one: one of them, or all in one text, cannot be translated; one
 contains a semicolon; two would repeat tokens, which is forbidden; the translation had another number of parts; a
 number, date or id stood in another part, or after its own part's words; or a part had other words than its own
@@ -98,7 +100,7 @@ class TranslatedPart:
     """A part of a path after translation."""
 
     text: str
-    origin: PartOrigin
+    origin: PathPartOrigin
     problem: Untranslatable | None = None
     """Why the original stands here, with origin `untranslatable`."""
 
@@ -108,13 +110,13 @@ class TranslatedPath:
     """A path after translation."""
 
     parts: tuple[TranslatedPart, ...]
-    by_part: ByPart | None = None
+    partwise_reason: PartwiseReason | None = None
     """Why its parts were translated one by one; None when they were joined, or at most one needed translation."""
 
     @property
     def text(self) -> str:
         """The parts with semicolons between them, as rows show paths."""
-        return SEPARATOR.join(part.text for part in self.parts)
+        return PATH_PART_SEPARATOR.join(part.text for part in self.parts)
 
     @property
     def problem(self) -> Untranslatable | None:
@@ -122,26 +124,29 @@ class TranslatedPath:
         return next((part.problem for part in self.parts if part.problem), None)
 
 
-def translate_texts(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
+def translate_texts(asked: Sequence[TranslationRequest], engine: TranslationEngine) -> list[TranslationOutcome]:
     """Translate texts, with dates, numbers and units in the language's format; an amount alone needs no model."""
-    amounts = {pair: told for pair in asked if (told := write_amount(*pair))}
-    words = _translate_each([pair for pair in asked if pair not in amounts], engine)
+    amounts = {pair: told for pair in asked if (told := format_localized_amount(*pair))}
+    words = _translate_unique([pair for pair in asked if pair not in amounts], engine)
 
-    def finish(text: str, language: str) -> Outcome:
+    def finish(text: str, language: str) -> TranslationOutcome:
         said = amounts.get((text, language)) or words[text, language]
-        return said if isinstance(said, Untranslatable) else localise(said, text, language)
+        return said if isinstance(said, Untranslatable) else localize_dates_and_numbers(said, text, language)
 
     return [finish(*pair) for pair in asked]
 
 
-def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Engine) -> list[TranslatedPath]:
+def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: TranslationEngine) -> list[TranslatedPath]:
     """Translate the parts of paths, each path with its language; every part names its source."""
-    paths = [(parts, language, _parts_to_translate(parts, language)) for parts, language in asked]
+    paths = [(parts, language, _list_parts_to_translate(parts, language)) for parts, language in asked]
     singles = _translate_parts([(text, language) for _, language, texts in paths for text in texts], engine)
-    reasons = [_why_apart([singles[text, language] for text in texts], texts, engine) for _, language, texts in paths]
-    joined = _translate_each(
+    reasons = [
+        _find_partwise_reason([singles[text, language] for text in texts], texts, engine)
+        for _, language, texts in paths
+    ]
+    joined = _translate_unique(
         [
-            (SEPARATOR.join(texts), language)
+            (PATH_PART_SEPARATOR.join(texts), language)
             for (_, language, texts), reason in zip(paths, reasons, strict=True)
             if len(texts) > 1 and reason is None
         ],
@@ -149,10 +154,12 @@ def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Eng
     )
     translated = []
     for (parts, language, texts), reason in zip(paths, reasons, strict=True):
-        found: Mapping[str, Outcome] | ByPart | None = reason
+        found: Mapping[str, TranslationOutcome] | PartwiseReason | None = reason
         if len(texts) > 1 and reason is None:
             own = {text: str(singles[text, language]) for text in texts}
-            found = _split_joined(own, joined[SEPARATOR.join(texts), language], {part.text for part in parts[::2]})
+            found = _split_joined_translation(
+                own, joined[PATH_PART_SEPARATOR.join(texts), language], {part.text for part in parts[::2]}
+            )
         by_text = found if isinstance(found, Mapping) else {text: singles[text, language] for text in texts}
         finished = tuple(_finish_part(part, by_text, language) for part in parts)
         translated.append(TranslatedPath(finished, None if isinstance(found, Mapping) else found))
@@ -167,15 +174,19 @@ def repeats_ngram(tokens: Sequence[str], size: int) -> bool:
     return len(set(ngrams)) < len(ngrams)
 
 
-def _translate_each(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
+def _translate_unique(
+    asked: Iterable[TranslationRequest], engine: TranslationEngine
+) -> dict[TranslationRequest, TranslationOutcome]:
     """Translate texts and keep their numbers; equal ones are sent once, those of only numbers, dates or ids not at all."""
     texts = {pair: " ".join(pair[0].split()) for pair in asked}
-    found: dict[Asked, Outcome] = {pair: text for pair, text in texts.items() if is_all_protected(text)}
-    shown = {pair: kept for pair, text in texts.items() if pair not in found and (kept := protect(text))}
-    answers = _run_once([(protected.text, language) for (_, language), protected in shown.items()], engine)
+    found: dict[TranslationRequest, TranslationOutcome] = {
+        pair: text for pair, text in texts.items() if needs_no_translation(text)
+    }
+    shown = {pair: kept for pair, text in texts.items() if pair not in found and (kept := insert_placeholders(text))}
+    answers = _run_engine_on_unique([(protected.text, language) for (_, language), protected in shown.items()], engine)
     for pair, protected in shown.items():
         answer = answers[protected.text, pair[1]]
-        restored = answer if isinstance(answer, Untranslatable) else restore(protected, answer)
+        restored = answer if isinstance(answer, Untranslatable) else restore_placeholders(protected, answer)
         if restored is not None:
             found[pair] = restored
     # texts that need too many stand-ins, or lost one
@@ -183,19 +194,21 @@ def _translate_each(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outco
     return found | dict(zip(lost, _translate_stretches([(texts[pair], pair[1]) for pair in lost], engine), strict=True))
 
 
-def _run_once(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
+def _run_engine_on_unique(
+    asked: Iterable[TranslationRequest], engine: TranslationEngine
+) -> dict[TranslationRequest, TranslationOutcome]:
     """Translate each distinct text once, without preprocessing."""
     different = list(dict.fromkeys(asked))
     return dict(zip(different, engine.run(different), strict=True))
 
 
-def _translate_stretches(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
+def _translate_stretches(asked: Sequence[TranslationRequest], engine: TranslationEngine) -> list[TranslationOutcome]:
     """Translate texts between their numbers, dates and ids, which keep their places."""
-    cut = [(split_at_protected(text), language) for text, language in asked]
-    answers = _run_once(
+    cut = [(split_at_untranslated_spans(text), language) for text, language in asked]
+    answers = _run_engine_on_unique(
         [(text, language) for stretches, language in cut for text, is_words in stretches if is_words], engine
     )
-    outcomes: list[Outcome] = []
+    outcomes: list[TranslationOutcome] = []
     for stretches, language in cut:
         pieces = [answers[text, language] if is_words else text for text, is_words in stretches]
         problems = [piece for piece in pieces if isinstance(piece, Untranslatable)]
@@ -203,26 +216,30 @@ def _translate_stretches(asked: Sequence[Asked], engine: Engine) -> list[Outcome
     return outcomes
 
 
-def _translate_parts(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
+def _translate_parts(
+    asked: Iterable[TranslationRequest], engine: TranslationEngine
+) -> dict[TranslationRequest, TranslationOutcome]:
     """Translate parts of paths separately; a number at the beginning, as in values, stays there."""
-    found = _translate_each(asked, engine)
-    moved = [pair for pair, said in found.items() if isinstance(said, str) and not _keeps_place(pair[0], said)]
+    found = _translate_unique(asked, engine)
+    moved = [pair for pair, said in found.items() if isinstance(said, str) and not _keeps_leading_number(pair[0], said)]
     return found | dict(zip(moved, _translate_stretches(moved, engine), strict=True))
 
 
-def _keeps_place(text: str, translation: str) -> bool:
+def _keeps_leading_number(text: str, translation: str) -> bool:
     """True unless a text begins with a number that its translation has elsewhere."""
-    first = split_at_protected(text)[:1]
+    first = split_at_untranslated_spans(text)[:1]
     return not first or first[0][1] or translation.startswith(first[0][0])
 
 
-def _parts_to_translate(parts: Sequence[PathPart], language: str) -> list[str]:
+def _list_parts_to_translate(parts: Sequence[PathPart], language: str) -> list[str]:
     """Return the distinct texts of a path that a model must translate, in order."""
     texts = dict.fromkeys(part.text for part in parts if part.label is None)
-    return [text for text in texts if not is_all_protected(text) and write_value(text, language) is None]
+    return [text for text in texts if not needs_no_translation(text) and format_value_with_unit(text, language) is None]
 
 
-def _why_apart(singles: Sequence[Outcome], texts: Sequence[str], engine: Engine) -> ByPart | None:
+def _find_partwise_reason(
+    singles: Sequence[TranslationOutcome], texts: Sequence[str], engine: TranslationEngine
+) -> PartwiseReason | None:
     """Return why the parts of a path cannot be translated in one text; None when they can, or there is only one."""
     if len(texts) < 2:
         return None
@@ -231,12 +248,14 @@ def _why_apart(singles: Sequence[Outcome], texts: Sequence[str], engine: Engine)
         return "untranslatable"
     if any(";" in text for text in texts):
         return "own_semicolon"
-    if repeats_ngram(engine.tokenize(SEPARATOR.join(said)), engine.no_repeat_ngram):
+    if repeats_ngram(engine.tokenize(PATH_PART_SEPARATOR.join(said)), engine.no_repeat_ngram):
         return "would_repeat"
     return None
 
 
-def _split_joined(own: Mapping[str, str], answer: Outcome, names: Set[str]) -> Mapping[str, Outcome] | ByPart:
+def _split_joined_translation(
+    own: Mapping[str, str], answer: TranslationOutcome, names: Set[str]
+) -> Mapping[str, TranslationOutcome] | PartwiseReason:
     """Split the translation of all parts into those of each part, or return why that fails.
 
     `own`: text of a part → its separate translation, in the order of the path; `names`: texts of the path's items.
@@ -247,19 +266,19 @@ def _split_joined(own: Mapping[str, str], answer: Outcome, names: Set[str]) -> M
     if len(pieces) != len(own) or not all(pieces):
         return "wrong_count"
     for text, piece in zip(own, pieces, strict=True):
-        protected = protect(text)
-        if protected is None or sorted(list_protected(piece)) != sorted(list_protected(text)):
+        protected = insert_placeholders(text)
+        if protected is None or sorted(list_untranslated_spans(piece)) != sorted(list_untranslated_spans(text)):
             return "number_elsewhere"
-        if not _keeps_place(text, piece):
+        if not _keeps_leading_number(text, piece):
             return "number_elsewhere"
-        if not _says_the_same(piece, own[text], text in names):
+        if not _has_same_words(piece, own[text], text in names):
             return "other_words"
     return dict(zip(own, pieces, strict=True))
 
 
-def _says_the_same(piece: str, own: str, is_name: bool) -> bool:
+def _has_same_words(piece: str, own: str, is_name: bool) -> bool:
     """True when a part translated with others has the words of its own translation; for a relation one word is enough."""
-    said, wanted = find_words(piece.casefold()), find_words(own.casefold())
+    said, wanted = list_letter_runs(piece.casefold()), list_letter_runs(own.casefold())
     if said == wanted:
         return True
     lost = {*wanted} - {*said}
@@ -267,10 +286,10 @@ def _says_the_same(piece: str, own: str, is_name: bool) -> bool:
     return not is_name and not is_cut and len(lost) < len({*wanted})
 
 
-def _finish_part(part: PathPart, by_text: Mapping[str, Outcome], language: str) -> TranslatedPart:
+def _finish_part(part: PathPart, by_text: Mapping[str, TranslationOutcome], language: str) -> TranslatedPart:
     if part.label is not None:
         return TranslatedPart(part.label, "wikidata")
-    found = by_text.get(part.text, write_value(part.text, language))
+    found = by_text.get(part.text, format_value_with_unit(part.text, language))
     if found is None:
         return TranslatedPart(part.text, "kept")
     if isinstance(found, Untranslatable):

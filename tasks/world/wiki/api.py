@@ -1,4 +1,4 @@
-"""MediaWiki's Action API over HTTP: /w/api.php (GET, POST) with its errors, warnings and maxlag; and action=parse."""
+"""MediaWikiApi's Action API over HTTP: /w/api.php (GET, POST) with its errors, warnings and maxlag; and action=parse."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,86 +10,90 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from factmill.tasks.core.fingerprints import canonical_json
-from factmill.tasks.world.data import Revision
-from factmill.tasks.world.faults import lag_s
+from factmill.tasks.core.digests import canonical_json
+from factmill.tasks.world.data import WorldArticleRevision
+from factmill.tasks.world.faults import get_injected_lag_s
 from factmill.tasks.world.wiki.pages import (
-    BadTitleError,
-    Page,
-    Title,
-    Wiki,
-    find_files,
-    find_links,
-    parse_title,
+    EmbeddedWiki,
+    InvalidWikiTitleError,
+    WikiPage,
+    WikiTitle,
+    find_linked_files,
+    find_linked_pages,
+    parse_wiki_title,
 )
-from factmill.tasks.world.wiki.query import run_query
-from factmill.tasks.world.wiki.request import ApiError, Parameters, Shape
+from factmill.tasks.world.wiki.query import answer_query_action
+from factmill.tasks.world.wiki.request import ActionApiError, ActionApiParameters, ReplyFormat
 
-_PROPS = ("text", "categories", "links", "images", "externallinks", "revid", "displaytitle", "properties")
-_EXTERNAL = re.compile(r'<a rel="nofollow" class="external [^"]*" href="([^"]+)"')
-_WRITTEN = "wikitext"
+_PARSE_PROPS = ("text", "categories", "links", "images", "externallinks", "revid", "displaytitle", "properties")
+_EXTERNAL_LINK = re.compile(r'<a rel="nofollow" class="external [^"]*" href="([^"]+)"')
+_WIKITEXT = "wikitext"
 """A known property that is never present: pages are stored as rendered HTML."""
-_IGNORED = (
+_IGNORED_PARAMETERS = (
     *("disableeditsection", "disabletoc", "disablelimitreport"),
     *("contentmodel", "contentformat", "useskin", "parser"),
 )
 
 
-def run_parse(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
+def answer_parse_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat) -> dict[str, Any]:
     """Return the response to action=parse, without warnings."""
-    wanted = set(params.known_values("prop", (*_PROPS, _WRITTEN), "parse", "|".join(_PROPS)))
-    for ignored in _IGNORED:
-        params.text(ignored)
-    page, revision, redirects = _find_revision(wiki, params)
-    if _WRITTEN in wanted:
-        raise ApiError("missingcontent-revid", f"Missing content for revision ID {revision.revid}.")
+    wanted = set(params.list_known_values("prop", (*_PARSE_PROPS, _WIKITEXT), "parse", "|".join(_PARSE_PROPS)))
+    for ignored in _IGNORED_PARAMETERS:
+        params.get_text(ignored)
+    page, revision, redirects = _find_requested_revision(wiki, params)
+    if _WIKITEXT in wanted:
+        raise ActionApiError("missingcontent-revid", f"Missing content for revision ID {revision.revid}.")
     parsed: dict[str, Any] = {"title": page.title, "pageid": page.pageid}
     if "revid" in wanted:
         parsed["revid"] = revision.revid
-    if params.flag("redirects"):
-        parsed["redirects"] = [{"from": source, "to": target.full} for source, target in redirects]
-    parsed |= {name: part for name, part in _parts(wiki, page, revision, shape).items() if name in wanted}
+    if params.has_flag("redirects"):
+        parsed["redirects"] = [{"from": source, "to": target.full_title} for source, target in redirects]
+    parsed |= {name: part for name, part in _make_parse_parts(wiki, page, revision, shape).items() if name in wanted}
     return {"parse": parsed}
 
 
-def _find_revision(wiki: Wiki, params: Parameters) -> tuple[Page, Revision, list[tuple[str, Title]]]:
-    """Return the requested page and revision, and the redirects followed; ApiError if there is none."""
-    oldid, pageid, name = params.integer("oldid"), params.integer("pageid"), params.text("page")
+def _find_requested_revision(
+    wiki: EmbeddedWiki, params: ActionApiParameters
+) -> tuple[WikiPage, WorldArticleRevision, list[tuple[str, WikiTitle]]]:
+    """Return the requested page and revision, and the redirects followed; ActionApiError if there is none."""
+    oldid, pageid, name = params.get_integer("oldid"), params.get_integer("pageid"), params.get_text("page")
     given = [n for n, value in (("oldid", oldid), ("pageid", pageid), ("page", name)) if value is not None]
     if len(given) > 1:
         names = ", ".join(f'"{n}"' for n in given)
-        raise ApiError("invalidparammix", f"The parameters {names} can not be used together.")
+        raise ActionApiError("invalidparammix", f"The parameters {names} can not be used together.")
     if oldid is not None:
         if oldid not in wiki.by_revid:
-            raise ApiError("nosuchrevid", f"There is no revision with ID {oldid}.")
+            raise ActionApiError("nosuchrevid", f"There is no revision with ID {oldid}.")
         return (*wiki.by_revid[oldid], [])
     if pageid is not None:
         if pageid not in wiki.by_id:
-            raise ApiError("nosuchpageid", f"There is no page with ID {pageid}.")
+            raise ActionApiError("nosuchpageid", f"There is no page with ID {pageid}.")
         name = wiki.by_id[pageid].title
     if not name:
-        raise ApiError("missingparam", 'One of the parameters "page", "pageid" and "oldid" is required.')
+        raise ActionApiError("missingparam", 'One of the parameters "page", "pageid" and "oldid" is required.')
     try:
-        title = parse_title(name)
-    except BadTitleError as error:
-        raise ApiError("invalidtitle", f'Bad title "{name}".') from error
-    steps, target = wiki.follow(title.full) if params.flag("redirects") else ([], title)
-    page = wiki.by_title.get((target or title).full)
+        title = parse_wiki_title(name)
+    except InvalidWikiTitleError as error:
+        raise ActionApiError("invalidtitle", f'Bad title "{name}".') from error
+    steps, target = wiki.follow_redirects(title.full_title) if params.has_flag("redirects") else ([], title)
+    page = wiki.by_title.get((target or title).full_title)
     if page is None:
-        raise ApiError("missingtitle", "The page you specified doesn't exist.")
+        raise ActionApiError("missingtitle", "The page you specified doesn't exist.")
     return page, page.revisions[-1], steps
 
 
-def _parts(wiki: Wiki, page: Page, revision: Revision, shape: Shape) -> dict[str, Any]:
+def _make_parse_parts(
+    wiki: EmbeddedWiki, page: WikiPage, revision: WorldArticleRevision, shape: ReplyFormat
+) -> dict[str, Any]:
     def describe_category(name: str, key: str) -> dict[str, Any]:
-        flags = shape.flags(missing=f"Category:{name}" not in wiki.by_title)
-        return {"sortkey": key, "*" if shape.is_old else "category": name.replace(" ", "_"), **flags}
+        flags = shape.format_flags(missing=f"Category:{name}" not in wiki.by_title)
+        return {"sortkey": key, "*" if shape.is_version_1 else "category": name.replace(" ", "_"), **flags}
 
-    def describe_link(title: Title) -> dict[str, Any]:
-        exists = title.full in wiki.by_title
-        if shape.is_old:
-            return {"ns": title.namespace, **shape.flags(exists=exists), "*": title.full}
-        return {"ns": title.namespace, "title": title.full, "exists": exists}
+    def describe_link(title: WikiTitle) -> dict[str, Any]:
+        exists = title.full_title in wiki.by_title
+        if shape.is_version_1:
+            return {"ns": title.namespace, **shape.format_flags(exists=exists), "*": title.full_title}
+        return {"ns": title.namespace, "title": title.full_title, "exists": exists}
 
     html = revision.text
     if page.short_description:  # hidden from readers
@@ -97,22 +101,25 @@ def _parts(wiki: Wiki, page: Page, revision: Revision, shape: Shape) -> dict[str
         html = f'<div class="{classes}" style="display:none">{text}</div>\n{html}'
     html = f'<div class="mw-content-ltr mw-parser-output" lang="en" dir="ltr">{html}\n</div>'
     return {
-        "text": shape.wrapped(html),
+        "text": shape.format_text(html),
         "categories": [describe_category(name, key) for name, key in page.categories.items()],
-        "links": [describe_link(title) for title in find_links(revision.text).values()],
-        "images": find_files(revision.text),
-        "externallinks": list(dict.fromkeys(map(unescape, _EXTERNAL.findall(revision.text)))),
+        "links": [describe_link(title) for title in find_linked_pages(revision.text).values()],
+        "images": find_linked_files(revision.text),
+        "externallinks": list(dict.fromkeys(map(unescape, _EXTERNAL_LINK.findall(revision.text)))),
         "displaytitle": f'<span class="mw-page-title-main">{page.title}</span>',
-        "properties": [{"name": n, "*": v} for n, v in page.props.items()] if shape.is_old else page.props,
+        "properties": [{"name": n, "*": v} for n, v in page.page_props.items()] if shape.is_version_1 else page.page_props,
     }
 
 
-_ACTIONS: Mapping[str, Callable[[Wiki, Parameters, Shape], dict[str, Any]]] = {"query": run_query, "parse": run_parse}
-_HELP = "See https://en.wikipedia.org/w/api.php for API usage."
-_DATABASE = "10.64.16.27"
+_ACTIONS: Mapping[str, Callable[[EmbeddedWiki, ActionApiParameters, ReplyFormat], dict[str, Any]]] = {
+    "query": answer_query_action,
+    "parse": answer_parse_action,
+}
+_HELP_TEXT = "See https://en.wikipedia.org/w/api.php for API usage."
+_DATABASE_HOST = "10.64.16.27"
 
 
-def make_wiki_routes(wiki: Wiki) -> APIRouter:
+def make_action_api_routes(wiki: EmbeddedWiki) -> APIRouter:
     """Return the route of the Action API."""
     router = APIRouter()
 
@@ -120,43 +127,48 @@ def make_wiki_routes(wiki: Wiki) -> APIRouter:
     async def api(request: Request) -> Response:
         body = await request.body() if request.method == "POST" else b""
         given = dict(request.query_params) | dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-        return answer(wiki, given, lag_s(request))
+        return answer_action_api_request(wiki, given, get_injected_lag_s(request))
 
     return router
 
 
-def answer(wiki: Wiki, given: Mapping[str, str], lag: float) -> Response:
+def answer_action_api_request(wiki: EmbeddedWiki, parameters: Mapping[str, str], lag_s: float) -> Response:
     """Return the response to a request with these parameters, at a replication lag of `lag` seconds."""
-    params = Parameters(given)
-    shape = Shape(2 if given.get("formatversion") in {"2", "latest"} else 1)
+    params = ActionApiParameters(parameters)
+    shape = ReplyFormat(2 if parameters.get("formatversion") in {"2", "latest"} else 1)
     headers: dict[str, str] = {}
     try:
-        reply = _run(wiki, params, shape, lag)
-    except ApiError as error:
+        reply = _run_action(wiki, params, shape, lag_s)
+    except ActionApiError as error:
         headers["MediaWiki-API-Error"] = error.code
         if error.code == "maxlag":
-            headers |= {"Retry-After": "5", "X-Database-Lag": str(int(lag))}
+            headers |= {"Retry-After": "5", "X-Database-Lag": str(int(lag_s))}
         reply = {
-            "error": {"code": error.code, "info": error.info, **error.more, "*" if shape.is_old else "docref": _HELP}
+            "error": {
+                "code": error.code,
+                "info": error.info,
+                **error.more_keys,
+                "*" if shape.is_version_1 else "docref": _HELP_TEXT,
+            }
         }
     if params.warnings:
-        reply["warnings"] = shape.warnings(params.warnings)
-    if given.get("format") in {None, "jsonfm"}:
+        reply["warnings"] = shape.format_warnings(params.warnings)
+    if parameters.get("format") in {None, "jsonfm"}:
         return HTMLResponse(f"<!DOCTYPE html><pre>{escape(canonical_json(reply))}</pre>", headers=headers)
     return JSONResponse(reply, headers=headers)
 
 
-def _run(wiki: Wiki, params: Parameters, shape: Shape, lag: float) -> dict[str, Any]:
+def _run_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat, lag_s: float) -> dict[str, Any]:
     if params.given.get("format", "json") not in {"json", "jsonfm"}:
-        raise ApiError("badvalue", f'Unrecognized value for parameter "format": {params.given["format"]}.')
-    most = params.integer("maxlag")
-    if most is not None and lag > most:
-        seconds = int(lag) if lag == int(lag) else lag
-        info = f"Waiting for {_DATABASE}: {seconds} seconds lagged."
-        raise ApiError("maxlag", info, host=_DATABASE, lag=seconds, type="db")
-    action = params.text("action") or "help"
+        raise ActionApiError("badvalue", f'Unrecognized value for parameter "format": {params.given["format"]}.')
+    most = params.get_integer("maxlag")
+    if most is not None and lag_s > most:
+        seconds = int(lag_s) if lag_s == int(lag_s) else lag_s
+        info = f"Waiting for {_DATABASE_HOST}: {seconds} seconds lagged."
+        raise ActionApiError("maxlag", info, host=_DATABASE_HOST, lag=seconds, type="db")
+    action = params.get_text("action") or "help"
     if action not in _ACTIONS:
-        raise ApiError("badvalue", f'Unrecognized value for parameter "action": {action}.')
+        raise ActionApiError("badvalue", f'Unrecognized value for parameter "action": {action}.')
     reply = _ACTIONS[action](wiki, params, shape)
-    params.warn_of_unread()
+    params.warn_of_unread_parameters()
     return reply

@@ -1,4 +1,4 @@
-"""A request to the Action API: parameters parsed as in MediaWiki, warnings, and response format versions.
+"""A request to the Action API: parameters parsed as in MediaWikiApi, warnings, and response format versions.
 
 Responses in format versions 1 and 2 differ in details (flags, pages, the key of a text); Shape handles them, so that
 the other modules build one response for both.
@@ -8,100 +8,110 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-MANY, LIST_MAX = 50, 500
+MAX_PARAMETER_VALUES, MAX_LIST_ENTRIES = 50, 500
 # Read by every request, or irrelevant to an embedded wiki.
-_COMMON = {
+_COMMON_PARAMETERS = {
     "action", "format", "formatversion", "maxlag", "smaxage", "maxage", "assert", "assertuser", "requestid", "origin",
     "servedby", "curtimestamp", "responselanginfo", "uselang", "variant", "errorformat", "errorlang", "errorsuselocal",
     "utf8", "ascii", "callback", "continue", "rawcontinue", "wrappedhtml",
 }  # fmt: skip
 
 
-class ApiError(Exception):
-    """A request that MediaWiki rejects: error code, message, and more keys of the error object."""
+class ActionApiError(Exception):
+    """A request that MediaWikiApi rejects: error code, message, and more keys of the error object."""
 
     def __init__(self, code: str, info: str, **more: Any) -> None:
         super().__init__(info)
-        self.code, self.info, self.more = code, info, more
+        self.code, self.info, self.more_keys = code, info, more
 
 
-def bad_continue() -> ApiError:
+def make_bad_continue_error() -> ActionApiError:
     """Return the error for a continuation that this API never issued."""
-    return ApiError("badcontinue", "Invalid continue param. You should pass the original value returned by the API.")
+    return ActionApiError(
+        "badcontinue", "Invalid continue param. You should pass the original value returned by the API."
+    )
 
 
-class Parameters:
+class ActionApiParameters:
     """Parameters of one request, and the warnings from parsing them."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self.given = given
-        self.read: set[str] = set()
+        self.read_names: set[str] = set()
         self.warnings: dict[str, list[str]] = {}
         self.limits: dict[str, int] = {}
         """Module → number of entries that `max` meant; part of the response."""
 
-    def text(self, name: str) -> str | None:
+    def get_text(self, name: str) -> str | None:
         """Return a parameter; None if it is not given."""
-        self.read.add(name)
+        self.read_names.add(name)
         return self.given.get(name)
 
-    def flag(self, name: str) -> bool:
+    def has_flag(self, name: str) -> bool:
         """True if a parameter is given, even empty."""
-        return self.text(name) is not None
+        return self.get_text(name) is not None
 
-    def values(self, name: str, default: str = "") -> list[str]:
-        """Return a parameter's values, split at bars, each once; ApiError if there are too many."""
-        text = self.text(name)
+    def list_values(self, name: str, default: str = "") -> list[str]:
+        """Return a parameter's values, split at bars, each once; ActionApiError if there are too many."""
+        text = self.get_text(name)
         text = default if text is None else text
         parts = text[1:].split("\x1f") if text.startswith("\x1f") else text.split("|")
         found = list(dict.fromkeys(part for part in parts if part))
-        if len(found) > MANY:
-            info = f'Too many values supplied for parameter "{name}". The limit is {MANY}.'
-            raise ApiError("toomanyvalues", info, limit=MANY, lowlimit=MANY, highlimit=LIST_MAX)
+        if len(found) > MAX_PARAMETER_VALUES:
+            info = f'Too many values supplied for parameter "{name}". The limit is {MAX_PARAMETER_VALUES}.'
+            raise ActionApiError(
+                "toomanyvalues",
+                info,
+                limit=MAX_PARAMETER_VALUES,
+                lowlimit=MAX_PARAMETER_VALUES,
+                highlimit=MAX_LIST_ENTRIES,
+            )
         return found
 
-    def known_values(self, name: str, known: Iterable[str], module: str, default: str = "") -> list[str]:
+    def list_known_values(self, name: str, known: Iterable[str], module: str, default: str = "") -> list[str]:
         """Return the known values of a parameter and warn about the others."""
-        found = self.values(name, default)
+        found = self.list_values(name, default)
         if unknown := [value for value in found if value not in set(known)]:
             word = "value" if len(unknown) == 1 else "values"
-            self.warn(module, f'Unrecognized {word} for parameter "{name}": {", ".join(unknown)}')
+            self.add_warning(module, f'Unrecognized {word} for parameter "{name}": {", ".join(unknown)}')
         return [value for value in found if value not in unknown]
 
-    def one_of(self, name: str, known: Iterable[str], default: str) -> str:
-        """Return a parameter with a fixed set of values; ApiError for another value."""
-        value = self.text(name)
+    def get_choice(self, name: str, known: Iterable[str], default: str) -> str:
+        """Return a parameter with a fixed set of values; ActionApiError for another value."""
+        value = self.get_text(name)
         if value is None:
             return default
         if value not in set(known):
-            raise ApiError("badvalue", f'Unrecognized value for parameter "{name}": {value}.')
+            raise ActionApiError("badvalue", f'Unrecognized value for parameter "{name}": {value}.')
         return value
 
-    def integer(self, name: str) -> int | None:
-        """Return an integer parameter, None if it is not given; ApiError if invalid."""
-        text = self.text(name)
-        return None if text is None else _integer(name, text)
+    def get_integer(self, name: str) -> int | None:
+        """Return an integer parameter, None if it is not given; ActionApiError if invalid."""
+        text = self.get_text(name)
+        return None if text is None else _parse_integer(name, text)
 
-    def integers(self, name: str) -> list[int]:
+    def list_integers(self, name: str) -> list[int]:
         """Return the integers of a parameter."""
-        return [_integer(name, text) for text in self.values(name)]
+        return [_parse_integer(name, text) for text in self.list_values(name)]
 
-    def limit(self, name: str, default: int, module: str) -> int:
+    def get_limit(self, name: str, default: int, module: str) -> int:
         """Return the requested number of entries, 1 to 500; warn about a number outside the range."""
-        text = self.text(name)
+        text = self.get_text(name)
         if text is None:
             return default
         if text == "max":
-            self.limits[module] = LIST_MAX
-            return LIST_MAX
-        number = _integer(name, text)
-        if not 1 <= number <= LIST_MAX:
-            self.warn(module, f'The value "{number}" for parameter "{name}" must be between 1 and {LIST_MAX}.')
-        return min(max(number, 1), LIST_MAX)
+            self.limits[module] = MAX_LIST_ENTRIES
+            return MAX_LIST_ENTRIES
+        number = _parse_integer(name, text)
+        if not 1 <= number <= MAX_LIST_ENTRIES:
+            self.add_warning(
+                module, f'The value "{number}" for parameter "{name}" must be between 1 and {MAX_LIST_ENTRIES}.'
+            )
+        return min(max(number, 1), MAX_LIST_ENTRIES)
 
-    def timestamp(self, name: str) -> str | None:
-        """Return a timestamp as 2021-04-03T10:15:00Z, None if it is not given; ApiError if invalid."""
-        text = self.text(name)
+    def get_timestamp(self, name: str) -> str | None:
+        """Return a timestamp as 2021-04-03T10:15:00Z, None if it is not given; ActionApiError if invalid."""
+        text = self.get_text(name)
         if text is None:
             return None
         if text == "now":
@@ -113,47 +123,47 @@ class Parameters:
                 continue
             moment = moment.astimezone(UTC) if moment.tzinfo else moment
             return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-        raise ApiError("badtimestamp", f'Invalid value "{text}" for timestamp parameter "{name}".')
+        raise ActionApiError("badtimestamp", f'Invalid value "{text}" for timestamp parameter "{name}".')
 
-    def warn(self, module: str, text: str) -> None:
+    def add_warning(self, module: str, text: str) -> None:
         """Add a warning to the response."""
         self.warnings.setdefault(module, []).append(text)
 
-    def warn_of_unread(self) -> None:
+    def warn_of_unread_parameters(self) -> None:
         """Warn about parameters that were never read."""
-        if unread := [name for name in self.given if name not in self.read | _COMMON]:
+        if unread := [name for name in self.given if name not in self.read_names | _COMMON_PARAMETERS]:
             word = "parameter" if len(unread) == 1 else "parameters"
-            self.warn("main", f"Unrecognized {word}: {', '.join(unread)}.")
+            self.add_warning("main", f"Unrecognized {word}: {', '.join(unread)}.")
 
 
-class Shape:
+class ReplyFormat:
     """Response format of a format version (1 or 2)."""
 
     def __init__(self, version: int) -> None:
-        self.is_old = version == 1
-        self.text_key = "*" if self.is_old else "content"
-        self.flag: Any = "" if self.is_old else True
+        self.is_version_1 = version == 1
+        self.text_key = "*" if self.is_version_1 else "content"
+        self.flag: Any = "" if self.is_version_1 else True
 
-    def flags(self, **which: bool) -> dict[str, Any]:
+    def format_flags(self, **which: bool) -> dict[str, Any]:
         """Return the true flags as response keys."""
         return {name: self.flag for name, holds in which.items() if holds}
 
-    def keyed(self, entries: Mapping[Any, dict[str, Any]]) -> Any:
+    def format_keyed_entries(self, entries: Mapping[Any, dict[str, Any]]) -> Any:
         """Return entries by id: an object in version 1, a plain list in version 2."""
-        return {str(key): entry for key, entry in entries.items()} if self.is_old else list(entries.values())
+        return {str(key): entry for key, entry in entries.items()} if self.is_version_1 else list(entries.values())
 
-    def wrapped(self, text: str) -> Any:
+    def format_text(self, text: str) -> Any:
         """Return a text, which version 1 wraps in an object."""
-        return {"*": text} if self.is_old else text
+        return {"*": text} if self.is_version_1 else text
 
-    def warnings(self, warnings: Mapping[str, list[str]]) -> dict[str, Any]:
+    def format_warnings(self, warnings: Mapping[str, list[str]]) -> dict[str, Any]:
         """Return warnings by module."""
-        key = "*" if self.is_old else "warnings"
+        key = "*" if self.is_version_1 else "warnings"
         return {module: {key: "\n".join(lines)} for module, lines in warnings.items()}
 
 
-def _integer(name: str, text: str) -> int:
+def _parse_integer(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ApiError("badinteger", f'Invalid value "{text}" for integer parameter "{name}".') from None
+        raise ActionApiError("badinteger", f'Invalid value "{text}" for integer parameter "{name}".') from None

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.rows.bio_answers import ADA, make_piece
 
-from factmill.tasks.biokalma.core.citations import compare_label, read_citations
+from factmill.tasks.biokalma.core.citations import fold_label, read_citations
 
 BORN, MATHS, POET = ("place of birth", "London"), ("occupation", "mathematician"), ("occupation", "poet")
 WORK = ("notable work", "Notes, part: G [draft]")
@@ -159,17 +159,15 @@ def test_pieces_of_the_graph_are_read_back_whole_whatever_their_labels_hold(
     triples: list[tuple[str, str, str]],
 ) -> None:
     pieces = [make_piece(*triple) for triple in dict.fromkeys(triples)]
-    written = [tuple(map(compare_label, triple[1:])) for triple in triples]
+    written = [tuple(map(fold_label, triple[1:])) for triple in triples]
     assume(all(all(each) for each in written))
     for triple, told in zip(triples, written, strict=True):
         answer = f"He [{triple[0]}, {told[0]}: {told[1]}] is."
         found = read_citations(answer, pieces).citations
         # a longer value of the graph may be written just so: then the longest counts
-        alike = [
-            each for each in triples if f"{told[0]}: {told[1]}" in f"{compare_label(each[1])}: {compare_label(each[2])}"
-        ]
+        alike = [each for each in triples if f"{told[0]}: {told[1]}" in f"{fold_label(each[1])}: {fold_label(each[2])}"]
         if len(alike) == 1:
-            assert [(each.kind, compare_label(each.property), compare_label(each.value)) for each in found] == [
+            assert [(each.kind, fold_label(each.property), fold_label(each.value)) for each in found] == [
                 ("triple", *told)
             ]
 

@@ -10,26 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmill.tasks.biokalma.core.evolution import (
-    Scale,
-    count_relations,
-    find_best,
-    lacks,
-    list_candidates,
-    list_missing,
-    list_new,
-    list_whole,
-    tell_what_decided,
-    weigh_coherence,
-    weigh_specificity,
+    CoherenceScale,
+    classify_deciding_score,
+    compute_coherence,
+    compute_specificity,
+    count_relation_graphs,
+    find_best_or_unweighed,
+    list_complete_pieces,
+    list_missing_values,
+    list_new_pieces,
+    list_people_without_pieces,
+    list_scored_candidates,
 )
-from factmill.tasks.biokalma.core.rows import Candidate, Round
-from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.biokalma.core.rows import EvolutionRound, RelationCandidate
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
 
-SCALES = get_args(Scale)
+SCALES = get_args(CoherenceScale)
 
 
-def make_piece(pid: str, value: str = "x", qid: str = "Q1", value_qid: str | None = "Q5") -> Piece:
-    return Piece(qid=qid, pid=pid, property=pid, value_qid=value_qid, value=value, precision=None, statement=None)
+def make_piece(pid: str, value: str = "x", qid: str = "Q1", value_qid: str | None = "Q5") -> KnowledgePiece:
+    return KnowledgePiece(
+        qid=qid, pid=pid, property=pid, value_qid=value_qid, value=value, precision=None, statement=None
+    )
 
 
 A, B, C = make_piece("P1"), make_piece("P2"), make_piece("P3")
@@ -37,11 +39,11 @@ A, B, C = make_piece("P1"), make_piece("P2"), make_piece("P3")
 
 def test_a_relation_counts_once_a_graph_however_many_values_it_has() -> None:
     first, second, third = [A, make_piece("P1", "y"), B], [make_piece("P1", qid="Q2")], [C, B]
-    assert count_relations([first, second, third]) == {"P1": 2, "P2": 2, "P3": 1}
+    assert count_relation_graphs([first, second, third]) == {"P1": 2, "P2": 2, "P3": 1}
 
 
 def test_a_person_in_two_pairs_counts_twice() -> None:
-    assert count_relations([[A], [B], [A], [C]]) == {"P1": 2, "P2": 1, "P3": 1}
+    assert count_relation_graphs([[A], [B], [A], [C]]) == {"P1": 2, "P2": 1, "P3": 1}
 
 
 def weigh_all(perplexities: Sequence[float | None]) -> dict[int, float | None]:
@@ -56,8 +58,8 @@ def test_scores_follow_equation_1() -> None:
     # score: 0.25 · 0 + 0.75 · 0.396885 = 0.297664
     #        0.25 · 0.693147 + 0.75 · 0.309094 = 0.173287 + 0.231821 = 0.405108
     #        0.25 · 1.386294 + 0.75 · 0.294020 = 0.346574 + 0.220515 = 0.567089
-    specificity = [weigh_specificity(count, 4) for count in (4, 2, 1)]
-    found = list_candidates([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), [], 0.25, "softmax")
+    specificity = [compute_specificity(count, 4) for count in (4, 2, 1)]
+    found = list_scored_candidates([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), [], 0.25, "softmax")
     expected = [
         ("P3", 1.386294, 5.0, 0.294020, 0.567089),
         ("P2", 0.693147, 4.0, 0.309094, 0.405108),
@@ -70,18 +72,18 @@ def test_scores_follow_equation_1() -> None:
 
 def test_on_the_scale_of_the_range_coherence_can_outweigh_specificity() -> None:
     specificity, perplexities = [math.log(4), math.log(2)], weigh_all([50.0, 20.0])
-    assert weigh_coherence([50.0, 20.0, 25.0], "range") == pytest.approx([0.0, 1.0, 2 / 3])
-    assert find_best([A, B], specificity, perplexities, (), 0.5, "softmax") == 0
-    assert find_best([A, B], specificity, perplexities, (), 0.5, "range") == 1
+    assert compute_coherence([50.0, 20.0, 25.0], "range") == pytest.approx([0.0, 1.0, 2 / 3])
+    assert find_best_or_unweighed([A, B], specificity, perplexities, (), 0.5, "softmax") == 0
+    assert find_best_or_unweighed([A, B], specificity, perplexities, (), 0.5, "range") == 1
 
 
 def test_alpha_1_is_specificity_and_needs_no_perplexity_and_alpha_0_is_coherence_alone() -> None:
     specificity = [0.0, 0.5, 1.0]
     for scale in SCALES:
-        assert find_best([A, B, C], specificity, {}, (), 1, scale) == 2
-        assert find_best([A, B, C], specificity, {}, (), 0, scale) == [0, 1, 2]
-        assert find_best([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), (), 0, scale) == 0
-    told = list_candidates([A, B, C], specificity, {}, [2], 1, "softmax")
+        assert find_best_or_unweighed([A, B, C], specificity, {}, (), 1, scale) == 2
+        assert find_best_or_unweighed([A, B, C], specificity, {}, (), 0, scale) == [0, 1, 2]
+        assert find_best_or_unweighed([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), (), 0, scale) == 0
+    told = list_scored_candidates([A, B, C], specificity, {}, [2], 1, "softmax")
     assert [(each.score, each.coherence, each.is_weighed) for each in told] == [
         (1.0, None, False),
         (0.5, None, False),
@@ -90,13 +92,13 @@ def test_alpha_1_is_specificity_and_needs_no_perplexity_and_alpha_0_is_coherence
 
 
 def test_a_lead_that_no_coherence_makes_up_for_needs_no_perplexity() -> None:
-    assert find_best([A, B, C], [2.0, 1.0, 0.0], {}, (), 0.5, "softmax") == 0
-    assert find_best([A, B, C], [2.0, 2.0, 0.0], {}, (), 0.5, "softmax") == [0, 1], (
+    assert find_best_or_unweighed([A, B, C], [2.0, 1.0, 0.0], {}, (), 0.5, "softmax") == 0
+    assert find_best_or_unweighed([A, B, C], [2.0, 2.0, 0.0], {}, (), 0.5, "softmax") == [0, 1], (
         "equals are weighed, the rest is not"
     )
-    assert find_best([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, (), 0.5, "softmax") == 1
-    assert find_best([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [1], 0.5, "softmax") == 0
-    assert find_best([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [0, 1], 0.5, "softmax") == 2
+    assert find_best_or_unweighed([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, (), 0.5, "softmax") == 1
+    assert find_best_or_unweighed([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [1], 0.5, "softmax") == 0
+    assert find_best_or_unweighed([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [0, 1], 0.5, "softmax") == 2
 
 
 PERPLEXITY = st.none() | st.sampled_from([1.0, 1.5, 2.0, 30.0, 30.1]) | st.floats(1, 500)
@@ -109,55 +111,57 @@ PERPLEXITY = st.none() | st.sampled_from([1.0, 1.5, 2.0, 30.0, 30.1]) | st.float
     st.integers(0, 2),
 )
 def test_the_choice_is_that_of_all_perplexities_together(
-    known: list[tuple[float, float | None]], alpha: float, scale: Scale, refused: int
+    known: list[tuple[float, float | None]], alpha: float, scale: CoherenceScale, refused: int
 ) -> None:
     pieces = [make_piece(f"P{at + 1}") for at in range(len(known))]
     specificity, perplexities = [each for each, _ in known], [each for _, each in known]
     out = list(range(min(refused, len(known) - 1)))
     weighed: dict[int, float | None] = {}
-    while isinstance(wanted := find_best(pieces, specificity, weighed, out, alpha, scale), list):
+    while isinstance(wanted := find_best_or_unweighed(pieces, specificity, weighed, out, alpha, scale), list):
         assert wanted
         assert not weighed.keys() & set(wanted)
         weighed |= {at: perplexities[at] for at in wanted}
-    everything = list_candidates(pieces, specificity, weigh_all(perplexities), out, alpha, scale)
+    everything = list_scored_candidates(pieces, specificity, weigh_all(perplexities), out, alpha, scale)
     assert everything[len(out)].pid == pieces[wanted].pid
-    told = list_candidates(pieces, specificity, weighed, [*out, wanted], alpha, scale)
+    told = list_scored_candidates(pieces, specificity, weighed, [*out, wanted], alpha, scale)
     assert {each.pid for each in told} == {each.pid for each in everything}
     assert {each.pid for each in told if each.is_weighed} == {pieces[at].pid for at in weighed}
 
 
-def a_round(*candidates: tuple[float, bool], refused: int = 0) -> Round:
+def a_round(*candidates: tuple[float, bool], refused: int = 0) -> EvolutionRound:
     told = [
-        Candidate(
+        RelationCandidate(
             qid="Q1", pid="P1", value="x", specificity=specificity, is_weighed=weighed, perplexity=None, coherence=None,
             score=None,
         )
         for specificity, weighed in candidates
     ]  # fmt: skip
-    return Round(
+    return EvolutionRound(
         number=2, chosen=[], sentence="", candidates=told, refused=["x"] * refused, removed_citations=0,
         unstated_citations=0, call="",
     )  # fmt: skip
 
 
 def test_what_decided_a_round_is_told() -> None:
-    assert tell_what_decided(a_round((2.0, False), (1.0, False))) == "specificity"
-    assert tell_what_decided(a_round((1.0, True), (2.0, True))) == "coherence"
-    assert tell_what_decided(a_round((2.0, True), (2.0, True), (1.0, False))) == "coherence among equals"
-    assert tell_what_decided(a_round((2.0, True), (1.0, True), (1.0, True), refused=1)) == "coherence among equals"
-    assert tell_what_decided(a_round((2.0, False), (2.0, False))) == "specificity", "with ids between equals"
+    assert classify_deciding_score(a_round((2.0, False), (1.0, False))) == "specificity"
+    assert classify_deciding_score(a_round((1.0, True), (2.0, True))) == "coherence"
+    assert classify_deciding_score(a_round((2.0, True), (2.0, True), (1.0, False))) == "coherence among equals"
+    assert (
+        classify_deciding_score(a_round((2.0, True), (1.0, True), (1.0, True), refused=1)) == "coherence among equals"
+    )
+    assert classify_deciding_score(a_round((2.0, False), (2.0, False))) == "specificity", "with ids between equals"
 
 
 def test_a_relation_that_all_graphs_hold_says_nothing_and_one_seen_once_most() -> None:
-    assert weigh_specificity(200, 200) == 0
-    assert weigh_specificity(100, 200) == pytest.approx(math.log(2))
-    assert weigh_specificity(1, 200) == pytest.approx(5.298317, abs=1e-6)
+    assert compute_specificity(200, 200) == 0
+    assert compute_specificity(100, 200) == pytest.approx(math.log(2))
+    assert compute_specificity(1, 200) == pytest.approx(5.298317, abs=1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 5])
 def test_a_relation_that_was_not_counted_right_stops_the_run(count: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 4"):
-        weigh_specificity(count, 4)
+        compute_specificity(count, 4)
 
 
 @pytest.mark.parametrize(
@@ -175,18 +179,18 @@ def test_a_relation_that_was_not_counted_right_stops_the_run(count: int) -> None
 def test_coherence_of_equal_tiny_and_infinite_perplexities(
     perplexities: list[float | None], coherence: list[float]
 ) -> None:
-    assert weigh_coherence(perplexities, "softmax") == pytest.approx(coherence)
+    assert compute_coherence(perplexities, "softmax") == pytest.approx(coherence)
 
 
 @pytest.mark.parametrize("perplexity", [0.0, -1.0, math.nan])
 def test_what_is_no_perplexity_stops_the_run(perplexity: float) -> None:
     with pytest.raises(ValueError, match="expected a number above 0"):
-        weigh_coherence([2.0, perplexity], "softmax")
+        compute_coherence([2.0, perplexity], "softmax")
 
 
 @given(st.lists(st.none() | st.floats(1, allow_infinity=True), min_size=1, max_size=30), st.sampled_from(SCALES))
-def test_coherence_favours_what_is_less_perplexing(perplexities: list[float | None], scale: Scale) -> None:
-    coherence = weigh_coherence(perplexities, scale)
+def test_coherence_favours_what_is_less_perplexing(perplexities: list[float | None], scale: CoherenceScale) -> None:
+    coherence = compute_coherence(perplexities, scale)
     assert math.fsum(coherence) == pytest.approx(1) if scale == "softmax" else max(coherence) in (0, 1)
     assert all(0 <= each <= 1 for each in coherence)
     least = [math.inf if each is None else each for each in perplexities]
@@ -206,20 +210,20 @@ def test_equal_scores_go_by_the_numbers_of_person_property_and_value() -> None:
     expected = [pieces[3], pieces[5], pieces[4], pieces[0], pieces[2], pieces[1]]
     for order in itertools.permutations(pieces):
         for alpha, weighed in ((0.5, weigh_all([4.0] * 6)), (1.0, {})):
-            first = find_best(order, [1.0] * 6, weighed, (), alpha, "softmax")
+            first = find_best_or_unweighed(order, [1.0] * 6, weighed, (), alpha, "softmax")
             assert isinstance(first, int)
             assert order[first] == expected[0]
-            told = list_candidates(order, [1.0] * 6, weighed, [first], alpha, "softmax")
+            told = list_scored_candidates(order, [1.0] * 6, weighed, [first], alpha, "softmax")
             assert [(each.qid, each.pid, each.value) for each in told] == [
                 (each.qid, each.pid, each.value) for each in expected
             ]
 
 
 def test_who_has_no_piece_yet_is_lacking() -> None:
-    assert lacks(["Q1", "Q2"], []) == ["Q1", "Q2"]
-    assert lacks(["Q1", "Q2"], [A]) == ["Q2"]
-    assert lacks(["Q2", "Q2"], [A]) == ["Q2"]
-    assert lacks(["Q1"], [A, B]) == []
+    assert list_people_without_pieces(["Q1", "Q2"], []) == ["Q1", "Q2"]
+    assert list_people_without_pieces(["Q1", "Q2"], [A]) == ["Q2"]
+    assert list_people_without_pieces(["Q2", "Q2"], [A]) == ["Q2"]
+    assert list_people_without_pieces(["Q1"], [A, B]) == []
 
 
 def test_a_relation_is_added_with_all_values_that_are_missing_or_not_at_all() -> None:
@@ -228,26 +232,26 @@ def test_a_relation_is_added_with_all_values_that_are_missing_or_not_at_all() ->
     others = [make_piece("P106", "a", "Q2", "Q10")]
     pool = [*jobs, *places, *others, A]
     # of two values that are called alike one is enough; six are too many for a sentence
-    assert list_missing([], pool, {}) == [[places[0], places[2]], others, [A]]
-    assert list_missing([jobs[0], jobs[5], places[1]], pool, {}) == [jobs[1:5], [places[2]], others, [A]]
-    assert list_missing(pool, pool, {}) == []
+    assert list_missing_values([], pool, {}) == [[places[0], places[2]], others, [A]]
+    assert list_missing_values([jobs[0], jobs[5], places[1]], pool, {}) == [jobs[1:5], [places[2]], others, [A]]
+    assert list_missing_values(pool, pool, {}) == []
 
 
 def test_a_set_holds_whole_relations_and_what_joins_the_two() -> None:
     first, second = make_piece("P40", "Bob", value_qid="Q2"), make_piece("P40", "Eve", value_qid="Q3")
     jobs = [make_piece("P106", job, value_qid=job) for job in ("Q10", "Q11")]
     pool, people = [A, first, second, *jobs], {"Q1": "Ada", "Q2": "Bob"}
-    assert list_whole([A, first, jobs[0]], pool, people) == [A, first]
-    assert list_whole([second, jobs[1], jobs[0]], pool, people) == jobs[::-1]
-    assert list_whole([A, first], pool, {"Q1": "Ada"}) == [A]
+    assert list_complete_pieces([A, first, jobs[0]], pool, people) == [A, first]
+    assert list_complete_pieces([second, jobs[1], jobs[0]], pool, people) == jobs[::-1]
+    assert list_complete_pieces([A, first], pool, {"Q1": "Ada"}) == [A]
 
 
 def test_a_third_who_is_called_like_one_of_the_two_is_not_brought_in() -> None:
     names = {"Q1": "Winston Churchill", "Q2": "Randolph Churchill"}
     father = make_piece("P22", "Randolph Churchill", value_qid="Q2")
     namesake = make_piece("P22", "Winston Churchill", qid="Q2", value_qid="Q3")
-    assert list_missing([], [father, namesake, A], names) == [[father], [A]]
-    assert list_whole([father, namesake, A], [father, namesake, A], names) == [father, A]
+    assert list_missing_values([], [father, namesake, A], names) == [[father], [A]]
+    assert list_complete_pieces([father, namesake, A], [father, namesake, A], names) == [father, A]
 
 
 def test_what_is_said_the_other_way_round_is_not_new() -> None:
@@ -255,9 +259,9 @@ def test_what_is_said_the_other_way_round_is_not_new() -> None:
     child, father = make_piece("P40", value_qid="Q2"), make_piece("P22", qid="Q2", value_qid="Q1")
     wife, husband = make_piece("P26", value_qid="Q3"), make_piece("P26", qid="Q3", value_qid="Q1")
     other = make_piece("P22", qid="Q2", value_qid="Q9")
-    assert list_new([child, father, wife, husband, other, child], [], inverses) == [child, wife, other]
-    assert list_new([child, wife], [father], inverses) == [wife]
-    assert list_new([child], [father], {}) == [child]
+    assert list_new_pieces([child, father, wife, husband, other, child], [], inverses) == [child, wife, other]
+    assert list_new_pieces([child, wife], [father], inverses) == [wife]
+    assert list_new_pieces([child], [father], {}) == [child]
 
 
 @pytest.mark.parametrize(
@@ -269,23 +273,23 @@ def test_what_is_said_the_other_way_round_is_not_new() -> None:
 )
 def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: str) -> None:
     first, second = make_piece(one), make_piece(other)
-    assert list_new([first, second], [], {}) == [first]
-    assert list_new([first], [second], {}) == []
+    assert list_new_pieces([first, second], [], {}) == [first]
+    assert list_new_pieces([first], [second], {}) == []
     elsewhere = make_piece(other, "y", value_qid="Q6")
-    assert list_new([first, elsewhere], [], {}) == [first, elsewhere]
+    assert list_new_pieces([first, elsewhere], [], {}) == [first, elsewhere]
     of_another = make_piece(other, qid="Q2")
-    assert list_new([first, of_another], [], {}) == [first, of_another]
+    assert list_new_pieces([first, of_another], [], {}) == [first, of_another]
 
 
 @pytest.mark.parametrize(("field", "expected"), [("biology", 1), ("zoology", 2)])
 def test_a_biologist_is_not_told_to_work_on_biology(field: str, expected: int) -> None:
     pieces = [make_piece("P106", "biologist", value_qid="Q5"), make_piece("P101", field, value_qid="Q6")]
-    assert len(list_new(pieces, [], {})) == len(list_new(pieces[::-1], [], {})) == expected
+    assert len(list_new_pieces(pieces, [], {})) == len(list_new_pieces(pieces[::-1], [], {})) == expected
     elsewhere = make_piece("P101", field, qid="Q2", value_qid="Q6")
-    assert list_new([elsewhere], pieces[:1], {}) == [elsewhere]
+    assert list_new_pieces([elsewhere], pieces[:1], {}) == [elsewhere]
 
 
 def test_a_partner_is_the_spouse_the_other_way_round_too() -> None:
     inverses = {"P26": frozenset({"P26"}), "P451": frozenset({"P451"})}
     wife, partner = make_piece("P26", value_qid="Q2"), make_piece("P451", qid="Q2", value_qid="Q1")
-    assert list_new([wife, partner], [], inverses) == [wife]
+    assert list_new_pieces([wife, partner], [], inverses) == [wife]

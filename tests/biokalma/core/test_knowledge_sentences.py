@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import pytest
 from support.rows.biographies import make_piece
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.knowledge_sentences import (
     RelationForm,
-    find_form,
+    derive_relation_form,
     read_relation_forms,
     verbalise_piece,
 )
-from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
 from factmill.tasks.errors import SettingsError
 
 HEAD = "pid,label,form,wording,article\n"
@@ -20,13 +20,13 @@ HEAD = "pid,label,form,wording,article\n"
 
 @pytest.fixture(scope="module")
 def forms() -> Mapping[str, RelationForm]:
-    return read_relation_forms((ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8"))
+    return read_relation_forms((ASSETS_ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8"))
 
 
 def verbalise(
     forms: Mapping[str, RelationForm], name: str, pid: str, value: str, label: str = "", *, is_date: bool = False
 ) -> str:
-    piece = Piece(
+    piece = KnowledgePiece(
         qid="Q1",
         pid=pid,
         property=label or pid,
@@ -120,12 +120,12 @@ def test_a_relation_beyond_the_list_goes_by_its_label(label: str, sentence: str)
 
 
 def test_a_label_of_a_qualifier_alone_is_kept() -> None:
-    assert find_form("(unnamed)") == RelationForm("possessive", "(unnamed)")
+    assert derive_relation_form("(unnamed)") == RelationForm("possessive", "(unnamed)")
 
 
 def test_the_list_has_every_form_and_no_wording_that_repeats_its_label(forms: Mapping[str, RelationForm]) -> None:
     assert {form.form for form in forms.values()} == {"possessive", "is", "verb"}
-    rows = (ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8").splitlines()[1:]
+    rows = (ASSETS_ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8").splitlines()[1:]
     assert len(rows) == len(forms)
     assert [int(row[1 : row.index(",")]) for row in rows] == sorted(int(pid[1:]) for pid in forms)
 

@@ -4,11 +4,16 @@ from functools import cache
 
 import pytest
 
-from factmill.tasks.assets import load_list, load_properties
-from factmill.tasks.biokalma.core.pair_relations import find_opening, finish_paragraph, fold_name, read_pair_relations
+from factmill.tasks.assets import load_list_entries, load_property_numbers
+from factmill.tasks.biokalma.core.pair_relations import (
+    find_opening_sentences,
+    finish_paragraph,
+    fold_name,
+    read_pair_relations,
+)
 from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.text.article import Article, Section
+from factmill.tasks.text.article_html import ArticleMainText, ArticleSection
 from factmill.tasks.world.files import load_world_data
 
 RELATIONS = load_pair_relations()
@@ -89,9 +94,9 @@ def test_a_wrong_list_is_refused_with_its_line(text: str, part: str) -> None:
     ],
 )
 def test_a_list_of_properties_names_each_once_by_id_and_label(name: str, some: set[int]) -> None:
-    lines = load_list(name)
-    assert len(load_properties(name)) == len(lines)
-    assert some <= load_properties(name)
+    lines = load_list_entries(name)
+    assert len(load_property_numbers(name)) == len(lines)
+    assert some <= load_property_numbers(name)
     properties = read_world().properties
     labels = {f"{pid} {known.labels['en']}" for pid, known in properties.items()}
     in_world = [line for line in lines if line.split()[0] in properties]
@@ -99,7 +104,7 @@ def test_a_list_of_properties_names_each_once_by_id_and_label(name: str, some: s
 
 
 def test_no_relation_of_pairs_is_left_out_of_pools() -> None:
-    assert not {int(pid[1:]) for pid in RELATIONS.labels} & load_properties("pool_left_out")
+    assert not {int(pid[1:]) for pid in RELATIONS.labels} & load_property_numbers("pool_left_out")
 
 
 def test_labels_of_relations_are_those_of_the_embedded_world() -> None:
@@ -111,18 +116,18 @@ def test_labels_of_relations_are_those_of_the_embedded_world() -> None:
 
 def test_in_the_embedded_world_only_people_have_what_only_people_have() -> None:
     """A find in the ice with a sex but no occupation is the one thing that is taken for a person."""
-    listed = {f"P{number}" for number in load_properties("person_properties")}
+    listed = {f"P{number}" for number in load_property_numbers("person_properties")}
     taken = {
         item.labels["en"]
         for item in read_world().items.values()
         if any(statement.pid in listed for statement in item.statements)
-        and not any(getattr(statement.value, "qid", "") == "Q5" for statement in item.statements_of("P31"))
+        and not any(getattr(statement.value, "qid", "") == "Q5" for statement in item.list_statements_of("P31"))
     }
     assert taken == {"Ötzi"}
 
 
-def make_article(*paragraphs: str) -> Article:
-    return Article((Section((), 0, paragraphs[:1]), Section(("Life",), 2, paragraphs[1:])))
+def make_article(*paragraphs: str) -> ArticleMainText:
+    return ArticleMainText((ArticleSection((), 0, paragraphs[:1]), ArticleSection(("Life",), 2, paragraphs[1:])))
 
 
 ADA = make_article(
@@ -147,15 +152,15 @@ ADA = make_article(
     ],
 )
 def test_an_opening_names_both(name: str, other: str, expected: str | None) -> None:
-    assert find_opening(ADA, name, other) == expected
+    assert find_opening_sentences(ADA, name, other) == expected
 
 
 def test_a_first_sentence_without_an_end_gets_one() -> None:
     article = make_article("Ada Lovelace, mathematician", "Ada knew Lord Byron only from his poems.")
-    assert find_opening(article, "Ada Lovelace", "Lord Byron") == (
+    assert find_opening_sentences(article, "Ada Lovelace", "Lord Byron") == (
         "Ada Lovelace, mathematician. Ada knew Lord Byron only from his poems."
     )
-    assert find_opening(Article(()), "Ada Lovelace", "Lord Byron") is None
+    assert find_opening_sentences(ArticleMainText(()), "Ada Lovelace", "Lord Byron") is None
 
 
 @pytest.mark.parametrize(

@@ -12,30 +12,30 @@ from support.rows.biographies import make_piece
 from support.steps.replies import hearing
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.biokalma.core.citations import read_citations
-from factmill.tasks.biokalma.core.replies import (
-    PARAGRAPH,
-    QUESTION,
-    check_added,
-    check_question,
-    check_share,
-    find_added,
-    find_stated,
-    mentions,
+from factmill.tasks.biokalma.core.author_replies import (
+    PARAGRAPH_REPLY_FORM,
+    QUESTION_REPLY_FORM,
+    check_added_sentence,
+    check_asked_share,
+    check_pair_question,
+    find_added_sentence,
+    find_stated_knowledge,
+    mentions_value,
     names_person,
     read_paragraph,
     read_question,
 )
-from factmill.tasks.biokalma.evolve import EXTEND, GENERAL, SPECIFIC
-from factmill.tasks.biokalma.sources.person_pairs import load_properties_asked
-from factmill.tasks.core.authoring.citations import Piece
-from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.biokalma.core.citations import read_citations
+from factmill.tasks.biokalma.evolve import EXTEND_PROMPT, GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT
+from factmill.tasks.biokalma.sources.person_pairs import load_biography_properties
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.completions import UnreadableCompletion
 
 OLD = "Artemisia was born in Rome. Her father was Orazio."
 
 
-def make_work(value: str, *, is_date: bool = False) -> Piece:
-    return Piece(
+def make_work(value: str, *, is_date: bool = False) -> KnowledgePiece:
+    return KnowledgePiece(
         qid="Q1",
         pid="P1",
         property="x",
@@ -60,13 +60,13 @@ def make_work(value: str, *, is_date: bool = False) -> Piece:
     ],
 )
 def test_one_sentence_more_is_found(sentence: str) -> None:
-    assert find_added(OLD, f"{OLD} {sentence}") == sentence
+    assert find_added_sentence(OLD, f"{OLD} {sentence}") == sentence
 
 
 def test_white_space_does_not_matter() -> None:
-    assert find_added("Ada  wrote.\n", " Ada wrote.\n\nShe  died.") == "She died."
-    assert find_added("Ada wrote.", "Ada wrote.She died.") == "She died."
-    assert find_added("Zoe\u0308 wrote.", "Zoë wrote. She died.") == "She died."
+    assert find_added_sentence("Ada  wrote.\n", " Ada wrote.\n\nShe  died.") == "She died."
+    assert find_added_sentence("Ada wrote.", "Ada wrote.She died.") == "She died."
+    assert find_added_sentence("Zoe\u0308 wrote.", "Zoë wrote. She died.") == "She died."
 
 
 @pytest.mark.parametrize(
@@ -90,34 +90,36 @@ def test_white_space_does_not_matter() -> None:
     ],
 )
 def test_what_is_not_one_sentence_more_has_a_reason(new: str, reason: str) -> None:
-    found = find_added(OLD, new)
-    assert isinstance(found, Unreadable)
+    found = find_added_sentence(OLD, new)
+    assert isinstance(found, UnreadableCompletion)
     assert found.reason.startswith(f"{reason}: ")
 
 
 @pytest.mark.parametrize("rest", ["n", "ans came.", ", where she painted.", " and painted.", "; then she left."])
 def test_a_text_without_its_end_is_not_gone_on_with(rest: str) -> None:
-    found = find_added("Artemisia was born in Rome", f"Artemisia was born in Rome{rest}")
+    found = find_added_sentence("Artemisia was born in Rome", f"Artemisia was born in Rome{rest}")
     if rest == " and painted.":
         assert found == "and painted."
     else:
-        assert isinstance(found, Unreadable)
+        assert isinstance(found, UnreadableCompletion)
         assert found.reason.startswith("text_changed: ")
 
 
 def test_a_change_is_shown_where_it_is() -> None:
-    found = find_added("Artemisia was born in Rome in 1593.", "Artemisia was born in Roma in 1593. She painted.")
-    assert isinstance(found, Unreadable)
+    found = find_added_sentence(
+        "Artemisia was born in Rome in 1593.", "Artemisia was born in Roma in 1593. She painted."
+    )
+    assert isinstance(found, UnreadableCompletion)
     assert "expected 'isia was born in Rome in 1593.' in it" in found.reason
     assert "found 'isia was born in Roma in 1593. She paint'" in found.reason
 
 
 def test_stops_inside_the_value_end_no_sentence() -> None:
     sentence = "He was in Oh! What a Lovely War with others."
-    assert isinstance(find_added("Ada wrote.", f"Ada wrote. {sentence}"), Unreadable)
-    assert find_added("Ada wrote.", f"Ada wrote. {sentence}", ["Oh! What a Lovely War"]) == sentence
-    two = find_added("Ada wrote.", f"Ada wrote. {sentence} He left.", ["Oh! What a Lovely War"])
-    assert isinstance(two, Unreadable)
+    assert isinstance(find_added_sentence("Ada wrote.", f"Ada wrote. {sentence}"), UnreadableCompletion)
+    assert find_added_sentence("Ada wrote.", f"Ada wrote. {sentence}", ["Oh! What a Lovely War"]) == sentence
+    two = find_added_sentence("Ada wrote.", f"Ada wrote. {sentence} He left.", ["Oh! What a Lovely War"])
+    assert isinstance(two, UnreadableCompletion)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_stops_inside_the_value_end_no_sentence() -> None:
     ],
 )
 def test_a_label_is_said_as_a_reader_would_take_it(sentence: str, value: str) -> None:
-    assert mentions(sentence, make_work(value))
+    assert mentions_value(sentence, make_work(value))
 
 
 @pytest.mark.parametrize(
@@ -170,26 +172,26 @@ def test_a_label_is_said_as_a_reader_would_take_it(sentence: str, value: str) ->
     ],
 )
 def test_a_part_of_a_word_or_label_is_not_enough(sentence: str, value: str) -> None:
-    assert not mentions(sentence, make_work(value))
+    assert not mentions_value(sentence, make_work(value))
 
 
 def test_a_date_is_said_in_any_form_and_an_item_that_looks_like_one_only_as_it_stands() -> None:
     sentence = "She was born on 8 July 1593."
-    assert mentions(sentence, make_work("1593-07-08", is_date=True))
-    assert mentions(sentence, make_work("1593", is_date=True))
-    assert not mentions(sentence, make_work("1593-07-09", is_date=True))
-    assert not mentions(sentence, make_work("1593-07-08"))
+    assert mentions_value(sentence, make_work("1593-07-08", is_date=True))
+    assert mentions_value(sentence, make_work("1593", is_date=True))
+    assert not mentions_value(sentence, make_work("1593-07-09", is_date=True))
+    assert not mentions_value(sentence, make_work("1593-07-08"))
 
 
 def test_a_value_that_is_no_date_and_no_item_is_looked_for_as_it_stands() -> None:
-    assert mentions("It was at an unknown time.", make_work("unknown time", is_date=True))
+    assert mentions_value("It was at an unknown time.", make_work("unknown time", is_date=True))
 
 
 GENTILESCHIS = {"Q1": "Artemisia Gentileschi", "Q2": "Orazio Gentileschi"}
 
 
-def check(sentence: str, value: str, *known: str) -> str | Unreadable:
-    return check_added(OLD, f"{OLD} {sentence}", [make_work(value)], map(make_work, known), GENTILESCHIS)
+def check(sentence: str, value: str, *known: str) -> str | UnreadableCompletion:
+    return check_added_sentence(OLD, f"{OLD} {sentence}", [make_work(value)], map(make_work, known), GENTILESCHIS)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_an_added_sentence_says_its_piece(sentence: str, value: str, known: list
 )
 def test_an_added_sentence_says_nothing_else(sentence: str, value: str, code: str) -> None:
     found = check(sentence, value)
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableCompletion)
     assert found.reason.startswith(f"{code}: ")
 
 
@@ -234,12 +236,13 @@ def test_a_date_may_be_told_coarser_but_not_finer() -> None:
     known = [make_work("1593-07-08", is_date=True)]
     new = f"{OLD} She was a painter in {{}}."
     assert (
-        check_added(OLD, new.format("1593"), [make_work("painter")], known, GENTILESCHIS)
+        check_added_sentence(OLD, new.format("1593"), [make_work("painter")], known, GENTILESCHIS)
         == "She was a painter in 1593."
     )
     coarse = [make_work("1593", is_date=True)]
     assert isinstance(
-        check_added(OLD, new.format("July 1593"), [make_work("painter")], coarse, GENTILESCHIS), Unreadable
+        check_added_sentence(OLD, new.format("July 1593"), [make_work("painter")], coarse, GENTILESCHIS),
+        UnreadableCompletion,
     )
 
 
@@ -248,11 +251,11 @@ WORD = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12)
 
 @given(st.lists(WORD, min_size=1, max_size=4).map(" ".join), WORD, WORD)
 def test_a_label_between_other_words_is_said(label: str, before: str, behind: str) -> None:
-    assert mentions(f"{before} {label}, {behind}", make_work(label))
+    assert mentions_value(f"{before} {label}, {behind}", make_work(label))
 
 
-hear_paragraph = hearing(PARAGRAPH, read_paragraph)
-hear_question = hearing(QUESTION, read_question)
+hear_paragraph = hearing(PARAGRAPH_REPLY_FORM, read_paragraph)
+hear_question = hearing(QUESTION_REPLY_FORM, read_question)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +302,7 @@ def test_the_paragraph_of_a_reply_is_read(reply: str, paragraph: str) -> None:
 )
 def test_a_reply_without_one_paragraph_is_unreadable(reply: str, reason: str) -> None:
     read = hear_paragraph(reply)
-    assert isinstance(read, Unreadable)
+    assert isinstance(read, UnreadableCompletion)
     assert reason in read.reason
 
 
@@ -330,7 +333,7 @@ def test_the_question_of_a_reply_is_read(reply: str, question: str) -> None:
 )
 def test_a_reply_without_one_question_is_unreadable(reply: str, reason: str) -> None:
     read = hear_question(reply)
-    assert isinstance(read, Unreadable)
+    assert isinstance(read, UnreadableCompletion)
     assert reason in read.reason
 
 
@@ -374,7 +377,7 @@ TWO = "Richard Hertwig and Oscar Hertwig"
     ],
 )
 def test_a_question_for_the_set_is_taken(question: str) -> None:
-    assert check_question(question, BROTHERS, PIECES, load_properties_asked()) == question
+    assert check_pair_question(question, BROTHERS, PIECES, load_biography_properties()) == question
 
 
 @pytest.mark.parametrize(
@@ -389,9 +392,9 @@ def test_a_question_for_the_set_is_taken(question: str) -> None:
     ],
 )
 def test_of_what_joins_the_two_a_question_asks_for_no_other_value(question: str, is_taken: bool) -> None:
-    found = check_question(question, BROTHERS, PIECES, load_properties_asked(), ["sibling", "unheard of"])
+    found = check_pair_question(question, BROTHERS, PIECES, load_biography_properties(), ["sibling", "unheard of"])
     assert isinstance(found, str) is is_taken
-    assert check_question(question, BROTHERS, PIECES, load_properties_asked()) == question
+    assert check_pair_question(question, BROTHERS, PIECES, load_biography_properties()) == question
 
 
 @pytest.mark.parametrize(
@@ -413,8 +416,8 @@ def test_of_what_joins_the_two_a_question_asks_for_no_other_value(question: str,
     ],
 )
 def test_a_question_for_anything_else_is_told_what_is_wrong(question: str, code: str) -> None:
-    found = check_question(question, BROTHERS, PIECES, load_properties_asked())
-    assert isinstance(found, Unreadable), question
+    found = check_pair_question(question, BROTHERS, PIECES, load_biography_properties())
+    assert isinstance(found, UnreadableCompletion), question
     assert found.reason.startswith(f"{code}: ")
 
 
@@ -433,12 +436,14 @@ def test_a_question_for_anything_else_is_told_what_is_wrong(question: str, code:
     ],
 )
 def test_the_share_of_the_pieces_that_a_question_asks_for(question: str, share: float) -> None:
-    assert check_share(question, PEOPLE, PIECES, load_properties_asked()) == (question, share)
+    assert check_asked_share(question, PEOPLE, PIECES, load_biography_properties()) == (question, share)
 
 
 def test_a_specific_question_for_less_than_half_is_told_what_is_missing() -> None:
-    found = check_share("Where was he born, and what was his occupation?", PEOPLE, PIECES, load_properties_asked())
-    assert isinstance(found, Unreadable)
+    found = check_asked_share(
+        "Where was he born, and what was his occupation?", PEOPLE, PIECES, load_biography_properties()
+    )
+    assert isinstance(found, UnreadableCompletion)
     assert found.reason == (
         "asks_too_little: the question asks for 2 of 5 facts, expected all; not for: doctoral student, doctoral advisor, "
         "sibling"
@@ -447,7 +452,7 @@ def test_a_specific_question_for_less_than_half_is_told_what_is_missing() -> Non
 
 def test_a_property_beyond_the_list_is_asked_for_by_its_label() -> None:
     piece = make_piece("Q1", "P999", "x", "Q5", property="favourite colour")
-    assert check_share("What is the favourite colour?", PEOPLE, [piece], load_properties_asked()) == (
+    assert check_asked_share("What is the favourite colour?", PEOPLE, [piece], load_biography_properties()) == (
         "What is the favourite colour?",
         1.0,
     )
@@ -459,7 +464,7 @@ ADA_AND_BYRON = {"Q1": "Ada Lovelace", "Q2": "George Byron"}
 def test_a_value_in_another_sentence_is_not_what_is_cited() -> None:
     pool = [make_piece("Q1", "residence", "London", "Q84"), make_piece("Q2", "place of death", "Dover", "Q9")]
     text = "Ada Lovelace wrote. [qid: Q1, residence: London] George Byron died in Dover [qid: Q2, place of death: Dover] near London."
-    found = find_stated(read_citations(text, pool), pool, ADA_AND_BYRON)
+    found = find_stated_knowledge(read_citations(text, pool), pool, ADA_AND_BYRON)
     assert (found.pieces, found.unstated, found.removed) == ((pool[1],), (pool[0],), 0)
 
 
@@ -479,7 +484,9 @@ def test_a_value_in_another_sentence_is_not_what_is_cited() -> None:
 def test_a_label_is_stated_as_a_reader_would_take_it(text: str, value: str, is_stated: bool) -> None:
     qid = "Q2" if "Byron" in value else "Q9"
     piece = make_piece("Q1", "work", value, qid)
-    found = find_stated(read_citations(text.format(f" [qid: Q1, work: {value}]"), [piece]), [piece], ADA_AND_BYRON)
+    found = find_stated_knowledge(
+        read_citations(text.format(f" [qid: Q1, work: {value}]"), [piece]), [piece], ADA_AND_BYRON
+    )
     assert (found.pieces == (piece,), found.unstated == (piece,)) == (is_stated, not is_stated)
 
 
@@ -490,14 +497,16 @@ def test_a_label_is_stated_as_a_reader_would_take_it(text: str, value: str, is_s
 def test_a_date_is_stated_in_any_writing_but_no_coarser(written: str, is_stated: bool) -> None:
     piece = make_piece("Q1", "born", "1815-12-10", precision=11)
     text = f"Ada Lovelace was born on {written} [qid: Q1, born: 1815-12-10]."
-    assert (find_stated(read_citations(text, [piece]), [piece], ADA_AND_BYRON).pieces == (piece,)) is is_stated
+    assert (
+        find_stated_knowledge(read_citations(text, [piece]), [piece], ADA_AND_BYRON).pieces == (piece,)
+    ) is is_stated
 
 
 def test_a_piece_that_is_cited_twice_counts_where_it_is_stated() -> None:
     piece = make_piece("Q1", "work", "painter", "Q9")
     cited = "[qid: Q1, work: painter]"
     for text in (f"She wrote {cited}. She was a painter {cited}.", f"She was a painter {cited}. She wrote {cited}."):
-        found = find_stated(read_citations(text, [piece]), [piece], ADA_AND_BYRON)
+        found = find_stated_knowledge(read_citations(text, [piece]), [piece], ADA_AND_BYRON)
         assert (found.pieces, found.unstated) == ((piece,), ())
 
 
@@ -508,7 +517,7 @@ def test_what_is_far_too_much(stated: int, unstated: int, is_overdone: bool) -> 
     pool = [make_piece("Q1", "work", f"job{number}", f"Q{number + 10}") for number in range(stated + unstated)]
     cited = "".join(f"[qid: Q1, work: {piece.value}]" for piece in pool)
     text = f"She was {' and '.join(piece.value for piece in pool[:stated])} {cited}."
-    assert find_stated(read_citations(text, pool), pool, ADA_AND_BYRON).is_overdone is is_overdone
+    assert find_stated_knowledge(read_citations(text, pool), pool, ADA_AND_BYRON).is_mostly_unstated is is_overdone
 
 
 @pytest.mark.parametrize(
@@ -528,7 +537,7 @@ def test_only_what_the_pool_holds_is_cited_and_the_rest_is_counted(text: str, st
         make_piece("Q2", "occupation", "poet", "Q8"),
         make_piece("Q1", "work", "[REC", "Q7"),
     ]
-    found = find_stated(read_citations(text, pool), pool, ADA_AND_BYRON)
+    found = find_stated_knowledge(read_citations(text, pool), pool, ADA_AND_BYRON)
     assert ([piece.value for piece in found.pieces], found.removed) == (stated, removed)
 
 
@@ -548,7 +557,9 @@ def test_only_what_the_pool_holds_is_cited_and_the_rest_is_counted(text: str, st
 )
 def test_cited_dates_are_compared_as_dates(cited: str, held: str, is_same: bool) -> None:
     piece = make_piece("Q1", "born", held, precision=11)
-    found = find_stated(read_citations(f"She was born on {held} [Q1, born: {cited}].", [piece]), [piece], ADA_AND_BYRON)
+    found = find_stated_knowledge(
+        read_citations(f"She was born on {held} [Q1, born: {cited}].", [piece]), [piece], ADA_AND_BYRON
+    )
     assert (len(found.pieces) + len(found.unstated), found.removed) == ((1, 0) if is_same else (0, 1))
 
 
@@ -564,22 +575,25 @@ GOOD = {
 }
 
 
-def find_error(kind: str, said: str) -> str | Unreadable | tuple[str, float]:
+def find_error(kind: str, said: str) -> str | UnreadableCompletion | tuple[str, float]:
     """Return what is wrong with a reply of a kind, or what it is taken for."""
     if kind == "extend":
-        return check_added(TEXT, said, [BORN], [FATHER], ADA_AND_LORD)
-    found = check_question(said, list(ADA_AND_LORD.values()), [FATHER, BORN, POET], load_properties_asked())
-    if kind == "general" or isinstance(found, Unreadable):
+        return check_added_sentence(TEXT, said, [BORN], [FATHER], ADA_AND_LORD)
+    found = check_pair_question(said, list(ADA_AND_LORD.values()), [FATHER, BORN, POET], load_biography_properties())
+    if kind == "general" or isinstance(found, UnreadableCompletion):
         return found
-    return check_share(found, list(ADA_AND_LORD), [FATHER, BORN, POET], load_properties_asked())
+    return check_asked_share(found, list(ADA_AND_LORD), [FATHER, BORN, POET], load_biography_properties())
 
 
 @pytest.mark.parametrize("name", WRONG_CONTENTS)
-@pytest.mark.parametrize(("kind", "prompt"), [("extend", EXTEND), ("general", GENERAL), ("specific", SPECIFIC)])
+@pytest.mark.parametrize(
+    ("kind", "prompt"),
+    [("extend", EXTEND_PROMPT), ("general", GENERAL_QUESTION_PROMPT), ("specific", SPECIFIC_QUESTION_PROMPT)],
+)
 def test_contents_that_models_make_up_are_caught(name: str, kind: str, prompt: str) -> None:
     label = "Paragraph" if kind == "extend" else "Question"
     asked = cast(Any, SimpleNamespace(prompt=load_prompt(prompt)))
     spoilt = WRONG_CONTENTS[name](f"{label}: {GOOD[kind]}", asked, Random(1)).content
     read = (read_paragraph if kind == "extend" else read_question)(spoilt or "")
-    assert isinstance(read, Unreadable) or isinstance(find_error(kind, read), Unreadable), spoilt
-    assert not isinstance(find_error(kind, GOOD[kind]), Unreadable)
+    assert isinstance(read, UnreadableCompletion) or isinstance(find_error(kind, read), UnreadableCompletion), spoilt
+    assert not isinstance(find_error(kind, GOOD[kind]), UnreadableCompletion)

@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 from support.rows.bio_answers import scored_row
 
-from factmill.tasks.biokalma.core.evaluation.rows import ScoredBio
-from factmill.tasks.biokalma.evaluation.measure import HEADLINE, PAPER, draw_figures, list_items, measure_biokalma
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
-from factmill.tasks.core.measures.metrics import Metric
-from factmill.tasks.core.rows import arrow_schema, arrow_table
-from factmill.tasks.evaluation.record import EvaluationParams
+from factmill.tasks.biokalma.core.evaluation.rows import ScoredBiokalmaPrediction
+from factmill.tasks.biokalma.evaluation.measure import (
+    BIOKALMA_PAPER_FIGURES,
+    HEADLINE,
+    draw_figures,
+    list_biokalma_report_items,
+    measure_biokalma,
+)
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.measures.metrics import MeasuredMetric
+from factmill.tasks.core.rows import arrow_schema, make_arrow_table
+from factmill.tasks.evaluation.definition import EvaluationParams
 
 ONE: dict[str, Any] = {
     "cited": 8, "correct": 4, "near": 1, "needed": 2, "found": 2, "minimum": 4, "malformed": 1, "triples": 7, "aligned": 6,
@@ -20,12 +26,14 @@ ONE: dict[str, Any] = {
 TWO: dict[str, Any] = {"cited": 2, "correct": 2, "needed": 2, "found": 2, "minimum": 2, "triples": 2, "aligned": 1}
 
 
-def measure(rows: Sequence[ScoredBio], group: str = "", group_by: str = "") -> dict[tuple[str, str], Metric]:
-    _, metrics = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+def measure(
+    rows: Sequence[ScoredBiokalmaPrediction], group: str = "", group_by: str = ""
+) -> dict[tuple[str, str], MeasuredMetric]:
+    _, metrics = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
     return {(each.setting, each.metric): each for each in metrics if (each.group_by, each.group) == (group_by, group)}
 
 
-def read(rows: Sequence[ScoredBio], *names: str, **told: str) -> list[float | None]:
+def read(rows: Sequence[ScoredBiokalmaPrediction], *names: str, **told: str) -> list[float | None]:
     found = measure(rows, **told)
     return [found["given_graph", name].value for name in names]
 
@@ -59,7 +67,7 @@ def test_who_says_nothing_finds_nothing_and_what_is_lost_is_unscored(
     found = measure(rows)["given_graph", "micro_recall"]
     assert (found.value, found.n_unscored) == (recall, missing)
     assert (found.bound_low, found.bound_high) == ((0.5, 1.0) if missing else (0.5, 0.5))
-    scores, _ = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+    scores, _ = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
     mine = {row["id"]: row for row in scores.to_pylist()}["macro_recall:given_graph/b/specific"]
     assert (mine["value"], mine["unscored"], mine["detail"]) == ((None, "cut_off", "why") if missing else (0.0, "", ""))
 
@@ -123,10 +131,10 @@ def test_ratings_are_means_and_what_cannot_be_read_is_unscored() -> None:
     assert [each.value for each in told.values()] == [2.5, 5.0, 3.0, 2.0]
     assert [(each.n, each.n_unscored) for each in told.values()] == [(2, 1), (2, 1), (2, 1), (1, 2)]
     assert (told["coherence"].bound_low, told["coherence"].bound_high) == (2.0, 3.333333)
-    scores, _ = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+    scores, _ = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
     why = {row["id"]: row["unscored"] for row in scores.to_pylist() if row["metric"] == "relevance"}
     assert list(why.values()) == ["judge_unreadable", "", "no_answer"]
-    assert scores.schema == arrow_schema(Score)
+    assert scores.schema == arrow_schema(EvaluationScore)
 
 
 def test_retrieval_is_the_share_of_the_two_people_that_were_found() -> None:
@@ -157,8 +165,8 @@ def test_planted_rates_are_found_within_their_intervals() -> None:
         assert metric.ci_low <= planted <= metric.ci_high
 
 
-def name_metrics(rows: Sequence[ScoredBio], model: str = "m") -> list[EvaluationMetric]:
-    _, metrics = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+def name_metrics(rows: Sequence[ScoredBiokalmaPrediction], model: str = "m") -> list[EvaluationMetric]:
+    _, metrics = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
     told = {"benchmark": "biokalma", "model": model, "judge": "j"}
     return [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
 
@@ -192,18 +200,18 @@ def test_figures_are_drawn_of_what_was_asked() -> None:
 
 def test_the_papers_figures_stand_beside_metrics_that_there_are() -> None:
     rated = {"judge": "j", "coherence": 4, "consistency": 5, "fluency": 3, "relevance": 2}
-    settings = {each.setting for each in PAPER}
+    settings = {each.setting for each in BIOKALMA_PAPER_FIGURES}
     rows = [scored_row("a", each, form, **rated, **TWO) for each in settings for form in ("general", "specific")]
-    _, metrics = measure_biokalma(arrow_table(ScoredBio, rows), EvaluationParams())
+    _, metrics = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
     places = {(each.setting, each.metric, each.group_by, each.group) for each in metrics}
-    assert all((each.setting, each.metric, each.group_by, each.group) in places for each in PAPER)
-    assert all(each.note for each in PAPER)
-    assert all(0 < each.value <= (5 if each.metric in rated else 1) for each in PAPER)
+    assert all((each.setting, each.metric, each.group_by, each.group) in places for each in BIOKALMA_PAPER_FIGURES)
+    assert all(each.note for each in BIOKALMA_PAPER_FIGURES)
+    assert all(0 < each.value <= (5 if each.metric in rated else 1) for each in BIOKALMA_PAPER_FIGURES)
 
 
 def test_items_tell_counts_in_words_and_come_by_f1() -> None:
     rows = [scored_row("a", **ONE), scored_row("b", unscored="refused", minimum=2), scored_row("c", unscored="cut_off")]
-    one, two, three = list_items(arrow_table(ScoredBio, rows))
+    one, two, three = list_biokalma_report_items(make_arrow_table(ScoredBiokalmaPrediction, rows))
     assert one.verdict == "4 of 8 citations in the graph, 2 needed; 2 of 4 pieces found; 1 malformed"
     assert one.score == pytest.approx(1 / 3)
     assert (two.score, three.score, three.verdict) == (0.0, None, "unscored: cut_off")

@@ -10,12 +10,17 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.rows import PersonPair
-from factmill.tasks.biokalma.sources.person_pairs import COLUMNS, find_pair_files, is_complete_name, read_pairs
+from factmill.tasks.biokalma.sources.person_pairs import (
+    PERSON_PAIR_COLUMNS,
+    find_pair_files,
+    is_complete_name,
+    read_pairs,
+)
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
-from factmill.tasks.storage.source_files import ReadRow, SourceFile, name_source
+from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_unpinned_source
 from factmill.tasks.world.files import load_world_data
 
 Row = Mapping[str, Any]
@@ -25,7 +30,7 @@ GOOD = {
     "relation": "daughter",
     "other": "Ada Lovelace",
 }
-SAMPLE = ROOT / "data" / "world" / "sources" / "biokalma" / "pairs.jsonl"
+SAMPLE = ASSETS_ROOT / "data" / "world" / "sources" / "biokalma" / "pairs.jsonl"
 PLAIN_ROWS = 36
 NOT_IN_WORLD = {
     'Maria Anna "Nannerl" Mozart': "nobody bears the name",
@@ -48,10 +53,10 @@ def write(tmp_path: Path, rows: Sequence[Row], name: str = "pairs.jsonl") -> Sou
             writer.writerows(rows)
     else:
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    return name_source(path)
+    return make_unpinned_source(path)
 
 
-def read(source: SourceFile, complete_names: bool = True) -> list[ReadRow]:
+def read(source: SourceFile, complete_names: bool = True) -> list[ParsedSourceRow]:
     return list(read_pairs(source, complete_names=complete_names))
 
 
@@ -103,11 +108,15 @@ def test_a_row_that_is_not_kept_says_why(tmp_path: Path, change: Row, reason: st
 
 
 def test_a_row_without_a_column_is_malformed(tmp_path: Path) -> None:
-    rows = [GOOD, *({key: GOOD[key] for key in COLUMNS if key != column} for column in COLUMNS), ["a"]]
+    rows = [
+        GOOD,
+        *({key: GOOD[key] for key in PERSON_PAIR_COLUMNS if key != column} for column in PERSON_PAIR_COLUMNS),
+        ["a"],
+    ]
     found = [row.outcome for row in read(write(tmp_path, rows))[1:]]  # type: ignore[arg-type]
     assert [getattr(reject, "reason", "") for reject in found] == ["malformed_row"] * 5
     assert [getattr(reject, "detail", "").split(" (")[0] for reject in found] == [
-        *(f"the column {column} is missing" for column in COLUMNS),
+        *(f"the column {column} is missing" for column in PERSON_PAIR_COLUMNS),
         "the row is no object",
     ]
 
@@ -198,7 +207,7 @@ def test_a_file_that_cannot_be_read_says_what_and_where(
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(SourceError, match=rf"{name}: .*{message}"):
-        read(name_source(path))
+        read(make_unpinned_source(path))
 
 
 def test_a_file_that_changed_since_the_lock_is_refused(tmp_path: Path) -> None:
@@ -242,7 +251,7 @@ def test_files_that_cannot_be_told_apart_or_are_not_there_are_refused(tmp_path: 
 
 @cache
 def read_sample() -> tuple[PersonPair | Reject, ...]:
-    return tuple(row.outcome for row in read(name_source(SAMPLE)))  # type: ignore[misc]
+    return tuple(row.outcome for row in read(make_unpinned_source(SAMPLE)))  # type: ignore[misc]
 
 
 read_world = cache(load_world_data)
@@ -253,7 +262,7 @@ def bearers() -> dict[str, set[str]]:
     """Return name → QIDs of the people of the world who bear it as label or alias."""
     found: dict[str, set[str]] = defaultdict(set)
     for qid, item in read_world().items.items():
-        if any(getattr(statement.value, "qid", "") == "Q5" for statement in item.statements_of("P31")):
+        if any(getattr(statement.value, "qid", "") == "Q5" for statement in item.list_statements_of("P31")):
             for name in (item.labels["en"], *item.aliases):
                 found[name].add(qid)
     return found
@@ -265,7 +274,9 @@ def find_joined(pair: PersonPair) -> list[tuple[str, str]]:
         (qid, other)
         for qid in sorted(bearers()[pair.person])
         for other in sorted(bearers()[pair.other])
-        if any(getattr(statement.value, "qid", "") == other for statement in items[qid].statements_of(pair.relation))
+        if any(
+            getattr(statement.value, "qid", "") == other for statement in items[qid].list_statements_of(pair.relation)
+        )
     ]
 
 

@@ -23,5 +23,5 @@ def make_server(tmp_path):
 @pytest.fixture
 def told(monkeypatch) -> list[str]:
     lines: list[str] = []
-    monkeypatch.setattr(progress, "say", lines.append)
+    monkeypatch.setattr(progress, "print_and_log", lines.append)
     return lines

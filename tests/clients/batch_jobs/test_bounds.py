@@ -5,24 +5,24 @@ from collections import Counter
 import pytest
 from support.batches.asking import answer, ask_all, collect, open_chat
 
-from factmill.tasks.clients.sending.budget import Account, Budget, spending
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.spending.bounds import Bounds
-from factmill.tasks.errors import BudgetReached
+from factmill.tasks.clients.sending.budget import Budget, BudgetAccount, spend_from
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.spending.costs import BudgetLimits
+from factmill.tasks.errors import BudgetExhausted
 
 
-def ask_bound(server, folder, bounds: Bounds) -> tuple[dict[str, Reply], Budget]:
-    got: dict[str, Reply] = {}
+def ask_bound(server, folder, bounds: BudgetLimits) -> tuple[dict[str, CallResponse], Budget]:
+    got: dict[str, CallResponse] = {}
     budget = Budget(bounds)
     chat = open_chat(server, folder, usd_per_million_in=0.0, usd_per_million_out=2e4)
-    with spending(Account("here", budget)), pytest.raises(BudgetReached):
+    with spend_from(BudgetAccount("here", budget)), pytest.raises(BudgetExhausted):
         chat.send(ask_all(60), lambda call, reply: got.__setitem__(call.key, reply))
     return got, budget
 
 
 def test_jobs_take_what_can_be_paid_until_the_bound_is_reached(make_server, tmp_path):
     # a line can cost US$ 0.99 at half the price, and costs 0.20
-    got, budget = ask_bound(server := make_server(), tmp_path, Bounds(cost_usd=5.0))
+    got, budget = ask_bound(server := make_server(), tmp_path, BudgetLimits(cost_usd=5.0))
     lines = [len(server.read_input(job)) for job in server.jobs]
     assert len(got) == sum(lines) == budget.requests["here"]
     assert (
@@ -33,7 +33,7 @@ def test_jobs_take_what_can_be_paid_until_the_bound_is_reached(make_server, tmp_
 
 
 def test_lines_of_jobs_are_requests_and_what_is_handed_in_is_waited_for(make_server, tmp_path):
-    got, budget = ask_bound(server := make_server(), tmp_path, Bounds(requests=7))
+    got, budget = ask_bound(server := make_server(), tmp_path, BudgetLimits(requests=7))
     assert len(got) == 7 == budget.requests["here"]
     assert [len(server.read_input(job)) for job in server.jobs] == [7]
 
@@ -42,7 +42,7 @@ def test_an_answer_that_tells_no_usage_counts_with_all_that_its_line_could_cost(
     def say(body):
         return {"json": {**answer(body)["json"], "usage": None}}
 
-    got, budget = ask_bound(make_server(say), tmp_path, Bounds(cost_usd=3.0))
+    got, budget = ask_bound(make_server(say), tmp_path, BudgetLimits(cost_usd=3.0))
     assert len(got) == 3  # of US$ 0.99 each
     assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(2.97))
 
@@ -57,7 +57,7 @@ def test_a_line_that_failed_with_an_error_costs_nothing(make_server, tmp_path, s
             return {"status": status, "json": {"error": {"message": "overloaded"}}}
         return answer(body)
 
-    got, budget = ask_bound(make_server(say), tmp_path, Bounds(cost_usd=5.0))
+    got, budget = ask_bound(make_server(say), tmp_path, BudgetLimits(cost_usd=5.0))
     assert len(got) >= 20
     assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (0.0, pytest.approx(0.2 * len(got)))
 
@@ -65,17 +65,17 @@ def test_a_line_that_failed_with_an_error_costs_nothing(make_server, tmp_path, s
 def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path, told):
     server = make_server()
     server.ends = {1: "never"}
-    budget = Budget(Bounds(hours=100.0))
+    budget = Budget(BudgetLimits(hours=100.0))
     chat, got = open_chat(server, tmp_path, usd_per_million_in=0.0, usd_per_million_out=2e4), {}
     look = server.web.handle
 
     def end_time(seen):
         if "/batches/" in seen.path:
-            budget.bind(Bounds(hours=0.0))
+            budget.bind(BudgetLimits(hours=0.0))
         return look(seen)
 
     server.web.handle = end_time
-    with spending(Account("here", budget)), pytest.raises(BudgetReached, match="--max-hours"):
+    with spend_from(BudgetAccount("here", budget)), pytest.raises(BudgetExhausted, match="--max-hours"):
         chat.send(ask_all(10), lambda call, reply: got.__setitem__(call.key, reply))
     assert got == {}
     # US$ 0.99 a line, at the most
@@ -93,7 +93,7 @@ def test_a_pause_that_the_server_asks_for_is_told_and_not_waited_for_beyond_the_
     serve = server.web.handle
     refusal = {"status": 429, "json": {"error": {"message": "later"}}, "headers": {"Retry-After": "7200"}}
     server.web.handle = lambda seen: refusal if seen.path.endswith("/files") else serve(seen)
-    got, budget = ask_bound(server, tmp_path, Bounds(hours=1e-4))
+    got, budget = ask_bound(server, tmp_path, BudgetLimits(hours=1e-4))
     assert (got, server.jobs) == ({}, [])
     assert "http_429: " in told[-1] and "it is asked again in 7,200 s" in told[-1]
     assert budget.spent.hours < 1

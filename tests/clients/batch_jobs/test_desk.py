@@ -5,9 +5,9 @@ import threading
 import pytest
 from support.batches.asking import answer, ask, ask_all, bodies, collect, jobs, open_chat
 
-from factmill.tasks.clients.batch_jobs.job_files import read_jobs
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.clients.batch_jobs.job_files import load_job_files
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
 
@@ -45,13 +45,13 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts_and_loses_lines(mak
 
 def test_a_file_of_answers_that_is_longer_than_its_limit_stops_the_run_and_the_job_is_kept(make_server, tmp_path, told):
     server, calls = make_server(), ask_all(20)
-    limits = Limits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01, max_bytes={"files": 500})
+    limits = ServiceLimits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01, max_bytes={"files": 500})
     with pytest.raises(
         ServiceUnreachable, match=r"a reply to files is longer than 500 bytes.*max_bytes = \{ files = 1000 \}"
     ):
         collect(open_chat(server, tmp_path, limits=limits), calls)
     assert sum("/content" in seen.path for seen in server.web.seen) == 1
-    assert len(read_jobs(tmp_path / "jobs")) == 1
+    assert len(load_job_files(tmp_path / "jobs")) == 1
     assert len(collect(open_chat(server, tmp_path), calls)) == 20
     assert len(server.jobs) == 1, "the job that was kept is read"
 
@@ -59,7 +59,7 @@ def test_a_file_of_answers_that_is_longer_than_its_limit_stops_the_run_and_the_j
 def test_what_many_threads_ask_goes_into_the_same_jobs(make_server, tmp_path):
     server = make_server()
     chat, calls = open_chat(server, tmp_path, jobs=jobs(poll_s=0.2)), ask_all(40)
-    got: dict[str, Reply] = {}
+    got: dict[str, CallResponse] = {}
     threads = [
         threading.Thread(target=chat.send, args=(calls[at : at + 5], lambda call, reply: got.update({call.key: reply})))
         for at in range(0, 40, 5)
@@ -384,4 +384,4 @@ def test_a_job_whose_replies_are_all_recorded_is_not_listed_when_the_one_behind_
     with pytest.raises(ServiceUnreachable, match="model_mismatch"):
         open_chat(server, tmp_path).send(ask_all(12), lambda call, reply: got.update({call.key: reply}))
     assert len(got) == 9
-    assert read_jobs(tmp_path / "jobs") == []
+    assert load_job_files(tmp_path / "jobs") == []

@@ -8,9 +8,9 @@ import pytest
 from support.batches.asking import ask, ask_all, collect, interrupt, jobs, open_chat, wait_for
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.clients.batch_jobs.job_files import read_jobs
+from factmill.tasks.clients.batch_jobs.job_files import load_job_files
 from factmill.tasks.errors import ServiceUnreachable
-from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.recording.call_cache import CallCache
 
 
 def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, told):
@@ -252,7 +252,7 @@ def test_files_of_jobs_that_are_damaged_are_no_trouble(make_server, tmp_path):
 def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, first_by_job):
     server, calls = make_server(), ask_all(6, samples=2)
     ways = [open_chat(server, tmp_path), open_chat(server, None)]
-    recorder = Recorder(empty_warehouse(tmp_path / "w.duckdb"), "record")
+    recorder = CallCache(empty_warehouse(tmp_path / "w.duckdb"), "record")
     first, second = (recorder.answer(calls, way) for way in (ways if first_by_job else ways[::-1]))
     recorder.close()
     assert (first.sent, second.sent, second.replayed) == (6, 0, 6)
@@ -263,7 +263,7 @@ def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, 
     desk = open_chat(make_server(), tmp_path)._desk
     assert desk is not None
     desk._files.begin("a.jsonl", ["x"], {}).note(job="batch/../1; reboot $(id)")
-    desk._say_what_goes_on()
+    desk._report_open_jobs()
     assert "factmill jobs cancel 'batch/../1; reboot $(id)'" in told[-1]
 
 
@@ -278,7 +278,7 @@ def test_a_job_whose_answers_are_kept_is_not_known_any_more_when_another_stops_t
 
     def refuse_then(seen):
         is_read = len(got) == most // samples
-        is_read &= any(job.job_id == f"batch_{max(known):04}" for job in read_jobs(tmp_path / "jobs"))
+        is_read &= any(job.job_id == f"batch_{max(known):04}" for job in load_job_files(tmp_path / "jobs"))
         return {"status": 401, "text": "no"} if is_read and "batch_0002" in seen.path else serve(seen)
 
     server.web.handle = refuse_then
@@ -286,7 +286,7 @@ def test_a_job_whose_answers_are_kept_is_not_known_any_more_when_another_stops_t
     with pytest.raises(ServiceUnreachable, match="refuses us with HTTP 401"):
         chat.send(calls, lambda call, reply: got.update({call.key: reply}))
     assert len(got) == most // samples
-    assert {int(job.job_id[-4:]): len(job.left) for job in read_jobs(tmp_path / "jobs")} == known
+    assert {int(job.job_id[-4:]): len(job.left) for job in load_job_files(tmp_path / "jobs")} == known
     server.web.handle, server.ends = serve, {}
     assert len(collect(open_chat(server, tmp_path), [call for call in calls if call.key not in got])) == 12 - len(got)
     assert list((tmp_path / "jobs").iterdir()) == []

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace, forget_job, read_jobs
+from factmill.tasks.clients.batch_jobs.job_files import JobFiles, JobFilesLocation, delete_job_file, load_job_files
 from factmill.tasks.errors import ShardError
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> JobFiles:
-    files = JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    files = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     files.enter()
     return files
 
@@ -28,7 +28,7 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
     begin(files, "x", "y", seed=False)
     files.keep(["x"])
     files.leave()
-    others = JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    others = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     others.enter()
     assert others.find(["x"]) == []
     (job,) = others.find(["x", "y"])
@@ -39,15 +39,15 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
         {"x", "y"},
         {"y"},
     )
-    assert others.find_learnt() == {"seed": False}
+    assert others.find_learnt_settings() == {"seed": False}
     others.keep(["y", "z"])
     assert list((tmp_path / "jobs").iterdir()) == []
-    assert others.find_learnt() is None
+    assert others.find_learnt_settings() is None
 
 
 def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
     begin(files, "x")
-    others = JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    others = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     others.enter()
     assert others.find(["x"]) == []
     files.leave()
@@ -56,18 +56,18 @@ def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
 
 def test_a_job_is_forgotten_unless_it_is_followed_and_one_that_is_gone_is_no_trouble(files, tmp_path):
     begin(files, "x")
-    (job,) = read_jobs(tmp_path / "jobs")
-    assert not forget_job(job)
+    (job,) = load_job_files(tmp_path / "jobs")
+    assert not delete_job_file(job)
     files.leave()
-    assert forget_job(job)
-    assert read_jobs(tmp_path / "jobs") == []
-    assert forget_job(job)
+    assert delete_job_file(job)
+    assert load_job_files(tmp_path / "jobs") == []
+    assert delete_job_file(job)
 
 
 def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_path, monkeypatch):
     begin(files, "x", seed=False)
     files.leave()
-    others = JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    others = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     (path,) = (tmp_path / "jobs").iterdir()
     lock = fcntl.flock
 
@@ -79,7 +79,7 @@ def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_pa
         patched.setattr(fcntl, "flock", lock_late)
         assert others.find(["x"]) == []
     path.symlink_to("gone")  # is listed, and is not there when it is read
-    assert others.find_learnt() is None
+    assert others.find_learnt_settings() is None
 
 
 def test_the_newest_job_with_a_request_comes_first(files):
@@ -107,7 +107,7 @@ def test_a_line_that_a_crash_has_torn_spoils_none_before_or_behind_it(files, tmp
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "jobs").write_text("")
     with pytest.raises(ShardError, match="cannot write"):
-        JobFiles(JobsPlace(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).begin("a.jsonl", ["x"], {})
+        JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).begin("a.jsonl", ["x"], {})
 
 
 def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(files, monkeypatch):

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.clients.batch_jobs.lines import LineAnswer, Lines, read_lines, write_line
+from factmill.tasks.clients.batch_jobs.jsonl import (
+    BatchResult,
+    ParsedBatchResults,
+    format_request_line,
+    parse_result_lines,
+)
 
 KNOWN = ("a", "b", "c")
 
@@ -17,18 +22,18 @@ def line(custom_id="a", text="hello", status=200, **more) -> bytes:
     return json.dumps({**told, **more}, ensure_ascii=False).encode()
 
 
-def read(content: bytes) -> Lines:
-    lines = Lines()
-    read_lines(content, KNOWN, lines)
+def read(content: bytes) -> ParsedBatchResults:
+    lines = ParsedBatchResults()
+    parse_result_lines(content, KNOWN, lines)
     return lines
 
 
-def said(lines: Lines) -> dict[str, str]:
+def said(lines: ParsedBatchResults) -> dict[str, str]:
     return {key: json.loads(each.text)["choices"][0]["message"]["content"] for key, each in lines.answers.items()}
 
 
 def test_a_line_holds_its_request_in_ascii_alone():
-    written = write_line("k-1", {"messages": [{"content": "naïve\u2028\u0085\ud800\n"}]})
+    written = format_request_line("k-1", {"messages": [{"content": "naïve\u2028\u0085\ud800\n"}]})
     assert written.isascii() and written.count(b"\n") == 1 and len(written.splitlines()) == 1
     told = json.loads(written)
     assert (told["custom_id"], told["method"], told["url"]) == ("k-1", "POST", "/v1/chat/completions")
@@ -95,15 +100,15 @@ def test_of_doubled_lines_the_first_that_answers_counts():
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        ({"response": {"status_code": 429, "body": {"error": "slow"}}}, LineAnswer(429, '{"error": "slow"}')),
-        ({"response": {"status_code": "400", "body": "oops"}}, LineAnswer(400, "oops")),
-        ({"response": {"body": {"choices": []}}}, LineAnswer(200, '{"choices": []}')),
+        ({"response": {"status_code": 429, "body": {"error": "slow"}}}, BatchResult(429, '{"error": "slow"}')),
+        ({"response": {"status_code": "400", "body": "oops"}}, BatchResult(400, "oops")),
+        ({"response": {"body": {"choices": []}}}, BatchResult(200, '{"choices": []}')),
         (
             {"response": None, "error": {"code": "batch_expired", "message": "late"}},
-            LineAnswer(0, "batch_expired: late"),
+            BatchResult(0, "batch_expired: late"),
         ),
-        ({"error": "gone"}, LineAnswer(0, "line_failed: gone")),
-        ({"error": {"code": None}}, LineAnswer(0, "line_failed: no reason given")),
+        ({"error": "gone"}, BatchResult(0, "line_failed: gone")),
+        ({"error": {"code": None}}, BatchResult(0, "line_failed: no reason given")),
     ],
 )
 def test_what_a_line_says(told, expected):
@@ -128,4 +133,4 @@ def test_a_refusal_beside_an_empty_response_is_read_with_its_status():
     """As vLLM's program writes it."""
     refusal = {"error": {"message": "n must be 1 when using greedy sampling", "code": 400}}
     told = {"custom_id": "a", "response": {"status_code": 400, "request_id": "r"}, "error": refusal}
-    assert read(json.dumps(told).encode()).answers == {"a": LineAnswer(400, json.dumps(refusal))}
+    assert read(json.dumps(told).encode()).answers == {"a": BatchResult(400, json.dumps(refusal))}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from support.webs.loopback import Loopback
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace, read_jobs
-from factmill.tasks.clients.batch_jobs.looking import cancel_job, look_at
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.clients.batch_jobs.job_control import cancel_job, inspect_jobs
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobFilesLocation, JobServer, load_job_files
+from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import ServiceError
 
 SECRET = "cf-secret-0123456789"
@@ -17,12 +17,12 @@ STATE = {"json": {"id": "batch-1", "status": "in_progress", "request_counts": {"
 
 def begin(folder: Path, server: Loopback, **settings: object) -> JobFile:
     """Return a job of a model with these settings, as its file says it."""
-    model = Model.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1"} | settings)
-    files = JobFiles(JobsPlace(folder / "jobs", "r", folder / "w.duckdb"), JobServer.of_model(model))
+    model = ModelSettings.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1"} | settings)
+    files = JobFiles(JobFilesLocation(folder / "jobs", "r", folder / "w.duckdb"), JobServer.of_model(model))
     files.enter()
     files.begin("a.jsonl", ["x", "y"], {}).note(job="batch-1")
     files.leave()
-    [job] = read_jobs(folder / "jobs")
+    [job] = load_job_files(folder / "jobs")
     return job
 
 
@@ -32,7 +32,7 @@ def test_a_job_is_looked_at_with_the_headers_and_the_query_of_its_model(server, 
     server.script(STATE)
     headers = {"X-Org": "acme", "X-Sig": {"env": "CF_TOKEN"}}
     job = begin(tmp_path, server, key_env="MY_KEY", key_header="api-key", headers=headers, query={"api-version": "1"})
-    [looked] = look_at([job], "tests")
+    [looked] = inspect_jobs([job], "tests")
     assert looked.state is not None and looked.state.done == 1
     seen = server.seen[0]
     assert (seen.headers["api-key"], seen.headers["x-org"], seen.headers["x-sig"]) == ("key-0123", "acme", SECRET)
@@ -44,12 +44,12 @@ def test_no_command_runs_from_a_job_s_file(server, tmp_path):
     ran = tmp_path / "ran"
     job = begin(tmp_path, server, key_command=["touch", str(ran)])
     assert str(ran) not in job.path.read_text()
-    [looked] = look_at([job], "tests")
+    [looked] = inspect_jobs([job], "tests")
     assert looked.state is None and "no command runs from a job's file" in looked.trouble
     with pytest.raises(ServiceError, match="no command runs from a job's file"):
         cancel_job(job, "tests")
     connection = f'{{"key_command": ["touch", "{ran}"]}}'
     job.server = dataclasses.replace(job.server, connection=connection, has_key_command=False)
     server.script(STATE)
-    [looked] = look_at([job], "tests")
+    [looked] = inspect_jobs([job], "tests")
     assert looked.state is not None and not ran.exists(), "a command that somebody wrote into the file"

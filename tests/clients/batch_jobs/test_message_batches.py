@@ -6,10 +6,10 @@ import pytest
 from support.batches.asking import ask_all, bodies, collect, interrupt, jobs, place_of, wait_for
 from support.messages.server import KEY, MessagesServer, error
 
-from factmill.tasks.clients.batch_jobs.job_files import read_jobs
-from factmill.tasks.clients.batch_jobs.looking import cancel_job, look_at
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.batch_jobs.job_control import cancel_job, inspect_jobs
+from factmill.tasks.clients.batch_jobs.job_files import load_job_files
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import ServiceError, ServiceUnreachable
 
 
@@ -27,7 +27,7 @@ def server(tmp_path, monkeypatch):
     server.close()
 
 
-def open_chat(server, folder, key=KEY, **changed) -> Chat:
+def open_chat(server, folder, key=KEY, **changed) -> ChatClient:
     given = {
         "kind": "anthropic",
         "name": "m-1",
@@ -35,9 +35,11 @@ def open_chat(server, folder, key=KEY, **changed) -> Chat:
         "mode": "batch",
         "key_env": "MY_KEY",
         "jobs": jobs(),
-        "limits": Limits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01),
+        "limits": ServiceLimits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01),
     }
-    return Chat("here", Model.model_validate({**given, **changed}), lambda: key, "tests", folder and place_of(folder))
+    return ChatClient(
+        "here", ModelSettings.model_validate({**given, **changed}), lambda: key, "tests", folder and place_of(folder)
+    )
 
 
 def test_batches_say_what_single_requests_say(server, tmp_path) -> None:
@@ -131,8 +133,8 @@ def test_jobs_are_looked_at_and_cancelled_from_their_files(server, tmp_path, tol
     calls = ask_all(10)
     server.ends = {1: "never"}
     interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
-    [job] = read_jobs(tmp_path / "jobs")
-    [looked] = look_at([job], "tests")
+    [job] = load_job_files(tmp_path / "jobs")
+    [looked] = inspect_jobs([job], "tests")
     assert (looked.trouble, looked.state.status, looked.state.total) == ("", "in_progress", 10)
     assert cancel_job(job, "tests").status == "canceling"
     with pytest.raises(ServiceUnreachable, match="was cancelled"):
@@ -146,8 +148,8 @@ def test_a_batch_that_is_not_certain_is_not_cancelled(server, tmp_path) -> None:
     server.ends = {1: "never"}
     server.cut_creations = 1
     interrupt(open_chat(server, tmp_path), ask_all(10), lambda: len(server.batches) == 1)
-    wait_for(lambda: len(read_jobs(tmp_path / "jobs")) == 1)
-    [job] = read_jobs(tmp_path / "jobs")
+    wait_for(lambda: len(load_job_files(tmp_path / "jobs")) == 1)
+    [job] = load_job_files(tmp_path / "jobs")
     with pytest.raises(ServiceError, match="may be msgbatch_0001"):
         cancel_job(job, "tests")
     assert server.batches[0]["processing_status"] == "in_progress"

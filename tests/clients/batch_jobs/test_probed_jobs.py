@@ -13,7 +13,7 @@ def test_a_job_whose_lines_are_refused_without_a_word_is_probed_singly(make_serv
 
     server = make_server(refuse)
     chat = open_chat(server, tmp_path, jobs=jobs(first_singly=first_singly, few_singly=0))
-    chat._is_tried = True  # as where an earlier run has left a job
+    chat._has_sent_first = True  # as where an earlier run has left a job
     calls = ask_all(10, samples=2)
     got = collect(chat, calls)
     if not first_singly:

@@ -6,9 +6,9 @@ import pytest
 from support.batches.asking import answer, ask_all, bodies, collect, open_chat
 from support.batches.run_batch import run_batch
 
-from factmill.tasks.clients.batch_jobs.request_files import RequestFiles
-from factmill.tasks.core.service_settings import Limits
-from factmill.tasks.errors import OutputError, RepliesAwaited, SourceError
+from factmill.tasks.clients.batch_jobs.request_files import OfflineRequestFiles
+from factmill.tasks.core.service_settings import ServiceLimits
+from factmill.tasks.errors import AwaitingReplyFile, OutputError, SourceError
 
 
 class Rounds:
@@ -18,8 +18,8 @@ class Rounds:
         self.folder, self.server, self.run = folder, server, run
         self.requests, self.replies = folder / "a.jsonl", folder / "b.jsonl"
 
-    def open(self, replies=None, writes=True) -> RequestFiles:
-        return RequestFiles(self.run, self.folder, self.requests if writes else None, replies)
+    def open(self, replies=None, writes=True) -> OfflineRequestFiles:
+        return OfflineRequestFiles(self.run, self.folder, self.requests if writes else None, replies)
 
     def ask(self, calls, replies=None, **changed):
         """Return what came, and what the run says of the file that it wrote; empty: it wrote none."""
@@ -28,7 +28,7 @@ class Rounds:
             open_chat(self.server, None, files=files, **changed).send(
                 calls, lambda call, reply: got.update({call.key: reply})
             )
-        except RepliesAwaited:
+        except AwaitingReplyFile:
             return got, files.publish()
         finally:
             files.close()
@@ -110,7 +110,7 @@ def test_what_is_refused_is_written_otherwise_and_understood_again_when_it_is_re
 
 def test_a_line_that_always_fails_is_given_up_and_asked_again_by_the_next_run(make_server, tmp_path):
     rounds = Rounds(tmp_path, make_server(lambda _: {"status": 500, "json": {"error": {"message": "oh"}}}))
-    limits, calls = Limits(attempts=2), ask_all(1)
+    limits, calls = ServiceLimits(attempts=2), ask_all(1)
     rounds.ask(calls, limits=limits)
     rounds.answer()
     assert rounds.ask(calls, rounds.replies, limits=limits)[0] == {}
@@ -123,7 +123,7 @@ def test_a_line_that_always_fails_is_given_up_and_asked_again_by_the_next_run(ma
 def test_several_models_have_a_file_each_and_one_of_replies(rounds):
     calls, files = ask_all(2), rounds.open()
     for name in ("org/author", "judge"):
-        with pytest.raises(RepliesAwaited):
+        with pytest.raises(AwaitingReplyFile):
             collect(open_chat(rounds.server, None, files=files, name=name), calls[: 1 + (name == "judge")])
     assert "1 request to org/author in " in (told := files.publish()) and "2 requests to judge in " in told
     assert sorted(path.name for path in rounds.folder.glob("*.jsonl")) == ["a.judge.jsonl", "a.org-author.jsonl"]
@@ -132,7 +132,7 @@ def test_several_models_have_a_file_each_and_one_of_replies(rounds):
 
 def test_requests_that_are_not_written_to_the_end_leave_no_file(rounds):
     files = rounds.open()
-    with pytest.raises(RepliesAwaited):
+    with pytest.raises(AwaitingReplyFile):
         collect(open_chat(rounds.server, None, files=files), ask_all(2))
     files.close()
     assert list(rounds.folder.glob("a.*")) == []

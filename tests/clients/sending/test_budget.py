@@ -6,17 +6,17 @@ from random import Random
 import pytest
 from support.webs.loopback import Loopback
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.clients.sending.budget import Account, Budget, TightError, spending
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.clients.sending.budget import Budget, BudgetAccount, BudgetFullyReserved, spend_from
 from factmill.tasks.clients.sending.sender import Sender
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
-from factmill.tasks.core.spending.bounds import Bounds, Spent, lower_bounds
-from factmill.tasks.errors import BudgetReached
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
+from factmill.tasks.core.spending.costs import BudgetLimits, RunSpending, subtract_spending
+from factmill.tasks.errors import BudgetExhausted
 
-PROMPT = read_prompt(
+PROMPT = parse_prompt_file(
     "test/p",
     b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0.7\nmax_tokens = 100\n+++\n# user\nWho is $name?\n',
 )
@@ -29,16 +29,19 @@ def server():
     web.close()
 
 
-def ask(server, budget: Budget, names: int = 200, parallel: int = 16, **changed) -> dict[str, Reply]:
+def ask(server, budget: Budget, names: int = 200, parallel: int = 16, **changed) -> dict[str, CallResponse]:
     """Ask until the bound is reached, which it has to be; return the replies that came."""
     told = {"kind": "openai", "name": "m", "url": f"{server.url}/v1", "usd_per_million_in": 0.0, **changed}
-    limits = Limits(parallel=parallel, timeout_s=30, attempts=4, backoff_s=0.001)
-    chat = Chat(
-        "m", Model.model_validate({"usd_per_million_out": 1e4, "limits": limits, **told}), lambda: "none", "tests"
+    limits = ServiceLimits(parallel=parallel, timeout_s=30, attempts=4, backoff_s=0.001)
+    chat = ChatClient(
+        "m",
+        ModelSettings.model_validate({"usd_per_million_out": 1e4, "limits": limits, **told}),
+        lambda: "none",
+        "tests",
     )
-    came: dict[str, Reply] = {}
-    with spending(Account("m", budget)), pytest.raises(BudgetReached):
-        calls = [call_chat("m", "m", fill_in(PROMPT, name=str(number))) for number in range(names)]
+    came: dict[str, CallResponse] = {}
+    with spend_from(BudgetAccount("m", budget)), pytest.raises(BudgetExhausted):
+        calls = [make_chat_call("m", "m", fill_prompt_template(PROMPT, name=str(number))) for number in range(names)]
         chat.send(calls, lambda call, reply: came.__setitem__(call.key, reply))
     return came
 
@@ -57,7 +60,7 @@ def test_what_is_owed_stays_below_the_bound_whatever_replies_cost(server):
         return says(round(100 * owed[-1]), delay_s=0.002 + random.random() / 200)
 
     server.handle = answer
-    budget = Budget(Bounds(cost_usd=20.0))
+    budget = Budget(BudgetLimits(cost_usd=20.0))
     came = ask(server, budget)
     assert 18.0 < sum(owed) <= 20.0
     assert (
@@ -72,10 +75,10 @@ def test_what_is_owed_stays_below_the_bound_whatever_replies_cost(server):
 def test_what_a_run_without_bounds_paid_is_told_too(server):
     server.script(says(3))
     budget = Budget()
-    model = Model(kind="openai", name="m", url=f"{server.url}/v1", usd_per_million_out=1e4)
-    with spending(Account("m", budget)):
-        Chat("m", model, lambda: "none", "tests").send(
-            [call_chat("m", "m", fill_in(PROMPT, name="1"))], lambda *_: None
+    model = ModelSettings(kind="openai", name="m", url=f"{server.url}/v1", usd_per_million_out=1e4)
+    with spend_from(BudgetAccount("m", budget)):
+        ChatClient("m", model, lambda: "none", "tests").send(
+            [make_chat_call("m", "m", fill_prompt_template(PROMPT, name="1"))], lambda *_: None
         )
     assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (pytest.approx(0.03), 0.0)
 
@@ -83,16 +86,16 @@ def test_what_a_run_without_bounds_paid_is_told_too(server):
 @pytest.mark.parametrize(
     ("bounds", "usd", "told", "is_too_low"),
     [
-        (Bounds(requests=1), 0.0, "1 request (--max-requests)", False),
-        (Bounds(requests=0), 0.0, "0 requests (--max-requests)", True),
-        (Bounds(hours=0.0), 0.0, "0 hours (--max-hours)", True),
-        (Bounds(cost_usd=1.0), 0.6, "US$ 1.0000 (--max-cost)", False),
-        (Bounds(cost_usd=0.5), 0.6, "US$ 0.5000 (--max-cost)", True),
+        (BudgetLimits(requests=1), 0.0, "1 request (--max-requests)", False),
+        (BudgetLimits(requests=0), 0.0, "0 requests (--max-requests)", True),
+        (BudgetLimits(hours=0.0), 0.0, "0 hours (--max-hours)", True),
+        (BudgetLimits(cost_usd=1.0), 0.6, "US$ 1.0000 (--max-cost)", False),
+        (BudgetLimits(cost_usd=0.5), 0.6, "US$ 0.5000 (--max-cost)", True),
     ],
 )
 def test_a_bound_that_is_reached_is_told_and_whether_the_same_command_comes_further(bounds, usd, told, is_too_low):
     budget = Budget(bounds)
-    with pytest.raises(BudgetReached) as reached:
+    with pytest.raises(BudgetExhausted) as reached:
         for _ in range(2):
             budget.take("m")
             budget.settle(budget.hold("m", usd), usd)
@@ -102,7 +105,7 @@ def test_a_bound_that_is_reached_is_told_and_whether_the_same_command_comes_furt
 
 def test_what_a_lost_reply_may_have_cost_counts(server):
     server.script(says(1), says(1, cut=True), says(1))
-    budget = Budget(Bounds(cost_usd=2.5))
+    budget = Budget(BudgetLimits(cost_usd=2.5))
     ask(server, budget, parallel=1)
     assert budget.spent.unanswered_usd == pytest.approx(1.0)
     assert 2.5 >= budget.spent.cost_usd > 1.49
@@ -110,7 +113,7 @@ def test_what_a_lost_reply_may_have_cost_counts(server):
 
 def test_a_refused_request_costs_nothing(server):
     server.script(*[{"status": 429, "json": {"error": {"message": "slow"}}}] * 3, says(100))
-    budget = Budget(Bounds(cost_usd=1.0))
+    budget = Budget(BudgetLimits(cost_usd=1.0))
     assert len(ask(server, budget, parallel=1)) == 1
     assert (budget.spent.cost_usd, budget.spent.requests) == (1.0, 4)
 
@@ -132,7 +135,7 @@ FAILED = {"error": {"message": "overloaded"}}
     ],
 )
 def test_a_request_that_failed_with_an_error_holds_no_money_once_it_is_over(server, trouble):
-    budget = Budget(Bounds(cost_usd=2.0))
+    budget = Budget(BudgetLimits(cost_usd=2.0))
     server.script(*[trouble] * 5, says(100))
     ask(server, budget, parallel=1)
     assert budget.spent.unanswered_usd == 0.0
@@ -149,14 +152,14 @@ def test_a_request_that_failed_with_an_error_holds_no_money_once_it_is_over(serv
     ],
 )
 def test_what_a_gateway_gave_up_on_may_have_been_billed(server, trouble):
-    budget = Budget(Bounds(cost_usd=3.0))
+    budget = Budget(BudgetLimits(cost_usd=3.0))
     server.script(trouble, says(100))
     ask(server, budget, parallel=1)
     assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (1.0, 2.0)
 
 
 def test_an_error_that_tells_usage_is_billed_by_it(server):
-    budget = Budget(Bounds(cost_usd=2.5))
+    budget = Budget(BudgetLimits(cost_usd=2.5))
     server.script({"json": FAILED | {"usage": {"prompt_tokens": 10, "completion_tokens": 50}}}, says(100))
     ask(server, budget, parallel=1)
     assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (0.0, 2.5)
@@ -166,7 +169,7 @@ def test_an_error_that_tells_usage_is_billed_by_it(server):
 def test_unknown_usage_counts_as_all_that_was_held_and_makes_no_queue(server, usage):
     reply = says(1, delay_s=0.02)
     server.handle = lambda _: reply | {"json": reply["json"] | {"usage": usage}}
-    budget = Budget(Bounds(cost_usd=20.0))
+    budget = Budget(BudgetLimits(cost_usd=20.0))
     came = ask(server, budget)
     assert (len(came), budget.spent.unanswered_usd, budget.spent.paid_usd) == (20, 20.0, 0.0)
     assert {(reply.tokens_in, reply.tokens_out, reply.cost_usd) for reply in came.values()} == {(0, 0, 0.0)}
@@ -177,7 +180,7 @@ def test_reasoning_billed_beyond_completion_tokens_is_counted_and_expected(serve
     reply = says(50)
     reply["json"]["usage"] = {"prompt_tokens": 10, "completion_tokens": 50, "total_tokens": 10 + 400}
     server.script(reply)
-    budget = Budget(Bounds(cost_usd=40.0))
+    budget = Budget(BudgetLimits(cost_usd=40.0))
     came = ask(server, budget)
     assert {reply.cost_usd for reply in came.values()} == {4.0}
     assert 40.0 - 6.0 < budget.spent.paid_usd <= 40.0
@@ -186,7 +189,7 @@ def test_reasoning_billed_beyond_completion_tokens_is_counted_and_expected(serve
 
 def test_a_fee_a_request_is_held_and_paid(server):
     server.script(says(10))
-    budget = Budget(Bounds(cost_usd=3.0))
+    budget = Budget(BudgetLimits(cost_usd=3.0))
     came = ask(server, budget, parallel=1, usd_per_request=0.5)
     assert {reply.cost_usd for reply in came.values()} == {0.6}
     assert budget.spent.paid_usd == pytest.approx(1.8)  # the fourth can cost 1.5
@@ -196,7 +199,7 @@ def test_a_server_that_charges_more_than_its_tokens_cost_is_held_to_it(server):
     reply = says(50)
     reply["json"]["usage"]["cost"] = 2.0
     server.script(reply)
-    budget = Budget(Bounds(cost_usd=9.0))
+    budget = Budget(BudgetLimits(cost_usd=9.0))
     came = ask(server, budget, parallel=1)
     assert {reply.cost_usd for reply in came.values()} == {2.0}
     assert budget.spent.paid_usd == 6.0  # the next can cost as many times more: 4
@@ -204,64 +207,66 @@ def test_a_server_that_charges_more_than_its_tokens_cost_is_held_to_it(server):
 
 def test_a_server_that_goes_beyond_its_limit_is_held_to_what_it_took(server):
     server.script(says(300))
-    budget = Budget(Bounds(cost_usd=20.0))
+    budget = Budget(BudgetLimits(cost_usd=20.0))
     ask(server, budget)
     assert 20.0 - 4.5 < budget.spent.paid_usd <= 20.0
 
 
 def test_no_limit_told_is_as_much_as_the_model_can_be_shown(server):
     server.script(says(1))
-    budget = Budget(Bounds(cost_usd=2.0))
+    budget = Budget(BudgetLimits(cost_usd=2.0))
     assert ask(server, budget, token_limit="none", context_tokens=201) == {}
-    assert len(ask(server, Budget(Bounds(cost_usd=2.0)), token_limit="none", context_tokens=199, parallel=1)) > 0
+    assert len(ask(server, Budget(BudgetLimits(cost_usd=2.0)), token_limit="none", context_tokens=199, parallel=1)) > 0
 
 
 def test_no_request_beyond_the_bound_and_those_under_way_are_delivered(server):
     server.handle = lambda _: says(1, delay_s=0.02)
-    budget = Budget(Bounds(requests=30))
+    budget = Budget(BudgetLimits(requests=30))
     assert len(ask(server, budget, parallel=4)) == len(server.seen) == 30
 
 
 def test_a_request_that_has_to_wait_for_room_is_counted_once(server):
     server.handle = lambda _: says(100, delay_s=0.002)
-    budget = Budget(Bounds(cost_usd=5.0, requests=100))
+    budget = Budget(BudgetLimits(cost_usd=5.0, requests=100))
     ask(server, budget)
     assert budget.requests == {"m": len(server.seen)} == {"m": 5}
 
 
 def test_time_that_is_up_sends_nothing(server):
     server.script(says(1))
-    assert ask(server, Budget(Bounds(hours=0.0))) == {}
+    assert ask(server, Budget(BudgetLimits(hours=0.0))) == {}
     assert not server.seen
 
 
 @pytest.mark.parametrize("parallel", [1, 16], ids=["all are tried", "others wait for a place"])
 def test_a_pause_that_a_service_asks_for_is_not_waited_for_beyond_the_hours_of_a_run(server, parallel):
     server.script({"status": 429, "json": {"error": {"message": "later"}}, "headers": {"Retry-After": "500"}})
-    assert ask(server, budget := Budget(Bounds(hours=2e-4)), names=2, parallel=parallel) == {}
+    assert ask(server, budget := Budget(BudgetLimits(hours=2e-4)), names=2, parallel=parallel) == {}
     assert server.seen and budget.spent.hours < 0.1
 
 
 def test_any_service_is_held_to_requests():
     async def answer(group):
-        return [Reply(each) for each in group]
+        return [CallResponse(each) for each in group]
 
     got: list[int] = []
     with (
-        spending(Account("wiki", budget := Budget(Bounds(requests=3)))),
-        pytest.raises(BudgetReached, match="3 requests"),
+        spend_from(BudgetAccount("wiki", budget := Budget(BudgetLimits(requests=3)))),
+        pytest.raises(BudgetExhausted, match="3 requests"),
     ):
-        Sender(Limits(parallel=2), "wiki").send([[1], [2], [3], [4], [5]], answer, lambda item, _: got.append(item))
+        Sender(ServiceLimits(parallel=2), "wiki").send(
+            [[1], [2], [3], [4], [5]], answer, lambda item, _: got.append(item)
+        )
     assert sorted(got) == [1, 2, 3]
     assert budget.requests == {"wiki": 3}
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetExhausted):
         budget.check()
 
 
 def test_the_first_request_to_a_priced_model_goes_alone():
-    budget = Budget(Bounds(cost_usd=10.0))
+    budget = Budget(BudgetLimits(cost_usd=10.0))
     first = budget.hold("m", 1.0)
-    with pytest.raises(TightError):
+    with pytest.raises(BudgetFullyReserved):
         budget.hold("m", 1.0)
     other = budget.hold("n", 1.0)
     budget.settle(first, 0.5)
@@ -271,4 +276,6 @@ def test_the_first_request_to_a_priced_model_goes_alone():
 
 
 def test_what_one_build_has_spent_the_next_may_not():
-    assert lower_bounds(Bounds(1.0, None, 2.0), Spent(0.25, 0.25, 7, 3.0)) == Bounds(0.5, None, 0.0)
+    assert subtract_spending(BudgetLimits(1.0, None, 2.0), RunSpending(0.25, 0.25, 7, 3.0)) == BudgetLimits(
+        0.5, None, 0.0
+    )

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from factmill.tasks.clients.sending.limiter import GroupSize
+from factmill.tasks.clients.sending.limiter import AdaptiveGroupSize
 from factmill.tasks.clients.sending.sender import Retry, Sender
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.service_settings import ServiceLimits
 
-ONE_BY_ONE = Limits(parallel=1, timeout_s=5, attempts=2, backoff_s=0.0)
-PARALLEL = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.0)
+ONE_BY_ONE = ServiceLimits(parallel=1, timeout_s=5, attempts=2, backoff_s=0.0)
+PARALLEL = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.0)
 
 
 class Service:
@@ -22,18 +22,20 @@ class Service:
         self.heavy = set(heavy)
         self.sizes: list[int] = []
 
-    async def answer(self, group: Sequence[int]) -> list[Reply]:
+    async def answer(self, group: Sequence[int]) -> list[CallResponse]:
         self.sizes.append(len(group))
         await asyncio.sleep(0)
         if len(group) > self.most or self.heavy.intersection(group):
             raise Retry("timeout: too much", split=True)
-        return [Reply(item) for item in group]
+        return [CallResponse(item) for item in group]
 
 
-def send(service: Service, items: int, size: GroupSize, limits: Limits = ONE_BY_ONE) -> dict[int, Reply]:
-    got: dict[int, Reply] = {}
+def send(
+    service: Service, items: int, size: AdaptiveGroupSize, limits: ServiceLimits = ONE_BY_ONE
+) -> dict[int, CallResponse]:
+    got: dict[int, CallResponse] = {}
 
-    def deliver(item: int, reply: Reply) -> None:
+    def deliver(item: int, reply: CallResponse) -> None:
         assert item not in got, "delivered twice"
         got[item] = reply
 
@@ -42,7 +44,7 @@ def send(service: Service, items: int, size: GroupSize, limits: Limits = ONE_BY_
 
 
 def test_a_group_is_cut_into_requests_of_the_size():
-    service, size = Service(most=100), GroupSize(8)
+    service, size = Service(most=100), AdaptiveGroupSize(8)
     got = send(service, 20, size)
     assert service.sizes == [8, 8, 4]
     assert {item: reply.body for item, reply in got.items()} == {item: item for item in range(20)}
@@ -50,7 +52,7 @@ def test_a_group_is_cut_into_requests_of_the_size():
 
 @pytest.mark.parametrize("limits", [ONE_BY_ONE, PARALLEL], ids=["one by one", "parallel"])
 def test_what_waits_is_cut_to_the_size_that_works(limits):
-    service, size = Service(most=7), GroupSize(64)
+    service, size = Service(most=7), AdaptiveGroupSize(64)
     got = send(service, 1000, size, limits)
     assert {reply.status for reply in got.values()} == {"ok"}
     assert sum(each > 7 for each in service.sizes) < 30, service.sizes
@@ -59,7 +61,7 @@ def test_what_waits_is_cut_to_the_size_that_works(limits):
 
 
 def test_the_size_outlasts_one_send():
-    service, size = Service(most=7), GroupSize(64)
+    service, size = Service(most=7), AdaptiveGroupSize(64)
     send(service, 200, size)
     tried = len(service.sizes)
     send(service, 7, size)
@@ -67,7 +69,7 @@ def test_the_size_outlasts_one_send():
 
 
 def test_one_heavy_call_is_found_and_fails_and_the_others_still_go_out_together():
-    service, size = Service(most=1000, heavy=[37]), GroupSize(64)
+    service, size = Service(most=1000, heavy=[37]), AdaptiveGroupSize(64)
     got = send(service, 640, size)
     assert [item for item, reply in got.items() if reply.status == "failed"] == [37]
     assert got[37].error == "timeout: too much"
@@ -76,7 +78,7 @@ def test_one_heavy_call_is_found_and_fails_and_the_others_still_go_out_together(
 
 
 def test_the_size_grows_back_when_the_service_has_recovered():
-    service, size = Service(most=7), GroupSize(64)
+    service, size = Service(most=7), AdaptiveGroupSize(64)
     send(service, 200, size)
     service.most = 1000
     send(service, 30_000, size)
@@ -84,7 +86,7 @@ def test_the_size_grows_back_when_the_service_has_recovered():
 
 
 def test_growth_is_tried_ever_more_rarely_where_it_fails():
-    service, size = Service(most=7), GroupSize(64)
+    service, size = Service(most=7), AdaptiveGroupSize(64)
     send(service, 500, size)
     early = len(service.sizes), sum(each > 7 for each in service.sizes)
     send(service, 5000, size)
@@ -93,14 +95,14 @@ def test_growth_is_tried_ever_more_rarely_where_it_fails():
 
 
 def test_requests_of_the_old_size_that_were_under_way_count_once():
-    size = GroupSize(100)
+    size = AdaptiveGroupSize(100)
     for _ in range(4):
         size.note_too_big(100)
     assert size.now == 50
 
 
 def test_small_groups_say_nothing_of_bigger_ones():
-    size = GroupSize(64)
+    size = AdaptiveGroupSize(64)
     size.note_too_big(64)
     for _ in range(1000):
         size.note_success(31)
@@ -111,7 +113,7 @@ def test_small_groups_say_nothing_of_bigger_ones():
 
 
 def test_a_size_never_falls_below_one():
-    size = GroupSize(2)
+    size = AdaptiveGroupSize(2)
     for _ in range(5):
         size.note_too_big(2)
         size.note_too_big(1)
@@ -119,12 +121,12 @@ def test_a_size_never_falls_below_one():
 
 
 def test_groups_of_several_kinds_have_sizes_of_their_own():
-    sizes = [GroupSize(10), GroupSize(3)]
+    sizes = [AdaptiveGroupSize(10), AdaptiveGroupSize(3)]
     seen: list[tuple[str, int]] = []
 
-    async def answer(group: Sequence[str]) -> list[Reply]:
+    async def answer(group: Sequence[str]) -> list[CallResponse]:
         seen.append((group[0][0], len(group)))
-        return [Reply(item) for item in group]
+        return [CallResponse(item) for item in group]
 
     groups = [[f"a{number}" for number in range(12)], [f"b{number}" for number in range(7)]]
     Sender(ONE_BY_ONE, "test service").send(groups, answer, lambda item, reply: None, sizes)

@@ -8,10 +8,10 @@ import pytest
 from support.steps.virtual_clock import VirtualLoop
 
 from factmill.tasks.clients.sending import limiter as limiting
-from factmill.tasks.clients.sending.limiter import LONGEST_PAUSE_S, Limiter, share_limiter
+from factmill.tasks.clients.sending.limiter import MAX_PAUSE_S, RequestLimiter, share_limiter
 
 
-def drive(limiter: Limiter, *outcomes: str) -> float:
+def drive(limiter: RequestLimiter, *outcomes: str) -> float:
     async def run() -> float:
         for outcome in outcomes:
             limiter.note_success(0.1) if outcome == "ok" else limiter.note_trouble(None)
@@ -21,28 +21,28 @@ def drive(limiter: Limiter, *outcomes: str) -> float:
 
 
 def test_a_round_of_nothing_but_trouble_halves_what_is_permitted():
-    assert drive(Limiter(64), *["trouble"] * 64) == 32
+    assert drive(RequestLimiter(64), *["trouble"] * 64) == 32
 
 
 def test_permission_never_falls_below_one_nor_rises_above_the_limit():
-    assert drive(Limiter(4), *["trouble"] * 100) == 1
-    assert drive(Limiter(4), *["ok"] * 100) == 4
+    assert drive(RequestLimiter(4), *["trouble"] * 100) == 1
+    assert drive(RequestLimiter(4), *["ok"] * 100) == 4
 
 
 def test_success_wins_places_back_step_by_step():
-    limiter = Limiter(64)
+    limiter = RequestLimiter(64)
     low = drive(limiter, *["trouble"] * 64)
     assert low < drive(limiter, *["ok"] * 32) < 40
     assert drive(limiter, *["ok"] * 2000) == 64
 
 
 def test_one_refusal_in_ten_by_chance_costs_hardly_any_places():
-    assert drive(Limiter(64), *(["trouble"] + ["ok"] * 9) * 100) > 60
+    assert drive(RequestLimiter(64), *(["trouble"] + ["ok"] * 9) * 100) > 60
 
 
 def start_times(latency_s: float) -> list[float]:
     async def run() -> list[float]:
-        limiter = Limiter(32)
+        limiter = RequestLimiter(32)
         for _ in range(100):
             limiter.note_success(latency_s)
         times = []
@@ -68,8 +68,8 @@ def test_the_requests_of_a_quick_service_are_not_held_up():
 
 def test_a_pause_beyond_the_longest_is_refused_rather_than_waited_for():
     async def run() -> None:
-        limiter = Limiter(1)
-        limiter.note_trouble(LONGEST_PAUSE_S + 10)
+        limiter = RequestLimiter(1)
+        limiter.note_trouble(MAX_PAUSE_S + 10)
         await limiter.enter()
 
     with pytest.raises(Exception, match="asked for a pause of 610 s"):
@@ -86,7 +86,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def use(limiter: Limiter, lengths: Iterable[float], spans: list[tuple[float, float]]) -> None:
+async def use(limiter: RequestLimiter, lengths: Iterable[float], spans: list[tuple[float, float]]) -> None:
     """Carry out one request after the other through a limiter, and note when each began and ended."""
     for length in lengths:
         await limiter.enter()
@@ -103,7 +103,7 @@ def count_most(times: Iterable[float], window_s: float) -> int:
     return max(sum(start <= each < start + window_s for each in ordered) for start in ordered)
 
 
-def share_among(limiters: Sequence[Limiter], lengths: Sequence[float]) -> list[list[tuple[float, float]]]:
+def share_among(limiters: Sequence[RequestLimiter], lengths: Sequence[float]) -> list[list[tuple[float, float]]]:
     """Send with eight workers through each limiter, and return the spans of each limiter's requests."""
 
     async def main() -> list[list[tuple[float, float]]]:
@@ -120,8 +120,8 @@ def share_among(limiters: Sequence[Limiter], lengths: Sequence[float]) -> list[l
 
 @pytest.mark.parametrize("length_s", [0.01, 0.7, 4.0])
 def test_services_that_share_a_limiter_stay_below_its_bounds_together(length_s: float) -> None:
-    shared = Limiter(3, per_minute=200)
-    spans = share_among([Limiter(most, within=shared) for most in (2, 4, 16)], [length_s] * 20)
+    shared = RequestLimiter(3, per_minute=200)
+    spans = share_among([RequestLimiter(most, within=shared) for most in (2, 4, 16)], [length_s] * 20)
     everything = [span for own in spans for span in own]
     starts = [start for start, _ in everything]
     assert count_most(starts, 60 - 1e-6) <= 200
@@ -134,8 +134,8 @@ def test_services_that_share_a_limiter_stay_below_its_bounds_together(length_s: 
 
 
 def test_a_service_works_for_us_as_long_as_it_permits_and_a_minute_more_after_idle_times() -> None:
-    shared = Limiter(5, work_s_per_minute=60)
-    spans = share_among([Limiter(5, within=shared)], [3.0] * 60)[0]
+    shared = RequestLimiter(5, work_s_per_minute=60)
+    spans = share_among([RequestLimiter(5, within=shared)], [3.0] * 60)[0]
     last = max(end for _, end in spans)
     worked = 3.0 * len(spans)
     assert worked / (last + 60) <= 1.02, "over 60 s a minute, the minute before the first among them"
@@ -145,8 +145,8 @@ def test_a_service_works_for_us_as_long_as_it_permits_and_a_minute_more_after_id
 
 def test_a_request_that_stops_waiting_for_the_shared_limiter_gives_its_own_place_back() -> None:
     async def main() -> None:
-        shared = Limiter(1)
-        own = Limiter(1, within=shared)
+        shared = RequestLimiter(1)
+        own = RequestLimiter(1, within=shared)
         await shared.enter()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
@@ -163,8 +163,8 @@ def test_a_request_that_stops_waiting_for_the_shared_limiter_gives_its_own_place
 
 def test_refusals_without_a_time_pause_a_service_of_known_rate_for_longer_and_longer() -> None:
     async def main() -> list[float]:
-        shared = Limiter(3, per_minute=6000)
-        one, other = Limiter(4, within=shared), Limiter(4, within=shared)
+        shared = RequestLimiter(3, per_minute=6000)
+        one, other = RequestLimiter(4, within=shared), RequestLimiter(4, within=shared)
         pauses = []
         for outcome in "rrrrrrr r-r":
             if outcome == "r":
@@ -186,7 +186,7 @@ def test_refusals_without_a_time_pause_a_service_of_known_rate_for_longer_and_lo
 
 def test_a_chance_refusal_without_a_time_pauses_no_service_whose_rate_is_unknown() -> None:
     async def main() -> float:
-        limiter = Limiter(32)
+        limiter = RequestLimiter(32)
         for _ in range(50):
             for _ in range(9):
                 limiter.note_success(0.1)
@@ -199,10 +199,10 @@ def test_a_chance_refusal_without_a_time_pauses_no_service_whose_rate_is_unknown
 
 
 def test_of_several_bounds_of_one_shared_limiter_the_tightest_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiting, "_shared", {})
+    monkeypatch.setattr(limiting, "_limiters", {})
     first = share_limiter("a", 5, per_minute=200)
     assert share_limiter("a", 3, per_minute=2000) is first
     assert share_limiter("b", 3) is not first
-    starts = [start for start, _ in share_among([Limiter(16, within=first)], [0.001] * 5)[0]]
+    starts = [start for start, _ in share_among([RequestLimiter(16, within=first)], [0.001] * 5)[0]]
     assert first.most == 3
     assert count_most(starts, 60 - 1e-6) <= 200

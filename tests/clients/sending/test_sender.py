@@ -12,18 +12,20 @@ import pytest
 from support.steps.virtual_clock import VirtualLoop
 
 from factmill.tasks.clients.sending import sender as sending
-from factmill.tasks.clients.sending.sender import Retry, Sender, interrupt_sending, run_in_thread
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.clients.sending.sender import Retry, Sender, cancel_all_sends, run_in_thread
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ResourcesExhausted, ServiceError, ServiceUnreachable
 
-QUICK = Limits(parallel=8, timeout_s=5, attempts=4, backoff_s=0.01)
+QUICK = ServiceLimits(parallel=8, timeout_s=5, attempts=4, backoff_s=0.01)
 
 
-def send(groups: Sequence[Sequence[int]], request: Callable, limits: Limits = QUICK, **more) -> dict[int, Reply]:
-    got: dict[int, Reply] = {}
+def send(
+    groups: Sequence[Sequence[int]], request: Callable, limits: ServiceLimits = QUICK, **more
+) -> dict[int, CallResponse]:
+    got: dict[int, CallResponse] = {}
 
-    def deliver(item: int, reply: Reply) -> None:
+    def deliver(item: int, reply: CallResponse) -> None:
         assert item not in got, "delivered twice"
         got[item] = reply
 
@@ -52,8 +54,8 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-async def answer(group: Sequence[int]) -> list[Reply]:
-    return [Reply(item * 10) for item in group]
+async def answer(group: Sequence[int]) -> list[CallResponse]:
+    return [CallResponse(item * 10) for item in group]
 
 
 def test_every_item_of_every_group_gets_its_own_reply():
@@ -90,7 +92,7 @@ def test_attempts_are_bounded_and_the_failure_says_why():
         return await answer(group)
 
     got = send([[1], [2]], request)
-    assert got[1] == Reply(None, "failed", error="http_503: closed for today", transient=True)
+    assert got[1] == CallResponse(None, "failed", error="http_503: closed for today", transient=True)
     assert got[2].body == 20
     assert tries[1] == QUICK.attempts
 
@@ -100,7 +102,7 @@ def test_a_final_failure_is_not_tried_again():
 
     async def request(group):
         tries[group[0]] += 1
-        return [Reply(None, "failed", error="http_400: bad")]
+        return [CallResponse(None, "failed", error="http_400: bad")]
 
     assert send([[1]], request)[1].transient is False
     assert tries[1] == 1
@@ -127,7 +129,7 @@ def test_a_request_that_never_ends_is_cut_off_and_halved():
             await never()
         return await answer(group)
 
-    got = send([[1, 2]], request, Limits(parallel=2, timeout_s=0.1, attempts=2, backoff_s=0.01))
+    got = send([[1, 2]], request, ServiceLimits(parallel=2, timeout_s=0.1, attempts=2, backoff_s=0.01))
     assert {reply.body for reply in got.values()} == {10, 20}
 
 
@@ -141,7 +143,7 @@ def test_each_try_has_its_own_time_out(virtual_time):
         finally:
             lengths.append(round(now() - started, 6))
 
-    got = send([[1]], request, Limits(attempts=3, backoff_s=0.0), timeouts_s=(0.1, 0.3))
+    got = send([[1]], request, ServiceLimits(attempts=3, backoff_s=0.0), timeouts_s=(0.1, 0.3))
     assert lengths == [0.1, 0.3, 0.3]
     assert got[1].error.startswith("timeout: no answer within 0.3 s")
 
@@ -161,7 +163,7 @@ def test_no_more_requests_run_at_once_than_permitted_whatever_the_number_of_thre
         under_way -= 1
         return await answer(group)
 
-    sender = Sender(Limits(parallel=5, timeout_s=5), "test service")
+    sender = Sender(ServiceLimits(parallel=5, timeout_s=5), "test service")
     got = []
     threads = [
         threading.Thread(
@@ -198,7 +200,7 @@ def test_a_long_retry_after_holds_back_the_whole_service(virtual_time):
         await asyncio.sleep(0.05)
         return await answer(group)
 
-    send([[item] for item in range(6)], request, Limits(parallel=1, timeout_s=5, attempts=3))
+    send([[item] for item in range(6)], request, ServiceLimits(parallel=1, timeout_s=5, attempts=3))
     assert at[1] - at[0] >= 1.05
 
 
@@ -223,7 +225,7 @@ def test_a_pause_too_long_to_wait_for_fails_what_is_left():
     async def request(group):
         raise Retry("http_429: come back tomorrow", retry_after_s=86_400)
 
-    got = send([[1], [2]], request, Limits(parallel=1, attempts=1))
+    got = send([[1], [2]], request, ServiceLimits(parallel=1, attempts=1))
     assert got[1].error.startswith("asked_to_wait") and got[1].error.endswith("http_429: come back tomorrow")
     assert got[1].transient
     assert got[2].error.startswith("asked_to_wait") and got[2].transient
@@ -233,7 +235,7 @@ def test_a_single_request_is_not_slept_out_beyond_the_bound(virtual_time):
     async def request(group):
         if group == [0]:
             raise Retry("http_429: later", retry_after_s=100_000.0)
-        return [Reply(group[0])]
+        return [CallResponse(group[0])]
 
     replies = send([[number] for number in range(4)], request)
     assert replies[0].status == "failed" and replies[0].transient
@@ -270,7 +272,7 @@ def test_a_service_that_takes_few_at_once_is_given_up_after_ten():
             return await answer(group)
         raise Retry("http_503: down")
 
-    limits = Limits(parallel=1, attempts=1)
+    limits = ServiceLimits(parallel=1, attempts=1)
     with pytest.raises(ServiceUnreachable, match="10 requests in a row"):
         Sender(limits, "test service").send([[item] for item in range(50)], request, got.__setitem__)
     assert list(got) == list(range(11))
@@ -282,7 +284,7 @@ def test_samples_of_one_prompt_that_always_fails_do_not_stop_the_run():
             return await answer(group)
         raise Retry("provider_failed: no")
 
-    limits, items = Limits(parallel=1, attempts=1), [[item] for item in range(50)]
+    limits, items = ServiceLimits(parallel=1, attempts=1), [[item] for item in range(50)]
     assert len(send(items, request, limits, find_subject=lambda item: item // 25)) == 50
     with pytest.raises(ServiceUnreachable, match="10 requests in a row"):
         send(items, request, limits, find_subject=lambda item: item // 5 if item < 5 else item)
@@ -292,7 +294,7 @@ def test_requests_that_fail_alone_do_not_stop_the_run():
     async def request(group):
         raise Retry("no_choices: no", is_about_request=True)
 
-    got = send([[item] for item in range(50)], request, Limits(parallel=1, attempts=1))
+    got = send([[item] for item in range(50)], request, ServiceLimits(parallel=1, attempts=1))
     assert {(reply.error, reply.transient) for reply in got.values()} == {("no_choices: no", True)}
 
 
@@ -313,7 +315,7 @@ def test_failures_with_successes_between_them_do_not_stop_the_run():
             return await answer(group)
         raise Retry("http_500: this one is broken")
 
-    got = send([[item] for item in range(40)], request, Limits(parallel=1, attempts=1))
+    got = send([[item] for item in range(40)], request, ServiceLimits(parallel=1, attempts=1))
     assert [item for item, reply in got.items() if reply.status == "ok"] == [9, 19, 29, 39]
 
 
@@ -377,14 +379,14 @@ def test_sending_in_other_threads_can_be_interrupted():
     thread = threading.Thread(target=work)
     thread.start()
     is_under_way.wait()
-    interrupt_sending()
+    cancel_all_sends()
     thread.join()
     assert raised == ["test service: sending was interrupted"]
 
 
 def test_what_a_thread_raises_is_raised_where_it_was_awaited():
     async def request(group):
-        return [Reply(await run_in_thread(int, "no number"))]
+        return [CallResponse(await run_in_thread(int, "no number"))]
 
     with pytest.raises(ValueError, match="no number"):
         send([[1]], request)
@@ -414,7 +416,7 @@ class Scarce:
         def try_it() -> None:
             try:
                 ended.append(
-                    send([[1], [2], [3]], lambda group: run_in_thread(lambda: [Reply(item) for item in group]))
+                    send([[1], [2], [3]], lambda group: run_in_thread(lambda: [CallResponse(item) for item in group]))
                 )
             except (MemoryError, ResourcesExhausted) as error:
                 ended.append(error)

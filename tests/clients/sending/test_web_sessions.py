@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from factmill.tasks.clients.sending.sender import run_in_thread
-from factmill.tasks.clients.sending.web_sessions import open_session
+from factmill.tasks.clients.sending.web_sessions import make_http_session
 
 
 def test_a_function_that_is_given_up_ends_no_connection_whose_reply_it_has_read(server, limits):
-    session = open_session("the service", "tests", limits.model_copy(update={"parallel": 1}))
+    session = make_http_session("the service", "tests", limits.model_copy(update={"parallel": 1}))
     has_read, goes_on, may_answer = threading.Event(), threading.Event(), threading.Event()
     server.script({"text": "first"}, {"text": "second", "until": may_answer})
 

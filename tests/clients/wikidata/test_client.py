@@ -5,17 +5,17 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.calls.item_facts import call_item_facts
-from factmill.tasks.core.calls.knowledge import (
-    call_describe_item,
-    call_find_items,
-    call_item_states,
-    call_label,
-    call_list_facts,
-    call_neighbours,
-    call_resolve_item,
+from factmill.tasks.core.calls.item_facts import make_item_facts_call
+from factmill.tasks.core.calls.wikidata import (
+    make_describe_item_call,
+    make_find_items_call,
+    make_item_states_call,
+    make_label_call,
+    make_list_facts_call,
+    make_neighbours_call,
+    make_resolve_item_call,
 )
 from factmill.tasks.errors import ServiceUnreachable
 
@@ -54,13 +54,17 @@ def ask(store, server, client, inbox):
     return bodies
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "sparql" / "wikidata").glob("*.rq")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ASSETS_ROOT / "sparql" / "wikidata").glob("*.rq")), ids=lambda path: path.stem)
 def test_every_query_runs_as_it_stands(store, path):
     assert list(store.query(path.read_text("utf-8"))), "the example values should find something"
 
 
 def test_names_are_found_by_label_then_alias_then_number(ask, server):
-    found = ask(call_find_items(HERE, "Berlin"), call_find_items(HERE, "Spree-Athens"), call_find_items(HERE, "berlin"))
+    found = ask(
+        make_find_items_call(HERE, "Berlin"),
+        make_find_items_call(HERE, "Spree-Athens"),
+        make_find_items_call(HERE, "berlin"),
+    )
     assert found == [
         [
             {"qid": "Q64", "via": "label"},
@@ -75,22 +79,27 @@ def test_names_are_found_by_label_then_alias_then_number(ask, server):
 
 def test_names_are_looked_up_in_their_language_and_in_the_one_for_all(ask, server):
     assert ask(
-        call_find_items(HERE, "Berlino", "it"), call_find_items(HERE, "Berlino", "en"), call_find_items(HERE, "Paris")
+        make_find_items_call(HERE, "Berlino", "it"),
+        make_find_items_call(HERE, "Berlino", "en"),
+        make_find_items_call(HERE, "Paris"),
     ) == [[{"qid": "Q64", "via": "label"}], [], [{"qid": "Q90", "via": "label"}]]
     assert len(server.seen) == 2, "one query a language"
 
 
 def test_a_name_with_quotes_braces_and_breaks_is_found(ask):
     awkward = 'say "hi" {or}\\\nnot'
-    assert ask(call_find_items(HERE, awkward), call_find_items(HERE, '" } #')) == [[{"qid": "Q99", "via": "label"}], []]
+    assert ask(make_find_items_call(HERE, awkward), make_find_items_call(HERE, '" } #')) == [
+        [{"qid": "Q99", "via": "label"}],
+        [],
+    ]
 
 
 def test_items_are_described(ask):
     assert ask(
-        call_describe_item(HERE, "Q64"),
-        call_describe_item(HERE, "Q64", "it"),
-        call_describe_item(HERE, "Q1208"),
-        call_describe_item(HERE, "Q12345"),
+        make_describe_item_call(HERE, "Q64"),
+        make_describe_item_call(HERE, "Q64", "it"),
+        make_describe_item_call(HERE, "Q1208"),
+        make_describe_item_call(HERE, "Q12345"),
     ) == [
         {
             "label": "Berlin",
@@ -111,7 +120,7 @@ def test_items_are_described(ask):
 
 def test_items_say_when_they_were_changed_and_what_they_are_called_in_one_query(ask, server):
     names = ("Q64", "Q1208", "P36", "Q12345")
-    (state,) = ask(call_item_states(HERE, names, "it", "now"))
+    (state,) = ask(make_item_states_call(HERE, names, "it", "now"))
     assert state == {
         "Q64": {"label": "Berlino", "modified": "2024-05-06T07:08:09Z", "version": None},
         "Q1208": {"label": "Brandenburg", "modified": None, "version": None},
@@ -119,21 +128,21 @@ def test_items_say_when_they_were_changed_and_what_they_are_called_in_one_query(
         "Q12345": {"label": None, "modified": None, "version": None},
     }
     assert len(server.seen) == 1
-    labels = ask(*(call_label(HERE, name, "it") for name in names))
+    labels = ask(*(make_label_call(HERE, name, "it") for name in names))
     assert labels == [state[name]["label"] for name in names], "so that both can be compared"
 
 
 def test_redirects_are_followed_to_their_end(ask):
-    asked = [call_resolve_item(HERE, qid) for qid in ("Q901", "Q902", "Q64", "Q12345")]
+    asked = [make_resolve_item_call(HERE, qid) for qid in ("Q901", "Q902", "Q64", "Q12345")]
     assert ask(*asked) == ["Q64", "Q64", "Q64", "Q12345"]
 
 
 def test_neighbours_are_items_in_the_order_of_their_numbers(ask):
     assert ask(
-        call_neighbours(HERE, "Q64", ["P131", "P17", "P47", "P1082"]),
-        call_neighbours(HERE, "Q142659", ["P131", "P17", "P47", "P1082"]),
-        call_neighbours(HERE, "Q64", []),
-        call_neighbours(HERE, "Q64", ["P47"], "it"),
+        make_neighbours_call(HERE, "Q64", ["P131", "P17", "P47", "P1082"]),
+        make_neighbours_call(HERE, "Q142659", ["P131", "P17", "P47", "P1082"]),
+        make_neighbours_call(HERE, "Q64", []),
+        make_neighbours_call(HERE, "Q64", ["P47"], "it"),
     ) == [
         [
             {"pid": "P17", "qid": "Q183", "label": "Germany"},
@@ -152,9 +161,9 @@ def test_neighbours_are_items_in_the_order_of_their_numbers(ask):
 
 def test_facts_come_page_by_page_and_no_subject_is_cut_in_two(ask):
     first, second, third = ask(
-        call_list_facts(HERE, "P36", None, 2),
-        call_list_facts(HERE, "P36", "Q142", 2),
-        call_list_facts(HERE, "P36", "Q183", 2),
+        make_list_facts_call(HERE, "P36", None, 2),
+        make_list_facts_call(HERE, "P36", "Q142", 2),
+        make_list_facts_call(HERE, "P36", "Q183", 2),
     )
     assert first == [
         {"subject": "Q30", "object": "Q61"},
@@ -178,7 +187,7 @@ def fact(pid, name, *, qid=None, value=None, precision=None, unit=None, statemen
 
 
 def test_the_facts_of_an_item_are_best_claims_and_all_dates_and_numbers_that_hold(ask, server):
-    ada, byron, nobody = ask(*(call_item_facts(HERE, qid) for qid in ("Q7259", "Q5679", "Q12345")))
+    ada, byron, nobody = ask(*(make_item_facts_call(HERE, qid) for qid in ("Q7259", "Q5679", "Q12345")))
     first, born = "1815-01-01T00:00:00Z", "1815-12-10T00:00:00Z"
     assert ada == [
         fact("P19", "place of birth", qid="Q84", statement="q7259-birth"),
@@ -199,7 +208,7 @@ def test_the_facts_of_an_item_are_best_claims_and_all_dates_and_numbers_that_hol
 
 
 def test_facts_have_the_labels_of_their_language(ask):
-    [ada] = ask(call_item_facts(HERE, "Q7259", "it"))
+    [ada] = ask(make_item_facts_call(HERE, "Q7259", "it"))
     assert [(each["property"], each["value"]) for each in ada if each["qid"]] == [
         ("luogo di nascita", None),
         (None, None),
@@ -221,7 +230,7 @@ def test_dates_of_facts_are_spelled_alike_whatever_the_engine_makes_of_them(clie
         solution = {name: {"type": kind, "value": value} for name, (kind, value) in cells.items()}
         return {"json": {"head": {"vars": [*cells]}, "results": {"bindings": [solution, solution]}}}
 
-    call = call_item_facts(HERE, "Q1")
+    call = make_item_facts_call(HERE, "Q1")
     server.script(answer("1815-12-10T00:00:00.000Z"))
     client.send([call], inbox)
     assert inbox[call].body == [
@@ -232,13 +241,13 @@ def test_dates_of_facts_are_spelled_alike_whatever_the_engine_makes_of_them(clie
 def test_values_that_are_none_fail_alone_and_are_never_sent(ask, client, inbox, server):
     server.handle = lambda _: EMPTY
     bad = [
-        call_describe_item(HERE, "Q64 } #"),
-        call_neighbours(HERE, "Q64", ["P19"], "en fr"),
-        call_item_facts(HERE, "Q64 wd:Q90"),
-        call_item_facts(HERE, "Q64", 'en" "de'),
-        call_find_items(HERE, "half \ud83d"),
+        make_describe_item_call(HERE, "Q64 } #"),
+        make_neighbours_call(HERE, "Q64", ["P19"], "en fr"),
+        make_item_facts_call(HERE, "Q64 wd:Q90"),
+        make_item_facts_call(HERE, "Q64", 'en" "de'),
+        make_find_items_call(HERE, "half \ud83d"),
     ]
-    good = call_describe_item(HERE, "Q64")
+    good = make_describe_item_call(HERE, "Q64")
     client.send([*bad, good], inbox)
     assert [inbox[call].error.partition(":")[0] for call in bad] == ["bad_value"] * 5
     assert inbox[good].status == "ok"
@@ -247,7 +256,7 @@ def test_values_that_are_none_fail_alone_and_are_never_sent(ask, client, inbox, 
 
 def test_calls_go_out_in_batches_and_long_queries_by_post(client, server, inbox):
     server.handle = lambda _: EMPTY
-    client.send([call_find_items(HERE, f"name {number} {'x' * 90}") for number in range(25)], inbox)
+    client.send([make_find_items_call(HERE, f"name {number} {'x' * 90}") for number in range(25)], inbox)
     assert [seen.method for seen in server.seen] == ["POST"] * 3
     assert all(reply.body == [] for reply in inbox.replies.values())
     assert server.seen[0].headers["user-agent"] == "factmill-tests (someone@example.org)"
@@ -284,10 +293,10 @@ def test_a_query_that_is_too_much_is_halved_until_it_is_not(limits, server, inbo
         return excess if query.count("wd:Q") > 3 else EMPTY
 
     server.handle = answer
-    client.send([call_describe_item(HERE, f"Q{number}") for number in range(1, 9)], inbox)
+    client.send([make_describe_item_call(HERE, f"Q{number}") for number in range(1, 9)], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     assert len(server.seen) == 1 + 2 + 4
-    client.send([call_describe_item(HERE, f"Q{number}") for number in range(11, 15)], inbox)
+    client.send([make_describe_item_call(HERE, f"Q{number}") for number in range(11, 15)], inbox)
     assert len(server.seen) == 1 + 2 + 4 + 2, "the size that worked is kept"
 
 
@@ -308,7 +317,7 @@ def test_a_single_call_that_is_too_much_fails_with_its_code_and_the_others_do_no
         return EXCESSES[excess] if "wd:Q3 " in query else EMPTY
 
     server.handle = answer
-    calls = [call_describe_item(HERE, f"Q{number}") for number in range(1, 9)]
+    calls = [make_describe_item_call(HERE, f"Q{number}") for number in range(1, 9)]
     client.send(calls, inbox)
     assert [call.parts["qid"] for call in calls if inbox[call].status == "failed"] == ["Q3"]
     reply = inbox[calls[2]]
@@ -322,15 +331,15 @@ def test_each_query_has_a_size_of_its_own(client, server, inbox):
         return EXCESSES["too long a body"] if is_too_much else EMPTY
 
     server.handle = answer
-    client.send([call_describe_item(HERE, f"Q{number}") for number in range(1, 11)], inbox)
+    client.send([make_describe_item_call(HERE, f"Q{number}") for number in range(1, 11)], inbox)
     sent = len(server.seen)
-    client.send([call_neighbours(HERE, f"Q{number}", ["P31"]) for number in range(1, 11)], inbox)
+    client.send([make_neighbours_call(HERE, f"Q{number}", ["P31"]) for number in range(1, 11)], inbox)
     assert len(server.seen) == sent + 1
 
 
 def test_retry_after_is_waited_for_when_a_time_out_names_it(client, server, inbox):
     server.script({**EXCESSES["QLever's time-out"], "headers": {"Retry-After": "0.3"}}, EMPTY)
-    call = call_describe_item(HERE, "Q1")
+    call = make_describe_item_call(HERE, "Q1")
     client.send([call], inbox)
     assert inbox[call].status == "ok"
     assert server.seen[1].at - server.seen[0].at >= 0.3
@@ -349,20 +358,20 @@ def test_retry_after_is_waited_for_when_a_time_out_names_it(client, server, inbo
     ],
 )
 def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server, inbox, answer, code):
-    call = call_find_items(HERE, "Berlin")
+    call = make_find_items_call(HERE, "Berlin")
     server.script(answer)
     client.send([call], inbox)
     assert (inbox[call].error.partition(":")[0], inbox[call].transient) == (code, True)
     assert len(server.seen) == 3
     server.script(answer, EMPTY)
-    other = call_find_items(HERE, "Paris")
+    other = make_find_items_call(HERE, "Paris")
     client.send([other], inbox)
     assert inbox[other].body == []
 
 
 def test_a_bad_query_is_final(client, server, inbox):
     server.script({"status": 400, "text": "parse error"})
-    call = call_find_items(HERE, "Berlin")
+    call = make_find_items_call(HERE, "Berlin")
     client.send([call], inbox)
     assert inbox[call].error.startswith("http_400")
     assert (inbox[call].transient, len(server.seen)) == (False, 1)
@@ -371,10 +380,10 @@ def test_a_bad_query_is_final(client, server, inbox):
 def test_an_endpoint_that_refuses_us_stops_the_run(client, server, inbox):
     server.script({"status": 403, "text": "set a user agent"})
     with pytest.raises(ServiceUnreachable, match="403: set a user agent"):
-        client.send([call_find_items(HERE, "Berlin")], inbox)
+        client.send([make_find_items_call(HERE, "Berlin")], inbox)
 
 
 def test_an_endpoint_that_is_not_there_stops_the_run(limits, inbox):
     client = SparqlClient("Wikidata", "http://127.0.0.1:9/sparql", HERE, limits, "tests")
     with pytest.raises(ServiceUnreachable, match="cannot be reached: "):
-        client.send([call_find_items(HERE, "Berlin")], inbox)
+        client.send([make_find_items_call(HERE, "Berlin")], inbox)

@@ -8,12 +8,17 @@ import pyoxigraph
 import pytest
 from support.graphs.plain_paths import PlainPaths
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import list_operations
-from factmill.tasks.core.calls.paths import call_item_paths, call_literal_paths, read_item_rows, read_literal_rows
-from factmill.tasks.text.values.literals import Date, Number
+from factmill.tasks.core.calls.path_calls import (
+    make_item_paths_call,
+    make_literal_paths_call,
+    parse_item_paths,
+    parse_literal_paths,
+)
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
 HERE = "test-wikidata"
 GRAPH = Path(__file__).parent / "paths.ttl"
@@ -58,11 +63,11 @@ def ask(engine, server, limits, inbox):
 
 
 def literal(subject, wanted, hops=1):
-    properties = TIMES if isinstance(wanted, Date) else NUMBERS
-    return call_literal_paths(HERE, subject, wanted, properties, hops)
+    properties = TIMES if isinstance(wanted, PartialDate) else NUMBERS
+    return make_literal_paths_call(HERE, subject, wanted, properties, hops)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "sparql" / "multihal").glob("*.rq")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ASSETS_ROOT / "sparql" / "multihal").glob("*.rq")), ids=lambda path: path.stem)
 def test_every_query_runs_as_it_stands(engine, path):
     found = json.loads(engine(path.read_text("utf-8")))
     assert found["results"]["bindings"], "the example values should find something"
@@ -72,14 +77,18 @@ def test_every_query_file_belongs_to_an_operation():
     files = {
         f"{path.parent.name}/{path.stem}"
         for folder in ("dbpedia", "multihal", "wikidata")
-        for path in (ROOT / "sparql" / folder).glob("*.rq")
+        for path in (ASSETS_ROOT / "sparql" / folder).glob("*.rq")
     }
     assert files == {file for operation in list_operations() for file in operation.files}
 
 
 def test_claims_between_two_items_are_found_both_ways(ask, server):
     assert ask(
-        [call_item_paths(HERE, 42, 145, 1), call_item_paths(HERE, 145, 42, 1), call_item_paths(HERE, 42, 99, 1)]
+        [
+            make_item_paths_call(HERE, 42, 145, 1),
+            make_item_paths_call(HERE, 145, 42, 1),
+            make_item_paths_call(HERE, 42, 99, 1),
+        ]
     ) == [
         [{"backward": False, "path": ["P27"]}, {"backward": True, "path": ["P6"]}],
         [{"backward": False, "path": ["P6"]}, {"backward": True, "path": ["P27"]}],
@@ -89,7 +98,7 @@ def test_claims_between_two_items_are_found_both_ways(ask, server):
 
 
 def test_two_claims_lead_over_items_alone(ask):
-    (body,) = ask([call_item_paths(HERE, 42, 145, 2)])
+    (body,) = ask([make_item_paths_call(HERE, 42, 145, 2)])
     assert body == [
         {"backward": False, "path": ["P551", "Q84", "P17"]},
         {"backward": False, "path": ["P551", "Q84", "P1376"]},
@@ -102,7 +111,7 @@ def test_two_claims_lead_over_items_alone(ask):
 
 
 def test_a_date_is_found_as_a_statement_and_as_a_qualifier(ask, server):
-    born, school = ask([literal(42, Date(1952, 3, 11)), literal(42, Date(1974))])
+    born, school = ask([literal(42, PartialDate(1952, 3, 11)), literal(42, PartialDate(1974))])
     assert born == [
         {
             "path": ["P569"],
@@ -125,22 +134,24 @@ def test_a_date_is_found_at_its_precision(ask):
 
     # in one query, since rdflib takes its time to read one
     expected = {
-        Date(1952): 1,
-        Date(1952, 3): 1,
-        Date(1952, 3, 11): 1,
-        Date(1952, 3, 12): 0,
-        Date(1952, 4): 0,
-        Date(952): 0,
-        Date(19522): 0,
-        Date(1971): 1,
-        Date(1971, 1): 0,
+        PartialDate(1952): 1,
+        PartialDate(1952, 3): 1,
+        PartialDate(1952, 3, 11): 1,
+        PartialDate(1952, 3, 12): 0,
+        PartialDate(1952, 4): 0,
+        PartialDate(952): 0,
+        PartialDate(19522): 0,
+        PartialDate(1971): 1,
+        PartialDate(1971, 1): 0,
     }
     bodies = ask([literal(42, wanted) for wanted in expected])
     assert dict(zip(expected, map(len, bodies), strict=True)) == expected
 
 
 def test_a_value_with_several_meanings_is_told_with_each(ask):
-    day, month, year = ask([literal(64, Date(1961, 8, 13)), literal(64, Date(1961, 8)), literal(64, Date(1961))])
+    day, month, year = ask(
+        [literal(64, PartialDate(1961, 8, 13)), literal(64, PartialDate(1961, 8)), literal(64, PartialDate(1961))]
+    )
     assert [told["precision"] for told in day] == [11]
     assert [(told["value"][:10], told["precision"]) for told in month] == [
         ("1961-08-01", None),
@@ -151,7 +162,7 @@ def test_a_value_with_several_meanings_is_told_with_each(ask):
 
 
 def test_two_hops_lead_to_the_values_of_another_item(ask):
-    wedding, death = ask([literal(42, Date(2001, 5, 11), 2), literal(42, Date(-43), 2)])
+    wedding, death = ask([literal(42, PartialDate(2001, 5, 11), 2), literal(42, PartialDate(-43), 2)])
     assert [(told["path"], told["qualifier"], told["main"]) for told in wedding] == [
         (["P26", "Q14623681", "P26"], "P582", "Q42")
     ]
@@ -161,7 +172,9 @@ def test_two_hops_lead_to_the_values_of_another_item(ask):
 
 
 def test_years_beyond_all_calendars_and_dates_of_old_dumps_are_found(ask):
-    bang, month, year = ask([literal(90, Date(-13_798_000_000)), literal(90, Date(900, 1)), literal(90, Date(900))])
+    bang, month, year = ask(
+        [literal(90, PartialDate(-13_798_000_000)), literal(90, PartialDate(900, 1)), literal(90, PartialDate(900))]
+    )
     assert [told["value"] for told in bang] == ["-13798000000-01-01T00:00:00Z"]
     assert month == []
     assert [told["value"] for told in year] == ["0900-00-00T00:00:00Z"]
@@ -169,24 +182,24 @@ def test_years_beyond_all_calendars_and_dates_of_old_dumps_are_found(ask):
 
 def test_a_number_is_found_by_value_and_unit(ask):
     expected = [
-        (42, Number("1.96"), [("P2048", None, "1.96", "Q11573")]),
-        (42, Number("1.96", 11573), [("P2048", None, "1.96", "Q11573")]),
-        (42, Number("1.96", 1), []),
-        (42, Number("2"), []),
-        (64, Number("3755251"), [("P1082", None, "3755251", None)]),
-        (64, Number("0.5"), [("P1082", "P2048", "0.5", "Q11573")]),
-        (90, Number("2102650"), [("P1082", None, "2102650", None)]),
+        (42, NumberWithUnit("1.96"), [("P2048", None, "1.96", "Q11573")]),
+        (42, NumberWithUnit("1.96", 11573), [("P2048", None, "1.96", "Q11573")]),
+        (42, NumberWithUnit("1.96", 1), []),
+        (42, NumberWithUnit("2"), []),
+        (64, NumberWithUnit("3755251"), [("P1082", None, "3755251", None)]),
+        (64, NumberWithUnit("0.5"), [("P1082", "P2048", "0.5", "Q11573")]),
+        (90, NumberWithUnit("2102650"), [("P1082", None, "2102650", None)]),
         (
             525,
-            Number("1988400000000000000000000000000"),
+            NumberWithUnit("1988400000000000000000000000000"),
             [("P2067", None, "1988400000000000000000000000000", "Q11570")],
         ),
         (
             525,
-            Number("-0.0000000000000000000000000000000000662607015"),
+            NumberWithUnit("-0.0000000000000000000000000000000000662607015"),
             [("P2067", None, "-0.0000000000000000000000000000000000662607015", None)],
         ),
-        (525, Number("0"), []),
+        (525, NumberWithUnit("0"), []),
     ]
     bodies = ask([literal(subject, wanted) for subject, wanted, _ in expected])
     found = [[(row["path"][-1], row["qualifier"], row["value"], row["unit"]) for row in body] for body in bodies]
@@ -194,12 +207,14 @@ def test_a_number_is_found_by_value_and_unit(ask):
 
 
 def test_numbers_that_qualify_a_number_tell_it_in_canonical_form(ask):
-    (body,) = ask([literal(64, Number("0.5"))])
+    (body,) = ask([literal(64, NumberWithUnit("0.5"))])
     assert body[0]["main"] == "3755251"
 
 
 def test_properties_that_are_not_listed_do_not_count(ask):
-    calls = [call_literal_paths(HERE, 42, Date(1974), frozenset(each), 1) for each in ({582}, {58, 5, 82}, set())]
+    calls = [
+        make_literal_paths_call(HERE, 42, PartialDate(1974), frozenset(each), 1) for each in ({582}, {58, 5, 82}, set())
+    ]
     bodies = ask(calls)
     assert [[told["qualifier"] for told in body] for body in bodies] == [["P582"], [], []]
 
@@ -207,17 +222,31 @@ def test_properties_that_are_not_listed_do_not_count(ask):
 @pytest.mark.parametrize("engine", ["oxigraph"], indirect=True)
 def test_all_pairs_of_the_graph_are_as_the_plain_finder_says(ask, plain):
     items = [42, 64, 84, 90, 145, 183, 350, 525, 14623681, 999]
-    dates = [Date(1952), Date(1961, 8), Date(1974), Date(1971, 1, 1), Date(2001), Date(-43), Date(-13_798_000_000)]
-    numbers = [Number("1.96"), Number("891", 712226), Number("0.5"), Number("2102650"), Number("3755251")]
+    dates = [
+        PartialDate(1952),
+        PartialDate(1961, 8),
+        PartialDate(1974),
+        PartialDate(1971, 1, 1),
+        PartialDate(2001),
+        PartialDate(-43),
+        PartialDate(-13_798_000_000),
+    ]
+    numbers = [
+        NumberWithUnit("1.96"),
+        NumberWithUnit("891", 712226),
+        NumberWithUnit("0.5"),
+        NumberWithUnit("2102650"),
+        NumberWithUnit("3755251"),
+    ]
     pairs = [(one, other) for one in items for other in items if one != other]
     found = 0
     for hops in (1, 2):
-        rows = [read_item_rows(body) for body in ask([call_item_paths(HERE, *pair, hops) for pair in pairs])]
+        rows = [parse_item_paths(body) for body in ask([make_item_paths_call(HERE, *pair, hops) for pair in pairs])]
         assert rows == [plain.find_item_rows(*pair, hops) for pair in pairs]
         found += sum(map(len, rows))
         for values, properties in ((dates, TIMES), (numbers, NUMBERS)):
             asked = [(item, value) for item in items for value in values]
-            rows = [read_literal_rows(body) for body in ask([literal(*pair, hops) for pair in asked])]
+            rows = [parse_literal_paths(body) for body in ask([literal(*pair, hops) for pair in asked])]
             assert rows == [plain.find_literal_rows(*pair, properties, hops) for pair in asked]
             found += sum(map(len, rows))
     assert found > 60
@@ -239,7 +268,7 @@ def test_values_that_are_none_fail_alone_and_are_never_sent(server, limits, inbo
     server.handle = lambda _: {"json": {"results": {"bindings": []}}}
     operation = next(name for name in ("object", "date", "number") if name in parts)
     bad = Call(HERE, {"object": "item", "date": "date", "number": "number"}[operation] + "_paths", parts)
-    good = call_item_paths(HERE, 1, 2, 1)
+    good = make_item_paths_call(HERE, 1, 2, 1)
     SparqlClient("Wikidata", server.url, HERE, limits, AGENT).send([bad, good], inbox)
     assert inbox[bad].error.startswith("bad_value")
     assert (inbox[good].body, len(server.seen)) == ([], 1)
@@ -264,7 +293,7 @@ def test_solutions_that_make_no_sense_are_left_out(server, limits, inbox):
             }
         }
     }
-    call = call_item_paths(HERE, 1, 2, 1)
+    call = make_item_paths_call(HERE, 1, 2, 1)
     SparqlClient("Wikidata", server.url, HERE, limits, AGENT).send([call], inbox)
     assert inbox[call].body == [{"backward": False, "path": ["P27"]}]
 

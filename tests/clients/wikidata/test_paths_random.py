@@ -10,16 +10,21 @@ from hypothesis import strategies as st
 from support.graphs.plain_paths import PlainPaths
 from support.webs.wikidata_web import answer_together
 
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.calls.paths import PathsByCalls
-from factmill.tasks.core.paths import PathOptions
-from factmill.tasks.text.values.literals import Date, Number
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.calls.path_calls import EndpointPathFinder
+from factmill.tasks.core.wikidata_paths import PathSearchOptions
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
 WD, PROP, WIKIBASE = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/", "http://wikiba.se/ontology#"
 DATE, DECIMAL = (ox.NamedNode(f"http://www.w3.org/2001/XMLSchema#{kind}") for kind in ("dateTime", "decimal"))
 ITEMS, PROPERTIES = range(1, 5), range(1, 4)
-DATES = [Date(2000), Date(2000, 1), Date(2000, 1, 2), Date(-5), Date(12345, 6, 7)]
-NUMBERS = [Number("1"), Number("-1.5"), Number("1", 5), Number("123456789012345678901234567890.5")]
+DATES = [PartialDate(2000), PartialDate(2000, 1), PartialDate(2000, 1, 2), PartialDate(-5), PartialDate(12345, 6, 7)]
+NUMBERS = [
+    NumberWithUnit("1"),
+    NumberWithUnit("-1.5"),
+    NumberWithUnit("1", 5),
+    NumberWithUnit("123456789012345678901234567890.5"),
+]
 
 items, properties = st.sampled_from(ITEMS), st.sampled_from(PROPERTIES)
 DAYS = ("2000-01-01", "2000-01-02", "2001-01-01", "-0005-03-04", "12345-06-07", "2000-00-00")
@@ -97,7 +102,9 @@ def make_asker(store):
             by_query.setdefault((call.operation, call.parts["hops"]), []).append(call)
         replies = {}
         for group in by_query.values():
-            replies |= {call.key: Reply(body) for call, body in zip(group, answer_together(store, group), strict=True)}
+            replies |= {
+                call.key: CallResponse(body) for call, body in zip(group, answer_together(store, group), strict=True)
+            }
         return [replies[call.key] for call in calls]
 
     return ask
@@ -110,7 +117,10 @@ def test_paths_are_those_of_the_plain_finder(lines, said):
     lines += [line for name, (value, meaning) in said.items() for line in describe(name, value, meaning)]
     plain, store = PlainPaths(dict.fromkeys(lines)), ox.Store()
     store.extend(ox.Quad(line.subject, line.predicate, line.object) for line in lines)
-    finder, options = PathsByCalls(make_asker(store), "here"), PathOptions(all_hops=True, most_paths=None)
+    finder, options = (
+        EndpointPathFinder(make_asker(store), "here"),
+        PathSearchOptions(always_two_hops=True, max_paths=None),
+    )
     pairs = [(one, other) for one in ITEMS for other in ITEMS if one != other]
     found = finder.find_item_paths(*as_arrays(pairs), options)
     assert rows_of(found) == [

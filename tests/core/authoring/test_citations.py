@@ -2,17 +2,19 @@
 
 import pytest
 
-from factmill.tasks.core.authoring.citations import Piece, format_knowledge, format_label
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_citable_label, format_person_knowledge
 
 
-def make_piece(value: str) -> Piece:
-    return Piece(qid="Q1", pid="P1", property="occupation", value_qid="Q9", value=value, precision=None, statement=None)
+def make_piece(value: str) -> KnowledgePiece:
+    return KnowledgePiece(
+        qid="Q1", pid="P1", property="occupation", value_qid="Q9", value=value, precision=None, statement=None
+    )
 
 
 def test_knowledge_is_told_as_one_line_in_braces() -> None:
     pieces = [make_piece("writer"), make_piece("poet")]
     assert (
-        format_knowledge("Ada\nLovelace", pieces)
+        format_person_knowledge("Ada\nLovelace", pieces)
         == "{qid: Q1, name: Ada Lovelace, occupation: writer, occupation: poet}"
     )
 
@@ -29,4 +31,4 @@ def test_knowledge_is_told_as_one_line_in_braces() -> None:
     ],
 )
 def test_brackets_that_do_not_pair_are_told_round(label: str, told: str) -> None:
-    assert format_label(label) == told
+    assert format_citable_label(label) == told

@@ -6,17 +6,23 @@ import pytest
 from support.rows.fanout_wordings import HEIGHTS, ISLANDS_QUESTION, LISTED, NAMED, PEOPLE, TOWERS_QUESTION
 from support.steps.replies import hearing
 
-from factmill.tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded, put_moment, with_article
-from factmill.tasks.core.replies import Unreadable
-from factmill.tasks.text.values.answers import Answer
+from factmill.tasks.core.authoring.question_wording import (
+    WORDED_QUESTION_FORMAT,
+    QuestionWording,
+    add_article_where_needed,
+    check_question_wording,
+    insert_moment,
+)
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.text.values.answer_search import AnswerValue
 
 
-def hear_worded(reply: str, wording: Wording, answer: dict[str, Answer]) -> object:
-    return hearing(WORDED, check_worded, wording, answer)(reply)
+def hear_worded(reply: str, wording: QuestionWording, answer: dict[str, AnswerValue]) -> object:
+    return hearing(WORDED_QUESTION_FORMAT, check_question_wording, wording, answer)(reply)
 
 
 def test_pieces_are_written_and_read_without_loss() -> None:
-    assert Wording.load(NAMED.dump()) == NAMED
+    assert QuestionWording.from_json(NAMED.dump()) == NAMED
 
 
 def test_a_choice_is_told_with_its_number() -> None:
@@ -37,7 +43,9 @@ def test_a_choice_is_told_with_its_number() -> None:
         (NAMED, HEIGHTS, TOWERS_QUESTION.replace("Red", "the Red")),
     ],
 )
-def test_a_wording_that_keeps_every_piece_is_taken(wording: Wording, answer: dict[str, Answer], text: str) -> None:
+def test_a_wording_that_keeps_every_piece_is_taken(
+    wording: QuestionWording, answer: dict[str, AnswerValue], text: str
+) -> None:
     assert hear_worded(f" {text}\n", wording, answer) == (ISLANDS_QUESTION if wording is LISTED else text)
 
 
@@ -58,7 +66,7 @@ def test_a_wording_that_keeps_every_piece_is_taken(wording: Wording, answer: dic
 )
 def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: str, reason: str) -> None:
     found = hear_worded(text, LISTED, PEOPLE)
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableCompletion)
     assert reason in found.reason
 
 
@@ -72,19 +80,19 @@ def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: st
 )
 def test_a_wording_keeps_names_threshold_and_unit(text: str, reason: str) -> None:
     found = hear_worded(text, NAMED, HEIGHTS)
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableCompletion)
     assert reason in found.reason
 
 
 def test_names_that_stand_in_the_question_are_not_given_away_by_it() -> None:
-    assert NAMED.find_told(HEIGHTS) == []
-    assert NAMED.find_told({"Blue Tower": "St. Ann's Tower"}) == ["St. Ann's Tower"]
-    assert LISTED.find_told({"Vogtland": 5}) == ["Vogtland"]
+    assert NAMED.find_revealed_answers(HEIGHTS) == []
+    assert NAMED.find_revealed_answers({"Blue Tower": "St. Ann's Tower"}) == ["St. Ann's Tower"]
+    assert LISTED.find_revealed_answers({"Vogtland": 5}) == ["Vogtland"]
 
 
 def test_a_moment_is_put_before_the_question_mark() -> None:
-    assert put_moment("How many live there?", "as of May 2020") == "How many live there as of May 2020?"
-    assert put_moment("How many live there?", "") == "How many live there?"
+    assert insert_moment("How many live there?", "as of May 2020") == "How many live there as of May 2020?"
+    assert insert_moment("How many live there?", "") == "How many live there?"
 
 
 @pytest.mark.parametrize(
@@ -112,4 +120,4 @@ def test_a_moment_is_put_before_the_question_mark() -> None:
     ],
 )
 def test_names_have_their_article(name: str, told: str) -> None:
-    assert with_article(name) == told
+    assert add_article_where_needed(name) == told

@@ -6,32 +6,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.core.calls.pageviews import last_twelve_months, open_window
+from factmill.tasks.core.calls.pageviews import last_twelve_months, make_pageview_window
 from factmill.tasks.errors import UsageError
 
 
 def test_a_window_ends_the_day_before_the_cut_off() -> None:
-    window = open_window(date(2025, 3, 1), 1095)
+    window = make_pageview_window(date(2025, 3, 1), 1095)
     assert (window.first, window.last) == (date(2022, 3, 2), date(2025, 2, 28))
     assert (window.start, window.end) == ("20220302", "20250228")
-    assert open_window(date(2025, 3, 1), 1).first == date(2025, 2, 28)
+    assert make_pageview_window(date(2025, 3, 1), 1).first == date(2025, 2, 28)
 
 
 @given(st.dates(date(2018, 6, 30), date(2100, 1, 1)))
 def test_a_window_has_as_many_days_as_it_should(cut_off: date) -> None:
-    window = open_window(cut_off, 1095)
+    window = make_pageview_window(cut_off, 1095)
     assert (window.last - window.first).days + 1 == 1095
     assert window.last + timedelta(1) == cut_off
 
 
 def test_days_before_page_views_were_published_are_refused() -> None:
-    assert open_window(date(2015, 7, 11), 10).first == date(2015, 7, 1)
+    assert make_pageview_window(date(2015, 7, 11), 10).first == date(2015, 7, 1)
     with pytest.raises(UsageError, match="at most 10 days"):
-        open_window(date(2015, 7, 11), 11)
+        make_pageview_window(date(2015, 7, 11), 11)
     with pytest.raises(UsageError, match="at most 0 days"):
-        open_window(date(1, 1, 5), 1)
+        make_pageview_window(date(1, 1, 5), 1)
     with pytest.raises(UsageError, match="0 days of page views"):
-        open_window(date(2025, 3, 1), 0)
+        make_pageview_window(date(2025, 3, 1), 0)
 
 
 @pytest.mark.parametrize("day", [date(2025, 3, 1), date(2025, 3, 31)])

@@ -8,21 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.calls.paths import (
-    PathsByCalls,
-    ask_service,
-    call_item_paths,
-    call_literal_paths,
-    read_item_rows,
-    read_literal_rows,
-    write_item_rows,
-    write_literal_rows,
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.calls.path_calls import (
+    EndpointPathFinder,
+    format_item_paths,
+    format_literal_paths,
+    make_item_paths_call,
+    make_literal_paths_call,
+    make_uncached_sender,
+    parse_item_paths,
+    parse_literal_paths,
 )
-from factmill.tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, PathOptions
-from factmill.tasks.text.values.literals import Date, Number
+from factmill.tasks.core.wikidata_paths import (
+    ITEM_PATHS_SCHEMA,
+    LITERAL_PATHS_SCHEMA,
+    PAIR_STATUS_SCHEMA,
+    PathSearchOptions,
+)
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
-EVERYTHING = PathOptions(most_paths=None)
+EVERYTHING = PathSearchOptions(max_paths=None)
 BIRTH = (1, None, 569, None, None, "q1-A", "1952-03-11T00:00:00Z", 11, None, None)
 SCHOOL_END = (1, None, 69, None, 582, "q1-B", "1952-01-01T00:00:00Z", 9, None, "Q7")
 OF_SPOUSE = (2, 8, 26, 569, None, "q8-A", "1952-06-01T00:00:00Z", None, None, None)
@@ -43,21 +48,21 @@ class Answers:
         target = next(call.parts[name] for name in ("object", "date", "number") if name in call.parts)
         found = self.table.get((call.parts["subject"], target, call.parts["hops"]), [])
         if isinstance(found, str):
-            return Reply(None, "failed", error=found)
-        write = write_item_rows if call.operation == "item_paths" else write_literal_rows
-        return Reply(json.loads(json.dumps(write(found))))
+            return CallResponse(None, "failed", error=found)
+        write = format_item_paths if call.operation == "item_paths" else format_literal_paths
+        return CallResponse(json.loads(json.dumps(write(found))))
 
 
 def find_items(answers, pairs, options=EVERYTHING):
     subjects, objects = (np.array(side, np.int64) for side in zip(*pairs, strict=True)) if pairs else ([], [])
-    return PathsByCalls(answers, "here").find_item_paths(
+    return EndpointPathFinder(answers, "here").find_item_paths(
         np.asarray(subjects, np.int64), np.asarray(objects, np.int64), options
     )
 
 
 def find_dates(answers, pairs, options=EVERYTHING):
     subjects = np.array([subject for subject, _ in pairs], np.int64)
-    return PathsByCalls(answers, "here").find_literal_paths(
+    return EndpointPathFinder(answers, "here").find_literal_paths(
         subjects, [date for _, date in pairs], frozenset({582, 569}), options
     )
 
@@ -85,7 +90,7 @@ def test_two_hops_are_asked_only_where_one_finds_nothing():
 
 def test_all_hops_are_asked_when_they_are_wanted():
     answers = Answers({("Q1", "Q2", 1): [(1, False, None, 26, None)], ("Q1", "Q2", 2): [(2, True, 9, 31, 279)]})
-    found = find_items(answers, [(1, 2)], PathOptions(all_hops=True))
+    found = find_items(answers, [(1, 2)], PathSearchOptions(always_two_hops=True))
     assert walks(found) == [(0, 1, False, None, 26, None), (0, 2, True, 9, 31, 279)]
     assert told(found) == [(0, "found", 2, 2)]
 
@@ -97,7 +102,7 @@ def test_a_path_through_an_ignored_property_is_no_path_and_does_not_stop_the_sea
             ("Q1", "Q2", 2): [(2, False, 9, 26, 31), (2, False, 9, 31, 26), (2, False, 9, 31, 31)],
         }
     )
-    found = find_items(answers, [(1, 2)], PathOptions(ignored=frozenset({26})))
+    found = find_items(answers, [(1, 2)], PathSearchOptions(ignored_properties=frozenset({26})))
     assert walks(found) == [(0, 2, False, 9, 31, 31)]
     assert told(found) == [(0, "found", 1, 1)]
 
@@ -105,18 +110,22 @@ def test_a_path_through_an_ignored_property_is_no_path_and_does_not_stop_the_sea
 @pytest.mark.parametrize("ignored", [69, 582, 26])
 def test_properties_of_qualifiers_and_of_both_hops_can_be_ignored(ignored):
     answers = Answers({("Q1", "1952", 1): [BIRTH, SCHOOL_END], ("Q1", "1952", 2): [OF_SPOUSE]})
-    found = find_dates(answers, [(1, Date(1952))], PathOptions(all_hops=True, ignored=frozenset({ignored})))
+    found = find_dates(
+        answers,
+        [(1, PartialDate(1952))],
+        PathSearchOptions(always_two_hops=True, ignored_properties=frozenset({ignored})),
+    )
     left_out = OF_SPOUSE if ignored == 26 else SCHOOL_END
     assert walks(found) == [(0, *row) for row in (SCHOOL_END, BIRTH, OF_SPOUSE) if row != left_out]
 
 
 def test_the_cap_keeps_the_first_in_order_and_tells_how_many_there_are():
     rows = [(1, backward, None, number, None) for backward in (True, False) for number in range(30, 0, -1)]
-    found = find_items(Answers({("Q1", "Q2", 1): rows}), [(1, 2), (3, 2)], PathOptions(most_paths=31))
+    found = find_items(Answers({("Q1", "Q2", 1): rows}), [(1, 2), (3, 2)], PathSearchOptions(max_paths=31))
     assert told(found) == [(0, "capped", 60, 31), (1, "none", 0, 0)]
     expected = [(0, 1, False, None, number, None) for number in range(1, 31)]
     assert walks(found) == [*expected, (0, 1, True, None, 1, None)]
-    exact = find_items(Answers({("Q1", "Q2", 1): rows}), [(1, 2)], PathOptions(most_paths=60))
+    exact = find_items(Answers({("Q1", "Q2", 1): rows}), [(1, 2)], PathSearchOptions(max_paths=60))
     assert told(exact) == [(0, "found", 60, 60)]
 
 
@@ -142,7 +151,7 @@ def test_a_pair_that_fails_has_no_paths_and_a_reason():
             ("Q1", "Q4", 2): [(2, False, 9, 31, 279)],
         }
     )
-    found = find_items(answers, [(1, 2), (1, 3), (1, 4)], PathOptions(all_hops=True))
+    found = find_items(answers, [(1, 2), (1, 3), (1, 4)], PathSearchOptions(always_two_hops=True))
     assert told(found) == [(0, "failed", 0, 0), (1, "failed", 0, 0), (2, "found", 1, 1)]
     assert walks(found) == [(2, 2, False, 9, 31, 279)]
     assert found.problems == {
@@ -153,24 +162,26 @@ def test_a_pair_that_fails_has_no_paths_and_a_reason():
 
 
 def test_dates_and_numbers_are_asked_with_their_properties():
-    day = call_literal_paths("here", 42, Date(-43, 3, 15), frozenset({582, 569}), 1)
+    day = make_literal_paths_call("here", 42, PartialDate(-43, 3, 15), frozenset({582, 569}), 1)
     assert (day.operation, day.parts) == (
         "date_paths",
         {"subject": "Q42", "date": "-0043-03-15", "properties": ["P569", "P582"], "hops": 1},
     )
-    height = call_literal_paths("here", 42, Number("1.96", 11573), frozenset({2048}), 2)
+    height = make_literal_paths_call("here", 42, NumberWithUnit("1.96", 11573), frozenset({2048}), 2)
     assert (height.operation, height.parts) == (
         "number_paths",
         {"subject": "Q42", "number": "1.96", "unit": "Q11573", "properties": ["P2048"], "hops": 2},
     )
-    assert call_literal_paths("here", 42, Number("1.96"), frozenset({2048}), 2).parts["unit"] is None
-    keys = {call_item_paths("here", *each).key for each in ((1, 2, 1), (2, 1, 1), (1, 2, 2))}
+    assert make_literal_paths_call("here", 42, NumberWithUnit("1.96"), frozenset({2048}), 2).parts["unit"] is None
+    keys = {make_item_paths_call("here", *each).key for each in ((1, 2, 1), (2, 1, 1), (1, 2, 2))}
     assert len(keys) == 3, "each way round is a question of its own"
 
 
 def test_dates_come_in_the_agreed_order_with_null_first():
     answers = Answers({("Q1", "1952", 1): [BIRTH, SCHOOL_END], ("Q1", "1952", 2): [OF_SPOUSE]})
-    found = find_dates(answers, [(1, Date(1952)), (1, Date(1953))], PathOptions(all_hops=True))
+    found = find_dates(
+        answers, [(1, PartialDate(1952)), (1, PartialDate(1953))], PathSearchOptions(always_two_hops=True)
+    )
     assert walks(found) == [(0, *SCHOOL_END), (0, *BIRTH), (0, *OF_SPOUSE)]
     assert told(found) == [(0, "found", 3, 3), (1, "none", 0, 0)]
 
@@ -180,13 +191,13 @@ def test_an_empty_batch_asks_nothing_and_has_the_agreed_columns(find):
     answers = Answers({})
     found = find(answers, [])
     assert answers.batches == []
-    assert found.paths.schema == (ITEM_PATHS if find is find_items else LITERAL_PATHS)
-    assert (found.pairs.schema, found.paths.num_rows, found.pairs.num_rows) == (PAIRS, 0, 0)
+    assert found.paths.schema == (ITEM_PATHS_SCHEMA if find is find_items else LITERAL_PATHS_SCHEMA)
+    assert (found.pairs.schema, found.paths.num_rows, found.pairs.num_rows) == (PAIR_STATUS_SCHEMA, 0, 0)
 
 
 def test_a_batch_whose_sides_differ_in_length_is_refused():
     with pytest.raises(ValueError, match=r"shorter|longer"):
-        PathsByCalls(Answers({}), "here").find_item_paths(np.array([1, 2]), np.array([1]), EVERYTHING)
+        EndpointPathFinder(Answers({}), "here").find_item_paths(np.array([1, 2]), np.array([1]), EVERYTHING)
 
 
 def test_a_service_is_asked_without_a_recorder():
@@ -195,9 +206,9 @@ def test_a_service_is_asked_without_a_recorder():
 
         def send(self, calls, deliver):
             for call in reversed(calls):
-                deliver(call, Reply(write_item_rows([(1, False, None, int(call.parts["object"][1:]), None)])))
+                deliver(call, CallResponse(format_item_paths([(1, False, None, int(call.parts["object"][1:]), None)])))
 
-    found = find_items(ask_service(Backwards()), [(1, 2), (1, 3)])
+    found = find_items(make_uncached_sender(Backwards()), [(1, 2), (1, 3)])
     assert [row[4] for row in walks(found)] == [2, 3]
 
 
@@ -220,12 +231,12 @@ literal_rows = st.sets(
 
 @given(item_rows, st.randoms(use_true_random=False))
 def test_item_rows_come_back_from_a_body_in_the_order_that_arrow_sorts_them(rows, random):
-    check_order(rows, random, write_item_rows, read_item_rows, ITEM_PATHS)
+    check_order(rows, random, format_item_paths, parse_item_paths, ITEM_PATHS_SCHEMA)
 
 
 @given(literal_rows, st.randoms(use_true_random=False))
 def test_literal_rows_come_back_from_a_body_in_the_order_that_arrow_sorts_them(rows, random):
-    check_order(rows, random, write_literal_rows, read_literal_rows, LITERAL_PATHS)
+    check_order(rows, random, format_literal_paths, parse_literal_paths, LITERAL_PATHS_SCHEMA)
 
 
 def check_order(rows, random, write, read, schema):

@@ -1,11 +1,17 @@
 """Cards of judges: what they say of how often a judge is right on what is right, and on what is wrong."""
 
-from factmill.tasks.core.evaluation.judge_cards import Found, JudgeCard, JudgeIdentity, describe_card, make_card
-from factmill.tasks.core.evaluation.labels import DrawnItem, LabelScheme
+from factmill.tasks.core.evaluation.human_labels import LabelItem, LabelScheme
+from factmill.tasks.core.evaluation.judge_cards import (
+    JudgeCard,
+    JudgeIdentity,
+    JudgeVerdict,
+    format_card_summary,
+    make_judge_card,
+)
 
 JUDGE = JudgeIdentity(benchmark="graded", judge="strict", prompt_digest="a")
 SCHEME = LabelScheme(
-    asks="How good is it?", classes={"F": "bad", "C": "fair", "B": "good"}, of=lambda _: (), prompts=(), right=frozenset("BC")
+    instruction="How good is it?", classes={"F": "bad", "C": "fair", "B": "good"}, list_judged_parts=lambda _: (), prompts=(), right_labels=frozenset("BC")
 )  # fmt: skip
 GRADES = ["F"] * 10 + ["C"] * 6 + ["B"] * 4
 """What the judge says of twenty answers, which are drawn of a hundred by its grades."""
@@ -14,15 +20,15 @@ GRADES = ["F"] * 10 + ["C"] * 6 + ["B"] * 4
 def make(verdicts: list[str], people: list[str]) -> JudgeCard:
     size = {"F": 50, "C": 30, "B": 20}
     items = {
-        f"i{at}": DrawnItem(
+        f"i{at}": LabelItem(
             id=f"i{at}", draw="d", evaluation="e-1", benchmark="graded", answer_id=f"a{at}", part="", setting="short",
             cluster=f"q{at}", question="?", gold="g", answer="a", stratum=f"short | {grade}", stratum_size=size[grade],
         )
         for at, grade in enumerate(GRADES)
     }  # fmt: skip
     labels = {f"i{at}": {"ada": label} for at, label in enumerate(people)}
-    found = {f"i{at}": Found(verdict) for at, verdict in enumerate(verdicts)}
-    return make_card(JUDGE, SCHEME, labels, items, found, "0" * 64, "e-1")
+    found = {f"i{at}": JudgeVerdict(verdict) for at, verdict in enumerate(verdicts)}
+    return make_judge_card(JUDGE, SCHEME, labels, items, found, "0" * 64, "e-1")
 
 
 def test_grades_that_count_as_right_are_one_in_the_rates_of_a_card() -> None:
@@ -45,4 +51,4 @@ def test_a_card_of_an_earlier_factmill_or_of_other_prompts_is_read_and_corrects_
     earlier = card.model_dump()
     del earlier["rates"], earlier["drawn_of"]
     assert JudgeCard.model_validate(earlier).rates == {}
-    assert "so it corrects no rate" in describe_card(card, JUDGE.model_copy(update={"prompt_digest": "b"}))
+    assert "so it corrects no rate" in format_card_summary(card, JUDGE.model_copy(update={"prompt_digest": "b"}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from factmill.tasks.core.evaluation.answers import CommonestAnswers, is_accepted, read_answer
+from factmill.tasks.core.evaluation.answers import CommonestAnswerGuesser, matches_accepted_answer, read_short_answer
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from factmill.tasks.core.evaluation.answers import CommonestAnswers, is_accepted
     ],
 )
 def test_an_answer_is_read_off_its_reply(text: str, expected: str) -> None:
-    assert read_answer(text) == expected
+    assert read_short_answer(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_an_answer_is_read_off_its_reply(text: str, expected: str) -> None:
 def test_an_answer_is_right_that_is_an_accepted_one_in_normal_form(
     answer: str, accepted: list[str], is_right: bool
 ) -> None:
-    assert is_accepted(answer, accepted) == is_right
+    assert matches_accepted_answer(answer, accepted) == is_right
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_an_answer_is_right_that_is_an_accepted_one_in_normal_form(
     ],
 )
 def test_the_commonest_answer_to_other_questions_is_guessed(gold: str, guess: str) -> None:
-    golds = CommonestAnswers([("city", each) for each in ("Rome", "Rome", "Oslo", "Oslo", "Ulm")])
+    golds = CommonestAnswerGuesser([("city", each) for each in ("Rome", "Rome", "Oslo", "Oslo", "Ulm")])
     assert golds.guess("city", gold) == guess
 
 
 def test_nothing_is_guessed_where_no_other_question_is_of_the_kind() -> None:
-    assert CommonestAnswers([("city", "Rome"), ("year", "1990")]).guess("year", "1990") == ""
+    assert CommonestAnswerGuesser([("city", "Rome"), ("year", "1990")]).guess("year", "1990") == ""

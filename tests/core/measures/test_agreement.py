@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from factmill.tasks.core.measures.agreement import (
-    compare_people,
-    cross,
-    describe_classes,
-    explain_few,
-    find_fleiss_kappa,
-    find_kappa,
-    measure_agreement,
-    weigh_strata,
+    compute_cohen_kappa,
+    compute_fleiss_kappa,
+    compute_stratum_weights,
+    format_few_labels_warning,
+    make_confusion_table,
+    measure_class_agreement,
+    measure_judge_agreement,
+    measure_rater_agreement,
 )
 
 CLASSES = ["1", "2", "3", "4", "5"]
@@ -31,19 +31,19 @@ def test_figures_are_those_of_the_libraries(seed: int) -> None:
     from statsmodels.stats.inter_rater import cohens_kappa
 
     people, judge, clusters = draw_labels(seed)
-    table = cross(people, judge, CLASSES)
+    table = make_confusion_table(people, judge, CLASSES)
     assert table.tolist() == confusion_matrix(people, judge, labels=CLASSES).tolist()
-    found = measure_agreement(people, judge, clusters, CLASSES, is_ordinal=True)
+    found = measure_judge_agreement(people, judge, clusters, CLASSES, is_ordinal=True)
     assert found.kappa == pytest.approx(cohen_kappa_score(people, judge), abs=1e-6)
     assert found.kappa == pytest.approx(cohens_kappa(table).kappa, abs=1e-6)
     assert found.weighted_kappa == pytest.approx(cohen_kappa_score(people, judge, weights="quadratic"), abs=1e-6)
     shares = precision_recall_fscore_support(people, judge, labels=CLASSES, zero_division=np.nan)
-    told = describe_classes(people, judge, CLASSES)
+    told = measure_class_agreement(people, judge, CLASSES)
     assert [(each.precision, each.recall, each.f1) for each in told] == [
         pytest.approx(each, abs=1e-6) for each in zip(*shares[:3], strict=True)
     ]
     weights = np.random.default_rng(seed).integers(1, 9, len(people)).astype(float)
-    weighted = measure_agreement(people, judge, clusters, CLASSES, weights.tolist())
+    weighted = measure_judge_agreement(people, judge, clusters, CLASSES, weights.tolist())
     assert weighted.kappa == pytest.approx(cohen_kappa_score(people, judge, sample_weight=weights), abs=1e-6)
 
 
@@ -52,27 +52,27 @@ def test_a_table_by_hand() -> None:
 
     # 20 both yes, 5 and 10 apart, 15 both no: 0.7 observed, 0.5 by chance
     people, judge = ["y"] * 25 + ["n"] * 25, ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
-    found = measure_agreement(people, judge, list(map(str, range(50))), ["y", "n"])
+    found = measure_judge_agreement(people, judge, list(map(str, range(50))), ["y", "n"])
     assert (found.accuracy, found.accuracy_low, found.accuracy_high, found.kappa) == (0.7, 0.5625, 0.809, 0.4)
     assert found.kappa_low is not None and found.kappa_high is not None
     assert found.kappa_low < 0.4 < found.kappa_high
     error = cohens_kappa(np.array([[20, 5], [10, 15]])).std_kappa
     assert found.kappa_high - found.kappa_low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    yes, no = describe_classes(people, judge, ["y", "n"])
+    yes, no = measure_class_agreement(people, judge, ["y", "n"])
     assert (yes.people, yes.judge, yes.precision, yes.recall) == (25, 30, 0.666667, 0.8)
     assert (no.precision, no.recall, no.f1) == (0.75, 0.6, 0.666667)
 
 
 def test_a_judge_always_right_always_wrong_and_at_random() -> None:
     people, _, clusters = draw_labels(0)
-    assert measure_agreement(people, people, clusters, CLASSES).kappa == 1
+    assert measure_judge_agreement(people, people, clusters, CLASSES).kappa == 1
     binary = ["1" if each > "2" else "0" for each in people]
     turned = ["0" if label == "1" else "1" for label in binary]
-    wrong = measure_agreement(binary, turned, clusters, ["0", "1"])
+    wrong = measure_judge_agreement(binary, turned, clusters, ["0", "1"])
     assert (wrong.accuracy, wrong.accuracy_low) == (0, 0)
     assert wrong.kappa is not None and wrong.kappa < -0.6
     random_ = [str(each) for each in np.random.default_rng(9).integers(0, 2, len(binary))]
-    found = measure_agreement(binary, random_, clusters, ["0", "1"])
+    found = measure_judge_agreement(binary, random_, clusters, ["0", "1"])
     assert found.kappa_low is not None and found.kappa_high is not None
     assert found.kappa_low < 0 < found.kappa_high
 
@@ -89,13 +89,13 @@ def test_a_judge_always_right_always_wrong_and_at_random() -> None:
 def test_where_one_label_is_all_there_is_no_kappa_but_a_note(
     people: list[str], judge: list[str], accuracy: float | None, note: str
 ) -> None:
-    found = measure_agreement(people, judge, ["a", "b"][: len(people)], ["0", "1"])
+    found = measure_judge_agreement(people, judge, ["a", "b"][: len(people)], ["0", "1"])
     assert (found.accuracy, found.kappa, found.kappa_low, found.note) == (accuracy, None, None, note)
-    assert [each.f1 for each in describe_classes([], [], ["0", "1"])] == [None, None]
+    assert [each.f1 for each in measure_class_agreement([], [], ["0", "1"])] == [None, None]
 
 
 def test_one_question_alone_has_kappa_and_no_interval() -> None:
-    found = measure_agreement(["1", "0", "1"], ["1", "0", "0"], ["q"] * 3, ["0", "1"])
+    found = measure_judge_agreement(["1", "0", "1"], ["1", "0", "0"], ["q"] * 3, ["0", "1"])
     assert (found.kappa, found.kappa_low, found.clusters) == (0.4, None, 1)
     assert found.note.startswith("one cluster")
 
@@ -104,12 +104,12 @@ def test_intervals_depend_on_no_order_and_clusters_move_together() -> None:
     people, judge, clusters = draw_labels(3)
     order = np.random.default_rng(1).permutation(len(people)).tolist()
     mixed = [[column[at] for at in order] for column in (people, judge, clusters)]
-    found = measure_agreement(people, judge, clusters, CLASSES)
-    assert measure_agreement(*mixed, CLASSES) == found
+    found = measure_judge_agreement(people, judge, clusters, CLASSES)
+    assert measure_judge_agreement(*mixed, CLASSES) == found
     # a question's items all alike are worth one item
-    once = measure_agreement(people, judge, list(map(str, range(200))), CLASSES)
+    once = measure_judge_agreement(people, judge, list(map(str, range(200))), CLASSES)
     many = [[each for each in column for _ in range(5)] for column in (people, judge, list(map(str, range(200))))]
-    alike = measure_agreement(*many, CLASSES)
+    alike = measure_judge_agreement(*many, CLASSES)
     assert (alike.kappa, alike.kappa_low, alike.kappa_high) == (once.kappa, once.kappa_low, once.kappa_high)
 
 
@@ -124,10 +124,10 @@ def test_strata_are_weighted_back_to_what_was_drawn_from() -> None:
             of = [each for each in population if each[1] == verdict]
             drawn += [of[at] for at in generator.choice(len(of), 50, replace=False)]
         people, judge = (list(side) for side in zip(*drawn, strict=True))
-        weights = weigh_strata(judge, sizes)
+        weights = compute_stratum_weights(judge, sizes)
         assert sum(weights) == pytest.approx(1000)
         clusters = list(map(str, range(100)))
-        found = measure_agreement(people, judge, clusters, ["0", "1"], weights)
+        found = measure_judge_agreement(people, judge, clusters, ["0", "1"], weights)
         assert found.accuracy is not None and found.accuracy_low is not None and found.accuracy_high is not None
         estimates.append(found.accuracy)
         hits += found.accuracy_low <= 0.915 <= found.accuracy_high
@@ -141,23 +141,29 @@ def test_people_among_themselves() -> None:
 
     items = {f"i{n}": {"ada": first, "bo": second} for n, (first, second) in enumerate(["11", "11", "00", "10", "00"])}
     items["alone"] = {"ada": "1"}
-    two = compare_people(items, ["0", "1"])
+    two = measure_rater_agreement(items, ["0", "1"])
     expected = cohen_kappa_score(list("11010"), list("11000"))
     assert (two.labellers, two.items, two.agreed, two.kind) == (2, 5, 4, "cohen")
     assert two.kappa == pytest.approx(expected, abs=1e-6)
-    three = compare_people({item: {**given, "cy": "1"} for item, given in items.items() if len(given) > 1}, ["0", "1"])
+    three = measure_rater_agreement(
+        {item: {**given, "cy": "1"} for item, given in items.items() if len(given) > 1}, ["0", "1"]
+    )
     counts = np.array([[given.count(each) for each in "01"] for given in ("111", "111", "001", "101", "001")])
     assert three.kind == "fleiss"
     assert three.kappa == pytest.approx(fleiss_kappa(counts), abs=1e-6)
-    assert find_fleiss_kappa(counts.astype(float)) == three.kappa
-    assert compare_people({"a": {"ada": "1", "bo": "1"}}, ["0", "1"]).kappa is None
-    assert compare_people({"a": {"ada": "1"}, "b": {"bo": "1"}}, ["0", "1"]).note == "no item has labels of two"
+    assert compute_fleiss_kappa(counts.astype(float)) == three.kappa
+    assert measure_rater_agreement({"a": {"ada": "1", "bo": "1"}}, ["0", "1"]).kappa is None
+    assert (
+        measure_rater_agreement({"a": {"ada": "1"}, "b": {"bo": "1"}}, ["0", "1"]).note == "no item has labels of two"
+    )
 
 
 def test_few_labels_are_said_to_say_little() -> None:
     def told(n: int) -> str:
-        return explain_few(measure_agreement(["1", "0"] * n, ["1", "0"] * n, list(map(str, range(2 * n))), ["0", "1"]))
+        return format_few_labels_warning(
+            measure_judge_agreement(["1", "0"] * n, ["1", "0"] * n, list(map(str, range(2 * n))), ["0", "1"])
+        )
 
     assert told(5) == "10 labels say little: the accuracy may be anything from 72% to 100%; label more"
     assert told(50) == ""
-    assert find_kappa(np.zeros((2, 2))).item() != find_kappa(np.zeros((2, 2))).item()
+    assert compute_cohen_kappa(np.zeros((2, 2))).item() != compute_cohen_kappa(np.zeros((2, 2))).item()

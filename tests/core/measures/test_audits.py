@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from factmill.tasks.core.measures.audits import (
-    Audit,
-    AuditKind,
-    Verdict,
-    describe_figure,
-    draw_sample,
-    measure,
-    read_mark,
-    read_sheet,
-    write_sheet,
+    AuditCriterion,
+    AuditProtocol,
+    AuditVerdict,
+    choose_audit_sample,
+    compute_audit_figures,
+    format_audit_figure,
+    format_audit_sheet,
+    parse_audit_sheet,
+    read_audit_mark,
 )
 from factmill.tasks.errors import SourceError
 
-WRONG = AuditKind("wrong", "Is it wrong?", paper=0.05)
-PAIRS = AuditKind("pairs", "How many pairs are wrong?", most=6, paper=0.0214)
-NATURAL = AuditKind("natural", "Is it natural?", "score", 5, 4.38)
-AUDIT = Audit((WRONG, PAIRS, NATURAL), "a test")
+WRONG = AuditCriterion("wrong", "Is it wrong?", paper_value=0.05)
+PAIRS = AuditCriterion("pairs", "How many pairs are wrong?", maximum=6, paper_value=0.0214)
+NATURAL = AuditCriterion("natural", "Is it natural?", "score", 5, 4.38)
+AUDIT = AuditProtocol((WRONG, PAIRS, NATURAL), "a test")
 
 
 def fill(sheet: str, **cells: dict[str, Any]) -> str:
@@ -37,21 +37,21 @@ def fill(sheet: str, **cells: dict[str, Any]) -> str:
 
 def test_a_larger_sample_contains_the_smaller_and_the_order_of_ids_does_not_matter() -> None:
     ids = [f"r{number}" for number in range(300)]
-    assert draw_sample(ids, 100, 1)[:60] == draw_sample(reversed(ids), 60, 1)
-    assert draw_sample(ids, 60, 1) != draw_sample(ids, 60, 2)
-    assert draw_sample(ids[:5], 60, 1) == draw_sample(ids[:5], 5, 1)
+    assert choose_audit_sample(ids, 100, 1)[:60] == choose_audit_sample(reversed(ids), 60, 1)
+    assert choose_audit_sample(ids, 60, 1) != choose_audit_sample(ids, 60, 2)
+    assert choose_audit_sample(ids[:5], 60, 1) == choose_audit_sample(ids[:5], 5, 1)
 
 
 def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count() -> None:
-    sheet = write_sheet(AUDIT, "b-1", {"a": "=row a\n  of two lines", "b": "row b", "c": "row c"}, {})
+    sheet = format_audit_sheet(AUDIT, "b-1", {"a": "=row a\n  of two lines", "b": "row b", "c": "row c"}, {})
     filled = fill(sheet, a={"wrong": "x", "pairs": "2", "natural": "4", "reviewer": "ada"}, b={"natural": "5"})
-    assert read_sheet(AUDIT, "b-1", filled, "s.csv") == [
-        Verdict(row_id="a", marks={"wrong": 1, "pairs": 2, "natural": 4}, reviewer="ada"),
-        Verdict(row_id="b", marks={"wrong": 0, "pairs": 0, "natural": 5}),
+    assert parse_audit_sheet(AUDIT, "b-1", filled, "s.csv") == [
+        AuditVerdict(row_id="a", marks={"wrong": 1, "pairs": 2, "natural": 4}, reviewer="ada"),
+        AuditVerdict(row_id="b", marks={"wrong": 0, "pairs": 0, "natural": 5}),
     ]
-    known = {verdict.row_id: verdict for verdict in read_sheet(AUDIT, "b-1", filled, "s.csv")}
-    again = write_sheet(AUDIT, "b-1", {"b": "row b"}, known)
-    assert read_sheet(AUDIT, "b-1", again, "s.csv") == [known["b"]]
+    known = {verdict.row_id: verdict for verdict in parse_audit_sheet(AUDIT, "b-1", filled, "s.csv")}
+    again = format_audit_sheet(AUDIT, "b-1", {"b": "row b"}, known)
+    assert parse_audit_sheet(AUDIT, "b-1", again, "s.csv") == [known["b"]]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count(
     ],
 )
 def test_a_mark_that_is_none_is_told_with_its_line(cells: dict[str, str], told: str) -> None:
-    sheet = write_sheet(AUDIT, "b-1", {"a": "row a"}, {})
+    sheet = format_audit_sheet(AUDIT, "b-1", {"a": "row a"}, {})
     with pytest.raises(SourceError, match=r"s\.csv, ") as error:
-        read_sheet(AUDIT, "b-1", fill(sheet, a=cells), "s.csv")
+        parse_audit_sheet(AUDIT, "b-1", fill(sheet, a=cells), "s.csv")
     assert told in str(error.value)
 
 
@@ -74,20 +74,25 @@ def test_a_mark_that_is_none_is_told_with_its_line(cells: dict[str, str], told: 
     ("kind", "given", "mark"),
     [
         *((WRONG, "", 0), (WRONG, " X\n", 1), (WRONG, "2", None), (PAIRS, "6", 6), (PAIRS, "-1", None)),
-        *((NATURAL, "0", None), (NATURAL, "5", 5), (NATURAL, "", None), (AuditKind("all", "?", "score", 1), "0", 0)),
+        *(
+            (NATURAL, "0", None),
+            (NATURAL, "5", 5),
+            (NATURAL, "", None),
+            (AuditCriterion("all", "?", "score", 1), "0", 0),
+        ),
     ],
 )
-def test_marks_as_they_are_typed(kind: AuditKind, given: str, mark: int | None) -> None:
-    assert read_mark(kind, given) == mark
+def test_marks_as_they_are_typed(kind: AuditCriterion, given: str, mark: int | None) -> None:
+    assert read_audit_mark(kind, given) == mark
 
 
 def test_figures_stand_with_interval_rows_and_the_paper_s() -> None:
-    verdicts = [Verdict(row_id=str(at), marks={"wrong": at % 2, "pairs": at, "natural": 4}) for at in range(4)]
-    wrong, pairs, natural = measure(AUDIT, verdicts)
+    verdicts = [AuditVerdict(row_id=str(at), marks={"wrong": at % 2, "pairs": at, "natural": 4}) for at in range(4)]
+    wrong, pairs, natural = compute_audit_figures(AUDIT, verdicts)
     assert (wrong.here, wrong.low, wrong.high, wrong.rows) == (0.5, 0.15, 0.85, 4)
     assert (pairs.here, pairs.rows) == (0.25, 4)
     assert pairs.low is not None and pairs.high is not None and pairs.low < 0.25 < pairs.high
     assert (natural.here, natural.low, natural.high) == (4.0, 4.0, 4.0)
-    assert describe_figure(WRONG, wrong) == "wrong: 50.0% (15.0% to 85.0%; 4 rows; paper 5.0%)"
-    assert describe_figure(NATURAL, natural) == "natural: 4.00 (4.00 to 4.00; 4 rows; paper 4.38)"
-    assert describe_figure(WRONG, measure(AUDIT, [])[0]) == "wrong: no verdicts"
+    assert format_audit_figure(WRONG, wrong) == "wrong: 50.0% (15.0% to 85.0%; 4 rows; paper 5.0%)"
+    assert format_audit_figure(NATURAL, natural) == "natural: 4.00 (4.00 to 4.00; 4 rows; paper 4.38)"
+    assert format_audit_figure(WRONG, compute_audit_figures(AUDIT, [])[0]) == "wrong: no verdicts"

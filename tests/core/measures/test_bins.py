@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.core.measures.bins import UNKNOWN, bin_by_quantile
+from factmill.tasks.core.measures.counts_and_bins import UNKNOWN_BIN, bin_by_quantile
 
 
 def test_bins_are_of_equal_size_and_ties_fall_by_id() -> None:
@@ -30,7 +30,7 @@ VALUES = st.dictionaries(st.text(max_size=3), st.none() | st.integers(0, 20), ma
 def test_bins_differ_by_one_at_most_and_hang_on_no_order(values: dict[str, int | None], bins: int, chance) -> None:
     found = bin_by_quantile(values, bins)
     assert found.keys() == values.keys()
-    names = [name for name in found.values() if name != UNKNOWN]
+    names = [name for name in found.values() if name != UNKNOWN_BIN]
     sizes = [names.count(name) for name in {*names}]
     assert len(names) == sum(value is not None for value in values.values())
     assert not sizes or max(sizes) - min(sizes) <= 1

@@ -8,36 +8,36 @@ from typing import Any
 import numpy as np
 import pytest
 
-from factmill.tasks.core.measures.comparing import (
-    Comparison,
-    adjust,
-    compare,
-    compare_all,
-    find_smallest_difference,
-    flip_signs,
-    keep_shared,
-    mcnemar,
-    rank,
+from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
+from factmill.tasks.core.measures.model_comparison import (
+    ModelComparison,
+    adjust_p_values,
+    compare_all_models,
+    compare_models,
+    compute_mcnemar_p,
+    compute_sign_flip_p,
+    compute_smallest_difference,
+    keep_shared_items,
+    rank_compared_models,
 )
-from factmill.tasks.core.measures.metrics import Scores, measure
 
 NAN = math.nan
 
 
-def make(values: Sequence[float], items: Sequence[str] = (), clusters: Sequence[str] = (), **more: Any) -> Scores:
+def make(values: Sequence[float], items: Sequence[str] = (), clusters: Sequence[str] = (), **more: Any) -> MetricScores:
     """Scores of items i0, i1, … that are their own clusters where none are given."""
     items = items or [f"i{position}" for position in range(len(values))]
     names = {"setting": "greedy", "metric": "score"} | {
         key: more.pop(key) for key in ("setting", "metric") & more.keys()
     }
-    return Scores(**names, items=items, clusters=clusters or items, values=np.array(values, np.float64), **more)
+    return MetricScores(**names, items=items, clusters=clusters or items, values=np.array(values, np.float64), **more)
 
 
 def test_models_are_compared_on_the_items_that_both_have_a_score_for() -> None:
     # shared: b, c, d; 1 + 0 + 1 against 0 + 0 + 1. Only the first has a; only the second e; f is unscored in one
     one = make([1, 1, 0, 1, NAN], ["a", "b", "c", "d", "f"], is_share=True)
     two = make([1, 0, 0, 1, 1], ["f", "c", "b", "d", "e"], is_share=True)
-    found = compare("one", one, "two", two)
+    found = compare_models("one", one, "two", two)
     assert (found.n, found.only_first, found.only_second, found.clusters) == (3, 1, 2, 3)
     assert (found.value_first, found.value_second, found.difference) == (0.666667, 0.333333, 0.333333)
     assert (found.test, found.p) == ("mcnemar", 1.0)  # one discordant item: 2 × 1/2
@@ -50,30 +50,30 @@ def test_models_are_compared_on_the_items_that_both_have_a_score_for() -> None:
 
 
 def test_what_all_models_have_is_kept_in_the_order_of_ids() -> None:
-    one, two = keep_shared(
+    one, two = keep_shared_items(
         [make([1, NAN, 3], ["c", "b", "a"], groups={"by": ["x", "y", "z"]}), make([4, 5], ["a", "c"])]
     )
     assert (one.items, one.values.tolist(), one.groups) == (["a", "c"], [3, 1], {"by": ["z", "x"]})
     assert (two.items, two.values.tolist()) == (["a", "c"], [4, 5])
-    assert measure([one])[0].value == 2.0
+    assert measure_mean_metrics([one])[0].value == 2.0
 
 
 def test_nothing_in_common_is_no_figure() -> None:
     for other in (make([1, 0], ["x", "y"]), make([NAN, NAN], ["i0", "i1"])):
-        found = compare("one", make([1, 0]), "two", other)
+        found = compare_models("one", make([1, 0]), "two", other)
         assert (found.n, found.only_first, found.note) == (0, 2, "no item has a score of both")
         figures = (found.value_first, found.difference, found.ci_low, found.p, found.smallest_difference)
         assert (figures, found.better, found.test) == ((None,) * 5, "", "")
 
 
 def test_one_cluster_has_a_difference_and_no_interval() -> None:
-    found = compare("one", make([1, 1], clusters=["q", "q"]), "two", make([0, 1], clusters=["q", "q"]))
+    found = compare_models("one", make([1, 1], clusters=["q", "q"]), "two", make([0, 1], clusters=["q", "q"]))
     assert (found.difference, found.ci_low, found.better, found.smallest_difference) == (0.5, None, "", None)
     assert (found.p, found.note) == (1.0, "one cluster: nothing to draw an interval from")
 
 
 def test_models_that_answer_the_same_tie_and_show_nothing_of_what_would_be_missed() -> None:
-    found = compare("one", make([1, 0] * 20, is_share=True), "two", make([1, 0] * 20, is_share=True))
+    found = compare_models("one", make([1, 0] * 20, is_share=True), "two", make([1, 0] * 20, is_share=True))
     assert (found.difference, found.ci_low, found.ci_high, found.better, found.p) == (0.0, 0.0, 0.0, "", 1.0)
     assert found.smallest_difference is None
     assert "no spread" in found.note
@@ -82,10 +82,10 @@ def test_models_that_answer_the_same_tie_and_show_nothing_of_what_would_be_misse
 def test_the_better_model_is_the_one_below_where_lower_is_better() -> None:
     draw = np.random.default_rng(0)
     low, high = draw.normal(10, 1, 200), draw.normal(12, 1, 200)
-    assert compare("low", make(low.tolist()), "high", make(high.tolist())).better == "high"
+    assert compare_models("low", make(low.tolist()), "high", make(high.tolist())).better == "high"
     errors = [make(each.tolist(), worst=50.0, best=0.0) for each in (low, high)]
-    assert compare("low", errors[0], "high", errors[1]).better == "low"
-    assert compare("high", errors[1], "low", errors[0]).better == "low"
+    assert compare_models("low", errors[0], "high", errors[1]).better == "low"
+    assert compare_models("high", errors[1], "low", errors[0]).better == "low"
 
 
 def test_pairing_finds_what_two_intervals_of_their_own_would_not() -> None:
@@ -94,8 +94,8 @@ def test_pairing_finds_what_two_intervals_of_their_own_would_not() -> None:
     draw = np.random.default_rng(5)
     hard = draw.random(300)
     one, two = make((hard + 0.03).tolist()), make((hard + draw.normal(0, 0.05, 300)).tolist())
-    found = compare("one", one, "two", two)
-    first, second = measure([one])[0], measure([two])[0]
+    found = compare_models("one", one, "two", two)
+    first, second = measure_mean_metrics([one])[0], measure_mean_metrics([two])[0]
     assert first.ci_low is not None
     assert second.ci_high is not None
     assert first.ci_low < second.ci_high
@@ -108,13 +108,13 @@ def test_pairing_finds_what_two_intervals_of_their_own_would_not() -> None:
 
 def test_scores_that_are_not_of_one_metric_are_not_compared() -> None:
     with pytest.raises(ValueError, match="one and two: scores of"):
-        compare("one", make([1], metric="recall"), "two", make([1], metric="precision"))
+        compare_models("one", make([1], metric="recall"), "two", make([1], metric="precision"))
     with pytest.raises(ValueError, match="score, greedy: a has two scores; expected one an item"):
-        compare("one", make([1, 0], ["a", "a"]), "two", make([1], ["a"]))
+        compare_models("one", make([1, 0], ["a", "a"]), "two", make([1], ["a"]))
 
 
 def test_settings_of_one_model_are_compared_too() -> None:
-    assert compare("qa", make([1, 0], setting="qa"), "kg", make([1, 1], setting="kg")).setting == ""
+    assert compare_models("qa", make([1, 0], setting="qa"), "kg", make([1, 1], setting="kg")).setting == ""
 
 
 @pytest.mark.parametrize(("one", "two"), [(0, 0), (1, 0), (0, 8), (5, 5), (9, 2), (30, 52), (400, 480), (3000, 2000)])
@@ -122,27 +122,27 @@ def test_mcnemar_s_test_is_that_of_statsmodels(one: int, two: int) -> None:
     from statsmodels.stats.contingency_tables import mcnemar as mcnemar_of_statsmodels
 
     theirs = mcnemar_of_statsmodels([[10, one], [two, 10]], exact=True).pvalue
-    assert mcnemar(one, two) == pytest.approx(theirs if one + two else 1.0, rel=5.1e-4)
+    assert compute_mcnemar_p(one, two) == pytest.approx(theirs if one + two else 1.0, rel=5.1e-4)
 
 
 def test_mcnemar_s_p_by_hand() -> None:
-    assert mcnemar(0, 8) == 0.007812  # 2 / 2^8
-    assert mcnemar(9, 2) == 0.06543  # 2 × (1 + 11 + 55) / 2^11
-    assert mcnemar(100_000, 0) == 0.0
-    assert mcnemar(50_000, 50_000) == 1.0
+    assert compute_mcnemar_p(0, 8) == 0.007812  # 2 / 2^8
+    assert compute_mcnemar_p(9, 2) == 0.06543  # 2 × (1 + 11 + 55) / 2^11
+    assert compute_mcnemar_p(100_000, 0) == 0.0
+    assert compute_mcnemar_p(50_000, 50_000) == 1.0
 
 
 def test_turning_signs_of_right_and_wrong_is_mcnemar_s_test() -> None:
-    assert flip_signs(np.array([1.0] * 9 + [-1.0] * 2 + [0.0] * 30)) == mcnemar(9, 2)
-    assert flip_signs(np.array([1.0] * 40 + [-1.0] * 24)) == pytest.approx(mcnemar(40, 24), abs=0.01)
+    assert compute_sign_flip_p(np.array([1.0] * 9 + [-1.0] * 2 + [0.0] * 30)) == compute_mcnemar_p(9, 2)
+    assert compute_sign_flip_p(np.array([1.0] * 40 + [-1.0] * 24)) == pytest.approx(compute_mcnemar_p(40, 24), abs=0.01)
 
 
 def test_signs_are_turned_in_all_ways_where_few_clusters_differ() -> None:
     # of the 8 ways of 1, 2, 4 only ±(1 + 2 + 4) are as far off: 2/8; of 4, -1, 2 (sum 5): ±7, ±5
-    assert flip_signs(np.array([1.0, 2.0, 4.0])) == 0.25
-    assert flip_signs(np.array([4.0, -1.0, 2.0])) == 0.5
-    assert flip_signs(np.array([0.0, 0.0])) == 1.0
-    assert flip_signs(np.array([])) == 1.0
+    assert compute_sign_flip_p(np.array([1.0, 2.0, 4.0])) == 0.25
+    assert compute_sign_flip_p(np.array([4.0, -1.0, 2.0])) == 0.5
+    assert compute_sign_flip_p(np.array([0.0, 0.0])) == 1.0
+    assert compute_sign_flip_p(np.array([])) == 1.0
 
 
 def test_p_of_turned_signs_is_that_of_scipy() -> None:
@@ -155,13 +155,15 @@ def test_p_of_turned_signs_is_that_of_scipy() -> None:
             (gains,), np.sum, permutation_type="samples", n_resamples=20_000, vectorized=True, rng=draw, axis=0
         ).pvalue
         sums = np.rint(gains * 2**30)
-        assert flip_signs(sums) == pytest.approx(theirs, abs=0.015)
-        assert flip_signs(sums) == flip_signs(sums[draw.permutation(90)]) == flip_signs(-sums)
+        assert compute_sign_flip_p(sums) == pytest.approx(theirs, abs=0.015)
+        assert (
+            compute_sign_flip_p(sums) == compute_sign_flip_p(sums[draw.permutation(90)]) == compute_sign_flip_p(-sums)
+        )
 
 
 def test_p_of_models_that_are_equally_good_is_below_a_twentieth_in_a_twentieth_of_samples() -> None:
     draw = np.random.default_rng(3)
-    found = sum(flip_signs(np.rint(draw.standard_t(3, 12) * 2**20)) <= 0.05 for _ in range(1000))
+    found = sum(compute_sign_flip_p(np.rint(draw.standard_t(3, 12) * 2**20)) <= 0.05 for _ in range(1000))
     assert 35 <= found <= 65
 
 
@@ -171,18 +173,18 @@ def test_the_smallest_difference_is_what_the_power_of_statsmodels_says() -> None
     gains = np.random.default_rng(6).normal(0.1, 0.4, 150)
     sums = np.rint(gains * 2**30)
     effect = NormalIndPower().solve_power(nobs1=150, alpha=0.05, power=0.8, ratio=0)
-    found = find_smallest_difference(sums, np.ones(150), 30)
+    found = compute_smallest_difference(sums, np.ones(150), 30)
     assert found == pytest.approx(effect * np.std(gains, ddof=1), rel=1e-4)
     # the same gains six times in a cluster show no more
-    assert find_smallest_difference(sums * 6, np.full(150, 6.0), 30) == pytest.approx(found, rel=1e-4)
+    assert compute_smallest_difference(sums * 6, np.full(150, 6.0), 30) == pytest.approx(found, rel=1e-4)
 
 
 def test_a_smallest_difference_is_found_in_four_of_five_samples() -> None:
     draw = np.random.default_rng(8)
-    smallest = find_smallest_difference(np.rint(draw.normal(0, 1, 5000) * 2**20), np.ones(5000), 20)
+    smallest = compute_smallest_difference(np.rint(draw.normal(0, 1, 5000) * 2**20), np.ones(5000), 20)
     assert smallest is not None
     shown = smallest * math.sqrt(50)  # for 100 instead of 5,000 items
-    found = sum(flip_signs(np.rint(draw.normal(shown, 1, 100) * 2**20)) <= 0.05 for _ in range(150))
+    found = sum(compute_sign_flip_p(np.rint(draw.normal(shown, 1, 100) * 2**20)) <= 0.05 for _ in range(150))
     assert 105 <= found <= 134
 
 
@@ -190,10 +192,10 @@ def test_adjusted_p_are_those_of_statsmodels() -> None:
     from statsmodels.stats.multitest import multipletests
 
     p_values = [0.01, 0.5, 0.04, 0.03, 0.04, 1.0, 0.0]
-    assert adjust(p_values) == pytest.approx(multipletests(p_values, method="fdr_bh")[1], rel=1e-4)
+    assert adjust_p_values(p_values) == pytest.approx(multipletests(p_values, method="fdr_bh")[1], rel=1e-4)
     # 0.01 × 2/1 and 0.02 × 2/2: the smaller holds for both; what was not tested does not count
-    assert adjust([0.01, None, 0.02]) == [0.02, None, 0.02]
-    assert adjust([]) == []
+    assert adjust_p_values([0.01, None, 0.02]) == [0.02, None, 0.02]
+    assert adjust_p_values([]) == []
 
 
 def test_all_models_are_compared_in_each_setting_that_both_have() -> None:
@@ -206,23 +208,23 @@ def test_all_models_are_compared_in_each_setting_that_both_have() -> None:
         ]
         for name, tens in right.items()
     }
-    found = compare_all(models)
+    found = compare_all_models(models)
     assert [(one.first, one.second, one.setting) for one in found] == [
         ("a", "b", "x"),
         ("a", "b", "y"),
         ("a", "c", "x"),
         ("b", "c", "x"),
     ]
-    assert [one.p_adjusted for one in found] == adjust([one.p for one in found])
-    assert rank([one for one in found if one.setting == "x"]) == {"a": (1, 1), "b": (2, 3), "c": (2, 3)}
+    assert [one.p_adjusted for one in found] == adjust_p_values([one.p for one in found])
+    assert rank_compared_models([one for one in found if one.setting == "x"]) == {"a": (1, 1), "b": (2, 3), "c": (2, 3)}
 
 
 VALUES = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}
 
 
-def difference(first: str, second: str, better: str, ci_low: float | None = 0.0) -> Comparison:
+def difference(first: str, second: str, better: str, ci_low: float | None = 0.0) -> ModelComparison:
     """A comparison of which only the values and the outcome matter."""
-    found = compare(first, make([1, 0]), second, make([1, 0]))
+    found = compare_models(first, make([1, 0]), second, make([1, 0]))
     values = {"value_first": VALUES[first], "value_second": VALUES[second]}
     return found.model_copy(update={**values, "better": better, "ci_low": ci_low})
 
@@ -235,16 +237,16 @@ def test_models_that_are_not_shown_to_differ_share_a_rank() -> None:
         difference("c", "a", "a", -0.2),
         difference("a", "d", "", None),
     ]
-    assert rank(comparisons) == {"a": (1, 2), "b": (1, 3), "c": (2, 3)}
+    assert rank_compared_models(comparisons) == {"a": (1, 2), "b": (1, 3), "c": (2, 3)}
     lower = [one.model_copy(update={"better": "c" if one.better else ""}) for one in comparisons]
-    assert rank(lower, lower_is_better=True) == {"c": (1, 2), "b": (1, 3), "a": (2, 3)}
+    assert rank_compared_models(lower, lower_is_better=True) == {"c": (1, 2), "b": (1, 3), "a": (2, 3)}
 
 
 def test_a_tie_of_models_far_apart_is_a_shared_rank_too() -> None:
     # b, which is measured loosely, ties with a alone, though c and d lie between
     shown = [("a", "c"), ("a", "d"), ("c", "d")]
     comparisons = [difference(*pair, pair[0] if pair in shown else "") for pair in itertools.combinations("abcd", 2)]
-    ranks = rank(comparisons)
+    ranks = rank_compared_models(comparisons)
     for one in comparisons:
         (low, high), (other_low, other_high) = ranks[one.first], ranks[one.second]
         assert one.better or max(low, other_low) <= min(high, other_high)

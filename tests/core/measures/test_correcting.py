@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from trials.corrected import hold
 
-from factmill.tasks.core.measures.correcting import correct_share, measure_rates
-from factmill.tasks.core.measures.intervals import wilson
+from factmill.tasks.core.measures.intervals import compute_wilson_interval
+from factmill.tasks.core.measures.judge_correction import correct_judged_share, measure_judge_rates
 
 QUESTIONS = [f"q{number}" for number in range(100)]
 
@@ -25,35 +25,35 @@ def answer(right: int, judged: int = 100) -> np.ndarray:
 
 def test_a_rate_is_corrected_by_hand() -> None:
     # sensitivity 40/50, specificity 45/50: (0.555 + 0.9 − 1) / (0.8 + 0.9 − 1)
-    rates = measure_rates(*label(40, 10, 5, 45), QUESTIONS, None, 100)
+    rates = measure_judge_rates(*label(40, 10, 5, 45), QUESTIONS, None, 100)
     assert (rates.sensitivity, rates.specificity) == (0.8, 0.9)
-    found = correct_share(QUESTIONS, answer(55), rates, is_own=False)
+    found = correct_judged_share(QUESTIONS, answer(55), rates, is_own=False)
     assert found
     assert found[0] == pytest.approx(0.45 / 0.7, abs=1e-6)
     assert found[1][0] < 0.55 - 0.04 and found[1][1] > found[0]
     # of 80 that were judged 60/80 is right, 0.65/0.7 corrected; the 20 others are wrong, whatever the judge
-    part = correct_share(QUESTIONS, answer(60, judged=80), rates, is_own=False)
+    part = correct_judged_share(QUESTIONS, answer(60, judged=80), rates, is_own=False)
     assert part and part[0] == pytest.approx(0.65 / 0.7 * 0.8, abs=1e-6)
 
 
 def test_labels_that_are_drawn_by_verdict_are_weighted_back() -> None:
     # of 900 called right 9 of 10 are right, of 100 called wrong 2 of 10: 810 + 20 of 1,000 are right
     people, judge = label(9, 2, 1, 8)
-    rates = measure_rates(people, judge, QUESTIONS[:20], [90.0 if each else 10.0 for each in judge], 1000)
+    rates = measure_judge_rates(people, judge, QUESTIONS[:20], [90.0 if each else 10.0 for each in judge], 1000)
     assert rates.sensitivity == pytest.approx(810 / 830, abs=1e-6)
     assert rates.specificity == pytest.approx(80 / 170, abs=1e-6)
-    found = correct_share(QUESTIONS, answer(90), rates, is_own=False)
+    found = correct_judged_share(QUESTIONS, answer(90), rates, is_own=False)
     assert found and found[0] == pytest.approx(0.83, abs=1e-6)
 
 
 def test_labels_of_the_very_answers_say_more() -> None:
     people, judge = label(40, 10, 5, 45)
-    rates = measure_rates(people, judge, QUESTIONS, None, 100)
+    rates = measure_judge_rates(people, judge, QUESTIONS, None, 100)
     sums = np.column_stack((np.ones(100), judge, np.ones(100), judge)).astype(float)
-    own, other = (correct_share(QUESTIONS, sums, rates, is_own) for is_own in (True, False))
+    own, other = (correct_judged_share(QUESTIONS, sums, rates, is_own) for is_own in (True, False))
     assert own and other and own[0] == other[0] == 0.5
     # people labelled all of it, so what they say is the rate
-    assert own[1] == pytest.approx(wilson(50, 100), abs=0.02)
+    assert own[1] == pytest.approx(compute_wilson_interval(50, 100), abs=0.02)
     assert other[1][1] - other[1][0] > 1.2 * (own[1][1] - own[1][0])
 
 
@@ -69,39 +69,39 @@ def test_labels_of_the_very_answers_say_more() -> None:
 def test_a_judge_that_does_not_tell_right_from_wrong_corrects_nothing(
     counts: tuple[int, int, int, int], known: tuple[float | None, float | None]
 ) -> None:
-    rates = measure_rates(*label(*counts), QUESTIONS, None, 100)
+    rates = measure_judge_rates(*label(*counts), QUESTIONS, None, 100)
     assert (rates.sensitivity, rates.specificity) == known
-    assert correct_share(QUESTIONS, answer(55), rates, is_own=False) is None
+    assert correct_judged_share(QUESTIONS, answer(55), rates, is_own=False) is None
 
 
 def test_few_labels_without_an_error_are_not_taken_for_a_judge_that_never_errs() -> None:
-    rates = measure_rates(*label(10, 0, 0, 10), QUESTIONS[:20], None, 20)
+    rates = measure_judge_rates(*label(10, 0, 0, 10), QUESTIONS[:20], None, 20)
     assert (rates.sensitivity, rates.specificity) == (1.0, 1.0)
     assert rates.sensitivity_low is not None and rates.sensitivity_low < 0.8
-    found = correct_share(QUESTIONS, answer(55), rates, is_own=False)
+    found = correct_judged_share(QUESTIONS, answer(55), rates, is_own=False)
     assert found and found[0] == 0.55
-    assert found[1][0] < wilson(55, 100)[0] and found[1][1] > wilson(55, 100)[1]
+    assert found[1][0] < compute_wilson_interval(55, 100)[0] and found[1][1] > compute_wilson_interval(55, 100)[1]
     # all right, none judged: the labels change nothing
     for right, judged in ((100, 100), (0, 0)):
-        ends = correct_share(QUESTIONS, answer(right, judged), rates, is_own=False)
+        ends = correct_judged_share(QUESTIONS, answer(right, judged), rates, is_own=False)
         assert ends and ends[0] == right / 100 and ends[1][0] <= ends[0] <= ends[1][1]
     # a judge that may as well guess leaves open what is right
-    barely = measure_rates(*label(3, 2, 2, 3), QUESTIONS[:10], None, 10)
-    vague = correct_share(QUESTIONS, answer(55), barely, is_own=False)
+    barely = measure_judge_rates(*label(3, 2, 2, 3), QUESTIONS[:10], None, 10)
+    vague = correct_judged_share(QUESTIONS, answer(55), barely, is_own=False)
     assert vague and vague[1] == (0.0, 1.0)
 
 
 def test_an_interval_depends_on_no_order() -> None:
     people, judge = label(40, 10, 5, 45)
     order = np.random.default_rng(3).permutation(100)
-    rates = measure_rates(people, judge, QUESTIONS, None, 100)
-    turned = measure_rates(
+    rates = measure_judge_rates(people, judge, QUESTIONS, None, 100)
+    turned = measure_judge_rates(
         [people[at] for at in order], [judge[at] for at in order], [QUESTIONS[at] for at in order], None, 100
     )
     assert turned == rates
     for is_own in (True, False):
-        expected = correct_share(QUESTIONS, answer(55), rates, is_own)
-        assert correct_share([QUESTIONS[at] for at in order], answer(55)[order], rates, is_own) == expected
+        expected = correct_judged_share(QUESTIONS, answer(55), rates, is_own)
+        assert correct_judged_share([QUESTIONS[at] for at in order], answer(55)[order], rates, is_own) == expected
 
 
 @pytest.mark.parametrize("transfers", [False, True])

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from factmill.tasks.core.measures.intervals import (
-    Floats,
-    Numbers,
-    bootstrap,
-    count_unlike,
-    explain_interval,
-    sum_clusters,
-    to_whole,
-    wilson,
+    Float64Values,
+    Int64Values,
+    bootstrap_mean_interval,
+    compute_wilson_interval,
+    count_deviating_clusters,
+    format_interval_warning,
+    scale_to_whole_numbers,
+    sum_by_cluster,
 )
 
 
@@ -22,7 +22,7 @@ from factmill.tasks.core.measures.intervals import (
     [(0, 10, (0.0, 0.2775)), (5, 10, (0.2366, 0.7634)), (1, 124, (0.0014, 0.0443)), (10, 10, (0.7225, 1.0))],
 )
 def test_wilson_s_interval(successes: int, n: int, interval: tuple[float, float]) -> None:
-    assert wilson(successes, n) == interval
+    assert compute_wilson_interval(successes, n) == interval
 
 
 def test_wilson_s_interval_is_that_of_statsmodels() -> None:
@@ -30,21 +30,27 @@ def test_wilson_s_interval_is_that_of_statsmodels() -> None:
 
     for n in (1, 2, 7, 60, 1000, 99_991):
         for successes in {0, 1, n // 3, n // 2, n - 1, n}:
-            assert wilson(successes, n) == pytest.approx(proportion_confint(successes, n, method="wilson"), abs=5.1e-5)
+            assert compute_wilson_interval(successes, n) == pytest.approx(
+                proportion_confint(successes, n, method="wilson"), abs=5.1e-5
+            )
 
 
 def test_nothing_observed_has_no_interval() -> None:
     with pytest.raises(ValueError, match="no observation"):
-        wilson(0, 0)
+        compute_wilson_interval(0, 0)
     with pytest.raises(ValueError, match="no observation"):
-        bootstrap([], [])
+        bootstrap_mean_interval([], [])
 
 
 def test_wilson_s_interval_holds_the_share_of_sixty_in_nineteen_of_twenty_samples() -> None:
     # one share alone has the jumps of a count; 1,000 samples of shares all over have not
     draw = np.random.default_rng(2)
     shares = draw.uniform(0.1, 0.9, 1000)
-    inside = sum(low <= share <= high for share in shares for low, high in [wilson(draw.binomial(60, share), 60)])
+    inside = sum(
+        low <= share <= high
+        for share in shares
+        for low, high in [compute_wilson_interval(draw.binomial(60, share), 60)]
+    )
     assert 930 <= inside <= 970
 
 
@@ -58,22 +64,22 @@ def test_a_bootstrap_covers_a_clustered_mean_and_too_rarely_with_few_clusters(
         sizes = draw.integers(1, 8, clusters)
         of = np.repeat(np.arange(clusters), sizes)
         values = np.clip(0.5 + draw.normal(0, 0.15, clusters)[of] + draw.normal(0, 0.1, len(of)), 0, 1)
-        whole, exponent = to_whole(values, of)
-        low, high = bootstrap(*sum_clusters(whole, of), seed, exponent, draws=500)
+        whole, exponent = scale_to_whole_numbers(values, of)
+        low, high = bootstrap_mean_interval(*sum_by_cluster(whole, of), seed, exponent, draws=500)
         inside += low <= 0.5 <= high
     assert least <= inside <= most
 
 
 def test_clusters_are_drawn_whole() -> None:
     # the same thirty observations of thirty are surer than three rows of ten that are each all or nothing
-    alone = bootstrap([1] * 15 + [0] * 15, [1] * 30)
-    clustered = bootstrap([10, 5, 0], [10, 10, 10])
+    alone = bootstrap_mean_interval([1] * 15 + [0] * 15, [1] * 30)
+    clustered = bootstrap_mean_interval([10, 5, 0], [10, 10, 10])
     assert clustered[0] < alone[0]
     assert alone[1] < clustered[1]
-    assert bootstrap([3, 3], [6, 6]) == (0.5, 0.5)
+    assert bootstrap_mean_interval([3, 3], [6, 6]) == (0.5, 0.5)
 
 
-def ratio(sums: Floats, sizes: Floats, axis: int) -> Floats:
+def ratio(sums: Float64Values, sizes: Float64Values, axis: int) -> Float64Values:
     """Mean over observations of drawn clusters."""
     return np.asarray(np.sum(sums, axis=axis) / np.sum(sizes, axis=axis))
 
@@ -96,8 +102,8 @@ def test_a_bootstrap_is_that_of_scipy(scores: str, clusters: int) -> None:
         "skewed": draw.lognormal(0, 1, len(of)),
         "outlier": draw.random(len(of)) + 300 * (np.arange(len(of)) == 3),
     }[scores]
-    whole, exponent = to_whole(values, of)
-    low, high = bootstrap(*sum_clusters(whole, of), 0, exponent)
+    whole, exponent = scale_to_whole_numbers(values, of)
+    low, high = bootstrap_mean_interval(*sum_by_cluster(whole, of), 0, exponent)
     sums = np.bincount(of, values)
     theirs = scipy.stats.bootstrap(
         (sums, sizes), ratio, paired=True, vectorized=True, method="percentile", n_resamples=10_000, rng=draw, batch=500
@@ -111,22 +117,24 @@ def test_an_interval_depends_neither_on_the_order_of_clusters_nor_on_what_a_mean
     draw = np.random.default_rng(1)
     sums, sizes = draw.integers(0, 1000, 500), draw.integers(1, 9, 500)
     order = draw.permutation(500)
-    expected = bootstrap(sums.tolist(), sizes.tolist())
-    assert bootstrap(sums[order].tolist(), sizes[order].tolist()) == expected
-    assert bootstrap((sums * 2**20).tolist(), sizes.tolist(), exponent=20) == pytest.approx(expected, rel=1e-5)
+    expected = bootstrap_mean_interval(sums.tolist(), sizes.tolist())
+    assert bootstrap_mean_interval(sums[order].tolist(), sizes[order].tolist()) == expected
+    assert bootstrap_mean_interval((sums * 2**20).tolist(), sizes.tolist(), exponent=20) == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("factor", [1e-308, 1.0, 3.3e7, 1e300])
 def test_whole_numbers_add_up_exactly_in_any_order(factor: float) -> None:
     draw = np.random.default_rng(4)
-    of: Numbers = draw.integers(0, 50, 3000)
+    of: Int64Values = draw.integers(0, 50, 3000)
     values = draw.normal(0, factor, 3000)
-    whole, exponent = to_whole(values, of)
+    whole, exponent = scale_to_whole_numbers(values, of)
     assert np.array_equal(whole, np.rint(whole))
     assert np.abs(whole).max() * 3000 * np.bincount(of).max() < 2**43
     assert math.ldexp(math.fsum(whole), -exponent) == pytest.approx(math.fsum(values), rel=1e-5)
     order = draw.permutation(3000)
-    assert np.array_equal(sum_clusters(whole[order], of[order])[0], sum_clusters(whole, of)[0])
+    assert np.array_equal(sum_by_cluster(whole[order], of[order])[0], sum_by_cluster(whole, of)[0])
 
 
 @pytest.mark.parametrize(("clusters", "least"), [(10, 0.26), (30, 0.58), (100, 0.9)])
@@ -136,9 +144,9 @@ def test_the_interval_of_a_rare_event_is_noted_wherever_it_seldom_holds_the_trut
     for events in range(clusters + 1):
         chance = math.comb(clusters, events) * 0.03**events * 0.97 ** (clusters - events)
         sums, sizes = np.repeat([1.0, 0.0], [events, clusters - events]), np.ones(clusters)
-        low, high = bootstrap(sums, sizes, draws=1000)
+        low, high = bootstrap_mean_interval(sums, sizes, draws=1000)
         held += chance * (low <= 0.03 <= high)
-        if not explain_interval(clusters, count_unlike(sums, sizes)):
+        if not format_interval_warning(clusters, count_deviating_clusters(sums, sizes)):
             unnoted += chance
     assert held == pytest.approx(least, abs=0.06)
     assert unnoted < 0.01
@@ -159,6 +167,6 @@ def test_the_interval_of_a_rare_event_is_noted_wherever_it_seldom_holds_the_trut
     ],
 )
 def test_an_interval_that_is_not_to_be_relied_on_says_so(clusters: int, unlike: int | None, told: str) -> None:
-    note = explain_interval(clusters, unlike)
+    note = format_interval_warning(clusters, unlike)
     assert told in note
     assert bool(told) == bool(note)

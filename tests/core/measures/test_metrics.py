@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from factmill.tasks.core.measures.intervals import wilson
-from factmill.tasks.core.measures.metrics import Metric, Scores, measure
+from factmill.tasks.core.measures.intervals import compute_wilson_interval
+from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
 
 NAN = math.nan
 
@@ -18,20 +18,20 @@ def make(
     clusters: Sequence[str] = (),
     groups: Mapping[str, Sequence[str | None]] | None = None,
     **more: Any,
-) -> Scores:
+) -> MetricScores:
     """Scores of items i0, i1, … that are their own clusters where none are given."""
     items = [f"i{position}" for position in range(len(values))]
-    return Scores("greedy", "score", items, clusters or items, np.array(values, np.float64), groups or {}, **more)
+    return MetricScores("greedy", "score", items, clusters or items, np.array(values, np.float64), groups or {}, **more)
 
 
-def of_all(scores: Scores) -> Metric:
+def of_all(scores: MetricScores) -> MeasuredMetric:
     """The metric over all items."""
-    return measure([scores])[0]
+    return measure_mean_metrics([scores])[0]
 
 
 def test_a_share_is_averaged_over_what_is_scored_and_bounded_by_what_is_not() -> None:
     # 3 right of 4 scored, 1 unscored: 3/4; at worst 3/5, at best 4/5; coverage 4/5
-    assert of_all(make([1, 1, 0, 1, NAN], is_share=True, unit="share")) == Metric(
+    assert of_all(make([1, 1, 0, 1, NAN], is_share=True, unit="share")) == MeasuredMetric(
         setting="greedy",
         metric="score",
         group_by="",
@@ -42,8 +42,8 @@ def test_a_share_is_averaged_over_what_is_scored_and_bounded_by_what_is_not() ->
         coverage=0.8,
         bound_low=0.6,
         bound_high=0.8,
-        ci_low=wilson(3, 4)[0],
-        ci_high=wilson(3, 4)[1],
+        ci_low=compute_wilson_interval(3, 4)[0],
+        ci_high=compute_wilson_interval(3, 4)[1],
         interval="wilson",
         clusters=4,
         unit="share",
@@ -62,7 +62,7 @@ def test_groups_come_in_order_and_an_item_of_none_is_in_none() -> None:
         [1, 0, 1, NAN, 0.5],
         groups={"language": ["de", "bn", "de", "fr", None], "domain": ["x", "x", "x", "x", "x"]},
     )
-    told = [(m.group_by, m.group, m.value, m.n, m.n_unscored, m.note) for m in measure([scores])]
+    told = [(m.group_by, m.group, m.value, m.n, m.n_unscored, m.note) for m in measure_mean_metrics([scores])]
     few = "an interval from {} clusters is too narrow".format
     alone, alike = "one cluster: nothing to draw an interval from", "all clusters have the same mean"
     assert [row[:5] for row in told] == [
@@ -100,16 +100,16 @@ def test_a_share_is_drawn_by_cluster_only_where_clusters_bind_items() -> None:
     # twenty questions in six languages; in one language nothing is bound
     right = [float(question % 2) for question in range(20) for _ in range(6)]
     questions = [f"q{question}" for question in range(20) for _ in range(6)]
-    bound, alone = measure([make(right, questions, {"language": ["de", *[None] * 5] * 20}, is_share=True)])
+    bound, alone = measure_mean_metrics([make(right, questions, {"language": ["de", *[None] * 5] * 20}, is_share=True)])
     assert (bound.interval, bound.clusters, bound.n) == ("bootstrap", 20, 120)
-    assert (alone.interval, alone.ci_low, alone.ci_high) == ("wilson", *wilson(10, 20))
+    assert (alone.interval, alone.ci_low, alone.ci_high) == ("wilson", *compute_wilson_interval(10, 20))
     # 120 items that say the same six times each are no surer than twenty
     assert bound.ci_low is not None
-    assert bound.ci_low < wilson(60, 120)[0] - 0.1
+    assert bound.ci_low < compute_wilson_interval(60, 120)[0] - 0.1
 
 
 def test_what_is_unscored_leaves_its_cluster_and_never_leaks() -> None:
-    rows = measure([make([0.25, NAN, 0.75, NAN], ["a", "a", "b", "c"], {"by": ["x", "x", "y", "z"]})])
+    rows = measure_mean_metrics([make([0.25, NAN, 0.75, NAN], ["a", "a", "b", "c"], {"by": ["x", "x", "y", "z"]})])
     assert rows[0].clusters == 2
     assert (rows[0].value, rows[0].bound_low, rows[0].bound_high) == (0.5, 0.25, 0.75)
     for row in rows:
@@ -123,8 +123,12 @@ def test_rows_depend_neither_on_the_order_of_items_nor_on_other_scores() -> None
     order = draw.permutation(400)
     first = make(values.tolist(), clusters, {"by": groups})
     shuffled = make(values[order].tolist(), [clusters[n] for n in order], {"by": [groups[n] for n in order]})
-    assert measure([first]) == measure([shuffled]) == measure([make([1, 0]), first])[1:]
-    assert measure([first], seed=1)[0].ci_low != measure([first], seed=2)[0].ci_low
+    assert (
+        measure_mean_metrics([first])
+        == measure_mean_metrics([shuffled])
+        == measure_mean_metrics([make([1, 0]), first])[1:]
+    )
+    assert measure_mean_metrics([first], seed=1)[0].ci_low != measure_mean_metrics([first], seed=2)[0].ci_low
 
 
 def test_values_of_any_size_are_measured() -> None:

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from factmill.tasks.core.measures.intervals import bootstrap
-from factmill.tasks.core.measures.metrics import Metric
-from factmill.tasks.core.measures.ratios import Part, Ratios, measure_ratios
+from factmill.tasks.core.measures.intervals import bootstrap_mean_interval
+from factmill.tasks.core.measures.metrics import MeasuredMetric
+from factmill.tasks.core.measures.ratio_metrics import RatioMetric, RatioTerms, measure_ratio_metrics
 
 NAN = math.nan
 
 
-def part(above: Sequence[float], below: Sequence[float]) -> Part:
-    return Part(np.array(above, np.float64), np.array(below, np.float64))
+def part(above: Sequence[float], below: Sequence[float]) -> RatioTerms:
+    return RatioTerms(np.array(above, np.float64), np.array(below, np.float64))
 
 
-def of_all(*parts: Part, clusters: Sequence[str] = ()) -> Metric:
+def of_all(*parts: RatioTerms, clusters: Sequence[str] = ()) -> MeasuredMetric:
     names = clusters or [f"c{at}" for at in range(len(parts[0].above))]
-    return measure_ratios([Ratios("s", "m", names, parts)])[0]
+    return measure_ratio_metrics([RatioMetric("s", "m", names, parts)])[0]
 
 
 def test_a_ratio_of_sums_weighs_items_by_what_is_in_them() -> None:
@@ -54,26 +54,26 @@ def test_f1_is_made_of_its_two_ratios() -> None:
         (part([NAN], [0]), part([NAN], [4]), None, "none of 1 is scored"),
     ],
 )
-def test_f1_where_there_is_nothing(first: Part, second: Part, value: float | None, note: str) -> None:
+def test_f1_where_there_is_nothing(first: RatioTerms, second: RatioTerms, value: float | None, note: str) -> None:
     metric = of_all(first, second)
     assert metric.value == value
     assert metric.note.startswith(note)
 
 
 def test_groups_are_measured_alone() -> None:
-    ratios = Ratios("s", "m", ["a", "b", "c"], [part([1, 0, 1], [1, 1, 2])], {"form": ["x", "y", "x"]})
-    found = [(each.group_by, each.group, each.value, each.n) for each in measure_ratios([ratios])]
+    ratios = RatioMetric("s", "m", ["a", "b", "c"], [part([1, 0, 1], [1, 1, 2])], {"form": ["x", "y", "x"]})
+    found = [(each.group_by, each.group, each.value, each.n) for each in measure_ratio_metrics([ratios])]
     assert found == [("", "", 0.5, 3), ("form", "x", 0.666667, 2), ("form", "y", 0.0, 1)]
 
 
-def draw_parts(seed: int, count: int) -> tuple[Part, Part]:
+def draw_parts(seed: int, count: int) -> tuple[RatioTerms, RatioTerms]:
     draw = np.random.default_rng(seed)
     cited, needed = draw.integers(0, 9, count), draw.integers(3, 8, count)
     right = draw.binomial(np.minimum(cited, needed), 0.4)
     return part(right, cited), part(right, needed)
 
 
-def make(seed: int, clusters: int = 200) -> tuple[list[str], Part, Part]:
+def make(seed: int, clusters: int = 200) -> tuple[list[str], RatioTerms, RatioTerms]:
     return [f"c{at % clusters}" for at in range(clusters * 2)], *draw_parts(seed, clusters * 2)
 
 
@@ -90,7 +90,7 @@ def test_the_interval_of_a_ratio_is_the_bootstrap_over_clusters() -> None:
         np.array([sum(column[at] for at, name in enumerate(names) if name == each) for each in order])
         for column in (precision.above, precision.below)
     )
-    assert (metric.ci_low, metric.ci_high) == bootstrap(sums, sizes)
+    assert (metric.ci_low, metric.ci_high) == bootstrap_mean_interval(sums, sizes)
 
 
 def test_an_f1_lies_in_its_interval_which_planted_rates_are_in() -> None:
@@ -110,11 +110,11 @@ def test_rows_depend_neither_on_the_order_of_items_nor_on_what_else_is_measured(
     names, precision, recall = make(7)
     order = np.random.default_rng(0).permutation(len(names))
     mixed = [part(each.above[order], each.below[order]) for each in (precision, recall)]
-    plain = Ratios("s", "m", names, [precision, recall])
-    other = Ratios("s", "m", [names[at] for at in order], mixed)
-    assert measure_ratios([plain]) == measure_ratios([plain, other])[1:] == measure_ratios([other])
+    plain = RatioMetric("s", "m", names, [precision, recall])
+    other = RatioMetric("s", "m", [names[at] for at in order], mixed)
+    assert measure_ratio_metrics([plain]) == measure_ratio_metrics([plain, other])[1:] == measure_ratio_metrics([other])
 
 
 def test_columns_of_other_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="not as long as 2 items"):
-        Ratios("s", "m", ["a", "b"], [part([1], [1])])
+        RatioMetric("s", "m", ["a", "b"], [part([1], [1])])

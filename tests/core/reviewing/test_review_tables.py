@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.core.review import COLUMNS, Edit, ReviewItem, flag_row, read_queue, write_queue
+from factmill.tasks.core.review import (
+    REVIEW_QUEUE_COLUMNS,
+    ReviewItem,
+    TextEdit,
+    format_review_queue,
+    make_review_item,
+    parse_review_queue,
+)
 from factmill.tasks.errors import SourceError
 
 
@@ -16,7 +23,7 @@ def strip_places(items: list[ReviewItem]) -> list[ReviewItem]:
 
 
 def make_item(detail: str = "vague", **more) -> ReviewItem:
-    return flag_row("slaq", "r1", "vague", detail, "Who? / Ada").model_copy(update=more)
+    return make_review_item("slaq", "r1", "vague", detail, "Who? / Ada").model_copy(update=more)
 
 
 def read_cells(text: str) -> list[dict[str, str]]:
@@ -24,9 +31,9 @@ def read_cells(text: str) -> list[dict[str, str]]:
 
 
 def test_the_file_has_a_head_line_and_one_record_an_item() -> None:
-    edits = [Edit(field="ShortQ1", text="Who?\nAnd why?"), Edit(field="ShortA1", text="Ada")]
-    text = write_queue([make_item(proposed=edits), make_item("wrong")])
-    assert text.startswith(",".join(f'"{column}"' for column in COLUMNS) + "\r\n")
+    edits = [TextEdit(field="ShortQ1", text="Who?\nAnd why?"), TextEdit(field="ShortA1", text="Ada")]
+    text = format_review_queue([make_item(proposed=edits), make_item("wrong")])
+    assert text.startswith(",".join(f'"{column}"' for column in REVIEW_QUEUE_COLUMNS) + "\r\n")
     first, second = read_cells(text)
     assert first["proposed"] == "ShortQ1: Who?\n  And why?\nShortA1: Ada"
     assert (first["decision"], second["detail"], second["edited"]) == ("open", "wrong", "")
@@ -36,7 +43,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampl
     ["=1+1", "'=1", "''@x", "-5", "+1", "\tx", "\r\n", "a\rb", 'say "no", please', "“Zürich”\n東京", "'quoted'", "  x"]
 )
 EDITS = st.lists(
-    st.builds(Edit, field=st.sampled_from(["ShortQ1", "ShortA1", "LongQ", "_x9"]), text=TEXT.filter(len)),
+    st.builds(TextEdit, field=st.sampled_from(["ShortQ1", "ShortA1", "LongQ", "_x9"]), text=TEXT.filter(len)),
     max_size=3,
     unique_by=lambda edit: edit.field,
 )
@@ -44,7 +51,7 @@ EDITS = st.lists(
 
 @st.composite
 def draw_items(draw: st.DrawFn) -> ReviewItem:
-    item = flag_row("slaq", draw(TEXT.filter(len)), "vague", draw(TEXT), draw(TEXT), draw(EDITS))
+    item = make_review_item("slaq", draw(TEXT.filter(len)), "vague", draw(TEXT), draw(TEXT), draw(EDITS))
     decision = draw(st.sampled_from(["open", "keep", "drop", "edit"]))
     edited = draw(EDITS.filter(len)) if decision == "edit" else []
     return item.model_copy(update={"decision": decision, "edited": edited, "reviewer": draw(TEXT), "note": draw(TEXT)})
@@ -52,12 +59,12 @@ def draw_items(draw: st.DrawFn) -> ReviewItem:
 
 @given(st.lists(draw_items(), max_size=4, unique_by=lambda item: item.id))
 def test_what_is_written_is_read_back(items: list[ReviewItem]) -> None:
-    assert strip_places(read_queue(write_queue(items), "q.csv")) == items
+    assert strip_places(parse_review_queue(format_review_queue(items), "q.csv")) == items
 
 
 @given(draw_items())
 def test_no_cell_begins_like_a_formula(item: ReviewItem) -> None:
-    cells = read_cells(write_queue([item]))[0]
+    cells = read_cells(format_review_queue([item]))[0]
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells.values())
 
 
@@ -66,25 +73,25 @@ def fill_in(text: str, **cells: str) -> str:
     records = read_cells(text)
     records[0] |= cells
     file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, list(reversed(COLUMNS)), lineterminator="\n")
+    writer = csv.DictWriter(file, list(reversed(REVIEW_QUEUE_COLUMNS)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return file.getvalue()
 
 
 def test_a_filled_in_queue_is_read_with_its_places() -> None:
-    text = write_queue([make_item("two\nlines"), make_item("other")])
+    text = format_review_queue([make_item("two\nlines"), make_item("other")])
     filled = fill_in(
         text, decision=" Edit", edited="ShortA1: -5 °C\nShortQ1:How cold?\n\n", reviewer="Ada", note="=sure"
     )
-    first, second = read_queue("\ufeff" + filled, "q.csv")
-    assert first.edited == [Edit(field="ShortA1", text="-5 °C"), Edit(field="ShortQ1", text="How cold?")]
+    first, second = parse_review_queue("\ufeff" + filled, "q.csv")
+    assert first.edited == [TextEdit(field="ShortA1", text="-5 °C"), TextEdit(field="ShortQ1", text="How cold?")]
     assert (first.decision, first.reviewer, first.note, first.detail) == ("edit", "Ada", "=sure", "two\nlines")
     assert (first.file, first.line, second.line, second.decision) == ("q.csv", 2, 7, "open")
 
 
 def test_an_empty_decision_is_open() -> None:
-    assert read_queue(fill_in(write_queue([make_item()]), decision=""), "q.csv")[0].decision == "open"
+    assert parse_review_queue(fill_in(format_review_queue([make_item()]), decision=""), "q.csv")[0].decision == "open"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +110,7 @@ def test_an_empty_decision_is_open() -> None:
 )
 def test_what_cannot_be_read_is_told_with_its_line(cells: dict[str, str], said: str) -> None:
     with pytest.raises(SourceError) as error:
-        read_queue(fill_in(write_queue([make_item()]), **cells), "q.csv")
+        parse_review_queue(fill_in(format_review_queue([make_item()]), **cells), "q.csv")
     assert f"q.csv, {said}" in str(error.value)
 
 
@@ -112,18 +119,18 @@ def test_what_cannot_be_read_is_told_with_its_line(cells: dict[str, str], said: 
     [
         ("", "q.csv: the file is empty"),
         ("id,flag\r\n", "q.csv, line 1: expected the columns id, benchmark"),
-        (write_queue([]).replace('"note"', '"remark"'), "found ["),
-        (write_queue([make_item()]) + '"x","y"\r\n', "q.csv, line 3: expected 11 cells, found 2"),
-        (write_queue([make_item()]) + '"x', "q.csv, line 3: unexpected end of data"),
-        (write_queue([make_item(), make_item()]), "q.csv, line 3: the item "),
+        (format_review_queue([]).replace('"note"', '"remark"'), "found ["),
+        (format_review_queue([make_item()]) + '"x","y"\r\n', "q.csv, line 3: expected 11 cells, found 2"),
+        (format_review_queue([make_item()]) + '"x', "q.csv, line 3: unexpected end of data"),
+        (format_review_queue([make_item(), make_item()]), "q.csv, line 3: the item "),
     ],
 )
 def test_a_file_that_is_no_queue_is_told(text: str, said: str) -> None:
     with pytest.raises(SourceError) as error:
-        read_queue(text, "q.csv")
+        parse_review_queue(text, "q.csv")
     assert said in str(error.value)
 
 
 def test_a_queue_without_items_and_blank_lines_are_read() -> None:
-    assert read_queue(write_queue([]), "q.csv") == []
-    assert len(read_queue(write_queue([make_item()]) + "\r\n\r\n", "q.csv")) == 1
+    assert parse_review_queue(format_review_queue([]), "q.csv") == []
+    assert len(parse_review_queue(format_review_queue([make_item()]) + "\r\n\r\n", "q.csv")) == 1

@@ -10,11 +10,11 @@ from factmill.tasks.core.sparql import (
     direct_property_term,
     escape_literal,
     fill_limit,
-    fill_tuples,
-    fill_values,
+    fill_values_block,
+    fill_values_tuples,
+    integer_term,
     item_term,
     literal_term,
-    number_term,
 )
 
 QUERY = """# VALUES ?name { "not this one" }
@@ -22,7 +22,7 @@ SELECT ?name WHERE { VALUES ?name { "a } b"@en "it's" } FILTER(?name != '}') }""
 
 
 def ask_back(text: str) -> str:
-    query = fill_values(QUERY, "name", [literal_term(text, "en")])
+    query = fill_values_block(QUERY, "name", [literal_term(text, "en")])
     (row,) = pyoxigraph.Store().query(query)
     return row["name"].value
 
@@ -82,14 +82,14 @@ def test_what_is_no_item_is_refused(qid):
 
 
 def test_terms_of_ids_and_numbers():
-    assert (item_term("Q64"), direct_property_term("P19"), number_term(7)) == ("wd:Q64", "wdt:P19", "7")
+    assert (item_term("Q64"), direct_property_term("P19"), integer_term(7)) == ("wd:Q64", "wdt:P19", "7")
     with pytest.raises(ValueError, match="not the id of a property"):
         direct_property_term("Q64")
 
 
 def test_every_block_of_the_variable_is_filled_and_nothing_else_is_touched():
     query = 'SELECT * { { VALUES ?a { 1 "}" 2 } } UNION { values ?a{3}VALUES ?b { 4 } } } # VALUES ?a { 5 }'
-    assert fill_values(query, "a", [number_term(8), number_term(9)]) == (
+    assert fill_values_block(query, "a", [integer_term(8), integer_term(9)]) == (
         "SELECT * { { VALUES ?a { 8 9 } } UNION { values ?a{ 8 9 }VALUES ?b { 4 } } } # VALUES ?a { 5 }"
     )
 
@@ -113,8 +113,8 @@ def test_every_block_of_several_variables_is_filled():
         'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (1 "}") (2 2) } } UNION { values(?a ?b){} } '
         "VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }"
     )
-    rows = [(number_term(7), literal_term("x } y")), (number_term(8), literal_term(")"))]
-    assert fill_tuples(query, ("a", "b"), rows) == (
+    rows = [(integer_term(7), literal_term("x } y")), (integer_term(8), literal_term(")"))]
+    assert fill_values_tuples(query, ("a", "b"), rows) == (
         'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (7 "x } y") (8 ")") } } UNION '
         '{ values(?a ?b){ (7 "x } y") (8 ")") } } VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }'
     )
@@ -122,16 +122,16 @@ def test_every_block_of_several_variables_is_filled():
 
 def test_a_tuple_needs_a_term_for_each_variable():
     with pytest.raises(ValueError, match="a term for each of a, b, found 1: 7"):
-        fill_tuples("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(number_term(7),)])
+        fill_values_tuples("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(integer_term(7),)])
     with pytest.raises(ValueError, match="no block `VALUES \\( \\?b \\?a \\)"):
-        fill_tuples("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [])
+        fill_values_tuples("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [])
 
 
 def test_a_query_without_the_block_is_refused():
     with pytest.raises(ValueError, match="no block `VALUES \\?b"):
-        fill_values("SELECT * { VALUES ?a { 1 } }", "b", [])
+        fill_values_block("SELECT * { VALUES ?a { 1 } }", "b", [])
     with pytest.raises(ValueError, match="never closed"):
-        fill_values("SELECT * { VALUES ?a { 1 ", "a", [])
+        fill_values_block("SELECT * { VALUES ?a { 1 ", "a", [])
 
 
 def test_the_one_limit_is_filled():

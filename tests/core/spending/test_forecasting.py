@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 
 from factmill.tasks.core.spending.forecasting import (
-    StageSeen,
-    Use,
-    count_bundled,
-    count_met,
-    draw_places,
+    ObservedCall,
+    ObservedStage,
+    calibrate_row_weights,
+    draw_pilot_rows,
+    estimate_bundled_requests,
+    estimate_distinct_things,
     make_forecast,
-    weigh_rows,
 )
 
 ROWS = {f"r{at:02}": 1.0 for at in range(20)}
 
 
-def use(stage: str, row: str, key: str, *, model: str = "m", usd: float = 0.01, requests: float = 1.0) -> Use:
-    return Use(stage, row, key, "http://model", "chat", model, requests, 100.0, 10.0, usd, 2.0)
+def use(stage: str, row: str, key: str, *, model: str = "m", usd: float = 0.01, requests: float = 1.0) -> ObservedCall:
+    return ObservedCall(stage, row, key, "http://model", "chat", model, requests, 100.0, 10.0, usd, 2.0)
 
 
 def forecast(uses, scale: float = 4.0, seconds: float = 10.0, parallel: int = 8, rows=ROWS):
-    return make_forecast([StageSeen("ask", len(rows), scale, seconds)], uses, rows, {"http://model": parallel}, {})
+    return make_forecast([ObservedStage("ask", len(rows), scale, seconds)], uses, rows, {"http://model": parallel}, {})
 
 
 def test_calls_of_each_row_grow_with_the_rows():
@@ -43,7 +43,7 @@ def test_what_is_asked_once_for_all_rows_does_not_grow():
 def test_what_rows_of_one_question_share_grows_with_the_questions():
     rows = {f"{setting}/q{at}": 1.0 for at in range(10) for setting in ("drawn", "put together")}
     shared = [use("ask", row, f"answers to {row[-2:]}") for row in rows]
-    stages = [StageSeen("ask", len(rows), 4.0, 10.0)]
+    stages = [ObservedStage("ask", len(rows), 4.0, 10.0)]
     assert make_forecast(stages, shared, rows, {}, {}).total["calls"] < 20
     assert make_forecast(stages, shared, rows, {}, {}, lambda row: row[-2:]).total["calls"] == 40
 
@@ -64,7 +64,7 @@ def test_what_rows_share_grows_the_slower_the_more_they_share():
     ],
 )
 def test_what_few_rows_want_tells_how_much_nobody_has_wanted_yet(wanted_by, rows, scale, met):
-    assert count_met(wanted_by, rows, scale) == pytest.approx(met)
+    assert estimate_distinct_things(wanted_by, rows, scale) == pytest.approx(met)
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ def test_what_few_rows_want_tells_how_much_nobody_has_wanted_yet(wanted_by, rows
 )
 def test_calls_fill_requests_before_there_are_more(calls, batches, most, requests):
     seen = [use("ask", row, row, requests=0.2) for row in [*ROWS][:10]]
-    assert count_bundled(seen, calls, batches, most) == pytest.approx(requests)
+    assert estimate_bundled_requests(seen, calls, batches, most) == pytest.approx(requests)
 
 
 def test_bundled_requests_grow_slower_than_their_calls():
     uses = [use("ask", row, row, requests=0.1, model="") for row in ROWS]
-    found = make_forecast([StageSeen("ask", 20, 10.0, 1.0)], uses, ROWS, {}, {"http://model": 50})
+    found = make_forecast([ObservedStage("ask", 20, 10.0, 1.0)], uses, ROWS, {}, {"http://model": 50})
     assert (found.total["calls"], found.total["requests"]) == (200, 4)
     assert found.low["requests"] == pytest.approx(4)
 
 
 def test_what_an_earlier_stage_asked_is_not_asked_again():
-    stages = [StageSeen("read", 80, 1.0, 1.0), StageSeen("ask", 20, 4.0, 1.0)]
+    stages = [ObservedStage("read", 80, 1.0, 1.0), ObservedStage("ask", 20, 4.0, 1.0)]
     uses = [use("read", row, row) for row in ROWS] + [use("ask", row, row) for row in ROWS]
     found = make_forecast(stages, uses, ROWS, {}, {})
     assert found.total["calls"] == 20
@@ -118,7 +118,7 @@ def test_the_interval_is_wide_where_rows_differ_and_of_the_asked_part_alone():
     ],
 )
 def test_rows_stand_for_as_many_as_make_their_size_that_of_all(sizes, scale, weights):
-    assert weigh_rows(sizes, scale).tolist() == pytest.approx(weights, abs=1e-3)
+    assert calibrate_row_weights(sizes, scale).tolist() == pytest.approx(weights, abs=1e-3)
 
 
 def test_what_goes_by_the_size_of_rows_is_known_without_asking():
@@ -144,7 +144,7 @@ def test_hours_are_those_of_the_slowest_service_and_what_the_stage_does_beside()
 
 def test_a_service_with_a_rate_takes_as_long_as_its_rate_asks_for():
     uses = [use("ask", row, row) for row in ROWS]
-    stages = [StageSeen("ask", len(ROWS), 4.0, 10.0)]
+    stages = [ObservedStage("ask", len(ROWS), 4.0, 10.0)]
     paced = make_forecast(stages, uses, ROWS, {"http://model": 8}, {}, gaps_s={"http://model": 0.3})
     assert paced.total["hours"] * 3600 == pytest.approx(80 * 0.3 + 4 * (10 - 20 * 0.3))
 
@@ -153,18 +153,18 @@ def test_rows_of_a_pilot_stand_for_each_part_and_size():
     ids = [f"{at:03}" for at in range(100)]
     parts = [("a",) if at < 80 else ("b",) for at in range(100)]
     sizes = [at * 37 % 100 for at in range(100)]
-    drawn = draw_places(parts, [""] * 100, sizes, ids, 20)
+    drawn = draw_pilot_rows(parts, [""] * 100, sizes, ids, 20)
     assert len(set(drawn)) == 20 == len(drawn)
     assert sum(at < 80 for at in drawn) == 16
     assert sum(sizes[at] for at in drawn) / 20 == pytest.approx(49.5, rel=0.1)
-    assert draw_places(parts[:5], [""] * 5, sizes[:5], ids[:5], 20) == [0, 1, 2, 3, 4]
+    assert draw_pilot_rows(parts[:5], [""] * 5, sizes[:5], ids[:5], 20) == [0, 1, 2, 3, 4]
 
 
 def test_halves_that_are_balanced_later_are_drawn_together():
     ids = [f"{at:03}" for at in range(60)]
     parts = [(f"category {at % 15}",) for at in range(60)]
     halves = ["most" if at < 30 else "least" for at in range(60)]
-    drawn = draw_places(parts, halves, [len(ids)] * 60, ids, 14)
+    drawn = draw_pilot_rows(parts, halves, [len(ids)] * 60, ids, 14)
     assert len(drawn) == 14
     counts = {(parts[at], halves[at]) for at in drawn}
     assert all((part, "most") in counts and (part, "least") in counts for part, _ in counts)

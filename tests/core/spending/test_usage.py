@@ -5,8 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from factmill.tasks.core.service_settings import Model
-from factmill.tasks.core.spending.bounds import Usage, is_unanswered, price_range, price_usage, read_usage
+from factmill.tasks.core.service_settings import ModelSettings
+from factmill.tasks.core.spending.costs import (
+    TokenUsage,
+    compute_cost_range,
+    compute_request_cost,
+    is_error_response,
+    read_token_usage,
+)
 
 OPENAI = {"prompt_tokens": 100, "completion_tokens": 20}
 
@@ -22,24 +28,27 @@ def reasoning(count: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("told", "usage"),
     [
-        (OPENAI, Usage(100, 20)),
-        (OPENAI | {"total_tokens": 120}, Usage(100, 20)),
-        (OPENAI | {"total_tokens": 110}, Usage(100, 20)),  # a total that is too small changes nothing
-        (OPENAI | details(cached_tokens=64) | reasoning(8), Usage(100, 20, cached=64, reasoning=8)),
-        (OPENAI | {"total_tokens": 420} | reasoning(300), Usage(100, 320, reasoning=300)),  # xAI
-        (OPENAI | {"total_tokens": 420}, Usage(100, 320)),  # a gateway that tells reasoning in the total alone
-        (OPENAI | reasoning(300), Usage(100, 320, reasoning=300)),  # no part of the reply, since it is more
-        (OPENAI | {"total_tokens": 120} | reasoning(300), Usage(100, 320, reasoning=300)),
-        (OPENAI | {"prompt_cache_hit_tokens": 90, "prompt_cache_miss_tokens": 10}, Usage(100, 20, cached=90)),
-        (OPENAI | {"cached_tokens": 90}, Usage(100, 20, cached=90)),
-        (OPENAI | details(cached_tokens=50, cache_write_tokens=30), Usage(100, 20, cached=50, cache_write=30)),
-        (OPENAI | details(cached_tokens=900), Usage(1000, 20, cached=900)),  # no part of the prompt, since it is more
-        (OPENAI | details(cached_tokens=50) | {"total_tokens": 170}, Usage(150, 20, cached=50)),
-        (OPENAI | {"cost": 0.25}, Usage(100, 20, cost_usd=0.25)),
-        (OPENAI | {"cost": {"total_cost": 0.25}}, Usage(100, 20)),
+        (OPENAI, TokenUsage(100, 20)),
+        (OPENAI | {"total_tokens": 120}, TokenUsage(100, 20)),
+        (OPENAI | {"total_tokens": 110}, TokenUsage(100, 20)),  # a total that is too small changes nothing
+        (OPENAI | details(cached_tokens=64) | reasoning(8), TokenUsage(100, 20, cached=64, reasoning=8)),
+        (OPENAI | {"total_tokens": 420} | reasoning(300), TokenUsage(100, 320, reasoning=300)),  # xAI
+        (OPENAI | {"total_tokens": 420}, TokenUsage(100, 320)),  # a gateway that tells reasoning in the total alone
+        (OPENAI | reasoning(300), TokenUsage(100, 320, reasoning=300)),  # no part of the reply, since it is more
+        (OPENAI | {"total_tokens": 120} | reasoning(300), TokenUsage(100, 320, reasoning=300)),
+        (OPENAI | {"prompt_cache_hit_tokens": 90, "prompt_cache_miss_tokens": 10}, TokenUsage(100, 20, cached=90)),
+        (OPENAI | {"cached_tokens": 90}, TokenUsage(100, 20, cached=90)),
+        (OPENAI | details(cached_tokens=50, cache_write_tokens=30), TokenUsage(100, 20, cached=50, cache_write=30)),
+        (
+            OPENAI | details(cached_tokens=900),
+            TokenUsage(1000, 20, cached=900),
+        ),  # no part of the prompt, since it is more
+        (OPENAI | details(cached_tokens=50) | {"total_tokens": 170}, TokenUsage(150, 20, cached=50)),
+        (OPENAI | {"cost": 0.25}, TokenUsage(100, 20, cost_usd=0.25)),
+        (OPENAI | {"cost": {"total_cost": 0.25}}, TokenUsage(100, 20)),
         # LiteLLM: the names of both, the cached tokens in the prompt
-        (OPENAI | {"cache_read_input_tokens": 70, "cache_creation_input_tokens": 10}, Usage(100, 20, 70, 10)),
-        ({"input_tokens": 100, "output_tokens": 20}, Usage(100, 20)),
+        (OPENAI | {"cache_read_input_tokens": 70, "cache_creation_input_tokens": 10}, TokenUsage(100, 20, 70, 10)),
+        ({"input_tokens": 100, "output_tokens": 20}, TokenUsage(100, 20)),
         (
             {
                 "input_tokens": 100,
@@ -47,7 +56,7 @@ def reasoning(count: object) -> dict[str, object]:
                 "cache_read_input_tokens": 70,
                 "cache_creation_input_tokens": 10,
             },
-            Usage(180, 20, 70, 10),
+            TokenUsage(180, 20, 70, 10),
         ),
         (
             {
@@ -57,15 +66,18 @@ def reasoning(count: object) -> dict[str, object]:
                 "input_tokens_details": {"cached_tokens": 70},
                 "output_tokens_details": {"reasoning_tokens": 5},
             },
-            Usage(100, 20, cached=70, reasoning=5),
+            TokenUsage(100, 20, cached=70, reasoning=5),
         ),
-        ({"inputTokens": 100, "outputTokens": 20, "totalTokens": 190, "cacheReadInputTokens": 70}, Usage(170, 20, 70)),
-        ({"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}, Usage(100, 20)),
+        (
+            {"inputTokens": 100, "outputTokens": 20, "totalTokens": 190, "cacheReadInputTokens": 70},
+            TokenUsage(170, 20, 70),
+        ),
+        ({"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}, TokenUsage(100, 20)),
         (
             {"promptTokenCount": 100, "candidatesTokenCount": 20, "thoughtsTokenCount": 300, "totalTokenCount": 420},
-            Usage(100, 320, reasoning=300),
+            TokenUsage(100, 320, reasoning=300),
         ),
-        ({"promptTokenCount": 100, "thoughtsTokenCount": 300}, Usage(100, 300, reasoning=300)),
+        ({"promptTokenCount": 100, "thoughtsTokenCount": 300}, TokenUsage(100, 300, reasoning=300)),
         (
             {
                 "promptTokenCount": 100,
@@ -73,31 +85,31 @@ def reasoning(count: object) -> dict[str, object]:
                 "toolUsePromptTokenCount": 7,
                 "cachedContentTokenCount": 9,
             },
-            Usage(107, 20, cached=9),
+            TokenUsage(107, 20, cached=9),
         ),
-        ({"prompt_tokens": "100", "completion_tokens": "20"}, Usage(100, 20)),
-        ({"prompt_tokens": 100.0, "completion_tokens": 19.5}, Usage(100, 20)),
-        ({"prompt_tokens": 100, "total_tokens": 120}, Usage(100, 20)),
-        ({"completion_tokens": 20, "total_tokens": 120}, Usage(100, 20)),
-        ({"prompt_tokens": 100, "completion_tokens": 0}, Usage(100, 0)),
-        (OPENAI | details(cached_tokens=-5) | reasoning("many"), Usage(100, 20)),
-        (OPENAI | {"prompt_tokens_details": None, "completion_tokens_details": [], "cost": -1}, Usage(100, 20)),
-        (OPENAI | {"input_tokens": 0, "output_tokens": 0}, Usage(100, 20)),
+        ({"prompt_tokens": "100", "completion_tokens": "20"}, TokenUsage(100, 20)),
+        ({"prompt_tokens": 100.0, "completion_tokens": 19.5}, TokenUsage(100, 20)),
+        ({"prompt_tokens": 100, "total_tokens": 120}, TokenUsage(100, 20)),
+        ({"completion_tokens": 20, "total_tokens": 120}, TokenUsage(100, 20)),
+        ({"prompt_tokens": 100, "completion_tokens": 0}, TokenUsage(100, 0)),
+        (OPENAI | details(cached_tokens=-5) | reasoning("many"), TokenUsage(100, 20)),
+        (OPENAI | {"prompt_tokens_details": None, "completion_tokens_details": [], "cost": -1}, TokenUsage(100, 20)),
+        (OPENAI | {"input_tokens": 0, "output_tokens": 0}, TokenUsage(100, 20)),
     ],
 )
 def test_usage_is_read_by_the_names_and_sums_of_every_provider(told, usage):
-    assert read_usage(told) == usage
-    assert read_usage({"choices": [], "usage": told}) == usage
-    assert read_usage({"candidates": [], "usageMetadata": told}) == usage
+    assert read_token_usage(told) == usage
+    assert read_token_usage({"choices": [], "usage": told}) == usage
+    assert read_token_usage({"candidates": [], "usageMetadata": told}) == usage
 
 
 @pytest.mark.parametrize(
     "bad", [None, -1, "", "12.5", "-3", "n/a", "²", True, [], {}, math.nan, math.inf, 2**53, "9" * 19]
 )
 def test_what_is_no_count_leaves_the_usage_unknown(bad):
-    assert read_usage(OPENAI | {"completion_tokens": bad}) is None
-    assert read_usage(OPENAI | {"prompt_tokens": bad}) is None
-    assert read_usage({"input_tokens": bad, "output_tokens": 3}) is None
+    assert read_token_usage(OPENAI | {"completion_tokens": bad}) is None
+    assert read_token_usage(OPENAI | {"prompt_tokens": bad}) is None
+    assert read_token_usage({"input_tokens": bad, "output_tokens": 3}) is None
 
 
 @pytest.mark.parametrize(
@@ -116,11 +128,11 @@ def test_what_is_no_count_leaves_the_usage_unknown(bad):
     ],
 )
 def test_usage_that_is_missing_is_unknown(told):
-    assert read_usage(told) is None
+    assert read_token_usage(told) is None
 
 
-def prices(**changed: float) -> Model:
-    return Model.model_validate(
+def prices(**changed: float) -> ModelSettings:
+    return ModelSettings.model_validate(
         {"kind": "openai", "name": "m", "usd_per_million_in": 2.0, "usd_per_million_out": 8.0, **changed}
     )
 
@@ -128,36 +140,36 @@ def prices(**changed: float) -> Model:
 @pytest.mark.parametrize(
     ("usage", "changed", "usd"),
     [
-        (Usage(1_000_000, 500_000), {}, 6.0),
-        (Usage(1_000_000, 500_000, cached=500_000, cache_write=250_000, reasoning=250_000), {}, 6.0),
-        (Usage(1_000_000, 0, cached=500_000), {"usd_per_million_cached": 0.5}, 1.25),
-        (Usage(1_000_000, 0, cached=500_000), {"usd_per_million_cached": 0.0}, 1.0),
-        (Usage(1_000_000, 0, cache_write=500_000), {"usd_per_million_cache_write": 2.5}, 2.25),
-        (Usage(1_000_000, 500_000, reasoning=250_000), {"usd_per_million_reasoning": 4.0}, 5.0),
-        (Usage(1_000_000, 0), {"usd_per_request": 0.25}, 2.25),
-        (Usage(1_000_000, 0, cost_usd=3.0), {}, 3.0),
-        (Usage(1_000_000, 0, cost_usd=1.0), {}, 2.0),
+        (TokenUsage(1_000_000, 500_000), {}, 6.0),
+        (TokenUsage(1_000_000, 500_000, cached=500_000, cache_write=250_000, reasoning=250_000), {}, 6.0),
+        (TokenUsage(1_000_000, 0, cached=500_000), {"usd_per_million_cached": 0.5}, 1.25),
+        (TokenUsage(1_000_000, 0, cached=500_000), {"usd_per_million_cached": 0.0}, 1.0),
+        (TokenUsage(1_000_000, 0, cache_write=500_000), {"usd_per_million_cache_write": 2.5}, 2.25),
+        (TokenUsage(1_000_000, 500_000, reasoning=250_000), {"usd_per_million_reasoning": 4.0}, 5.0),
+        (TokenUsage(1_000_000, 0), {"usd_per_request": 0.25}, 2.25),
+        (TokenUsage(1_000_000, 0, cost_usd=3.0), {}, 3.0),
+        (TokenUsage(1_000_000, 0, cost_usd=1.0), {}, 2.0),
     ],
 )
 def test_each_kind_of_tokens_has_its_price_and_a_request_its_fee(usage, changed, usd):
-    assert price_usage(usage, prices(**changed)) == pytest.approx(usd)
+    assert compute_request_cost(usage, prices(**changed)) == pytest.approx(usd)
 
 
 def test_no_split_of_the_tokens_costs_less_than_the_least_or_more_than_the_most():
     dear = prices(
         usd_per_million_cached=0.5, usd_per_million_cache_write=2.5, usd_per_million_reasoning=9.0, usd_per_request=0.1
     )
-    least, most = price_range(1_000_000, 500_000, dear)
+    least, most = compute_cost_range(1_000_000, 500_000, dear)
     assert (least, most) == (pytest.approx(0.5 + 4.0 + 0.1), pytest.approx(2.5 + 4.5 + 0.1))
     splits = [(0, 0, 0), (1_000_000, 0, 0), (0, 1_000_000, 500_000), (300_000, 700_000, 100_000)]
     for cached, written, reasoned in splits:
-        usd = price_usage(Usage(1_000_000, 500_000, cached, written, reasoned), dear)
+        usd = compute_request_cost(TokenUsage(1_000_000, 500_000, cached, written, reasoned), dear)
         assert least - 1e-9 <= usd <= most + 1e-9
 
 
 def test_any_object_with_the_prices_will_do():
-    free = SimpleNamespace(**{name: 0.0 for name in Model.model_fields if name.startswith("usd_")})
-    assert price_usage(Usage(10, 10), free) == 0.0
+    free = SimpleNamespace(**{name: 0.0 for name in ModelSettings.model_fields if name.startswith("usd_")})
+    assert compute_request_cost(TokenUsage(10, 10), free) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -181,4 +193,4 @@ def test_any_object_with_the_prices_will_do():
     ],
 )
 def test_an_error_in_place_of_a_reply_is_not_answered(body, is_one):
-    assert is_unanswered(body) is is_one
+    assert is_error_response(body) is is_one

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factmill.tasks.core import nearest as duplicates
-from factmill.tasks.core.nearest import Duplicates, find_duplicates
-from factmill.tasks.core.rows import Merged
+from factmill.tasks.core import embedding_similarity as duplicates
+from factmill.tasks.core.embedding_similarity import DuplicatePairs, find_duplicate_pairs
+from factmill.tasks.core.rows import MergedAway
+from factmill.tasks.multihal.core.preprocessing import merge_duplicate_questions
 from factmill.tasks.multihal.core.rows import FoundationQuestion
-from factmill.tasks.multihal.core.uniting import unite_questions
 
 
 def point(*degrees: float) -> np.ndarray:
@@ -18,21 +18,21 @@ def point(*degrees: float) -> np.ndarray:
     return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
 
 
-def pairs(found: Duplicates) -> list[tuple[int, int]]:
+def pairs(found: DuplicatePairs) -> list[tuple[int, int]]:
     return list(zip(found.first.tolist(), found.second.tolist(), strict=True))
 
 
 def test_pairs_above_the_threshold_are_found_in_order() -> None:
     # a cosine of 0.99 is an angle of 8.1°
-    found = find_duplicates(point(0, 90, 8, 98, 180))
+    found = find_duplicate_pairs(point(0, 90, 8, 98, 180))
     assert pairs(found) == [(0, 2), (1, 3)]
     assert found.cosine == pytest.approx(np.cos(np.deg2rad([8, 8])), abs=1e-6)
 
 
 def test_a_cosine_equal_to_the_threshold_is_not_above_it() -> None:
     vectors = np.array([[1, 0], [3, 4], [3, 4.001]], np.float32)
-    assert pairs(find_duplicates(vectors, 0.6)) == [(1, 2)]
-    assert pairs(find_duplicates(vectors, 0.599)) == [(0, 1), (0, 2), (1, 2)]
+    assert pairs(find_duplicate_pairs(vectors, 0.6)) == [(1, 2)]
+    assert pairs(find_duplicate_pairs(vectors, 0.599)) == [(0, 1), (0, 2), (1, 2)]
 
 
 @pytest.mark.parametrize("few", [0, 512])
@@ -40,7 +40,7 @@ def test_a_cosine_equal_to_the_threshold_is_not_above_it() -> None:
 def test_what_float32_cannot_tell_from_the_threshold_is_decided_in_float64(
     apart: float, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplicates, "_FEW_ROWS", few)
+    monkeypatch.setattr(duplicates, "_MAX_UNPROJECTED_ROWS", few)
     random = np.random.default_rng(5)
     first = random.normal(size=(200, 384))
     first /= np.linalg.norm(first, axis=1, keepdims=True)
@@ -52,7 +52,7 @@ def test_what_float32_cannot_tell_from_the_threshold_is_decided_in_float64(
     exact = vectors.astype(np.float64)
     exact /= np.linalg.norm(exact, axis=1, keepdims=True)
     true = (exact[:200] * exact[200:]).sum(axis=1) > 0.99
-    assert pairs(find_duplicates(vectors)) == [(row, row + 200) for row in np.flatnonzero(true)]
+    assert pairs(find_duplicate_pairs(vectors)) == [(row, row + 200) for row in np.flatnonzero(true)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -85,34 +85,34 @@ def test_blocks_of_any_size_find_what_one_look_at_all_pairs_finds(
         if near[one, other] and usable[[one, other]].all()
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duplicates, "_FEW_ROWS", few)
-        patch.setattr(duplicates, "_BLOCK", block)
-        patch.setattr(duplicates, "_PAIRS_AT_ONCE", block)
-        assert pairs(find_duplicates(vectors, threshold, exempt.tolist())) == expected
+        patch.setattr(duplicates, "_MAX_UNPROJECTED_ROWS", few)
+        patch.setattr(duplicates, "_MAX_BLOCK_VECTORS", block)
+        patch.setattr(duplicates, "_MAX_EXACT_PAIRS_AT_ONCE", block)
+        assert pairs(find_duplicate_pairs(vectors, threshold, exempt.tolist())) == expected
 
 
 def test_rows_of_zeros_and_exempt_rows_are_near_nothing() -> None:
     vectors = np.concatenate([np.zeros((2, 2), np.float32), point(0, 0, 0)])
-    assert pairs(find_duplicates(vectors, exempt=[False, False, False, True, False])) == [(2, 4)]
+    assert pairs(find_duplicate_pairs(vectors, exempt=[False, False, False, True, False])) == [(2, 4)]
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_nothing_to_compare_gives_no_pairs(count: int) -> None:
-    found = find_duplicates(np.ones((count, 4), np.float32))
-    assert pairs(found) == [] and found.find_leaders() == list(range(count))
+    found = find_duplicate_pairs(np.ones((count, 4), np.float32))
+    assert pairs(found) == [] and found.list_group_leaders() == list(range(count))
 
 
 def test_vectors_that_are_not_finite_and_thresholds_that_are_no_cosine_are_refused() -> None:
     with pytest.raises(ValueError, match="not finite"):
-        find_duplicates(np.array([[np.nan, 1]], np.float32))
+        find_duplicate_pairs(np.array([[np.nan, 1]], np.float32))
     with pytest.raises(ValueError, match="threshold 0"):
-        find_duplicates(point(0), 0)
+        find_duplicate_pairs(point(0), 0)
 
 
 def test_a_group_holds_together_over_a_third_row_and_its_earliest_leads() -> None:
-    found = find_duplicates(point(14, 90, 0, 7, 95, 180))
+    found = find_duplicate_pairs(point(14, 90, 0, 7, 95, 180))
     assert pairs(found) == [(0, 3), (1, 4), (2, 3)]
-    assert found.find_leaders() == [0, 1, 0, 0, 1, 5]
+    assert found.list_group_leaders() == [0, 1, 0, 0, 1, 5]
 
 
 def question(row: str, output: str = "Ada", **more: object) -> FoundationQuestion:
@@ -131,8 +131,8 @@ def test_answers_and_contexts_are_united_in_the_first_row_without_repeats() -> N
         question("c", "ada ", optional_output=["A. Lovelace"], context=["two", "three"]),
         question("d", "Bob", optional_output=["Ada  l."], incorrect_answers=["Eve", "Kay"], licence="Apache-2.0"),
     ]
-    found = list(unite_questions(rows, find_duplicates(point(0, 90, 3, 5))))
-    assert found[1:] == [rows[1], Merged("c", "a"), Merged("d", "a")]
+    found = list(merge_duplicate_questions(rows, find_duplicate_pairs(point(0, 90, 3, 5))))
+    assert found[1:] == [rows[1], MergedAway("c", "a"), MergedAway("d", "a")]
     assert found[0] == rows[0].replace(
         optional_output=["Ada L.", "A. Lovelace", "Bob"],
         incorrect_answers=["Eve", "Kay"],
@@ -143,9 +143,9 @@ def test_answers_and_contexts_are_united_in_the_first_row_without_repeats() -> N
 
 def test_questions_that_differ_stay_as_they_are() -> None:
     rows = [question("a", optional_output=["x", "x"]), question("b")]
-    assert list(unite_questions(rows, find_duplicates(point(0, 90)))) == rows
+    assert list(merge_duplicate_questions(rows, find_duplicate_pairs(point(0, 90)))) == rows
 
 
 def test_duplicates_of_other_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="1 questions, but duplicates among 2 rows"):
-        list(unite_questions([question("a")], find_duplicates(point(0, 90))))
+        list(merge_duplicate_questions([question("a")], find_duplicate_pairs(point(0, 90))))

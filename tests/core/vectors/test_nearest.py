@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factmill.tasks.core import nearest
-from factmill.tasks.core.nearest import find_nearest
+from factmill.tasks.core import embedding_similarity
+from factmill.tasks.core.embedding_similarity import find_nearest_vectors
 
 Floats = npt.NDArray[np.float32]
 
@@ -49,11 +49,11 @@ def test_blocks_of_any_size_find_what_sorting_everything_finds(
         queries[-1] = vectors[0] if rows else 0
         queries[0] = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "_BLOCK", block)
-        patch.setattr(nearest, "_QUERIES_AT_ONCE", 1 + block // 3)
-        patch.setattr(nearest, "_CANDIDATES", 3 * block)
-        patch.setattr(nearest, "_PAIRS_AT_ONCE", block)
-        found = find_nearest(vectors, queries, count)
+        patch.setattr(embedding_similarity, "_MAX_BLOCK_VECTORS", block)
+        patch.setattr(embedding_similarity, "_MAX_QUERIES_AT_ONCE", 1 + block // 3)
+        patch.setattr(embedding_similarity, "_MAX_CANDIDATES", 3 * block)
+        patch.setattr(embedding_similarity, "_MAX_EXACT_PAIRS_AT_ONCE", block)
+        found = find_nearest_vectors(vectors, queries, count)
     assert found.shape == (asked, min(count, rows))
     assert found.tolist() == look_at_all(vectors, queries, count)
 
@@ -67,12 +67,12 @@ def test_what_float32_cannot_tell_apart_is_ordered_in_float64() -> None:
     cosines = 0.7 + np.arange(500)[:, None] * 3e-9
     vectors = (cosines * query + np.sqrt(1 - cosines**2) * aside).astype(np.float32)
     queries = query[None].astype(np.float32)
-    assert find_nearest(vectors, queries, 30).tolist() == look_at_all(vectors, queries, 30)
+    assert find_nearest_vectors(vectors, queries, 30).tolist() == look_at_all(vectors, queries, 30)
 
 
 def test_equal_vectors_come_in_their_order() -> None:
     vectors = np.tile(make_units(1, 8, 1), (100_000, 1))
-    assert find_nearest(vectors, vectors[:2], 3).tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert find_nearest_vectors(vectors, vectors[:2], 3).tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_equal_vectors_come_in_their_order() -> None:
 )
 def test_what_cannot_be_compared_is_refused(vectors: Floats, queries: Floats, count: int, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        find_nearest(vectors.astype(np.float32), queries.astype(np.float32), count)
+        find_nearest_vectors(vectors.astype(np.float32), queries.astype(np.float32), count)

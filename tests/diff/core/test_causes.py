@@ -5,38 +5,45 @@ from typing import Any
 import pytest
 from support.builds.changes import LOCK
 
-from factmill.tasks.diff.core.calls import SeenCall, find_divergences
-from factmill.tasks.diff.core.causes import RowFacts, explain_row, shows
-from factmill.tasks.diff.core.changes import Cause, ColumnChange, Fate
-from factmill.tasks.diff.core.locks import compare_locks
+from factmill.tasks.diff.core.call_differences import RecordedRowCall, find_call_differences
+from factmill.tasks.diff.core.causes import RowChangeEvidence, explain_row_change, is_change_carried_over
+from factmill.tasks.diff.core.changes import ChangeCause, ColumnChange, RowDrop
+from factmill.tasks.diff.core.manifest_changes import compare_manifests
 
 CODE, LIST = {"code": "c2"}, {"lists": {"l.txt": "2"}}
 
 
-def chat(reply: str, position: int = 2, service: str = "https://m", **parts: Any) -> SeenCall:
+def chat(reply: str, position: int = 2, service: str = "https://m", **parts: Any) -> RecordedRowCall:
     told = {"prompt": "x/write", "prompt_digest": "p1", "model": "mine", "variables": {"about": "a city"}} | parts
-    return SeenCall(position, f"stage {position}", "chat", service, told, "k", "ok", {"texts": [reply]}, "2026-01-01")
+    return RecordedRowCall(
+        position, f"stage {position}", "chat", service, told, "k", "ok", {"texts": [reply]}, "2026-01-01"
+    )
 
 
-def item(reply: Any, position: int = 1, service: str = "https://wd", qid: str = "Q1") -> SeenCall:
-    return SeenCall(position, f"stage {position}", "item_facts", service, {"qid": qid}, "k", "ok", reply, "2026-01-01")
+def item(reply: Any, position: int = 1, service: str = "https://wd", qid: str = "Q1") -> RecordedRowCall:
+    return RecordedRowCall(
+        position, f"stage {position}", "item_facts", service, {"qid": qid}, "k", "ok", reply, "2026-01-01"
+    )
 
 
-def page(revid: int, service: str = "https://wp", at: str = "2026-01-01") -> SeenCall:
+def page(revid: int, service: str = "https://wp", at: str = "2026-01-01") -> RecordedRowCall:
     asked = {"title": "Ulm", "at": at}
-    return SeenCall(1, "stage 1", "page_revision_at", service, asked, "k", "ok", {"revid": revid}, "2026-01-01")
+    return RecordedRowCall(1, "stage 1", "page_revision_at", service, asked, "k", "ok", {"revid": revid}, "2026-01-01")
 
 
 def explain(
-    before: list[SeenCall],
-    after: list[SeenCall],
+    before: list[RecordedRowCall],
+    after: list[RecordedRowCall],
     column: tuple[Any, Any] | None = ("old", "new"),
     lock: dict[str, Any] | None = None,
     **facts: Any,
 ) -> list[str]:
     columns = [ColumnChange("text", *column)] if column else []
-    locks = compare_locks(LOCK, LOCK | (lock or {}))
-    return [each.label for each in explain_row(RowFacts(find_divergences(before, after), columns, **facts), locks)]
+    locks = compare_manifests(LOCK, LOCK | (lock or {}))
+    return [
+        each.label
+        for each in explain_row_change(RowChangeEvidence(find_call_differences(before, after), columns, **facts), locks)
+    ]
 
 
 CASES: dict[str, tuple[list[str], list[str]]] = {
@@ -96,14 +103,14 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "a list and code, and no call": (explain([], [], lock=LIST | CODE), ["one of: list: l.txt, code: steps"]),
     "nothing": (explain([], []), ["unexplained"]),
     "other rows": (explain([], [], others_changed=True), ["other rows"]),
-    "the source": (explain([], [], source=Cause("source", "a.json"), lock=CODE), ["source: a.json"]),
+    "the source": (explain([], [], source=ChangeCause("source", "a.json"), lock=CODE), ["source: a.json"]),
     "a decision": (
         explain([], [], decisions=[(None, {"flag": "f", "decision": "edit", "reviewer": "Ann", "edited": ["new"]})]),
         ["decision: f"],
     ),
     "a reject for what a reply says": (
         explain(
-            [item("fine")], [item("much too long")], None, CODE, fate=Fate("after", "stage 1", "r", "much too long")
+            [item("fine")], [item("much too long")], None, CODE, fate=RowDrop("after", "stage 1", "r", "much too long")
         ),
         ["world: wikidata"],
     ),
@@ -113,7 +120,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
             [],
             None,
             CODE | {"params": {"params": {"least": 2}, "reviewing": {"policy": "manual"}}},
-            fate=Fate("after", "stage 1", "not_reviewed", "f"),
+            fate=RowDrop("after", "stage 1", "not_reviewed", "f"),
         ),
         ["decision: policy"],
     ),
@@ -125,7 +132,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "a failure in passing": (
         explain(
             [item("old")],
-            [SeenCall(1, "stage 1", "item_facts", "https://wd", {"qid": "Q1"}, "k", "failed", "http_503")],
+            [RecordedRowCall(1, "stage 1", "item_facts", "https://wd", {"qid": "Q1"}, "k", "failed", "http_503")],
         ),
         ["reply: item_facts"],
     ),
@@ -141,14 +148,16 @@ def test_calls_that_ask_and_are_answered_alike_are_no_difference() -> None:
     """Whatever the services are called: those of the embedded world have another name after any change of it."""
     before = [item("same", service="embedded-1/wikidata"), chat("same", script="1")]
     after = [item("same", service="embedded-2/wikidata"), chat("same", script="1")]
-    assert find_divergences(before, after) == []
+    assert find_call_differences(before, after) == []
 
 
 def test_calls_of_one_stage_are_paired_with_their_likes() -> None:
-    found = find_divergences([item("a", qid="Q1"), item("b", qid="Q2")], [item("b", qid="Q2"), item("c", qid="Q3")])
-    assert [each.asked_otherwise() for each in found] == [{"qid": ("Q1", "Q3")}]
+    found = find_call_differences(
+        [item("a", qid="Q1"), item("b", qid="Q2")], [item("b", qid="Q2"), item("c", qid="Q3")]
+    )
+    assert [each.get_changed_request_parts() for each in found] == [{"qid": ("Q1", "Q3")}]
     many = [item("a", qid=f"Q{n}") for n in range(50)]
-    assert len(find_divergences(many, [item("b", qid="R")])) == 51
+    assert len(find_call_differences(many, [item("b", qid="R")])) == 51
 
 
 @pytest.mark.parametrize(
@@ -168,4 +177,4 @@ def test_calls_of_one_stage_are_paired_with_their_likes() -> None:
     ],
 )
 def test_a_change_is_shown_by_what_holds_its_new_part(given: Any, taken: Any, told: bool) -> None:
-    assert shows(given, taken) is told
+    assert is_change_carried_over(given, taken) is told

@@ -5,7 +5,13 @@ import re
 from support.builds.changes import make_diff
 
 from factmill.tasks.diff.core.changelog import render_changelog
-from factmill.tasks.diff.core.changes import Cause, RowChange, cut_pair, tell_line, tell_pair
+from factmill.tasks.diff.core.changes import (
+    ChangeCause,
+    RowChange,
+    excerpt_change,
+    format_change_in_lines,
+    format_value_in_line,
+)
 
 
 def test_it_tells_what_is_new_gone_and_otherwise_by_cause() -> None:
@@ -42,12 +48,14 @@ def test_what_rows_say_is_told_as_text_and_short() -> None:
 
 
 def test_an_id_ends_no_code() -> None:
-    told = render_changelog(make_diff(rows=[RowChange("added", "a`<b>\n# x", "", (Cause("unexplained", ""),))]), "1.0")
+    told = render_changelog(
+        make_diff(rows=[RowChange("added", "a`<b>\n# x", "", (ChangeCause("unexplained", ""),))]), "1.0"
+    )
     assert "  - `a'<b> # x`" in told.splitlines()
 
 
 def test_of_many_rows_a_few_are_told() -> None:
-    rows = [RowChange("added", f"x-{n}", "", (Cause("unexplained", ""),)) for n in range(5000)]
+    rows = [RowChange("added", f"x-{n}", "", (ChangeCause("unexplained", ""),)) for n in range(5000)]
     told = render_changelog(make_diff(rows=rows), "1.0")
     assert "## Added: 5,000 rows" in told
     assert "  - and 4,997 more" in told
@@ -60,10 +68,10 @@ def test_nothing_is_told_too() -> None:
 
 
 def test_long_values_are_cut_around_their_first_difference() -> None:
-    assert tell_pair("short", None, 20) == ("short", "–")
-    old, new = tell_pair("x" * 100 + "1" + "y" * 100, "x" * 100 + "2" + "y" * 100, 40)
+    assert format_change_in_lines("short", None, 20) == ("short", "–")
+    old, new = format_change_in_lines("x" * 100 + "1" + "y" * 100, "x" * 100 + "2" + "y" * 100, 40)
     assert (old, new) == ("…" + "x" * 20 + "1" + "y" * 19 + "…", "…" + "x" * 20 + "2" + "y" * 19 + "…")
-    assert tell_pair("a\nb", ["a", "ü"], 20) == ("a b", '["a", "ü"]')
-    assert cut_pair("a\nb", "a", 20) == ("a\nb", "a")
-    assert tell_line("a" * 30, 10) == "a" * 10 + "…"
-    assert tell_line("\ud800", 10) == "?"
+    assert format_change_in_lines("a\nb", ["a", "ü"], 20) == ("a b", '["a", "ü"]')
+    assert excerpt_change("a\nb", "a", 20) == ("a\nb", "a")
+    assert format_value_in_line("a" * 30, 10) == "a" * 10 + "…"
+    assert format_value_in_line("\ud800", 10) == "?"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.builds.changes import LOCK
 
-from factmill.tasks.diff.core.locks import compare_locks, list_decisions
+from factmill.tasks.diff.core.manifest_changes import compare_manifests, list_changed_decisions
 
 WORLD = LOCK["world"]
 EMBEDDED = [{name: f"embedded-{n}/{name}" for name in ("wikidata", "wikipedia")} for n in (1, 2)]
@@ -43,12 +43,12 @@ EMBEDDED = [{name: f"embedded-{n}/{name}" for name in ("wikidata", "wikipedia")}
     ],
 )
 def test_inputs_are_told_by_kind_and_name(before: dict[str, Any], after: dict[str, Any], told: list[str]) -> None:
-    assert [each.cause.label for each in compare_locks(LOCK | before, LOCK | after).changes] == told
+    assert [each.cause.label for each in compare_manifests(LOCK | before, LOCK | after).changes] == told
 
 
 def test_limits_of_units_are_told_one_by_one() -> None:
     params = [{"params": {}, "limits": {"P19": n, "P20": 1}} for n in (None, 4)]
-    (change,) = compare_locks(LOCK | {"params": params[0]}, LOCK | {"params": params[1]}).changes
+    (change,) = compare_manifests(LOCK | {"params": params[0]}, LOCK | {"params": params[1]}).changes
     assert (change.cause.label, change.cause.told) == ("parameter: limits", "P19 not set → 4")
 
 
@@ -58,7 +58,7 @@ def test_decisions_are_those_about_the_row() -> None:
         for name, row, decision in (("i", "r1", "keep"), ("j", "r2", "drop"), ("i", "r1", "drop"))
     ]
     reviewing = [{"policy": "auto", "decisions": each} for each in (made[:2], [made[2]])]
-    locks = compare_locks(*(LOCK | {"params": {"params": {}, "reviewing": each}} for each in reviewing))
-    assert list_decisions(locks, ["r1"]) == [(made[0], made[2])]
-    assert list_decisions(locks, ["r2"]) == [(made[1], None)]
-    assert list_decisions(locks, ["r3"]) == []
+    locks = compare_manifests(*(LOCK | {"params": {"params": {}, "reviewing": each}} for each in reviewing))
+    assert list_changed_decisions(locks, ["r1"]) == [(made[0], made[2])]
+    assert list_changed_decisions(locks, ["r2"]) == [(made[1], None)]
+    assert list_changed_decisions(locks, ["r3"]) == []

@@ -6,16 +6,23 @@ import sys
 
 import pytest
 
-from factmill.tasks.engine.cluster.answering import Question, answer, hold
-from factmill.tasks.engine.cluster.asking import Worker, explain_lack
-from factmill.tasks.engine.cluster.offers import Holding, Offer
-from factmill.tasks.engine.cluster.wire import Held, Wanted, import_distributed, name_code, name_resource, read_resource
+from factmill.tasks.engine.cluster.capabilities import ServableResource, ServedResources
+from factmill.tasks.engine.cluster.driver import WorkerInfo, format_missing_capability
+from factmill.tasks.engine.cluster.protocol import (
+    ComputeRequirement,
+    WorkerCapability,
+    format_code_version,
+    format_resource_name,
+    import_distributed,
+    parse_resource_name,
+)
+from factmill.tasks.engine.cluster.worker_tasks import ClusterRequest, answer_request, serve_resources
 from factmill.tasks.engine.services import check_models
 from factmill.tasks.errors import SettingsError, UsageError
 from factmill.tasks.settings import load_world
 
 ADDRESS = "tcp://10.0.0.5:8786"
-NLLB = Wanted("translator", "nllb@1234-float32-cpu")
+NLLB = ComputeRequirement("translator", "nllb@1234-float32-cpu")
 
 
 def fail(_operation: str, _asked: object) -> object:
@@ -29,15 +36,25 @@ def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() ->
         opened.append(1)
         return lambda operation, asked: [operation, asked]
 
-    hold(Holding([Offer(NLLB, "nllb", open_model), Offer(Wanted("graph", "1"), "small", lambda: fail)]))  # type: ignore[arg-type, return-value]
-    question = pickle.dumps(Question(NLLB.kind, NLLB.identity, name_code(), "calls", ["text"]))
+    serve_resources(
+        ServedResources(
+            [
+                ServableResource(NLLB, "nllb", open_model),
+                ServableResource(ComputeRequirement("graph", "1"), "small", lambda: fail),
+            ]
+        )
+    )  # type: ignore[arg-type, return-value]
+    question = pickle.dumps(ClusterRequest(NLLB.kind, NLLB.identity, format_code_version(), "calls", ["text"]))
     assert [pickle.loads(question), pickle.loads(question)] == [["answered", ["calls", ["text"]]]] * 2
     assert opened == [1]
-    assert answer("graph", "1", name_code(), "item_paths", []) == ["refused", "the folder is damaged"]
-    assert answer("graph", "2", name_code(), "item_paths", []) == ["refused", "does not hold the graph 2"]
-    refused = answer(NLLB.kind, NLLB.identity, "factmill 0", "calls", [])
-    assert refused == ["refused", f"answers with {name_code()}, asked for was factmill 0"]
-    hold(Holding([]))
+    assert answer_request("graph", "1", format_code_version(), "item_paths", []) == ["refused", "the folder is damaged"]
+    assert answer_request("graph", "2", format_code_version(), "item_paths", []) == [
+        "refused",
+        "does not hold the graph 2",
+    ]
+    refused = answer_request(NLLB.kind, NLLB.identity, "factmill 0", "calls", [])
+    assert refused == ["refused", f"answers with {format_code_version()}, asked for was factmill 0"]
+    serve_resources(ServedResources([]))
 
 
 def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,16 +62,23 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
         raise MemoryError("no room for 8 GB")
 
     said: list[str] = []
-    monkeypatch.setattr("factmill.tasks.engine.cluster.answering.say", said.append)
-    hold(Holding([Offer(NLLB, "nllb", lambda: run_out), Offer(Wanted("graph", "1"), "small", lambda: fail)]))
+    monkeypatch.setattr("factmill.tasks.engine.cluster.worker_tasks.say", said.append)
+    serve_resources(
+        ServedResources(
+            [
+                ServableResource(NLLB, "nllb", lambda: run_out),
+                ServableResource(ComputeRequirement("graph", "1"), "small", lambda: fail),
+            ]
+        )
+    )
     with pytest.raises(MemoryError):  # which Dask has another worker try
-        answer(NLLB.kind, NLLB.identity, name_code(), "calls", [])
-    answer("graph", "1", name_code(), "item_paths", [])
+        answer_request(NLLB.kind, NLLB.identity, format_code_version(), "calls", [])
+    answer_request("graph", "1", format_code_version(), "item_paths", [])
     assert said == [
         f"note: the {NLLB} failed at calls: MemoryError: no room for 8 GB",
         "note: the graph 1 refused item_paths: the folder is damaged",
     ]
-    hold(Holding([]))
+    serve_resources(ServedResources([]))
 
 
 def test_nothing_of_dask_s_own_log_is_printed() -> None:
@@ -65,31 +89,37 @@ def test_nothing_of_dask_s_own_log_is_printed() -> None:
 
 
 def test_what_a_worker_holds_is_told_by_the_name_of_a_resource() -> None:
-    held = Held(NLLB, "factmill 0")
-    assert read_resource(name_resource(held)) == held
-    assert [read_resource(name) for name in ("GPU", '["other", 1, 2, 3]', "3", '{"a": 1}')] == [None] * 4
+    held = WorkerCapability(NLLB, "factmill 0")
+    assert parse_resource_name(format_resource_name(held)) == held
+    assert [parse_resource_name(name) for name in ("GPU", '["other", 1, 2, 3]', "3", '{"a": 1}')] == [None] * 4
 
 
 @pytest.mark.parametrize(
     ("held", "told"),
     [
         ([], f"no worker has joined {ADDRESS}.*: factmill worker --address {ADDRESS}"),
-        ([Held(NLLB, "factmill 0")], r"but answers with other code \(factmill 0; here: .*install the same factmill"),
         (
-            [Held(Wanted("translator", "nllb@1234-float16-cuda"), "factmill 0")],
+            [WorkerCapability(NLLB, "factmill 0")],
+            r"but answers with other code \(factmill 0; here: .*install the same factmill",
+        ),
+        (
+            [WorkerCapability(ComputeRequirement("translator", "nllb@1234-float16-cuda"), "factmill 0")],
             "theirs: nllb@1234-float16-cuda; the model is the same, but computes in other numbers: set compute_type",
         ),
         (
-            [Held(Wanted("translator", "nllb@9876-float32-cpu"), "factmill 0")],
+            [WorkerCapability(ComputeRequirement("translator", "nllb@9876-float32-cpu"), "factmill 0")],
             "theirs: nllb@9876.*; start one on a machine",
         ),
-        ([Held(Wanted("graph", "1"), "factmill 0")], "they hold no translator; start one on a machine that has it"),
+        (
+            [WorkerCapability(ComputeRequirement("graph", "1"), "factmill 0")],
+            "they hold no translator; start one on a machine that has it",
+        ),
     ],
 )
-def test_a_lack_is_told_with_what_to_do(held: list[Held], told: str) -> None:
-    workers = [Worker("tcp://10.0.0.6:1", tuple(held))] if held else []
+def test_a_lack_is_told_with_what_to_do(held: list[WorkerCapability], told: str) -> None:
+    workers = [WorkerInfo("tcp://10.0.0.6:1", tuple(held))] if held else []
     with pytest.raises(AssertionError, match=told):
-        raise AssertionError(explain_lack(NLLB, workers, ADDRESS))
+        raise AssertionError(format_missing_capability(NLLB, workers, ADDRESS))
 
 
 def test_a_library_that_is_not_installed_is_told_before_a_build_begins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,31 +15,35 @@ from support.graphs.rdf_lines import spell_out
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 from support.processes.cluster import LoopbackCluster, loopback_cluster
 
-from factmill.tasks.compute import Compute
-from factmill.tasks.core.calls.call import Call, Reply, Service
-from factmill.tasks.core.calls.local_models import call_perplexity, call_translate_path, call_translate_text
-from factmill.tasks.core.paths import FoundPaths, PathFinder, PathOptions
-from factmill.tasks.engine.cluster import asking, remote
-from factmill.tasks.engine.cluster.asking import Cluster
-from factmill.tasks.engine.cluster.remote import (
+from factmill.tasks.compute_settings import ComputeSettings
+from factmill.tasks.core.calls.call import Call, CallResponse, CallService
+from factmill.tasks.core.calls.translation_and_perplexity import (
+    make_perplexity_call,
+    make_translate_path_call,
+    make_translate_text_call,
+)
+from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions
+from factmill.tasks.engine.cluster import driver, remote_models
+from factmill.tasks.engine.cluster.driver import Cluster
+from factmill.tasks.engine.cluster.protocol import ComputeRequirement
+from factmill.tasks.engine.cluster.remote_models import (
     RemoteModel,
-    RemotePaths,
+    RemotePathFinder,
     open_remote_cross_encoder,
     open_remote_embedder,
 )
-from factmill.tasks.engine.cluster.wire import Wanted
 from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
-from factmill.tasks.models import perplexity, translate
-from factmill.tasks.models.converting.encoder import add_cross_encoder, add_embedder
-from factmill.tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
-from factmill.tasks.models.embed import SentenceEncoder, find_embedder
+from factmill.tasks.models import perplexity, translator
+from factmill.tasks.models.converting.encoder import make_cross_encoder_folder, make_embedder_folder
+from factmill.tasks.models.cross_encoder import CrossEncoder, resolve_cross_encoder_folder
+from factmill.tasks.models.embedders import SentenceEncoder, resolve_embedder_folder
 from factmill.tasks.models.model_folder import models_folder
-from factmill.tasks.models.services import serve_perplexity, serve_translator
-from factmill.tasks.processes import free_port
+from factmill.tasks.models.model_services import make_language_model_service, make_translator_service
+from factmill.tasks.processes import find_free_port
 from factmill.tasks.settings import graphs_folder
-from factmill.tasks.text.values.literals import Date
+from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 pytestmark = pytest.mark.slow
 
@@ -58,10 +62,10 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cluster")
-    add_embedder(write_checkpoint(folder / "tiny", make_weights()), models_folder(folder))
+    make_embedder_folder(write_checkpoint(folder / "tiny", make_weights()), models_folder(folder))
     weights = make_weights(prefix="bert.") | make_head(3)
     labels = {"0": "CONTRADICTION", "1": "neutral", "2": "Entailment"}
-    add_cross_encoder(write_checkpoint(folder / "nli", weights, id2label=labels), models_folder(folder))
+    make_cross_encoder_folder(write_checkpoint(folder / "nli", weights, id2label=labels), models_folder(folder))
     (folder / "small.nt").write_text(spell_out(LINES), "utf-8")
     load_graph([folder / "small.nt"], "small", graphs_folder(folder))
     return folder
@@ -77,18 +81,18 @@ def loopback(home: Path) -> Iterator[LoopbackCluster]:
 
 @pytest.fixture
 def cluster(loopback: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setattr(remote, "_LEAST_LETTERS", 60)
-    monkeypatch.setattr(remote, "_LEAST_PAIRS", 2)
-    with closing(Cluster(Compute(engine="dask", address=loopback.address, wait_s=300))) as connected:
+    monkeypatch.setattr(remote_models, "_MIN_GROUP_CHARS", 60)
+    monkeypatch.setattr(remote_models, "_MIN_GROUP_PAIRS", 2)
+    with closing(Cluster(ComputeSettings(engine="dask", address=loopback.address, wait_s=300))) as connected:
         yield connected
 
 
-def ask(service: Service, calls: list[Call]) -> tuple[dict[str, Reply], Counter[str]]:
+def ask(service: CallService, calls: list[Call]) -> tuple[dict[str, CallResponse], Counter[str]]:
     """Return the replies to calls by key, and how often each was delivered."""
-    replies: dict[str, Reply] = {}
+    replies: dict[str, CallResponse] = {}
     delivered: Counter[str] = Counter()
 
-    def take(call: Call, reply: Reply) -> None:
+    def take(call: Call, reply: CallResponse) -> None:
         replies[call.key] = reply
         delivered[call.key] += 1
 
@@ -97,29 +101,36 @@ def ask(service: Service, calls: list[Call]) -> tuple[dict[str, Reply], Counter[
 
 
 def test_translations_and_perplexities_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
-    identity = translate.identify_translator(translate.EMBEDDED, home)
-    local: Service = serve_translator(identity, lambda: translate.Translator(translate.EMBEDDED_FOLDER, threads=1))
-    calls = [call_translate_text(identity, text, tag) for text in SENTENCES for tag in ("de", "fr")]
-    calls += [call_translate_path(identity, ["London", "born in"], [None, "né à"], "fr"), Call(identity, "sing", {})]
-    replies, delivered = ask(RemoteModel(cluster, Wanted("translator", identity)), calls)
+    identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, home)
+    local: CallService = make_translator_service(
+        identity, lambda: translator.Translator(translator.EMBEDDED_TRANSLATOR_FOLDER, threads=1)
+    )
+    calls = [make_translate_text_call(identity, text, tag) for text in SENTENCES for tag in ("de", "fr")]
+    calls += [
+        make_translate_path_call(identity, ["London", "born in"], [None, "né à"], "fr"),
+        Call(identity, "sing", {}),
+    ]
+    replies, delivered = ask(RemoteModel(cluster, ComputeRequirement("translator", identity)), calls)
     assert (replies, delivered) == ask(local, calls)
     assert set(delivered.values()) == {1} and {reply.status for reply in replies.values()} == {"ok", "failed"}
 
-    identity = perplexity.identify_perplexity(perplexity.EMBEDDED, home)
-    local = serve_perplexity(identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_FOLDER, threads=1))
-    calls = [call_perplexity(identity, text) for text in SENTENCES]
-    assert ask(RemoteModel(cluster, Wanted("perplexity", identity)), calls) == ask(local, calls)
+    identity = perplexity.get_language_model_identity(perplexity.EMBEDDED_LANGUAGE_MODEL, home)
+    local = make_language_model_service(
+        identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_LANGUAGE_MODEL_FOLDER, threads=1)
+    )
+    calls = [make_perplexity_call(identity, text) for text in SENTENCES]
+    assert ask(RemoteModel(cluster, ComputeRequirement("perplexity", identity)), calls) == ask(local, calls)
 
 
 def test_vectors_and_scores_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
-    folder = find_embedder("tiny", home)
+    folder = resolve_embedder_folder("tiny", home)
     here, there = SentenceEncoder(folder, threads=1), open_remote_embedder(folder, cluster)
     assert (there.name, there.digest, there.dimensions) == (here.name, here.digest, here.dimensions)
     texts = [*TEXTS, TEXTS[0]]
     assert there.encode(texts).tobytes() == here.encode(texts).tobytes()
     assert there.encode([]).shape == (0, here.dimensions)
 
-    folder = find_cross_encoder("nli", home)
+    folder = resolve_cross_encoder_folder("nli", home)
     scorer, remote_scorer = CrossEncoder(folder, threads=1), open_remote_cross_encoder(folder, cluster)
     pairs = [(first, second) for first in TEXTS for second in TEXTS[:3]]
     for wanted in (None, [{"entailment"}, {"contradiction"}]):
@@ -128,10 +139,10 @@ def test_vectors_and_scores_are_those_of_this_process(cluster: Cluster, home: Pa
 
 def test_paths_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
     subjects, objects = np.array([1, 1, 2, 3, 9, 1, 3]), np.array([2, 3, 1, 2, 1, 1, 1])
-    dates = [Date(1815, 12, 10), Date(1815), Date(1900)] + [Date(1815)] * 4
-    options = PathOptions(all_hops=True, ignored=frozenset({3}), most_paths=5)
+    dates = [PartialDate(1815, 12, 10), PartialDate(1815), PartialDate(1900)] + [PartialDate(1815)] * 4
+    options = PathSearchOptions(always_two_hops=True, ignored_properties=frozenset({3}), max_paths=5)
     with open_graph("small", graphs_folder(home)) as graph:
-        finders: list[PathFinder] = [graph, RemotePaths(graph.manifest.digest, cluster)]
+        finders: list[PathFinder] = [graph, RemotePathFinder(graph.manifest.digest, cluster)]
 
         def find(finder: PathFinder) -> list[FoundPaths]:
             return [
@@ -152,20 +163,22 @@ def test_an_answer_that_does_not_fit_names_its_worker(
     def refused(told: str) -> AbstractContextManager[object]:
         return pytest.raises(ServiceUnreachable, match=rf"^the worker tcp://\S+ of \S+ gave a wrong answer .*: {told};")
 
-    write_calls, write_array = remote.write_calls, remote.write_array
+    write_calls, write_array = remote_models.encode_calls, remote_models.encode_array
     # the worker is not told of the last one
-    monkeypatch.setattr(remote, "write_calls", lambda calls: write_calls(calls)[:-1])
-    monkeypatch.setattr(remote, "write_array", lambda array: write_array(array[:-1]))
-    identity = translate.identify_translator(translate.EMBEDDED, home)
-    calls = [call_translate_text(identity, text, "de") for text in SENTENCES[:2]]
+    monkeypatch.setattr(remote_models, "encode_calls", lambda calls: write_calls(calls)[:-1])
+    monkeypatch.setattr(remote_models, "encode_array", lambda array: write_array(array[:-1]))
+    identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, home)
+    calls = [make_translate_text_call(identity, text, "de") for text in SENTENCES[:2]]
     delivered: list[Call] = []
     with refused("0 answers to 1 questions"):
-        RemoteModel(cluster, Wanted("translator", identity)).send(calls, lambda call, reply: delivered.append(call))
+        RemoteModel(cluster, ComputeRequirement("translator", identity)).send(
+            calls, lambda call, reply: delivered.append(call)
+        )
     assert not delivered
     with open_graph("small", graphs_folder(home)) as graph, refused("1 answers to 2 questions"):
         ends = np.array([1, 2])
-        RemotePaths(graph.manifest.digest, cluster).find_item_paths(ends, ends, PathOptions())
-    there = open_remote_embedder(find_embedder("tiny", home), cluster)
+        RemotePathFinder(graph.manifest.digest, cluster).find_item_paths(ends, ends, PathSearchOptions())
+    there = open_remote_embedder(resolve_embedder_folder("tiny", home), cluster)
     there.dimensions += 1
     with refused(r"rows of \(\d+,\) numbers, expected \(\d+,\)"):
         there.encode(TEXTS)
@@ -176,30 +189,33 @@ def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> N
     with pytest.raises(
         ServiceUnreachable, match=r"no worker at tcp.* \(2 there\) holds the graph f+; theirs: \w+; start one"
     ):
-        cluster.ask(Wanted("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
+        cluster.ask(ComputeRequirement("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
 
 
 def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_joins(
     cluster: Cluster, loopback: LoopbackCluster, home: Path
 ) -> None:
-    identity = perplexity.identify_perplexity(perplexity.EMBEDDED, home)
-    calls = [call_perplexity(identity, f"Rome is a city of {number} people.") for number in range(150)]
+    identity = perplexity.get_language_model_identity(perplexity.EMBEDDED_LANGUAGE_MODEL, home)
+    calls = [make_perplexity_call(identity, f"Rome is a city of {number} people.") for number in range(150)]
     expected, _ = ask(
-        serve_perplexity(identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_FOLDER, threads=1)), calls
+        make_language_model_service(
+            identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_LANGUAGE_MODEL_FOLDER, threads=1)
+        ),
+        calls,
     )
     seen: Counter[str] = Counter()
-    replies: dict[str, Reply] = {}
+    replies: dict[str, CallResponse] = {}
 
-    def take(call: Call, reply: Reply) -> None:
+    def take(call: Call, reply: CallResponse) -> None:
         if not seen:
             # one joins while the others die: what they have under way waits for it
-            loopback.start("--model", perplexity.EMBEDDED)
+            loopback.start("--model", perplexity.EMBEDDED_LANGUAGE_MODEL)
             for worker in loopback.workers[:2]:
                 loopback.kill(worker)
         seen[call.key] += 1
         replies[call.key] = reply
 
-    RemoteModel(cluster, Wanted("perplexity", identity)).send(calls, take)
+    RemoteModel(cluster, ComputeRequirement("perplexity", identity)).send(calls, take)
     assert replies == expected
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     for worker in loopback.workers[:2]:
@@ -211,23 +227,23 @@ def test_what_a_stopped_worker_has_under_way_goes_to_another(
     cluster: Cluster, loopback: LoopbackCluster, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(asking, "say", said.append)
-    monkeypatch.setattr(asking, "_READ_S", 3.0)
-    monkeypatch.setattr(asking, "_SILENT_S", 1.5)
-    monkeypatch.setattr(asking, "_GIVE_UP_S", 12.0)
-    stopped = loopback.start("--model", perplexity.EMBEDDED)
+    monkeypatch.setattr(driver, "print_and_log", said.append)
+    monkeypatch.setattr(driver, "_READ_S", 3.0)
+    monkeypatch.setattr(driver, "_SILENT_AFTER_S", 1.5)
+    monkeypatch.setattr(driver, "_REMOVE_AFTER_S", 12.0)
+    stopped = loopback.start("--model", perplexity.EMBEDDED_LANGUAGE_MODEL)
     address = loopback.wait_joined(stopped).rpartition(" as ")[2].strip()
-    loopback.wait_joined(loopback.start("--model", perplexity.EMBEDDED))
-    identity = perplexity.identify_perplexity(perplexity.EMBEDDED, home)
-    calls = [call_perplexity(identity, f"Paris is a city of {number} people.") for number in range(150)]
+    loopback.wait_joined(loopback.start("--model", perplexity.EMBEDDED_LANGUAGE_MODEL))
+    identity = perplexity.get_language_model_identity(perplexity.EMBEDDED_LANGUAGE_MODEL, home)
+    calls = [make_perplexity_call(identity, f"Paris is a city of {number} people.") for number in range(150)]
     seen: Counter[str] = Counter()
 
-    def take(call: Call, _: Reply) -> None:
+    def take(call: Call, _: CallResponse) -> None:
         if not seen:
             stopped.send_signal(signal.SIGSTOP)
         seen[call.key] += 1
 
-    RemoteModel(cluster, Wanted("perplexity", identity)).send(calls, take)
+    RemoteModel(cluster, ComputeRequirement("perplexity", identity)).send(calls, take)
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     assert any(f"nothing is heard of the worker {address}: is its process stopped" in each for each in said)
     assert any(f"the worker {address} is given up" in each for each in said)
@@ -239,27 +255,30 @@ def test_what_a_stopped_worker_has_under_way_goes_to_another(
 
 
 def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_is_left(home: Path) -> None:
-    port = free_port()
-    address, identity = f"tcp://127.0.0.1:{port}", perplexity.identify_perplexity(perplexity.EMBEDDED, home)
-    calls = [call_perplexity(identity, f"Oslo is a city of {number} people.") for number in range(150)]
+    port = find_free_port()
+    address, identity = (
+        f"tcp://127.0.0.1:{port}",
+        perplexity.get_language_model_identity(perplexity.EMBEDDED_LANGUAGE_MODEL, home),
+    )
+    calls = [make_perplexity_call(identity, f"Oslo is a city of {number} people.") for number in range(150)]
     seen: Counter[str] = Counter()
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port)]
 
     def work() -> None:
         with subprocess.Popen([*command, "--no-dashboard"], stderr=subprocess.DEVNULL) as scheduler:
 
-            def take(call: Call, _: Reply) -> None:
+            def take(call: Call, _: CallResponse) -> None:
                 seen[call.key] += 1
                 if len(seen) == 1:
                     scheduler.kill()
 
             there = LoopbackCluster(address, home)
-            worker = there.start("--model", perplexity.EMBEDDED)
+            worker = there.start("--model", perplexity.EMBEDDED_LANGUAGE_MODEL)
             try:
                 there.wait_joined(worker)
-                with closing(Cluster(Compute(engine="dask", address=address, wait_s=300))) as connected:
+                with closing(Cluster(ComputeSettings(engine="dask", address=address, wait_s=300))) as connected:
                     left = [call for call in calls if call.key not in seen]
-                    RemoteModel(connected, Wanted("perplexity", identity)).send(left, take)
+                    RemoteModel(connected, ComputeRequirement("perplexity", identity)).send(left, take)
             finally:
                 there.kill(worker)
                 scheduler.kill()
@@ -274,20 +293,20 @@ def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factmill.tasks.engine.cluster.asking._CONNECT_S", 0.2)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.driver._CONNECT_S", 0.2)
     with (
-        closing(Cluster(Compute(engine="dask", address="tcp://127.0.0.1:9"))) as lonely,
+        closing(Cluster(ComputeSettings(engine="dask", address="tcp://127.0.0.1:9"))) as lonely,
         pytest.raises(ServiceUnreachable, match=r"no Dask scheduler answers at tcp://127.0.0.1:9 .*`dask scheduler`"),
     ):
         lonely.list_workers()
 
 
 def test_what_listens_and_is_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factmill.tasks.engine.cluster.asking._CONNECT_S", 0.5)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.driver._CONNECT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with (
-            closing(Cluster(Compute(engine="dask", address=address))) as lonely,
+            closing(Cluster(ComputeSettings(engine="dask", address=address))) as lonely,
             pytest.raises(ServiceUnreachable, match=f"no Dask scheduler answers at {address} .something listens there"),
         ):
             lonely.list_workers()

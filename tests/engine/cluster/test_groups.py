@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.engine.cluster.wire import cut_groups, cut_ranges
+from factmill.tasks.engine.cluster.protocol import group_by_weight, split_into_ranges
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ from factmill.tasks.engine.cluster.wire import cut_groups, cut_ranges
 def test_groups_hold_what_weighs_alike_the_heaviest_first(
     weights: list[int], workers: int, groups: list[list[int]]
 ) -> None:
-    assert cut_groups(weights, workers, 12, 20) == groups
+    assert group_by_weight(weights, workers, 12, 20) == groups
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(0, 5))
 def test_every_place_is_in_one_group_and_none_is_too_heavy(weights: list[int], workers: int) -> None:
-    groups = cut_groups(weights, workers, 20, 60)
+    groups = group_by_weight(weights, workers, 20, 60)
     assert sorted(place for group in groups for place in group) == list(range(len(weights)))
     assert all(sum(weights[place] for place in group) <= 60 for group in groups)
 
@@ -35,6 +35,6 @@ def test_every_place_is_in_one_group_and_none_is_too_heavy(weights: list[int], w
     ("count", "workers", "sizes"), [(0, 2, []), (5, 2, [2, 2, 1]), (80, 2, [10] * 8), (100, 1, [20] * 5)]
 )
 def test_ranges_give_every_worker_some(count: int, workers: int, sizes: list[int]) -> None:
-    ranges = cut_ranges(count, workers, 2, 20)
+    ranges = split_into_ranges(count, workers, 2, 20)
     assert [len(each) for each in ranges] == sizes
     assert [place for each in ranges for place in each] == list(range(count))

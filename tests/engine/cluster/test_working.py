@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from support.models.tiny_encoder import make_weights, write_checkpoint
 
-from factmill.tasks.engine.cluster.wire import Wanted
-from factmill.tasks.engine.cluster.working import check_options, find_offers, work
-from factmill.tasks.errors import GraphError, UsageError
-from factmill.tasks.models import perplexity, translate
-from factmill.tasks.models.converting.encoder import add_embedder
-from factmill.tasks.models.embed import SentenceEncoder
+from factmill.tasks.engine.cluster.protocol import ComputeRequirement
+from factmill.tasks.engine.cluster.worker import check_worker_options, load_servable_resources, run_worker
+from factmill.tasks.errors import LocalGraphError, UsageError
+from factmill.tasks.models import perplexity, translator
+from factmill.tasks.models.converting.encoder import make_embedder_folder
+from factmill.tasks.models.embedders import SentenceEncoder
 from factmill.tasks.models.model_folder import models_folder
 
 ADDRESS = "tcp://10.0.0.5:8786"
@@ -19,41 +19,44 @@ ADDRESS = "tcp://10.0.0.5:8786"
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     """Add a tiny encoder to a home and return its folder."""
-    add_embedder(write_checkpoint(tmp_path / "tiny", make_weights()), models_folder(tmp_path))
+    make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), models_folder(tmp_path))
     return models_folder(tmp_path) / "tiny"
 
 
 def test_models_are_held_by_name_and_by_path_under_their_digests(tiny: Path, tmp_path: Path) -> None:
     digest = SentenceEncoder(tiny, "cpu", 1).digest
     for name in ("tiny", str(tiny)):
-        (offer,) = find_offers(tmp_path, [name], [], "cpu", 1, print)
-        assert (offer.wanted, offer.name) == (Wanted("embedder", digest), "tiny")
-    identity = translate.identify_translator(translate.EMBEDDED, tmp_path, "cpu")
-    assert [each.wanted for each in find_offers(tmp_path, [translate.EMBEDDED], [], "cpu", 1, print)] == [
-        Wanted("translator", identity)
-    ]
+        (offer,) = load_servable_resources(tmp_path, [name], [], "cpu", 1, print)
+        assert (offer.wanted, offer.name) == (ComputeRequirement("embedder", digest), "tiny")
+    identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, tmp_path, "cpu")
+    assert [
+        each.wanted for each in load_servable_resources(tmp_path, [translator.EMBEDDED_TRANSLATOR], [], "cpu", 1, print)
+    ] == [ComputeRequirement("translator", identity)]
 
 
 def test_a_damaged_folder_is_refused_when_named_and_left_out_else(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the packaged encoder is converted on first use, which takes a while
-    monkeypatch.setattr("factmill.tasks.engine.cluster.working.choose_embedder", lambda home: "char-ngrams-1")
+    monkeypatch.setattr("factmill.tasks.engine.cluster.worker.choose_embedder", lambda home: "char-ngrams-1")
     weights = (tiny / "model.bin").read_bytes()
     (tiny / "model.bin").write_bytes(bytes([weights[0] ^ 1]) + weights[1:])
     with pytest.raises(UsageError, match=r"damaged: model\.bin does not hold what was written"):
-        find_offers(tmp_path, ["tiny"], [], "cpu", 1, print)
+        load_servable_resources(tmp_path, ["tiny"], [], "cpu", 1, print)
     said: list[str] = []
-    offers = find_offers(tmp_path, [], [], "cpu", 1, said.append)
+    offers = load_servable_resources(tmp_path, [], [], "cpu", 1, said.append)
     assert [offer.wanted.kind for offer in offers] == ["translator", "perplexity"]
     assert len(said) == 1 and said[0].startswith("note: left out: ")
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=rf"no model nope in .*there: {translate.EMBEDDED}, {perplexity.EMBEDDED}"):
-        find_offers(tmp_path, ["nope"], [], "cpu", 1, print)
-    with pytest.raises(GraphError, match="no graph nope"):
-        find_offers(tmp_path, [], ["nope"], "cpu", 1, print)
+    with pytest.raises(
+        UsageError,
+        match=rf"no model nope in .*there: {translator.EMBEDDED_TRANSLATOR}, {perplexity.EMBEDDED_LANGUAGE_MODEL}",
+    ):
+        load_servable_resources(tmp_path, ["nope"], [], "cpu", 1, print)
+    with pytest.raises(LocalGraphError, match="no graph nope"):
+        load_servable_resources(tmp_path, [], ["nope"], "cpu", 1, print)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +69,13 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_do_not_fit_are_told(address: str, files: tuple[str, str, str], told: str) -> None:
-    check_options(ADDRESS, ("", "", ""))
+    check_worker_options(ADDRESS, ("", "", ""))
     with pytest.raises(UsageError, match=told):
-        check_options(address, files)
+        check_worker_options(address, files)
 
 
 def test_a_host_that_cannot_be_listened_on_is_told_apart_from_a_scheduler_that_is_away() -> None:
     with pytest.raises(UsageError, match=r"^--host 192\.0\.2\.1: expected an address of this machine"):
-        work(ADDRESS, [], print, "192.0.2.1")
+        run_worker(ADDRESS, [], print, "192.0.2.1")
     with pytest.raises(UsageError, match=r"no worker can be started with these options: .*IPv6"):
-        work(ADDRESS, [], print, "::1")
+        run_worker(ADDRESS, [], print, "::1")

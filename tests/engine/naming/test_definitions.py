@@ -5,7 +5,11 @@ from textwrap import dedent
 
 import pytest
 
-from factmill.tasks.engine.naming.definitions import ALONE, Reached, reach_definitions
+from factmill.tasks.engine.naming.definition_digests import (
+    MODULE_STATEMENTS,
+    CodeDependencies,
+    collect_code_dependencies,
+)
 from factmill.tasks.errors import BuildError
 
 CODE = {
@@ -65,19 +69,19 @@ def find_room(module: str) -> str | None:
     return "engine" if module.startswith("factmill.tasks.engine") else ""
 
 
-def reach(changed: Mapping[str, tuple[str, str]] | None = None) -> Reached:
+def reach(changed: Mapping[str, tuple[str, str]] | None = None) -> CodeDependencies:
     code = {name: dedent(text) for name, text in CODE.items()}
     for module, (old, new) in (changed or {}).items():
         assert old in code[module]
         code[module] = code[module].replace(old, new)
-    return reach_definitions([("factmill.flows.cake", "cake")], code, find_room)
+    return collect_code_dependencies([("factmill.flows.cake", "cake")], code, find_room)
 
 
 def test_what_is_mentioned_is_reached_whole_and_nothing_else() -> None:
     found = reach()
     assert {module: set(names) for module, names in found.digests.items()} == {
         "factmill.flows.cake": {"cake"},
-        "factmill.tasks.cake.steps": {"bake", "HEAT", "TABLE", "each", ALONE},
+        "factmill.tasks.cake.steps": {"bake", "HEAT", "TABLE", "each", MODULE_STATEMENTS},
         "factmill.tasks.core.rows": {"Base", "Cake", "slices"},
         "factmill.tasks.core.heat": {"Heat"},
         "factmill.tasks.core.sweet": {"sweeten"},
@@ -134,7 +138,7 @@ def test_a_name_imported_from_elsewhere_changes_the_digest_of_what_mentions_it()
     }
 
     def describe(changed: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
-        return reach_definitions([("factmill.flows.cake", "cake")], {**code, **changed}, find_room).digests
+        return collect_code_dependencies([("factmill.flows.cake", "cake")], {**code, **changed}, find_room).digests
 
     swapped = code["factmill.flows.cake"].replace("core.a import weigh\n", "core.b import weigh\n")
     for changed in (
@@ -159,20 +163,22 @@ def test_a_name_imported_from_elsewhere_changes_the_digest_of_what_mentions_it()
 def test_a_room_that_is_crossed_counts_by_its_name_and_what_it_uses_by_definition() -> None:
     code = {
         "factmill.flows.cake": "from factmill.tasks.engine.work import ask\ndef cake(): return ask()\n",
-        "factmill.tasks.engine.work": "import duckdb\nfrom factmill.tasks.core.replies import hear\ndef ask(): return hear(duckdb)\n",
-        "factmill.tasks.core.replies": "import json5\ndef hear(text): return json5.loads(text)\ndef unused(): return 1\n",
+        "factmill.tasks.engine.work": "import duckdb\nfrom factmill.tasks.core.completions import hear\ndef ask(): return hear(duckdb)\n",
+        "factmill.tasks.core.completions": "import json5\ndef hear(text): return json5.loads(text)\ndef unused(): return 1\n",
     }
-    crossed = reach_definitions([("factmill.flows.cake", "cake")], code, find_room, frozenset({"engine"}))
+    crossed = collect_code_dependencies([("factmill.flows.cake", "cake")], code, find_room, frozenset({"engine"}))
     assert {module: set(names) for module, names in crossed.digests.items()} == {
         "factmill.flows.cake": {"cake"},
-        "factmill.tasks.core.replies": {"hear"},
+        "factmill.tasks.core.completions": {"hear"},
     }
     assert (crossed.rooms, crossed.libraries) == ({"engine"}, {"json5"})
     moved = {**code, "factmill.flows.cake": code["factmill.flows.cake"].replace("engine.work", "engine.asking")}
     moved["factmill.tasks.engine.asking"] = moved.pop("factmill.tasks.engine.work")
-    assert reach_definitions([("factmill.flows.cake", "cake")], moved, find_room, frozenset({"engine"})) == crossed
+    assert (
+        collect_code_dependencies([("factmill.flows.cake", "cake")], moved, find_room, frozenset({"engine"})) == crossed
+    )
 
 
 def test_a_recipe_that_is_not_there_is_named() -> None:
     with pytest.raises(BuildError, match=r"no factmill\.flows\.cake:tart"):
-        reach_definitions([("factmill.flows.cake", "tart")], {"factmill.flows.cake": "x = 1"}, find_room)
+        collect_code_dependencies([("factmill.flows.cake", "tart")], {"factmill.flows.cake": "x = 1"}, find_room)

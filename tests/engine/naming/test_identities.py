@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from support.graphs.rdf_lines import spell_out
 
-from factmill.tasks.core.service_settings import SCRIPTED, Endpoint, Model, Wikidata
+from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME, ModelSettings, ServiceEndpoint, WikidataSettings
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
+    embedded_world_identity,
     has_translator,
     identify_service,
     service_identities,
     service_urls,
     wikidata_identity,
-    world_identity,
 )
 from factmill.tasks.errors import UsageError
 from factmill.tasks.graph.load import load_graph
@@ -22,26 +22,26 @@ from factmill.tasks.graph.lookup import open_graph
 from factmill.tasks.settings import World, graphs_folder
 from factmill.tasks.world.data import digest_world
 
-SCRIPTED_MODEL = Model(kind="scripted", name=SCRIPTED)
+SCRIPTED_MODEL = ModelSettings(kind="scripted", name=SCRIPTED_MODEL_NAME)
 
 
-def make_world(wikidata: Wikidata) -> World:
+def make_world(wikidata: WikidataSettings) -> World:
     return World(
         name="mine",
         user_agent="me",
         epoch=date(2024, 1, 1),
         wikidata=wikidata,
-        wikipedia=Endpoint(url="https://wikipedia.example/w"),
-        pageviews=Endpoint(url="embedded"),
-        falcon=Endpoint(url="https://falcon.example"),
-        dbpedia=Endpoint(url="https://dbpedia.example"),
+        wikipedia=ServiceEndpoint(url="https://wikipedia.example/w"),
+        pageviews=ServiceEndpoint(url="embedded"),
+        falcon=ServiceEndpoint(url="https://falcon.example"),
+        dbpedia=ServiceEndpoint(url="https://dbpedia.example"),
         models={"author": SCRIPTED_MODEL},
     )
 
 
-EMBEDDED = make_world(Wikidata(url="embedded"))
-WEB = make_world(Wikidata(url="https://wikidata.example/sparql"))
-GRAPH = make_world(Wikidata(engine="graph", graph="small"))
+EMBEDDED = make_world(WikidataSettings(url="embedded"))
+WEB = make_world(WikidataSettings(url="https://wikidata.example/sparql"))
+GRAPH = make_world(WikidataSettings(engine="graph", graph="small"))
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def graph(own_home: Path, tmp_path: Path) -> str:
 
 
 def test_a_service_is_named_by_the_files_of_the_world_its_address_or_its_triples(own_home: Path, graph: str) -> None:
-    assert world_identity() == f"embedded-{digest_world()[:16]}"
-    assert wikidata_identity(EMBEDDED, own_home) == f"{world_identity()}/wikidata"
+    assert embedded_world_identity() == f"embedded-{digest_world()[:16]}"
+    assert wikidata_identity(EMBEDDED, own_home) == f"{embedded_world_identity()}/wikidata"
     assert wikidata_identity(WEB, own_home) == "https://wikidata.example/sparql"
     assert wikidata_identity(GRAPH, own_home) == graph
     assert identify_service("falcon", "https://falcon.example") == "https://falcon.example"
-    assert identify_service("falcon", "embedded") == f"{world_identity()}/falcon"
+    assert identify_service("falcon", "embedded") == f"{embedded_world_identity()}/falcon"
 
 
 def test_every_service_of_a_world_has_an_address_and_an_identity(own_home: Path, graph: str) -> None:
@@ -71,7 +71,7 @@ def test_every_service_of_a_world_has_an_address_and_an_identity(own_home: Path,
         "falcon": "https://falcon.example",
         "dbpedia": "https://dbpedia.example",
     }
-    of_web = {**service_urls(WEB), "pageviews": f"{world_identity()}/pageviews"}
+    of_web = {**service_urls(WEB), "pageviews": f"{embedded_world_identity()}/pageviews"}
     assert service_identities(WEB, own_home) == of_web
     assert service_identities(GRAPH, own_home) == {**of_web, "wikidata": graph}
 
@@ -84,6 +84,6 @@ def test_a_graph_without_labels_in_a_language_is_told_before_the_build(own_home:
 
 
 def test_a_world_has_a_translator_when_it_names_one() -> None:
-    translator = Model(kind="local", name="small")
+    translator = ModelSettings(kind="local", name="small")
     assert not has_translator(WEB)
     assert has_translator(WEB.model_copy(update={"models": {"author": SCRIPTED_MODEL, "translator": translator}}))

@@ -9,17 +9,17 @@ import pytest
 from support.builds.changes import LOCK
 from support.worlds.other_assets import assets_at, forget_assets
 
-from factmill.tasks.core.fingerprints import digest_bytes, digest_json
-from factmill.tasks.diff.core.locks import compare_locks
-from factmill.tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked
-from factmill.tasks.engine.naming import rooms
-from factmill.tasks.engine.naming.locks import make_lock
-from factmill.tasks.engine.naming.rooms import close_over_imports, describe_code, read_code
+from factmill.tasks.core.digests import digest_bytes, digest_json
+from factmill.tasks.diff.core.manifest_changes import compare_manifests
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, ResolvedInputs
+from factmill.tasks.engine.naming import code_versions
+from factmill.tasks.engine.naming.code_versions import collect_import_closure, load_source_code, make_code_manifest
+from factmill.tasks.engine.naming.manifests import make_build_manifest
 from factmill.tasks.errors import BuildError
 from factmill.tasks.granola.benchmark import GRANOLA
-from factmill.tasks.options import Params, RunOptions
+from factmill.tasks.options import BenchmarkParams, RunOptions
 from factmill.tasks.slaq.benchmark import SLAQ
-from factmill.tasks.slaq.evaluation.record import SLAQ_EVALUATION
+from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
 from factmill.tasks.storage.source_files import SourceFile
 
 RECIPES = ["granola", "multihal", "biokalma", "slaq", "fanoutqa"]
@@ -39,13 +39,13 @@ url = "http://e/v1"
 PROMPT = '+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\n$name\n'
 
 
-class ToyParams(Params):
+class ToyParams(BenchmarkParams):
     limit: int | None = 3
     relations: tuple[str, ...] = ("P19", "P20")
     path: str = "/here"
 
 
-class ToyInputs(Inputs):
+class ToyInputs(BuildInputs):
     resolved: ClassVar = frozenset({"path"})
     params: ToyParams
     first: str = "20230101"
@@ -56,8 +56,8 @@ def source(name: str, letter: str = "a", folder: str = "/here") -> SourceFile:
 
 
 FILES = {"P19": [source("P19.json")], "P20": [source("P20.json", "b")]}
-ASSETS = Assets(prompts=("toy/ask",), lists=("words.txt",), queries=("toy/find",))
-INPUTS: Locked[Inputs] = Locked(ToyInputs(params=ToyParams()), FILES)
+ASSETS = BenchmarkAssets(prompts=("toy/ask",), lists=("words.txt",), queries=("toy/find",))
+INPUTS: ResolvedInputs[BuildInputs] = ResolvedInputs(ToyInputs(params=ToyParams()), FILES)
 
 
 @pytest.fixture
@@ -81,10 +81,13 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def lock_of(
-    root: Path, inputs: Locked[Inputs] = INPUTS, used: Assets = ASSETS, benchmark: Benchmark = GRANOLA
+    root: Path,
+    inputs: ResolvedInputs[BuildInputs] = INPUTS,
+    used: BenchmarkAssets = ASSETS,
+    benchmark: Benchmark = GRANOLA,
 ) -> dict[str, Any]:
     forget_assets()
-    return make_lock(replace(benchmark, assets=used), inputs, RunOptions(world=str(root / "world.toml")))
+    return make_build_manifest(replace(benchmark, assets=used), inputs, RunOptions(world=str(root / "world.toml")))
 
 
 def test_a_lock_names_every_input_by_its_content(root: Path) -> None:
@@ -101,7 +104,7 @@ def test_a_lock_names_every_input_by_its_content(root: Path) -> None:
         "scripted": None,
     }
     named = (lock["benchmark"], lock["code"], lock["world"]["epoch"])
-    assert named == ("granola", describe_code(GRANOLA.recipe), "2024-01-01")
+    assert named == ("granola", make_code_manifest(GRANOLA.recipe), "2024-01-01")
     assert lock["services"]["wikidata"] == "http://a/sparql"
 
 
@@ -111,13 +114,13 @@ PLAIN = ToyInputs(params=ToyParams())
 @pytest.mark.parametrize(
     "change",
     [
-        {"inputs": Locked(ToyInputs(params=ToyParams(limit=4)), FILES)},
-        {"inputs": Locked(ToyInputs(params=ToyParams(limit=None)), FILES)},
-        {"inputs": Locked(ToyInputs(params=ToyParams(relations=("P20", "P19"))), FILES)},
-        {"inputs": Locked(ToyInputs(params=ToyParams(), first="20230102"), FILES)},
-        {"inputs": Locked(PLAIN, {**FILES, "P20": [source("P20.json", "c")]})},
-        {"inputs": Locked(PLAIN, {"P19": FILES["P19"]})},
-        {"inputs": Locked(PLAIN, FILES, wikidata="a graph")},
+        {"inputs": ResolvedInputs(ToyInputs(params=ToyParams(limit=4)), FILES)},
+        {"inputs": ResolvedInputs(ToyInputs(params=ToyParams(limit=None)), FILES)},
+        {"inputs": ResolvedInputs(ToyInputs(params=ToyParams(relations=("P20", "P19"))), FILES)},
+        {"inputs": ResolvedInputs(ToyInputs(params=ToyParams(), first="20230102"), FILES)},
+        {"inputs": ResolvedInputs(PLAIN, {**FILES, "P20": [source("P20.json", "c")]})},
+        {"inputs": ResolvedInputs(PLAIN, {"P19": FILES["P19"]})},
+        {"inputs": ResolvedInputs(PLAIN, FILES, wikidata_identity="a graph")},
         {"used": replace(ASSETS, prompts=("toy/ask", "toy/tell"))},
         {"used": replace(ASSETS, prompts=("toy/tell",))},
         {"used": replace(ASSETS, lists=())},
@@ -144,7 +147,7 @@ def test_a_changed_file_makes_another_lock_where_the_build_uses_it(root: Path, n
 
 def test_neither_the_order_of_units_nor_the_place_of_files_counts(root: Path) -> None:
     moved = {unit: [source(f"{unit}.json", letter, "/elsewhere")] for unit, letter in (("P20", "b"), ("P19", "a"))}
-    turned: Locked[Inputs] = Locked(ToyInputs(params=ToyParams(path="/elsewhere")), moved)
+    turned: ResolvedInputs[BuildInputs] = ResolvedInputs(ToyInputs(params=ToyParams(path="/elsewhere")), moved)
     assert digest_json(lock_of(root, turned)) == digest_json(lock_of(root))
 
 
@@ -169,21 +172,26 @@ def test_another_world_makes_another_lock_but_not_who_asks_and_how_fast(
 
 def describe_changed(monkeypatch: pytest.MonkeyPatch, module: str, old: str, new: str) -> dict[str, Any]:
     """Return the code of GRANOLA-EQ as its lock would name it with another text in a module."""
-    code = {**read_code()}
+    code = {**load_source_code()}
     assert code[module].count(old) == 1
     code[module] = code[module].replace(old, new)
-    monkeypatch.setattr(rooms, "read_code", lambda _packages=(): code)
-    rooms.read_recipe.cache_clear()
+    monkeypatch.setattr(code_versions, "load_source_code", lambda _packages=(): code)
+    code_versions.collect_recipe_code.cache_clear()
     try:
-        return describe_code(GRANOLA.recipe)
+        return make_code_manifest(GRANOLA.recipe)
     finally:
-        rooms.read_recipe.cache_clear()
+        code_versions.collect_recipe_code.cache_clear()
 
 
 @pytest.mark.parametrize(
     ("module", "old", "new", "named"),
     [
-        ("factmill.flows.granola", "    find_qids,", "    find_qids,  find_qids,", "granola"),
+        (
+            "factmill.flows.granola",
+            "    link_question_entities,",
+            "    link_question_entities,  link_question_entities,",
+            "granola",
+        ),
         ("factmill.flows.granola", "locked.inputs.limits", "list(locked.inputs.limits)", "granola"),
         (
             "factmill.tasks.granola.params",
@@ -193,18 +201,23 @@ def describe_changed(monkeypatch: pytest.MonkeyPatch, module: str, old: str, new
         ),
         ("factmill.flows.recipes", "for each in steps:", "for each in steps[1:]:", "make_recipe"),
         ("factmill.flows.recipes", "most_rows: int | None = None", "most_rows: int | None = 9", "Stage"),
-        ("factmill.tasks.granola.levels", "_HOPS = ", "_HOPS = 1 + ", "_HOPS"),
-        ("factmill.tasks.core.authoring.granularity", "MAX_LEVELS = ", "MAX_LEVELS = 1 + ", "MAX_LEVELS"),
-        ("factmill.tasks.text.matching", "def normalise(text: str)", 'def normalise(text: str = "")', "normalise"),
+        ("factmill.tasks.granola.answer_levels", "_HOPS = ", "_HOPS = 1 + ", "_HOPS"),
+        ("factmill.tasks.core.authoring.granular_answers", "MAX_LEVELS = ", "MAX_LEVELS = 1 + ", "MAX_LEVELS"),
+        (
+            "factmill.tasks.text.text_normalization",
+            "def normalise(text: str)",
+            'def normalise(text: str = "")',
+            "normalise",
+        ),
         # what the engine reads all replies with
-        ("factmill.tasks.text.undressing", "MOST_RELAXED = ", "MOST_RELAXED = 1 + ", "MOST_RELAXED"),
+        ("factmill.tasks.text.reply_wrappers", "MOST_RELAXED = ", "MOST_RELAXED = 1 + ", "MOST_RELAXED"),
     ],
 )
 def test_changed_code_that_decides_rows_is_named_in_the_lock(
     monkeypatch: pytest.MonkeyPatch, module: str, old: str, new: str, named: str
 ) -> None:
-    before, after = describe_code(GRANOLA.recipe), describe_changed(monkeypatch, module, old, new)
-    changed = compare_locks(*({**LOCK, "code": code} for code in (before, after))).changes
+    before, after = make_code_manifest(GRANOLA.recipe), describe_changed(monkeypatch, module, old, new)
+    changed = compare_manifests(*({**LOCK, "code": code} for code in (before, after))).changes
     assert [each.cause.label for each in changed] == [f"code: {module}:{named}"]
 
 
@@ -220,41 +233,43 @@ def test_changed_code_that_decides_rows_is_named_in_the_lock(
         "factmill.tasks.engine.building",
         "factmill.tasks.storage.builds",
         "factmill.tasks.core.service_settings",
-        "factmill.tasks.granola.levels",
+        "factmill.tasks.granola.answer_levels",
     ],
 )
 def test_words_new_names_and_other_rooms_leave_the_lock_as_it_is(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    first = read_code()[module].partition("\n")[0]
+    first = load_source_code()[module].partition("\n")[0]
     described = describe_changed(monkeypatch, module, first, f'"""Other words. {first.removeprefix(chr(34) * 3)}')
-    assert described == describe_code(GRANOLA.recipe)
+    assert described == make_code_manifest(GRANOLA.recipe)
     after = describe_changed(monkeypatch, module, first, f"# a comment\n\n{first}")
-    assert after == describe_code(GRANOLA.recipe)
+    assert after == make_code_manifest(GRANOLA.recipe)
 
 
 def test_a_raised_version_is_named_in_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = describe_code(GRANOLA.recipe)
+    before = make_code_manifest(GRANOLA.recipe)
     monkeypatch.setitem(
-        rooms.ROOMS, "engine", rooms.Version(before["rooms"]["engine"] + 1, "rows are sorted otherwise")
+        code_versions.PACKAGE_VERSIONS,
+        "engine",
+        code_versions.PackageVersion(before["rooms"]["engine"] + 1, "rows are sorted otherwise"),
     )
-    after = describe_code(GRANOLA.recipe)
-    (change,) = compare_locks(*({**LOCK, "code": code} for code in (before, after))).changes
+    after = make_code_manifest(GRANOLA.recipe)
+    (change,) = compare_manifests(*({**LOCK, "code": code} for code in (before, after))).changes
     assert (change.cause.label, change.cause.told) == ("code: engine", "1 → 2")
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_no_recipe_rests_on_the_command_or_on_another_recipe(name: str) -> None:
-    modules = close_over_imports([f"factmill.flows.{name}"], read_code())
+    modules = collect_import_closure([f"factmill.flows.{name}"], load_source_code())
     assert [module for module in modules if module.startswith("factmill.flows.cli.main")] == []
     assert [recipe for recipe in RECIPES if f"factmill.flows.{recipe}" in modules] == [name]
 
 
 def test_the_code_of_an_evaluation_that_names_its_record_is_that_of_its_flow_and_its_own() -> None:
-    definitions = describe_code(SLAQ_EVALUATION.recipe)["definitions"]
+    definitions = make_code_manifest(SLAQ_EVALUATION.recipe)["definitions"]
     assert {"make_flow", "make_judging"} <= definitions["factmill.tasks.evaluation.steps"].keys()
-    assert "ask_model" in definitions["factmill.tasks.evaluation.answering"]
-    assert "mark" in definitions["factmill.tasks.slaq.evaluation.ask"]
+    assert "ask_model" in definitions["factmill.tasks.evaluation.answering_and_judging"]
+    assert "mark" in definitions["factmill.tasks.slaq.evaluation.questions"]
 
 
 def test_a_benchmark_without_a_recipe_has_no_code() -> None:
     with pytest.raises(BuildError, match=r"no factmill\.flows\.cake:cake"):
-        describe_code("factmill.flows.cake:cake")
+        make_code_manifest("factmill.flows.cake:cake")

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.engine.naming.rooms import close_over_imports, digest_closure, find_imports, read_code
+from factmill.tasks.engine.naming.code_versions import (
+    collect_import_closure,
+    digest_import_closure,
+    find_imports,
+    load_source_code,
+)
 from factmill.tasks.errors import BuildError
 
 
@@ -62,11 +67,11 @@ RESTS_ON = {
 
 
 def test_a_module_rests_on_what_it_imports_in_turn_and_on_the_packages_around() -> None:
-    assert close_over_imports(["factmill.flows.cake"], CODE) == RESTS_ON
+    assert collect_import_closure(["factmill.flows.cake"], CODE) == RESTS_ON
 
 
 def test_a_package_can_be_where_one_starts() -> None:
-    assert close_over_imports(["factmill.tasks.core"], CODE) == {
+    assert collect_import_closure(["factmill.tasks.core"], CODE) == {
         "factmill.tasks.__init__",
         "factmill.tasks.core.__init__",
         "factmill.tasks.core.words",
@@ -76,28 +81,30 @@ def test_a_package_can_be_where_one_starts() -> None:
 @pytest.mark.parametrize("changed", sorted(CODE))
 def test_the_digest_changes_with_what_a_module_rests_on_and_with_nothing_else(changed: str) -> None:
     after = {**CODE, changed: CODE[changed] + "\nLATER = True\n"}
-    differs = digest_closure(["factmill.flows.cake"], after) != digest_closure(["factmill.flows.cake"], CODE)
+    differs = digest_import_closure(["factmill.flows.cake"], after) != digest_import_closure(
+        ["factmill.flows.cake"], CODE
+    )
     assert differs == (changed in RESTS_ON)
 
 
 def test_a_module_that_is_newly_imported_counts() -> None:
     after = {**CODE, "factmill.tasks.core.words": "import factmill.tasks.ice\n"}
-    assert close_over_imports(["factmill.flows.cake"], after) == RESTS_ON | {"factmill.tasks.ice"}
+    assert collect_import_closure(["factmill.flows.cake"], after) == RESTS_ON | {"factmill.tasks.ice"}
 
 
 def test_the_order_in_which_code_was_read_does_not_count() -> None:
-    assert digest_closure(["factmill.flows.cake"], dict(reversed(CODE.items()))) == digest_closure(
+    assert digest_import_closure(["factmill.flows.cake"], dict(reversed(CODE.items()))) == digest_import_closure(
         ["factmill.flows.cake"], CODE
     )
 
 
 def test_a_module_that_is_not_there_is_an_error() -> None:
     with pytest.raises(BuildError, match=r"no module factmill\.flows\.pie"):
-        close_over_imports(["factmill.flows.pie"], CODE)
+        collect_import_closure(["factmill.flows.pie"], CODE)
 
 
 def test_the_import_statements_cut_out_are_those_of_the_whole_module() -> None:
-    for module, text in read_code().items():
+    for module, text in load_source_code().items():
         whole = {node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))}
         assert find_imports(module, text) == find_imports(module, "\n".join(map(ast.unparse, whole))), module
 
@@ -107,7 +114,7 @@ def test_our_own_modules_are_all_read() -> None:
     paths = [path for package in ("flows", "tasks") for path in (folder / package).rglob("*.py")]
     modules = {f"factmill.{'.'.join(path.relative_to(folder).with_suffix('').parts)}" for path in paths}
     modules |= {f"factmill.{path.stem}" for path in (folder / "factmill").glob("*.py")}
-    assert set(read_code()) == modules
+    assert set(load_source_code()) == modules
 
 
 def test_code_is_read_where_python_finds_it_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,18 +125,18 @@ def test_code_is_read_where_python_finds_it_without_running_it(tmp_path: Path, m
     (room.parent / "notes.txt").write_text("no code")
     (room / "heat.py").write_text("raise RuntimeError\n")
     monkeypatch.syspath_prepend(tmp_path)
-    code = read_code(("some_bakery",))
+    code = load_source_code(("some_bakery",))
     assert code == {
         "some_bakery.__init__": "",
         "some_bakery.cake": "from some_bakery.room import heat\n",
         "some_bakery.room.heat": "raise RuntimeError\n",
     }
     (room / "heat.py").write_text("raise ValueError\n")
-    read_code.cache_clear()
-    after = read_code(("some_bakery",))
-    assert digest_closure(["some_bakery.cake"], after) != digest_closure(["some_bakery.cake"], code)
+    load_source_code.cache_clear()
+    after = load_source_code(("some_bakery",))
+    assert digest_import_closure(["some_bakery.cake"], after) != digest_import_closure(["some_bakery.cake"], code)
 
 
 def test_a_package_that_is_not_installed_is_an_error() -> None:
     with pytest.raises(BuildError, match="package no_such_bakery is not installed"):
-        read_code(("no_such_bakery",))
+        load_source_code(("no_such_bakery",))

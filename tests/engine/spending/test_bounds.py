@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from factmill.tasks.clients.sending.lazy import LazyService
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
-from factmill.tasks.core.spending.bounds import Bounds
-from factmill.tasks.errors import BudgetReached
+from factmill.tasks.clients.sending.lazy_service import LazyService
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
+from factmill.tasks.core.spending.costs import BudgetLimits
+from factmill.tasks.errors import BudgetExhausted
 
 CALLS = [Call("here", "translate_text", {"text": str(number)}) for number in range(5)]
 
@@ -20,25 +20,25 @@ class Answering:
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         for number, call in enumerate(calls, 1):
             if number == 2:
                 self._end()
-            deliver(call, Reply("said"))
+            deliver(call, CallResponse("said"))
 
 
 @pytest.mark.parametrize(("computes", "answered"), [(True, 2), (False, 5)])
 def test_an_answer_that_is_computed_here_is_the_last_one_when_time_is_over(computes: bool, answered: int) -> None:
     service = LazyService(
-        "here", True, lambda: Answering(lambda: service.budget.bind(Bounds(hours=0.0))), computes=computes
+        "here", True, lambda: Answering(lambda: service.budget.bind(BudgetLimits(hours=0.0))), computes=computes
     )
-    came: list[Reply] = []
+    came: list[CallResponse] = []
     try:
         service.send(CALLS, lambda _call, reply: came.append(reply))
-    except BudgetReached as reached:
+    except BudgetExhausted as reached:
         assert "0 hours (--max-hours)" in str(reached)
         assert computes
     assert len(came) == answered
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetExhausted):
         service.send(CALLS, lambda _call, reply: came.append(reply))
     assert len(came) == answered

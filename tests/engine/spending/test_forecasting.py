@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.assets import ROOT, load_prompt
-from factmill.tasks.core.prompts import fill_in
-from factmill.tasks.core.service_settings import Endpoint, Limits, Model
+from factmill.tasks.assets import ASSETS_ROOT, load_prompt
+from factmill.tasks.core.prompts import fill_prompt_template
+from factmill.tasks.core.service_settings import ModelSettings, ServiceEndpoint, ServiceLimits
 from factmill.tasks.engine.naming.identities import identify_service
-from factmill.tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
+from factmill.tasks.engine.spending.forecasting import (
+    ENGLISH_CHARACTERS_PER_TOKEN,
+    ForecastBasis,
+    count_prompt_characters,
+    forecast_build,
+)
 from factmill.tasks.errors import UsageError
-from factmill.tasks.granola.evaluation.record import GRANOLA_EVALUATION
+from factmill.tasks.granola.evaluation.definition import GRANOLA_EVALUATION
 from factmill.tasks.settings import World, load_world
-from factmill.tasks.storage.builds import Asked
+from factmill.tasks.storage.builds import BuildCallUsage
 
 URL = "http://127.0.0.1:9/v1"
 
@@ -40,7 +45,7 @@ def call(row: str, at: str = "ask", **changed: Any) -> dict[str, Any]:
 
 
 def world(**changed: Any) -> World:
-    model = Model.model_validate({"kind": "openai", "name": "m", "url": URL, **changed})
+    model = ModelSettings.model_validate({"kind": "openai", "name": "m", "url": URL, **changed})
     return load_world("embedded").model_copy(update={"models": {"author": model}})
 
 
@@ -50,7 +55,7 @@ def test_a_pilot_is_scaled_behind_where_it_drew_and_costs_what_it_cost():
         call(f"r{at}", "read", operation="label", service="w", model="", tokens_in=0, tokens_out=0, cost_usd=0.0)
         for at in range(40)
     ]
-    basis = Basis(Asked(stages, calls), {"ask": {URL: 25}, "read": {"w": 4}}, {})
+    basis = ForecastBasis(BuildCallUsage(stages, calls), {"ask": {URL: 25}, "read": {"w": 4}}, {})
     forecast, recorded, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis, 500)
     assert notes == []
     assert forecast.total["calls"] == pytest.approx(40 + 20)
@@ -72,7 +77,7 @@ def test_of_what_a_service_answers_together_and_singly_each_grows_as_it_does():
         for at in range(10)
         for operation, latency_s in (("page_text", 1.0 + at), ("resolve_title", 0.5))
     ]
-    basis = Basis(Asked(stages, calls), {"ask": {wiki: 11}}, {})
+    basis = ForecastBasis(BuildCallUsage(stages, calls), {"ask": {wiki: 11}}, {})
     forecast, _, _ = forecast_build(world(), basis, 500)
     asked = {each.operation: each.requests for each in forecast.stages[0].asked}
     assert asked == {"page_text": pytest.approx(40), "resolve_title": pytest.approx(1)}
@@ -82,7 +87,9 @@ def test_what_an_earlier_stage_asked_takes_no_share_of_the_requests_of_a_later_o
     stages = [stage("draw_pilot", 40, 10), stage("look", 10, 10), stage("ask", 10, 10)]
     calls = [call(f"r{at}", "look", key=f"old {at}") for at in range(10)]
     calls += [call(f"r{at}", key=f"old {at}") for at in range(10)] + [call("r3", key="new", latency_s=2.0)]
-    forecast, _, _ = forecast_build(world(), Basis(Asked(stages, calls), {"look": {URL: 10}, "ask": {URL: 1}}, {}), 500)
+    forecast, _, _ = forecast_build(
+        world(), ForecastBasis(BuildCallUsage(stages, calls), {"look": {URL: 10}, "ask": {URL: 1}}, {}), 500
+    )
     assert [each.requests for stage in forecast.stages for each in stage.asked] == [pytest.approx(40), pytest.approx(4)]
 
 
@@ -91,7 +98,9 @@ def test_settings_of_an_evaluation_that_share_draws_are_drawn_and_counted_togeth
     assert [GRANOLA_EVALUATION.pilot_unit(row) for row in ids] == ["P19-1/2", "P20-3"] * 2
     calls = [call(row, key=f"draws for {GRANOLA_EVALUATION.pilot_unit(row)}") for row in ids]
     stages = [stage("read", 40, 40), stage("draw_pilot", 40, 4), stage("ask", 4, 4)]
-    basis = Basis(Asked(stages, calls), {}, {}, sizes=dict.fromkeys(ids, 1.0), unit=GRANOLA_EVALUATION.pilot_unit)
+    basis = ForecastBasis(
+        BuildCallUsage(stages, calls), {}, {}, sizes=dict.fromkeys(ids, 1.0), pilot_unit=GRANOLA_EVALUATION.pilot_unit
+    )
     assert forecast_build(world(), basis, 500)[0].total["calls"] == pytest.approx(20)
 
 
@@ -99,7 +108,7 @@ def test_rows_of_a_pilot_stand_for_others_by_their_size():
     sizes = {f"q{at}": size for at, size in enumerate((0.25, 0.5, 1.0, 1.25))}  # 0.75 on average, that of all being 1
     calls = [call(f"{row}_{path}") for row, size in sizes.items() for path in range(int(4 * size))]
     stages = [stage("read", 40, 40), stage("draw_pilot", 40, 4), stage("ask", 12, 12)]
-    basis = Basis(Asked(stages, calls), {}, {}, sizes=sizes)
+    basis = ForecastBasis(BuildCallUsage(stages, calls), {}, {}, sizes=sizes)
     forecast, _, _ = forecast_build(world(), basis, 500)
     assert forecast.total["calls"] == forecast.stages[1].rows == pytest.approx(40 * 4)
 
@@ -107,13 +116,15 @@ def test_rows_of_a_pilot_stand_for_others_by_their_size():
 def test_calls_that_were_recorded_before_a_pilot_are_told():
     stages = [stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
     calls = [call(f"r{at}", is_new=at > 3) for at in range(10)]
-    _, _, notes = forecast_build(world(usd_per_million_in=1.0), Basis(Asked(stages, calls), {"ask": {URL: 6}}, {}), 500)
+    _, _, notes = forecast_build(
+        world(usd_per_million_in=1.0), ForecastBasis(BuildCallUsage(stages, calls), {"ask": {URL: 6}}, {}), 500
+    )
     assert notes[0].startswith("4 of the 10 calls that the pilot's rows rest on were recorded before it; ")
 
 
 def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
-    basis = Basis(
-        Asked([stage("read", 10, 10), stage("ask", 10, 10)], [call(f"r{at}") for at in range(10)]), {}, {}, 50
+    basis = ForecastBasis(
+        BuildCallUsage([stage("read", 10, 10), stage("ask", 10, 10)], [call(f"r{at}") for at in range(10)]), {}, {}, 50
     )
     forecast, _, notes = forecast_build(world(usd_per_million_in=2.0, usd_per_million_out=10.0), basis, 500)
     assert forecast.total["usd"] == pytest.approx(50 * (1000 * 2.0 + 100 * 10.0) / 1e6)
@@ -142,16 +153,16 @@ def test_what_was_asked_before_costs_what_this_world_s_prices_can_come_to(
 ) -> None:
     calls = [call(f"r{at}", cost_usd=recorded, is_new=False) for at in range(5)]
     stages = [stage("read", 5, 5), stage("draw_pilot", 5, 5), stage("ask", 5, 5)]
-    basis = Basis(Asked(stages, calls), {}, {}, source_rows=5 if is_earlier_build else None)
+    basis = ForecastBasis(BuildCallUsage(stages, calls), {}, {}, source_rows=5 if is_earlier_build else None)
     forecast, _, _ = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=10.0, **prices), basis, 500)
     assert forecast.total["usd"] == pytest.approx(5 * told)
 
 
 def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
-    ask = fill_in(load_prompt("slaq/fact_type"), question="Who?", answer="Ada")
+    ask = fill_prompt_template(load_prompt("slaq/fact_type"), question="Who?", answer="Ada")
     parts = {"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}}
     length = sum(len(each["content"]) for each in ask.messages())
-    assert count_prompt(parts) == length
+    assert count_prompt_characters(parts) == length
     told = call(
         "r0",
         tokens_in=0,
@@ -161,17 +172,19 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
         service="scripted replies",
         parts=json.dumps(parts),
     )
-    basis = Basis(Asked([stage("read", 1, 1), stage("ask", 1, 1)], [told]), {}, {"author": "scripted replies"}, 1)
+    basis = ForecastBasis(
+        BuildCallUsage([stage("read", 1, 1), stage("ask", 1, 1)], [told]), {}, {"author": "scripted replies"}, 1
+    )
     forecast, _, notes = forecast_build(world(), basis, 500)
-    assert forecast.total["tokens_in"] == 4 * length / CHARACTERS_A_TOKEN
-    assert forecast.total["tokens_out"] == 40 / CHARACTERS_A_TOKEN
+    assert forecast.total["tokens_in"] == 4 * length / ENGLISH_CHARACTERS_PER_TOKEN
+    assert forecast.total["tokens_out"] == 40 / ENGLISH_CHARACTERS_PER_TOKEN
     assert [note.partition(":")[0] for note in notes] == [
         "no usage is known of some models",
         "the world embedded does not say what the model m costs",
     ]
     assert "(--pilot N) tells" in notes[0]
     drawn = [stage("read", 1, 1), stage("draw_pilot", 1, 1), stage("ask", 1, 1)]
-    pilot = replace(basis, asked=Asked(drawn, [told]), source_rows=None)
+    pilot = replace(basis, asked=BuildCallUsage(drawn, [told]), source_rows=None)
     _, _, [first, *_] = forecast_build(world(), pilot, 500)
     assert first.startswith("no usage is known of some models") and "--pilot" not in first, "it is a pilot already"
 
@@ -179,7 +192,7 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
 def test_a_call_that_got_no_answer_is_no_model_that_tells_no_usage():
     parts = json.dumps({"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}})
     lost = call("r0", tokens_in=0, tokens_out=0, cost_usd=0.0, parts=parts, said=0, is_failed=True)
-    basis = Basis(Asked([stage("read", 2, 2), stage("ask", 2, 2)], [lost, call("r1")]), {}, {}, 2)
+    basis = ForecastBasis(BuildCallUsage([stage("read", 2, 2), stage("ask", 2, 2)], [lost, call("r1")]), {}, {}, 2)
     forecast, _, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis, 500)
     assert forecast.total["tokens_in"] > 1000 and forecast.total["tokens_out"] == 100
     assert [note.partition(",")[0] for note in notes] == ["1 call of the basis got no answer"]
@@ -187,12 +200,12 @@ def test_a_call_that_got_no_answer_is_no_model_that_tells_no_usage():
 
 def test_nothing_is_forecast_of_rows_that_never_came():
     with pytest.raises(UsageError, match="no row of the basis"):
-        forecast_build(world(), Basis(Asked([stage("draw_pilot", 0, 0)], []), {}, {}), 500)
+        forecast_build(world(), ForecastBasis(BuildCallUsage([stage("draw_pilot", 0, 0)], []), {}, {}), 500)
 
 
 def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():
-    told = "import sys, factmill.flows.commands.spending; assert 'prefect' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", told], cwd=ROOT, check=False).returncode == 0
+    told = "import sys, factmill.flows.commands.forecast_and_jobs; assert 'prefect' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", told], cwd=ASSETS_ROOT, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -206,7 +219,7 @@ def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():
 )
 def test_hours_know_how_fast_wikimedia_may_be_asked(url: str, hours: float) -> None:
     calls = [call(str(row), service=url, operation="x", model="", latency_s=0.5) for row in range(20)]
-    asked = Asked([{**stage("ask", 20, 20), "seconds": 0.0}], calls)
-    here = world().model_copy(update={"pageviews": Endpoint(url=url, limits=Limits(parallel=4))})
-    forecast, _, _ = forecast_build(here, Basis(asked, {}, {}, source_rows=400), 400)
+    asked = BuildCallUsage([{**stage("ask", 20, 20), "seconds": 0.0}], calls)
+    here = world().model_copy(update={"pageviews": ServiceEndpoint(url=url, limits=ServiceLimits(parallel=4))})
+    forecast, _, _ = forecast_build(here, ForecastBasis(asked, {}, {}, source_rows=400), 400)
     assert forecast.total["hours"] == pytest.approx(hours, rel=0.1)

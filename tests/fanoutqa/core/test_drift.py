@@ -7,25 +7,27 @@ from typing import Any
 import pytest
 
 from factmill.tasks.fanoutqa.core.drift import (
-    COLUMNS,
-    compare_findings,
+    DRIFT_COLUMNS,
+    check_lost_share,
+    compare_references,
+    compute_lost_share,
     count_drift,
-    judge_drift,
-    share_lost,
-    write_drift,
+    format_drift_csv,
 )
-from factmill.tasks.fanoutqa.core.rows import Reference
+from factmill.tasks.fanoutqa.core.rows import EvidenceReference
 
 GONE = "evidence_missing: there is no such page"
 DOWN = "wikipedia_failed: http_503"
 
 
-def refer(found: bool | None = None, problem: str | None = None, revid: int | None = 1, **more: Any) -> Reference:
+def refer(
+    found: bool | None = None, problem: str | None = None, revid: int | None = 1, **more: Any
+) -> EvidenceReference:
     values: dict[str, Any] = {
         "question_id": "q", "path": "strategy[0]", "sub_question": "What?", "answer": '"a"', "title_asked": "A",
         "title": "A", "pageid": 5, "timestamp": "2020-01-01T00:00:00Z", "url": "u", "missing": [],
     }  # fmt: skip
-    return Reference(id="q strategy[0]", found=found, problem=problem, revid=revid, **{**values, **more})
+    return EvidenceReference(id="q strategy[0]", found=found, problem=problem, revid=revid, **{**values, **more})
 
 
 CASES = [
@@ -48,8 +50,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("before", "after", "kind"), CASES)
-def test_a_change_is_named(before: Reference, after: Reference, kind: str) -> None:
-    [drift] = compare_findings([before], [after])
+def test_a_change_is_named(before: EvidenceReference, after: EvidenceReference, kind: str) -> None:
+    [drift] = compare_references([before], [after])
     assert (drift.kind, drift.before, drift.after) == (kind, before, after)
 
 
@@ -57,7 +59,7 @@ def test_references_are_matched_by_id_in_any_order_and_counted() -> None:
     ids = [f"q{at} strategy[0]" for at in range(3)]
     before = [refer(True).replace(id=each, question_id=each[:2]) for each in ids]
     after = [each.replace(found=each.id != ids[1], revid=2 if each.id == ids[1] else 1) for each in before]
-    drifts = compare_findings(before, reversed(after))
+    drifts = compare_references(before, reversed(after))
     assert [drift.before.id for drift in drifts] == ids
     counts = count_drift(drifts)
     assert (counts["references"], counts["questions"], counts["in_another_revision"]) == (3, 3, 1)
@@ -67,14 +69,14 @@ def test_references_are_matched_by_id_in_any_order_and_counted() -> None:
 
 def test_a_reference_of_one_side_alone_is_a_fault() -> None:
     with pytest.raises(ValueError, match="1 references stand on one side alone, the first is q strategy"):
-        compare_findings([refer()], [])
+        compare_references([refer()], [])
 
 
 def test_no_cell_of_the_table_is_taken_for_a_formula() -> None:
     odd = refer(True, sub_question='=1+1, "quoted"', missing=["b\nc", "d"], title="Été")
-    text = write_drift(compare_findings([odd], [odd.replace(found=False)]))
+    text = format_drift_csv(compare_references([odd], [odd.replace(found=False)]))
     [row] = csv.DictReader(io.StringIO(text, newline=""))
-    assert tuple(row) == COLUMNS
+    assert tuple(row) == DRIFT_COLUMNS
     assert (row["kind"], row["sub_question"]) == ("no_longer_found", '\'=1+1, "quoted"')
     assert (row["missing_before"], row["title_after"], row["problem_after"]) == ("b\nc\nd", "Été", "")
 
@@ -99,4 +101,4 @@ def test_more_than_a_share_is_lost_or_not_or_cannot_be_told(
 ) -> None:
     counts = {"references": 10, "not_looked_up": unknown, "now_found": gained, "no_longer_found": lost}
     counts |= {"other_parts_missing": 0, "no_longer_pinned": 0}
-    assert (share_lost(counts), judge_drift(counts, most)) == (share, verdict)
+    assert (compute_lost_share(counts), check_lost_share(counts, most)) == (share, verdict)

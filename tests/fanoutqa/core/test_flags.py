@@ -7,22 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.fanoutqa.core.flags import FLAGS, find_same_facts, find_structure_flags
-from factmill.tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, read_decomposition
-from factmill.tasks.text.values.answers import Answer
+from factmill.tasks.fanoutqa.core.flags import FLAGS, find_questions_sharing_facts, find_structure_flags
+from factmill.tasks.fanoutqa.core.questions import (
+    ArticleEvidence,
+    FanOutQuestion,
+    SubQuestion,
+    parse_released_decomposition,
+)
+from factmill.tasks.text.values.answer_search import AnswerValue
 
 LAKES = ("Alder Lake", "Birch Lake", "Cedar Lake", "Dogwood Lake", "Elm Lake")
 
 
-def make_evidence(title: str) -> Evidence:
-    return Evidence(title, f"https://en.wikipedia.org/wiki/{title.replace(' ', '_')}")
+def make_evidence(title: str) -> ArticleEvidence:
+    return ArticleEvidence(title, f"https://en.wikipedia.org/wiki/{title.replace(' ', '_')}")
 
 
-def make_leaf(number: int, question: str, answer: Answer, title: str, depends_on: tuple[str, ...] = ()) -> SubQuestion:
+def make_leaf(
+    number: int, question: str, answer: AnswerValue, title: str, depends_on: tuple[str, ...] = ()
+) -> SubQuestion:
     return SubQuestion(str(number), question, answer, make_evidence(title), depends_on=depends_on)
 
 
-def make_question(answer: Answer | None, *answers: Answer, ask: str = "How deep is {}?") -> FanOutQuestion:
+def make_question(answer: AnswerValue | None, *answers: AnswerValue, ask: str = "How deep is {}?") -> FanOutQuestion:
     """Return a question about five lakes, of which one sub-question each was answered."""
     subs = [make_leaf(0, "Which are the five lakes of Arland?", list(LAKES), "List of lakes of Arland")]
     for number, (lake, each) in enumerate(zip(LAKES, answers, strict=True), 1):
@@ -151,7 +158,7 @@ def test_few_of_the_released_questions_are_flagged(shared_data: Path, name: str,
     released = json.loads((shared_data / "fanoutqa" / name).read_text(encoding="utf-8"))
     flagged: Counter[str] = Counter()
     for found in released:
-        tree = read_decomposition(found["decomposition"])
+        tree = parse_released_decomposition(found["decomposition"])
         flags = find_structure_flags(FanOutQuestion(found["id"], found["question"], tree, found["answer"]))
         flagged.update({flag.code for flag in flags})
     assert flagged == counts
@@ -170,4 +177,4 @@ def test_questions_that_rest_on_the_same_facts_are_pairs_of_a_share_of_the_small
     )
     other = make_question(None, *DEPTHS)
     part = replace(asked, decomposition=asked.decomposition[:3])
-    assert list(find_same_facts([asked, fewer, other, part])) == [(0, 1, 4 / 5), (0, 3, 1), (1, 3, 2 / 3)]
+    assert list(find_questions_sharing_facts([asked, fewer, other, part])) == [(0, 1, 4 / 5), (0, 3, 1), (1, 3, 2 / 3)]

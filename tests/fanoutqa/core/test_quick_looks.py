@@ -2,8 +2,8 @@
 
 import pytest
 
-from factmill.tasks.fanoutqa.core.flags import could_hold, list_beginnings
-from factmill.tasks.text.matching import fold_text
+from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_prefixes
+from factmill.tasks.text.text_normalization import fold_case_and_accents
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from factmill.tasks.text.matching import fold_text
     ],
 )
 def test_only_long_words_of_names_are_looked_for(answers: list[object], beginnings: set[str]) -> None:
-    assert list_beginnings(answers) == beginnings
+    assert list_required_prefixes(answers) == beginnings
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_only_long_words_of_names_are_looked_for(answers: list[object], beginnin
     ],
 )
 def test_a_text_without_the_beginning_of_a_name_cannot_hold_it(answer: str, text: str, could: bool) -> None:
-    assert could_hold(list_beginnings([answer]), fold_text(text)) is could
+    assert contains_all_prefixes(list_required_prefixes([answer]), fold_case_and_accents(text)) is could

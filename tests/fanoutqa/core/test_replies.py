@@ -3,22 +3,22 @@
 import pytest
 from support.steps.replies import hearing
 
-from factmill.tasks.core.replies import Unreadable
-from factmill.tasks.fanoutqa.core.replies import (
-    OBJECTIVITY,
-    REWRITE,
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.fanoutqa.core.judge_replies import (
+    OBJECTIVITY_FORM,
+    WORDING_FORM,
     WordingReply,
-    describe_change,
-    read_reason,
-    read_verdict,
-    read_wording,
+    format_wording_change,
+    read_objectivity,
+    read_objectivity_reason,
+    read_wording_reply,
 )
 
-hear_verdict = hearing(OBJECTIVITY, read_verdict)
+hear_verdict = hearing(OBJECTIVITY_FORM, read_objectivity)
 
 
 def hear_wording(reply: str, question: str) -> object:
-    return hearing(REWRITE, read_wording, question)(reply)
+    return hearing(WORDING_FORM, read_wording_reply, question)(reply)
 
 
 QUESTION = "What is the height of the 5 tallest towers in the U.S. built before 1990, and who owns the Space Needle?"
@@ -72,7 +72,7 @@ def test_the_last_letter_by_itself_is_the_verdict(reply: str, verdict: bool) -> 
 )
 def test_a_reply_without_a_letter_by_itself_is_no_verdict(reply: str) -> None:
     found = hear_verdict(reply)
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableCompletion)
     assert "expected the letter Y or N on a line of its own" in found.reason
 
 
@@ -87,7 +87,7 @@ def test_a_reply_without_a_letter_by_itself_is_no_verdict(reply: str) -> None:
     ],
 )  # fmt: skip
 def test_the_reason_is_the_last_sentence_before_the_verdict(reply: str, reason: str) -> None:
-    assert read_reason(reply) == reason
+    assert read_objectivity_reason(reply) == reason
 
 
 @pytest.mark.parametrize(
@@ -178,21 +178,21 @@ def test_a_rewrite_may_write_numbers_and_names_in_another_form(question: str, re
 )  # fmt: skip
 def test_what_is_none_of_the_three_is_unreadable(reply: str, told: str) -> None:
     found = hear_wording(reply, QUESTION)
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableCompletion)
     assert told in found.reason
 
 
 def test_a_rewrite_may_not_drop_the_name_that_a_question_begins_with() -> None:
-    assert isinstance(hear_wording("Which lakes?", "Elton John's lakes"), Unreadable)
-    assert isinstance(hear_wording("Which founders?", "Google's founders?"), Unreadable)
+    assert isinstance(hear_wording("Which lakes?", "Elton John's lakes"), UnreadableCompletion)
+    assert isinstance(hear_wording("Which founders?", "Google's founders?"), UnreadableCompletion)
 
 
 def test_changes_are_told_in_words() -> None:
-    assert describe_change("How high is a oak?", "How high is an oak, in metres?") == (
+    assert format_wording_change("How high is a oak?", "How high is an oak, in metres?") == (
         'changes "a oak?" to "an oak, in metres?"'
     )
     assert (
-        describe_change("who won the the race in 1998?", "Who won the race in 1998?")
+        format_wording_change("who won the the race in 1998?", "Who won the race in 1998?")
         == 'changes "who" to "Who", drops "the"'
     )
-    assert describe_change("Who won?", "Who has won?") == 'adds "has"'
+    assert format_wording_change("Who won?", "Who has won?") == 'adds "has"'

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from support.rows.fanout_wordings import ISLANDS_QUESTION, LISTED, NAMED, TOWERS_QUESTION
 
-from factmill.tasks.core.authoring.fanout_wording import Wording
-from factmill.tasks.fanoutqa.core.wordings import find_additions
+from factmill.tasks.core.authoring.question_wording import QuestionWording
+from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from factmill.tasks.fanoutqa.core.wordings import find_additions
         ("Which of the towers Who?, Red Tower and St. Ann's Tower are higher?", replace(NAMED, names=("Who?", "Red Tower", "St. Ann's Tower"))),
     ],
 )  # fmt: skip
-def test_other_words_for_the_same_are_no_additions(question: str, wording: Wording) -> None:
-    assert find_additions(question, wording) is None
+def test_other_words_for_the_same_are_no_additions(question: str, wording: QuestionWording) -> None:
+    assert find_wording_addition(question, wording) is None
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_other_words_for_the_same_are_no_additions(question: str, wording: Wordi
     ],
 )
 def test_what_no_piece_says_is_told(question: str, told: str) -> None:
-    assert told in (find_additions(question, LISTED) or "")
+    assert told in (find_wording_addition(question, LISTED) or "")

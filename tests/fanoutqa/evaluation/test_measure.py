@@ -6,19 +6,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
-from factmill.tasks.core.measures.metrics import Metric
-from factmill.tasks.core.rows import arrow_schema, arrow_table
-from factmill.tasks.fanoutqa.core.evaluation.rows import JudgedFanOut, ScoredFanOut
-from factmill.tasks.fanoutqa.core.evaluation.scoring import pair_answers, place_scores, score_answers
-from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from factmill.tasks.fanoutqa.evaluation.lemmas import load_lemmatizer
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.measures.metrics import MeasuredMetric
+from factmill.tasks.core.rows import arrow_schema, make_arrow_table
+from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutJudgedPrediction, FanOutScoredPrediction
+from factmill.tasks.fanoutqa.core.evaluation.scoring import (
+    add_string_and_rouge_scores,
+    align_pair_scores,
+    pair_gold_with_answers,
+)
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
+from factmill.tasks.fanoutqa.evaluation.lemmatizers import load_lemmatizer
 from factmill.tasks.fanoutqa.evaluation.measure import (
-    LOWER_BOUND,
-    PAPER,
-    UPPER_BOUND,
-    draw_figures,
-    list_items,
+    FANOUTQA_PAPER_FIGURES,
+    HUMAN_UPPER_BOUND,
+    PROGRAM_JUDGE_NOTE,
+    draw_fanoutqa_figures,
+    list_fanoutqa_report_items,
     measure_fanoutqa,
 )
 
@@ -26,7 +30,7 @@ GOLD = {"Oslo": "$5 million", "Rome": True}
 RULES = load_lemmatizer("rules")
 
 
-def row(at: int, answer: str = "", gold: Any = GOLD, **changed: Any) -> JudgedFanOut:
+def row(at: int, answer: str = "", gold: Any = GOLD, **changed: Any) -> FanOutJudgedPrediction:
     told = {
         "id": f"closed_book/q{at:04}", "question_id": f"q{at:04}", "item": f"q{at:04}", "cluster": f"q{at:04}",
         "setting": "closed_book", "question": "Which?", "gold": json.dumps(gold), "kind": "dict", "split": "dev",
@@ -36,29 +40,29 @@ def row(at: int, answer: str = "", gold: Any = GOLD, **changed: Any) -> JudgedFa
         "context": [], "rounds": 0, "stopped": "", "grade": "D", "judge": "tester", "judge_call": "",
         "judge_unscored": "", "judge_detail": "",
     }  # fmt: skip
-    return JudgedFanOut.model_validate(told | changed)
+    return FanOutJudgedPrediction.model_validate(told | changed)
 
 
-def score(rows: list[JudgedFanOut], bleurt: list[float | None] | None = None) -> pa.Table:
-    table = score_answers(arrow_table(JudgedFanOut, rows), RULES)
+def score(rows: list[FanOutJudgedPrediction], bleurt: list[float | None] | None = None) -> pa.Table:
+    table = add_string_and_rouge_scores(make_arrow_table(FanOutJudgedPrediction, rows), RULES)
     table = table.append_column("bleurt_like", pa.array(bleurt or [None] * len(rows), pa.float64()))
-    return table.select(arrow_schema(ScoredFanOut).names).cast(arrow_schema(ScoredFanOut))
+    return table.select(arrow_schema(FanOutScoredPrediction).names).cast(arrow_schema(FanOutScoredPrediction))
 
 
-def measure(table: pa.Table, scorer: Any = "fixed") -> dict[tuple[str, str, str], Metric]:
+def measure(table: pa.Table, scorer: Any = "fixed") -> dict[tuple[str, str, str], MeasuredMetric]:
     scores, metrics = measure_fanoutqa(table, 0, scorer)
-    assert scores.schema == arrow_schema(Score)
+    assert scores.schema == arrow_schema(EvaluationScore)
     return {(each.metric, each.group_by, each.group): each for each in metrics}
 
 
-def read(found: dict[tuple[str, str, str], Metric]) -> dict[str, tuple[float | None, int, int]]:
+def read(found: dict[tuple[str, str, str], MeasuredMetric]) -> dict[str, tuple[float | None, int, int]]:
     return {name: (each.value, each.n, each.n_unscored) for (name, group, _), each in found.items() if not group}
 
 
 def test_metrics_of_six_answers_counted_by_eye() -> None:
     table = score(
         [
-            row(0, write_gold(GOLD), grade="C"),
+            row(0, format_gold_answer(GOLD), grade="C"),
             row(1, "Oslo, Rome: yes", grade="A"),
             row(2, unscored="no_answer", detail="empty", grade="F"),
             row(3, unscored="missing", grade=""),
@@ -95,7 +99,7 @@ def test_the_other_scorer_stands_beside_only_where_it_differs() -> None:
     chosen = [name for name, group, _ in measure(same, "upstream") if not group]
     assert chosen[:2] == ["upstream_loose", "upstream_strict"]
     assert "loose" not in chosen
-    differing = [name for name, group, _ in measure(score([row(0, write_gold(GOLD))]), "upstream") if not group]
+    differing = [name for name, group, _ in measure(score([row(0, format_gold_answer(GOLD))]), "upstream") if not group]
     assert differing[:4] == ["upstream_loose", "upstream_strict", "loose", "strict"]
 
 
@@ -111,13 +115,13 @@ def test_a_judge_that_could_not_be_read_leaves_the_answer_unscored_with_its_reas
         "no verdict",
     )
     by_program = score([row(0, "Oslo", judge="exact")])
-    assert LOWER_BOUND in measure(by_program)["judged", "", ""].note
+    assert PROGRAM_JUDGE_NOTE in measure(by_program)["judged", "", ""].note
     assert not any(name == "judged" for name, _, _ in measure(score([row(0, "Oslo", judge="")])))
 
 
 def test_oracle_and_silent_are_at_the_ends_of_every_metric() -> None:
     golds = [GOLD, ["ann lee", "bob"], "two words", {"a b": {"c": [1.5, None, "35%"]}}]
-    oracle = measure(score([row(at, write_gold(gold), gold=gold, grade="C") for at, gold in enumerate(golds)]))
+    oracle = measure(score([row(at, format_gold_answer(gold), gold=gold, grade="C") for at, gold in enumerate(golds)]))
     assert {
         name: value for name, (value, _, _) in read(oracle).items() if not name.startswith("upstream")
     } == dict.fromkeys(("loose", "strict", "rouge1", "rouge2", "rougeL", "judged"), 1.0)
@@ -143,38 +147,44 @@ def test_planted_error_rates_are_found_within_their_intervals() -> None:
 
 
 def test_a_cross_encoder_scores_what_was_answered() -> None:
-    pairs = pair_answers(["a", " ", "b"], [GOLD, GOLD, None])
-    assert pairs == [(write_gold(GOLD), "a"), None, None]
-    np.testing.assert_equal(place_scores(pairs, np.array([0.126])), [0.13, np.nan, np.nan])
+    pairs = pair_gold_with_answers(["a", " ", "b"], [GOLD, GOLD, None])
+    assert pairs == [(format_gold_answer(GOLD), "a"), None, None]
+    np.testing.assert_equal(align_pair_scores(pairs, np.array([0.126])), [0.13, np.nan, np.nan])
     metric = measure(score([row(0, "a"), row(1, "b")], bleurt=[0.5, None]))["bleurt_like", "", ""]
     assert (metric.value, metric.n, metric.n_unscored) == (0.5, 1, 1)
 
 
 def test_items_tell_the_answer_in_a_few_words() -> None:
-    first, second = list_items(score([row(0, write_gold(GOLD), grade="C"), row(1, unscored="missing", grade="")]))
+    first, second = list_fanoutqa_report_items(
+        score([row(0, format_gold_answer(GOLD), grade="C"), row(1, unscored="missing", grade="")])
+    )
     assert (first.verdict, first.score, first.gold) == ("says all, graded C", 1.0, "Oslo - $5 million\nRome - yes")
     assert first.groups == {"split": "dev", "category": "Geography", "articles": "5 or fewer", "kind": "dict"}
     assert (second.verdict, second.score) == ("unscored: missing", None)
 
 
 def test_figures_set_ours_beside_the_papers_models_and_people() -> None:
-    _, metrics = measure_fanoutqa(score([row(0, write_gold(GOLD), setting="open_book")]), 0)
+    _, metrics = measure_fanoutqa(score([row(0, format_gold_answer(GOLD), setting="open_book")]), 0)
     told = {"benchmark": "fanoutqa", "model": "m", "judge": "exact"}
     rows = [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
-    figures = {each.name: each for each in draw_figures(rows)}
+    figures = {each.name: each for each in draw_fanoutqa_figures(rows)}
     assert list(figures) == ["loose", "upstream_loose", "judged", "articles"]
     (bars,) = figures["loose"].series
     shown = dict(zip(bars.x, bars.y, strict=True))
-    assert (shown["m"], shown["people (paper)"], shown["people, marked by hand (paper)"]) == (1.0, 0.685, UPPER_BOUND)
+    assert (shown["m"], shown["people (paper)"], shown["people, marked by hand (paper)"]) == (
+        1.0,
+        0.685,
+        HUMAN_UPPER_BOUND,
+    )
     assert "Mistral-7B (paper)" not in shown
     assert figures["articles"].series[0].y == (1.0, None, None, None)
-    assert LOWER_BOUND in figures["judged"].note
-    assert draw_figures([]) == []
+    assert PROGRAM_JUDGE_NOTE in figures["judged"].note
+    assert draw_fanoutqa_figures([]) == []
 
 
 def test_the_papers_figures_are_those_of_its_table() -> None:
-    found = {(each.metric, each.setting, each.model): each.value for each in PAPER}
+    found = {(each.metric, each.setting, each.model): each.value for each in FANOUTQA_PAPER_FIGURES}
     assert found["judged", "open_book", "people"] == 0.452
     assert found["strict", "evidence_provided", "Claude 2.1"] == 0.215
     assert found["rougeL", "closed_book", "GPT-4-turbo"] == 0.409
-    assert len(found) == len(PAPER) == (7 + 7 + 7) * 9 + 3
+    assert len(found) == len(FANOUTQA_PAPER_FIGURES) == (7 + 7 + 7) * 9 + 3

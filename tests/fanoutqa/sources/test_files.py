@@ -11,19 +11,19 @@ from support.rows.fanout_questions import author_question, leaf, release_dev, re
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.questions import list_sub_questions
-from factmill.tasks.fanoutqa.core.rows import FanOutRow
-from factmill.tasks.fanoutqa.sources.files import examine_question, read_question_file
-from factmill.tasks.storage.source_files import ReadRow, SourceFile, lock_source, name_source
-from factmill.tasks.text.values.answers import Answer
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
+from factmill.tasks.fanoutqa.sources.question_files import examine_question, read_question_file
+from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_unpinned_source, pin_source_file
+from factmill.tasks.text.values.answer_search import AnswerValue
 
 
-def read(file: Path, text: str) -> list[ReadRow]:
+def read(file: Path, text: str) -> list[ParsedSourceRow]:
     file.write_text(text, "utf-8")
-    return list(read_question_file(name_source(file)))
+    return list(read_question_file(make_unpinned_source(file)))
 
 
-def keep(read_rows: list[ReadRow]) -> list[FanOutRow]:
-    return [each.outcome for each in read_rows if isinstance(each.outcome, FanOutRow)]
+def keep(read_rows: list[ParsedSourceRow]) -> list[GatheredFanOutQuestion]:
+    return [each.outcome for each in read_rows if isinstance(each.outcome, GatheredFanOutQuestion)]
 
 
 @pytest.mark.parametrize("is_list", [True, False], ids=["list", "lines"])
@@ -32,7 +32,7 @@ def test_forms_are_told_apart_by_content_whatever_the_file_is_called(tmp_path: P
     text = json.dumps(rows, indent=1) if is_list else "\n".join(map(json.dumps, rows))
     found = read(tmp_path / "questions.txt", text)
     assert [each.row_id for each in found] == ["questions_0", "questions_1", "questions_2"]
-    assert [json.loads(each.as_it_came) for each in found] == rows
+    assert [json.loads(each.raw_json) for each in found] == rows
     authored, dev, test = keep(found)
     assert [(row.source, row.published_split) for row in (authored, dev, test)] == [
         ("authored", None), ("released", "dev"), ("released", "test"),
@@ -87,8 +87,14 @@ def test_rows_that_break_rules_are_rejected_with_all_of_them_by_path_and_the_oth
 def test_the_least_number_of_articles_holds_for_authored_questions_alone(tmp_path: Path) -> None:
     file = tmp_path / "q.json"
     file.write_text(json.dumps([author_question(), release_dev()]))
-    assert [type(each.outcome) for each in read_question_file(name_source(file), 8)] == [Reject, FanOutRow]
-    assert [type(each.outcome) for each in read_question_file(name_source(file), 7)] == [FanOutRow, FanOutRow]
+    assert [type(each.outcome) for each in read_question_file(make_unpinned_source(file), 8)] == [
+        Reject,
+        GatheredFanOutQuestion,
+    ]
+    assert [type(each.outcome) for each in read_question_file(make_unpinned_source(file), 7)] == [
+        GatheredFanOutQuestion,
+        GatheredFanOutQuestion,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,7 @@ def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
     good = json.dumps(author_question())
     for number in ("NaN", "-Infinity", "1e999"):
         text = f"{good}\n{good.replace('2850.0', number)}"
-        assert [type(each.outcome) for each in read(tmp_path / "q.jsonl", text)] == [FanOutRow, Reject]
+        assert [type(each.outcome) for each in read(tmp_path / "q.jsonl", text)] == [GatheredFanOutQuestion, Reject]
 
 
 @pytest.mark.parametrize("levels", [30, 200, *range(470, 500, 3), 600, 5000])
@@ -129,7 +135,7 @@ def test_deep_nesting_ends_in_a_reject_or_a_source_error(tmp_path: Path, levels:
 )
 def test_published_files_load_whole(shared_data: Path, name: str, sub_questions: int) -> None:
     file = shared_data / "fanoutqa" / name
-    rows = keep(list(read_question_file(lock_source(file))))
+    rows = keep(list(read_question_file(pin_source_file(file))))
     released = json.loads(file.read_text("utf-8"))
     assert [row.id for row in rows] == [each["id"] for each in released]
     assert len({row.id for row in rows}) == 310
@@ -145,5 +151,5 @@ def test_published_files_load_whole(shared_data: Path, name: str, sub_questions:
 
 
 def _count_types(answers: Any) -> Counter[str]:
-    kinds: list[Answer] = list(answers)
+    kinds: list[AnswerValue] = list(answers)
     return Counter(type(answer).__name__ for answer in kinds)

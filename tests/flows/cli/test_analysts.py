@@ -10,9 +10,9 @@ import pytest
 from support.commands.command import ROOT, Factmill
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.evaluate.evaluations import list_made
+from factmill.flows.evaluate.evaluations import list_evaluations_and_analyses
 from factmill.tasks.core.rows import column_docs
-from factmill.tasks.storage.builds import find_build, list_builds
+from factmill.tasks.storage.builds import list_builds, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
 SECTION = (
@@ -37,7 +37,7 @@ def ask(warehouse: Path, query: str) -> list[dict[str, Any]]:
 def test_the_four_queries_of_the_docs_tell_builds_apart(warehouse: Path) -> None:
     by_relation, by_reason, costs, statements = (ask(warehouse, query) for query in QUERIES)
     builds = {build.build_id: build.report for build in list_builds(warehouse)}
-    latest = find_build(warehouse, "latest:granola").report
+    latest = resolve_build(warehouse, "latest:granola").report
     assert len(builds) == 3
     assert sum(row["rows"] for row in by_relation) == sum(report["rows"] for report in builds.values())
     assert sum(row["latest"] for row in by_relation) == latest["rows"]
@@ -72,12 +72,14 @@ def test_sql_and_commands_agree_on_which_builds_are_whole(
         db.execute("DELETE FROM builds WHERE build_id <> (SELECT max(build_id) FROM builds)")
         db.execute("UPDATE builds SET origin = ?", [json.dumps({"flow": flow})])
         assert db.execute("SELECT is_whole FROM latest_builds").fetchall() == [(is_whole,)]
-    assert [not build.narrowed_by for build in list_builds(copy)] == [is_whole]
+    assert [not build.narrowing_options for build in list_builds(copy)] == [is_whole]
 
 
 def test_every_table_and_column_says_what_it_means(warehouse: Path) -> None:
     models = {
-        name: model for each in (*BENCHMARKS.values(), *list_made().values()) for name, model in each.tables.items()
+        name: model
+        for each in (*BENCHMARKS.values(), *list_evaluations_and_analyses().values())
+        for name, model in each.tables.items()
     }
     assert [
         (name, column) for name, model in models.items() for column, text in column_docs(model).items() if not text

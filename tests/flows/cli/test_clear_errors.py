@@ -13,8 +13,8 @@ import pytest
 from support.commands.command import Factmill, Ran
 from support.commands.without_privileges import PROGRAM, find_hindrance
 
-from factmill.flows.serving import RebuildParams, check_keys
-from factmill.tasks.core.calls.call import Call, Reply
+from factmill.flows.serve_options import RebuildParams, check_rebuild_access
+from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.options import RunOptions
 from factmill.tasks.storage.recording.journal import encode_line, make_record
@@ -136,12 +136,12 @@ def test_services_that_may_not_be_asked_are_named_before_prefect_starts(
         assert "c2VjcmV0" not in ran.err
     serving = RunOptions(world=str(world))
     with pytest.raises(SettingsError, match=re.escape(message)):
-        check_keys(RebuildParams(benchmarks=("granola",)), serving)
+        check_rebuild_access(RebuildParams(benchmarks=("granola",)), serving)
 
 
 def test_a_replay_needs_no_contact_address(alone: Factmill, tmp_path: Path) -> None:
     world = write(tmp_path, "world.toml", OUTSIDE + SERVED)
-    check_keys(RebuildParams(benchmarks=("granola",)), RunOptions(world=str(world), mode="replay"))
+    check_rebuild_access(RebuildParams(benchmarks=("granola",)), RunOptions(world=str(world), mode="replay"))
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_home_without_room_is_named_before_prefect_starts_and_by_doctor(
 
 
 def test_a_damaged_journal_is_kept_aside_and_told_and_what_is_whole_in_it_used(factmill: Factmill, built: Path) -> None:
-    record = make_record(Call("s", "o", {"n": "whole"}), Reply(body=1))
+    record = make_record(Call("s", "o", {"n": "whole"}), CallResponse(body=1))
     journal = built.with_name(f"{built.name}.runs") / "journal" / "1-x.journal"
     journal.write_bytes(b"no line of a journal\n" + encode_line(record))
     ran = factmill("build", "granola", "--relation", "P40", "--limit", "1", "--warehouse", built)

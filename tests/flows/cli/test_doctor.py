@@ -10,8 +10,8 @@ from support.messages.server import KEY, MessagesServer
 from support.webs.loopback import Loopback, Seen
 from support.webs.proxies import LoopbackProxy
 
-from factmill.flows.commands.doctor import examine
-from factmill.tasks.storage.housekeeping.prefect_history import history_of
+from factmill.flows.commands.doctor import run_diagnostics
+from factmill.tasks.storage.housekeeping.prefect_history import prefect_database_path
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def look(tmp_path: Path, server: Loopback, path: str = "", ask: bool = False, ur
         )
         + f'[models.author]\nkind = "openai"\nname = "m"\nurl = "{url}/v1"\nlimits = {{ attempts = 1 }}\n'
     )
-    return {finding["what"]: finding for finding in examine(str(world), tmp_path / "w.duckdb", ask)}
+    return {finding["what"]: finding for finding in run_diagnostics(str(world), tmp_path / "w.duckdb", ask)}
 
 
 def test_a_server_that_answers_is_fine(tmp_path: Path, server: Loopback) -> None:
@@ -42,17 +42,20 @@ def test_a_server_that_answers_is_fine(tmp_path: Path, server: Loopback) -> None
 
 
 def test_doctor_reports_a_damaged_history_of_prefect(tmp_path: Path, server: Loopback, own_home: Path) -> None:
-    assert look(tmp_path, server)["prefect history"]["found"] == f"{history_of(own_home)} (none yet)"
-    history_of(own_home).parent.mkdir(parents=True)
-    history_of(own_home).write_text("no database\n" * 100)
+    assert look(tmp_path, server)["prefect history"]["found"] == f"{prefect_database_path(own_home)} (none yet)"
+    prefect_database_path(own_home).parent.mkdir(parents=True)
+    prefect_database_path(own_home).write_text("no database\n" * 100)
     found = look(tmp_path, server)["prefect history"]
-    assert not found["ok"] and found["found"] == f"{history_of(own_home)} cannot be used: file is not a database"
+    assert (
+        not found["ok"]
+        and found["found"] == f"{prefect_database_path(own_home)} cannot be used: file is not a database"
+    )
 
 
 def test_a_cluster_that_does_not_answer_is_told(
     tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("factmill.tasks.engine.cluster.asking._CONNECT_S", 0.1)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.driver._CONNECT_S", 0.1)
     monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://127.0.0.1:9")
     server.handle = lambda _: {"json": {}}
     found = look(tmp_path, server)["compute"]
@@ -80,7 +83,7 @@ def test_what_a_world_is_for_is_told_and_no_fault(tmp_path: Path, server: Loopba
 
 
 def test_services_of_the_embedded_world_answer_what_they_are_asked(tmp_path: Path) -> None:
-    found = {each["what"]: each["ok"] for each in examine("embedded", tmp_path / "w.duckdb", ask=True)}
+    found = {each["what"]: each["ok"] for each in run_diagnostics("embedded", tmp_path / "w.duckdb", ask=True)}
     assert {what: ok for what, ok in found.items() if what.startswith("ask ")} == dict.fromkeys(
         [f"ask {name}" for name in ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")], True
     )
@@ -122,7 +125,7 @@ def test_a_model_is_reached_as_builds_reach_it_and_its_proxy_is_named(
         f'key_command = ["{sys.executable}", "-c", "print(\'token-0123\')"]\nkey_header = "api-key"\n'
         'query = { "api-version" = "1" }\nheaders = { "X-Sig" = { env = "CF_TOKEN" } }\n'
     )
-    [found] = [each for each in examine(str(world), tmp_path / "w.duckdb") if each["what"] == "model author"]
+    [found] = [each for each in run_diagnostics(str(world), tmp_path / "w.duckdb") if each["what"] == "model author"]
     proxy.close()
     assert found["ok"], found
     assert found["found"].endswith(f"key comes from key_command, through the proxy http://127.0.0.1:{proxy.port}")
@@ -147,7 +150,7 @@ def test_what_a_model_behind_anthropics_api_takes_is_found_by_asking_it(
         'name = "w"\nuser_agent = "me"\n[models.author]\nkind = "anthropic"\nname = "m"\n'
         f'url = "{server.url}"\nkey_env = "ANTHROPIC_TEST_KEY"\n'
     )
-    found = {finding["what"]: finding for finding in examine(str(world), tmp_path / "w.duckdb", ask=True)}
+    found = {finding["what"]: finding for finding in run_diagnostics(str(world), tmp_path / "w.duckdb", ask=True)}
     server.close()
     assert found["model author"]["ok"] and "/v1/messages answers (400)" in found["model author"]["found"]
     asked = found["ask author"]
@@ -173,11 +176,11 @@ def test_a_service_is_reached_with_its_token_and_one_that_is_not_set_is_named(
     world = tmp_path / "world.toml"
     text = f'name = "w"\nuser_agent = "me"\n[wikipedia]\nurl = "{server.url}"\ntoken_env = "MY_TOKEN"\n[models]\n'
     world.write_text(text)
-    findings = {each["what"]: each for each in examine(str(world), tmp_path / "w.duckdb")}
+    findings = {each["what"]: each for each in run_diagnostics(str(world), tmp_path / "w.duckdb")}
     assert not findings["wikipedia"]["ok"]
     assert "the environment variable MY_TOKEN, which token_env names, is not set" in findings["wikipedia"]["found"]
     monkeypatch.setenv("MY_TOKEN", "token-of-an-account")
-    findings = {each["what"]: each for each in examine(str(world), tmp_path / "w.duckdb")}
+    findings = {each["what"]: each for each in run_diagnostics(str(world), tmp_path / "w.duckdb")}
     assert findings["wikipedia"]["ok"]
     assert findings["wikipedia"]["found"].endswith("answers (200), signed in by a token")
     assert "token-of-an-account" not in str(findings)

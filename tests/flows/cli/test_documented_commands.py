@@ -18,13 +18,13 @@ from support.habits.server import HabitsServer, write_habit_world
 from support.models.scripted_chat import ScriptedChat
 from support.webs.prepared import link_prepared
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.errors import RepliesAwaited
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.errors import AwaitingReplyFile
 from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.files import load_world_data
-from factmill.tasks.world.rdf import write_rdf
+from factmill.tasks.world.rdf import write_world_ntriples
 
-SOURCES = ROOT / "data" / "world" / "sources"
+SOURCES = ASSETS_ROOT / "data" / "world" / "sources"
 ON_PREFECT = ("README.md", "docs/measure/evaluate.md")
 """Documents whose commands run as for a reader, on a Prefect server; each benchmark is evaluated in them."""
 PRICES = "usd_per_million_in = 0.15\nusd_per_million_out = 0.6"
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, session_home: Path) -> Iter
     (made / "my-questions.json").write_text(json.dumps(questions[:3]))
     (made / "pairs.csv").write_text("subject,object\nQ937,Q9021\n")
     with gzip.open(made / "truthy.nt.gz", "wt", encoding="utf-8") as file:
-        write_rdf(load_world_data(WORLD_FOLDER), file)
+        write_world_ntriples(load_world_data(WORLD_FOLDER), file)
     author, model = HabitsServer(), ScriptedChat(lambda messages: (200, "Paris"))
     world = write_habit_world(made, author, "well-formed", ("author",)).rename(made / "my-world.toml")
     told = world.read_text("utf-8")
@@ -76,7 +76,7 @@ def test_commands_do_what_the_documents_say(
             continue
         answer_questions(folder)
         ran = reader(*example.words[1:], **example.environment(PREFECT_API_URL=reader.prefect_api))
-        awaits_replies = "--requests" in example.words and ran.code == RepliesAwaited.exit_code
+        awaits_replies = "--requests" in example.words and ran.code == AwaitingReplyFile.exit_code
         assert ran.code == 0 or awaits_replies, f"{document}: {example.line}\n{ran.out}{ran.err}"
 
 

@@ -15,10 +15,10 @@ import requests
 from support.commands.command import Factmill
 from support.webs.page_histories import HISTORIES, LATER, THEN, copy_world, revid_of
 
-from factmill.tasks.core.rows import arrow_table
-from factmill.tasks.fanoutqa.core.drift import COLUMNS
-from factmill.tasks.fanoutqa.core.rows import FanOutQuestionRow, Reference
-from factmill.tasks.settings import ROOT
+from factmill.tasks.core.rows import make_arrow_table
+from factmill.tasks.fanoutqa.core.drift import DRIFT_COLUMNS
+from factmill.tasks.fanoutqa.core.rows import EvidenceReference, PublishedFanOutQuestion
+from factmill.tasks.settings import ASSETS_ROOT
 from factmill.tasks.storage.builds import publish
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.world.serving import running_world
@@ -26,7 +26,7 @@ from factmill.tasks.world.serving import running_world
 SAMPLE = Path(__file__).parents[2] / "world" / "sample"
 
 
-def refer(at: str, title: str, answer: Any, revision: int | None = None, **more: Any) -> Reference:
+def refer(at: str, title: str, answer: Any, revision: int | None = None, **more: Any) -> EvidenceReference:
     """Return a published reference of a question; `revision`: place in the history of the page."""
     question_id, path = at.split()
     pinned = {} if revision is None else {
@@ -43,7 +43,7 @@ def refer(at: str, title: str, answer: Any, revision: int | None = None, **more:
         },
         "missing": [],
     }
-    return Reference(id=at, **{**values, **more})
+    return EvidenceReference(id=at, **{**values, **more})
 
 
 REFERENCES = [
@@ -90,7 +90,7 @@ def setup(tmp_path: Path) -> Iterator[Setup]:
     with ExitStack() as stack:
         folder = copy_world(tmp_path / "world", SAMPLE)
         url = stack.enter_context(running_world(tmp_path / "home", folder)).endpoints["wikipedia"]
-        text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
+        text = (ASSETS_ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
         world = tmp_path / "world.toml"
         world.write_text(text.replace('[wikipedia]\nurl = "embedded"', f'[wikipedia]\nurl = "{url}"'), "utf-8")
         warehouse = tmp_path / "w.duckdb"
@@ -100,7 +100,7 @@ def setup(tmp_path: Path) -> Iterator[Setup]:
 def publish_builds(warehouse: Path, world: str) -> str:
     """Publish a build of FanOutQA with the references, and one of another benchmark; return the first one's id."""
     questions = [
-        FanOutQuestionRow(
+        PublishedFanOutQuestion(
             id=question_id, split="dev", source="authored", source_name="x.json", source_row=1, question="?",
             sub_questions=1, articles=[], epoch=THEN, statements=[], flags=[], judge=None, author=None, reviewed_by=[], licence="",
         )
@@ -108,8 +108,8 @@ def publish_builds(warehouse: Path, world: str) -> str:
     ]  # fmt: skip
     unpublished = refer("q9 strategy[0]", "Lighthouse of tests", 1902, 1, found=True)
     tables = {
-        "fanoutqa": arrow_table(FanOutQuestionRow, questions),
-        "fanoutqa_references": arrow_table(Reference, [*REFERENCES, unpublished]),
+        "fanoutqa": make_arrow_table(PublishedFanOutQuestion, questions),
+        "fanoutqa_references": make_arrow_table(EvidenceReference, [*REFERENCES, unpublished]),
     }
     lock, origin, now = {"params": {"epoch": THEN}}, {"world": world, "graph": None}, datetime.now(UTC)
     with open_warehouse(warehouse) as db:
@@ -154,7 +154,7 @@ def test_exactly_what_changed_is_listed_and_a_second_run_asks_nothing(
     assert "0 calls sent" in again.err
     assert f"n = {len(REFERENCES)} references of 3 questions" in again.out
     rows = list(csv.DictReader(io.StringIO(file.read_bytes().decode("utf-8"), newline="")))
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == DRIFT_COLUMNS
     told = {f"{row['question_id']} {row['path']}": row["kind"] for row in rows}
     assert told == {each.id: EXPECTED.get(each.id, "unchanged") for each in REFERENCES}
 

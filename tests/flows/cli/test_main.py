@@ -17,9 +17,9 @@ import typer
 from support.commands.command import ROOT, Factmill
 from support.steps.warehouses import empty_warehouse
 
-from factmill.flows.cli.options import list_options, read_options
-from factmill.flows.serving import ServeOptions
-from factmill.tasks.options import BY_FILES, HIDDEN
+from factmill.flows.cli.options import list_option_fields, read_options
+from factmill.flows.serve_options import ServeOptions
+from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS
 from factmill.tasks.storage.warehouse import open_warehouse
 
 REPORT_KEYS = {
@@ -309,5 +309,9 @@ def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
 @pytest.mark.parametrize(("arguments", "is_on"), [([], True), (["--no-catch-up"], False), (["--catch-up"], True)])
 def test_a_flag_that_is_on_by_default_can_be_turned_off(arguments: list[str], is_on: bool) -> None:
     app = typer.Typer()
-    app.command()(make_dataclass("command", list_options(ServeOptions, [*HIDDEN, *BY_FILES]), kw_only=True))
+    app.command()(
+        make_dataclass(
+            "command", list_option_fields(ServeOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS]), kw_only=True
+        )
+    )
     assert read_options(ServeOptions, app(arguments, standalone_mode=False)).catch_up is is_on

@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from factmill.flows.cli.main import COMMANDS, app
-from factmill.flows.cli.options import print_lines, print_result, write_file
+from factmill.flows.cli.options import print_lines, print_result, write_text_file
 from factmill.flows.commands.builds import print_rows
 from factmill.tasks.errors import OutputError
 
@@ -44,12 +44,12 @@ def test_a_result_is_one_object_or_lines_with_notes_beside(
 
 
 def test_a_file_that_cannot_be_written_is_told_with_the_option_that_named_it(tmp_path: Path) -> None:
-    assert write_file("one\n", tmp_path / "made/a.txt", "--to").read_text() == "one\n"
+    assert write_text_file("one\n", tmp_path / "made/a.txt", "--to").read_text() == "one\n"
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"file/a.txt: cannot be written: .*; name another place with --to$"):
-        write_file("", tmp_path / "file/a.txt", "--to")
+        write_text_file("", tmp_path / "file/a.txt", "--to")
     with pytest.raises(OutputError, match=r"none/a.txt: cannot be written: No such file or directory$"):
-        write_file("", tmp_path / "none/a.txt")
+        write_text_file("", tmp_path / "none/a.txt")
 
 
 def test_the_lines_of_the_help_are_those_of_the_commands() -> None:

@@ -11,8 +11,15 @@ from support.commands.command import Factmill, Ran
 from support.worlds.planting import edited_prompt
 from support.worlds.replies import find_written
 
-from factmill.tasks.world import replies
-from factmill.tasks.world.replies import Key, RepliesFile, forget_replies, load_replies, replies_path, save_replies
+from factmill.tasks.world import scripted_replies
+from factmill.tasks.world.scripted_replies import (
+    ScriptedRepliesFile,
+    ScriptedReplyKey,
+    clear_scripted_reply_caches,
+    get_scripted_replies_path,
+    load_scripted_replies,
+    write_scripted_replies,
+)
 
 PROMPT = "slaq/fact_type"
 
@@ -21,12 +28,12 @@ PROMPT = "slaq/fact_type"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Let a copy be the files of this process."""
     copy = tmp_path / "replies"
-    shutil.copytree(replies.REPLIES_FOLDER, copy)
-    monkeypatch.setattr(replies, "REPLIES_FOLDER", copy)
-    monkeypatch.setattr(replies, "find_reply", find_written)
-    forget_replies()
+    shutil.copytree(scripted_replies.SCRIPTED_REPLIES_FOLDER, copy)
+    monkeypatch.setattr(scripted_replies, "SCRIPTED_REPLIES_FOLDER", copy)
+    monkeypatch.setattr(scripted_replies, "find_scripted_reply", find_written)
+    clear_scripted_reply_caches()
     yield copy
-    forget_replies()
+    clear_scripted_reply_caches()
 
 
 class Command:
@@ -50,18 +57,18 @@ def command(factmill: Factmill, tmp_path: Path) -> Command:
     return Command(factmill, tmp_path)
 
 
-def take_out(prompt: str) -> Key:
+def take_out(prompt: str) -> ScriptedReplyKey:
     """Take the first reply out of a file and return its key."""
-    file = load_replies(prompt)
+    file = load_scripted_replies(prompt)
     first, *rest = file.replies
-    save_replies(prompt, RepliesFile(file.written_by, {key: file.replies[key] for key in rest}))
+    write_scripted_replies(prompt, ScriptedRepliesFile(file.written_by, {key: file.replies[key] for key in rest}))
     return first
 
 
 @pytest.mark.slow
 def test_a_missing_reply_is_listed_filled_in_and_taken_in(folder: Path, command: Command) -> None:
-    whole = replies_path(PROMPT).read_text("utf-8")
-    text = next(iter(load_replies(PROMPT).replies.values())).text
+    whole = get_scripted_replies_path(PROMPT).read_text("utf-8")
+    text = next(iter(load_scripted_replies(PROMPT).replies.values())).text
     missing = dict(take_out(PROMPT))
     ran = command("--missing", "--unused", "--json")
     assert ran.json == {"missing": {PROMPT: [missing]}, "unused": {}}, ran.err
@@ -74,9 +81,9 @@ def test_a_missing_reply_is_listed_filled_in_and_taken_in(folder: Path, command:
     filled = form.replace("  reply:\n", f"  reply: {json.dumps(text)}\n")
     ran = command("--add", command.fill(filled.replace(missing["answer"], "another")))
     assert (ran.code, "no embedded build asks slaq/fact_type with these variables" in ran.err) == (1, True)
-    assert replies_path(PROMPT).read_text("utf-8") != whole
+    assert get_scripted_replies_path(PROMPT).read_text("utf-8") != whole
     assert command("--add", command.fill(filled), "--json").json == {PROMPT: 1}
-    assert replies_path(PROMPT).read_text("utf-8") == whole
+    assert get_scripted_replies_path(PROMPT).read_text("utf-8") == whole
     ran = command("--add", command.fill(filled))
     assert (ran.code, "has a reply for this already" in ran.err) == (1, True)
 
@@ -87,9 +94,9 @@ def test_another_wording_keeps_replies_and_another_variable_is_missing(
 ) -> None:
     with edited_prompt(tmp_path, PROMPT):
         assert command("--missing", "--json").json == {"missing": {}}
-    path = replies_path(PROMPT)
+    path = get_scripted_replies_path(PROMPT)
     path.write_text(path.read_text("utf-8").replace("- question: ", "- question: Tell me, ", 1), "utf-8")
-    forget_replies()
+    clear_scripted_reply_caches()
     told = command("--missing", "--unused", "--json").json
     (missing,), (unused,) = told["missing"][PROMPT], told["unused"][PROMPT]
     assert unused == {**missing, "question": f"Tell me, {missing['question']}"}
@@ -101,7 +108,7 @@ def test_a_check_needs_no_build_and_names_the_file(folder: Path, factmill: Factm
     take_out(PROMPT)
     ran = factmill(*check)
     assert ran.code == 1 and f"{PROMPT}: the replies are not those that the builds ask for" in ran.err
-    path = replies_path("slaq/check")
+    path = get_scripted_replies_path("slaq/check")
     path.write_text(f"{path.read_text('utf-8')}\n", "utf-8")
     assert f"{path}: not sorted, or written otherwise" in factmill(*check).err
     assert factmill("world", "replies", "--tidy").out == "slaq/check: written anew\n"
@@ -110,7 +117,7 @@ def test_a_check_needs_no_build_and_names_the_file(folder: Path, factmill: Factm
 
 def test_replies_are_counted_and_one_thing_is_done_at_a_time(factmill: Factmill) -> None:
     told = {each["prompt"]: each for each in factmill("world", "replies", "--json").json}
-    assert told[PROMPT]["replies"] == len(load_replies(PROMPT).replies)
+    assert told[PROMPT]["replies"] == len(load_scripted_replies(PROMPT).replies)
     assert f"{PROMPT}: " in factmill("world", "replies").out
     assert factmill("world", "replies", "--tidy", "--missing").code == 2
 

@@ -69,6 +69,6 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
 
 def test_what_draws_reports_or_reads_turtle_is_imported_by_that_alone() -> None:
     heavy = "{'matplotlib', 'jinja2', 'pyoxigraph', 'pandas'}"
-    look = f"import sys, factmill.flows.cli.main, factmill.flows.running, factmill.flows.evaluate.evaluations, factmill.tasks.graph.lookup; print({heavy} & set(sys.modules))"
+    look = f"import sys, factmill.flows.cli.main, factmill.flows.build_runner, factmill.flows.evaluate.evaluations, factmill.tasks.graph.lookup; print({heavy} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout == "set()\n"

@@ -13,29 +13,29 @@ import duckdb
 import pytest
 from support.commands.command import ROOT, Factmill
 
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.storage.recording.call_cache import CallCache
+from factmill.tasks.storage.recording.call_records import load_records
 from factmill.tasks.storage.recording.journal import make_record
-from factmill.tasks.storage.recording.recorder import Recorder
-from factmill.tasks.storage.recording.records import read_all
-from factmill.tasks.storage.schema import VERSION
+from factmill.tasks.storage.schema import SCHEMA_VERSION
 from factmill.tasks.storage.warehouse import open_warehouse
 
 OLD = ROOT / "tests/storage/housekeeping/warehouse_e84b2b2.duckdb.gz"
 SAID = {"texts": ['"finish":["error"]'], "fingerprint": None}
-FAILURES: tuple[tuple[str, Reply, bool], ...] = (
-    ("chat", Reply(None, "failed", "http_402: no credit"), True),
-    ("chat", Reply(None, "failed", "http_400: credit balance is too low"), True),
-    ("chat", Reply(None, "failed", "prompt_too_long: no"), False),
-    ("chat", Reply(None, "failed", "refused: no"), False),
-    ("describe_items", Reply(None, "failed", "http_404: no"), False),
-    ("describe_items", Reply(None, "failed", "http_402: no"), True),
-    ("chat", Reply({**SAID, "finish": ["stop"]}), False),
-    ("chat", Reply({**SAID, "finish": ["length"]}), False),
-    ("chat", Reply({**SAID, "finish": ["stop", "error"]}), True),
-    ("chat", Reply({**SAID, "finish": ["function_call_filter: MALFORMED_FUNCTION_CALL"]}), True),
-    ("chat", Reply({**SAID, "finish": ["insufficient_system_resource"]}), True),
-    ("describe_items", Reply({**SAID, "finish": ["error"]}), False),
+FAILURES: tuple[tuple[str, CallResponse, bool], ...] = (
+    ("chat", CallResponse(None, "failed", "http_402: no credit"), True),
+    ("chat", CallResponse(None, "failed", "http_400: credit balance is too low"), True),
+    ("chat", CallResponse(None, "failed", "prompt_too_long: no"), False),
+    ("chat", CallResponse(None, "failed", "refused: no"), False),
+    ("describe_items", CallResponse(None, "failed", "http_404: no"), False),
+    ("describe_items", CallResponse(None, "failed", "http_402: no"), True),
+    ("chat", CallResponse({**SAID, "finish": ["stop"]}), False),
+    ("chat", CallResponse({**SAID, "finish": ["length"]}), False),
+    ("chat", CallResponse({**SAID, "finish": ["stop", "error"]}), True),
+    ("chat", CallResponse({**SAID, "finish": ["function_call_filter: MALFORMED_FUNCTION_CALL"]}), True),
+    ("chat", CallResponse({**SAID, "finish": ["insufficient_system_resource"]}), True),
+    ("describe_items", CallResponse({**SAID, "finish": ["error"]}), False),
 )
 """Operation, what an earlier factmill took for final or for an answer, and whether the next run asks again."""
 
@@ -47,7 +47,7 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
-async def refuse(calls: Sequence[Call], take: Callable[[int, Reply], None]) -> None:
+async def refuse(calls: Sequence[Call], take: Callable[[int, CallResponse], None]) -> None:
     raise AssertionError(f"asked again: {calls}")
 
 
@@ -67,12 +67,17 @@ def test_builds_and_calls_of_an_earlier_factmill_are_carried_over_and_serve(
     refused = factmill("builds", "--warehouse", old)
     assert refused.code == 1 and f"run `factmill upgrade {old}`" in refused.err
     told = factmill("upgrade", old, "--json").json
-    assert (told["from"], told["to"], told["tables"]["calls"], told["tables"]["granola_eq"]) == (13, VERSION, 80, 4)
+    assert (told["from"], told["to"], told["tables"]["calls"], told["tables"]["granola_eq"]) == (
+        13,
+        SCHEMA_VERSION,
+        80,
+        4,
+    )
     assert "has schema version" in factmill("upgrade", old).out
 
     with open_warehouse(old) as db:
         after = db.execute("SELECT * FROM calls ORDER BY record_id").fetchall()
-        failures = read_all(db, [each.record_id for each in records])
+        failures = load_records(db, [each.record_id for each in records])
     at = list(records[0].__slots__).index("transient")
     assert [row[:at] + row[at + 1 :] for row in after] == [row[:at] + row[at + 1 :] for row in before]
     again = {each.record_id: each.transient for each in failures}
@@ -80,7 +85,7 @@ def test_builds_and_calls_of_an_earlier_factmill_are_carried_over_and_serve(
     asked = [
         Call(service, name, json.loads(parts)) for _, _, service, name, parts, *_ in before if name == "find_items"
     ]
-    recorder = Recorder(old, "replay")
+    recorder = CallCache(old, "replay")
     try:
         found = recorder.answer(asked, refuse)
         assert len(asked) == 8 and all(found.records[call.key].status == "ok" for call in asked)

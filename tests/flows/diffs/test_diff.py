@@ -16,8 +16,8 @@ from support.webs.small_wiki import SmallPage, SmallWiki
 from support.worlds.changing_world import PEOPLE, ChangingWorld
 from support.worlds.planting import Planting, edited_prompt
 
-from factmill.tasks.core.authoring.granularity import clean_levels
-from factmill.tasks.engine.naming.rooms import describe_code
+from factmill.tasks.core.authoring.granular_answers import clean_levels
+from factmill.tasks.engine.naming.code_versions import make_code_manifest
 
 
 @pytest.fixture(scope="module")
@@ -135,15 +135,15 @@ def test_a_parameter(world: ChangingWorld, base: str, monkeypatch: pytest.Monkey
 
 
 def test_code(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factmill.tasks.granola.levels.clean_levels", clean_too_much)
-    described = describe_code("factmill.flows.granola:granola")
-    checking = {**described["definitions"]["factmill.tasks.granola.levels"], "remove_trivial_answers": "another"}
-    definitions = {**described["definitions"], "factmill.tasks.granola.levels": checking}
+    monkeypatch.setattr("factmill.tasks.granola.answer_levels.clean_levels", clean_too_much)
+    described = make_code_manifest("factmill.flows.granola:granola")
+    checking = {**described["definitions"]["factmill.tasks.granola.answer_levels"], "remove_trivial_answers": "another"}
+    definitions = {**described["definitions"], "factmill.tasks.granola.answer_levels": checking}
     monkeypatch.setattr(
-        "factmill.tasks.engine.naming.locks.describe_code", lambda _: {**described, "definitions": definitions}
+        "factmill.tasks.engine.naming.manifests.describe_code", lambda _: {**described, "definitions": definitions}
     )
     found = world.diff(base, world.build())
-    told = ["code: factmill.tasks.granola.levels:remove_trivial_answers"]
+    told = ["code: factmill.tasks.granola.answer_levels:remove_trivial_answers"]
     assert causes(found) == {f"removed Where was {who} born?": told for who in ("Ada One", "Bo Two")}
 
 

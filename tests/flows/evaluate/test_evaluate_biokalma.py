@@ -14,7 +14,7 @@ from support.commands.command import Ran
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 
-from factmill.tasks.models.converting.encoder import add_cross_encoder
+from factmill.tasks.models.converting.encoder import make_cross_encoder_folder
 from factmill.tasks.models.model_folder import models_folder, remove_model
 from factmill.tasks.storage.builds import published_table
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -240,7 +240,7 @@ def test_sentences_are_held_against_citations_by_the_model_that_is_named(measure
     labels = {"tiny-nli": ["contradiction", "neutral", "entailment"], "tiny-topics": ["sport", "politics"]}
     for name, told in labels.items():
         weights = make_weights(prefix="bert.") | make_head(len(told))
-        add_cross_encoder(write_checkpoint(tmp_path / name, weights, id2label=dict(enumerate(told))), folder)
+        make_cross_encoder_folder(write_checkpoint(tmp_path / name, weights, id2label=dict(enumerate(told))), folder)
     try:
         told = measure("--model", "oracle", "--nli", "tiny-nli")
         assert {row["aligner"] for row in measure.read_answers(told).values()} == {"tiny-nli"}

@@ -18,10 +18,10 @@ from support.habits.server import HabitsServer, write_habit_world
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.core.epochs import SNAPSHOT
-from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from factmill.tasks.models.converting.encoder import add_cross_encoder
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
+from factmill.tasks.models.converting.encoder import make_cross_encoder_folder
 from factmill.tasks.models.cross_encoder import CrossEncoder
 from factmill.tasks.models.model_folder import model_path, models_folder, remove_model
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -41,12 +41,13 @@ class MeasuredFanOut(Measured):
         rows = self.read("fanoutqa_dev", self.build_id) + self.read("fanoutqa_test_answers", self.build_id)
         texts = {row["id"]: row["question"] for row in self.read("fanoutqa", self.build_id)}
         return {
-            texts[row["id"]]: write_gold(json.loads(row["answer"])) for row in sorted(rows, key=lambda row: row["id"])
+            texts[row["id"]]: format_gold_answer(json.loads(row["answer"]))
+            for row in sorted(rows, key=lambda row: row["id"])
         }
 
     def calls(self) -> list[tuple[str, dict[str, Any], Any]]:
         """Return (operation, parts, body) of all recorded calls."""
-        from factmill.tasks.storage.recording.records import unpack_body
+        from factmill.tasks.storage.recording.call_records import unpack_body
 
         with open_warehouse(self.warehouse) as db:
             found = db.execute("SELECT operation, parts, body FROM calls").fetchall()
@@ -56,7 +57,7 @@ class MeasuredFanOut(Measured):
 @pytest.fixture(scope="module")
 def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> MeasuredFanOut:
     warehouse = tmp_path_factory.mktemp("fanoutqa") / "w.duckdb"
-    source = ROOT / "data/world/sources/fanoutqa/places.json"
+    source = ASSETS_ROOT / "data/world/sources/fanoutqa/places.json"
     built = factmill("build", "fanoutqa", "--source", source, "--warehouse", warehouse, "--json")
     assert built.code == 0, built.err
     return MeasuredFanOut(factmill, "fanoutqa", warehouse, built.json["build_id"])
@@ -143,9 +144,9 @@ def check_nothing_is_newer(measure: MeasuredFanOut, models: Models, rows: Sequen
     old = {
         body["revid"]
         for parts, body in dated
-        if parts["at"] == SNAPSHOT and body["revid"] and body["timestamp"] <= SNAPSHOT
+        if parts["at"] == FANOUTQA_SNAPSHOT and body["revid"] and body["timestamp"] <= FANOUTQA_SNAPSHOT
     }
-    there = {parts["title"] for parts, body in dated if body["revid"] and body["timestamp"] <= SNAPSHOT}
+    there = {parts["title"] for parts, body in dated if body["revid"] and body["timestamp"] <= FANOUTQA_SNAPSHOT}
     searches = [search for row in rows for search in row["searches"]]
     shown = [int(re.findall(r", (\d+) #", each)[-1]) for row in rows for each in row["context"]]
     assert shown
@@ -167,8 +168,8 @@ def list_newer_lines() -> list[str]:
     found: list[str] = []
     for article in load_world_data(WORLD_FOLDER).articles.values():
         if article.title in ("Berlin", "Paris", "Saturn", YOUNG):
-            before = "\n".join(each.text for each in article.revisions if each.at <= SNAPSHOT)
-            newer = (each.text for each in article.revisions if each.at > SNAPSHOT)
+            before = "\n".join(each.text for each in article.revisions if each.at <= FANOUTQA_SNAPSHOT)
+            newer = (each.text for each in article.revisions if each.at > FANOUTQA_SNAPSHOT)
             pieces = (piece.strip() for text in newer for piece in re.split(r"[\[\]{}'<>=|\n]+|\. ", text))
             found += [piece for piece in pieces if len(piece) > 30 and re.search(r"\d", piece) and piece not in before]
     return found
@@ -318,7 +319,9 @@ def test_a_cross_encoder_of_one_score_or_of_labels_stands_in_for_bleurt(
 ) -> None:
     folder = models_folder(measure.factmill.home)
     weights = make_weights(prefix="bert.") | make_head(len(labels))
-    add_cross_encoder(write_checkpoint(tmp_path / name, weights, id2label=dict(enumerate(labels)), **more), folder)
+    make_cross_encoder_folder(
+        write_checkpoint(tmp_path / name, weights, id2label=dict(enumerate(labels)), **more), folder
+    )
     try:
         told = measure("--model", "oracle", "--bleurt", name)
         rows = measure.read("fanoutqa_answers", told["evaluation_id"])

@@ -13,8 +13,8 @@ from support.builds.small_builds import SmallBuilds
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.granola.core.evaluation.rows import AGGREGATE, PROMPTS
-from factmill.tasks.granola.core.evaluation.scoring import MAIN
+from factmill.tasks.granola.core.evaluation.rows import AGGREGATE_PROMPT, EVALUATION_PROMPTS
+from factmill.tasks.granola.core.evaluation.scoring import MAIN_METRICS
 
 KEY = {"TEST_KEY": "secret-key-1"}
 
@@ -26,7 +26,7 @@ def measure(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory)
 
 def read_main(told: Any, setting: str = "greedy") -> list[float]:
     overall = list_overall(told)
-    return [overall[setting, metric]["value"] for metric in MAIN]
+    return [overall[setting, metric]["value"] for metric in MAIN_METRICS]
 
 
 def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> None:
@@ -81,9 +81,9 @@ class Model:
         self.chat = ScriptedChat(self._answer)
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
-        (prompt,) = (each for each in PROMPTS if load_prompt(each).parts[0][1] == messages[0]["content"])
+        (prompt,) = (each for each in EVALUATION_PROMPTS if load_prompt(each).parts[0][1] == messages[0]["content"])
         text = messages[-1]["content"]
-        if prompt == AGGREGATE:
+        if prompt == AGGREGATE_PROMPT:
             (question, responses) = re.findall(r"<(?:question|responses)>\n?(.*?)\n?</", text, re.DOTALL)
             self.asked[prompt, question] += 1
             assert sorted(responses.replace(".", "").splitlines()) == ["- Atlantis", "- Avalon", "- Avalon"]
@@ -126,7 +126,7 @@ def test_a_model_is_asked_as_each_setting_has_it(measure: Measured, model: Model
     assert drag["answer"] == f"Aggregated answer: {drag['answer_read']}"
     assert (len(drag["samples"]), drag["tokens_out"]) == (3, 4 * 5)
     # both are made of the same samples, which are drawn once
-    assert sum(times for (prompt, _), times in model.asked.items() if prompt == AGGREGATE) == questions
+    assert sum(times for (prompt, _), times in model.asked.items() if prompt == AGGREGATE_PROMPT) == questions
     drawn = sum(times for (prompt, _), times in model.asked.items() if prompt == "granola/answer")
     assert 3 * questions <= drawn <= 3 * questions + 8
 

@@ -11,8 +11,8 @@ from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill, Ran
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 
-from factmill.tasks.models.converting.encoder import add_cross_encoder
-from factmill.tasks.models.cross_encoder import CONTRADICTION, ENTAILMENT, CrossEncoder
+from factmill.tasks.models.converting.encoder import make_cross_encoder_folder
+from factmill.tasks.models.cross_encoder import CONTRADICTION_LABELS, ENTAILMENT_LABELS, CrossEncoder
 from factmill.tasks.models.model_folder import model_path, models_folder, remove_model
 from factmill.tasks.storage.builds import published_table
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -27,7 +27,7 @@ def models(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder, made = models_folder(factmill.home), tmp_path_factory.mktemp("models")
     for name, labels in LABELS.items():
         weights = make_weights(prefix="bert.") | make_head(len(labels))
-        add_cross_encoder(write_checkpoint(made / name, weights, id2label=dict(enumerate(labels))), folder)
+        make_cross_encoder_folder(write_checkpoint(made / name, weights, id2label=dict(enumerate(labels))), folder)
     yield folder
     for name in LABELS:
         remove_model(name, folder)
@@ -70,7 +70,7 @@ def test_answers_are_scored_by_the_models_that_are_named(run: Run, models: Path,
         pairs = [(f"{row['question']} {gold}", row["answer_read"]) for gold in row["accepted"]]
         expected: list[float | None] = [None, None, None]
         if row["answer_read"]:
-            probabilities = np.round(nli.score(pairs, [ENTAILMENT, CONTRADICTION]), 2).tolist()
+            probabilities = np.round(nli.score(pairs, [ENTAILMENT_LABELS, CONTRADICTION_LABELS]), 2).tolist()
             expected = [*max(probabilities, key=lambda each: each[0]), round(float(score.score(pairs).max()), 2)]
         assert [row[name] for name in ("entailment", "contradiction", "consistency")] == expected, row["id"]
         assert (row["nli_model"], row["consistency_model"]) == ("tiny-nli", "tiny-score")

@@ -15,7 +15,7 @@ import pytest
 from support.commands.command import Factmill
 
 from factmill.tasks.engine.naming.identities import embedder_name
-from factmill.tasks.models.embed import share_embedder
+from factmill.tasks.models.embedders import open_shared_embedder
 from factmill.tasks.settings import load_world
 from factmill.tasks.storage.builds import published_table
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -92,7 +92,7 @@ def test_multihal_finds_languages_that_are_worse_by_a_step(
     languages = ("eng", "deu", "fra", "ita", "spa", "por")
     wrong = "a purple teapot"
     texts = sorted({wrong, *(each for row in rows for each in (row["output"], *row["optional_output"]))})
-    encoder = share_embedder(embedder_name(load_world("embedded"), factmill.home), factmill.home)
+    encoder = open_shared_embedder(embedder_name(load_world("embedded"), factmill.home), factmill.home)
     vectors = dict(zip(texts, encoder.encode(texts), strict=True))
 
     def worth(row: dict[str, Any]) -> float:

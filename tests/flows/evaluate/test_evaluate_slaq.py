@@ -10,7 +10,7 @@ from support.builds.measured import Measured, list_overall
 from support.builds.small_builds import SmallBuilds
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
-from factmill.tasks.slaq.evaluation.measure import BOTH
+from factmill.tasks.slaq.evaluation.measure import BOTH_SETTINGS
 
 RIGHT = "Verdict: 1"
 
@@ -27,12 +27,12 @@ def read_values(told: Any) -> dict[tuple[str, str], float]:
 def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> None:
     oracle, guesser, silent = (measure("--model", model) for model in ("oracle", "guesser", "silent"))
     assert read_values(oracle) == {
-        ("short", "accuracy"): 1, ("long", "accuracy"): 1, (BOTH, "accuracy_gap"): 0, (BOTH, "alignment"): 1,
-        (BOTH, "signed_alignment"): 1,
+        ("short", "accuracy"): 1, ("long", "accuracy"): 1, (BOTH_SETTINGS, "accuracy_gap"): 0, (BOTH_SETTINGS, "alignment"): 1,
+        (BOTH_SETTINGS, "signed_alignment"): 1,
     }  # fmt: skip
     assert read_values(silent) == {
-        ("short", "accuracy"): 0, ("long", "accuracy"): 0, (BOTH, "accuracy_gap"): 0, (BOTH, "alignment"): 1,
-        (BOTH, "signed_alignment"): -1,
+        ("short", "accuracy"): 0, ("long", "accuracy"): 0, (BOTH_SETTINGS, "accuracy_gap"): 0, (BOTH_SETTINGS, "alignment"): 1,
+        (BOTH_SETTINGS, "signed_alignment"): -1,
     }  # fmt: skip
     assert 0 <= read_values(guesser)["short", "accuracy"] < 0.2
     assert {each["judge"] for each in oracle["metrics"]} == {"exact"}
@@ -70,7 +70,7 @@ def test_answers_of_a_file_are_scored_whatever_they_are(measure: Measured, tmp_p
     assert (rows[f"{second}/3"]["verdicts"], rows[f"{second}/3"]["unscored"]) == ([], "missing")
     short = list_overall(told)["short", "accuracy"]
     assert (short["n"], short["n_unscored"], short["value"]) == (7, 5 * len(topics) - 7, 0.142857)
-    assert list_overall(told)[BOTH, "alignment"]["n"] == 7
+    assert list_overall(told)[BOTH_SETTINGS, "alignment"]["n"] == 7
 
 
 class Models:
@@ -115,8 +115,8 @@ def test_a_model_is_asked_once_and_another_judge_asks_it_nothing(
     values = read_values(judged)
     assert values["short", "accuracy"] == 0.5
     assert values["long", "accuracy"] == pytest.approx((topics / 2 - 1) / topics)
-    assert values[BOTH, "alignment"] == pytest.approx(1 - 1 / topics)
-    assert values[BOTH, "accuracy_gap"] == pytest.approx(-1 / topics)
+    assert values[BOTH_SETTINGS, "alignment"] == pytest.approx(1 - 1 / topics)
+    assert values[BOTH_SETTINGS, "accuracy_gap"] == pytest.approx(-1 / topics)
     exact = measure("--world", world, "--judge", "exact", **key)
     assert len(models.asked) == 6 * topics
     assert exact["calls_sent"] == 0

@@ -20,12 +20,12 @@ from support.commands.command import Factmill, Ran  # noqa: E402
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world  # noqa: E402
 from support.models.tiny_causal import write_model  # noqa: E402
 
-from factmill.tasks.slaq.core.mechanism.rows import FEATURES  # noqa: E402
+from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES  # noqa: E402
 
 _STOPS_AFTER = """
 import sys, time
 from pathlib import Path
-from factmill.tasks.slaq.mechanism.local_model import LocalCausalModel
+from factmill.tasks.slaq.mechanism.ablation_service import LocalCausalModel
 answer, seen = LocalCausalModel._answer, []
 def stop(self, parts):
     if len(seen) == 5:
@@ -99,9 +99,9 @@ def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
     for row in scored:
         assert row["paired_by"] == "alignment"
         assert row["long_answer"][row["long_start"] :].startswith(row["long_text"])
-        assert all(-1 <= row[each] <= 1 for each in FEATURES)
+        assert all(-1 <= row[each] <= 1 for each in SIMILARITY_MEASURES)
         if row["short_tokens"] == row["long_tokens"]:
-            assert all(row[each] == pytest.approx(row["hungarian"][each], abs=2e-6) for each in FEATURES)
+            assert all(row[each] == pytest.approx(row["hungarian"][each], abs=2e-6) for each in SIMILARITY_MEASURES)
     tokens = looked.measure.read("slaq_mechanism_tokens", told["mechanism_id"])
     assert len(tokens) == sum(row["short_tokens"] + row["long_tokens"] for row in rows)
     of_scored = {row["id"] for row in scored}

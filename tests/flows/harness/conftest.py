@@ -11,10 +11,10 @@ from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 
 from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.flows.evaluate.sessions import open_session
+from factmill.flows.evaluate.sessions import open_evaluation_session
 from factmill.tasks.core.rows import rows_from_arrow
-from factmill.tasks.evaluation.offline import Session
-from factmill.tasks.storage.stores import Store
+from factmill.tasks.evaluation.scoring_session import EvaluationSession
+from factmill.tasks.storage.table_store import TableStore
 
 SAID = (None, "", "I'm sorry, but I cannot help with that.", "**Answer:** Paris", None, "I do not know.")
 """What questions are answered with in turns; None: the gold answer."""
@@ -25,8 +25,8 @@ class Played:
     """A benchmark with a model whose answers are known."""
 
     factmill: Factmill
-    session: Session
-    store: Store
+    session: EvaluationSession
+    store: TableStore
     build_id: str
     answers: dict[tuple[str, str], str]
     """Setting, question id → answer."""
@@ -64,10 +64,10 @@ def play(
     def play(name: str) -> Played:
         warehouse = tmp_path_factory.mktemp(f"harness-{name}") / "w.duckdb"
         build_id = small_builds.copy(name, warehouse)
-        store = Store(warehouse, build_id)
+        store = TableStore(warehouse, build_id)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FACTMILL_HOME", str(factmill.home))
-            session = open_session(name, store, EVALUATIONS[name].plain)
+            session = open_evaluation_session(name, store, EVALUATIONS[name].plain)
         evaluation, say_gold = session.evaluation, session.evaluation.oracle(session.rows)
         answers, by_prompt = {}, {}
         for at, asked in enumerate(rows_from_arrow(evaluation.asked, session.list_questions())):

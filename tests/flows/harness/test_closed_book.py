@@ -1,4 +1,4 @@
-"""An evaluation made by `make_closed_book` goes into programs and other harnesses as the others do."""
+"""An evaluation made by `make_closed_book_evaluation` goes into programs and other harnesses as the others do."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +12,12 @@ from support.commands.command import ROOT
 import factmill as api
 from factmill.flows.evaluate import inspect_registry
 from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.tasks.core.rows import arrow_table
+from factmill.tasks.core.rows import make_arrow_table
 from factmill.tasks.errors import UsageError
-from factmill.tasks.evaluation.harness.lm_eval_tasks import write_tasks
-from factmill.tasks.evaluation.offline import open_session
-from factmill.tasks.evaluation.record import Evaluation
-from factmill.tasks.storage.stores import Store
+from factmill.tasks.evaluation.definition import Evaluation
+from factmill.tasks.evaluation.harness.lm_eval_tasks import write_lm_eval_folder
+from factmill.tasks.evaluation.scoring_session import open_scoring_session
+from factmill.tasks.storage.table_store import TableStore
 
 GOLDS = {"Germany": "Q183", "France": "Q142", "Finland": "Q33", "Italy": "Q38"}
 
@@ -33,7 +33,7 @@ def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Eval
         CountryQuestion(id=f"c-{name}", question=f"Which number has {name}?", letter=name[0], qid=qid, others=[])
         for name, qid in GOLDS.items()
     ]
-    pq.write_table(arrow_table(CountryQuestion, rows), tmp_path / "countries.parquet")
+    pq.write_table(make_arrow_table(CountryQuestion, rows), tmp_path / "countries.parquet")
     monkeypatch.setitem(EVALUATIONS, "countries", COUNTRIES_CLOSED_BOOK)
     yield COUNTRIES_CLOSED_BOOK
 
@@ -60,7 +60,7 @@ def test_inspect_gives_the_same_figures(evaluation: Evaluation, tmp_path: Path) 
         output.usage = ModelUsage(input_tokens=7, output_tokens=3, total_tokens=10)
         return output
 
-    task = inspect_registry._make_task(evaluation)(source=str(tmp_path), group_by="letter")
+    task = inspect_registry._make_inspect_task(evaluation)(source=str(tmp_path), group_by="letter")
     model = get_model("mockllm/model", custom_outputs=answer, memoize=False)
     (log,) = run_eval(task, model=model, log_dir=str(tmp_path / "logs"), display="none")
     assert log.status == "success" and log.results is not None, log.error
@@ -70,8 +70,8 @@ def test_inspect_gives_the_same_figures(evaluation: Evaluation, tmp_path: Path) 
 
 
 def test_lm_eval_gets_a_task(evaluation: Evaluation, tmp_path: Path) -> None:
-    session = open_session(evaluation, Store(tmp_path), ["closed_book"])
-    files = {path.name for path in write_tasks(session, tmp_path / "tasks", "countries-1")}
+    session = open_scoring_session(evaluation, TableStore(tmp_path), ["closed_book"])
+    files = {path.name for path in write_lm_eval_folder(session, tmp_path / "tasks", "countries-1")}
     assert {"closed_book.jsonl", "factmill_countries_closed_book.yaml", "utils.py"} <= files
     lines = (tmp_path / "tasks" / "countries" / "closed_book.jsonl").read_text("utf-8").splitlines()
     assert len(lines) == len(GOLDS) and '"target": "Q33"' in lines[0]

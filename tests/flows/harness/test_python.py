@@ -54,7 +54,7 @@ def test_an_export_without_answers_is_measured_on_or_says_what_it_lacks(played: 
     benchmark = played.session.evaluation.of
     ran = played.factmill("export", played.build_id, "--to", tmp_path, "--warehouse", played.store.path)
     assert ran.code == 0, ran.err
-    if benchmark.held_out:
+    if benchmark.held_out_tables:
         with pytest.raises(SourceError, match=r"no file fanoutqa_test_answers.*held out.*--with-answers"):
             api.score(benchmark.name, "oracle", source=tmp_path)
     else:

@@ -17,7 +17,7 @@ from support.webs.wikidata_web import answer_from, open_store, read_query
 from support.worlds.changing_world import COUNTRIES, PEOPLE, SPARE, ChangingWorld
 from trials.since import Beside, Size, compare_embedded, compare_served
 
-from factmill.flows.serving import ServeOptions, read_config
+from factmill.flows.serve_options import ServeOptions, load_serve_config
 from factmill.tasks.storage.warehouse import open_warehouse
 
 _LONG_AGO = "2025-03-01T00:00:00Z"
@@ -212,8 +212,8 @@ def test_last_is_of_this_world_and_none_is_no_error(world: EditedWorld) -> None:
 def test_a_schedule_may_say_last(tmp_path: Path) -> None:
     config = tmp_path / "serve.toml"
     config.write_text('interval = "30d"\nsince = "last"\n', "utf-8")
-    told, _ = read_config(config)
-    assert ServeOptions(**told).run_options(30 * 86_400.0).since == "last"
+    told, _ = load_serve_config(config)
+    assert ServeOptions(**told).make_run_options(30 * 86_400.0).since == "last"
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,21 @@ from support.models.scripted_author import REFUSAL, ScriptedAuthor, always, ask_
 from support.models.scripted_chat import write_chat_world
 from support.worlds.replies import replying
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.biokalma.core.author_replies import mentions_value
 from factmill.tasks.biokalma.core.citations import read_citations
-from factmill.tasks.biokalma.core.replies import mentions
-from factmill.tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
-from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.biokalma.evolve import (
+    ANNOTATE_PROMPT,
+    EXTEND_PROMPT,
+    GENERAL_QUESTION_PROMPT,
+    SPECIFIC_QUESTION_PROMPT,
+)
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.world.files import load_world_data
-from factmill.tasks.world.rdf import write_rdf
+from factmill.tasks.world.rdf import write_world_ntriples
 
-SAMPLE = ROOT / "data" / "world" / "sources" / "biokalma" / "pairs.jsonl"
+SAMPLE = ASSETS_ROOT / "data" / "world" / "sources" / "biokalma" / "pairs.jsonl"
 Rows = list[dict[str, Any]]
 
 
@@ -78,14 +83,14 @@ def check_rows(built: Built, rounds: int) -> None:
         assert {piece["qid"] for piece in row["minimum_knowledge"]} == set(row["people"])
         assert all(piece in row["knowledge_graph"] for piece in row["minimum_knowledge"])
         assert len({json.dumps(piece) for piece in row["knowledge_graph"]}) == len(row["knowledge_graph"])
-        pieces = [Piece(**each) for each in row["knowledge_graph"]]
+        pieces = [KnowledgePiece(**each) for each in row["knowledge_graph"]]
         begun = " ".join(read_citations(told[0]["sentence"], pieces, is_nested=True).sentences)
         said = [begun, *(each["sentence"] for each in told[1:])]
         assert row["paragraph"] == " ".join(said)
         for each, sentence in zip(told, said, strict=True):
             assert each["chosen"], row["id"]
             for piece in each["chosen"]:
-                assert mentions(sentence, Piece(**piece)), (row["id"], piece["value"], sentence)
+                assert mentions_value(sentence, KnowledgePiece(**piece)), (row["id"], piece["value"], sentence)
         assert len({(piece["qid"], piece["pid"]) for each in told[1:] for piece in each["chosen"]}) <= rounds - 1
         check_choices(told)
         general, specific = row["general_question"], row["specific_question"]
@@ -147,7 +152,7 @@ def test_every_stage_adds_up_and_what_is_lost_says_why(built: Built) -> None:
         "resolve_people": {"name_not_found": 3, "not_joined": 3},
         "annotate_paragraph": {"cites_unstated": 1, "no_citation": 1, "reply_not_in_format": 1},
         "evolve_paragraph": {"no_piece_brought_in": 1},
-        "ask_questions": {"cut_off": 1, "refused": 1, "reply_not_in_format": 4, "same_questions": 1},
+        "write_biography_questions": {"cut_off": 1, "refused": 1, "reply_not_in_format": 4, "same_questions": 1},
     }
     assert built.report["merged"] == 1
     assert built.report["unsettled"] == 0
@@ -241,7 +246,7 @@ def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, 
 
 def test_a_local_graph_gives_the_same_rows(factmill: Factmill, built: Built, tmp_path: Path) -> None:
     with (tmp_path / "world.nt").open("w", encoding="utf-8") as triples:
-        write_rdf(load_world_data(), triples)
+        write_world_ntriples(load_world_data(), triples)
     assert factmill("graph", "load", tmp_path / "world.nt", "--name", "biokalma-world").code == 0
     ran = factmill("build", "biokalma", "--source", SAMPLE, "--graph", "biokalma-world", "--json")
     assert ran.err.count("not for use") == 1
@@ -279,7 +284,7 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
         "pool_knowledge": {"item_facts": 2},
         "annotate_paragraph": {"chat": 1},
         "evolve_paragraph": {"chat": 4, "perplexity": weighed} if weighed else {"chat": 4},
-        "ask_questions": {"chat": 2},
+        "write_biography_questions": {"chat": 2},
     }
     keys = {call["key"] for call in told["calls"]}
     assert {each["call"] for each in built.rounds[row["id"]]} <= keys
@@ -314,7 +319,7 @@ def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None
     check_balance(ran.json)
     check_rows(built, rounds=5)
     assert len(built.rows) >= 20
-    assert ran.json["reasons"]["draw_person_pairs"].keys() == {"not_of_class"}
+    assert ran.json["reasons"]["make_person_pairs_from_facts"].keys() == {"not_of_class"}
     assert ran.json["merged"] > 0, "a parent has the subsidiary whose parent it is"
 
 
@@ -345,19 +350,19 @@ def test_wrong_usage_of_biokalma_is_told(factmill: Factmill, arguments: list[str
 
 AUTHORS = {
     "Well": {},
-    "Stubborn": {EXTEND: lambda asked: f"Paragraph: {asked.paragraph} They were happy."},
-    "Blind": {ANNOTATE: lambda asked: f"Paragraph: {asked.paragraph}"},
-    "Twin": {SPECIFIC: ask_by("Who were")},
-    "Rewriting": {EXTEND: lambda asked: str(extend(asked)).replace("Rewriting", "Writing")},
-    "Refusing": {GENERAL: always(REFUSAL)},
-    "Down": {ANNOTATE: always(500)},
+    "Stubborn": {EXTEND_PROMPT: lambda asked: f"Paragraph: {asked.paragraph} They were happy."},
+    "Blind": {ANNOTATE_PROMPT: lambda asked: f"Paragraph: {asked.paragraph}"},
+    "Twin": {SPECIFIC_QUESTION_PROMPT: ask_by("Who were")},
+    "Rewriting": {EXTEND_PROMPT: lambda asked: str(extend(asked)).replace("Rewriting", "Writing")},
+    "Refusing": {GENERAL_QUESTION_PROMPT: always(REFUSAL)},
+    "Down": {ANNOTATE_PROMPT: always(500)},
 }
 """First word of a paragraph → what the author does otherwise than well."""
 WELL = {
-    ANNOTATE: cite_first,
-    EXTEND: extend,
-    GENERAL: ask_by("Who were"),
-    SPECIFIC: ask_by("What is known of"),
+    ANNOTATE_PROMPT: cite_first,
+    EXTEND_PROMPT: extend,
+    GENERAL_QUESTION_PROMPT: ask_by("Who were"),
+    SPECIFIC_QUESTION_PROMPT: ask_by("What is known of"),
 }
 
 
@@ -394,13 +399,13 @@ def test_a_build_ends_whatever_the_author_says_and_a_later_run_mends_what_passed
     assert ran.json["reasons"] == {
         "annotate_paragraph": {"model_failed": 1, "no_citation": 1},
         "evolve_paragraph": {"no_piece_brought_in": 2},
-        "ask_questions": {"refused": 1, "same_questions": 1},
+        "write_biography_questions": {"refused": 1, "same_questions": 1},
     }
     assert ([row["id"] for row in built.rows], ran.json["unsettled"]) == (["own_0"], 1)
     check_rows(built, rounds=3)
     assert built.rows[0]["author"] == "tester"
 
-    author.manners[f"{ANNOTATE} Down"] = cite_first
+    author.manners[f"{ANNOTATE_PROMPT} Down"] = cite_first
     mended = run("build", "biokalma", *chosen).json
     check_balance(mended)
     assert (mended["rows"], mended["unsettled"], mended["reasons"]["annotate_paragraph"]) == (2, 0, {"no_citation": 1})

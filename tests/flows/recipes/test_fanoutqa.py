@@ -13,14 +13,14 @@ import pytest
 from support.commands.command import Factmill
 from support.worlds.replies import find_text, replying
 
-from factmill.tasks.assets import load_removed_from_evidence
-from factmill.tasks.core.service_settings import SCRIPTED
+from factmill.tasks.assets import load_evidence_removals
+from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.fanoutqa.core.flags import FLAGS
-from factmill.tasks.fanoutqa.core.forms.authored import read_authored
-from factmill.tasks.fanoutqa.core.questions import list_leaves, read_decomposition
+from factmill.tasks.fanoutqa.core.forms.authored import parse_authored
+from factmill.tasks.fanoutqa.core.questions import list_leaves, parse_released_decomposition
 from factmill.tasks.storage.warehouse import open_warehouse
-from factmill.tasks.text.article import read_article
-from factmill.tasks.text.values.answers import find_answer, read_known_text
+from factmill.tasks.text.article_html import extract_article_text
+from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
 from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.files import load_world_data
 
@@ -82,7 +82,7 @@ def test_questions_of_people_and_of_the_graph_are_published(built: Any, answers:
     assert sources["generated"] >= LEAST_GENERATED
     assert built["rows"] == len(rows) == len({row["question"] for row in rows}) == len(answers)
     assert {type(each["answer"]) for each in answers.values()} == {dict, list, str, int, float, bool}
-    assert {row["author"] for row in rows if row["source"] == "generated"} == {SCRIPTED}
+    assert {row["author"] for row in rows if row["source"] == "generated"} == {SCRIPTED_MODEL_NAME}
     assert {row["author"] for row in rows if row["source"] == "authored"} == {None}
 
 
@@ -102,7 +102,7 @@ def test_every_question_rests_on_five_articles_that_say_its_sub_answers(built: A
             assert reference["problem"] is None
             assert reference["timestamp"] <= EPOCH
             assert reference["found"] is not False, reference
-            said = find_answer(json.loads(reference["answer"]), read_known_text(texts[reference["revid"]]))
+            said = find_answer_in_text(json.loads(reference["answer"]), index_text(texts[reference["revid"]]))
             assert said.found is not False, reference
 
 
@@ -117,7 +117,7 @@ def test_every_stage_adds_up_and_every_flag_is_met_with(built: Any) -> None:
         "answer_not_composed", "same_article", "answer_not_found", "one_article_has_all", "not_objective", "wording",
         "cannot_be_mended", "duplicate", "unproven_unit", "unscored",
     }  # fmt: skip
-    assert built["reasons"]["word_questions"].keys() == {"reply_not_in_format", "cut_off", "refused"}
+    assert built["reasons"]["phrase_generated_questions"].keys() == {"reply_not_in_format", "cut_off", "refused"}
     assert built["reasons"]["pin_evidence"].keys() == {"evidence_missing", "younger_than_epoch"}
     assert built["reasons"]["review_questions"].keys() == {"dropped_in_review", "not_reviewed"}
     assert built["reasons"]["gather_questions"]["invalid_question"] >= 2
@@ -227,7 +227,7 @@ def test_no_question_changes_sides_when_ten_are_added(factmill: Factmill, built:
 def read_if_valid(row: dict[str, Any]) -> str:
     """Return the id of an authored question, or nothing for one that breaks the rules."""
     try:
-        return read_authored(row).id
+        return parse_authored(row).id
     except (KeyError, TypeError, ValueError):
         return ""
 
@@ -278,7 +278,7 @@ def test_drift_finds_exactly_the_answers_that_changed(factmill: Factmill, built:
 
 
 def read_evidence(html: str) -> str:
-    return read_article(html, load_removed_from_evidence()).text
+    return extract_article_text(html, load_evidence_removals()).text
 
 
 def find_changes(built: Any) -> set[tuple[str, str]]:
@@ -289,7 +289,7 @@ def find_changes(built: Any) -> set[tuple[str, str]]:
     for row in read_table(built, "fanoutqa_references"):
         if row["question_id"] in published:
             newest = [each for each in articles[row["title"]].revisions if each.at <= LATER][-1]
-            later = find_answer(json.loads(row["answer"]), read_known_text(read_evidence(newest.text))).found
+            later = find_answer_in_text(json.loads(row["answer"]), index_text(read_evidence(newest.text))).found
             if later != row["found"]:
                 changed.add((row["question_id"], row["path"]))
     return changed
@@ -308,7 +308,7 @@ def test_explain_tells_articles_and_answers(factmill: Factmill, built: Any, answ
 def list_leaves_of(decomposition: Rows) -> list[tuple[str, Any]]:
     from factmill.tasks.fanoutqa.core.questions import FanOutQuestion
 
-    return list(list_leaves(FanOutQuestion("x", "x", read_decomposition(decomposition))))
+    return list(list_leaves(FanOutQuestion("x", "x", parse_released_decomposition(decomposition))))
 
 
 def test_an_epoch_before_all_pages_leaves_nothing_and_says_why(factmill: Factmill) -> None:

@@ -154,7 +154,7 @@ def test_what_is_dropped_says_why(english_build: Any) -> None:
         "read_foundation": {
             "paraphrase", "other_task", "false_segment", "hallucinated", "other_domain", "part_of_halueval"
         },
-        "type_answers": {"refusal", "unknown_unit"},
+        "classify_answer_types": {"refusal", "unknown_unit"},
         "link_entities": {"no_item_in_question", "no_item_in_answer"},
         "mine_paths": {"no_path"},
         "label_paths": {"ends_alike"},

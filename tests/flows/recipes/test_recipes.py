@@ -11,14 +11,18 @@ from support.steps.inputs import granola_inputs
 from factmill.flows import recipes
 from factmill.flows.granola import granola
 from factmill.flows.multihal import multihal
-from factmill.flows.recipes import Stage, Step, make_recipe
-from factmill.tasks.engine.benchmark import Locked
+from factmill.flows.recipes import Stage, StepTask, make_recipe
+from factmill.tasks.engine.benchmark import ResolvedInputs
 from factmill.tasks.errors import UsageError
+from factmill.tasks.granola.answer_levels import remove_trivial_answers
 from factmill.tasks.granola.benchmark import GRANOLA
-from factmill.tasks.granola.disambiguate import find_qids
-from factmill.tasks.granola.levels import remove_trivial_answers
+from factmill.tasks.granola.disambiguate import link_question_entities
 from factmill.tasks.granola.params import GranolaParams
-from factmill.tasks.granola.read import choose_reading, draw_questions, read_entity_questions
+from factmill.tasks.granola.source_questions import (
+    choose_question_reader,
+    make_questions_from_facts,
+    read_entity_questions,
+)
 from factmill.tasks.multihal.params import MultiHalParams
 from factmill.tasks.options import BuildReport, RunOptions
 
@@ -44,11 +48,11 @@ class Noted:
     def __init__(self) -> None:
         self.done: list[Any] = []
 
-    def load(self, step: Step, units: Any) -> Rows:
+    def load(self, step: StepTask, units: Any) -> Rows:
         self.done.append(("load", step.name, list(units)))
         return Rows(step.name)
 
-    def stage(self, step: Step, rows: Rows, **options: Any) -> Rows:
+    def stage(self, step: StepTask, rows: Rows, **options: Any) -> Rows:
         self.done.append((step.name, rows.name, {name: value for name, value in options.items() if value}))
         return Rows(step.name)
 
@@ -63,47 +67,51 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Noted:
     noted = Noted()
 
     @contextmanager
-    def opened(_record: Any, locked: Locked[Any], _run: RunOptions) -> Iterator[Noted]:
+    def opened(_record: Any, locked: ResolvedInputs[Any], _run: RunOptions) -> Iterator[Noted]:
         noted.done.append(("open", locked.inputs.params.review))
         yield noted
 
     monkeypatch.setattr(recipes, "open_build", opened)
-    monkeypatch.setattr(recipes, "leave_artifacts", lambda _record, report, rows: noted.done.append(("leave", rows)))
-    monkeypatch.setattr(recipes, "ask_for_decisions", lambda _report, _run: 1)
+    monkeypatch.setattr(
+        recipes, "create_build_artifacts", lambda _record, report, rows: noted.done.append(("leave", rows))
+    )
+    monkeypatch.setattr(recipes, "pause_for_decisions", lambda _report, _run: 1)
     return noted
 
 
 FROM_WIKIDATA = GranolaParams(source=("wikidata",), relations=("P19", "P36"))
-FIRST = [("open", "auto"), ("load", "draw_questions", ["P19", "P36"])]
+FIRST = [("open", "auto"), ("load", "make_questions_from_facts", ["P19", "P36"])]
 
 
 def test_rows_pass_through_the_steps_in_their_order_and_the_last_ones_are_published(build: Noted) -> None:
-    steps = (Stage(find_qids, whole=True, most_rows=9), remove_trivial_answers)
-    recipe = make_recipe(GRANOLA, choose_reading, *steps, units=lambda locked: locked.inputs.limits)
+    steps = (Stage(link_question_entities, single_batch=True, most_rows=9), remove_trivial_answers)
+    recipe = make_recipe(GRANOLA, choose_question_reader, *steps, units=lambda locked: locked.inputs.limits)
     assert recipe.fn(FROM_WIKIDATA, RunOptions()).build_id == "granola-1"
     assert build.done == [
         *FIRST,
-        ("find_qids", "draw_questions", {"whole": True, "most_rows": 9}),
-        ("remove_trivial_answers", "find_qids", {}),
+        ("link_question_entities", "make_questions_from_facts", {"whole": True, "most_rows": 9}),
+        ("remove_trivial_answers", "link_question_entities", {}),
         ("publish", {"granola_eq": "remove_trivial_answers"}),
         ("leave", "remove_trivial_answers"),
     ]
 
 
 def test_what_publishes_is_given_what_each_step_left(build: Noted) -> None:
-    given: dict[Step, Any] = {}
+    given: dict[StepTask, Any] = {}
 
     def publish(_build: Any, left: Any) -> BuildReport:
         given.update(left)
         return BuildReport.model_construct(build_id="granola-2")
 
-    recipe = make_recipe(GRANOLA, draw_questions, find_qids, units=lambda _: ["P19"], publish=publish)
+    recipe = make_recipe(
+        GRANOLA, make_questions_from_facts, link_question_entities, units=lambda _: ["P19"], publish=publish
+    )
     assert recipe.fn(FROM_WIKIDATA, RunOptions()).build_id == "granola-2"
     assert {step.name: rows.name for step, rows in given.items()} == {
-        "draw_questions": "draw_questions",
-        "find_qids": "find_qids",
+        "make_questions_from_facts": "make_questions_from_facts",
+        "link_question_entities": "link_question_entities",
     }
-    assert [each[0] for each in build.done] == ["open", "load", "find_qids", "leave"]
+    assert [each[0] for each in build.done] == ["open", "load", "link_question_entities", "leave"]
 
 
 def test_parameters_are_checked_before_anything_is_read(build: Noted) -> None:
@@ -111,21 +119,21 @@ def test_parameters_are_checked_before_anything_is_read(build: Noted) -> None:
         assert (run, inputs.from_wikidata) == ("the run", True)
         raise UsageError("no such relation")
 
-    recipe = make_recipe(GRANOLA, choose_reading, find_qids, check=check)
+    recipe = make_recipe(GRANOLA, choose_question_reader, link_question_entities, check=check)
     with pytest.raises(UsageError, match="no such relation"):
         recipe.fn(FROM_WIKIDATA, RunOptions())
     assert build.done == [("open", "auto")]
 
 
 def test_a_build_is_made_again_with_what_people_decided(build: Noted) -> None:
-    recipe = make_recipe(GRANOLA, choose_reading, units=lambda locked: locked.inputs.limits)
+    recipe = make_recipe(GRANOLA, choose_question_reader, units=lambda locked: locked.inputs.limits)
     recipe.fn(FROM_WIKIDATA.model_copy(update={"review": "ask"}), RunOptions())
     assert [each[1] for each in build.done if each[0] == "open"] == ["ask", "manual"]
 
 
 def test_a_source_is_chosen_by_the_inputs() -> None:
-    assert choose_reading(granola_inputs(from_wikidata=True)) is draw_questions
-    assert choose_reading(granola_inputs(from_wikidata=False)) is read_entity_questions
+    assert choose_question_reader(granola_inputs(from_wikidata=True)) is make_questions_from_facts
+    assert choose_question_reader(granola_inputs(from_wikidata=False)) is read_entity_questions
 
 
 def test_a_flow_has_the_name_and_the_parameters_of_its_record() -> None:

@@ -12,17 +12,19 @@ import pytest
 from support.commands.command import Factmill
 from support.models.scripted_chat import ScriptedChat, write_chat_world
 
-from factmill.tasks.assets import load_list, load_removed
-from factmill.tasks.slaq.core.checks import check_all
-from factmill.tasks.slaq.core.known_text import is_in_article, read_article, read_lists
-from factmill.tasks.slaq.core.replies import Generated, Pair
-from factmill.tasks.storage.recording.records import unpack_body
+from factmill.tasks.assets import load_article_removals, load_list_entries
+from factmill.tasks.slaq.core.article_matching import is_answer_in_article, make_check_word_lists, normalise_article
+from factmill.tasks.slaq.core.checks import check_generated_pairs
+from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair
+from factmill.tasks.storage.recording.call_records import unpack_body
 from factmill.tasks.storage.warehouse import open_warehouse
-from factmill.tasks.text.article import read_article as read_html
+from factmill.tasks.text.article_html import extract_article_text as read_html
 
 LEAST_TOPICS, LEAST_CATEGORIES = 30, 15
 """What the embedded build has to give at least (issue 6)."""
-LISTS = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
+LISTS = make_check_word_lists(
+    load_list_entries("source_phrases"), load_list_entries("one_of_many"), load_list_entries("function_words")
+)
 EMPTY = "Unsolved problems in algebra"
 """A category of the embedded world that has no members."""
 NEW_QUESTION = "What does the reviewer ask here?"
@@ -59,7 +61,8 @@ def built(embedded_builds: dict[str, Any]) -> Built:
         "WHERE b.build_id = $1 AND c.operation = 'page_text'",
     )
     articles = {
-        each["id"]: read_html(json.loads(unpack_body(each["body"]))["text"], load_removed()).text for each in replies
+        each["id"]: read_html(json.loads(unpack_body(each["body"]))["text"], load_article_removals()).text
+        for each in replies
     }
     return Built(report, read_topics(report), articles)
 
@@ -71,9 +74,9 @@ def check_balance(report: Any) -> None:
         assert sum(report["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
 
 
-def read_generated(row: dict[str, Any]) -> Generated:
-    pairs = [Pair(row[f"ShortQ{n}"], row[f"ShortA{n}"]) for n in range(1, 6)]
-    return Generated(tuple(pairs), row["LongQ"], row["LongA"])  # type: ignore[arg-type]
+def read_generated(row: dict[str, Any]) -> GeneratedPairs:
+    pairs = [ShortPair(row[f"ShortQ{n}"], row[f"ShortA{n}"]) for n in range(1, 6)]
+    return GeneratedPairs(tuple(pairs), row["LongQ"], row["LongA"])  # type: ignore[arg-type]
 
 
 def test_topics_have_five_pairs_whose_answers_stand_in_their_articles(built: Built) -> None:
@@ -81,11 +84,11 @@ def test_topics_have_five_pairs_whose_answers_stand_in_their_articles(built: Bui
     for row in built.rows:
         text = built.articles[row["id"]]
         generated = read_generated(row)
-        article = read_article(text)
-        assert [pair.answer for pair in generated.short if not is_in_article(pair.answer, article)] == []
+        article = normalise_article(text)
+        assert [pair.answer for pair in generated.short if not is_answer_in_article(pair.answer, article)] == []
         assert len({pair.question for pair in generated.short}) == 5
         assert max(len(pair.answer.split()) for pair in generated.short) < 10
-        assert check_all(generated, row["Topic"], text, LISTS) == [], row["id"]
+        assert check_generated_pairs(generated, row["Topic"], text, LISTS) == [], row["id"]
         assert len(text) >= 1000
         assert not re.search(r"<\w+|\[\d+\]|\bedit\]", text)
 
@@ -95,7 +98,7 @@ def test_each_category_has_as_many_popular_topics_as_others(built: Built) -> Non
     for row in built.rows:
         by_category[row["Category"]].append(row)
     assert len(by_category) >= LEAST_CATEGORIES
-    assert by_category.keys() <= set(load_list("slaq_categories"))
+    assert by_category.keys() <= set(load_list_entries("slaq_categories"))
     for category, rows in by_category.items():
         views = {half: [row["Pageviews"] for row in rows if row["half"] == half] for half in ("most", "least")}
         assert len(views["most"]) == len(views["least"]), category
@@ -108,7 +111,7 @@ def test_every_stage_adds_up_and_what_is_lost_says_why(built: Built) -> None:
     assert built.report["unsettled"] == 0
     reasons = built.report["reasons"]
     assert reasons["scrape_articles"] == {"list_page": 1}
-    assert reasons["halve_topics"].keys() == {"odd_one_out"}
+    assert reasons["split_topics_by_views"].keys() == {"odd_one_out"}
     assert reasons["write_questions"] == {
         "answer_not_in_article": 1,
         "cut_off": 1,
@@ -125,7 +128,7 @@ def test_the_report_tells_categories_halves_and_kinds_of_facts(built: Built) -> 
     facts = built.report["facts"]
     assert facts["categories"] == Counter(row["Category"] for row in built.rows)
     assert facts["halves"] == Counter(row["half"] for row in built.rows)
-    assert facts["members"].keys() == set(load_list("slaq_categories"))
+    assert facts["members"].keys() == set(load_list_entries("slaq_categories"))
     kinds = Counter(kind for row in built.rows for kind in row["fact_types"])
     assert facts["fact_types"] == kinds
     entities = sum(row[f"ShortQ{n}_Entity"] for row in built.rows for n in range(1, 6))
@@ -186,9 +189,9 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
     assert by_stage.pop("draw_category_pages")["category_members"] > 1
     assert by_stage == {
         "scrape_articles": {"resolve_title": 1, "page_revision_at": 1, "page_text": 1},
-        "measure_topics": {"pageviews": 1},
+        "count_topic_pageviews": {"pageviews": 1},
         "check_questions": {"chat": 1},
-        "type_facts": {"chat": 5},
+        "classify_fact_answers": {"chat": 5},
     }
     assert told["row"]["LongQ"] == row["LongQ"]
     lines = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"]).out

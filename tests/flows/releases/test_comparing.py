@@ -9,15 +9,15 @@ from support.builds.published import publish_rows
 from support.builds.released import Rows, fanout_tables, multihal_tables
 from support.commands.command import Factmill
 
-from factmill.flows.commands.release import compare_releases, make_release, release_gated
-from factmill.tasks.diff.core.changes import Diff
-from factmill.tasks.engine.benchmark import Benchmark, load_place
-from factmill.tasks.errors import GateClosed, SourceError, UsageError
+from factmill.flows.commands.release import compare_releases, make_release, release_if_gates_pass
+from factmill.tasks.diff.core.changes import BuildDiff
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
+from factmill.tasks.errors import ReleaseGateFailed, SourceError, UsageError
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.multihal.benchmark import MULTIHAL
-from factmill.tasks.release.contents import Choices
-from factmill.tasks.release.core.choosing import Gates
-from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.contents import ReleaseOptions
+from factmill.tasks.release.core.selection_and_gates import ReleaseGates
 from factmill.tasks.release.write import write_release
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -26,7 +26,7 @@ SCRIPTED: dict[str, Any] = {
     "services": {"wikidata": "embedded-0/wikidata", "wikipedia": "embedded-0/wikipedia"},
 }
 
-OPEN = Choices(allowed=("CC-BY-NC-SA-4.0", "CC-BY-NC-2.0"))
+OPEN = ReleaseOptions(allowed_licences=("CC-BY-NC-SA-4.0", "CC-BY-NC-2.0"))
 
 
 class Maker:
@@ -40,7 +40,7 @@ class Maker:
         name: str,
         benchmark: Benchmark,
         tables: dict[str, Rows],
-        choices: Choices = OPEN,
+        choices: ReleaseOptions = OPEN,
         rejected: str = "",
         **lock: Any,
     ) -> str:
@@ -52,10 +52,10 @@ class Maker:
                     "INSERT INTO rejects VALUES (?, 'flag_duplicates', ?, 'duplicate', 'of q0', NULL)",
                     [build.build_id, rejected],
                 )
-        read = read_release(self.warehouse, benchmark, load_place(benchmark.release), build, choices)
+        read = assemble_release(self.warehouse, benchmark, load_named_object(benchmark.release), build, choices)
         return str(write_release(read, self.folder / name).folder)
 
-    def compare(self, before: str, after: str) -> Diff:
+    def compare(self, before: str, after: str) -> BuildDiff:
         return compare_releases(self.warehouse, before, after)
 
 
@@ -69,7 +69,7 @@ def ask_otherwise(tables: dict[str, Rows]) -> dict[str, Rows]:
     return {**tables, "fanoutqa": [{**first, "question": f"{first['question']} Today?"}, *others]}
 
 
-def tell(diff: Diff) -> list[tuple[str, str, str]]:
+def tell(diff: BuildDiff) -> list[tuple[str, str, str]]:
     return [(row.kind, row.id, " + ".join(cause.label for cause in row.causes)) for row in diff.rows]
 
 
@@ -111,7 +111,7 @@ def test_a_rejected_row_is_told_with_its_stage_and_reason(maker: Maker) -> None:
 
 def test_rows_that_a_release_was_made_without_are_told_as_that(maker: Maker, factmill: Factmill) -> None:
     whole = maker.release("whole", MULTIHAL, multihal_tables())
-    without = maker.release("without", MULTIHAL, multihal_tables(), Choices(without=("felm", "CC-BY-NC-2.0")))
+    without = maker.release("without", MULTIHAL, multihal_tables(), ReleaseOptions(excluded=("felm", "CC-BY-NC-2.0")))
     ran = factmill("diff", whole, without, "--warehouse", maker.warehouse, "--json", "--exit-code")
     assert ran.code == 1, ran.err
     assert ran.json["counts"] == {"added": 0, "removed": 4, "changed": 0}
@@ -152,7 +152,7 @@ def test_a_changelog_quotes_no_row_that_the_release_leaves_out(tmp_path: Path) -
     changed = [first, *({**row, "input": f"{row['input']} Today?"} for row in others)]
     new = publish_rows(warehouse, MULTIHAL, {**tables, "multihal": changed}, code="1")
     made = make_release(
-        warehouse, new.build_id, tmp_path / "out", Choices(without=("CC-BY-NC-2.0",)), since=old.build_id
+        warehouse, new.build_id, tmp_path / "out", ReleaseOptions(excluded=("CC-BY-NC-2.0",)), since=old.build_id
     )
     told = (tmp_path / "out" / "CHANGELOG.md").read_text("utf-8")
     assert "simpleqa" in told
@@ -164,31 +164,38 @@ def test_a_changelog_quotes_no_row_that_the_release_leaves_out(tmp_path: Path) -
     assert told.endswith(f"{made.release.forms.canary_line}\n")
 
 
-OPEN_GATES = Gates(rows_within=0.5, most_lost=0.5, judge_card=False, explained=False)
+OPEN_GATES = ReleaseGates(
+    max_row_change=0.5, max_reject_share=0.5, requires_judge_card=False, requires_explained_changes=False
+)
 
 
 def test_a_release_takes_the_place_of_the_one_before_where_gates_hold(tmp_path: Path) -> None:
     warehouse, place = tmp_path / "w.duckdb", tmp_path / "out" / "fanoutqa"
     tables = fanout_tables()
     first = publish_rows(warehouse, FANOUTQA, tables)
-    with pytest.raises(GateClosed, match=r"judge: nobody has held mine against people"):
-        release_gated(
-            warehouse, first.build_id, place.parent, Gates(rows_within=0, most_lost=1, judge_card=True, explained=True)
+    with pytest.raises(ReleaseGateFailed, match=r"judge: nobody has held mine against people"):
+        release_if_gates_pass(
+            warehouse,
+            first.build_id,
+            place.parent,
+            ReleaseGates(
+                max_row_change=0, max_reject_share=1, requires_judge_card=True, requires_explained_changes=True
+            ),
         )
     assert not place.exists()
 
-    assert "rows released" in release_gated(warehouse, first.build_id, place.parent, OPEN_GATES)
-    assert "already" in release_gated(warehouse, first.build_id, place.parent, OPEN_GATES)
+    assert "rows released" in release_if_gates_pass(warehouse, first.build_id, place.parent, OPEN_GATES)
+    assert "already" in release_if_gates_pass(warehouse, first.build_id, place.parent, OPEN_GATES)
     assert not (place / "CHANGELOG.md").exists()
 
     changed = [{**row, "question": f"{row['question']} Today?"} for row in tables["fanoutqa"]]
     second = publish_rows(warehouse, FANOUTQA, {**tables, "fanoutqa": changed}, code="1")
-    release_gated(warehouse, second.build_id, place.parent, OPEN_GATES)
+    release_if_gates_pass(warehouse, second.build_id, place.parent, OPEN_GATES)
     assert json.loads((place / "release.json").read_text())["build_id"] == second.build_id
     assert first.build_id in (place / "CHANGELOG.md").read_text()
 
     fewer = {**tables, "fanoutqa_dev": tables["fanoutqa_dev"][:1], "fanoutqa_test": []}
     third = publish_rows(warehouse, FANOUTQA, fewer, code="2")
-    with pytest.raises(GateClosed, match=r"rows: 1, in the release before"):
-        release_gated(warehouse, third.build_id, place.parent, OPEN_GATES)
+    with pytest.raises(ReleaseGateFailed, match=r"rows: 1, in the release before"):
+        release_if_gates_pass(warehouse, third.build_id, place.parent, OPEN_GATES)
     assert json.loads((place / "release.json").read_text())["build_id"] == second.build_id

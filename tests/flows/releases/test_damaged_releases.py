@@ -27,12 +27,12 @@ from support.commands.without_privileges import PROGRAM, find_hindrance
 from support.hostile import within
 
 from factmill.tasks.errors import OutputError, SourceError
-from factmill.tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
+from factmill.tasks.fanoutqa.evaluation.definition import FANOUTQA_EVALUATION
 from factmill.tasks.options import RunOptions
-from factmill.tasks.release.files import open_draft
+from factmill.tasks.release.files import open_release_draft
 from factmill.tasks.storage import released_folders
-from factmill.tasks.storage.builds import find_build
-from factmill.tasks.storage.released_folders import open_release
+from factmill.tasks.storage.builds import resolve_build
+from factmill.tasks.storage.released_folders import load_release
 
 TO_ALL_COMMANDS = {
     *REPLACED,
@@ -61,7 +61,7 @@ def released(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(autouse=True)
 def _bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keep bombs small, and fail where a command waits for what never comes."""
-    monkeypatch.setattr(released_folders, "_LARGEST_TABLE", 64 << 20)
+    monkeypatch.setattr(released_folders, "_MAX_TABLE_BYTES", 64 << 20)
     with within(300):
         yield
 
@@ -77,8 +77,8 @@ def test_a_command_names_what_is_wrong(released: Path, factmill: Factmill, tmp_p
 
 
 def test_a_whole_release_is_the_build_by_its_rows(released: Path, factmill: Factmill, tmp_path: Path) -> None:
-    build = find_build(released / "w.duckdb", "latest:fanoutqa")
-    found = open_release(released / "whole")
+    build = resolve_build(released / "w.duckdb", "latest:fanoutqa")
+    found = load_release(released / "whole")
     assert found.record.content_digest == build.content_digest
     assert (found.record.lock, found.record.build_id) == (build.lock, build.build_id)
     ran = factmill("diff", released / "whole", build.build_id, "--warehouse", released / "w.duckdb", "--exit-code")
@@ -90,15 +90,15 @@ def test_rows_that_were_altered_with_all_digests_are_never_the_build(
 ) -> None:
     folder = copy(released, tmp_path)
     rewrite_questions(content=True)(folder)
-    found = open_release(folder)
-    build = find_build(released / "w.duckdb", "latest:fanoutqa")
+    found = load_release(folder)
+    build = resolve_build(released / "w.duckdb", "latest:fanoutqa")
     assert found.record.build_id == build.build_id
     assert found.record.content_digest != build.content_digest
     params = FANOUTQA_EVALUATION.params(model="silent", release=str(folder))
-    locked = FANOUTQA_EVALUATION.lock_inputs(params, RunOptions(warehouse=tmp_path / "none.duckdb"))
-    assert locked.inputs.as_locked()["source_digest"] == found.record.content_digest
+    locked = FANOUTQA_EVALUATION.resolve_inputs(params, RunOptions(warehouse=tmp_path / "none.duckdb"))
+    assert locked.inputs.dump_for_manifest()["source_digest"] == found.record.content_digest
     with pytest.raises(SourceError, match=r"whose rows in .* are others"):
-        FANOUTQA_EVALUATION.lock_inputs(params, RunOptions(warehouse=released / "w.duckdb"))
+        FANOUTQA_EVALUATION.resolve_inputs(params, RunOptions(warehouse=released / "w.duckdb"))
 
 
 def test_altered_rows_are_not_the_build_where_the_release_says_that_it_leaves_some_out(
@@ -113,10 +113,10 @@ def test_altered_rows_are_not_the_build_where_the_release_says_that_it_leaves_so
         return index | {"left_out": left_out, "tables": tables}
 
     edit(INDEX, change)(folder)
-    found = open_release(folder)
+    found = load_release(folder)
     assert found.record.content_digest not in (
         found.index.content_digest,
-        open_release(released / "whole").record.content_digest,
+        load_release(released / "whole").record.content_digest,
     )
 
 
@@ -125,18 +125,18 @@ def test_texts_that_are_no_json_are_named_before_anything_is_asked(released: Pat
     rewrite(fill_column("answer", lambda rows: pa.array(["[" * 5000] * rows)), content=True)(folder)
     params = FANOUTQA_EVALUATION.params(model="silent", release=str(folder))
     with pytest.raises(SourceError, match=r"table fanoutqa_dev: row 'q0': expected JSON in answer"):
-        FANOUTQA_EVALUATION.lock_inputs(params, RunOptions(warehouse=tmp_path / "none.duckdb"))
+        FANOUTQA_EVALUATION.resolve_inputs(params, RunOptions(warehouse=tmp_path / "none.duckdb"))
 
 
 def test_a_release_that_changes_is_read_again(released: Path, tmp_path: Path) -> None:
     folder = copy(released, tmp_path)
-    assert open_release(folder) is open_release(folder)
+    assert load_release(folder) is load_release(folder)
     data = (folder / DEV).read_bytes()
     (folder / DEV).write_bytes(data[:-8] + b"\0\0\0\0PAR1")
     with pytest.raises(SourceError, match="not the files that were released"):
-        open_release(folder)
+        load_release(folder)
     (folder / DEV).write_bytes(data)
-    assert open_release(folder).index.rows == 3
+    assert load_release(folder).index.rows == 3
 
 
 @pytest.mark.parametrize(("most", "said"), [(1_000, "bytes of files; expected at most"), (1_000_000, "bytes of rows")])
@@ -145,14 +145,14 @@ def test_a_release_of_more_bytes_than_memory_holds_is_refused(
 ) -> None:
     folder = copy(released, tmp_path)
     rewrite(fill_column("question", lambda rows: pa.array(["x" * 1_000_000] * rows)), content=True)(folder)
-    monkeypatch.setattr(released_folders, "_LARGEST", most)
+    monkeypatch.setattr(released_folders, "_MAX_TOTAL_BYTES", most)
     with pytest.raises(SourceError, match=said):
-        open_release(folder)
+        load_release(folder)
 
 
 def test_what_is_put_into_a_release_while_another_is_written_is_not_removed(released: Path, tmp_path: Path) -> None:
     folder = copy(released, tmp_path)
-    with pytest.raises(OutputError, match=r"not replaced.*'mine\.txt'"), open_draft(folder, force=True):
+    with pytest.raises(OutputError, match=r"not replaced.*'mine\.txt'"), open_release_draft(folder, force=True):
         (folder / "mine.txt").write_text("mine")
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
     assert (folder / "mine.txt").read_text() == "mine"
@@ -164,7 +164,7 @@ def test_what_hubs_and_tools_leave_is_passed_over(released: Path, factmill: Fact
         (folder / name).mkdir(parents=True)
         os.mkfifo(folder / name / "pipe")
     (folder / ".gitattributes").write_text("*.parquet filter=lfs\n")
-    assert open_release(folder).index.rows == 3
+    assert load_release(folder).index.rows == 3
 
 
 def test_a_file_that_may_not_be_read_is_named(released: Path, factmill: Factmill, tmp_path: Path) -> None:
@@ -181,4 +181,4 @@ def test_sums_that_are_written_again_are_those_of_the_release(released: Path, tm
     """The support that damages releases leaves one whole that it does not damage: else all that it makes would be refused."""
     folder = copy(released, tmp_path)
     resum(folder, content=True)
-    assert open_release(folder).record.content_digest == open_release(released / "whole").record.content_digest
+    assert load_release(folder).record.content_digest == load_release(released / "whole").record.content_digest

@@ -11,9 +11,9 @@ from support.builds.loading import check_loads
 from support.commands.command import Factmill
 
 import factmill as python
-from factmill.tasks.granola.evaluation.record import GRANOLA_EVALUATION
+from factmill.tasks.granola.evaluation.definition import GRANOLA_EVALUATION
 from factmill.tasks.options import RunOptions
-from factmill.tasks.storage.stores import Store
+from factmill.tasks.storage.table_store import TableStore
 
 polars = pytest.importorskip("polars", reason="polars is not installed (extra dev)")
 SPLITS = {"granola": 2, "multihal": 7, "biokalma": 4, "slaq": 2, "fanoutqa": 4}
@@ -52,13 +52,13 @@ def test_every_config_and_split_loads_everywhere(released: Path, name: str) -> N
 
 
 @pytest.fixture(scope="module")
-def stores(session_home: Path, embedded_builds: dict[str, Any]) -> dict[str, Store]:
+def stores(session_home: Path, embedded_builds: dict[str, Any]) -> dict[str, TableStore]:
     """Return benchmark → its build that was released, in the warehouse; other tests publish newer ones there."""
     path = session_home / "factmill.duckdb"
-    return {name: Store(path, embedded_builds[name]["build_id"]) for name in SPLITS}
+    return {name: TableStore(path, embedded_builds[name]["build_id"]) for name in SPLITS}
 
 
-def test_figures_from_a_release_are_those_from_the_warehouse(released: Path, stores: dict[str, Store]) -> None:
+def test_figures_from_a_release_are_those_from_the_warehouse(released: Path, stores: dict[str, TableStore]) -> None:
     for name, setting in (("granola", "greedy"), ("multihal", "qa"), ("slaq", "short")):
         found = [
             python.score(name, "guesser", source=source, setting=setting, limit=5).metrics
@@ -68,7 +68,7 @@ def test_figures_from_a_release_are_those_from_the_warehouse(released: Path, sto
 
 
 def test_an_evaluation_on_a_release_is_that_on_its_build(
-    released: Path, stores: dict[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factmill: Factmill
+    released: Path, stores: dict[str, TableStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factmill: Factmill
 ) -> None:
     """By the very command of the card, in the release's folder, with a warehouse that holds nothing."""
     monkeypatch.chdir(released / "granola")
@@ -84,17 +84,19 @@ def test_an_evaluation_on_a_release_is_that_on_its_build(
     assert ran.json["build_id"] == stores["granola"].build
 
     build, release = (
-        GRANOLA_EVALUATION.lock_inputs(GRANOLA_EVALUATION.params(model="guesser", **named), RunOptions(warehouse=path))
+        GRANOLA_EVALUATION.resolve_inputs(
+            GRANOLA_EVALUATION.params(model="guesser", **named), RunOptions(warehouse=path)
+        )
         for named, path in (
             ({"build": stores["granola"].build}, stores["granola"].path),
             ({"release": "."}, tmp_path / "w.duckdb"),
         )
     )
-    assert build.inputs.as_locked() == release.inputs.as_locked()
+    assert build.inputs.dump_for_manifest() == release.inputs.dump_for_manifest()
 
 
 def test_the_questions_of_a_release_are_those_of_its_build(
-    released: Path, factmill: Factmill, stores: dict[str, Store], tmp_path: Path
+    released: Path, factmill: Factmill, stores: dict[str, TableStore], tmp_path: Path
 ) -> None:
     """FanOutQA's dev questions with their evidence too, though the references are withheld, as they tell test answers."""
     asked = []
@@ -134,7 +136,7 @@ def test_the_card_says_how_to_load_it(released: Path, monkeypatch: pytest.Monkey
     assert found["rows"].num_rows == read_tables(released / "biokalma")["biokalma"]["rows"]
 
 
-def test_without_hidden_answers_the_other_questions_are_measured(released: Path, stores: dict[str, Store]) -> None:
+def test_without_hidden_answers_the_other_questions_are_measured(released: Path, stores: dict[str, TableStore]) -> None:
     found = python.score("fanoutqa", "oracle", source=released / "fanoutqa", setting="closed_book")
     whole = python.score("fanoutqa", "oracle", source=stores["fanoutqa"], split="dev", setting="closed_book")
     assert found.metrics.equals(whole.metrics)

@@ -11,9 +11,9 @@ from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
 from support.steps.warehouses import empty_warehouse
 
-from factmill.flows.rebuild import _try
-from factmill.flows.served import BOUND_REACHED, end_in_state
-from factmill.tasks.errors import BudgetReached, BuildError
+from factmill.flows.deployment_flows import BUDGET_REACHED_STATE, run_to_final_state
+from factmill.flows.rebuild import _attempt_rebuild_part
+from factmill.tasks.errors import BudgetExhausted, BuildError
 
 HABIT = "well-formed"
 
@@ -157,7 +157,7 @@ def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path
 
 
 def stop() -> str:
-    raise BudgetReached("US$ 1.0000 (--max-cost)", "6 stages are done")
+    raise BudgetExhausted("US$ 1.0000 (--max-cost)", "6 stages are done")
 
 
 def fail() -> str:
@@ -165,14 +165,14 @@ def fail() -> str:
 
 
 def test_a_run_that_stops_at_a_bound_ends_in_a_state_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factmill.flows.served.await_server", lambda: None)
-    state = end_in_state(stop)
-    assert (state.type.value, state.name, state.message) == ("FAILED", BOUND_REACHED, "6 stages are done")
-    assert end_in_state(fail).name == "Failed"
+    monkeypatch.setattr("factmill.flows.deployment_flows.await_server", lambda: None)
+    state = run_to_final_state(stop)
+    assert (state.type.value, state.name, state.message) == ("FAILED", BUDGET_REACHED_STATE, "6 stages are done")
+    assert run_to_final_state(fail).name == "Failed"
 
 
 def test_a_part_of_a_rebuild_that_stops_at_a_bound_has_not_failed() -> None:
-    assert [_try("granola", each)[0].ending for each in (stop, fail, lambda: "made it")] == [
+    assert [_attempt_rebuild_part("granola", each)[0].ending for each in (stop, fail, lambda: "made it")] == [
         "stopped",
         "failed",
         "made",

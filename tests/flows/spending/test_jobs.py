@@ -12,7 +12,7 @@ from support.batches.asking import answer, ask_all, bodies, collect, interrupt, 
 from support.batches.server import BatchServer
 from support.commands.command import ROOT, Factmill
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace, read_jobs
+from factmill.tasks.clients.batch_jobs.job_files import JobFiles, JobFilesLocation, load_job_files
 from factmill.tasks.errors import ServiceUnreachable
 
 CALLS = ask_all(10)
@@ -177,7 +177,7 @@ def test_a_job_that_its_server_may_have_lost_is_forgotten_and_asked_anew(
 
 def test_looking_at_a_job_keeps_no_build_from_going_on_with_it(left: Path, tmp_path: Path) -> None:
     """A file that is locked just then would be taken for one that another process follows, and be paid twice."""
-    [job] = read_jobs(left)
+    [job] = load_job_files(left)
     looking = subprocess.Popen(
         [
             sys.executable,
@@ -187,6 +187,6 @@ def test_looking_at_a_job_keeps_no_build_from_going_on_with_it(left: Path, tmp_p
         stdout=subprocess.PIPE,
     )
     assert looking.stdout and looking.stdout.readline()
-    found = JobFiles(JobsPlace(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).find(job.ids)
+    found = JobFiles(JobFilesLocation(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).find(job.ids)
     assert [each.job_id for each in found] == ["batch_0001"]
     looking.wait()

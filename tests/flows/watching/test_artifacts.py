@@ -7,16 +7,16 @@ import pytest
 from support.builds.published import publish_rows
 from support.builds.released import multihal_row
 
-from factmill.flows.serving import RebuildParams
+from factmill.flows.serve_options import RebuildParams
 from factmill.flows.watching import artifacts as pages
-from factmill.flows.watching.artifacts import list_metrics, list_worst
-from factmill.flows.watching.runs import name_run
+from factmill.flows.watching.artifacts import make_metrics_table, make_worst_answers_table
+from factmill.flows.watching.flow_runs import make_run_name
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.evaluation.record import Item
-from factmill.tasks.granola.evaluation.ask import GranolaEvaluationParams
+from factmill.tasks.evaluation.definition import ReportItem
+from factmill.tasks.granola.evaluation.questions import GranolaEvaluationParams
 from factmill.tasks.granola.params import GranolaParams
 from factmill.tasks.multihal.benchmark import MULTIHAL
-from factmill.tasks.options import BuildReport, Params, RunOptions
+from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions
 from factmill.tasks.slaq.params import SlaqParams
 
 
@@ -28,7 +28,7 @@ def make_metric(name: str, group_by: str = "") -> EvaluationMetric:
 
 
 def test_metrics_over_all_items_begin_with_what_was_measured() -> None:
-    (row,) = list_metrics([make_metric("accuracy"), make_metric("accuracy", "relation")])
+    (row,) = make_metrics_table([make_metric("accuracy"), make_metric("accuracy", "relation")])
     assert list(row.items())[:5] == [
         ("setting", "plain"),
         ("metric", "accuracy"),
@@ -40,10 +40,12 @@ def test_metrics_over_all_items_begin_with_what_was_measured() -> None:
 
 def test_the_worst_answers_begin_with_question_and_answer_and_end_with_ids() -> None:
     items = [
-        Item("plain/1", "plain", "Who?", "Ada", said, "right" if score else "wrong", score, "1", {"relation": "P50"})
+        ReportItem(
+            "plain/1", "plain", "Who?", "Ada", said, "right" if score else "wrong", score, "1", {"relation": "P50"}
+        )
         for said, score in (("Ada", 1.0), ("Eve", 0.0))
     ]
-    worst = list_worst(items)
+    worst = make_worst_answers_table(items)
     assert [each["answer"] for each in worst] == ["Eve", "Ada"]
     assert list(worst[0]) == [
         "question",
@@ -72,11 +74,11 @@ def test_the_page_lies_among_the_reports_and_a_page_that_fails_is_no_error(
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     told = {**_NOTHING, **build.report, "benchmark": "multihal", "warehouse": str(tmp_path / "w.duckdb")}
     report = BuildReport.model_validate(told)
-    pages.leave_page(report)
+    pages.create_page_artifact(report)
     path = tmp_path / "home/reports" / f"{build.build_id}.html"
     assert "Where was Kepler born?" in path.read_text("utf-8")
     assert (made[0]["key"], path.as_uri() in made[0]["markdown"]) == ("multihal-page", True)
-    pages.leave_page(report.model_copy(update={"build_id": "multihal-gone"}))
+    pages.create_page_artifact(report.model_copy(update={"build_id": "multihal-gone"}))
     assert len(made) == 1
 
 
@@ -113,6 +115,6 @@ def test_the_page_lies_among_the_reports_and_a_page_that_fails_is_no_error(
     ],
 )
 def test_a_name_says_benchmark_world_source_and_limit(
-    flow: str, params: Params, run: dict[str, Any], name: str
+    flow: str, params: BenchmarkParams, run: dict[str, Any], name: str
 ) -> None:
-    assert name_run(flow, params, RunOptions(**run)) == name
+    assert make_run_name(flow, params, RunOptions(**run)) == name

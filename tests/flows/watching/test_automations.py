@@ -10,7 +10,7 @@ from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback
 
 from factmill.flows.prefect_server import send_event
-from factmill.flows.watching.runs import OF_A_REBUILD, crash_gone_runs
+from factmill.flows.watching.flow_runs import REBUILD_PART_PREFIX, mark_crashed_runs
 from factmill.tasks import progress
 
 
@@ -40,7 +40,7 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
         run = standing.ask("/flow_runs/", flow_id=flow, name=name, state={"type": "RUNNING"})
         return str(run["id"])
 
-    part = begin(f"{OF_A_REBUILD}granola · fails")
+    part = begin(f"{REBUILD_PART_PREFIX}granola · fails")
     standing.ask(
         f"/flow_runs/{part}/set_state", state={"type": "FAILED", "name": "Failed", "message": "its rebuild tells"}
     )
@@ -50,7 +50,7 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
     folder = tmp_path / "prefect" / "runs"
     folder.mkdir(parents=True)
     (folder / gone).write_text(standing.api, "utf-8")
-    assert [str(each) for each in crash_gone_runs()] == [gone]
+    assert [str(each) for each in mark_crashed_runs()] == [gone]
     send_event("drift.found", "build", "fanoutqa-1", {"share_lost": 0.25, "epoch": "2026-01-01"})
     send_event("release.finished", "release", "granola 1.0", {"builds": ["granola-1"]})
 
@@ -68,7 +68,7 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
 def test_news_that_no_server_takes_are_a_note(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    progress.show("lines")
+    progress.set_progress_style("lines")
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     send_event("release.finished", "release", "granola 1.0", {})
     assert (

@@ -7,21 +7,21 @@ import pytest
 from support.habits.contents import Asked
 from support.habits.wrong_contents import WRONG_CONTENTS
 
-from factmill.tasks.assets import load_list, load_prompt, load_relations
-from factmill.tasks.core.authoring.granularity import clean_levels, read_levels, read_trivial_answers
-from factmill.tasks.core.calls.knowledge import Neighbour, Pid, Qid
-from factmill.tasks.core.replies import Unreadable
-from factmill.tasks.granola.core.grounding import gather_evidence, ground_levels
+from factmill.tasks.assets import load_list_entries, load_prompt, load_relations
+from factmill.tasks.core.authoring.granular_answers import clean_levels, parse_trivial_answers, read_answer_levels
+from factmill.tasks.core.calls.wikidata import ItemNeighbour, Pid, Qid
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.granola.core.grounding import gather_evidence, split_grounded_levels
+from factmill.tasks.granola.description_parsing import load_lexicon
 from factmill.tasks.granola.params import LEVELS_PROMPT, TRIVIAL_LIST
-from factmill.tasks.granola.words import load_lexicon
 
 LEXICON = load_lexicon()
 
 
-def claim(text: str) -> Neighbour:
+def claim(text: str) -> ItemNeighbour:
     """Return the claim `P27 Q30 United States of America`."""
     pid, qid, label = text.split(" ", 2)
-    return Neighbour(Pid(pid), Qid(qid), label)
+    return ItemNeighbour(Pid(pid), Qid(qid), label)
 
 
 CLAIMS = {
@@ -47,10 +47,10 @@ Row = tuple[str, str, str, str, str]
 def clean(row: Row, levels: Sequence[str], with_counties: bool = False) -> tuple[list[str], list[str]]:
     """Return which answers below the given one are kept, and why others are not."""
     pid, subject, answer, description, qid = row
-    relation, trivial = load_relations()[pid], read_trivial_answers(load_list(TRIVIAL_LIST))
+    relation, trivial = load_relations()[pid], parse_trivial_answers(load_list_entries(TRIVIAL_LIST))
     cleaned = clean_levels([answer, *levels], relation.template.replace("[X]", subject), relation, trivial)
     evidence = gather_evidence(answer, description, CLAIMS, qid, LEXICON)
-    kept, removed = ground_levels(cleaned.levels, evidence, LEXICON, with_counties)
+    kept, removed = split_grounded_levels(cleaned.levels, evidence, LEXICON, with_counties)
     return kept[1:], [why for _, why in (*cleaned.removed, *removed)]
 
 
@@ -147,6 +147,6 @@ def test_counties_stay_where_they_are_asked_for() -> None:
 def test_nothing_that_an_author_makes_up_is_published(kind: str, row: Row, levels: list[str]) -> None:
     asked = Asked(load_prompt(LEVELS_PROMPT), {}, False)
     reply = "\n".join(f"{number}:: {level}" for number, level in enumerate([row[2], *levels], 1))
-    read = read_levels(WRONG_CONTENTS[kind](reply, asked, Random(1)).content or "", row[2])
-    kept = [] if isinstance(read, Unreadable) else clean(row, read[1:])[0]
+    read = read_answer_levels(WRONG_CONTENTS[kind](reply, asked, Random(1)).content or "", row[2])
+    kept = [] if isinstance(read, UnreadableCompletion) else clean(row, read[1:])[0]
     assert kept == levels[: len(kept)]

@@ -2,26 +2,26 @@
 
 import pytest
 
-from factmill.tasks.core.calls.item_facts import Fact
-from factmill.tasks.core.calls.knowledge import Neighbour, Pid, Qid
+from factmill.tasks.core.calls.item_facts import ItemFact
+from factmill.tasks.core.calls.wikidata import ItemNeighbour, Pid, Qid
 from factmill.tasks.granola.core.linking import (
-    Bearer,
+    NameBearer,
+    are_in_different_places,
     find_contradiction,
-    find_doubt,
-    is_only_one,
-    lie_apart,
+    find_pair_doubt,
+    is_only_matching_place,
     read_lifetime,
 )
-from factmill.tasks.granola.words import load_lexicon
+from factmill.tasks.granola.description_parsing import load_lexicon
 
 LEXICON = load_lexicon()
 
 
-def bear(told: str, *claims: str) -> Bearer:
+def bear(told: str, *claims: str) -> NameBearer:
     """Return the bearer `name: description` or `name: description (born-died)`, with claims such as `P17 Italy`."""
     name, _, description = told.partition(": ")
-    edges = [Neighbour(Pid(pid), Qid("Q1"), label) for pid, label in (each.split(" ", 1) for each in claims)]
-    return Bearer(name, description, edges, *read_lifetime((), description))
+    edges = [ItemNeighbour(Pid(pid), Qid("Q1"), label) for pid, label in (each.split(" ", 1) for each in claims)]
+    return NameBearer(name, description, edges, *read_lifetime((), description))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def bear(told: str, *claims: str) -> Bearer:
 )
 def test_places_lie_apart_when_neither_holds_the_other(one: str, other: str, expected: bool) -> None:
     first, second = bear(one), bear(other)
-    assert lie_apart(first, second, LEXICON) is expected
-    assert lie_apart(second, first, LEXICON) is expected
+    assert are_in_different_places(first, second, LEXICON) is expected
+    assert are_in_different_places(second, first, LEXICON) is expected
 
 
 @pytest.mark.parametrize("relation", ["P17", "P36", "P131", "P159", "P276", "P740"])
@@ -133,14 +133,17 @@ def test_relatives_live_at_the_same_time(relation: str, one: str, other: str, ex
     ],
 )
 def test_a_doubt_is_what_would_be_odd(relation: str, one: str, other: str, expected: str) -> None:
-    assert find_doubt(relation, bear(one), bear(other), LEXICON) == expected
+    assert find_pair_doubt(relation, bear(one), bear(other), LEXICON) == expected
 
 
 def test_claims_count_where_a_description_says_nothing() -> None:
     devon = bear("Devon: county", "P17 United Kingdom")
-    assert find_doubt("P19", bear("Ada: producer", "P27 United States of America"), devon, LEXICON) == "another_country"
+    assert (
+        find_pair_doubt("P19", bear("Ada: producer", "P27 United States of America"), devon, LEXICON)
+        == "another_country"
+    )
     actress, poet = bear("Ada: American", "P106 actor"), bear("Bo: English poet", "P106 stage actor")
-    assert find_doubt("P26", actress, poet, LEXICON) == ""
+    assert find_pair_doubt("P26", actress, poet, LEXICON) == ""
 
 
 @pytest.mark.parametrize(
@@ -157,12 +160,12 @@ def test_claims_count_where_a_description_says_nothing() -> None:
 def test_to_share_a_country_is_not_enough_where_another_of_the_name_does_too(
     subject: str, value: str, rival: str, expected: bool
 ) -> None:
-    assert is_only_one(bear(subject), bear(value), [bear(rival)], LEXICON) is expected
+    assert is_only_matching_place(bear(subject), bear(value), [bear(rival)], LEXICON) is expected
 
 
 def test_lifetimes_are_those_of_the_graph_before_those_of_a_description() -> None:
-    def say(pid: str, value: str, precision: int | None) -> Fact:
-        return Fact(Pid(pid), None, None, value, precision, None, None)
+    def say(pid: str, value: str, precision: int | None) -> ItemFact:
+        return ItemFact(Pid(pid), None, None, value, precision, None, None)
 
     facts = [say("P569", "-0043-03-15T00:00:00Z", 11), say("P570", "0014-08-19T00:00:00Z", None)]
     assert read_lifetime(facts, "emperor (1564–1616)") == (-43, 14)

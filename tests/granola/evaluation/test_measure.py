@@ -4,27 +4,27 @@ import pyarrow as pa
 import pytest
 from support.rows.granola_answers import LEVELS, ROWS, answered, score
 
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
-from factmill.tasks.core.measures.figures import Figure
-from factmill.tasks.core.measures.metrics import Metric
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.measures.metrics import MeasuredMetric
+from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.granola.core.evaluation.figures import draw_figures
-from factmill.tasks.granola.evaluation.measure import PAPER, list_items, measure_granola
+from factmill.tasks.granola.evaluation.measure import GRANOLA_PAPER_FIGURES, list_granola_report_items, measure_granola
 
 SIMILARITY = [0.9, 0.8, 0.25, 0.2, None, None, None, None]
 
 
-def measured(answers: pa.Table) -> list[Metric]:
+def measured(answers: pa.Table) -> list[MeasuredMetric]:
     return measure_granola(answers, 0.5, 0.5, 2, 0)[1]
 
 
-def find(metrics: list[Metric], metric: str, group: str = "", group_by: str | None = None) -> Metric:
+def find(metrics: list[MeasuredMetric], metric: str, group: str = "", group_by: str | None = None) -> MeasuredMetric:
     return next(
         each for each in metrics if (each.metric, each.group) == (metric, group) and group_by in (None, each.group_by)
     )
 
 
-def draw(metrics: list[Metric], *models: str) -> dict[str, Figure]:
+def draw(metrics: list[MeasuredMetric], *models: str) -> dict[str, ReportFigure]:
     rows = [
         EvaluationMetric(id=f"{number}", benchmark="granola", model=model, judge="", **metric.model_dump())
         for model in models
@@ -98,7 +98,7 @@ def test_nothing_but_idk_has_no_selective_accuracy() -> None:
 
 def test_scores_stand_answer_by_answer() -> None:
     scores, _ = measure_granola(score(ROWS, SIMILARITY), 0.5, 0.5, 2, 0)
-    assert scores.schema == arrow_schema(Score)
+    assert scores.schema == arrow_schema(EvaluationScore)
     rows = {row["id"]: row for row in scores.to_pylist()}
     assert len(rows) == scores.num_rows == 3 * 8 + 2 * 6 + 5
     assert rows["granola_accuracy:greedy/q3"]["value"] == 1
@@ -147,7 +147,7 @@ def test_figures_of_several_models_name_them() -> None:
 
 
 def test_items_tell_what_became_of_each_answer() -> None:
-    items = list_items(score(ROWS))
+    items = list_granola_report_items(score(ROWS))
     assert [(item.verdict, item.score) for item in items] == [
         ("level 1", 1.0),
         ("level 1", 1.0),
@@ -163,6 +163,6 @@ def test_items_tell_what_became_of_each_answer() -> None:
 
 def test_the_papers_figures_are_metrics_of_ours() -> None:
     metrics = measured(score(ROWS, SIMILARITY))
-    assert {(each.metric, each.group_by, each.group) for each in PAPER} <= {
+    assert {(each.metric, each.group_by, each.group) for each in GRANOLA_PAPER_FIGURES} <= {
         (each.metric, each.group_by, each.group) for each in metrics
     }

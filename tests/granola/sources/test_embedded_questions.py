@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from factmill.tasks.assets import load_relations
-from factmill.tasks.core.relations import cut_entity
+from factmill.tasks.core.relations import extract_subject_name
 from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue
 from factmill.tasks.world.files import load_world_data
 
@@ -17,9 +17,13 @@ PRESENT = ("P26", "P127", "P131", "P159", "P264", "P276")
 def list_facts(pid: str) -> Iterator[tuple[Item, Item, set[str]]]:
     """Yield subject, answer and the days on which their relation ended, of every pair that a relation's rows name."""
     rows = json.loads((WORLD_FOLDER / f"sources/entityquestions/{pid}.json").read_text("utf-8"))
-    names = {(cut_entity(row["question"], load_relations()[pid]), answer) for row in rows for answer in row["answers"]}
+    names = {
+        (extract_subject_name(row["question"], load_relations()[pid]), answer)
+        for row in rows
+        for answer in row["answers"]
+    }
     for item in ITEMS.values():
-        for statement in item.statements_of(pid):
+        for statement in item.list_statements_of(pid):
             assert isinstance(statement.value, ItemValue)
             value = ITEMS[statement.value.qid]
             if any((item.labels["en"], name) in names for name in value.names):
@@ -31,9 +35,9 @@ def test_nothing_is_asked_as_of_today_that_has_ended(pid: str) -> None:
     ended = []
     # who has died married is still said to be married to, and a label keeps what a band that is no more has made
     for subject, value, ends in list_facts(pid):
-        deaths = {str(each.value) for item in (subject, value) for each in item.statements_of("P570")}
+        deaths = {str(each.value) for item in (subject, value) for each in item.list_statements_of("P570")}
         lasting = (value,) if pid == "P264" else (subject, value)
-        dissolved = [item.labels["en"] for item in lasting if item.statements_of("P576")]
+        dissolved = [item.labels["en"] for item in lasting if item.list_statements_of("P576")]
         if over := [*sorted(ends - deaths), *dissolved]:
             ended.append((subject.labels["en"], value.labels["en"], *over))
     assert list(list_facts(pid)) and ended == []

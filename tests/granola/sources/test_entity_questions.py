@@ -7,8 +7,8 @@ import pytest
 
 from factmill.tasks.assets import load_relations
 from factmill.tasks.errors import SourceError
-from factmill.tasks.granola.sources.entity_questions import RawQuestion, find_files, read_questions
-from factmill.tasks.storage.source_files import SourceFile, name_source
+from factmill.tasks.granola.sources.entity_questions import RawQuestion, find_relation_files, read_questions
+from factmill.tasks.storage.source_files import SourceFile, make_unpinned_source
 
 GOOD = {"question": "Where was Ada born?", "answers": ["London"]}
 
@@ -30,7 +30,7 @@ def file(tmp_path: Path, text: str | bytes, name: str = "P19.test.json") -> Path
     ids=["array", "indented", "byte order mark", "lines"],
 )
 def test_arrays_and_lines_are_read(tmp_path: Path, text: str) -> None:
-    assert read_questions(name_source(file(tmp_path, text))) == [
+    assert read_questions(make_unpinned_source(file(tmp_path, text))) == [
         RawQuestion(1, "Where was Ada born?", ("London",)),
         RawQuestion(2, "Where was Ada born?", ("London",)),
     ]
@@ -57,7 +57,7 @@ BROKEN = [json.dumps(GOOD)] * 6 + ['{"question": "x", "answers": ["y"'] + [json.
 )
 def test_a_file_that_cannot_be_read_says_what_and_where(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(SourceError, match=rf"P19\.test\.json: .*{message}"):
-        read_questions(name_source(file(tmp_path, text)))
+        read_questions(make_unpinned_source(file(tmp_path, text)))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_read_says_what_and_where(tmp_path: Path, text: st
     ],
 )
 def test_a_single_odd_row_is_handed_on_with_its_problem(tmp_path: Path, row: object, problem: str) -> None:
-    good, odd = read_questions(name_source(file(tmp_path, json.dumps([GOOD, row]))))
+    good, odd = read_questions(make_unpinned_source(file(tmp_path, json.dumps([GOOD, row]))))
     assert good.problem == ""
     assert odd.row == 2
     assert problem in odd.problem
@@ -87,7 +87,7 @@ def test_a_file_that_changed_since_the_lock_is_refused(tmp_path: Path) -> None:
 def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None:
     for name in ("P19.test.json", "P19.dev.json", "P20.dev.json", "P17.dev.json", "P190.dev.json", "notes.txt"):
         file(tmp_path, "[]", name)
-    found = find_files([tmp_path], ["P20", "P19"])
+    found = find_relation_files([tmp_path], ["P20", "P19"])
     assert {pid: [path.name for path in paths] for pid, paths in found.items()} == {
         "P20": ["P20.dev.json"],
         "P19": ["P19.dev.json", "P19.test.json"],
@@ -96,29 +96,29 @@ def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None
 
 def test_a_file_of_any_name_serves_the_one_relation_asked_for(tmp_path: Path) -> None:
     path = file(tmp_path, "[]", "births.json")
-    assert find_files([path], ["P19"]) == {"P19": [path]}
+    assert find_relation_files([path], ["P19"]) == {"P19": [path]}
     with pytest.raises(SourceError, match=r"births\.json: expected a file name.*--relation"):
-        find_files([path], ["P19", "P20"])
+        find_relation_files([path], ["P19", "P20"])
 
 
 def test_a_missing_path_and_an_empty_folder_are_told(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file or folder"):
-        find_files([tmp_path / "absent.json"], ["P19"])
+        find_relation_files([tmp_path / "absent.json"], ["P19"])
     with pytest.raises(SourceError, match="no file of the relations P19"):
-        find_files([tmp_path], ["P19"])
+        find_relation_files([tmp_path], ["P19"])
 
 
 def test_what_a_folder_without_a_file_of_use_holds_is_told(tmp_path: Path) -> None:
     for name in ("P20.json", "people.json", "P19.json.gz", "notes.txt"):
         file(tmp_path, "[]", name)
     with pytest.raises(SourceError, match=r"\(holds P19\.json\.gz, P20\.json, people\.json\); expected names"):
-        find_files([tmp_path], ["P19"])
+        find_relation_files([tmp_path], ["P19"])
 
 
 def test_the_real_files_are_read_whole(shared_data: Path) -> None:
     folder = shared_data / "entityquestions" / "dev"
-    relations = [pid for pid, relation in load_relations().items() if relation.is_kept]
-    files = find_files([folder], relations)
-    rows = [row for paths in files.values() for path in paths for row in read_questions(name_source(path))]
+    relations = [pid for pid, relation in load_relations().items() if relation.is_default]
+    files = find_relation_files([folder], relations)
+    rows = [row for paths in files.values() for path in paths for row in read_questions(make_unpinned_source(path))]
     assert len(rows) == 15318
     assert not [row for row in rows if row.problem]

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from support.graphs.rdf_lines import spell_out
 
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.loading.rows import TABLES
-from factmill.tasks.graph.loading.shapes import make_shapes, sort_block
-from factmill.tasks.graph.loading.sources.streams import Block
-from factmill.tasks.graph.loading.tables import KEY, NUMBER, store_literals
-from factmill.tasks.graph.lookup import Graph
-from factmill.tasks.text.values.literals import canonical_number, date_key, number_key
+from factmill.tasks.graph.loading.line_patterns import make_line_patterns, sort_block_lines
+from factmill.tasks.graph.loading.rows import STAGING_SCHEMAS
+from factmill.tasks.graph.loading.sources.streams import LineBlock
+from factmill.tasks.graph.loading.tables import CANONICAL_NUMBER_SQL, LITERAL_KEY_SQL, write_literals_table
+from factmill.tasks.graph.lookup import WikidataGraph
+from factmill.tasks.text.values.wikidata_literals import canonical_number, compute_date_key, hash_number
 
-Make = Callable[..., Graph]
-SHAPES = make_shapes(("en",))
+Make = Callable[..., WikidataGraph]
+SHAPES = make_line_patterns(("en",))
 TYPES = {pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.string(): "VARCHAR"}
 
 
@@ -43,21 +43,21 @@ class Row(NamedTuple):
 
 def store(text: str) -> tuple[list[Row], dict[str, int]]:
     """Return the literals of lines (see `spell_out`) in order, and what was left out."""
-    found = sort_block(Block("a.nt", 1, spell_out(text).encode()), SHAPES)
+    found = sort_block_lines(LineBlock("a.nt", 1, spell_out(text).encode()), SHAPES)
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS staging")
-        for name, schema in TABLES.items():
+        for name, schema in STAGING_SCHEMAS.items():
             columns = ", ".join(f"{column.name} {TYPES[column.type]}" for column in schema)
             connection.execute(f"CREATE TABLE staging.{name} ({columns})")
             for rows in found.tables.get(name, []):
                 connection.register("rows", rows)
                 connection.execute(f"INSERT INTO staging.{name} FROM rows")
-        left_out = store_literals(connection)
+        left_out = write_literals_table(connection)
         stored = connection.execute("FROM literals ORDER BY id").fetchall()
     assert [row[0] for row in stored] == list(range(len(stored)))
     for *_, value, _, _, _, number, key in stored:
         assert number == canonical_number(value)
-        assert key == (number_key(number) if number else date_key(value))
+        assert key == (hash_number(number) if number else compute_date_key(value))
     return [Row(*row[1:9]) for row in stored], left_out
 
 
@@ -202,7 +202,7 @@ def test_rows_are_in_order_with_what_is_missing_first() -> None:
     ]
 
 
-def read_literals(graph: Graph) -> list[tuple[Any, ...]]:
+def read_literals(graph: WikidataGraph) -> list[tuple[Any, ...]]:
     with duckdb.connect(str(graph.path / "graph.duckdb"), read_only=True) as connection:
         return connection.execute("FROM literals ORDER BY id").fetchall()
 
@@ -374,7 +374,7 @@ NEARLY_NUMBERS = st.one_of(
 def read_in_bulk(values: Iterable[str], datatype: str) -> dict[str, list[Any]]:
     """Return the values that are accepted, and the reasons for which others are set aside."""
     lines = "\n".join(f'wd:Q1 wdt:P1 "{value}"^^xsd:{datatype}' for value in values)
-    found = sort_block(Block("a.nt", 1, spell_out(lines).encode()), SHAPES)
+    found = sort_block_lines(LineBlock("a.nt", 1, spell_out(lines).encode()), SHAPES)
     return {
         name: [row[column] for table in found.tables.get(name, []) for row in table.to_pylist()]
         for name, column in (("direct_values", "value"), ("malformed", "reason"))
@@ -384,7 +384,9 @@ def read_in_bulk(values: Iterable[str], datatype: str) -> dict[str, list[Any]]:
 @pytest.fixture(scope="module")
 def compute_in_bulk() -> Iterator[Compute]:
     """Compute number and key of values as the tables are made."""
-    query = f"SELECT number, {KEY} FROM (SELECT *, {NUMBER} AS number FROM given) ORDER BY place"
+    query = (
+        f"SELECT number, {LITERAL_KEY_SQL} FROM (SELECT *, {CANONICAL_NUMBER_SQL} AS number FROM given) ORDER BY place"
+    )
     with duckdb.connect() as connection:
 
         def compute(values: list[str]) -> list[tuple[str | None, int]]:
@@ -399,12 +401,12 @@ def compute_in_bulk() -> Iterator[Compute]:
 @given(values=st.lists(nearly_dates(), min_size=1, max_size=30))
 @settings(deadline=None)
 def test_dates_are_told_and_keyed_in_bulk_as_one_by_one(compute_in_bulk: Compute, values: list[str]) -> None:
-    dates = [value for value in values if date_key(value) is not None]
+    dates = [value for value in values if compute_date_key(value) is not None]
     assert read_in_bulk(values, "dateTime") == {
         "direct_values": dates,
         "malformed": ["not a date"] * (len(values) - len(dates)),
     }
-    assert compute_in_bulk(dates) == [(None, date_key(value)) for value in dates]
+    assert compute_in_bulk(dates) == [(None, compute_date_key(value)) for value in dates]
 
 
 @pytest.mark.slow
@@ -417,4 +419,4 @@ def test_numbers_are_told_spelled_and_keyed_in_bulk_as_one_by_one(compute_in_bul
         "malformed": ["not a decimal number"] * (len(values) - len(numbers)),
     }
     spelled = [canonical_number(value) or "" for value in numbers]
-    assert compute_in_bulk(numbers) == [(number, number_key(number)) for number in spelled]
+    assert compute_in_bulk(numbers) == [(number, hash_number(number)) for number in spelled]

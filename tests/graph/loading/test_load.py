@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from support.graphs.rdf_lines import spell_out
 
-from factmill.tasks.errors import GraphError, SourceError, UsageError
-from factmill.tasks.graph.folders import GraphManifest, list_graphs
+from factmill.tasks.errors import LocalGraphError, SourceError, UsageError
+from factmill.tasks.graph.folders import GraphManifest, list_graph_statuses
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.loading.reading import LoadProgress
+from factmill.tasks.graph.loading.staging import LoadProgress
 from factmill.tasks.graph.lookup import open_graph
 
 SMALL = """
@@ -47,7 +47,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def whole_graphs(tmp_path: Path) -> list[GraphManifest | None]:
-    return [found.manifest for found in list_graphs(tmp_path / "graphs")]
+    return [found.manifest for found in list_graph_statuses(tmp_path / "graphs")]
 
 
 def test_every_line_is_accounted_for(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_without_a_size_no_end_is_foretold(tmp_path: Path) -> None:
 
 def test_an_existing_graph_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
     first = load(tmp_path)
-    with pytest.raises(GraphError, match=r"graph small exists already.*--replace"):
+    with pytest.raises(LocalGraphError, match=r"graph small exists already.*--replace"):
         load(tmp_path, "wd:Q1 wdt:P31 wd:Q7")
     assert whole_graphs(tmp_path) == [first]
 
@@ -255,12 +255,14 @@ def test_what_is_asked_wrongly_is_refused_before_anything_is_read(tmp_path: Path
 
 
 def test_a_graph_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(GraphError, match=r"no graph small .*\(there: none\)"):
+    with pytest.raises(LocalGraphError, match=r"no graph small .*\(there: none\)"):
         open_graph("small", tmp_path / "graphs")
     load(tmp_path)
-    with pytest.raises(GraphError, match=r"no graph big .*\(there: small\): factmill graph load FILE... --name big"):
+    with pytest.raises(
+        LocalGraphError, match=r"no graph big .*\(there: small\): factmill graph load FILE... --name big"
+    ):
         open_graph("big", tmp_path / "graphs")
-    assert list_graphs(tmp_path / "nowhere") == []
+    assert list_graph_statuses(tmp_path / "nowhere") == []
 
 
 def test_a_damaged_graph_can_be_replaced(tmp_path: Path) -> None:

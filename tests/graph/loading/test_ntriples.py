@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.graph.loading.ntriples import canonical_line, unescape
+from factmill.tasks.graph.loading.ntriples import canonicalise_line, unescape_literal
 
 CANONICAL = b'<http://a.org/s> <http://a.org/p> "x"@en .\n'
 
@@ -20,7 +20,7 @@ CANONICAL = b'<http://a.org/s> <http://a.org/p> "x"@en .\n'
     ],
 )
 def test_every_spelling_of_a_triple_has_one_canonical_line(line: bytes) -> None:
-    assert canonical_line(line) == CANONICAL
+    assert canonicalise_line(line) == CANONICAL
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,12 @@ def test_every_spelling_of_a_triple_has_one_canonical_line(line: bytes) -> None:
     ],
 )
 def test_a_canonical_line_stays_as_it_is(line: bytes) -> None:
-    assert canonical_line(line) == line
+    assert canonicalise_line(line) == line
 
 
 @pytest.mark.parametrize("line", [b"\n", b"   \t\n", b"# a comment\n", b"  #\n"])
 def test_blank_lines_and_comments_are_nothing(line: bytes) -> None:
-    assert canonical_line(line) == b""
+    assert canonicalise_line(line) == b""
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_blank_lines_and_comments_are_nothing(line: bytes) -> None:
     ],
 )
 def test_what_is_no_triple_is_malformed(line: bytes) -> None:
-    assert canonical_line(line) is None
+    assert canonicalise_line(line) is None
 
 
 ESCAPES = {"\t": "\\t", "\b": "\\b", "\n": "\\n", "\r": "\\r", "\f": "\\f", '"': '\\"', "'": "\\'", "\\": "\\\\"}
@@ -79,5 +79,5 @@ def test_any_text_comes_back_from_any_way_to_escape_it(text: str, random) -> Non
         random.choice([f"\\U{ord(c):08x}", f"\\u{ord(c):04X}" if ord(c) < 0x10000 else c, ESCAPES.get(c, c)])
         for c in text
     )
-    assert unescape(spelled) == text
-    assert canonical_line(f'<a:s> <a:p> "{spelled}" .\n'.encode()) == f'<a:s> <a:p> "{spelled}" .\n'.encode()
+    assert unescape_literal(spelled) == text
+    assert canonicalise_line(f'<a:s> <a:p> "{spelled}" .\n'.encode()) == f'<a:s> <a:p> "{spelled}" .\n'.encode()

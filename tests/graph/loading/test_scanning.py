@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.graph.loading import shapes as shapes_module
-from factmill.tasks.graph.loading.rows import Sorted
-from factmill.tasks.graph.loading.shapes import make_shapes, name_unkept, sort_block, split_lines
-from factmill.tasks.graph.loading.sources.streams import Block
+from factmill.tasks.graph.loading import line_patterns as shapes_module
+from factmill.tasks.graph.loading.line_patterns import (
+    classify_unkept_triple,
+    make_line_patterns,
+    sort_block_lines,
+    split_lines,
+)
+from factmill.tasks.graph.loading.rows import SortedLines
+from factmill.tasks.graph.loading.sources.streams import LineBlock
 
-SHAPES = make_shapes(("de", "en-gb"))
+SHAPES = make_line_patterns(("de", "en-gb"))
 WD, XSD = "http://www.wikidata.org", "http://www.w3.org/2001/XMLSchema"
 SUBJECTS = [
     f"<{WD}/entity/Q42>",
@@ -75,7 +80,7 @@ OBJECTS = [
 ]  # fmt: skip
 
 
-def tell(found: Sorted) -> tuple[Any, ...]:
+def tell(found: SortedLines) -> tuple[Any, ...]:
     """Return all that lines were sorted into, whatever the order."""
     rows = {
         name: Counter(str(row) for table in tables for row in table.to_pylist())
@@ -86,10 +91,10 @@ def tell(found: Sorted) -> tuple[Any, ...]:
 
 def sort_both(text: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Sort a block with the scan and without."""
-    block, found = Block("a.nt", 1, text), []
+    block, found = LineBlock("a.nt", 1, text), []
     for size in (0, len(text) + 1):
-        monkeypatch.setattr(shapes_module, "SCANNED_BYTES", size)
-        found.append(tell(sort_block(block, SHAPES)))
+        monkeypatch.setattr(shapes_module, "MIN_SCANNED_BLOCK_BYTES", size)
+        found.append(tell(sort_block_lines(block, SHAPES)))
     return found[0], found[1]
 
 
@@ -129,7 +134,7 @@ def test_most_lines_of_a_dump_are_not_left_to_the_expressions() -> None:
     ).encode()
     lines = split_lines(text)
     ends = shapes_module.np.frombuffer(lines.buffers()[1], "i4")[1:]
-    assert len(scan_lines(text, ends, SHAPES.languages, name_unkept, Sorted())) == 0
+    assert len(scan_lines(text, ends, SHAPES.languages, classify_unkept_triple, SortedLines())) == 0
 
 
 def test_more_predicates_than_fit_into_a_block_are_counted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 from support.models.tiny_encoder import VOCABULARY, make_weights, write_checkpoint, write_tensors
 
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.checkpoints import TensorFile
-from factmill.tasks.models.converting.encoder import add_embedder, convert_tokenizer
+from factmill.tasks.models.converting.checkpoints import SafetensorsFile
+from factmill.tasks.models.converting.encoder import load_encoder_tokenizer, make_embedder_folder
 
 
 def change(file: str, **values: object) -> Callable[[Path], None]:
@@ -82,7 +82,7 @@ def test_a_checkpoint_is_refused_by_what_is_wrong(tmp_path: Path, spoil: Callabl
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
     spoil(checkpoint)
     with pytest.raises(UsageError, match=told) as raised:
-        add_embedder(checkpoint, tmp_path / "models")
+        make_embedder_folder(checkpoint, tmp_path / "models")
     assert str(checkpoint) in str(raised.value)
     assert not list((tmp_path / "models").glob("*"))
 
@@ -91,22 +91,22 @@ def test_weights_that_only_torch_reads_are_told_with_what_to_do(tmp_path: Path) 
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
     (checkpoint / "model.safetensors").rename(checkpoint / "pytorch_model.bin")
     with pytest.raises(UsageError, match="save the model anew as safetensors"):
-        add_embedder(checkpoint, tmp_path / "models")
+        make_embedder_folder(checkpoint, tmp_path / "models")
 
 
 def test_a_folder_that_was_converted_is_taken_as_it_is_when_it_is_whole(tmp_path: Path) -> None:
-    made = add_embedder(write_checkpoint(tmp_path / "tiny", make_weights()), tmp_path / "models")
-    taken = add_embedder(tmp_path / "models" / "tiny", tmp_path / "elsewhere", "mine")
+    made = make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), tmp_path / "models")
+    taken = make_embedder_folder(tmp_path / "models" / "tiny", tmp_path / "elsewhere", "mine")
     assert taken == made.model_copy(update={"name": "mine"})
     (tmp_path / "elsewhere" / "mine" / "model.bin").write_bytes(b"")
     with pytest.raises(UsageError, match=r"damaged: model\.bin"):
-        add_embedder(tmp_path / "elsewhere" / "mine", tmp_path / "models")
+        make_embedder_folder(tmp_path / "elsewhere" / "mine", tmp_path / "models")
 
 
 def test_tensors_of_whole_numbers_are_no_weights(tmp_path: Path) -> None:
     write_tensors(tmp_path / "x", {"ids": np.arange(4, dtype=np.int32)}, "I32")
     with pytest.raises(UsageError, match="tensor ids is I32, expected one of F64, F32, F16, BF16"):
-        TensorFile(tmp_path / "x").read("ids", (4,))
+        SafetensorsFile(tmp_path / "x").read("ids", (4,))
 
 
 @pytest.mark.parametrize(
@@ -126,27 +126,27 @@ def test_texts_are_cut_where_the_checkpoint_says(
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
     for name, content in files.items():
         (checkpoint / name).write_text(json.dumps(content))
-    assert convert_tokenizer(checkpoint, 16, len(VOCABULARY)).max_tokens == expected
+    assert load_encoder_tokenizer(checkpoint, 16, len(VOCABULARY)).max_tokens == expected
 
 
 def test_a_tokenizer_json_counts_for_more_than_a_vocabulary_and_its_padding_is_dropped(tmp_path: Path) -> None:
     from tokenizers import Tokenizer
 
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
-    first = Tokenizer.from_str(convert_tokenizer(checkpoint, 16, len(VOCABULARY)).content)
+    first = Tokenizer.from_str(load_encoder_tokenizer(checkpoint, 16, len(VOCABULARY)).content)
     first.enable_padding(length=16)
     first.enable_truncation(4)
     first.save(str(checkpoint / "tokenizer.json"))
     shutil.copy(checkpoint / "vocab.txt", checkpoint / "vocab.txt.old")
     (checkpoint / "vocab.txt").write_text("[UNK]")
-    again = Tokenizer.from_str(convert_tokenizer(checkpoint, 16, len(VOCABULARY)).content)
+    again = Tokenizer.from_str(load_encoder_tokenizer(checkpoint, 16, len(VOCABULARY)).content)
     assert again.encode("Who was born in Paris?").tokens == ["[CLS]", "who", "was", "born", "in", "paris", "?", "[SEP]"]
 
 
 def test_the_same_checkpoint_gives_the_same_digest(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
-    one = add_embedder(checkpoint, tmp_path / "one", "a")
-    other = add_embedder(checkpoint, tmp_path / "other", "b")
+    one = make_embedder_folder(checkpoint, tmp_path / "one", "a")
+    other = make_embedder_folder(checkpoint, tmp_path / "other", "b")
     assert one.digest == other.digest
     assert one.files == other.files
     assert set(one.source) == {"config.json", "model.safetensors", "1_Pooling/config.json", "vocab.txt"}

@@ -12,11 +12,11 @@ import pytest
 from support.models.random_decoder import POSITIONS, SENTENCES, START, write_random_decoder, write_tokenizer
 from support.models.random_translator import make_random_translator
 
-from factmill.tasks.core.calls.local_models import Unweighable, Weighed
+from factmill.tasks.core.calls.translation_and_perplexity import NoPerplexity, TextLogProbability
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.perplexity import add_perplexity, number_tokens
-from factmill.tasks.models.model_folder import MANIFEST, read_model
-from factmill.tasks.models.perplexity import EMBEDDED_FOLDER, LanguageModel, open_cutter
+from factmill.tasks.models.converting.perplexity import list_decoder_tokens, make_language_model_folder
+from factmill.tasks.models.model_folder import MODEL_MANIFEST_FILE, load_model_manifest
+from factmill.tasks.models.perplexity import EMBEDDED_LANGUAGE_MODEL_FOLDER, LanguageModel, load_text_tokenizer
 
 SIZE = 344
 """Rounded up, as weights often are: the tokenizer has fewer tokens."""
@@ -74,7 +74,7 @@ def weigh_with_transformers(checkpoint: Path, numbers: list[int]) -> float:
 @pytest.mark.parametrize("family", list(CONFIGS))
 def test_a_converted_decoder_weighs_as_transformers_does(make_checkpoint: Make, tmp_path: Path, family: str) -> None:
     checkpoint = make_checkpoint(family)
-    manifest = add_perplexity(checkpoint, tmp_path / "models", quantization="float32")
+    manifest = make_language_model_folder(checkpoint, tmp_path / "models", quantization="float32")
     assert manifest.settings == {
         "identity": family,
         "tokenizer": "tokenizer.json",
@@ -84,10 +84,10 @@ def test_a_converted_decoder_weighs_as_transformers_does(make_checkpoint: Make, 
     }
     assert {"config.json", "tokenizer.json", "model.safetensors"} <= set(manifest.source)
     model = LanguageModel(tmp_path / "models" / family, "cpu")
-    numbers = open_cutter(checkpoint / "tokenizer.json").numbers
+    numbers = load_text_tokenizer(checkpoint / "tokenizer.json").numbers
     for text, outcome in zip(SENTENCES, model.weigh(SENTENCES), strict=True):
         tokens = model.tokenize(text)
-        assert not isinstance(tokens, Unweighable) and isinstance(outcome, Weighed)
+        assert not isinstance(tokens, NoPerplexity) and isinstance(outcome, TextLogProbability)
         expected = weigh_with_transformers(checkpoint, [numbers[token] for token in tokens])
         assert math.exp(-outcome.log_probability / outcome.tokens) == pytest.approx(expected, rel=1e-4)
 
@@ -95,16 +95,16 @@ def test_a_converted_decoder_weighs_as_transformers_does(make_checkpoint: Make, 
 def test_a_checkpoint_with_a_sentencepiece_file_weighs_as_transformers_does(
     make_checkpoint: Make, tmp_path: Path
 ) -> None:
-    pieces = open_cutter(EMBEDDED_FOLDER / "tokenizer.model")
+    pieces = load_text_tokenizer(EMBEDDED_LANGUAGE_MODEL_FOLDER / "tokenizer.model")
     checkpoint = make_checkpoint("llama", vocab_size=len(pieces.numbers), bos_token_id=1)
     (checkpoint / "tokenizer.json").unlink()
-    shutil.copyfile(EMBEDDED_FOLDER / "tokenizer.model", checkpoint / "tokenizer.model")
-    settings = add_perplexity(checkpoint, tmp_path / "models", "made", quantization="float32").settings
+    shutil.copyfile(EMBEDDED_LANGUAGE_MODEL_FOLDER / "tokenizer.model", checkpoint / "tokenizer.model")
+    settings = make_language_model_folder(checkpoint, tmp_path / "models", "made", quantization="float32").settings
     assert (settings["tokenizer"], settings["start"], settings["unknown"]) == ("tokenizer.model", "<s>", "<unk>")
     model = LanguageModel(tmp_path / "models" / "made", "cpu")
     text = "Ada Lovelace's friend is 東京."
     tokens, outcome = model.tokenize(text), model.weigh([text])[0]
-    assert not isinstance(tokens, Unweighable) and isinstance(outcome, Weighed)
+    assert not isinstance(tokens, NoPerplexity) and isinstance(outcome, TextLogProbability)
     assert "<0xE6>" in tokens, "letters that it has no piece for are spelled in bytes"
     expected = weigh_with_transformers(checkpoint, [pieces.numbers[token] for token in tokens])
     assert math.exp(-outcome.log_probability / outcome.tokens) == pytest.approx(expected, rel=1e-4)
@@ -115,11 +115,11 @@ def test_smaller_weights_weigh_nearly_the_same(make_checkpoint: Make, tmp_path: 
     checkpoint = make_checkpoint("llama", initializer_range=0.1)
     sizes, figures = [], []
     for kind in ("float32", quantization):
-        sizes.append(add_perplexity(checkpoint, tmp_path / "models", kind, quantization=kind).size_bytes)
+        sizes.append(make_language_model_folder(checkpoint, tmp_path / "models", kind, quantization=kind).size_bytes)
         figures.append(LanguageModel(tmp_path / "models" / kind, "cpu").weigh(SENTENCES[:1])[0])
     assert sizes[1] < sizes[0]
     exact, near = figures
-    assert isinstance(exact, Weighed) and isinstance(near, Weighed)
+    assert isinstance(exact, TextLogProbability) and isinstance(near, TextLogProbability)
     assert near.perplexity == pytest.approx(exact.perplexity, rel=0.05)
 
 
@@ -139,21 +139,21 @@ def test_the_tokenizer_s_files_name_the_start_token_before_the_configuration_doe
     checkpoint = make_checkpoint()
     if file:
         (checkpoint / file).write_text(json.dumps(content), "utf-8")
-    assert add_perplexity(checkpoint, tmp_path / "models").settings["start"] == start
+    assert make_language_model_folder(checkpoint, tmp_path / "models").settings["start"] == start
 
 
 def test_a_model_without_a_start_token_weighs_from_the_second_token_on(make_checkpoint: Make, tmp_path: Path) -> None:
     checkpoint = make_checkpoint("qwen2", bos_token_id=None, eos_token_id=None)
-    assert add_perplexity(checkpoint, tmp_path / "models").settings["start"] is None
+    assert make_language_model_folder(checkpoint, tmp_path / "models").settings["start"] is None
     model = LanguageModel(tmp_path / "models" / "qwen2", "cpu")
     tokens, outcome = model.tokenize(SENTENCES[0]), model.weigh(SENTENCES[:1])[0]
-    assert not isinstance(tokens, Unweighable) and isinstance(outcome, Weighed)
+    assert not isinstance(tokens, NoPerplexity) and isinstance(outcome, TextLogProbability)
     assert outcome.tokens == len(tokens) - 1
 
 
 def refuse(given: Path, tmp_path: Path, match: str) -> None:
     with pytest.raises(UsageError, match=match):
-        add_perplexity(given, tmp_path / "models", "made")
+        make_language_model_folder(given, tmp_path / "models", "made")
     assert not (tmp_path / "models" / "made").exists()
     assert not (tmp_path / "models" / ".made.making").exists()
 
@@ -200,15 +200,15 @@ def test_a_start_token_that_is_no_token_is_refused(make_checkpoint: Make, tmp_pa
 
 def test_tokens_that_only_weights_or_only_the_tokenizer_have(tmp_path: Path) -> None:
     tokens = write_tokenizer(tmp_path / "tokenizer.json")
-    cutter = open_cutter(tmp_path / "tokenizer.json")
-    more, fewer = number_tokens(cutter, len(tokens) + 2), number_tokens(cutter, len(tokens) - 2)
+    cutter = load_text_tokenizer(tmp_path / "tokenizer.json")
+    more, fewer = list_decoder_tokens(cutter, len(tokens) + 2), list_decoder_tokens(cutter, len(tokens) - 2)
     assert more == [*tokens, f"madeupword{len(tokens)}", f"madeupword{len(tokens) + 1}"]
     assert fewer == tokens[:-2]
 
 
 def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
     made = write_random_decoder(tmp_path / "made")
-    manifest = add_perplexity(made, tmp_path / "models", "taken")
+    manifest = make_language_model_folder(made, tmp_path / "models", "taken")
     assert manifest.made_with == "converted before"
     assert manifest.settings == {
         "identity": "made",
@@ -217,7 +217,7 @@ def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
         "unknown": None,
         "max_tokens": POSITIONS,
     }
-    rotary = add_perplexity(write_random_decoder(tmp_path / "rotary", rotary=True), tmp_path / "models")
+    rotary = make_language_model_folder(write_random_decoder(tmp_path / "rotary", rotary=True), tmp_path / "models")
     assert rotary.settings["max_tokens"] is None
 
 
@@ -243,14 +243,17 @@ def test_a_folder_of_ctranslate2_that_is_not_whole_is_refused(tmp_path: Path) ->
 def test_a_translator_is_no_language_model(tmp_path: Path) -> None:
     made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
     refuse(made, tmp_path, "of kind translator, wanted is: perplexity")
-    (made / MANIFEST).unlink()
+    (made / MODEL_MANIFEST_FILE).unlink()
     (made / "shared_vocabulary.json").rename(made / "vocabulary.json")
     refuse(made, tmp_path, "of CTranslate2's kind TransformerSpec; a perplexity needs a causal language model")
 
 
 def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
-    manifest = add_perplexity(EMBEDDED_FOLDER, tmp_path / "models", "copy")
-    assert manifest.digest == read_model(EMBEDDED_FOLDER).digest
+    manifest = make_language_model_folder(EMBEDDED_LANGUAGE_MODEL_FOLDER, tmp_path / "models", "copy")
+    assert manifest.digest == load_model_manifest(EMBEDDED_LANGUAGE_MODEL_FOLDER).digest
     texts = ["Ada Lovelace's place of birth is London."]
-    copies = [LanguageModel(path, "cpu").weigh(texts) for path in (EMBEDDED_FOLDER, tmp_path / "models" / "copy")]
+    copies = [
+        LanguageModel(path, "cpu").weigh(texts)
+        for path in (EMBEDDED_LANGUAGE_MODEL_FOLDER, tmp_path / "models" / "copy")
+    ]
     assert copies[0] == copies[1]

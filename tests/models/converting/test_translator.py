@@ -10,12 +10,18 @@ import pytest
 from support.models.random_translator import make_random_translator
 
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.translator import MASK, SPECIAL, add_translator, number_tokens, read_pieces
-from factmill.tasks.models.model_folder import MANIFEST, read_model
-from factmill.tasks.models.translate import EMBEDDED_FOLDER, VOCABULARY, Decoding, Translator
-from factmill.tasks.text.translating.translation import LANGUAGE_CODES, TARGET_LANGUAGES
+from factmill.tasks.models.converting.translator import (
+    MASK_TOKEN,
+    SPECIAL_TOKENS,
+    list_nllb_tokens,
+    load_sentencepiece_pieces,
+    make_translator_folder,
+)
+from factmill.tasks.models.model_folder import MODEL_MANIFEST_FILE, load_model_manifest
+from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER, NLLB_SENTENCEPIECE_FILE, Decoding, Translator
+from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES, TARGET_LANGUAGES
 
-CODES = ["ace_Latn", *LANGUAGE_CODES.values(), "zul_Latn"]
+CODES = ["ace_Latn", *NLLB_LANGUAGE_CODES.values(), "zul_Latn"]
 QUESTIONS = ["Where was Marie Curie born?", "Who founded Microsoft?", "What is the capital of Australia?", "Berlin"]
 SHORT = Decoding(max_tokens=16)
 Make = Callable[..., Path]
@@ -28,7 +34,7 @@ def make_checkpoint(tmp_path: Path) -> Make:
     def make(codes: list[str] | None = None, size: int = 7_000, **config: Any) -> Path:
         folder = tmp_path / "checkpoint"
         folder.mkdir(exist_ok=True)
-        shutil.copyfile(EMBEDDED_FOLDER / VOCABULARY, folder / VOCABULARY)
+        shutil.copyfile(EMBEDDED_TRANSLATOR_FOLDER / NLLB_SENTENCEPIECE_FILE, folder / NLLB_SENTENCEPIECE_FILE)
         content = {"model_type": "m2m_100", "vocab_size": size, "max_position_embeddings": 64, **config}
         (folder / "config.json").write_text(json.dumps(content), "utf-8")
         (folder / "special_tokens_map.json").write_text(
@@ -49,7 +55,7 @@ def make_whole_checkpoint(make_checkpoint: Make) -> Make:
         folder = make_checkpoint(codes)
         torch.manual_seed(1)
         config = transformers.M2M100Config(
-            vocab_size=len(read_pieces(folder)) + len(SPECIAL) + len(codes or CODES) + 1,
+            vocab_size=len(load_sentencepiece_pieces(folder)) + len(SPECIAL_TOKENS) + len(codes or CODES) + 1,
             d_model=32,
             encoder_layers=2,
             decoder_layers=2,
@@ -73,10 +79,10 @@ def say_with_transformers(folder: Path, tokens: list[str], text: str, language: 
 
     model = transformers.M2M100ForConditionalGeneration.from_pretrained(folder).eval()
     numbers = {token: number for number, token in enumerate(tokens)}
-    pieces = Translator(EMBEDDED_FOLDER, "cpu", threads=1).tokenize(text)
+    pieces = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", threads=1).tokenize(text)
     found = model.generate(
         input_ids=torch.tensor([[numbers["eng_Latn"], *(numbers[piece] for piece in pieces), 2]]),
-        decoder_input_ids=torch.tensor([[2, numbers[LANGUAGE_CODES[language]]]]),
+        decoder_input_ids=torch.tensor([[2, numbers[NLLB_LANGUAGE_CODES[language]]]]),
         num_beams=5,
         length_penalty=1.1,
         early_stopping=True,
@@ -88,7 +94,7 @@ def say_with_transformers(folder: Path, tokens: list[str], text: str, language: 
 
 def test_a_converted_checkpoint_translates_as_transformers_does(make_whole_checkpoint: Make, tmp_path: Path) -> None:
     checkpoint = make_whole_checkpoint()
-    manifest = add_translator(checkpoint, tmp_path / "models", "nllb", quantization="float32")
+    manifest = make_translator_folder(checkpoint, tmp_path / "models", "nllb", quantization="float32")
     tokens = json.loads((tmp_path / "models" / "nllb" / "shared_vocabulary.json").read_text("utf-8"))
     translator = Translator(
         tmp_path / "models" / "nllb", "cpu", "float32", decoding=Decoding(max_tokens=15, no_repeat_ngram=0)
@@ -101,14 +107,14 @@ def test_a_converted_checkpoint_translates_as_transformers_does(make_whole_check
     assert same >= 0.9 * len(asked)
     assert len(set(said)) > len(asked) / 2
     assert manifest.settings["code_first"]
-    assert set(manifest.source) == {"config.json", "generation_config.json", "special_tokens_map.json", VOCABULARY,
+    assert set(manifest.source) == {"config.json", "generation_config.json", "special_tokens_map.json", NLLB_SENTENCEPIECE_FILE,
                                     "model.safetensors"}  # fmt: skip
 
 
 def test_the_older_manner_puts_the_code_of_the_language_last(make_whole_checkpoint: Make, tmp_path: Path) -> None:
     checkpoint = make_whole_checkpoint()
     (checkpoint / "tokenizer_config.json").write_text('{"legacy_behaviour": true}', "utf-8")
-    settings = add_translator(checkpoint, tmp_path / "models", "legacy").settings
+    settings = make_translator_folder(checkpoint, tmp_path / "models", "legacy").settings
     assert settings["code_first"] is False
     translator = Translator(tmp_path / "models" / "legacy", "cpu", decoding=SHORT)
     assert translator.find([("Berlin", "de")])[0].tokens
@@ -116,28 +122,28 @@ def test_the_older_manner_puts_the_code_of_the_language_last(make_whole_checkpoi
 
 def test_tokens_are_numbered_as_nllb_does(make_checkpoint: Make) -> None:
     checkpoint = make_checkpoint()
-    tokens, pieces = number_tokens(checkpoint, 7_000), read_pieces(checkpoint)
-    assert tuple(tokens[:4]) == SPECIAL
+    tokens, pieces = list_nllb_tokens(checkpoint, 7_000), load_sentencepiece_pieces(checkpoint)
+    assert tuple(tokens[:4]) == SPECIAL_TOKENS
     assert tokens[4 : 4 + len(pieces)] == pieces
-    assert tokens[4 + len(pieces) :][: len(CODES) + 1] == [*CODES, MASK]
+    assert tokens[4 + len(pieces) :][: len(CODES) + 1] == [*CODES, MASK_TOKEN]
     assert tokens[-1] == "madeupword6999"
 
 
 def test_tokens_are_numbered_as_tokenizer_json_says(make_checkpoint: Make) -> None:
     checkpoint = make_checkpoint()
-    pieces = read_pieces(checkpoint)
-    order = [*SPECIAL, *pieces, MASK, *CODES]
+    pieces = load_sentencepiece_pieces(checkpoint)
+    order = [*SPECIAL_TOKENS, *pieces, MASK_TOKEN, *CODES]
     vocabulary = {token: number for number, token in enumerate(order[: 4 + len(pieces)])}
-    added = [{"id": order.index(token), "content": token} for token in (*SPECIAL, MASK, *CODES)]
+    added = [{"id": order.index(token), "content": token} for token in (*SPECIAL_TOKENS, MASK_TOKEN, *CODES)]
     (checkpoint / "tokenizer.json").write_text(
         json.dumps({"model": {"vocab": vocabulary}, "added_tokens": added}), "utf-8"
     )
-    assert number_tokens(checkpoint, len(order)) == order
+    assert list_nllb_tokens(checkpoint, len(order)) == order
 
 
 def refuse(make: Callable[[], Path], tmp_path: Path, match: str) -> None:
     with pytest.raises(UsageError, match=match):
-        add_translator(make(), tmp_path / "models", "nllb")
+        make_translator_folder(make(), tmp_path / "models", "nllb")
     assert not (tmp_path / "models" / "nllb").exists()
     assert not (tmp_path / "models" / ".nllb.making").exists()
 
@@ -156,25 +162,25 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(make_checkpoint: Ma
         return folder
 
     refuse(lambda: spoil("config.json", "{"), tmp_path, r"config\.json: not JSON")
-    refuse(lambda: spoil(VOCABULARY, "x"), tmp_path, "no SentencePiece model")
+    refuse(lambda: spoil(NLLB_SENTENCEPIECE_FILE, "x"), tmp_path, "no SentencePiece model")
     added = [{"id": number, "content": code} for number, code in enumerate(CODES, start=1)]
     other = json.dumps({"model": {"vocab": {"<s>": 0}}, "added_tokens": added})
     refuse(lambda: spoil("tokenizer.json", other), tmp_path, "do not belong together")
-    (make_checkpoint() / VOCABULARY).unlink()
-    refuse(lambda: tmp_path / "checkpoint", tmp_path, rf"no {VOCABULARY} in it")
+    (make_checkpoint() / NLLB_SENTENCEPIECE_FILE).unlink()
+    refuse(lambda: tmp_path / "checkpoint", tmp_path, rf"no {NLLB_SENTENCEPIECE_FILE} in it")
 
 
 def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
-    manifest = add_translator(EMBEDDED_FOLDER, tmp_path / "models", "copy")
-    assert manifest.digest == read_model(EMBEDDED_FOLDER).digest
+    manifest = make_translator_folder(EMBEDDED_TRANSLATOR_FOLDER, tmp_path / "models", "copy")
+    assert manifest.digest == load_model_manifest(EMBEDDED_TRANSLATOR_FOLDER).digest
     assert Translator(tmp_path / "models" / "copy", "cpu").translate([("Germany", "de")]) == ["Deutschland"]
 
 
 def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
     made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
     expected = Translator(made, "cpu", decoding=SHORT).find([("Berlin", "de")])
-    (made / MANIFEST).unlink()
-    add_translator(made, tmp_path / "models", "taken", quantization="float32")
+    (made / MODEL_MANIFEST_FILE).unlink()
+    make_translator_folder(made, tmp_path / "models", "taken", quantization="float32")
     assert Translator(tmp_path / "models" / "taken", "cpu", decoding=SHORT).find([("Berlin", "de")]) == expected
     tokens = (made / "shared_vocabulary.json").read_text("utf-8")
     (made / "shared_vocabulary.json").write_text(tokens.replace("fra_Latn", "madeupword1"), "utf-8")

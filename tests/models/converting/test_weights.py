@@ -10,21 +10,26 @@ from support.models.random_decoder import SENTENCES, write_random_decoder
 from factmill.tasks import progress
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models import devices
-from factmill.tasks.models.converting.perplexity import add_perplexity
-from factmill.tasks.models.converting.translator import add_translator
-from factmill.tasks.models.converting.weights import WEIGHTS, is_stored_as_int8, read_header, store_in_seven_bits
-from factmill.tasks.models.devices import choose_compute_type, describe_numbers, find_instructions
+from factmill.tasks.models.converting.perplexity import make_language_model_folder
+from factmill.tasks.models.converting.translator import make_translator_folder
+from factmill.tasks.models.converting.weights import (
+    CTRANSLATE2_WEIGHTS_FILE,
+    is_stored_as_int8,
+    load_weights_header,
+    store_in_seven_bits,
+)
+from factmill.tasks.models.devices import choose_compute_type, format_numeric_identity, get_instruction_class
 from factmill.tasks.models.model_folder import digest_file
-from factmill.tasks.models.perplexity import EMBEDDED_FOLDER, LanguageModel, identify_perplexity
-from factmill.tasks.models.translate import EMBEDDED_FOLDER as TRANSLATOR
-from factmill.tasks.models.translate import Translator
+from factmill.tasks.models.perplexity import EMBEDDED_LANGUAGE_MODEL_FOLDER, LanguageModel, get_language_model_identity
+from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER as TRANSLATOR
+from factmill.tasks.models.translator import Translator
 
 MATRIX = "decoder/layer_0/self_attention/linear_0/weight"
 
 
 def read_variable(path: Path, name: str) -> np.ndarray:
     """Return a variable of a model.bin, which may be written anew afterwards."""
-    return np.array(read_header(path).variables[name])
+    return np.array(load_weights_header(path).variables[name])
 
 
 @pytest.fixture
@@ -33,18 +38,21 @@ def floats(tmp_path: Path) -> Path:
 
 
 def test_a_matrix_is_stored_from_minus_63_to_63_and_each_row_with_its_scale(floats: Path) -> None:
-    before = read_variable(floats / WEIGHTS, MATRIX).astype(np.float32)
-    assert not is_stored_as_int8(floats / WEIGHTS)
-    store_in_seven_bits(floats / WEIGHTS)
-    assert is_stored_as_int8(floats / WEIGHTS)
-    after, scale = read_variable(floats / WEIGHTS, MATRIX), read_variable(floats / WEIGHTS, f"{MATRIX}_scale")
+    before = read_variable(floats / CTRANSLATE2_WEIGHTS_FILE, MATRIX).astype(np.float32)
+    assert not is_stored_as_int8(floats / CTRANSLATE2_WEIGHTS_FILE)
+    store_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
+    assert is_stored_as_int8(floats / CTRANSLATE2_WEIGHTS_FILE)
+    after, scale = (
+        read_variable(floats / CTRANSLATE2_WEIGHTS_FILE, MATRIX),
+        read_variable(floats / CTRANSLATE2_WEIGHTS_FILE, f"{MATRIX}_scale"),
+    )
     assert after.dtype == np.int8
     assert np.abs(after).max(axis=1).tolist() == [63] * len(after)
     assert np.allclose(after / scale[:, None], before, atol=float(np.abs(before).max()) / 126)
 
 
 def test_rows_of_zeros_and_of_tiny_numbers_keep_a_finite_scale(floats: Path) -> None:
-    path = floats / WEIGHTS
+    path = floats / CTRANSLATE2_WEIGHTS_FILE
     before = read_variable(path, MATRIX)
     changed = before.copy()
     changed[0], changed[1] = 0, 1e-30
@@ -56,26 +64,28 @@ def test_rows_of_zeros_and_of_tiny_numbers_keep_a_finite_scale(floats: Path) -> 
 
 
 def test_what_is_in_seven_bits_already_stays_as_it_is(floats: Path) -> None:
-    store_in_seven_bits(floats / WEIGHTS)
-    first = digest_file(floats / WEIGHTS)
-    store_in_seven_bits(floats / WEIGHTS)
-    assert digest_file(floats / WEIGHTS) == first
+    store_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
+    first = digest_file(floats / CTRANSLATE2_WEIGHTS_FILE)
+    store_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
+    assert digest_file(floats / CTRANSLATE2_WEIGHTS_FILE) == first
 
 
 def test_eight_bits_of_others_are_taken_with_a_warning_and_kept_in_seven(
     floats: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wide = write_random_decoder(tmp_path / "wide", quantization="int8")
-    assert np.abs(read_variable(wide / WEIGHTS, MATRIX).astype(int)).max() == 127
+    assert np.abs(read_variable(wide / CTRANSLATE2_WEIGHTS_FILE, MATRIX).astype(int)).max() == 127
     models = tmp_path / "models"
-    progress.show()
-    add_perplexity(wide, models)
+    progress.set_progress_style()
+    make_language_model_folder(wide, models)
     assert "8 bits" in capsys.readouterr().err
-    assert np.abs(read_variable(models / "wide" / WEIGHTS, MATRIX).astype(int)).max() == 63
-    add_perplexity(models / "wide", models, "again")
+    assert np.abs(read_variable(models / "wide" / CTRANSLATE2_WEIGHTS_FILE, MATRIX).astype(int)).max() == 63
+    make_language_model_folder(models / "wide", models, "again")
     assert capsys.readouterr().err == "", "7 bits are taken without a word"
-    assert digest_file(models / "again" / WEIGHTS) == digest_file(models / "wide" / WEIGHTS)
-    add_perplexity(floats, models, "exact", quantization="float32")
+    assert digest_file(models / "again" / CTRANSLATE2_WEIGHTS_FILE) == digest_file(
+        models / "wide" / CTRANSLATE2_WEIGHTS_FILE
+    )
+    make_language_model_folder(floats, models, "exact", quantization="float32")
     exact, near = (LanguageModel(models / name, "cpu").weigh(SENTENCES) for name in ("exact", "wide"))
     for one, other in zip(exact, near, strict=True):
         assert abs(other.perplexity / one.perplexity - 1) < 0.05
@@ -83,9 +93,9 @@ def test_eight_bits_of_others_are_taken_with_a_warning_and_kept_in_seven(
 
 def test_names_that_share_a_matrix_still_do(tmp_path: Path) -> None:
     """The embedded translator's encoder, decoder and output share one table."""
-    before = read_header(TRANSLATOR / WEIGHTS)
-    add_translator(TRANSLATOR, tmp_path, "narrow", quantization="int8")
-    after = read_header(tmp_path / "narrow" / WEIGHTS)
+    before = load_weights_header(TRANSLATOR / CTRANSLATE2_WEIGHTS_FILE)
+    make_translator_folder(TRANSLATOR, tmp_path, "narrow", quantization="int8")
+    after = load_weights_header(tmp_path / "narrow" / CTRANSLATE2_WEIGHTS_FILE)
     table = "decoder/embeddings/weight"
     shared = {alias for alias, name in before.aliases.items() if name == table}
     assert shared == {"decoder/projection/weight", "encoder/embeddings_0/weight"}
@@ -95,26 +105,26 @@ def test_names_that_share_a_matrix_still_do(tmp_path: Path) -> None:
 
 
 def test_a_torn_file_of_weights_is_refused_by_name(floats: Path) -> None:
-    content = (floats / WEIGHTS).read_bytes()
-    (floats / WEIGHTS).write_bytes(content[: len(content) // 2])
+    content = (floats / CTRANSLATE2_WEIGHTS_FILE).read_bytes()
+    (floats / CTRANSLATE2_WEIGHTS_FILE).write_bytes(content[: len(content) // 2])
     with pytest.raises(UsageError, match="not a model that CTranslate2 wrote"):
-        read_header(floats / WEIGHTS)
-    (floats / WEIGHTS).write_bytes(struct.pack("<I", 6))
+        load_weights_header(floats / CTRANSLATE2_WEIGHTS_FILE)
+    (floats / CTRANSLATE2_WEIGHTS_FILE).write_bytes(struct.pack("<I", 6))
     with pytest.raises(UsageError, match="convert the checkpoint"):
-        read_header(floats / WEIGHTS)
+        load_weights_header(floats / CTRANSLATE2_WEIGHTS_FILE)
 
 
 def test_a_model_computes_in_int8_only_where_its_weights_are_stored_so(floats: Path) -> None:
     assert choose_compute_type(floats, None) == "float32"
     with pytest.raises(UsageError, match="--quantization int8"):
         choose_compute_type(floats, "int8")
-    store_in_seven_bits(floats / WEIGHTS)
+    store_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
     assert choose_compute_type(floats, None) == "int8"
     assert choose_compute_type(floats, "float32") == "float32"
 
 
 def test_the_embedded_models_compute_in_float32(tmp_path: Path) -> None:
-    assert identify_perplexity(EMBEDDED_FOLDER, tmp_path, "cpu").endswith("-float32-cpu")
+    assert get_language_model_identity(EMBEDDED_LANGUAGE_MODEL_FOLDER, tmp_path, "cpu").endswith("-float32-cpu")
     assert Translator(TRANSLATOR, "cpu").identity.endswith("-float32-cpu")
 
 
@@ -134,15 +144,15 @@ def test_the_class_of_a_cpu_is_what_ctranslate2_takes_it_for(
     monkeypatch.delenv("CT2_FORCE_CPU_ISA", raising=False)
     monkeypatch.setattr(devices.platform, "machine", lambda: "x86_64")
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\n", "utf-8")
-    monkeypatch.setattr(devices, "_CPU_FLAGS", tmp_path / "cpuinfo")
-    assert find_instructions() == name
-    assert describe_numbers("int8", "cpu") == f"int8-{name}"
-    assert describe_numbers("float32", "cpu") == "float32-cpu"
+    monkeypatch.setattr(devices, "_CPU_INFO_FILE", tmp_path / "cpuinfo")
+    assert get_instruction_class() == name
+    assert format_numeric_identity("int8", "cpu") == f"int8-{name}"
+    assert format_numeric_identity("float32", "cpu") == "float32-cpu"
     monkeypatch.setenv("CT2_FORCE_CPU_ISA", "AVX")
-    assert find_instructions() == "avx"
+    assert get_instruction_class() == "avx"
 
 
 def test_other_processors_are_a_class_by_their_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CT2_FORCE_CPU_ISA", raising=False)
     monkeypatch.setattr(devices.platform, "machine", lambda: "aarch64")
-    assert find_instructions() == "aarch64"
+    assert get_instruction_class() == "aarch64"

@@ -12,10 +12,10 @@ import pytest
 from support.models.random_translator import make_random_translator
 
 from factmill.tasks.models import devices
-from factmill.tasks.models.devices import find_multiplier, open_model
-from factmill.tasks.models.exact_batches import list_odd_rows
-from factmill.tasks.models.translate import EMBEDDED_FOLDER, Decoding, Translator, gather
-from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, Asked
+from factmill.tasks.models.devices import find_matmul_instructions, open_ctranslate2_model
+from factmill.tasks.models.exact_batches import list_leftover_row_ranges
+from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER, Decoding, Translator, choose_anchored_batching
+from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest
 
 TEXTS = [
     "Where was Marie Curie born?",
@@ -28,9 +28,10 @@ TEXTS = [
 Multiplier = Literal["avx512", "avx2"]
 MULTIPLIERS: tuple[Multiplier, ...] = ("avx512", "avx2")
 needs_onednn = pytest.mark.skipif(
-    find_multiplier("cpu") is None, reason="this CPU multiplies floats by other than oneDNN with AVX2 or AVX-512"
+    find_matmul_instructions("cpu") is None,
+    reason="this CPU multiplies floats by other than oneDNN with AVX2 or AVX-512",
 )
-ASKED: list[Asked] = [(text, language) for text in TEXTS for language in TARGET_LANGUAGES]
+ASKED: list[TranslationRequest] = [(text, language) for text in TEXTS for language in TARGET_LANGUAGES]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def anchor(translator: Translator, multiplier: Multiplier) -> Translator:
     """Have it search in company on any CPU."""
-    translator.search.company = gather(multiplier, translator.decoding)
+    translator.search.company = choose_anchored_batching(multiplier, translator.decoding)
     return translator
 
 
@@ -72,8 +73,8 @@ def watch(translator: Translator) -> Watched:
 def test_the_bits_of_a_row_are_the_same_in_products_of_any_number_of_rows(
     model: str, request: pytest.FixtureRequest
 ) -> None:
-    folder = EMBEDDED_FOLDER if model == "embedded" else request.getfixturevalue(model)
-    opened = open_model("Translator", folder, "cpu", "float32", 1, "")
+    folder = EMBEDDED_TRANSLATOR_FOLDER if model == "embedded" else request.getfixturevalue(model)
+    opened = open_ctranslate2_model("Translator", folder, "cpu", "float32", 1, "")
     source, seen = ["eng_Latn", "▁Berlin", "</s>"], set()
     for count in (*range(4, 40), 47, 48, 49, 63, 64, 80, 87):
         # in a greedy search a step has a row for each text
@@ -85,20 +86,20 @@ def test_the_bits_of_a_row_are_the_same_in_products_of_any_number_of_rows(
             return_logits_vocab=True,
         )
         bits = Counter(b"".join(np.array(step).tobytes() for step in result.logits[0]) for result in results)
-        if find_multiplier("cpu") == "avx2":
-            odd = {row for rows in list_odd_rows(count) for row in rows}
-            odd |= {row // len(source) for rows in list_odd_rows(len(source) * count) for row in rows}
+        if find_matmul_instructions("cpu") == "avx2":
+            odd = {row for rows in list_leftover_row_ranges(count) for row in rows}
+            odd |= {row // len(source) for rows in list_leftover_row_ranges(len(source) * count) for row in rows}
             assert count - max(bits.values()) == len(odd), count
         elif count >= 16:
             assert len(bits) == 1, count
-        if find_multiplier("cpu") == "avx2" or count >= 16:
+        if find_matmul_instructions("cpu") == "avx2" or count >= 16:
             seen.add(bits.most_common(1)[0][0])
     assert len(seen) == 1
 
 
 @needs_onednn
 def test_tokens_and_bits_of_scores_are_the_same_alone_and_in_company() -> None:
-    translator = Translator(EMBEDDED_FOLDER, "cpu")
+    translator = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu")
     assert translator.search.company
     together = translator.find(ASKED)
     assert len({found.score for found in together}) > 20
@@ -125,7 +126,7 @@ def test_bits_of_texts_of_any_length_are_the_same_in_company(
 ) -> None:
     decoding = Decoding(beam_size=beams, max_tokens=12)
     translator = Translator(request.getfixturevalue(model), "cpu", decoding=decoding)
-    tokens = json.loads((EMBEDDED_FOLDER / "shared_vocabulary.json").read_text("utf-8"))
+    tokens = json.loads((EMBEDDED_TRANSLATOR_FOLDER / "shared_vocabulary.json").read_text("utf-8"))
     translator.search._model = Ending(translator.search._model, ["</s>", *tokens[1000::4]])
     chance = random.Random(5)
     pieces = [piece for text in TEXTS for piece in translator.tokenize(text)]
@@ -145,8 +146,8 @@ def test_bits_of_texts_of_any_length_are_the_same_in_company(
 
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
 def test_company_says_what_a_search_alone_says(multiplier: Multiplier) -> None:
-    alone = Translator(EMBEDDED_FOLDER, "cpu", batching="alone")
-    anchored = anchor(Translator(EMBEDDED_FOLDER, "cpu"), multiplier)
+    alone = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", batching="alone")
+    anchored = anchor(Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu"), multiplier)
     assert [found.tokens for found in anchored.find(ASKED)] == [found.tokens for found in alone.find(ASKED)]
     assert anchored.find([]) == []
 
@@ -172,16 +173,19 @@ def test_no_step_ever_has_rows_that_are_added_up_otherwise(multiplier: Multiplie
 
 def test_no_row_of_any_text_is_odd_in_a_search_by_avx2() -> None:
     for beams in (1, 2, 5, 12):
-        company = gather("avx2", Decoding(beam_size=beams))
+        company = choose_anchored_batching("avx2", Decoding(beam_size=beams))
         assert company
         for length in range(3, 1025):
             for texts in range(1, company.most + 1):
                 size = texts + company.count_filling(texts, length) + company.anchors
                 assert size == 12 or 12 * length <= 263
                 for tokens in (1, length):
-                    odd = [row for rows in list_odd_rows(size * tokens) for row in rows]
+                    odd = [row for rows in list_leftover_row_ranges(size * tokens) for row in rows]
                     assert all(row >= (size - company.anchors) * tokens for row in odd), (length, texts)
-    assert gather("avx2", Decoding(beam_size=13)) is None and gather(None, Decoding()) is None
+    assert (
+        choose_anchored_batching("avx2", Decoding(beam_size=13)) is None
+        and choose_anchored_batching(None, Decoding()) is None
+    )
 
 
 def test_a_search_that_needs_more_steps_gets_them(random_small: Path) -> None:
@@ -228,6 +232,6 @@ def test_what_multiplies_is_told_by_the_cpu_and_what_holds_libraries_back(
     for name, value in held.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: {flags}\n", "utf-8")
-    monkeypatch.setattr(devices, "_CPU_FLAGS", tmp_path / "cpuinfo")
+    monkeypatch.setattr(devices, "_CPU_INFO_FILE", tmp_path / "cpuinfo")
     monkeypatch.setattr(devices.platform, "machine", lambda: "x86_64")
-    assert find_multiplier("cpu") == found
+    assert find_matmul_instructions("cpu") == found

@@ -9,18 +9,18 @@ import pytest
 from support.models.random_translator import make_random_translator
 
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.translator import add_translator
+from factmill.tasks.models.converting.translator import make_translator_folder
 from factmill.tasks.models.model_folder import models_folder
-from factmill.tasks.models.translate import (
-    EMBEDDED,
-    EMBEDDED_FOLDER,
-    KNOWN_WORDS,
+from factmill.tasks.models.translator import (
+    EMBEDDED_TRANSLATOR,
+    EMBEDDED_TRANSLATOR_FOLDER,
+    KNOWN_WORDS_FILE,
     Decoding,
     Translator,
-    find_translator,
-    identify_translator,
+    get_translator_identity,
+    resolve_translator_folder,
 )
-from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, Asked, Untranslatable
+from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest, Untranslatable
 
 SHORT = Decoding(max_tokens=24)
 """Random weights never end a translation by themselves."""
@@ -42,7 +42,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def embedded() -> Translator:
-    return Translator(EMBEDDED_FOLDER, "cpu")
+    return Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +57,13 @@ def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def store_as_int8(folder: Path, models: Path) -> Path:
-    add_translator(folder, models, "narrow", quantization="int8")
+    make_translator_folder(folder, models, "narrow", quantization="int8")
     return models / "narrow"
 
 
-def check_batchings(translators: list[Translator], asked: list[Asked], batchings: int, seed: int = 0) -> None:
+def check_batchings(
+    translators: list[Translator], asked: list[TranslationRequest], batchings: int, seed: int = 0
+) -> None:
     """Compare tokens and scores, bit for bit, of each text alone and in many random batchings by each translator."""
     alone = {pair: translators[0].find([pair])[0] for pair in asked}
     assert len({found.score for found in alone.values()}) > 1
@@ -77,7 +79,7 @@ def test_the_embedded_translator_says_the_same_in_every_batch_and_on_any_number_
     tmp_path: Path, numbers: str
 ) -> None:
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
-    folder = store_as_int8(EMBEDDED_FOLDER, tmp_path) if numbers == "int8" else EMBEDDED_FOLDER
+    folder = store_as_int8(EMBEDDED_TRANSLATOR_FOLDER, tmp_path) if numbers == "int8" else EMBEDDED_TRANSLATOR_FOLDER
     check_batchings([Translator(folder, "cpu", threads=threads) for threads in (1, 2)], asked, batchings=4)
 
 
@@ -124,8 +126,8 @@ def test_small_batches_say_what_large_ones_say(random_small: Path) -> None:
 
 
 def test_floats_are_computed_alone_unless_told_otherwise(tmp_path: Path) -> None:
-    make = partial(Translator, EMBEDDED_FOLDER, "cpu", threads=1)
-    opened = [Translator(store_as_int8(EMBEDDED_FOLDER, tmp_path), "cpu"), make(), make(batching="length")]
+    make = partial(Translator, EMBEDDED_TRANSLATOR_FOLDER, "cpu", threads=1)
+    opened = [Translator(store_as_int8(EMBEDDED_TRANSLATOR_FOLDER, tmp_path), "cpu"), make(), make(batching="length")]
     assert [translator.search.batching for translator in opened] == [
         "length",
         "alone",
@@ -169,7 +171,7 @@ def test_what_the_embedded_translator_does_not_know_is_refused(embedded: Transla
 
 
 def test_a_translation_that_is_not_sure_enough_is_refused() -> None:
-    translator = Translator(EMBEDDED_FOLDER, "cpu", threads=1)
+    translator = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", threads=1)
     translator.settings = translator.settings.model_copy(update={"least_probability": 1.01})
     outcome = translator.translate([("Germany", "de")])[0]
     assert isinstance(outcome, Untranslatable)
@@ -177,7 +179,7 @@ def test_a_translation_that_is_not_sure_enough_is_refused() -> None:
 
 
 def test_what_the_rule_turned_away_is_searched_for_without_it(embedded: Translator) -> None:
-    asked: list[Asked] = [("J. J. Thomson", "de"), ("J. R. R. Tolkien", "fr")]
+    asked: list[TranslationRequest] = [("J. J. Thomson", "de"), ("J. R. R. Tolkien", "fr")]
     assert [embedded.find([pair])[0].tokens[-2] for pair in asked] != ["▁Thomson", "▁Tolkien"]
     assert embedded.translate(asked) == ["J. J. Thomson", "J. R. R. Tolkien"]
 
@@ -198,21 +200,23 @@ def test_a_language_that_it_does_not_know_is_a_usage_error(embedded: Translator)
 
 
 def test_identity_names_model_and_manner_but_not_threads(tmp_path: Path) -> None:
-    identity = identify_translator(EMBEDDED, tmp_path, "cpu")
-    assert identity.startswith(f"{EMBEDDED}@")
-    assert Translator(find_translator(EMBEDDED, tmp_path), "cpu", threads=2).identity == identity
-    assert identify_translator(EMBEDDED, tmp_path, "cpu", "float32") == identity, "what its weights are stored as"
-    store_as_int8(EMBEDDED_FOLDER, models_folder(tmp_path))
+    identity = get_translator_identity(EMBEDDED_TRANSLATOR, tmp_path, "cpu")
+    assert identity.startswith(f"{EMBEDDED_TRANSLATOR}@")
+    assert Translator(resolve_translator_folder(EMBEDDED_TRANSLATOR, tmp_path), "cpu", threads=2).identity == identity
+    assert get_translator_identity(EMBEDDED_TRANSLATOR, tmp_path, "cpu", "float32") == identity, (
+        "what its weights are stored as"
+    )
+    store_as_int8(EMBEDDED_TRANSLATOR_FOLDER, models_folder(tmp_path))
     others = {
-        identify_translator("narrow", tmp_path, "cpu"),
-        identify_translator(EMBEDDED, tmp_path, "cpu", decoding=Decoding(beam_size=1)),
+        get_translator_identity("narrow", tmp_path, "cpu"),
+        get_translator_identity(EMBEDDED_TRANSLATOR, tmp_path, "cpu", decoding=Decoding(beam_size=1)),
     }
     assert len({identity, *others}) == 3
 
 
 def test_the_embedded_translator_is_small_and_says_what_it_is() -> None:
-    assert sum(path.stat().st_size for path in EMBEDDED_FOLDER.iterdir()) < 4_000_000
-    record = json.loads((EMBEDDED_FOLDER / "training.json").read_text("utf-8"))
+    assert sum(path.stat().st_size for path in EMBEDDED_TRANSLATOR_FOLDER.iterdir()) < 4_000_000
+    record = json.loads((EMBEDDED_TRANSLATOR_FOLDER / "training.json").read_text("utf-8"))
     assert "no real NLLB" in record["what"]
     assert {"seed", "inputs", "versions", "log", "examined"} <= record.keys()
-    assert "Berlin" in (EMBEDDED_FOLDER / KNOWN_WORDS).read_text("utf-8").split("\n")
+    assert "Berlin" in (EMBEDDED_TRANSLATOR_FOLDER / KNOWN_WORDS_FILE).read_text("utf-8").split("\n")

@@ -9,13 +9,17 @@ from functools import cache
 import pytest
 from translator_corpus import Corpus, draw_outside, is_path_held_out, list_held_out, number_unit, read_corpus
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.models.translate import EMBEDDED_FOLDER, Translator
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER, Translator
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
-from factmill.tasks.storage.source_files import name_source
-from factmill.tasks.text.translating.protected import is_all_protected, localise, write_amount
-from factmill.tasks.text.translating.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, Outcome, PathPart
+from factmill.tasks.storage.source_files import make_unpinned_source
+from factmill.tasks.text.translating.placeholders import (
+    format_localized_amount,
+    localize_dates_and_numbers,
+    needs_no_translation,
+)
+from factmill.tasks.text.translating.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, PathPart, TranslationOutcome
 
 SEED = 11
 """Another than the one that the training examines itself with."""
@@ -24,7 +28,7 @@ SEED = 11
 @pytest.fixture(scope="module")
 def translator() -> Translator:
     # in half the time, and the last bits of floats turn no sentence here
-    return Translator(EMBEDDED_FOLDER, "cpu", batching="length")
+    return Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", batching="length")
 
 
 @cache
@@ -32,13 +36,13 @@ def corpus() -> Corpus:
     return read_corpus()
 
 
-def share_exact(found: list[Outcome], expected: list[str]) -> float:
+def share_exact(found: list[TranslationOutcome], expected: list[str]) -> float:
     wrong = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
     print(f"{len(expected) - len(wrong)} of {len(expected)} exact; first others: {wrong[:5]}")
     return 1 - len(wrong) / len(expected)
 
 
-def translate_all(translator: Translator, texts: list[Mapping[str, str]]) -> tuple[list[Outcome], list[str]]:
+def translate_all(translator: Translator, texts: list[Mapping[str, str]]) -> tuple[list[TranslationOutcome], list[str]]:
     asked = [(text[SOURCE_LANGUAGE], language) for text in texts for language in TARGET_LANGUAGES]
     return translator.translate(asked), [text[language] for text in texts for language in TARGET_LANGUAGES]
 
@@ -59,7 +63,7 @@ def test_held_out_paths_are_exact_in_95_of_100(translator: Translator) -> None:
     )
     expected = ["; ".join(part[language] for part in parts) for parts, language in wanted]
     assert share_exact([path.problem or path.text for path in found], expected) >= 0.95
-    assert sum(path.by_part is None for path in found) > len(found) / 3
+    assert sum(path.partwise_reason is None for path in found) > len(found) / 3
 
 
 def test_labels_are_exact_in_98_of_100(translator: Translator) -> None:
@@ -72,7 +76,10 @@ def test_numbers_with_units_are_exact(translator: Translator) -> None:
     found, plain = translate_all(translator, values)
     asked = [(value[SOURCE_LANGUAGE], language) for value in values for language in TARGET_LANGUAGES]
     # CLDR's words where it knows the unit, else the corpus's with the number in the language's form
-    wanted = [write_amount(*each) or localise(text, *each) for each, text in zip(asked, plain, strict=True)]
+    wanted = [
+        format_localized_amount(*each) or localize_dates_and_numbers(text, *each)
+        for each, text in zip(asked, plain, strict=True)
+    ]
     assert share_exact(found, wanted) == 1
     assert ("8.848,86 Kilogramm" in found, "8,848.86" in " ".join(map(str, found))) == (True, False)
 
@@ -106,26 +113,26 @@ def test_portuguese_is_that_of_brazil() -> None:
 @cache
 def sample_texts() -> tuple[str, ...]:
     """Questions and answers of every row that the samples keep."""
-    found = find_foundation_files([ROOT / "data" / "world" / "sources"], list(FOUNDATIONS))
+    found = find_foundation_files([ASSETS_ROOT / "data" / "world" / "sources"], list(FOUNDATIONS))
     rows = [
         row.outcome
         for name, paths in found.files.items()
         for path in paths
-        for row in FOUNDATIONS[name].read(name_source(path))
+        for row in FOUNDATIONS[name].read(make_unpinned_source(path))
     ]
     kept = [row for row in rows if isinstance(row, FoundationQuestion)]
     return tuple(dict.fromkeys(text for row in kept for text in (row.input, row.output, *row.optional_output)))
 
 
 def test_samples_of_a_form_or_label_are_exact_in_98_of_100(translator: Translator) -> None:
-    wanted = [found for text in sample_texts() if (found := corpus().match(text)) and not is_all_protected(text)]
+    wanted = [found for text in sample_texts() if (found := corpus().match(text)) and not needs_no_translation(text)]
     assert len(wanted) > 60
     assert share_exact(*translate_all(translator, wanted)) >= 0.98
 
 
 def test_samples_that_are_no_form_are_refused(translator: Translator) -> None:
     """The 14 other wordings of each DefAn question, and questions without an answer in the embedded world."""
-    files = (ROOT / "data" / "world" / "sources" / "defan").glob("*.csv")
+    files = (ASSETS_ROOT / "data" / "world" / "sources" / "defan").glob("*.csv")
     rows = [row for path in files for row in csv.DictReader(path.read_text("utf-8").splitlines())]
     wordings = [row["questions"] for row in rows if not corpus().match(row["questions"])]
     assert len(wordings) > 25
@@ -139,7 +146,7 @@ def test_words_in_disorder_are_refused_in_91_of_100(translator: Translator) -> N
     chance = random.Random(SEED)
     texts = [draw_outside(corpus(), chance) for _ in range(400)]
     found = translator.translate(
-        [(text, chance.choice(TARGET_LANGUAGES)) for text in texts if not is_all_protected(text)]
+        [(text, chance.choice(TARGET_LANGUAGES)) for text in texts if not needs_no_translation(text)]
     )
     answered = sum(isinstance(outcome, str) for outcome in found)
     print(f"{len(found) - answered} of {len(found)} refused")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from translator_corpus import draw_taught, read_corpus
 
-from factmill.tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
-from factmill.tasks.text.translating.protected import protect
-from factmill.tasks.text.translating.translation import LANGUAGE_CODES
+from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER, END_TOKEN, NLLB_SENTENCEPIECE_FILE, Translator
+from factmill.tasks.text.translating.placeholders import insert_placeholders
+from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for module in ("transformers", "google.protobuf"):
         pytest.importorskip(module, reason="comparing with transformers needs the extra `convert`")
     made = tmp_path_factory.mktemp("tokenizer")
-    shutil.copyfile(EMBEDDED_FOLDER / VOCABULARY, made / VOCABULARY)
+    shutil.copyfile(EMBEDDED_TRANSLATOR_FOLDER / NLLB_SENTENCEPIECE_FILE, made / NLLB_SENTENCEPIECE_FILE)
     return made
 
 
@@ -30,8 +30,8 @@ def open_tokenizer(folder: Path, **options: Any) -> Any:
 
 
 def test_pieces_and_frame_are_those_of_hugging_face(folder: Path) -> None:
-    tokenizer = open_tokenizer(folder, extra_special_tokens=list(LANGUAGE_CODES.values()))
-    translator = Translator(EMBEDDED_FOLDER, "cpu", threads=1)
+    tokenizer = open_tokenizer(folder, extra_special_tokens=list(NLLB_LANGUAGE_CODES.values()))
+    translator = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", threads=1)
     examples = draw_taught(read_corpus(), seed=5)
     texts = [text for _ in range(1_000) for example in [next(examples)] for text in (example.source, example.target)]
     texts += ["Plimsollwerke, Ωmega and 東京!", "", "a", "2001"]
@@ -40,8 +40,8 @@ def test_pieces_and_frame_are_those_of_hugging_face(folder: Path) -> None:
     for text in (" ".join(text.split()) for text in texts):
         found = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
         pieces = [piece if translator.is_known(piece) else "<unk>" for piece in translator.tokenize(text)]
-        assert found == ["eng_Latn", *pieces, END], text
-        assert protect(text) is None or translator.tokenize(text) == translator.tokenize(f" {text} ")
+        assert found == ["eng_Latn", *pieces, END_TOKEN], text
+        assert insert_placeholders(text) is None or translator.tokenize(text) == translator.tokenize(f" {text} ")
 
 
 def test_without_the_codes_every_language_is_unknown_to_hugging_face(folder: Path) -> None:

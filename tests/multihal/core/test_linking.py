@@ -2,16 +2,16 @@
 
 import pytest
 
-from factmill.tasks.assets import load_list
+from factmill.tasks.assets import load_list_entries
 from factmill.tasks.multihal.core.linking import (
-    Mention,
-    choose_mentions,
-    find_article_titles,
-    list_spans,
-    spell_variants,
+    EntityMention,
+    find_wikipedia_addresses,
+    list_linkable_spans,
+    list_spelling_variants,
+    select_mentions,
 )
 
-WORDS = frozenset(load_list("function_words"))
+WORDS = frozenset(load_list_entries("function_words"))
 BEARERS = {
     "Albert Einstein": ["Q937"],
     "Einstein": ["Q937", "Q11942"],
@@ -34,8 +34,8 @@ BEARERS = {
 DEGREES = {"Q15228": 5, "Q190214": 9, "Q208460": 1, "Q2434": 1}
 
 
-def link(text: str) -> list[Mention]:
-    return choose_mentions(list_spans(text, WORDS), BEARERS, DEGREES)
+def link(text: str) -> list[EntityMention]:
+    return select_mentions(list_linkable_spans(text, WORDS), BEARERS, DEGREES)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_the_longest_names_are_found_and_their_bearers_ranked(text: str, mention
 
 
 def test_three_candidates_are_kept_by_degree_and_then_by_number() -> None:
-    assert link('Is it "1984"?') == [Mention("1984", ("Q2434", "Q208460", "Q7"))]
+    assert link('Is it "1984"?') == [EntityMention("1984", ("Q2434", "Q208460", "Q7"))]
 
 
 def test_a_text_that_is_a_name_of_function_words_is_looked_up_whole() -> None:
-    assert list_spans("Who Was It", WORDS)[0].text == "Who Was It"
+    assert list_linkable_spans("Who Was It", WORDS)[0].text == "Who Was It"
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_a_title_of_such_words_is_a_name_in_quotation_marks_or_as_a_whole_answer
 
 
 def test_a_name_is_tried_as_written_first() -> None:
-    assert spell_variants("the Beatles'")[0] == "the Beatles'"
-    assert "Beatles" in spell_variants("the Beatles")
-    assert "Beatles'" not in spell_variants("Beatles")
+    assert list_spelling_variants("the Beatles'")[0] == "the Beatles'"
+    assert "Beatles" in list_spelling_variants("the Beatles")
+    assert "Beatles'" not in list_spelling_variants("Beatles")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_name_is_tried_as_written_first() -> None:
     ],
 )
 def test_the_title_behind_an_address_is_read(text: str, title: str | None) -> None:
-    [(_, found)] = find_article_titles([text])
+    [(_, found)] = find_wikipedia_addresses([text])
     assert found == title
 
 
@@ -124,4 +124,4 @@ def test_other_addresses_are_no_matter_and_repeats_count_once() -> None:
         "https://example.org/wiki/Berlin",
         "['https://en.wikipedia.org/wiki/Rome', 'https://en.wikipedia.org/wiki/Rome']",
     ]
-    assert find_article_titles(texts) == [("https://en.wikipedia.org/wiki/Rome", "Rome")]
+    assert find_wikipedia_addresses(texts) == [("https://en.wikipedia.org/wiki/Rome", "Rome")]

@@ -5,74 +5,74 @@ from support.rows.questions import path_of
 from support.steps.replies import hearing
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.replies import Unreadable
-from factmill.tasks.multihal.core.path_choice import (
-    PATHS_WANTED,
-    ROUNDS,
-    SCORE,
-    SELECTION,
-    Choice,
-    ask_score,
-    ask_selection,
-    count_scored,
-    find_wordless,
-    list_labels,
-    open_choice,
-    read_score,
-    read_selection,
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.multihal.core.path_selection import (
+    MAX_SCORED_PATHS,
+    MAX_SELECTION_ROUNDS,
+    SCORE_REPLY_FORM,
+    SELECTION_REPLY_FORM,
+    PathSelection,
+    count_paths_to_score,
+    find_parts_without_words,
+    list_path_labels,
+    make_score_prompt,
+    make_selection_prompt,
+    read_path_score,
+    read_selected_paths,
+    start_path_selection,
 )
-from factmill.tasks.multihal.core.rows import Path
+from factmill.tasks.multihal.core.rows import WikidataPath
 
-hear_selection = hearing(SELECTION, read_selection)
-hear_score = hearing(SCORE, read_score)
+hear_selection = hearing(SELECTION_REPLY_FORM, read_selected_paths)
+hear_score = hearing(SCORE_REPLY_FORM, read_path_score)
 
 PATHS = [f"A; r{number}; B" for number in range(14)]
 
 
 def test_of_a_question_ten_paths_are_scored_and_equal_words_once():
-    assert count_scored([["A", "r 1", "B"], ["A", "r  1", "B"], ["A", "r2", "B"]]) == 2
-    assert count_scored([["A", f"r{number}", "B"] for number in range(14)]) == PATHS_WANTED
+    assert count_paths_to_score([["A", "r 1", "B"], ["A", "r  1", "B"], ["A", "r2", "B"]]) == 2
+    assert count_paths_to_score([["A", f"r{number}", "B"] for number in range(14)]) == MAX_SCORED_PATHS
 
 
-def play(choice: Choice, *rounds: tuple[list[str], list[str]]) -> Choice:
+def play(choice: PathSelection, *rounds: tuple[list[str], list[str]]) -> PathSelection:
     for first, second in rounds:
         choice.take(first, second)
     return choice
 
 
 def test_ten_paths_or_fewer_are_all_taken_without_asking() -> None:
-    choice = open_choice("q1", PATHS[:10])
+    choice = start_path_selection("q1", PATHS[:10])
     assert not choice.is_open
     assert choice.finish() == dict.fromkeys(PATHS[:10], "all")
 
 
 def test_both_passes_see_all_paths_in_orders_of_their_own_that_a_rebuild_repeats() -> None:
-    choice = open_choice("q1", PATHS)
+    choice = start_path_selection("q1", PATHS)
     first, second = choice.order(1), choice.order(2)
     assert sorted(first) == sorted(second) == sorted(PATHS)
     assert len({tuple(first), tuple(second), tuple(PATHS)}) == 3
-    assert open_choice("q1", PATHS).order(1) == first
+    assert start_path_selection("q1", PATHS).order(1) == first
     choice.take([], [])
     assert choice.order(1) != first
 
 
 def test_what_both_passes_pick_is_chosen_and_the_rest_is_drawn() -> None:
-    choice = play(open_choice("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * ROUNDS)
+    choice = play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS)
     assert not choice.is_open
     chosen = choice.finish()
-    assert len(chosen) == PATHS_WANTED
+    assert len(chosen) == MAX_SCORED_PATHS
     assert [path for path, how in chosen.items() if how == "judge"] == PATHS[4:6]
-    assert chosen == play(open_choice("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * ROUNDS).finish()
+    assert chosen == play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS).finish()
     assert list(chosen) == [path for path in PATHS if path in chosen]
 
 
 def test_another_question_draws_others() -> None:
-    draws = {tuple(play(open_choice(f"q{number}", PATHS), ([], [])).finish()) for number in range(20)}
+    draws = {tuple(play(start_path_selection(f"q{number}", PATHS), ([], [])).finish()) for number in range(20)}
     assert len(draws) > 5
 
 
 def test_rounds_go_on_until_ten_are_picked() -> None:
-    choice = open_choice("q1", PATHS)
+    choice = start_path_selection("q1", PATHS)
     choice.take(PATHS[:5], PATHS[:5])
     assert choice.is_open
     choice.take(PATHS[5:10], PATHS[5:10])
@@ -81,14 +81,16 @@ def test_rounds_go_on_until_ten_are_picked() -> None:
 
 
 def test_an_invented_path_is_counted_and_never_chosen() -> None:
-    choice = play(open_choice("q1", PATHS), *[(["A; r1; C", PATHS[0]], ["A; r1; C", PATHS[0]])] * ROUNDS)
-    assert choice.invented == 2 * ROUNDS
+    choice = play(
+        start_path_selection("q1", PATHS), *[(["A; r1; C", PATHS[0]], ["A; r1; C", PATHS[0]])] * MAX_SELECTION_ROUNDS
+    )
+    assert choice.invented == 2 * MAX_SELECTION_ROUNDS
     assert "A; r1; C" not in choice.finish()
     assert choice.finish()[PATHS[0]] == "judge"
 
 
 def test_paths_that_read_alike_count_once() -> None:
-    assert open_choice("q1", [PATHS[0], PATHS[1], PATHS[0]]).given == (PATHS[0], PATHS[1])
+    assert start_path_selection("q1", [PATHS[0], PATHS[1], PATHS[0]]).given == (PATHS[0], PATHS[1])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_the_picks_of_a_reply_are_read_once_each_and_ten_at_most(text: str, pick
 
 @pytest.mark.parametrize("text", ["", "I cannot help with that.", "A; r1; B", "Path:", "The best path: A"])
 def test_a_selection_in_another_form_is_unreadable(text: str) -> None:
-    assert isinstance(hear_selection(text), Unreadable)
+    assert isinstance(hear_selection(text), UnreadableCompletion)
 
 
 @pytest.mark.parametrize(
@@ -163,14 +165,16 @@ REFUSALS = ["I cannot help with that.", "I cannot give a score.", "Score:", "Sco
 
 @pytest.mark.parametrize("text", [*NO_SCORES, *BETWEEN, *REFUSALS])
 def test_what_is_no_score_from_1_to_5_is_unreadable(text: str) -> None:
-    assert isinstance(hear_score(text), Unreadable)
+    assert isinstance(hear_score(text), UnreadableCompletion)
 
 
 def test_the_prompts_take_question_answers_and_paths() -> None:
-    selection = ask_selection(load_prompt("multihal/select_paths"), "Who?", ["Ann", "Anne"], PATHS[:2]).messages()
+    selection = make_selection_prompt(
+        load_prompt("multihal/select_paths"), "Who?", ["Ann", "Anne"], PATHS[:2]
+    ).messages()
     assert selection[-1]["content"].count("A; r") == 2
     assert "Ann; Anne" in selection[-1]["content"]
-    score = ask_score(load_prompt("multihal/score_path"), "Who?", ["Ann"], PATHS[0]).messages()
+    score = make_score_prompt(load_prompt("multihal/score_path"), "Who?", ["Ann"], PATHS[0]).messages()
     assert PATHS[0] in score[-1]["content"]
 
 
@@ -178,7 +182,7 @@ LABELS = {"Q41421": "Michael Jordan", "P2048": "height", "Q11573": "metre"}
 
 
 def test_the_unit_of_a_value_is_in_the_plural() -> None:
-    path = Path(
+    path = WikidataPath(
         subject="Q41421",
         object="1.98",
         hops=1,
@@ -189,8 +193,8 @@ def test_the_unit_of_a_value_is_in_the_plural() -> None:
         precision=None,
         unit="Q11573",
     )
-    assert list_labels(path, LABELS) == ["Michael Jordan", "height", "1.98 metres"]
+    assert list_path_labels(path, LABELS) == ["Michael Jordan", "height", "1.98 metres"]
 
 
 def test_an_id_for_a_label_is_in_no_words() -> None:
-    assert find_wordless(path_of("Q1", "P2", "Q3"), {"Q1": "K2", "P2": "elevation", "Q3": "Q3"}) == ["Q3"]
+    assert find_parts_without_words(path_of("Q1", "P2", "Q3"), {"Q1": "K2", "P2": "elevation", "Q3": "Q3"}) == ["Q3"]

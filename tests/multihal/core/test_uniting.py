@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from support.rows.questions import typed_question
 
-from factmill.tasks.assets import load_list, load_units
-from factmill.tasks.core.nearest import find_duplicates
-from factmill.tasks.core.rows import Merged
-from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
-from factmill.tasks.multihal.core.uniting import (
-    SettledType,
-    Union,
-    is_alike,
+from factmill.tasks.assets import load_list_entries, load_unit_qids
+from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
+from factmill.tasks.core.rows import MergedAway
+from factmill.tasks.multihal.core.preprocessing import (
+    ClassifiedAnswer,
+    DuplicateRule,
+    classify_answer,
+    filter_by_particulars,
+    have_same_particulars,
     is_refusal,
-    keep_alike,
-    read_refusals,
-    settle_answer_type,
-    unite_questions,
+    merge_duplicate_questions,
+    normalise_refusals,
 )
-from factmill.tasks.text.values.literals import Date, Number
+from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ from factmill.tasks.text.values.literals import Date, Number
     ],
 )
 def test_questions_with_another_particular_are_two(one: str, other: str) -> None:
-    assert not is_alike(one, other)
-    assert not is_alike(other, one)
+    assert not have_same_particulars(one, other)
+    assert not have_same_particulars(other, one)
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,17 @@ def test_questions_with_another_particular_are_two(one: str, other: str) -> None
     ],
 )
 def test_questions_that_differ_in_spelling_are_one(one: str, other: str) -> None:
-    assert is_alike(one, other)
-    assert is_alike(other, one)
+    assert have_same_particulars(one, other)
+    assert have_same_particulars(other, one)
 
 
 def test_pairs_of_two_questions_are_left_out() -> None:
     texts = ("Where was it in 2018?", "Where was it in 2019?", "Where was it, in 2018?")
     rows = [typed_question(f"q{at}", text) for at, text in enumerate(texts)]
-    found = keep_alike(rows, find_duplicates(np.ones((3, 2), np.float32)))
+    found = filter_by_particulars(rows, find_duplicate_pairs(np.ones((3, 2), np.float32)))
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [(0, 2)]
-    assert found.find_leaders() == [0, 1, 0]
-    assert len(keep_alike(rows[:1], find_duplicates(np.ones((1, 2), np.float32))).first) == 0
+    assert found.list_group_leaders() == [0, 1, 0]
+    assert len(filter_by_particulars(rows[:1], find_duplicate_pairs(np.ones((1, 2), np.float32))).first) == 0
 
 
 FIRST, SECOND = "Kim scored two goals in the first half.", "Lee scored four goals in the first half."
@@ -80,25 +80,25 @@ def asked(row_id: str, answer: str = "Ada", **more: Any) -> FoundationQuestion:
     return typed_question(row_id, "Who scored?", answer, **more).narrow(FoundationQuestion)
 
 
-def unite(*rows: FoundationQuestion, union: Union = "ours") -> list[FoundationQuestion | Merged]:
-    return list(unite_questions(rows, find_duplicates(np.ones((len(rows), 2), np.float32)), union))
+def unite(*rows: FoundationQuestion, union: DuplicateRule = "ours") -> list[FoundationQuestion | MergedAway]:
+    return list(merge_duplicate_questions(rows, find_duplicate_pairs(np.ones((len(rows), 2), np.float32)), union))
 
 
 def test_questions_that_rest_on_different_passages_are_two() -> None:
     rows = [asked("a", context=[FIRST]), asked("b", context=[SECOND])]
     assert unite(*rows) == rows
-    assert unite(*rows, union="paper")[1] == Merged("b", "a")
+    assert unite(*rows, union="paper")[1] == MergedAway("b", "a")
 
 
 def test_a_question_without_a_passage_joins_one_group_and_bridges_none() -> None:
     links = ["https://a.example/x", "indexical"]
     rows = [asked("a", context=[FIRST]), asked("b", context=links), asked("c", context=[SECOND]), asked("d")]
     united = unite(*rows)
-    assert united == [rows[0].replace(context=[FIRST, *links]), Merged("b", "a"), rows[2], Merged("d", "a")]
+    assert united == [rows[0].replace(context=[FIRST, *links]), MergedAway("b", "a"), rows[2], MergedAway("d", "a")]
 
 
 def test_spaces_and_case_make_no_other_passage() -> None:
-    assert unite(asked("a", context=[FIRST]), asked("b", context=[f" {FIRST.upper()} "]))[1] == Merged("b", "a")
+    assert unite(asked("a", context=[FIRST]), asked("b", context=[f" {FIRST.upper()} "]))[1] == MergedAway("b", "a")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_spaces_and_case_make_no_other_passage() -> None:
 )
 def test_disjoint_answers_of_one_question_are_disputed_and_not_accepted(first: str, other: str) -> None:
     united, merged = unite(asked("a", first, incorrect_answers=[other, "Bob"]), asked("b", other))
-    assert merged == Merged("b", "a")
+    assert merged == MergedAway("b", "a")
     assert isinstance(united, FoundationQuestion)
     assert (united.optional_output, united.disputed_answers) == ([], [other])
     assert united.incorrect_answers == ["Bob"]
@@ -158,11 +158,11 @@ def test_the_papers_union_accepts_every_answer() -> None:
     ],
 )
 def test_only_a_whole_answer_is_a_refusal(answer: str, refused: bool) -> None:
-    assert is_refusal(answer, read_refusals(load_list("refusals"))) is refused
+    assert is_refusal(answer, normalise_refusals(load_list_entries("refusals"))) is refused
 
 
 def test_the_list_has_the_phrases_of_the_paper() -> None:
-    assert len(read_refusals(load_list("refusals"))) == 9
+    assert len(normalise_refusals(load_list_entries("refusals"))) == 9
 
 
 @pytest.mark.parametrize(
@@ -198,27 +198,27 @@ def test_the_list_has_the_phrases_of_the_paper() -> None:
     ],
 )
 def test_an_answer_of_which_nothing_is_said_is_read(answer: str, expected: AnswerType) -> None:
-    assert settle_answer_type(answer, None, load_units(), "").answer_type == expected
+    assert classify_answer(answer, None, load_unit_qids(), "").answer_type == expected
 
 
 @pytest.mark.parametrize(
     ("answer", "stated", "value"),
     [
-        ("1900", "numerical", Number("1900")),
-        ("57th place", "numerical", Number("57")),
-        ("28 years old", "numerical", Number("28", 577)),
-        ("1.98 m", "numerical", Number("1.98", 11573)),
-        ("3/4/2012", "date", Date(2012, 4, 3)),
-        ("7", "rank", Number("7")),
-        ("57th", "rank", Number("57")),
+        ("1900", "numerical", NumberWithUnit("1900")),
+        ("57th place", "numerical", NumberWithUnit("57")),
+        ("28 years old", "numerical", NumberWithUnit("28", 577)),
+        ("1.98 m", "numerical", NumberWithUnit("1.98", 11573)),
+        ("3/4/2012", "date", PartialDate(2012, 4, 3)),
+        ("7", "rank", NumberWithUnit("7")),
+        ("57th", "rank", NumberWithUnit("57")),
         ("1984", "other", None),
     ],
 )
 def test_a_stated_type_stays_where_the_answer_bears_it_out(
-    answer: str, stated: AnswerType, value: Date | Number | None
+    answer: str, stated: AnswerType, value: PartialDate | NumberWithUnit | None
 ) -> None:
-    settled = settle_answer_type(answer, stated, load_units(), "On what day, month, and year?")
-    assert settled == SettledType(stated, value)
+    settled = classify_answer(answer, stated, load_unit_qids(), "On what day, month, and year?")
+    assert settled == ClassifiedAnswer(stated, value)
 
 
 @pytest.mark.parametrize(
@@ -233,17 +233,17 @@ def test_a_stated_type_stays_where_the_answer_bears_it_out(
     ],
 )
 def test_a_stated_type_falls_back(answer: str, stated: AnswerType) -> None:
-    assert settle_answer_type(answer, stated, load_units(), "") == SettledType("other")
+    assert classify_answer(answer, stated, load_unit_qids(), "") == ClassifiedAnswer("other")
 
 
 @pytest.mark.parametrize("stated", [None, "numerical"])
 def test_a_number_of_what_the_question_counts_is_a_number(stated: AnswerType | None) -> None:
-    settled = settle_answer_type("two medals", stated, load_units(), "How many medals did she win?")
-    assert settled == SettledType("numerical", Number("2"))
+    settled = classify_answer("two medals", stated, load_unit_qids(), "How many medals did she win?")
+    assert settled == ClassifiedAnswer("numerical", NumberWithUnit("2"))
 
 
 @pytest.mark.parametrize(
     ("answer", "stated"), [("1.96 apples", None), ("1.96 apples", "numerical"), ("two medals", "numerical")]
 )
 def test_a_number_in_a_unit_that_is_not_known_is_no_value(answer: str, stated: AnswerType | None) -> None:
-    assert settle_answer_type(answer, stated, load_units(), "") == SettledType("numerical", None)
+    assert classify_answer(answer, stated, load_unit_qids(), "") == ClassifiedAnswer("numerical", None)

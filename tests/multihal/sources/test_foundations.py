@@ -27,11 +27,11 @@ from factmill.tasks.errors import SourceError
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import (
     FOUNDATIONS,
-    ask_for_meaning,
     find_foundation_files,
-    read_metadata,
+    make_meaning_question,
+    parse_simpleqa_metadata,
 )
-from factmill.tasks.storage.source_files import ReadRow, SourceFile, name_source
+from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_unpinned_source
 
 
 def test_files_are_placed_by_their_columns(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_defan_is_read_under_its_authors_own_file_names(tmp_path: Path) -> None:
     (tmp_path / "QA_domain_1_public.json").write_text(json.dumps(rows))
     found = find_foundation_files([tmp_path])
     assert found.files == {"defan": files[:-1]}
-    domains = [next(iter(FOUNDATIONS["defan"].read(name_source(file)))).outcome.domain for file in files[:-1]]  # type: ignore[union-attr]
+    domains = [next(iter(FOUNDATIONS["defan"].read(make_unpinned_source(file)))).outcome.domain for file in files[:-1]]  # type: ignore[union-attr]
     assert domains == ["sports", "census", "nobleprize", "entertainment", "worldorg", "qsranking", "conferences"]
     assert found.left_out == [
         f"{tmp_path / 'QA_domain_1_public.json'}: left out; QA_domain_1_public.csv beside it holds the same rows",
@@ -117,7 +117,7 @@ def test_the_real_files_are_read_whole(shared_data: Path) -> None:
     found = find_foundation_files([shared_data], list(REAL))
     ids: set[str] = set()
     for name, paths in found.files.items():
-        rows = [row for path in paths for row in FOUNDATIONS[name].read(name_source(path))]
+        rows = [row for path in paths for row in FOUNDATIONS[name].read(make_unpinned_source(path))]
         counts = Counter("kept" if isinstance(row.outcome, FoundationQuestion) else row.outcome.reason for row in rows)
         assert counts == REAL[name], name
         assert len({row.row_id for row in rows} | ids) == len(rows) + len(ids)
@@ -127,7 +127,7 @@ def test_the_real_files_are_read_whole(shared_data: Path) -> None:
 
 def test_ids_are_those_of_the_paper(shared_data: Path) -> None:
     path = shared_data / "truthfulqa" / "TruthfulQA.csv"
-    questions = {row.row_id: row.outcome for row in FOUNDATIONS["truthfulqa"].read(name_source(path))}
+    questions = {row.row_id: row.outcome for row in FOUNDATIONS["truthfulqa"].read(make_unpinned_source(path))}
     known = questions["tqa_gen_38"]
     assert isinstance(known, FoundationQuestion)
     assert known.input == "In what country was Barack Obama born?"
@@ -136,17 +136,17 @@ def test_ids_are_those_of_the_paper(shared_data: Path) -> None:
 
 def test_addresses_of_simpleqa_keep_their_case(shared_data: Path) -> None:
     path = shared_data / "simpleqa" / "simple_qa_test_set.csv"
-    first = next(iter(FOUNDATIONS["simpleqa"].read(name_source(path)))).outcome
+    first = next(iter(FOUNDATIONS["simpleqa"].read(make_unpinned_source(path)))).outcome
     assert isinstance(first, FoundationQuestion)
     assert first.context[0] == "https://en.wikipedia.org/wiki/IEEE_Frank_Rosenblatt_Award"
     assert len(first.context) == 3
 
 
-def read(tmp_path: Path, foundation: str, rows: Sequence[Row], name: str = "") -> list[ReadRow]:
+def read(tmp_path: Path, foundation: str, rows: Sequence[Row], name: str = "") -> list[ParsedSourceRow]:
     """Read rows; DefAn's are each made a group of 15 alike."""
     if foundation == "defan":
         rows = [row for row in rows for _ in range(15)]
-    read_rows = list(FOUNDATIONS[foundation].read(name_source(write(tmp_path, foundation, rows, name))))
+    read_rows = list(FOUNDATIONS[foundation].read(make_unpinned_source(write(tmp_path, foundation, rows, name))))
     return read_rows[::15] if foundation == "defan" else read_rows
 
 
@@ -199,7 +199,7 @@ def test_a_file_has_the_licence_of_its_content_and_none_by_its_form(tmp_path: Pa
     first = next(iter(FOUNDATIONS[foundation].read(SourceFile(path, "rows", licence="CC0-1.0")))).outcome
     assert isinstance(first, FoundationQuestion)
     assert (first.licence, first.source_name) == ("CC0-1.0", "rows")
-    assert next(iter(FOUNDATIONS[foundation].read(name_source(path)))).outcome == first.replace(
+    assert next(iter(FOUNDATIONS[foundation].read(make_unpinned_source(path)))).outcome == first.replace(
         licence="none stated", source_name=path.name
     )
 
@@ -242,8 +242,8 @@ def test_a_row_that_is_not_kept_says_why(
 
 def test_a_reject_keeps_the_row_as_it_came(tmp_path: Path) -> None:
     good, odd = read(tmp_path, "halueval", [HALUEVAL, {"question": "é \ud800"}])
-    assert json.loads(good.as_it_came) == HALUEVAL
-    assert odd.as_it_came == '{"question": "é \\ud800"}'
+    assert json.loads(good.raw_json) == HALUEVAL
+    assert odd.raw_json == '{"question": "é \\ud800"}'
     assert odd.row_id == "halueval_1"
 
 
@@ -314,7 +314,7 @@ def test_halubench_is_the_same_from_parquet(tmp_path: Path) -> None:
     ],
 )
 def test_the_meaning_is_asked_for_in_the_words_of_the_foundation(sentence: str, question: str | None) -> None:
-    assert ask_for_meaning(sentence) == question
+    assert make_meaning_question(sentence) == question
 
 
 def defan_group(answer: str, kind: str, size: int = 15) -> list[Row]:
@@ -323,7 +323,7 @@ def defan_group(answer: str, kind: str, size: int = 15) -> list[Row]:
 
 def test_defan_keeps_the_first_of_each_group(tmp_path: Path) -> None:
     rows = [*defan_group("Ada", "name"), *defan_group("Bob", "name")]
-    found = list(FOUNDATIONS["defan"].read(name_source(write(tmp_path, "defan", rows))))
+    found = list(FOUNDATIONS["defan"].read(make_unpinned_source(write(tmp_path, "defan", rows))))
     assert [row.row_id for row in found if isinstance(row.outcome, FoundationQuestion)] == [
         "defan_sports_0",
         "defan_sports_15",
@@ -349,7 +349,7 @@ def test_defan_says_what_kind_its_answers_are(
     tmp_path: Path, domain: str, answer: str, kind: str, output: str, answer_type: str
 ) -> None:
     path = write(tmp_path, "defan", defan_group(answer, kind), f"QA_domain_{domain}_public.csv")
-    first = next(iter(FOUNDATIONS["defan"].read(name_source(path)))).outcome
+    first = next(iter(FOUNDATIONS["defan"].read(make_unpinned_source(path)))).outcome
     assert isinstance(first, FoundationQuestion)
     assert (first.domain, first.output, first.answer_type) == (domain.lower(), output, answer_type)
 
@@ -357,15 +357,15 @@ def test_defan_says_what_kind_its_answers_are(
 def test_a_defan_group_that_is_cut_off_or_mixed_is_told(tmp_path: Path) -> None:
     cut = write(tmp_path, "defan", [*defan_group("Ada", "name"), *defan_group("Bob", "name", 14)])
     with pytest.raises(SourceError, match=r"the last group, from row 16 on, has 14 rows instead of 15"):
-        list(FOUNDATIONS["defan"].read(name_source(cut)))
+        list(FOUNDATIONS["defan"].read(make_unpinned_source(cut)))
     mixed = [*defan_group("Ada", "name"), *defan_group("Bob", "name", 14), *defan_group("Eve", "name", 1)]
-    found = list(FOUNDATIONS["defan"].read(name_source(write(tmp_path, "defan", mixed))))
+    found = list(FOUNDATIONS["defan"].read(make_unpinned_source(write(tmp_path, "defan", mixed))))
     assert Counter(row.outcome.reason for row in found if isinstance(row.outcome, Reject)) == {
         "paraphrase": 14, "malformed_row": 15,
     }  # fmt: skip
     shifted = [*defan_group("Ada", "name", 7), *defan_group("Bob", "name", 8)]
     with pytest.raises(SourceError, match=r"row 1: rows 1 to 15 are no group of 15.*no other row is better"):
-        list(FOUNDATIONS["defan"].read(name_source(write(tmp_path, "defan", shifted))))
+        list(FOUNDATIONS["defan"].read(make_unpinned_source(write(tmp_path, "defan", shifted))))
 
 
 @pytest.mark.parametrize(
@@ -388,6 +388,6 @@ def test_a_defan_group_that_is_cut_off_or_mixed_is_told(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_hostile_metadata_is_refused_and_never_run(text: str, problem: str) -> None:
-    found = read_metadata(text)
+    found = parse_simpleqa_metadata(text)
     assert isinstance(found, str)
     assert problem in found

@@ -4,17 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from factmill.tasks.release.core.choosing import Found, Gates, find_closed
+from factmill.tasks.release.core.selection_and_gates import GateFacts, ReleaseGates, find_failed_gates
 
-GATES = Gates(rows_within=0.1, most_lost=0.5, judge_card=True, explained=True)
+GATES = ReleaseGates(
+    max_row_change=0.1, max_reject_share=0.5, requires_judge_card=True, requires_explained_changes=True
+)
 STAGE = {"stage": "check", "rows_in": 10, "rejects": 5}
-GOOD = Found(rows=110, rows_before=100, stages=[STAGE], judge="judge", judge_cards=1, unexplained=0)
+GOOD = GateFacts(rows=110, previous_rows=100, stages=[STAGE], judge="judge", judge_card_count=1, unexplained_rows=0)
 
 
 def test_a_build_that_holds_to_everything_goes_out() -> None:
-    assert find_closed(GATES, GOOD) == []
-    assert find_closed(GATES, replace(GOOD, rows_before=None, unexplained=None)) == []
-    assert find_closed(GATES, replace(GOOD, judge="", judge_cards=0)) == []
+    assert find_failed_gates(GATES, GOOD) == []
+    assert find_failed_gates(GATES, replace(GOOD, rows_before=None, unexplained=None)) == []
+    assert find_failed_gates(GATES, replace(GOOD, judge="", judge_cards=0)) == []
 
 
 @pytest.mark.parametrize(
@@ -30,10 +32,10 @@ def test_a_build_that_holds_to_everything_goes_out() -> None:
     ],
 )
 def test_a_closed_gate_says_what_was_found_and_expected(change: dict[str, object], told: str) -> None:
-    (closed,) = find_closed(GATES, replace(GOOD, **change))  # type: ignore[arg-type]
+    (closed,) = find_failed_gates(GATES, replace(GOOD, **change))  # type: ignore[arg-type]
     assert closed.startswith(told)
 
 
 def test_gates_that_are_not_asked_for_stay_open() -> None:
     gates = replace(GATES, judge_card=False, explained=False)
-    assert find_closed(gates, replace(GOOD, judge_cards=0, unexplained=9)) == []
+    assert find_failed_gates(gates, replace(GOOD, judge_cards=0, unexplained=9)) == []

@@ -15,32 +15,32 @@ from support.builds.released import multihal_row
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 
-from factmill.flows.commands.release import list_answered
-from factmill.flows.commands.report import read_build
+from factmill.flows.commands.release import list_answered_row_ids
+from factmill.flows.commands.report import load_page_for_build
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.beside import choose_shown
-from factmill.tasks.release.contents import Choices
-from factmill.tasks.release.reading import read_release
-from factmill.tasks.release.write import describe_build
-from factmill.tasks.reports.builds.contents import (
+from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.attachments import make_page_visibility
+from factmill.tasks.release.contents import ReleaseOptions
+from factmill.tasks.release.write import make_release_manifest
+from factmill.tasks.reports.builds.build_page import (
     BUILD_RENDERERS,
     BuildPage,
     render_build_html,
     render_build_json,
     render_build_markdown,
 )
-from factmill.tasks.reports.builds.drawn import MOST_ROWS
-from factmill.tasks.storage.builds import find_build
+from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS
+from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> BuildPage:
     warehouse = tmp_path_factory.mktemp("hostile") / "w.duckdb"
-    return read_build(warehouse, find_build(warehouse, publish_hostile(warehouse).build_id))
+    return load_page_for_build(warehouse, resolve_build(warehouse, publish_hostile(warehouse).build_id))
 
 
 def test_what_rows_calls_and_names_say_is_text_and_nothing_else(hostile: BuildPage) -> None:
@@ -62,9 +62,11 @@ def test_what_rows_calls_and_names_say_is_text_and_nothing_else(hostile: BuildPa
 def test_rows_that_a_release_leaves_out_are_not_on_its_page(tmp_path: Path) -> None:
     rows = [multihal_row("felm_1", input="under MIT"), multihal_row("felm_2", input="no trade", licence="CC-BY-NC-4.0")]
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": rows})
-    choices = Choices(without=("CC-BY-NC-4.0",))
-    release = read_release(tmp_path / "w.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, choices)
-    page = read_build(tmp_path / "w.duckdb", build, choose_shown(release, list_answered(release)))
+    choices = ReleaseOptions(excluded=("CC-BY-NC-4.0",))
+    release = assemble_release(tmp_path / "w.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, choices)
+    page = load_page_for_build(
+        tmp_path / "w.duckdb", build, make_page_visibility(release, list_answered_row_ids(release))
+    )
     told = render_build_html(page)
     assert "under MIT" in told and "no trade" not in told and "nothing in it" not in told
     assert (page.rows_in_all, page.reasons[0].examples[0].detail) == (1, "")
@@ -97,21 +99,23 @@ def test_calls_of_a_kind_are_told_by_the_first_of_them(tmp_path: Path) -> None:
             operation = "chat" if at % 2 else "label"
             add_call(db, build, "felm_1", {"id": at}, f"reply {at}", key=f"k{at}", operation=operation)
             add_call(db, build, "felm_1", {"id": at}, f"other {at}", key=f"m{at}", operation=operation)
-    (row,) = read_build(tmp_path / "w.duckdb", build).rows
+    (row,) = load_page_for_build(tmp_path / "w.duckdb", build).rows
     told = [(call.operation, call.replied, call.more) for call in row.chain.calls]
     assert told == [("label", "reply 0", 0), ("label", "reply 2", 2), ("chat", "reply 1", 0), ("chat", "reply 3", 2)]
 
 
 def test_answers_that_a_release_holds_out_stand_on_no_page_of_it(tmp_path: Path) -> None:
     build = publish_withheld(tmp_path / "w.duckdb")
-    page = read_build(tmp_path / "w.duckdb", build)
+    page = load_page_for_build(tmp_path / "w.duckdb", build)
     whole = render_build_html(page)
     assert page.warnings == (page.warnings[0],) and page.warnings[0].startswith(
         "This page tells answers of the test part"
     )
     assert all(f"secret {at}" in whole for at in range(3))
-    release = read_release(tmp_path / "w.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, Choices())
-    released = read_build(tmp_path / "w.duckdb", build, choose_shown(release, list_answered(release)))
+    release = assemble_release(tmp_path / "w.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions())
+    released = load_page_for_build(
+        tmp_path / "w.duckdb", build, make_page_visibility(release, list_answered_row_ids(release))
+    )
     for render in BUILD_RENDERERS.values():
         told = render(released)
         assert "secret 0" in told or render is render_build_markdown
@@ -122,22 +126,26 @@ def test_answers_that_a_release_holds_out_stand_on_no_page_of_it(tmp_path: Path)
 
 
 def test_of_many_rows_some_are_drawn_evenly_and_it_is_said(tmp_path: Path) -> None:
-    rows = [multihal_row(f"felm_{at}") for at in range(3)] + [multihal_row(f"simpleqa_{at}") for at in range(MOST_ROWS)]
+    rows = [multihal_row(f"felm_{at}") for at in range(3)] + [
+        multihal_row(f"simpleqa_{at}") for at in range(MAX_PAGE_ROWS)
+    ]
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": rows})
-    page = read_build(tmp_path / "w.duckdb", build)
-    assert (len(page.rows), page.rows_in_all) == (MOST_ROWS, MOST_ROWS + 3)
+    page = load_page_for_build(tmp_path / "w.duckdb", build)
+    assert (len(page.rows), page.rows_in_all) == (MAX_PAGE_ROWS, MAX_PAGE_ROWS + 3)
     assert sum(row.id.startswith("felm") for row in page.rows) == 3
     assert page.drawn.startswith("400 of 403 rows, drawn by a digest of their ids, as many of each source dataset")
     html = render_build_html(page)
-    assert html == render_build_html(read_build(tmp_path / "w.duckdb", build))
+    assert html == render_build_html(load_page_for_build(tmp_path / "w.duckdb", build))
     assert '<select name="source_dataset">' in html and f"factmill export {build.build_id} --to DIR" in html
 
 
 def render_all(warehouse: Path) -> bytes:
     """Return the page of a build and what its release says of it."""
-    build = find_build(warehouse, "latest:multihal")
-    release = read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, Choices())
-    return (render_build_html(read_build(warehouse, build)) + json.dumps(describe_build(release))).encode()
+    build = resolve_build(warehouse, "latest:multihal")
+    release = assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions())
+    return (
+        render_build_html(load_page_for_build(warehouse, build)) + json.dumps(make_release_manifest(release))
+    ).encode()
 
 
 def test_the_same_build_has_the_same_bytes_in_any_place(tmp_path: Path) -> None:
@@ -167,7 +175,7 @@ def test_a_rejected_row_that_has_no_fields_is_told_as_it_is(tmp_path: Path, row:
     report = {**build.report, "stages": [{"stage": "read"}], "reasons": {"read": {"malformed_row": 1}}}
     with open_warehouse(tmp_path / "w.duckdb") as db:
         db.execute("INSERT INTO rejects VALUES (?, 'read', 'felm_2', 'malformed_row', '', ?)", [build.build_id, row])
-    (reason,) = read_build(tmp_path / "w.duckdb", replace(build, report=report)).reasons
+    (reason,) = load_page_for_build(tmp_path / "w.duckdb", replace(build, report=report)).reasons
     assert reason.examples[0].chain.lines == (f"  {told}",)
 
 
@@ -179,7 +187,7 @@ def test_a_build_of_an_earlier_factmill_has_a_page_that_says_what_it_lacks(tmp_p
     with open_warehouse(tmp_path / "w.duckdb") as db:
         db.execute("ALTER TABLE multihal DROP COLUMN judged_score")
         db.execute("UPDATE builds SET report = ?", [json.dumps({**report, "facts": {}})])
-    page = read_build(tmp_path / "w.duckdb", find_build(tmp_path / "w.duckdb", build.build_id))
+    page = load_page_for_build(tmp_path / "w.duckdb", resolve_build(tmp_path / "w.duckdb", build.build_id))
     assert any("which wrote no judged_score into multihal" in each for each in page.warnings)
     assert page.rows[0].shown["question"] == "Where was Kepler born?" and page.distributions == ()
     assert "Where was Kepler born?" in render_build_html(page)

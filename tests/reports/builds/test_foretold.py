@@ -1,8 +1,8 @@
 """A forecast beside what a build came to, as its page tells it."""
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.reports.builds.contents import format_plain
-from factmill.tasks.reports.builds.reading import _read_foretold, _tell_bounds
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.reports.builds.build_page import format_trimmed_number
+from factmill.tasks.reports.builds.page_loading import _compare_forecast, _format_spending_bounds
 
 
 def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
@@ -12,7 +12,7 @@ def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
         "high": {"calls": 790.6, "tokens_in": 206_680.902, "usd": 1.4},
         "actual": {"calls": 745, "tokens_in": 0, "usd": 1.0},
     }
-    rows = [(each.what, each.forecast, each.low, each.high, each.actual, each.off) for each in _read_foretold(told)]
+    rows = [(each.what, each.forecast, each.low, each.high, each.actual, each.off) for each in _compare_forecast(told)]
     assert rows == [
         ("different calls", 745, 700, 791, 745, "+0.0 %"),
         ("tokens in", 204_484, 202_095, 206_681, 0, "–"),
@@ -21,13 +21,13 @@ def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
 
 
 def test_money_is_shown_with_the_digits_that_it_was_rounded_to() -> None:
-    assert [format_plain(value, 4) for value in (0.0001, 1.2346, 745)] == ["0.0001", "1.2346", "745"]
+    assert [format_trimmed_number(value, 4) for value in (0.0001, 1.2346, 745)] == ["0.0001", "1.2346", "745"]
     for name in ("build.html", "build.md"):
-        page = (ROOT / "data" / "templates" / name).read_text("utf-8")
+        page = (ASSETS_ROOT / "data" / "templates" / name).read_text("utf-8")
         assert page.count("each.low | plain(4)") == page.count("each.actual | plain(4)") == 1
 
 
 def test_bounds_are_told_in_full_and_right_in_number() -> None:
     spent = {"paid_usd": 0.001, "unanswered_usd": 0.0, "requests": 1, "hours": 0.5}
-    told = _tell_bounds({**spent, "bounds": {"cost_usd": 0.005, "requests": 1, "hours": 1.0}})
+    told = _format_spending_bounds({**spent, "bounds": {"cost_usd": 0.005, "requests": 1, "hours": 1.0}})
     assert told == ("at most US$ 0.0050, 1 request, 1 hour; its last run spent US$ 0.0010, 1 request, 0.50 hours")

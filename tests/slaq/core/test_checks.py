@@ -6,34 +6,36 @@ from itertools import pairwise
 
 import pytest
 
-from factmill.tasks.assets import load_list, load_prompt
+from factmill.tasks.assets import load_list_entries, load_prompt
+from factmill.tasks.slaq.core.article_matching import is_answer_in_article, make_check_word_lists, normalise_article
 from factmill.tasks.slaq.core.checks import (
-    Problem,
-    check_all,
-    check_answer,
-    check_distinct,
-    check_question,
-    find_loose_pronoun,
-    find_other_answer,
+    PairProblem,
+    check_distinct_questions,
+    check_generated_pairs,
+    check_short_answer,
+    check_short_question,
+    find_alternative_answer,
+    find_unresolved_pronoun,
     format_problems,
 )
-from factmill.tasks.slaq.core.known_text import is_in_article, read_article, read_lists
-from factmill.tasks.slaq.core.replies import Generated, Pair, read_generated
-from factmill.tasks.text.values.words import read_values
+from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair, read_generated_pairs
+from factmill.tasks.text.values.value_tokens import tokenize_values
 
-LISTS = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
+LISTS = make_check_word_lists(
+    load_list_entries("source_phrases"), load_list_entries("one_of_many"), load_list_entries("function_words")
+)
 TOPIC = "Analytical Engine (machine)"
 TEXT = """The Analytical Engine was a calculating machine that Charles Babbage designed. He first described it in 1837, on 8 March of that year.
 Its mill was to hold 1,000 numbers of forty digits each. It would have weighed 3.5 tonnes, and two men would have driven it with a crank.
 Punched cards came from the loom of Joseph Marie Jacquard. Ada Lovelace wrote the first program for the engine in London on December 10, 1842. Her notes, marked A to G, appeared in the "Scientific Memoirs". The Royal Society kept a part of it. In Italy, Luigi Menabrea wrote of it. It was to be built from brass and iron. Its rival was finished between 264 and 241 BC."""
-ARTICLE = read_article(TEXT)
-GOOD = Generated(
+ARTICLE = normalise_article(TEXT)
+GOOD = GeneratedPairs(
     (
-        Pair("Who designed the Analytical Engine?", "Charles Babbage"),
-        Pair("In what year was the Analytical Engine first described?", "1837"),
-        Pair("How many numbers could the mill of the Analytical Engine hold?", "1000"),
-        Pair("Whose loom gave the Analytical Engine its punched cards?", "Joseph Marie Jacquard"),
-        Pair("When did Ada Lovelace write her program?", "10 December 1842"),
+        ShortPair("Who designed the Analytical Engine?", "Charles Babbage"),
+        ShortPair("In what year was the Analytical Engine first described?", "1837"),
+        ShortPair("How many numbers could the mill of the Analytical Engine hold?", "1000"),
+        ShortPair("Whose loom gave the Analytical Engine its punched cards?", "Joseph Marie Jacquard"),
+        ShortPair("When did Ada Lovelace write her program?", "10 December 1842"),
     ),
     "Discuss the Analytical Engine: (1) who designed it, (2) in what year it was first described, (3) how many numbers "
     "its mill could hold, (4) whose loom gave it its punched cards, and (5) when Ada Lovelace wrote her program.",
@@ -42,23 +44,25 @@ GOOD = Generated(
 )
 
 
-def list_codes(generated: Generated) -> list[tuple[str, int]]:
-    return [(problem.code, problem.which) for problem in check_all(generated, TOPIC, TEXT, LISTS)]
+def list_codes(generated: GeneratedPairs) -> list[tuple[str, int]]:
+    return [(problem.code, problem.which) for problem in check_generated_pairs(generated, TOPIC, TEXT, LISTS)]
 
 
-def change_pair(which: int, pair: Pair) -> Generated:
+def change_pair(which: int, pair: ShortPair) -> GeneratedPairs:
     short = list(GOOD.short)
     short[which - 1] = pair
     return replace(GOOD, short=tuple(short))
 
 
 def test_nothing_is_wrong_with_good_pairs() -> None:
-    assert check_all(GOOD, TOPIC, TEXT, LISTS) == []
+    assert check_generated_pairs(GOOD, TOPIC, TEXT, LISTS) == []
     assert format_problems([]) == ""
 
 
 def test_problems_carry_the_number_of_their_pair() -> None:
-    vague = replace(change_pair(2, Pair("When was it described", "in the year 1999")), long_answer=GOOD.long_answer)
+    vague = replace(
+        change_pair(2, ShortPair("When was it described", "in the year 1999")), long_answer=GOOD.long_answer
+    )
     codes = list_codes(vague)
     assert ("no_question_mark", 2) in codes
     assert ("subject_missing", 2) in codes
@@ -70,7 +74,7 @@ def test_problems_carry_the_number_of_their_pair() -> None:
 
 
 def test_problems_are_told_as_one_clause() -> None:
-    told = format_problems([Problem("a", 2, "the answer is long"), Problem("b", 0, "the long answer adds 7")])
+    told = format_problems([PairProblem("a", 2, "the answer is long"), PairProblem("b", 0, "the long answer adds 7")])
     assert told == "pair 2: the answer is long; long: the long answer adds 7"
 
 
@@ -93,11 +97,11 @@ def list_cases(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("answers", "is_there"), [(SAID, True), (NOT_SAID, False)])
 def test_an_answer_is_found_where_the_article_says_it(answers: str, is_there: bool) -> None:
-    assert [each for each in list_cases(answers) if is_in_article(each, ARTICLE) != is_there] == []
+    assert [each for each in list_cases(answers) if is_answer_in_article(each, ARTICLE) != is_there] == []
 
 
 def test_nothing_is_found_in_an_article_without_text() -> None:
-    assert not is_in_article("Babbage", read_article(""))
+    assert not is_answer_in_article("Babbage", normalise_article(""))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ def test_nothing_is_found_in_an_article_without_text() -> None:
     ],
 )
 def test_answers_are_short_and_from_the_article(answer: str, codes: list[str]) -> None:
-    assert [problem.code for problem in check_answer(answer, ARTICLE, LISTS)] == codes
+    assert [problem.code for problem in check_short_answer(answer, ARTICLE, LISTS)] == codes
 
 
 @pytest.mark.parametrize(
@@ -150,12 +154,12 @@ def test_answers_are_short_and_from_the_article(answer: str, codes: list[str]) -
     ],
 )
 def test_what_is_wrong_with_a_question(question: str, codes: list[str]) -> None:
-    assert [problem.code for problem in check_question(question, TOPIC, ARTICLE, LISTS)] == codes
+    assert [problem.code for problem in check_short_question(question, TOPIC, ARTICLE, LISTS)] == codes
 
 
 @pytest.mark.parametrize("word", ["does", "Does", "this", "was", "its", "first"])
 def test_function_words_are_known_in_every_form(word: str) -> None:
-    assert {part.value for part in read_values(word)} <= LISTS.function_words
+    assert {part.value for part in tokenize_values(word)} <= LISTS.function_words
 
 
 @pytest.mark.parametrize(
@@ -171,22 +175,22 @@ def test_function_words_are_known_in_every_form(word: str) -> None:
     ],
 )
 def test_a_pronoun_needs_something_before_it(question: str, pronoun: str | None) -> None:
-    assert find_loose_pronoun(question, TOPIC, ARTICLE, LISTS) == pronoun
+    assert find_unresolved_pronoun(question, TOPIC, ARTICLE, LISTS) == pronoun
 
 
 @pytest.mark.parametrize(
     ("pair", "codes"),
     [
-        (Pair("Who designed the Analytical Engine?", "Ada"), [("same_question", 2)]),
-        (Pair("who designed Analytical Engine", "Ada"), [("same_question", 2)]),
-        (Pair("Who was it that designed the Analytical Engine?", "charles Babbage."), [("same_fact", 2)]),
-        (Pair("By whom was the Analytical Engine once designed?", "Charles Babbage"), [("same_fact", 2)]),
-        (Pair("Who designed the Difference Engine?", "Joseph Clement"), []),
-        (Pair("Whom did Ada Lovelace visit on 5 June 1833?", "Charles Babbage"), []),
+        (ShortPair("Who designed the Analytical Engine?", "Ada"), [("same_question", 2)]),
+        (ShortPair("who designed Analytical Engine", "Ada"), [("same_question", 2)]),
+        (ShortPair("Who was it that designed the Analytical Engine?", "charles Babbage."), [("same_fact", 2)]),
+        (ShortPair("By whom was the Analytical Engine once designed?", "Charles Babbage"), [("same_fact", 2)]),
+        (ShortPair("Who designed the Difference Engine?", "Joseph Clement"), []),
+        (ShortPair("Whom did Ada Lovelace visit on 5 June 1833?", "Charles Babbage"), []),
     ],
 )
-def test_questions_are_distinct(pair: Pair, codes: list[tuple[str, int]]) -> None:
-    problems = check_distinct([GOOD.short[0], pair], LISTS)
+def test_questions_are_distinct(pair: ShortPair, codes: list[tuple[str, int]]) -> None:
+    problems = check_distinct_questions([GOOD.short[0], pair], LISTS)
     assert [(problem.code, problem.which) for problem in problems] == codes
 
 
@@ -250,31 +254,35 @@ def test_a_long_answer_does_not_name_its_subject_in_every_sentence() -> None:
 def test_a_date_may_be_put_together_from_two_pairs() -> None:
     article = "Ada was born on 10 December 1815 in the town."
     pairs = (
-        Pair("On what day of the year was Ada born?", "10 December"),
-        Pair("In what year was Ada born?", "1815"),
+        ShortPair("On what day of the year was Ada born?", "10 December"),
+        ShortPair("In what year was Ada born?", "1815"),
         *GOOD.short[2:],
     )
-    generated = Generated(pairs, GOOD.long_question, "Ada was born on 10 December 1815.")
-    codes = [problem.code for problem in check_all(generated, "Ada", article, LISTS) if "long_answer" in problem.code]
+    generated = GeneratedPairs(pairs, GOOD.long_question, "Ada was born on 10 December 1815.")
+    codes = [
+        problem.code
+        for problem in check_generated_pairs(generated, "Ada", article, LISTS)
+        if "long_answer" in problem.code
+    ]
     assert codes == ["long_answer_lacks"] * 3
 
 
 def test_an_article_of_one_sentence_and_an_empty_one_are_checked() -> None:
-    assert check_all(GOOD, TOPIC, "", LISTS)
-    short = check_all(GOOD, TOPIC, "The Analytical Engine was designed by Charles Babbage.", LISTS)
+    assert check_generated_pairs(GOOD, TOPIC, "", LISTS)
+    short = check_generated_pairs(GOOD, TOPIC, "The Analytical Engine was designed by Charles Babbage.", LISTS)
     assert {(problem.code, problem.which) for problem in short} >= {("answer_not_in_article", at) for at in range(2, 6)}
     assert ("answer_not_in_article", 1) not in {(problem.code, problem.which) for problem in short}
 
 
 def test_a_question_that_two_names_answer_is_a_problem() -> None:
-    generated = change_pair(1, Pair("Who cast the wheels of the Analytical Engine?", "Dollond"))
+    generated = change_pair(1, ShortPair("Who cast the wheels of the Analytical Engine?", "Dollond"))
     article = TEXT + " Dollond and Bird cast the wheels of the Analytical Engine."
-    found = {(problem.code, problem.which) for problem in check_all(generated, TOPIC, article, LISTS)}
+    found = {(problem.code, problem.which) for problem in check_generated_pairs(generated, TOPIC, article, LISTS)}
     assert ("several_answers", 1) in found
 
 
 def test_a_long_answer_keeps_about() -> None:
-    pair = Pair("How many numbers did the Analytical Engine lose?", "about 30 numbers")
+    pair = ShortPair("How many numbers did the Analytical Engine lose?", "about 30 numbers")
     article = TEXT + " About 30 numbers were lost."
     for long, codes in (
         ("about 30 numbers", []),
@@ -282,7 +290,7 @@ def test_a_long_answer_keeps_about() -> None:
         ("30 numbers", [("long_answer_lacks", 3)]),
     ):
         generated = replace(change_pair(3, pair), long_answer=GOOD.long_answer.replace("1,000 numbers", long))
-        problems = check_all(generated, TOPIC, article, LISTS)
+        problems = check_generated_pairs(generated, TOPIC, article, LISTS)
         assert [(each.code, each.which) for each in problems if each.code.startswith("long_answer")] == codes
 
 
@@ -292,16 +300,16 @@ def test_the_demonstrations_of_the_prompt_pass_the_checks() -> None:
     assert len(shown) == 2
     for asked, said in shown:
         found = re.fullmatch(r"<topic>(.*)</topic>\n<article>\n(.*)\n</article>", asked, re.DOTALL)
-        generated = read_generated(said)
+        generated = read_generated_pairs(said)
         assert found
-        assert isinstance(generated, Generated)
-        assert check_all(generated, found[1], found[2], LISTS) == []
+        assert isinstance(generated, GeneratedPairs)
+        assert check_generated_pairs(generated, found[1], found[2], LISTS) == []
 
 
 LENS = """The achromatic lens was invented by Chester Moor Hall. Hall's lens was about 1.02 metres long and cost US$4.5 million.
 A copy was bought by the United States of America. The first English edition of the Optics was printed in Paris, the second English edition in Rome.
 Dollond and Bird ground it in roughly eight days. It weighed some 30 pounds and 30 pounds of brass were lost. At about noon it broke. It rolled more than 90 metres."""
-LENS_ARTICLE = read_article(LENS)
+LENS_ARTICLE = normalise_article(LENS)
 
 
 ALIKE = """
@@ -311,7 +319,9 @@ the United States | the USA | about eight days | at about noon | 30 pounds | mor
 
 
 def test_units_money_and_countries_are_the_same_however_written() -> None:
-    found = {each: [problem.code for problem in check_answer(each, LENS_ARTICLE, LISTS)] for each in list_cases(ALIKE)}
+    found = {
+        each: [problem.code for problem in check_short_answer(each, LENS_ARTICLE, LISTS)] for each in list_cases(ALIKE)
+    }
     assert not any(found.values()), found
 
 
@@ -329,7 +339,7 @@ def test_units_money_and_countries_are_the_same_however_written() -> None:
     ],
 )
 def test_about_and_roughly_are_part_of_a_number(answer: str, code: str) -> None:
-    assert [problem.code for problem in check_answer(answer, LENS_ARTICLE, LISTS)] == [code]
+    assert [problem.code for problem in check_short_answer(answer, LENS_ARTICLE, LISTS)] == [code]
 
 
 @pytest.mark.parametrize(
@@ -343,7 +353,7 @@ def test_about_and_roughly_are_part_of_a_number(answer: str, code: str) -> None:
     ],
 )
 def test_a_subject_may_be_a_term_written_small(question: str, is_named: bool) -> None:
-    codes = [problem.code for problem in check_question(question, "Optics (book)", LENS_ARTICLE, LISTS)]
+    codes = [problem.code for problem in check_short_question(question, "Optics (book)", LENS_ARTICLE, LISTS)]
     assert codes == ([] if is_named else ["subject_missing"])
 
 
@@ -364,5 +374,5 @@ def test_a_subject_may_be_a_term_written_small(question: str, is_named: bool) ->
     ],
 )
 def test_a_question_with_two_right_answers_is_seen(question: str, answer: str, told: str | None) -> None:
-    found = find_other_answer(question, answer, LENS_ARTICLE, LISTS)
+    found = find_alternative_answer(question, answer, LENS_ARTICLE, LISTS)
     assert told in found if told and found else (told, found) == (None, None), found

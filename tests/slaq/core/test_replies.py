@@ -8,29 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.steps.replies import hearing
 
-from factmill.tasks.core.replies import Unreadable
-from factmill.tasks.slaq.core.replies import (
-    CHECK_LINES,
-    FACT_TYPE_LINE,
-    LABELS,
-    PAIRS_OBJECT,
-    Generated,
-    Pair,
-    read_check,
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.slaq.core.pair_replies import (
+    CHECK_LINES_FORM,
+    FACT_TYPE_FORM,
+    PAIR_LABELS,
+    PAIRS_FORM,
+    GeneratedPairs,
+    ShortPair,
     read_fact_type,
-    read_generated,
+    read_generated_pairs,
+    read_pair_checks,
 )
 
-hear_generated = hearing(PAIRS_OBJECT, read_generated)
-hear_check = hearing(CHECK_LINES, read_check)
-hear_fact_type = hearing(FACT_TYPE_LINE, read_fact_type)
+hear_generated = hearing(PAIRS_FORM, read_generated_pairs)
+hear_check = hearing(CHECK_LINES_FORM, read_pair_checks)
+hear_fact_type = hearing(FACT_TYPE_FORM, read_fact_type)
 VALUE: dict[str, Any] = {
     "short": [{"question": f"Who built bridge {number}?", "answer": f"Builder {number}"} for number in range(1, 6)],
     "long_question": "Tell of the bridges: (1) … (5)?",
     "long_answer": "They were built, one by one.",
 }
-GENERATED = Generated(
-    tuple(Pair(pair["question"], pair["answer"]) for pair in VALUE["short"]),  # type: ignore[arg-type]
+GENERATED = GeneratedPairs(
+    tuple(ShortPair(pair["question"], pair["answer"]) for pair in VALUE["short"]),  # type: ignore[arg-type]
     VALUE["long_question"],
     VALUE["long_answer"],
 )
@@ -113,12 +113,12 @@ def test_an_object_in_json5_is_read_as_in_json(reply: str) -> None:
 )
 def test_what_is_not_the_agreed_object_is_unreadable(reply: str, reason: str) -> None:
     read = hear_generated(reply)
-    assert isinstance(read, Unreadable)
+    assert isinstance(read, UnreadableCompletion)
     assert reason in read.reason
 
 
 def write_line(values: list[str], between: str = ", ", colon: str = " : ") -> str:
-    return between.join(f"{label}{colon}{value}" for label, value in zip(LABELS, values, strict=True))
+    return between.join(f"{label}{colon}{value}" for label, value in zip(PAIR_LABELS, values, strict=True))
 
 
 VALUES = [each for pair in GENERATED.short for each in (pair.question, pair.answer)] + [
@@ -141,9 +141,9 @@ LINE = write_line(VALUES)
         f"Here it is:\n{LINE}\n",
         f"{LINE}\n\nI hope that this helps!",
         write_line([f'"{value}"' for value in VALUES]),
-        ", ".join(f'"{label}": "{value}"' for label, value in zip(LABELS, VALUES, strict=True)),
-        "\n".join(f"**{label}:** {value}" for label, value in zip(LABELS, VALUES, strict=True)),
-        "\n".join(f"**{label}**: {value}" for label, value in zip(LABELS, VALUES, strict=True)),
+        ", ".join(f'"{label}": "{value}"' for label, value in zip(PAIR_LABELS, VALUES, strict=True)),
+        "\n".join(f"**{label}:** {value}" for label, value in zip(PAIR_LABELS, VALUES, strict=True)),
+        "\n".join(f"**{label}**: {value}" for label, value in zip(PAIR_LABELS, VALUES, strict=True)),
         LINE.replace("Short", "short").replace("LongQ", "longq"),
     ],
 )
@@ -157,7 +157,7 @@ def test_values_of_the_one_line_form_hold_commas_colons_braces_and_quotes() -> N
     values[3] = '"Note G" and "Note A"'
     values[-1] = 'It was said: "Long, so long"'
     read = hear_generated(write_line(values))
-    assert isinstance(read, Generated)
+    assert isinstance(read, GeneratedPairs)
     assert read.short[0].answer == values[1]
     assert read.short[1].answer == values[3]
     assert read.long_answer == values[-1]
@@ -178,7 +178,7 @@ def test_values_of_the_one_line_form_hold_commas_colons_braces_and_quotes() -> N
 )
 def test_what_is_not_the_one_line_form_is_unreadable(reply: str, reason: str) -> None:
     read = hear_generated(reply)
-    assert isinstance(read, Unreadable)
+    assert isinstance(read, UnreadableCompletion)
     assert reason in read.reason
 
 
@@ -193,15 +193,15 @@ def test_both_forms_say_the_same(values: list[str]) -> None:
     pairs = [{"question": values[at], "answer": values[at + 1]} for at in range(0, 10, 2)]
     value = {"short": pairs, "long_question": values[10], "long_answer": values[11]}
     read = hear_generated(json.dumps(value))
-    assert isinstance(read, Generated)
+    assert isinstance(read, GeneratedPairs)
     assert hear_generated(write_line([" ".join(value.split()) for value in values])) == read
 
 
 @given(st.text(max_size=200) | st.text('{}[]",:ShortQALng1 \n', max_size=60))
 def test_any_text_is_either_read_or_told(text: str) -> None:
-    assert isinstance(hear_generated(text), Generated | Unreadable)
-    assert isinstance(hear_check(text), tuple | Unreadable)
-    assert isinstance(hear_fact_type(text), str | Unreadable)
+    assert isinstance(hear_generated(text), GeneratedPairs | UnreadableCompletion)
+    assert isinstance(hear_check(text), tuple | UnreadableCompletion)
+    assert isinstance(hear_fact_type(text), str | UnreadableCompletion)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_verdicts_are_read(reply: str, verdicts: tuple[str | None, ...]) -> None
 )
 def test_verdicts_in_another_form_are_unreadable(reply: str, reason: str) -> None:
     read = hear_check(reply)
-    assert isinstance(read, Unreadable)
+    assert isinstance(read, UnreadableCompletion)
     assert reason in read.reason
 
 
@@ -264,5 +264,5 @@ def test_fact_types_are_read(reply: str, fact_type: str) -> None:
 )
 def test_other_fact_types_are_unreadable(reply: str, reason: str) -> None:
     read = hear_fact_type(reply)
-    assert isinstance(read, Unreadable)
+    assert isinstance(read, UnreadableCompletion)
     assert reason in read.reason

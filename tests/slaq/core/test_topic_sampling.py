@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from factmill.tasks.errors import UsageError
 from factmill.tasks.slaq.core.rows import ViewedTopic
-from factmill.tasks.slaq.core.topic_sampling import Member, draw_pages, split_by_views
+from factmill.tasks.slaq.core.topic_sampling import CategoryMember, sample_category_pages, select_most_and_least_viewed
 
 
-def make_pages(numbers: list[int]) -> list[Member]:
-    return [Member(number, f"Page {number}", "Algebra") for number in numbers]
+def make_pages(numbers: list[int]) -> list[CategoryMember]:
+    return [CategoryMember(number, f"Page {number}", "Algebra") for number in numbers]
 
 
 NUMBERS = st.lists(st.integers(1, 10**9), unique=True, max_size=40)
@@ -20,24 +20,24 @@ NUMBERS = st.lists(st.integers(1, 10**9), unique=True, max_size=40)
 
 @given(NUMBERS, st.integers(0, 99), st.integers(1, 12), st.randoms(use_true_random=False))
 def test_a_draw_does_not_depend_on_order_or_repetition(numbers: list[int], seed: int, wanted: int, chance) -> None:
-    drawn = draw_pages(make_pages(numbers), seed, "Algebra", wanted)
+    drawn = sample_category_pages(make_pages(numbers), seed, "Algebra", wanted)
     listed = numbers + [chance.choice(numbers) for _ in range(len(numbers))]
     chance.shuffle(listed)
-    assert draw_pages(make_pages(listed), seed, "Algebra", wanted) == drawn
+    assert sample_category_pages(make_pages(listed), seed, "Algebra", wanted) == drawn
     assert len({page.pageid for page in drawn}) == len(drawn) == min(wanted, len(numbers))
 
 
 @given(NUMBERS, st.integers(1, 12), st.integers(1, 12))
 def test_a_smaller_draw_is_the_beginning_of_a_larger_one(numbers: list[int], few: int, more: int) -> None:
     pages = make_pages(numbers)
-    larger = draw_pages(pages, 1, "Algebra", few + more)
-    assert draw_pages(pages, 1, "Algebra", few) == larger[:few]
+    larger = sample_category_pages(pages, 1, "Algebra", few + more)
+    assert sample_category_pages(pages, 1, "Algebra", few) == larger[:few]
 
 
 @given(NUMBERS.filter(len), st.integers(1, 12))
 def test_a_page_more_in_a_category_moves_at_most_one_page_out(numbers: list[int], wanted: int) -> None:
-    before = {page.pageid for page in draw_pages(make_pages(numbers[1:]), 1, "Algebra", wanted)}
-    after = {page.pageid for page in draw_pages(make_pages(numbers), 1, "Algebra", wanted)}
+    before = {page.pageid for page in sample_category_pages(make_pages(numbers[1:]), 1, "Algebra", wanted)}
+    after = {page.pageid for page in sample_category_pages(make_pages(numbers), 1, "Algebra", wanted)}
     assert len(before - after) <= 1
     assert after - before <= {numbers[0]}
 
@@ -45,7 +45,7 @@ def test_a_page_more_in_a_category_moves_at_most_one_page_out(numbers: list[int]
 def test_seed_and_category_change_the_draw() -> None:
     pages = make_pages(list(range(1, 101)))
     draws = [
-        tuple(page.pageid for page in draw_pages(pages, seed, category, 10))
+        tuple(page.pageid for page in sample_category_pages(pages, seed, category, 10))
         for seed, category in ((1, "Algebra"), (2, "Algebra"), (1, "Statistics"))
     ]
     assert len(set(draws)) == 3
@@ -55,13 +55,13 @@ def test_seed_and_category_change_the_draw() -> None:
 def test_a_large_category_is_read_one_by_one_and_drawn_evenly() -> None:
     read = 0
 
-    def list_members() -> Iterator[Member]:
+    def list_members() -> Iterator[CategoryMember]:
         nonlocal read
         for number in range(1, 10_001):
             read += 1
-            yield Member(number, f"Page {number}", "Technology")
+            yield CategoryMember(number, f"Page {number}", "Technology")
 
-    drawn = draw_pages(list_members(), 7, "Technology", 1000)
+    drawn = sample_category_pages(list_members(), 7, "Technology", 1000)
     assert (len(drawn), read) == (1000, 10_000)
     thirds = [sum(page.pageid % 3 == rest for page in drawn) for rest in range(3)]
     assert min(thirds) > 250
@@ -69,9 +69,9 @@ def test_a_large_category_is_read_one_by_one_and_drawn_evenly() -> None:
 
 
 def test_an_empty_category_gives_nothing_and_no_draw_of_nothing_is_taken() -> None:
-    assert draw_pages([], 1, "Unsolved problems in algebra", 5) == []
+    assert sample_category_pages([], 1, "Unsolved problems in algebra", 5) == []
     with pytest.raises(UsageError, match="0 pages"):
-        draw_pages([], 1, "Algebra", 0)
+        sample_category_pages([], 1, "Algebra", 0)
 
 
 def make_viewed(views: dict[int, int | None]) -> list[ViewedTopic]:
@@ -84,7 +84,7 @@ def make_viewed(views: dict[int, int | None]) -> list[ViewedTopic]:
 
 
 def list_halves(views: dict[int, int | None], per_half: int) -> tuple[list[int], list[int], dict[int, str]]:
-    most, least, left_out = split_by_views(make_viewed(views), per_half)
+    most, least, left_out = select_most_and_least_viewed(make_viewed(views), per_half)
     reasons = {topic.pageid: reason for topic, reason in left_out}
     return [topic.pageid for topic in most], [topic.pageid for topic in least], reasons
 
@@ -126,6 +126,6 @@ def test_halves_are_equal_and_nothing_is_lost(views: dict[int, int | None], per_
 
 def test_a_page_that_is_given_twice_and_empty_halves_are_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
-        split_by_views([*make_viewed({1: 3}), *make_viewed({1: 4})], 1)
+        select_most_and_least_viewed([*make_viewed({1: 3}), *make_viewed({1: 4})], 1)
     with pytest.raises(UsageError, match="0 topics"):
-        split_by_views([], 0)
+        select_most_and_least_viewed([], 0)

@@ -11,14 +11,14 @@ from support.models.scripted_chat import Message, ScriptedChat
 from support.rows.slaq_answers import answer_row
 from support.steps.steps import Left, run_step
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.service_settings import Limits, Model
-from factmill.tasks.evaluation.steps import make_judging
-from factmill.tasks.slaq.core.evaluation.answers import SlaqAnswer
-from factmill.tasks.slaq.evaluation.ask import SlaqEvaluationInputs, SlaqEvaluationParams
-from factmill.tasks.slaq.evaluation.record import SLAQ_EVALUATION
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
+from factmill.tasks.evaluation.steps import make_judging_step
+from factmill.tasks.slaq.core.evaluation.answers import SlaqPrediction
+from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
+from factmill.tasks.slaq.evaluation.questions import SlaqEvaluationInputs, SlaqEvaluationParams
 
-LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+LIMITS = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 GOLDS = ["Agrippa", "49 metres", "1985", "Nîmes", "Three"]
 LONG: dict[str, Any] = {
     "id": "long/t/long", "question_id": "t/long", "setting": "long", "position": 0, "question": "Tell of the bridge.",
@@ -65,17 +65,17 @@ def judge() -> Iterator[Obeyer]:
 @pytest.fixture
 def run(judge: Obeyer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Judge answers; by the model `judge`, or another named so."""
-    model = Model(kind="openai", name="tester", url=judge.chat.url, limits=LIMITS)
+    model = ModelSettings(kind="openai", name="tester", url=judge.chat.url, limits=LIMITS)
     services = SimpleNamespace(
-        model=lambda _role: (Chat(judge.chat.url, model, lambda: "key", "factmill tests"), model),
+        model=lambda _role: (ChatClient(judge.chat.url, model, lambda: "key", "factmill tests"), model),
         world=SimpleNamespace(models={"judge": model}),
     )
 
-    def run(*rows: SlaqAnswer, by: str = "judge") -> Left:
+    def run(*rows: SlaqPrediction, by: str = "judge") -> Left:
         inputs = SlaqEvaluationInputs(
             params=SlaqEvaluationParams(judge=by), source_digest="d", settings=("short", "long")
         )
-        return run_step(make_judging(SLAQ_EVALUATION), rows, services, tmp_path / "judged", monkeypatch, inputs)
+        return run_step(make_judging_step(SLAQ_EVALUATION), rows, services, tmp_path / "judged", monkeypatch, inputs)
 
     return run
 

@@ -7,28 +7,37 @@ import pyarrow as pa
 import pytest
 from support.rows.slaq_answers import judged_rows, judged_table
 
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
-from factmill.tasks.core.measures.metrics import Metric
-from factmill.tasks.core.rows import arrow_schema, arrow_table
-from factmill.tasks.slaq.core.evaluation.answers import JudgedSlaq
-from factmill.tasks.slaq.evaluation.measure import BOTH, LOWER_BOUND, PAPER, draw_figures, list_items, measure_slaq
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.measures.metrics import MeasuredMetric
+from factmill.tasks.core.rows import arrow_schema, make_arrow_table
+from factmill.tasks.slaq.core.evaluation.answers import ScoredSlaqPrediction
+from factmill.tasks.slaq.evaluation.measure import (
+    BOTH_SETTINGS,
+    PROGRAM_JUDGE_NOTE,
+    SLAQ_PAPER_RESULTS,
+    draw_slaq_evaluation_figures,
+    list_slaq_report_items,
+    measure_slaq,
+)
 
 SHORT = [[1, 1, 0, 0, 1], [1, 1, 1, 0, 0]]
 LONG = [[1, 0, 0, 1, 1], [1, 1, 0, 0, 0]]
 Place = tuple[str, str, str, str]
 
 
-def measure(answers: pa.Table) -> dict[Place, Metric]:
+def measure(answers: pa.Table) -> dict[Place, MeasuredMetric]:
     _, metrics = measure_slaq(answers, seed=0)
     return {(each.setting, each.metric, each.group_by, each.group): each for each in metrics}
 
 
-def read(found: dict[Place, Metric], setting: str, metric: str, group_by: str = "") -> dict[str, tuple[Any, int]]:
+def read(
+    found: dict[Place, MeasuredMetric], setting: str, metric: str, group_by: str = ""
+) -> dict[str, tuple[Any, int]]:
     """Return group → value and number."""
     return {place[3]: (each.value, each.n) for place, each in found.items() if place[:3] == (setting, metric, group_by)}
 
 
-def name_metrics(metrics: list[Metric], model: str = "m", judge: str = "tester") -> list[EvaluationMetric]:
+def name_metrics(metrics: list[MeasuredMetric], model: str = "m", judge: str = "tester") -> list[EvaluationMetric]:
     told = {"benchmark": "slaq", "model": model, "judge": judge}
     return [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
 
@@ -37,11 +46,11 @@ def test_headline_metrics_of_two_topics_counted_by_eye() -> None:
     found = measure(judged_table(SHORT, LONG))
     assert read(found, "short", "accuracy") == {"": (0.6, 10)}  # 3 + 3
     assert read(found, "long", "accuracy") == {"": (0.5, 10)}  # 3 + 2
-    assert read(found, BOTH, "accuracy_gap") == {"": (-0.1, 10)}
+    assert read(found, BOTH_SETTINGS, "accuracy_gap") == {"": (-0.1, 10)}
     # the same: 1 . 0 . 1 and 1 1 . 0 0
-    assert read(found, BOTH, "alignment") == {"": (0.7, 10)}
+    assert read(found, BOTH_SETTINGS, "alignment") == {"": (0.7, 10)}
     # both right: 2 + 2; both wrong: 1 + 2
-    assert read(found, BOTH, "signed_alignment") == {"": (0.1, 10)}
+    assert read(found, BOTH_SETTINGS, "signed_alignment") == {"": (0.1, 10)}
     assert {each.clusters for each in found.values() if not each.group_by} == {2}
     assert {each.unit for each in found.values() if each.metric == "alignment"} == {"share"}
 
@@ -64,10 +73,10 @@ def test_accuracy_by_position_and_after_runs_of_right_and_wrong_answers() -> Non
 def test_metrics_by_category_half_and_fact_type() -> None:
     found = measure(judged_table(SHORT, LONG))
     assert read(found, "short", "accuracy", "category") == {"C0": (0.6, 5), "C1": (0.6, 5)}
-    assert read(found, BOTH, "alignment", "half") == {"most": (0.6, 5), "least": (0.8, 5)}
+    assert read(found, BOTH_SETTINGS, "alignment", "half") == {"most": (0.6, 5), "least": (0.8, 5)}
     # facts are PERSON, none, DATE, none, none
     assert read(found, "long", "accuracy", "answer_kind") == {"entity": (0.5, 4), "other": (0.5, 6)}
-    assert read(found, BOTH, "signed_alignment", "fact_type") == {
+    assert read(found, BOTH_SETTINGS, "signed_alignment", "fact_type") == {
         "PERSON": (1.0, 2), "DATE": (-0.5, 2), "none": (0.0, 6)
     }  # fmt: skip
 
@@ -75,33 +84,33 @@ def test_metrics_by_category_half_and_fact_type() -> None:
 def test_what_has_no_verdict_counts_as_unscored_wherever_it_is_needed() -> None:
     found = measure(judged_table([[1, None, 0, 0, 1], *SHORT[1:]], [LONG[0], [None] * 5]))
     short, long, both = (found[each, metric, "", ""] for each, metric in [
-        ("short", "accuracy"), ("long", "accuracy"), (BOTH, "alignment")
+        ("short", "accuracy"), ("long", "accuracy"), (BOTH_SETTINGS, "alignment")
     ])  # fmt: skip
     assert (short.n, short.n_unscored, short.value) == (9, 1, 0.555556)
     assert (long.n, long.n_unscored, long.value) == (5, 5, 0.6)
     assert (long.bound_low, long.bound_high) == (0.3, 0.8)
     # 1 . 0 . 1 of the first topic: its second short answer and all of the second topic are missing
     assert (both.n, both.n_unscored, both.value) == (4, 6, 0.75)
-    signed = found[BOTH, "signed_alignment", "", ""]
+    signed = found[BOTH_SETTINGS, "signed_alignment", "", ""]
     assert (signed.bound_low, signed.bound_high) == (-0.5, 0.7)  # (1 - 6) / 10, (1 + 6) / 10
     assert found["long", "accuracy", "half", "least"].value is None
 
 
 def test_a_fact_that_was_asked_for_in_one_way_alone_is_not_compared() -> None:
     rows = [*judged_rows("short", [SHORT[0], [None, 1, 1, 1, 1]]), *judged_rows("long", LONG[:1])]
-    found = measure(arrow_table(JudgedSlaq, rows[1:]))
+    found = measure(make_arrow_table(ScoredSlaqPrediction, rows[1:]))
     counted = {metric: (each.n, each.n_unscored) for (_, metric, by, _), each in found.items() if not by}
     assert counted["alignment"] == counted["accuracy_gap"] == (4, 0)
 
 
 def test_scores_are_rows_by_fact_with_the_reason_where_there_is_none() -> None:
     scores, _ = measure_slaq(judged_table(SHORT[:1], [[None] * 5]), seed=0)
-    assert scores.schema == arrow_schema(Score)
+    assert scores.schema == arrow_schema(EvaluationScore)
     rows = {row["id"]: row for row in scores.to_pylist()}
     assert len(rows) == 5 * 5
     assert rows["accuracy:short/t0/3"]["value"] == 0.0
     assert rows["accuracy:short/t0/3"]["unscored"] == ""
-    for missing in ("accuracy:long/t0/1", f"alignment:{BOTH}/t0/1"):
+    for missing in ("accuracy:long/t0/1", f"alignment:{BOTH_SETTINGS}/t0/1"):
         assert (rows[missing]["value"], rows[missing]["unscored"]) == (None, "judge_unreadable")
         assert rows[missing]["detail"] == "no verdict"
     assert rows["accuracy:long/t0/1"]["question_id"] == "t0/1"
@@ -109,16 +118,16 @@ def test_scores_are_rows_by_fact_with_the_reason_where_there_is_none() -> None:
 
 @pytest.mark.parametrize("setting", ["short", "long"])
 def test_one_setting_alone_has_an_accuracy_and_no_alignment(setting: str) -> None:
-    found = measure(arrow_table(JudgedSlaq, judged_rows(setting, SHORT)))
+    found = measure(make_arrow_table(ScoredSlaqPrediction, judged_rows(setting, SHORT)))
     assert {(place[0], place[1]) for place in found} == {(setting, "accuracy")}
 
 
 def test_what_a_program_judged_is_called_a_lower_bound() -> None:
     _, metrics = measure_slaq(judged_table(SHORT, LONG, judge="exact"), seed=0)
     accuracies = [each for each in metrics if each.metric == "accuracy"]
-    assert all(LOWER_BOUND in each.note for each in accuracies)
-    assert not any(LOWER_BOUND in each.note for each in metrics if each.metric != "accuracy")
-    for figure in draw_figures(name_metrics(metrics, judge="exact")):
+    assert all(PROGRAM_JUDGE_NOTE in each.note for each in accuracies)
+    assert not any(PROGRAM_JUDGE_NOTE in each.note for each in metrics if each.metric != "accuracy")
+    for figure in draw_slaq_evaluation_figures(name_metrics(metrics, judge="exact")):
         assert ("lower bound" in figure.note) == (figure.y_label == "accuracy")
 
 
@@ -138,9 +147,9 @@ def test_planted_error_rates_are_found_within_their_intervals() -> None:
         ("long", "accuracy", "position", "1"): 0.54,
         ("long", "accuracy", "position", "4"): 0.36,
         ("short", "accuracy", "position", "4"): 0.6,
-        (BOTH, "alignment", "", ""): 1 - 0.6 * (4 * 0.1 + 0.4) / 5,
-        (BOTH, "signed_alignment", "", ""): 0.504 - 0.4,
-        (BOTH, "accuracy_gap", "", ""): -0.096,
+        (BOTH_SETTINGS, "alignment", "", ""): 1 - 0.6 * (4 * 0.1 + 0.4) / 5,
+        (BOTH_SETTINGS, "signed_alignment", "", ""): 0.504 - 0.4,
+        (BOTH_SETTINGS, "accuracy_gap", "", ""): -0.096,
         # answers do not depend on those before: after one right answer the second, third, fifth and (rarer) fourth
         ("long", "accuracy", "right_before", "4"): 0.54,
     }
@@ -153,7 +162,9 @@ def test_planted_error_rates_are_found_within_their_intervals() -> None:
 
 def test_figures_have_the_curves_of_each_model_and_gaps_where_nothing_was_counted() -> None:
     _, metrics = measure_slaq(judged_table(SHORT, LONG), seed=0)
-    figures = {each.name: each for each in draw_figures([*name_metrics(metrics), *name_metrics(metrics, "n")])}
+    figures = {
+        each.name: each for each in draw_slaq_evaluation_figures([*name_metrics(metrics), *name_metrics(metrics, "n")])
+    }
     assert list(figures) == [
         "accuracy", "alignment", "signed_alignment", "position", "momentum_right", "momentum_wrong"
     ]  # fmt: skip
@@ -172,18 +183,20 @@ def test_figures_have_the_curves_of_each_model_and_gaps_where_nothing_was_counte
 
 
 def test_no_figure_is_drawn_of_what_was_not_asked() -> None:
-    _, metrics = measure_slaq(arrow_table(JudgedSlaq, judged_rows("short", SHORT)), seed=0)
-    assert [each.name for each in draw_figures(name_metrics(metrics))] == ["accuracy", "position"]
+    _, metrics = measure_slaq(make_arrow_table(ScoredSlaqPrediction, judged_rows("short", SHORT)), seed=0)
+    assert [each.name for each in draw_slaq_evaluation_figures(name_metrics(metrics))] == ["accuracy", "position"]
 
 
 def test_the_papers_figures_stand_beside_metrics_that_there_are() -> None:
     runs = [[1] * 5, [0] * 5, [0, 1, 0, 0, 0]]
     found = measure(judged_table(runs, runs))
-    assert all((each.setting, each.metric, each.group_by, each.group) in found for each in PAPER)
+    assert all((each.setting, each.metric, each.group_by, each.group) in found for each in SLAQ_PAPER_RESULTS)
 
 
 def test_items_tell_verdicts_in_words() -> None:
-    items = {each.answer_id: each for each in list_items(judged_table([[1, 0, None, 0, 1]], [[1, 0, 1, 1, 0]]))}
+    items = {
+        each.answer_id: each for each in list_slaq_report_items(judged_table([[1, 0, None, 0, 1]], [[1, 0, 1, 1, 0]]))
+    }
     assert items["short/t0/1"].verdict == "right"
     assert items["short/t0/2"].verdict == "wrong"
     assert (items["short/t0/3"].verdict, items["short/t0/3"].score) == ("unscored: judge_unreadable", None)

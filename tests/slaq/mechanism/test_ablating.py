@@ -10,13 +10,13 @@ pytest.importorskip("transformers", reason="ablation needs the extra `mechanism`
 
 from support.models.tiny_causal import Family, ablate_one, lift_logits, make_model  # noqa: E402
 
-from factmill.tasks.slaq.mechanism.ablating import (  # noqa: E402
+from factmill.tasks.slaq.mechanism.ablation import (  # noqa: E402
+    AblationOutOfMemory,
     Ablator,
-    NoNumber,
-    OutOfMemory,
-    UnknownShape,
-    find_blocks,
-    measure_effects,
+    NonFiniteLogit,
+    UnsupportedArchitecture,
+    find_transformer_parts,
+    measure_ablation_effects,
 )
 
 IDS = [5, 17, 33, 80, 2, 9, 100, 200, 7, 4]
@@ -42,7 +42,7 @@ def test_batches_give_what_one_component_and_token_at_a_time_gives(family: Famil
     ]
     ablator = Ablator(model, rows=4)
     base = ablator.enter(IDS, PLACES)
-    found = ablator.ablate_each()
+    found = ablator.run_with_each_ablated()
     ablator.close()
     with torch.inference_mode():
         logits = model(torch.tensor([IDS])).logits[0]
@@ -55,7 +55,7 @@ def test_ablating_everything_leaves_what_the_embedding_gives() -> None:
     llama = make_model("llama")
     ablator = Ablator(llama)
     ablator.enter(IDS, PLACES)
-    left = ablator.keep_only([[]] * 3, [0, 1, 2])
+    left = ablator.run_with_only([[]] * 3, [0, 1, 2])
     with torch.inference_mode():
         embedded = llama.model.embed_tokens(torch.tensor(IDS))
         logits = llama.lm_head(llama.model.norm(embedded))
@@ -69,7 +69,7 @@ def test_in_gpt2_the_biases_of_the_projections_stay() -> None:
         torch.nn.init.normal_(block.mlp.c_proj.bias)
     ablator = Ablator(gpt2)
     ablator.enter(IDS, PLACES)
-    left = ablator.keep_only([[]] * 3, [0, 1, 2])
+    left = ablator.run_with_only([[]] * 3, [0, 1, 2])
     body = gpt2.transformer
     with torch.inference_mode():
         hidden = body.wte(torch.tensor(IDS)) + body.wpe(torch.arange(len(IDS)))
@@ -98,7 +98,7 @@ def make_copier(layer: int, head: int) -> Any:
 @pytest.mark.parametrize(("layer", "head"), [(1, 2), (0, 0), (2, 3)])
 def test_the_one_head_that_copies_the_answer_ranks_first_and_is_the_minimal_set(layer: int, head: int) -> None:
     ablator = Ablator(make_copier(layer, head), rows=5)
-    (effect,) = measure_effects(ablator, [3, 3, 1, 3, 3], [4], recover=0.9, largest_set=1.0)
+    (effect,) = measure_ablation_effects(ablator, [3, 3, 1, 3, 3], [4], recover=0.9, largest_set=1.0)
     place = layer * 5 + head
     assert effect.base > 0
     assert effect.importances[place] == 1.0
@@ -109,12 +109,12 @@ def test_the_one_head_that_copies_the_answer_ranks_first_and_is_the_minimal_set(
 def test_a_set_grows_by_importance_until_it_gives_enough() -> None:
     model = lift_logits(make_model("llama", layers=3, seed=3))
     ablator = Ablator(model, rows=7)
-    for at, effect in enumerate(measure_effects(ablator, IDS, PLACES, recover=0.95, largest_set=1.0)):
+    for at, effect in enumerate(measure_ablation_effects(ablator, IDS, PLACES, recover=0.95, largest_set=1.0)):
         order = sorted(range(15), key=lambda each: -effect.importances[each])
         assert effect.chosen == order[: len(effect.chosen)]
         smaller = [order[:size] for size in range(1, len(effect.chosen))]
-        assert all(each < 0.95 * effect.base for each in ablator.keep_only(smaller, [at] * len(smaller)))
-        (kept,) = ablator.keep_only([effect.chosen], [at])
+        assert all(each < 0.95 * effect.base for each in ablator.run_with_only(smaller, [at] * len(smaller)))
+        (kept,) = ablator.run_with_only([effect.chosen], [at])
         assert kept / effect.base == pytest.approx(effect.recovered, rel=1e-3)
         assert effect.recovered is not None
         assert effect.recovered >= 0.95
@@ -122,10 +122,10 @@ def test_a_set_grows_by_importance_until_it_gives_enough() -> None:
 
 def test_a_set_that_would_have_to_be_larger_than_allowed_is_none() -> None:
     ablator, positive = Ablator(make_model("llama")), [PLACES[0], PLACES[2]]
-    whole = measure_effects(ablator, IDS, positive, recover=0.9, largest_set=1.0)
+    whole = measure_ablation_effects(ablator, IDS, positive, recover=0.9, largest_set=1.0)
     size = max(len(each.chosen) for each in whole)
     assert size > 1
-    smaller = measure_effects(ablator, IDS, positive, recover=0.9, largest_set=(size - 0.5) / 10)
+    smaller = measure_ablation_effects(ablator, IDS, positive, recover=0.9, largest_set=(size - 0.5) / 10)
     for before, after in zip(whole, smaller, strict=True):
         reached = 0 < len(before.chosen) < size
         assert (after.chosen, after.recovered) == ((before.chosen, before.recovered) if reached else ([], None))
@@ -133,8 +133,8 @@ def test_a_set_that_would_have_to_be_larger_than_allowed_is_none() -> None:
 
 
 def test_nothing_is_ablated_where_the_logit_of_a_token_is_not_above_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ablator, "ablate_each", lambda _: pytest.fail("it ablates"))
-    effects = measure_effects(Ablator(make_model("llama")), IDS, PLACES, recover=0.9, largest_set=1.0)
+    monkeypatch.setattr(Ablator, "run_with_each_ablated", lambda _: pytest.fail("it ablates"))
+    effects = measure_ablation_effects(Ablator(make_model("llama")), IDS, PLACES, recover=0.9, largest_set=1.0)
     assert [each.base > 0 for each in effects] == [True, False, True]
     assert all((each.importances, each.chosen, each.recovered) == ([], [], None) for each in effects)
 
@@ -161,11 +161,11 @@ def refuse(most: int) -> Any:
 
 def test_what_does_not_fit_into_memory_is_halved_and_goes_on() -> None:
     model = lift_logits(make_model("llama"))
-    expected = measure_effects(Ablator(model, rows=8), IDS, PLACES, recover=0.9, largest_set=1.0)
+    expected = measure_ablation_effects(Ablator(model, rows=8), IDS, PLACES, recover=0.9, largest_set=1.0)
     model = lift_logits(make_model("llama"))
     model.model.layers[0].register_forward_pre_hook(refuse(3), with_kwargs=True)
     ablator = Ablator(model, rows=8)
-    found = measure_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
+    found = measure_ablation_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
     assert ablator.rows in (2, 3)
     for one, other in zip(expected, found, strict=True):
         assert one.chosen == other.chosen
@@ -175,7 +175,7 @@ def test_what_does_not_fit_into_memory_is_halved_and_goes_on() -> None:
 def test_one_row_that_does_not_fit_is_named() -> None:
     model = make_model("llama")
     model.model.layers[1].register_forward_pre_hook(refuse(0), with_kwargs=True)
-    with pytest.raises(OutOfMemory, match="can't allocate memory"):
+    with pytest.raises(AblationOutOfMemory, match="can't allocate memory"):
         Ablator(model).enter(IDS, PLACES)
 
 
@@ -193,21 +193,21 @@ def test_logits_that_are_no_numbers_are_named(when: str) -> None:
 
     model.lm_head.register_forward_hook(spoil)
     ablator = Ablator(model)
-    with pytest.raises(NoNumber, match="nothing ablated" if when == "always" else "components 0 to 9 ablated"):
-        measure_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
+    with pytest.raises(NonFiniteLogit, match="nothing ablated" if when == "always" else "components 0 to 9 ablated"):
+        measure_ablation_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
 
 
 def test_a_model_of_another_shape_is_named() -> None:
     import transformers
 
     bloom = transformers.BloomForCausalLM(transformers.BloomConfig(vocab_size=50, hidden_size=8, n_layer=1, n_head=2))
-    with pytest.raises(UnknownShape, match="BloomForCausalLM"):
-        find_blocks(bloom)
+    with pytest.raises(UnsupportedArchitecture, match="BloomForCausalLM"):
+        find_transformer_parts(bloom)
     model = make_model("llama")
     model.lm_head.register_forward_hook(lambda _head, _arguments, out: out)
     original = model.forward
     model.forward = lambda *told, **named: _scale(original(*told, **named))  # as Gemma's cap of logits does
-    with pytest.raises(UnknownShape, match="are not its unembedding"):
+    with pytest.raises(UnsupportedArchitecture, match="are not its unembedding"):
         Ablator(model).enter(IDS, PLACES)
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.engine.naming.rooms import find_imports, read_code
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.engine.naming.code_versions import find_imports, load_source_code
 from factmill.tasks.errors import UsageError
-from factmill.tasks.slaq.mechanism.ablating import MODULES, import_extra, require_extra
-from factmill.tasks.slaq.mechanism.local_model import (
-    LocalCausalModel,
-    call_ablate,
-    choose_device,
-    digest_model,
-    lock_model,
-    read_effects,
+from factmill.tasks.slaq.mechanism.ablation import MECHANISM_MODULES, import_mechanism_module, require_mechanism_extra
+from factmill.tasks.slaq.mechanism.ablation_service import (
+    AblationService,
+    choose_torch_device,
+    digest_causal_model,
+    list_causal_model_files,
+    make_ablate_call,
+    read_ablation_effects,
 )
 
 TEXTS = [
@@ -29,28 +29,28 @@ LONG = "Ada Lovelace was born in London, in 1815."
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no config\.json in it; expected the folder of a causal language model"):
-        lock_model(tmp_path)
+        list_causal_model_files(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UsageError, match="no weights in it"):
-        lock_model(tmp_path)
+        list_causal_model_files(tmp_path)
 
 
 def test_a_model_is_known_by_its_files(tmp_path: Path) -> None:
     for name, text in (("config.json", "{}"), ("model.safetensors", "a"), ("README.md", "…")):
         (tmp_path / name).write_text(text)
-    before = digest_model(lock_model(tmp_path))
+    before = digest_causal_model(list_causal_model_files(tmp_path))
     (tmp_path / "README.md").write_text("other")
-    assert digest_model(lock_model(tmp_path)) == before
+    assert digest_causal_model(list_causal_model_files(tmp_path)) == before
     (tmp_path / "model.safetensors").write_text("b")
-    assert digest_model(lock_model(tmp_path)) != before
+    assert digest_causal_model(list_causal_model_files(tmp_path)) != before
 
 
 def test_what_is_missing_of_the_extra_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(UsageError, match=r"needs torch, which is not installed: pip install 'factmill\[mechanism\]'"):
-        import_extra("torch")
+        import_mechanism_module("torch")
     with pytest.raises(UsageError, match="needs torch"):
-        require_extra()
+        require_mechanism_extra()
 
 
 @pytest.fixture(scope="module")
@@ -63,19 +63,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("models") / "tiny", texts=TEXTS * 20)
 
 
-def ask(folder: Path, answer: str, text: str, **options: Any) -> Reply:
+def ask(folder: Path, answer: str, text: str, **options: Any) -> CallResponse:
     messages = [{"role": "user", "content": "Who was born where?"}]
     told: dict[str, Any] = {"recover": 0.9, "largest_set": 1.0, "centre": False, **options}
-    call = call_ablate("s", messages, answer, answer.index(text), text, **told)
-    found: list[tuple[Call, Reply]] = []
-    LocalCausalModel("s", folder, "cpu", "float32").send([call], lambda *each: found.append(each))
+    call = make_ablate_call("s", messages, answer, answer.index(text), text, **told)
+    found: list[tuple[Call, CallResponse]] = []
+    AblationService("s", folder, "cpu", "float32").send([call], lambda *each: found.append(each))
     ((_, reply),) = found
     return reply
 
 
 def test_tokens_that_split_otherwise_in_the_two_answers_all_count(folder: Path) -> None:
-    heads, short = read_effects(ask(folder, "Lovelace: London", "Lovelace").body)
-    _, long = read_effects(ask(folder, LONG, "Lovelace").body)
+    heads, short = read_ablation_effects(ask(folder, "Lovelace: London", "Lovelace").body)
+    _, long = read_ablation_effects(ask(folder, LONG, "Lovelace").body)
     assert heads == 4
     assert [each.token for each in long] == [" Lovelace"]  # one token, with the space before it
     assert len(short) > 1
@@ -84,7 +84,7 @@ def test_tokens_that_split_otherwise_in_the_two_answers_all_count(folder: Path) 
 
 
 def test_a_token_that_reaches_beyond_the_part_counts(folder: Path) -> None:
-    _, tokens = read_effects(ask(folder, LONG, "ondo").body)
+    _, tokens = read_ablation_effects(ask(folder, LONG, "ondo").body)
     assert [each.token for each in tokens] == [" London"]
 
 
@@ -115,12 +115,12 @@ def test_logits_that_are_no_numbers_are_a_failed_reply(folder: Path, tmp_path: P
 
 
 def test_a_lack_of_memory_may_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from factmill.tasks.slaq.mechanism import ablating
+    from factmill.tasks.slaq.mechanism import ablation
 
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(ablating.Ablator, "_pass", refuse)
+    monkeypatch.setattr(ablation.Ablator, "_run_layers", refuse)
     reply = ask(folder, LONG, "London")
     assert (reply.status, reply.error, reply.transient) == ("failed", "out_of_memory: no room", True)
 
@@ -128,17 +128,17 @@ def test_a_lack_of_memory_may_pass(folder: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_chat_template_is_used_where_there_is_one(folder: Path, tmp_path: Path) -> None:
     import transformers
 
-    from factmill.tasks.slaq.mechanism.ablating import encode
+    from factmill.tasks.slaq.mechanism.ablation import tokenize_prompt_and_answer
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
     asked = [{"role": "user", "content": "Who?"}]
-    plain, ids, offsets = encode(tokenizer, asked, "Ada, London")
+    plain, ids, offsets = tokenize_prompt_and_answer(tokenizer, asked, "Ada, London")
     assert tokenizer.decode(plain) == "Who?\n"
     assert tokenizer.decode(ids) == "Ada, London"
     assert offsets[0][0] == 0
     assert offsets[-1][1] == len("Ada, London")
     tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<answer>"
-    assert tokenizer.decode(encode(tokenizer, asked, "Ada")[0]) == "<user>Who?<answer>"
+    assert tokenizer.decode(tokenize_prompt_and_answer(tokenizer, asked, "Ada")[0]) == "<user>Who?<answer>"
 
 
 def test_what_is_no_causal_model_is_told(folder: Path, tmp_path: Path) -> None:
@@ -166,18 +166,18 @@ def test_a_gpu_that_is_wanted_and_not_there_is_told(folder: Path, monkeypatch: p
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert choose_device("auto") == "cpu"
+    assert choose_torch_device("auto") == "cpu"
     with pytest.raises(UsageError, match="torch finds no GPU on this machine; give auto or cpu"):
-        choose_device("cuda")
+        choose_torch_device("cuda")
 
 
 def test_no_module_imports_what_only_the_extra_brings() -> None:
     """It is imported by its name, where it is used."""
     found = {
         (module, imported)
-        for module, text in read_code().items()
+        for module, text in load_source_code().items()
         for imported in find_imports(module, text)
-        if imported.partition(".")[0] in MODULES
+        if imported.partition(".")[0] in MECHANISM_MODULES
     }
     assert found == set()
-    assert "factmill.flows.evaluate.slaq_mechanism" in read_code()
+    assert "factmill.flows.evaluate.slaq_mechanism" in load_source_code()

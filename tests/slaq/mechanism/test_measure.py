@@ -9,16 +9,16 @@ import pytest
 pytest.importorskip("sklearn", reason="the regression needs the extra `mechanism`")
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.slaq.core.mechanism.rows import FEATURES
+from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES
 from factmill.tasks.slaq.mechanism.measure import (
     ACCURACY,
-    ALL,
-    AUC,
-    BY_FACT,
+    ALL_SIX_MEASURES,
+    BY_FACT_SUFFIX,
     COEFFICIENT,
-    DIFFERENCE,
-    PAPER,
-    draw_figures,
+    KIND_DIFFERENCE,
+    MECHANISM_PAPER_RESULTS,
+    ROC_AUC,
+    draw_mechanism_figures,
     measure_mechanism,
 )
 
@@ -28,7 +28,7 @@ def plant(facts: int, gap: float, **changed: Any) -> Iterator[dict[str, Any]]:
     chance = np.random.default_rng(0)
     for at in range(facts):
         kind = ("misaligned", "aligned")[at % 2]
-        values = {each: float(0.5 + gap * (at % 2) + chance.uniform(-0.1, 0.1)) for each in FEATURES}
+        values = {each: float(0.5 + gap * (at % 2) + chance.uniform(-0.1, 0.1)) for each in SIMILARITY_MEASURES}
         yield {"id": f"m/{at}", "item": f"t{at // 5}", "model": "m", "kind": kind, **values, **changed}
 
 
@@ -40,25 +40,29 @@ def test_facts_that_differ_are_told_apart() -> None:
     found = tell(list(plant(60, 0.3)))
     assert found["aligned", "iou", ""].value == pytest.approx(0.8, abs=0.03)
     assert found["misaligned", "iou", ""].value == pytest.approx(0.5, abs=0.03)
-    difference = found[DIFFERENCE, "iou", ""]
+    difference = found[KIND_DIFFERENCE, "iou", ""]
     assert difference.value == pytest.approx(0.3, abs=0.04)
     assert difference.ci_low is not None
     assert difference.ci_low > 0.25
     assert difference.note == (
         "p 0.003, p adjusted 0.003; by single facts, as in the paper: p 9.999e-05, p adjusted 9.999e-05"
     )
-    assert found[ALL, AUC + BY_FACT, ""].value == found[ALL, ACCURACY + BY_FACT, ""].value == 1.0
-    assert [found[each, AUC, ""].value for each in (*FEATURES, ALL)] == [1.0] * 7
-    assert found[ALL, ACCURACY, ""].value == 1.0
-    assert all(found[each, COEFFICIENT, ""].value is not None for each in FEATURES)
+    assert (
+        found[ALL_SIX_MEASURES, ROC_AUC + BY_FACT_SUFFIX, ""].value
+        == found[ALL_SIX_MEASURES, ACCURACY + BY_FACT_SUFFIX, ""].value
+        == 1.0
+    )
+    assert [found[each, ROC_AUC, ""].value for each in (*SIMILARITY_MEASURES, ALL_SIX_MEASURES)] == [1.0] * 7
+    assert found[ALL_SIX_MEASURES, ACCURACY, ""].value == 1.0
+    assert all(found[each, COEFFICIENT, ""].value is not None for each in SIMILARITY_MEASURES)
 
 
 def test_facts_that_do_not_differ_are_not() -> None:
     found = tell(list(plant(200, 0.0)))
-    auc = found[ALL, AUC, ""].value
+    auc = found[ALL_SIX_MEASURES, ROC_AUC, ""].value
     assert auc is not None
     assert abs(auc - 0.5) < 0.12
-    low, high = found[DIFFERENCE, "iou", ""].ci_low, found[DIFFERENCE, "iou", ""].ci_high
+    low, high = found[KIND_DIFFERENCE, "iou", ""].ci_low, found[KIND_DIFFERENCE, "iou", ""].ci_high
     assert low is not None
     assert high is not None
     assert low < 0 < high
@@ -69,24 +73,31 @@ def test_what_lacks_a_similarity_is_counted_and_in_no_mean() -> None:
     rows[0]["iou"] = rows[1]["iou"] = None
     found = tell(rows)
     assert (found["aligned", "iou", ""].n, found["aligned", "iou", ""].n_unscored) == (29, 1)
-    assert (found[DIFFERENCE, "iou", ""].n, found[DIFFERENCE, "iou", ""].n_unscored) == (58, 2)
-    assert (found["iou", AUC, ""].n, found["iou", ACCURACY, ""].n_unscored, found[ALL, ACCURACY, ""].n) == (58, 2, 58)
-    assert found["containment", AUC, ""].n == 60
+    assert (found[KIND_DIFFERENCE, "iou", ""].n, found[KIND_DIFFERENCE, "iou", ""].n_unscored) == (58, 2)
+    assert (
+        found["iou", ROC_AUC, ""].n,
+        found["iou", ACCURACY, ""].n_unscored,
+        found[ALL_SIX_MEASURES, ACCURACY, ""].n,
+    ) == (58, 2, 58)
+    assert found["containment", ROC_AUC, ""].n == 60
 
 
 def test_one_kind_alone_gives_means_and_says_why_there_is_no_more() -> None:
     found = tell([row | {"kind": "aligned"} for row in plant(12, 0.3)])
     assert found["aligned", "iou", ""].n == 12
     assert ("misaligned", "iou", "") not in found
-    assert (found[DIFFERENCE, "iou", ""].value, found[DIFFERENCE, "iou", ""].note) == (
+    assert (found[KIND_DIFFERENCE, "iou", ""].value, found[KIND_DIFFERENCE, "iou", ""].note) == (
         None,
         "no fact of one kind has a similarity",
     )
-    assert (found[ALL, AUC, ""].value, found[ALL, AUC, ""].note) == (
+    assert (found[ALL_SIX_MEASURES, ROC_AUC, ""].value, found[ALL_SIX_MEASURES, ROC_AUC, ""].note) == (
         None,
         "3 topics have aligned and 0 have misaligned facts with it, expected 5 of each",
     )
-    assert found[ALL, AUC + BY_FACT, ""].note == "12 aligned and 0 misaligned facts have it, expected 5 of each"
+    assert (
+        found[ALL_SIX_MEASURES, ROC_AUC + BY_FACT_SUFFIX, ""].note
+        == "12 aligned and 0 misaligned facts have it, expected 5 of each"
+    )
     assert tell([]) != {}
 
 
@@ -102,13 +113,13 @@ def test_several_models_are_told_together_and_each_by_itself() -> None:
 
 def test_the_papers_figures_are_drawn_of_what_is_there() -> None:
     metrics = list(tell(list(plant(60, 0.3))).values())
-    similarity, prediction, coefficients = draw_figures(metrics)
+    similarity, prediction, coefficients = draw_mechanism_figures(metrics)
     assert [each.label for each in similarity.series] == ["aligned", "misaligned"]
     assert prediction.series[0].y == (1.0,) * 7
     assert len(coefficients.series[0].y) == 6
     told = {(each.metric, each.setting) for each in metrics}
-    assert all((each.metric, each.setting) in told for each in PAPER)
-    assert [each.name for each in draw_figures([each for each in metrics if each.setting == "aligned"])] == [
+    assert all((each.metric, each.setting) in told for each in MECHANISM_PAPER_RESULTS)
+    assert [each.name for each in draw_mechanism_figures([each for each in metrics if each.setting == "aligned"])] == [
         "similarity"
     ]
-    assert draw_figures([]) == []
+    assert draw_mechanism_figures([]) == []

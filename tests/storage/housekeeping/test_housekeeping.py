@@ -16,27 +16,27 @@ import pyarrow as pa
 import pytest
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.core.calls.call import Call, Reply
-from factmill.tasks.core.measures.audits import Verdict
-from factmill.tasks.core.receipts import SUMMED, Receipt
-from factmill.tasks.engine.runs import hold
+from factmill.tasks.core.batch_receipts import SUMMED_COUNTS, BatchReceipt
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.measures.audits import AuditVerdict
+from factmill.tasks.engine.runs import acquire_run_lock
 from factmill.tasks.errors import WarehouseBusy, WarehouseError
-from factmill.tasks.processes import is_held
-from factmill.tasks.storage.builds import list_builds, merge_stage, publish, published_names, published_table
+from factmill.tasks.processes import is_file_locked
+from factmill.tasks.storage.builds import list_builds, load_table_digests, publish, published_table, write_stage_results
 from factmill.tasks.storage.housekeeping import compacting
 from factmill.tasks.storage.housekeeping.compacting import compact_warehouse
-from factmill.tasks.storage.housekeeping.freed import Freed, remove_paths
-from factmill.tasks.storage.housekeeping.warehouse import Keeping, clean_strays, clean_warehouse
-from factmill.tasks.storage.recording.folders import work_folder
+from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpace, remove_paths
+from factmill.tasks.storage.housekeeping.warehouse_cleanup import RetentionPolicy, clean_orphan_files, clean_warehouse
+from factmill.tasks.storage.human_judgments import save_audit_verdicts
+from factmill.tasks.storage.recording.call_cache import CallCache
+from factmill.tasks.storage.recording.call_records import insert_records
 from factmill.tasks.storage.recording.journal import Journal, make_record
-from factmill.tasks.storage.recording.recorder import Recorder
-from factmill.tasks.storage.recording.records import insert_records
-from factmill.tasks.storage.reviews import save_verdicts
-from factmill.tasks.storage.shards import MERGED, REJECTS, USES, digest_rows, write_shard
+from factmill.tasks.storage.recording.work_folders import work_folder
+from factmill.tasks.storage.shards import CALL_USES_SCHEMA, MERGED_SCHEMA, REJECTS_SCHEMA, digest_rows, write_shard
 from factmill.tasks.storage.warehouse import open_warehouse
 
 NOW = datetime.now(UTC)
-ALL = Keeping(builds=1, builds_since=None, since=NOW + timedelta(days=1))
+ALL = RetentionPolicy(newest_builds=1, builds_since=None, records_since=NOW + timedelta(days=1))
 """Nothing is kept for being young."""
 
 
@@ -63,19 +63,21 @@ class House:
 
     def record(self, *ids: str) -> None:
         """Record a call under each id."""
-        records = [replace(make_record(Call("s", "say", {"of": each}), Reply(each)), record_id=each) for each in ids]
+        records = [
+            replace(make_record(Call("s", "say", {"of": each}), CallResponse(each)), record_id=each) for each in ids
+        ]
         with open_warehouse(self.path) as db:
             insert_records(db, records)
 
     def begin(self, name: str, uses: Sequence[str], begun: datetime) -> Path:
         """Leave the folder of a run that was stopped after its first batch."""
         folder = self.runs / name
-        write_shard(folder / "s" / "0", {"uses": pa.Table.from_pylist([use(each) for each in uses], USES)})
+        write_shard(folder / "s" / "0", {"uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)})
         (folder / "run.json").write_text(json.dumps({"options": {"begun": begun.isoformat()}}), "utf-8")
         (folder / "held").touch()
         return folder
 
-    def clean(self, keeping: Keeping = ALL, remove: bool = True) -> dict[str, Freed]:
+    def clean(self, keeping: RetentionPolicy = ALL, remove: bool = True) -> dict[str, ReclaimedSpace]:
         return {each.kind: each for each in clean_warehouse(self.path, keeping, remove=remove)}
 
     def builds(self) -> list[str]:
@@ -91,17 +93,19 @@ class House:
             return {
                 (build, name): digest_rows(published_table(db, build, name)) == sha256
                 for (build,) in db.execute("SELECT build_id FROM builds").fetchall()
-                for name, sha256 in published_names(db, build).items()
+                for name, sha256 in load_table_digests(db, build).items()
             }
 
     def _merge(self, db: Any, run: str, *uses: str) -> None:
         shard = self.path.parent / f"shard-{run}"
-        tables = {"rejects": REJECTS.empty_table(), "merged": MERGED.empty_table()}
-        write_shard(shard, {**tables, "uses": pa.Table.from_pylist([use(each) for each in uses], USES)})
-        receipt = Receipt(
+        tables = {"rejects": REJECTS_SCHEMA.empty_table(), "merged": MERGED_SCHEMA.empty_table()}
+        write_shard(shard, {**tables, "uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)})
+        receipt = BatchReceipt(
             stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=""
         )
-        merge_stage(db, run, 1, [receipt], {"stage": "s", "rows_out": 1, "seconds": 0.1, **dict.fromkeys(SUMMED, 0)})
+        write_stage_results(
+            db, run, 1, [receipt], {"stage": "s", "rows_out": 1, "seconds": 0.1, **dict.fromkeys(SUMMED_COUNTS, 0)}
+        )
 
 
 def use(record_id: str) -> dict[str, str]:
@@ -135,7 +139,7 @@ def test_the_newest_of_each_author_stays_however_old_and_young_records_do(house:
     for name, author in (("a", "one"), ("b", "two"), ("c", "two")):
         house.build(name, author)
     house.record("of-nothing")
-    old = Keeping(builds=10, builds_since=NOW, since=NOW - timedelta(days=1))
+    old = RetentionPolicy(newest_builds=10, builds_since=NOW, records_since=NOW - timedelta(days=1))
     younger = house.clean(replace(old, builds_since=NOW - timedelta(days=98, hours=12)), remove=False)
     assert (younger["builds"].count, younger["builds"].young, younger["records"].young) == (0, 1, 1)
     assert datetime.fromisoformat(younger["builds"].young_newest) == NOW - timedelta(days=98)
@@ -156,7 +160,7 @@ def test_what_was_measured_or_audited_stays_unless_it_may_go(house: House) -> No
     analysis = house.build("f", "folder", params={"evaluation": digest(evaluation)})
     house.build("g", "a model")
     with open_warehouse(house.path) as db:
-        save_verdicts(db, audited, [Verdict(row_id="r", marks={}, reviewer="me", note="")])
+        save_audit_verdicts(db, audited, [AuditVerdict(row_id="r", marks={}, reviewer="me", note="")])
     house.clean()
     assert {measured, audited, evaluation, analysis} <= set(house.builds())
     assert plain not in house.builds()
@@ -224,14 +228,14 @@ def test_a_look_at_a_run_does_not_keep_it_from_being_begun(tmp_path: Path, monke
     look = os.open(tmp_path / "held", os.O_RDONLY)
     fcntl.flock(look, fcntl.LOCK_SH)
     monkeypatch.setattr("time.sleep", lambda _: os.close(look))
-    holder = hold(tmp_path)
-    assert is_held(tmp_path / "held")
+    holder = acquire_run_lock(tmp_path)
+    assert is_file_locked(tmp_path / "held")
     os.close(holder)
-    assert not is_held(tmp_path / "held")
+    assert not is_file_locked(tmp_path / "held")
 
 
 def test_what_all_processes_share_is_no_folder_of_a_run(house: House) -> None:
-    Recorder(house.path, "record").close()
+    CallCache(house.path, "record").close()
     assert house.clean()["run folders"].count == 0
     assert (house.runs / "claims" / "lock").exists()
 
@@ -267,13 +271,13 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     held = hold_file(tmp_path / "tmp/factmill-verify-b/held")
-    found = clean_strays(tmp_path, house.path, ALL.since, remove=False)
+    found = clean_orphan_files(tmp_path, house.path, ALL.since, remove=False)
     assert [each.count for each in found] == [2, 6, 1]
-    assert clean_strays(tmp_path, house.path, ALL.since, remove=True) == found
+    assert clean_orphan_files(tmp_path, house.path, ALL.since, remove=True) == found
     os.close(held)
     assert [name for name in stray if (tmp_path / name).exists()] == []
     assert [name for name in alive if not (tmp_path / name).exists()] == []
-    later = clean_strays(tmp_path, house.path, NOW - timedelta(hours=1), remove=True)
+    later = clean_orphan_files(tmp_path, house.path, NOW - timedelta(hours=1), remove=True)
     assert [each.count for each in later] == [0, 0, 0], "what is young may be just begun"
     assert [(each.young, each.young_bytes) for each in later] == [(0, 0), (1, 1), (0, 0)]
     assert datetime.fromisoformat(later[1].young_newest) > NOW
@@ -347,7 +351,7 @@ def test_an_empty_journal_goes_when_it_is_not_just_being_made(house: House) -> N
     for name, moment in (("left", NOW - timedelta(hours=1)), ("made", NOW + timedelta(hours=1))):
         (journals / f"{name}.journal").touch()
         os.utime(journals / f"{name}.journal", (moment.timestamp(),) * 2)
-    clean_strays(house.path.parent, house.path, ALL.since, remove=True)
+    clean_orphan_files(house.path.parent, house.path, ALL.since, remove=True)
     assert [each.stem for each in journals.iterdir()] == ["made"]
 
 

@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.storage.housekeeping.prefect_history import find_damage, history_of, making_history
+from factmill.tasks.storage.housekeeping.prefect_history import (
+    creating_prefect_database,
+    find_database_damage,
+    prefect_database_path,
+)
 
 ROWS = 2_000
 
 
 def make(home: Path) -> Path:
-    path = history_of(home)
+    path = prefect_database_path(home)
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -44,14 +48,14 @@ def count_runs(path: Path) -> int:
 
 def test_what_a_killed_server_left_half_made_goes(tmp_path: Path) -> None:
     path = make(tmp_path)
-    with making_history(tmp_path, print):  # ends without a word of the server's
+    with creating_prefect_database(tmp_path, print):  # ends without a word of the server's
         path.write_bytes(b"half")
         path.with_name("prefect.db-wal").write_bytes(b"a migration")
-    with making_history(tmp_path, print) as made:
+    with creating_prefect_database(tmp_path, print) as made:
         assert [each.name for each in path.parent.glob("prefect*")] == []
         write(path)
         made()
-    with making_history(tmp_path, print) as made:
+    with creating_prefect_database(tmp_path, print) as made:
         made()
     assert count_runs(path) == ROWS
 
@@ -60,11 +64,11 @@ def test_others_wait_until_it_is_made(tmp_path: Path) -> None:
     path, seen = make(tmp_path), list[int]()
 
     def start() -> None:
-        with making_history(tmp_path, print) as made:
+        with creating_prefect_database(tmp_path, print) as made:
             seen.append(count_runs(path))
             made()
 
-    with making_history(tmp_path, print) as made:
+    with creating_prefect_database(tmp_path, print) as made:
         path.write_bytes(b"half")
         other = threading.Thread(target=start)
         other.start()
@@ -115,8 +119,8 @@ def test_a_damaged_history_is_put_aside_with_a_note(tmp_path: Path, kind: str) -
     write(path)
     damage(path)
     content = path.read_bytes() if path.is_file() else b""
-    assert said in find_damage(path)
-    with making_history(tmp_path, told.append) as made:
+    assert said in find_database_damage(path)
+    with creating_prefect_database(tmp_path, told.append) as made:
         assert not path.exists()
         made()
     (note,) = told
@@ -140,7 +144,7 @@ def test_a_history_that_a_server_can_use_stays(tmp_path: Path, kind: str) -> Non
     write(path)
     HEALTHY[kind](path)
     content = path.read_bytes() if path.exists() else None
-    with making_history(tmp_path, told.append) as made:
+    with creating_prefect_database(tmp_path, told.append) as made:
         made()
     assert (told, path.read_bytes() if path.exists() else None) == ([], content)
 
@@ -152,4 +156,4 @@ def test_a_history_that_is_in_use_is_not_taken_for_damaged(tmp_path: Path, monke
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("BEGIN EXCLUSIVE")
-        assert find_damage(path) == ""
+        assert find_database_damage(path) == ""

@@ -15,12 +15,12 @@ from sys import executable
 import pytest
 
 from factmill.tasks import progress
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
-from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
+from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import ShardError
-from factmill.tasks.storage.recording import recorder
-from factmill.tasks.storage.recording.journal import Claims, Journal, OtherJournals, make_record
-from factmill.tasks.storage.recording.recorder import Recorder, Serving
+from factmill.tasks.storage.recording import call_cache
+from factmill.tasks.storage.recording.call_cache import CacheLookup, CallCache
+from factmill.tasks.storage.recording.journal import CallClaims, Journal, OtherProcessJournals, make_record
 from factmill.tasks.storage.warehouse import open_warehouse
 
 A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
@@ -46,19 +46,19 @@ def holder(tmp_path: Path) -> Iterator["Popen[str]"]:
 
 
 def test_what_another_process_holds_is_free_when_it_gives_it_back(holder: "Popen[str]", tmp_path: Path) -> None:
-    claims = Claims(tmp_path)
+    claims = CallClaims(tmp_path)
     with claims.hold([B, C]) as held:
         assert held == {C}
     with claims.hold([A, B]) as held:
         assert held == set()
     holder.communicate()
-    with claims.hold([A, B]) as held, Claims(tmp_path).hold([B, C]) as rest:
+    with claims.hold([A, B]) as held, CallClaims(tmp_path).hold([B, C]) as rest:
         assert (held, rest) == ({A, B}, {C})
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_what_a_dead_process_held_is_free_at_once(holder: "Popen[str]", tmp_path: Path) -> None:
-    claims = Claims(tmp_path)
+    claims = CallClaims(tmp_path)
     holder.kill()
     holder.wait()
     assert list(tmp_path.glob("*.claim"))
@@ -70,7 +70,7 @@ def test_what_a_dead_process_held_is_free_at_once(holder: "Popen[str]", tmp_path
 def test_a_dead_process_leaves_nothing_that_the_next_does_not_remove(holder: "Popen[str]", tmp_path: Path) -> None:
     holder.kill()
     holder.wait()
-    Claims(tmp_path)
+    CallClaims(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
@@ -80,7 +80,7 @@ def test_a_full_disk_is_a_named_error_and_nothing_stays_claimed(
     def fail(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    claims = Claims(tmp_path / "claims")
+    claims = CallClaims(tmp_path / "claims")
     monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(ShardError, match=r"claims: No space left on device; free some space"), claims.hold([A]):
         pass
@@ -99,14 +99,14 @@ class Slow:
         self.begun, self.free = threading.Event(), threading.Event()
         self.error: Exception | None = None
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         self.asked += [str(call.parts["name"]) for call in calls]
         self.begun.set()
         self.free.wait()
         if self.error:
             raise self.error
         for call in calls:
-            deliver(call, Reply({"told": call.parts["name"]}))
+            deliver(call, CallResponse({"told": call.parts["name"]}))
 
 
 def calls(*names: str) -> list[Call]:
@@ -115,7 +115,7 @@ def calls(*names: str) -> list[Call]:
 
 def test_two_recorders_of_a_warehouse_ask_a_call_once_and_both_keep_it(tmp_path: Path) -> None:
     warehouse, service, sent = tmp_path / "w.duckdb", Slow(), []
-    first, second = Recorder(warehouse, "record"), Recorder(warehouse, "record")
+    first, second = CallCache(warehouse, "record"), CallCache(warehouse, "record")
     thread = threading.Thread(target=lambda: sent.append(first.answer(calls("a", "b"), service).sent))
     other = threading.Thread(target=lambda: sent.append(second.answer(calls("b", "c"), service).sent))
     thread.start()
@@ -141,7 +141,7 @@ def test_what_a_service_did_not_answer_one_recorder_the_other_asks(tmp_path: Pat
     warehouse, service, told = tmp_path / "w.duckdb", Slow(), Slow()
     service.error = ConnectionError("cut")
     told.free.set()
-    first, second = Recorder(warehouse, "record"), Recorder(warehouse, "record")
+    first, second = CallCache(warehouse, "record"), CallCache(warehouse, "record")
 
     def fail() -> None:
         with pytest.raises(ConnectionError):
@@ -165,45 +165,45 @@ def test_what_another_moved_into_the_warehouse_between_two_looks_is_not_asked(
 ) -> None:
     warehouse, service = tmp_path / "w.duckdb", Slow()
     service.free.set()
-    with closing(Recorder(warehouse, "record")) as second:
+    with closing(CallCache(warehouse, "record")) as second:
         look = second._serving.find
 
-        def look_too_early(_: Serving, wanted: Sequence[Call]) -> object:
+        def look_too_early(_: CacheLookup, wanted: Sequence[Call]) -> object:
             monkeypatch.undo()
             found = look(wanted)
-            with closing(Recorder(warehouse, "record")) as first:
+            with closing(CallCache(warehouse, "record")) as first:
                 first.answer(calls("a"), service)
             return found
 
-        monkeypatch.setattr(Serving, "find", look_too_early)
+        monkeypatch.setattr(CacheLookup, "find_records", look_too_early)
         assert second.answer(calls("a"), service).sent == 0
     assert service.asked == ["a"]
 
 
 def test_a_passing_failure_in_anothers_journal_is_asked_again_by_who_begins_later(tmp_path: Path) -> None:
     class Failing(Slow):
-        def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
             for call in calls:
-                deliver(call, Reply(None, "failed", "http_503: down", transient=True))
+                deliver(call, CallResponse(None, "failed", "http_503: down", transient=True))
 
     service = Slow()
     service.free.set()
-    with closing(Recorder(tmp_path / "w.duckdb", "record")) as first:
+    with closing(CallCache(tmp_path / "w.duckdb", "record")) as first:
         first.answer(calls("a"), Failing())
-        with closing(Recorder(tmp_path / "w.duckdb", "record")) as second:
+        with closing(CallCache(tmp_path / "w.duckdb", "record")) as second:
             assert second.answer(calls("a"), service).sent == 1
 
 
 def test_journals_are_read_along_while_they_grow_and_go(tmp_path: Path) -> None:
     ours, theirs = Journal(tmp_path), Journal(tmp_path)
-    others = OtherJournals(tmp_path)
+    others = OtherProcessJournals(tmp_path)
     asked = calls("a", 'say "key":"0123"', "c")
     keys = [call.key for call in asked]
 
     def find() -> list[str]:
         return [record.parts for record in others.find(keys, ours.path).values()]
 
-    records = [make_record(call, Reply({'"key":"99"': 1})) for call in asked]
+    records = [make_record(call, CallResponse({'"key":"99"': 1})) for call in asked]
     ours.append(records[2])
     assert find() == []
     theirs.append(records[0])
@@ -220,22 +220,22 @@ def test_each_of_two_recorders_goes_by_its_own_ages(tmp_path: Path) -> None:
     warehouse, service = tmp_path / "w.duckdb", Slow()
     service.free.set()
     oldest = {"slow": datetime.now(UTC) - timedelta(days=1)}
-    with closing(Recorder(warehouse, "record")) as before:
+    with closing(CallCache(warehouse, "record")) as before:
         before.answer(calls("a", "b"), service)
     with open_warehouse(warehouse) as db:
         db.execute("UPDATE calls SET asked_at = asked_at - INTERVAL 2 DAY")
     with (
-        closing(Recorder(warehouse, "record")) as lenient,
-        closing(Recorder(warehouse, "record", oldest=oldest)) as strict,
-        closing(Recorder(warehouse, "record", oldest=oldest)) as other,
+        closing(CallCache(warehouse, "record")) as lenient,
+        closing(CallCache(warehouse, "record", oldest_allowed=oldest)) as strict,
+        closing(CallCache(warehouse, "record", oldest_allowed=oldest)) as other,
     ):
         assert [each.answer(calls("a"), service).sent for each in (lenient, strict, other)] == [0, 1, 0]
         # what stands in a journal is looked at for its age too
-        old = replace(make_record(calls("b")[0], Reply(None)), asked_at=datetime.now(UTC) - timedelta(days=2))
+        old = replace(make_record(calls("b")[0], CallResponse(None)), asked_at=datetime.now(UTC) - timedelta(days=2))
         for each in (lenient, other):  # journals before and after the one with the newest are read in no order
             assert each._journal
             each._journal.append(replace(old, record_id=f"{0:016x}-{0:08x}"))
-        with closing(Recorder(warehouse, "record", oldest=oldest)) as third:
+        with closing(CallCache(warehouse, "record", oldest_allowed=oldest)) as third:
             assert [each.answer(calls("b"), service).sent for each in (strict, other, third, lenient)] == [1, 0, 0, 0]
     assert service.asked == ["a", "b", "a", "b"]
 
@@ -246,10 +246,10 @@ def test_who_waits_for_another_process_says_so_and_asks_when_it_is_killed(
     service, said = Slow(), threading.Event()
     told: list[str] = []
     service.free.set()
-    monkeypatch.setattr(recorder, "_SAY_AFTER_S", 0.0)
-    monkeypatch.setattr(progress, "say", lambda text: (told.append(text), said.set()))
+    monkeypatch.setattr(call_cache, "_REPORT_WAIT_AFTER_S", 0.0)
+    monkeypatch.setattr(progress, "print_and_log", lambda text: (told.append(text), said.set()))
     asked = calls("a")
-    with closing(Recorder(tmp_path / "w.duckdb", "record")) as run:
+    with closing(CallCache(tmp_path / "w.duckdb", "record")) as run:
         claims = tmp_path / "w.duckdb.runs" / "claims"
         with Popen([executable, "-c", _HOLD, str(claims), asked[0].key], stdin=PIPE, stdout=PIPE, text=True) as process:
             assert process.stdout
@@ -273,6 +273,6 @@ def test_of_several_journals_the_newest_record_is_read(tmp_path: Path, newest: i
     ours, *theirs = (Journal(tmp_path) for _ in range(3))
     asked = calls("a")[0]
     for journal in (theirs[1 - newest], theirs[newest]):
-        journal.append(make_record(asked, Reply({"from": theirs.index(journal)})))
-    found = OtherJournals(tmp_path).find([asked.key], ours.path)
+        journal.append(make_record(asked, CallResponse({"from": theirs.index(journal)})))
+    found = OtherProcessJournals(tmp_path).find([asked.key], ours.path)
     assert found[asked.key].reply().body == {"from": newest}

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.errors import ShardError
 from factmill.tasks.storage.recording.journal import (
     Journal,
     encode_line,
-    find_damage,
+    find_damaged_lines,
+    lock_orphan_journals,
     make_record,
-    orphan_journals,
     read_journal,
 )
 
 
 def record(text: str = "x", **reply: object):
-    return make_record(Call("here", "find_items", {"name": text}), Reply(body={"text": text}, **reply))  # type: ignore[arg-type]
+    return make_record(Call("here", "find_items", {"name": text}), CallResponse(body={"text": text}, **reply))  # type: ignore[arg-type]
 
 
 def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_damaged_lines_are_counted_and_a_torn_end_is_none(tmp_path: Path) -> Non
     path = tmp_path / "x.journal"
     path.write_bytes(lines[0] + foreign + b"\xff" + lines[1] + lines[2][:-9])
     assert [one.parts for one in read_journal(path)] == ['{"name":"a"}']
-    assert find_damage(path) == [2, 3]
+    assert find_damaged_lines(path) == [2, 3]
 
 
 def test_what_is_no_journal_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.journal").mkdir()
     with pytest.raises(ShardError, match=r"cannot read the journal .*x\.journal: Is a directory"):
-        list(orphan_journals(tmp_path))
+        list(lock_orphan_journals(tmp_path))
 
 
 def test_a_full_disk_is_an_error_that_leaves_the_journal_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_journal_begins_under_its_name_when_it_is_locked_and_drafts_of_dead_pr
     def look(draft: Path, name: Path) -> Path:
         if not found:  # as a process that clears up does before the lock
             draft.unlink()
-        found.append([path.name for path, _ in orphan_journals(tmp_path)])
+        found.append([path.name for path, _ in lock_orphan_journals(tmp_path)])
         return rename(draft, name)
 
     monkeypatch.setattr(Path, "rename", look)
@@ -124,7 +124,7 @@ def test_a_journal_that_another_process_has_just_taken_over_is_left_to_it(
     path, lock = tmp_path / "a.journal", fcntl.flock
     path.touch()
     monkeypatch.setattr(fcntl, "flock", lambda fd, how: (path.unlink(), lock(fd, how)))
-    assert list(orphan_journals(tmp_path)) == []
+    assert list(lock_orphan_journals(tmp_path)) == []
 
 
 def test_only_journals_of_dead_processes_are_orphans(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_only_journals_of_dead_processes_are_orphans(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
     )
-    orphans = list(orphan_journals(tmp_path))
+    orphans = list(lock_orphan_journals(tmp_path))
     assert [[one.parts for one in read_journal(path)] for path, _ in orphans] == [['{"n":"dead"}']]
     for _, fd in orphans:
         os.close(fd)

@@ -11,11 +11,11 @@ import duckdb
 import pytest
 from support.steps.echo import Echo, ask, bodies, calls, recorder
 
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.errors import ReplayMiss, ServiceUnreachable
-from factmill.tasks.storage.recording.journal import Record, make_record, read_journal
-from factmill.tasks.storage.recording.recorder import Serving
-from factmill.tasks.storage.recording.records import insert_records, newest_record
+from factmill.tasks.storage.recording.call_cache import CacheLookup
+from factmill.tasks.storage.recording.call_records import insert_records, load_newest_record_id
+from factmill.tasks.storage.recording.journal import CallRecord, make_record, read_journal
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
@@ -78,7 +78,7 @@ def test_what_a_run_is_told_to_ask_again_is_asked_by_the_next_run_and_kept_by_th
     service = Echo()
     first = recorder(tmp_path)
     told = first.answer(calls("a", "b", "gone"), service)
-    first.ask_again({record.record_id for record in told.records.values() if record.key != calls("b")[0].key})
+    first.mark_for_retry({record.record_id for record in told.records.values() if record.key != calls("b")[0].key})
     assert first.answer(calls("a", "b", "gone"), service).sent == 0
     first.close()
     assert ask(tmp_path, service, "a", "b", "gone").sent == 2
@@ -111,7 +111,7 @@ def test_a_replay_miss_without_any_record_says_to_build_first(tmp_path: Path) ->
 def test_refresh_asks_anew_once_and_a_later_run_gets_the_newest(tmp_path: Path) -> None:
     service = Echo()
     ask(tmp_path, service, "a")
-    fresh = recorder(tmp_path, "refresh", floor=newest_record(tmp_path / "w.duckdb"))
+    fresh = recorder(tmp_path, "refresh", floor=load_newest_record_id(tmp_path / "w.duckdb"))
     assert fresh.answer(calls("a"), service).sent == 1
     fresh.merge()
     assert fresh.answer(calls("a"), service).sent == 0
@@ -123,7 +123,7 @@ def test_of_several_records_of_a_call_the_newest_is_served(tmp_path: Path) -> No
     service = Echo()
     for told in ("first", "second"):
         service.told = told
-        ask(tmp_path, service, "a", mode="refresh", floor=newest_record(tmp_path / "w.duckdb"))
+        ask(tmp_path, service, "a", mode="refresh", floor=load_newest_record_id(tmp_path / "w.duckdb"))
     for mode in ("record", "replay"):
         assert bodies(ask(tmp_path, service, "a", mode=mode)) == [{"second": "a"}]
 
@@ -134,14 +134,14 @@ def test_a_call_that_another_batch_asked_and_stored_meanwhile_is_not_asked_again
     service, shared = Echo(), recorder(tmp_path)
     look_up = shared._serving.find
 
-    def look_up_too_early(_: Serving, keys: Sequence[str]) -> dict[str, Record]:
+    def look_up_too_early(_: CacheLookup, keys: Sequence[str]) -> dict[str, CallRecord]:
         monkeypatch.undo()
         found = look_up(keys)
         shared.answer(calls("a"), service)
         shared.merge()
         return found
 
-    monkeypatch.setattr(Serving, "find", look_up_too_early)
+    monkeypatch.setattr(CacheLookup, "find_records", look_up_too_early)
     answers = shared.answer(calls("a"), service)
     shared.close()
     assert (bodies(answers), answers.sent, service.asked) == ([{"echo": "a"}], 0, ["a"])
@@ -153,11 +153,11 @@ def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
     shared = recorder(tmp_path)
     shared.answer(calls("a"), Echo())
 
-    def store(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> None:
+    def store(db: duckdb.DuckDBPyConnection, records: Sequence[CallRecord]) -> None:
         insert_records(db, records)
-        shared._keep(calls("b")[0], Reply({"echo": "b"}))
+        shared._keep(calls("b")[0], CallResponse({"echo": "b"}))
 
-    monkeypatch.setattr("factmill.tasks.storage.recording.recorder.insert_records", store)
+    monkeypatch.setattr("factmill.tasks.storage.recording.call_cache.insert_records", store)
     shared.merge()
     monkeypatch.undo()
     assert shared._journal is not None
@@ -167,7 +167,7 @@ def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
 
 
 def test_records_that_are_stored_already_are_not_stored_again_be_they_older_or_newer(tmp_path: Path) -> None:
-    made = [make_record(call, Reply({"echo": "x"})) for call in calls("a", "b", "c", "d")]
+    made = [make_record(call, CallResponse({"echo": "x"})) for call in calls("a", "b", "c", "d")]
     with open_warehouse(tmp_path / "w.duckdb") as db:
         insert_records(db, made[1:3])
         insert_records(db, made[::-1])
@@ -194,7 +194,7 @@ def test_who_waits_for_what_cannot_be_asked_ends_with_the_same_error(tmp_path: P
     class Away(Echo):
         begun, free = threading.Event(), threading.Event()
 
-        def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
             self.begun.set()
             self.free.wait()
             raise ServiceUnreachable("echo is away")
@@ -221,7 +221,7 @@ def test_who_waits_for_what_cannot_be_asked_ends_with_the_same_error(tmp_path: P
 
 
 def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factmill.tasks.storage.recording.recorder._MOST_FRESH", 0)
+    monkeypatch.setattr("factmill.tasks.storage.recording.call_cache._MAX_UNMERGED_CHARS", 0)
     service = Echo(delay_s=0.02)
     shared = recorder(tmp_path)
     results = side_by_side(6, lambda: bodies(shared.answer(calls("a", "b", "c"), service)))
@@ -237,7 +237,7 @@ def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monke
 def test_a_batch_goes_on_while_another_moves_replies_into_the_warehouse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("factmill.tasks.storage.recording.recorder._MOST_FRESH", 0)
+    monkeypatch.setattr("factmill.tasks.storage.recording.call_cache._MAX_UNMERGED_CHARS", 0)
     shared = recorder(tmp_path)
     with shared._moving:
         assert shared.answer(calls("a"), Echo()).sent == 1
@@ -263,7 +263,7 @@ def test_what_is_moved_between_look_and_question_is_not_asked_again(
 
     monkeypatch.setattr(shared, "_ask", ask_late)
     monkeypatch.setattr(
-        "factmill.tasks.storage.recording.recorder._look_at", lambda warehouse: None
+        "factmill.tasks.storage.recording.call_cache._file_state", lambda warehouse: None
     )  # as within one tick
     assert bodies(shared.answer(calls("a"), service)) == [{"echo": "a"}]
     shared.close()
@@ -271,7 +271,7 @@ def test_what_is_moved_between_look_and_question_is_not_asked_again(
 
 
 def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factmill.tasks.storage.recording.records._AT_ONCE", 3)
+    monkeypatch.setattr("factmill.tasks.storage.recording.call_records._READ_CHUNK_SIZE", 3)
     names = [f"n{at}" for at in range(10)]
     service = Echo()
     ask(tmp_path, service, *names)
@@ -281,7 +281,7 @@ def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatc
 
 def test_a_service_that_breaks_leaves_what_it_delivered(tmp_path: Path) -> None:
     class Breaking(Echo):
-        def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
             super().send(calls[:1], deliver)
             raise ConnectionError("cable cut")
 

@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from support.steps.echo import Echo, ask, bodies, calls, recorder
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.core.calls.call import Call, Mode, Reply
-from factmill.tasks.storage.recording.journal import Record, make_record
-from factmill.tasks.storage.recording.recorder import Recorder
-from factmill.tasks.storage.recording.records import (
-    FILE,
-    LONG,
-    Kept,
-    KeptCall,
-    find_reply,
+from factmill.tasks.core.calls.call import Call, CallCacheMode, CallResponse
+from factmill.tasks.storage.recording.call_cache import CallCache
+from factmill.tasks.storage.recording.call_records import (
+    MIN_PACKED_CHARS,
+    REVALIDATION_FILE,
+    RevalidatedCall,
+    Revalidation,
+    find_latest_success,
+    find_revalidation,
     insert_records,
-    newest_record,
+    load_newest_record_id,
     pack_body,
-    read_kept,
-    take_over,
+    rekey_record,
     unpack_body,
-    write_kept,
+    write_revalidated_calls,
 )
+from factmill.tasks.storage.recording.journal import CallRecord, make_record
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
@@ -42,7 +42,7 @@ def test_a_body_comes_back_as_it_was(text: str, times: int) -> None:
 def test_long_bodies_are_packed_and_short_ones_can_be_read_as_they_lie() -> None:
     page = json.dumps({"text": "<p>Graz lies on the Mur.</p>" * 1000})
     assert len(pack_body(page)) < len(page) / 6
-    short = json.dumps({"text": "x" * (LONG // 2)})
+    short = json.dumps({"text": "x" * (MIN_PACKED_CHARS // 2)})
     assert pack_body(short) == short
 
 
@@ -78,10 +78,12 @@ def test_a_reply_that_is_too_old_stands_in_for_a_failure_where_that_is_wanted(tm
 
 
 @pytest.mark.parametrize("mode", ["record", "refresh"])
-def test_a_clock_that_is_set_back_costs_no_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
+def test_a_clock_that_is_set_back_costs_no_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CallCacheMode
+) -> None:
     service = Echo()
     ask(tmp_path, service, "a")
-    floor, begun = newest_record(tmp_path / "w.duckdb"), datetime.now(UTC)
+    floor, begun = load_newest_record_id(tmp_path / "w.duckdb"), datetime.now(UTC)
     hour_ago = time.time_ns() - 3600 * 10**9
     run = recorder(tmp_path, mode, floor=floor, oldest={"echo": begun})
     monkeypatch.setattr(time, "time_ns", lambda: hour_ago)
@@ -96,9 +98,12 @@ OLD = Call("echo", "say", {"name": "old"})
 AWAY = Call("echo", "say", {"name": "away"})
 
 
-def keep(*records: Record, **renamed: str) -> Kept:
-    calls = {each.key: KeptCall(each.record_id, each.asked_at.isoformat(), "unchanged", ("check",)) for each in records}
-    return Kept("toys-1", NOW.isoformat(), calls, renamed)
+def keep(*records: CallRecord, **renamed: str) -> Revalidation:
+    calls = {
+        each.key: RevalidatedCall(each.record_id, each.asked_at.isoformat(), "unchanged", ("check",))
+        for each in records
+    }
+    return Revalidation("toys-1", NOW.isoformat(), calls, renamed)
 
 
 @pytest.fixture
@@ -106,8 +111,8 @@ def warehouse(tmp_path: Path) -> Path:
     return empty_warehouse(tmp_path / "w.duckdb")
 
 
-def record(warehouse: Path, call: Call) -> Record:
-    made = replace(make_record(call, Reply({"said": "then"})), asked_at=datetime.now(UTC) - timedelta(days=40))
+def record(warehouse: Path, call: Call) -> CallRecord:
+    made = replace(make_record(call, CallResponse({"said": "then"})), asked_at=datetime.now(UTC) - timedelta(days=40))
     with open_warehouse(warehouse) as db:
         insert_records(db, [made])
     return made
@@ -117,18 +122,18 @@ def test_what_was_settled_is_read_again_by_the_run_that_settled_it_alone(tmp_pat
     kept = keep(record(warehouse, OLD), now="then")
     kept.checks["k"] = "r"
     kept.write(tmp_path)
-    assert read_kept(tmp_path, "toys-1", NOW.isoformat()) == kept
-    assert read_kept(tmp_path, "toys-2", NOW.isoformat()) is None
-    assert read_kept(tmp_path, "toys-1", (NOW + timedelta(seconds=1)).isoformat()) is None
-    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-9])
-    assert read_kept(tmp_path, "toys-1", NOW.isoformat()) is None, "torn"
-    assert read_kept(tmp_path / "nowhere", "toys-1", NOW.isoformat()) is None
+    assert find_revalidation(tmp_path, "toys-1", NOW.isoformat()) == kept
+    assert find_revalidation(tmp_path, "toys-2", NOW.isoformat()) is None
+    assert find_revalidation(tmp_path, "toys-1", (NOW + timedelta(seconds=1)).isoformat()) is None
+    (tmp_path / REVALIDATION_FILE).write_bytes((tmp_path / REVALIDATION_FILE).read_bytes()[:-9])
+    assert find_revalidation(tmp_path, "toys-1", NOW.isoformat()) is None, "torn"
+    assert find_revalidation(tmp_path / "nowhere", "toys-1", NOW.isoformat()) is None
 
 
 def test_a_reply_that_is_kept_serves_though_it_is_too_old(warehouse: Path) -> None:
     old = record(warehouse, OLD)
     record(warehouse, AWAY)
-    service, recorder = Echo(), Recorder(warehouse, "record", oldest={"echo": datetime.now(UTC)})
+    service, recorder = Echo(), CallCache(warehouse, "record", oldest_allowed={"echo": datetime.now(UTC)})
     recorder.keep(keep(old))
     answers = recorder.answer([OLD, AWAY], service)
     assert (service.asked, answers.sent, answers.replayed) == (["away"], 1, 1)
@@ -140,7 +145,7 @@ def test_a_reply_of_a_service_that_is_called_otherwise_now_is_taken_over(warehou
     wired = Call("echo-1", "say", {"name": "old"}, {"messages": ["not recorded"]})
     old = record(warehouse, wired)
     record(warehouse, replace(AWAY, service="echo-1"))
-    service, recorder = Echo(), Recorder(warehouse, "record")
+    service, recorder = Echo(), CallCache(warehouse, "record")
     recorder.keep(keep(old, echo="echo-1"))
     now = replace(wired, service="echo")
     answers = recorder.answer([now, AWAY], service)
@@ -148,16 +153,16 @@ def test_a_reply_of_a_service_that_is_called_otherwise_now_is_taken_over(warehou
     taken = answers.records[now.key]
     assert (taken.body, taken.asked_at, taken.service) == (old.body, old.asked_at, "echo")
     recorder.close()
-    later = Recorder(warehouse, "record")
+    later = CallCache(warehouse, "record")
     assert later.answer([now], service).records[now.key] == taken
     later.close()
-    again = take_over(taken, "f" * 64, "echo-2")
+    again = rekey_record(taken, "f" * 64, "echo-2")
     assert again.record_id == f"{old.record_id}.ffffffff", "names the reply that came, however often it is taken over"
 
 
 def test_what_a_run_rests_on_of_it_is_filed_with_what_shows_it(warehouse: Path) -> None:
     used, unused = record(warehouse, OLD), record(warehouse, AWAY)
-    taken = take_over(used, "a" * 64, "echo-2")
+    taken = rekey_record(used, "a" * 64, "echo-2")
     kept = keep(used, unused)
     kept.checks["k"] = "check"
     with open_warehouse(warehouse) as db:
@@ -167,11 +172,11 @@ def test_what_a_run_rests_on_of_it_is_filed_with_what_shows_it(warehouse: Path) 
             [taken.record_id],
         )
         for _ in range(2):
-            write_kept(db, "run", kept)
+            write_revalidated_calls(db, "run", kept)
         filed = db.execute("SELECT record_id, why, checks FROM kept_calls").fetchall()
         assert filed == [(taken.record_id, "unchanged", ["check"])]
         assert db.execute("SELECT record_id FROM build_calls WHERE stage = 'since'").fetchall() == [("check",)]
-        found = find_reply(db, OLD.key)
+        found = find_latest_success(db, OLD.key)
         assert found is not None
         assert found.record_id == used.record_id
-        assert find_reply(db, "none") is None
+        assert find_latest_success(db, "none") is None

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from support.batches.server import BatchServer
 
-from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
-from factmill.tasks.clients.batch_jobs.request_files import RequestFiles
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.clients.sending.sender import interrupt_sending
-from factmill.tasks.core.calls.call import Reply
-from factmill.tasks.core.calls.chat import Jobs, call_chat
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.request_files import OfflineRequestFiles
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.clients.sending.sender import cancel_all_sends
+from factmill.tasks.core.calls.call import CallResponse
+from factmill.tasks.core.calls.chat import BatchJobSettings, make_chat_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import ServiceError
 
 PROMPT = b"""+++
@@ -38,8 +38,8 @@ def answer(body: dict) -> dict:
 
 
 def open_chat(
-    server: BatchServer, folder: Path | None, key: str = "key", files: RequestFiles | None = None, **changed
-) -> Chat:
+    server: BatchServer, folder: Path | None, key: str = "key", files: OfflineRequestFiles | None = None, **changed
+) -> ChatClient:
     """Return a model at a server, what is known of its jobs lying in a folder; `files`: by which it is asked, if it is."""
     given = {
         "kind": "openai",
@@ -50,11 +50,11 @@ def open_chat(
         "usd_per_million_out": 10.0,
         "key_env": "MY_KEY",
         "jobs": jobs(),
-        "limits": Limits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01),
+        "limits": ServiceLimits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01),
     }
-    return Chat(
+    return ChatClient(
         "here",
-        Model.model_validate({**given, **changed}),
+        ModelSettings.model_validate({**given, **changed}),
         lambda: key,
         "tests",
         folder and place_of(folder),
@@ -62,25 +62,30 @@ def open_chat(
     )
 
 
-def place_of(folder: Path) -> JobsPlace:
+def place_of(folder: Path) -> JobFilesLocation:
     """Return where a folder's jobs are known; its warehouse has a name that is not the usual one."""
-    return JobsPlace(folder / "jobs", "granola-1a2b", folder / "w.duckdb")
+    return JobFilesLocation(folder / "jobs", "granola-1a2b", folder / "w.duckdb")
 
 
-def jobs(**changed) -> Jobs:
-    return Jobs.model_validate({"poll_s": 0.005, "first_singly": False, **changed})
+def jobs(**changed) -> BatchJobSettings:
+    return BatchJobSettings.model_validate({"poll_s": 0.005, "first_singly": False, **changed})
 
 
 def ask(name="Ada", samples=1, once=False):
-    return call_chat("here", "m-1", fill_in(read_prompt("test/p", PROMPT), samples=samples, name=name), once=once)
+    return make_chat_call(
+        "here",
+        "m-1",
+        fill_prompt_template(parse_prompt_file("test/p", PROMPT), samples=samples, name=name),
+        keeps_empty=once,
+    )
 
 
 def ask_all(count=60, samples=1):
     return [ask(f"person {number}", samples) for number in range(count)]
 
 
-def collect(chat: Chat, calls) -> dict[str, Reply]:
-    got: dict[str, Reply] = {}
+def collect(chat: ChatClient, calls) -> dict[str, CallResponse]:
+    got: dict[str, CallResponse] = {}
 
     def deliver(call, reply):
         assert call.key not in got, "delivered twice"
@@ -99,9 +104,9 @@ def wait_for(condition) -> None:
         threading.Event().wait(0.005)
 
 
-def interrupt(chat: Chat, calls, condition) -> dict[str, Reply]:
+def interrupt(chat: ChatClient, calls, condition) -> dict[str, CallResponse]:
     """Ask, break it off when a condition holds, and return what has come."""
-    got: dict[str, Reply] = {}
+    got: dict[str, CallResponse] = {}
     errors = []
 
     def send():
@@ -113,7 +118,7 @@ def interrupt(chat: Chat, calls, condition) -> dict[str, Reply]:
     thread = threading.Thread(target=send)
     thread.start()
     wait_for(condition)
-    interrupt_sending()
+    cancel_all_sends()
     thread.join()
     assert "sending was interrupted" in str(errors[0])
     return got

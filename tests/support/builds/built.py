@@ -10,7 +10,7 @@ from support.builds.released import NASTY, fanout_tables, multihal_row
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.storage.builds import BuildRecord
-from factmill.tasks.storage.recording.records import pack_body
+from factmill.tasks.storage.recording.call_records import pack_body
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 HOSTILE = (

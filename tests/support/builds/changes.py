@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from factmill.tasks.diff.core.changes import Cause, ColumnChange, Compared, Diff, Fate, InputChange, RowChange
+from factmill.tasks.diff.core.changes import (
+    BuildDiff,
+    ChangeCause,
+    ColumnChange,
+    ComparedBuild,
+    InputChange,
+    RowChange,
+    RowDrop,
+)
 
 LOCK: dict[str, Any] = {
     "author": "mine",
@@ -19,15 +27,19 @@ LOCK: dict[str, Any] = {
 }
 
 HOSTILE = "<script>alert(1)</script>\n</textarea> [x](../../etc) | `y` \u202eabc\x1b[31m\x00"
-PROMPT = Cause("prompt", "x/write", "edited (p1 → p2)", "write")
-WORLD = Cause("world", "wikidata", f"item_facts of {HOSTILE} says otherwise", "look_up")
+PROMPT = ChangeCause("prompt", "x/write", "edited (p1 → p2)", "write")
+WORLD = ChangeCause("world", "wikidata", f"item_facts of {HOSTILE} says otherwise", "look_up")
 
 
-def make_diff(**changed: Any) -> Diff:
+def make_diff(**changed: Any) -> BuildDiff:
     """Return a diff with one row of each kind, told by values that try to be more than text."""
     rows = [
         RowChange(
-            "added", "x-1", "", (Cause("source", "a.json", "row 9: new"),), shown={"id": "x-1", "question": HOSTILE}
+            "added",
+            "x-1",
+            "",
+            (ChangeCause("source", "a.json", "row 9: new"),),
+            shown={"id": "x-1", "question": HOSTILE},
         ),
         RowChange(
             "removed",
@@ -35,7 +47,7 @@ def make_diff(**changed: Any) -> Diff:
             "x-2",
             (WORLD,),
             shown={"question": "Why?"},
-            fate=Fate("after", "check", "too_short", HOSTILE),
+            fate=RowDrop("after", "check", "too_short", HOSTILE),
         ),
         RowChange(
             "changed",
@@ -53,8 +65,8 @@ def make_diff(**changed: Any) -> Diff:
     told: dict[str, Any] = {
         "benchmark": "x",
         "title": "X: a benchmark",
-        "before": Compared("x-aaa", 10, "2026-01-01"),
-        "after": Compared("x-bbb", 11, "2026-02-01", "not for use"),
+        "before": ComparedBuild("x-aaa", 10, "2026-01-01"),
+        "after": ComparedBuild("x-bbb", 11, "2026-02-01", "not for use"),
         "inputs": [InputChange(PROMPT, "p1", "p2")],
         "same": 8,
         "remade": 2,
@@ -62,4 +74,4 @@ def make_diff(**changed: Any) -> Diff:
         "tables": {"x_side": {"added": 1, "removed": 0, "changed": 3}},
         "new_columns": ["fresh"],
     }
-    return Diff(**(told | changed))
+    return BuildDiff(**(told | changed))

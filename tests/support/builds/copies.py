@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.storage.builds import find_build, publish, published_table
+from factmill.tasks.storage.builds import publish, published_table, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
 def publish_copies(warehouse: Path, build: str, table: str, rows: int) -> str:
     """Publish a build whose rows are those of another build (by its id, or latest:NAME), again and again, each with an id of its own."""
-    origin = find_build(warehouse, build)
+    origin = resolve_build(warehouse, build)
     with open_warehouse(warehouse) as db:
         found = published_table(db, origin.build_id, table)
         times = -(-rows // found.num_rows)

@@ -15,9 +15,9 @@ from support.builds.published import publish_rows
 from support.builds.released import fanout_tables
 from support.commands.command import Factmill
 
-from factmill.tasks.core.fingerprints import combine_digests, digest_json
+from factmill.tasks.core.digests import combine_digests, digest_json
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
-from factmill.tasks.storage.released_folders import open_release
+from factmill.tasks.storage.released_folders import load_release
 from factmill.tasks.storage.shards import digest_rows
 
 DEV = "data/fanoutqa/dev.parquet"
@@ -68,7 +68,7 @@ def run_commands(factmill: Factmill, released: Path, folder: Path, damage: str, 
         last = ran.err.splitlines()[-1]
         print(f"{damage} | {command} | {ran.code} | {last}")
         if command == "release --force" and damage in REPLACED:
-            assert (ran.code, open_release(folder).index.rows) == (0, 3)
+            assert (ran.code, load_release(folder).index.rows) == (0, 3)
             continue
         assert ran.code in (1, 2), (command, ran)
         assert last.startswith("factmill: ") and str(folder) in last, (command, last)

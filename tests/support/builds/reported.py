@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from factmill.tasks.core.evaluation.rows import Answer, EvaluationMetric, Score
-from factmill.tasks.core.measures.figures import Figure, Series
-from factmill.tasks.core.measures.metrics import Scores, measure
-from factmill.tasks.core.rows import arrow_table
-from factmill.tasks.evaluation.record import Evaluation, Item, PaperFigure
-from factmill.tasks.multihal.evaluation.record import MULTIHAL_EVALUATION
-from factmill.tasks.reports.content import Evaluated
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationPrediction, EvaluationScore
+from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
+from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.core.rows import make_arrow_table
+from factmill.tasks.evaluation.definition import Evaluation, PaperResult, ReportItem
+from factmill.tasks.multihal.evaluation.definition import MULTIHAL_EVALUATION
+from factmill.tasks.reports.evaluation_report import PublishedEvaluation
 from factmill.tasks.storage.builds import BuildRecord
 
 HOSTILE = (
@@ -29,9 +29,9 @@ _SERVICES = {"wikidata": "embedded-1", "wikipedia": "embedded-1"}
 MODEL = "weak <b>& $x$"
 
 
-def list_items(answers: pa.Table) -> list[Item]:
+def list_items(answers: pa.Table) -> list[ReportItem]:
     return [
-        Item(
+        ReportItem(
             answer_id=row["id"],
             setting=row["setting"],
             question=row["question"],
@@ -50,12 +50,12 @@ def list_items(answers: pa.Table) -> list[Item]:
     ]
 
 
-def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     found = [each for each in metrics if each.group_by == "kind"]
     models = list(dict.fromkeys(each.model for each in found))
     by = {model: [each for each in found if each.model == model] for model in models}
     bars = tuple(
-        Series(
+        FigureSeries(
             model,
             tuple(each.group for each in mine),
             tuple(each.value for each in mine),
@@ -64,12 +64,12 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
         )
         for model, mine in by.items()
     )
-    lines = tuple(Series(model, (1, 2), (0.5, None)) for model in models)
+    lines = tuple(FigureSeries(model, (1, 2), (0.5, None)) for model in models)
     return [
-        Figure("by_kind", "Accuracy, by kind", "bars", "kind", "accuracy", bars),
-        Figure("by_place", "Accuracy, by place", "lines", "place", "accuracy", lines, y_range=(0, 1)),
-        Figure("two", "One by the other", "scatter", "x", "y", tuple(Series(each, (0.1,), (0.2,), (0.1,), (0.3,)) for each in models)),
-        Figure("levels", "Levels", "stacked", "model", "share", (Series("level 1", tuple(models), (0.5,) * len(models)),)),
+        ReportFigure("by_kind", "Accuracy, by kind", "bars", "kind", "accuracy", bars),
+        ReportFigure("by_place", "Accuracy, by place", "lines", "place", "accuracy", lines, y_range=(0, 1)),
+        ReportFigure("two", "One by the other", "scatter", "x", "y", tuple(FigureSeries(each, (0.1,), (0.2,), (0.1,), (0.3,)) for each in models)),
+        ReportFigure("levels", "Levels", "stacked", "model", "share", (FigureSeries("level 1", tuple(models), (0.5,) * len(models)),)),
     ]  # fmt: skip
 
 
@@ -81,13 +81,13 @@ EVALUATION: Evaluation = dataclasses.replace(
     meaning="The share of questions answered with gold.",
     figures=draw_figures,
     items=list_items,
-    paper=(PaperFigure("accuracy", "ask", "GPT-9", 0.5, "Table 1", "other rows"),),
+    paper=(PaperResult("accuracy", "ask", "GPT-9", 0.5, "Table 1", "other rows"),),
 )
 
 
 def make_evaluated(
     model: str, answers: Sequence[str], scripted: dict[str, str] | None = None, **facts: Any
-) -> Evaluated:
+) -> PublishedEvaluation:
     """Return an evaluation of one setting with these answers: `gold` is right, an empty one lacks a score."""
     told = {"measured": "multihal-1", "model": model, "judge": "", "items": len(answers), "unscored": 0, **facts}
     params = {"params": {"seed": 0, "limit": None}, "settings": ["ask"], "source_digest": "ab" * 32}
@@ -101,7 +101,7 @@ def make_evaluated(
     rows = [_answer(number, answer, model) for number, answer in enumerate(answers)]
     values = [None if row.unscored else float(row.answer == "gold") for row in rows]
     scores = [
-        Score(
+        EvaluationScore(
             id=f"accuracy:{row.id}",
             **{
                 name: getattr(row, name) for name in ("question_id", "item", "cluster", "setting", "unscored", "detail")
@@ -111,9 +111,9 @@ def make_evaluated(
         )
         for row, value in zip(rows, values, strict=True)
     ]
-    found = measure(
+    found = measure_mean_metrics(
         [
-            Scores(
+            MetricScores(
                 "ask",
                 "accuracy",
                 [row.item for row in rows],
@@ -135,7 +135,7 @@ def make_evaluated(
         )
         for each in found
     ]
-    return Evaluated(
+    return PublishedEvaluation(
         _record(f"multihal_evaluation-{len(model)}", lock, told),
         _record(
             "multihal-1",
@@ -143,14 +143,14 @@ def make_evaluated(
             {},
         ),
         metrics,
-        arrow_table(Answer, rows),
-        arrow_table(Score, scores),
+        make_arrow_table(EvaluationPrediction, rows),
+        make_arrow_table(EvaluationScore, scores),
     )
 
 
-def _answer(number: int, answer: str, model: str) -> Answer:
+def _answer(number: int, answer: str, model: str) -> EvaluationPrediction:
     name = f"q{number:02}"
-    return Answer(
+    return EvaluationPrediction(
         id=f"ask/{name}", question_id=name, item=name, cluster=name, setting="ask", question=f"Question {number}?",
         answer=answer, answer_read=answer, samples=[], finish="", unscored="" if answer else "no_answer", detail="",
         tokens_in=0, tokens_out=0, model=model, call="",

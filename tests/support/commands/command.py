@@ -68,7 +68,7 @@ class Factmill:
         piped, writer = os.pipe()
         os.write(writer, stdin)
         os.close(writer)
-        style, on_interrupt = progress._style, signal.getsignal(signal.SIGINT)
+        style, on_interrupt = progress._progress_style, signal.getsignal(signal.SIGINT)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in {**self._environment(), **environment}.items():
                 patch.setenv(name, value)
@@ -83,7 +83,7 @@ class Factmill:
             ):
                 patch.setattr(sys, "stdin", reader)
                 code = cli._run_command()
-        progress._style = style
+        progress._progress_style = style
         signal.signal(signal.SIGINT, on_interrupt)
         return Ran(code, out.getvalue(), err.getvalue())
 

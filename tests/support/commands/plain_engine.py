@@ -18,14 +18,14 @@ from prefect import Flow, Task
 from prefect.utilities.callables import get_call_parameters
 
 from factmill.flows.watching import artifacts
-from factmill.flows.watching.runs import name_run
-from factmill.tasks.core.measures.figures import Figure
-from factmill.tasks.core.receipts import Receipt
+from factmill.flows.watching.flow_runs import make_run_name
+from factmill.tasks.core.batch_receipts import BatchReceipt
+from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.engine import building
-from factmill.tasks.engine.batches import finished
+from factmill.tasks.engine.batches import find_batch_receipt
 
 R = TypeVar("R")
-_show_figure = artifacts.show_figure
+_show_figure = artifacts.format_figure_markdown
 _shown: dict[tuple[Any, ...], str] = {}
 """Shape of a figure → what was drawn of it."""
 
@@ -45,7 +45,7 @@ class PlainRunner:
     def __exit__(self, *_error: object) -> None:
         self._threads.shutdown(cancel_futures=True)
 
-    def submit(self, step: Task[..., Receipt], parameters: Mapping[str, Any]) -> Future[Receipt]:
+    def submit(self, step: Task[..., BatchReceipt], parameters: Mapping[str, Any]) -> Future[BatchReceipt]:
         """Run a step in a thread, or find its receipt where Prefect would find its result."""
         assert callable(step.task_run_name)
         assert step.task_run_name(parameters=parameters)  # type: ignore[call-arg] # Prefect gives it the parameters
@@ -59,7 +59,7 @@ def without_prefect() -> Iterator[None]:
         patch.setattr(building, "ThreadPoolTaskRunner", PlainRunner)
         patch.setattr(artifacts, "create_table_artifact", _check_table)
         patch.setattr(artifacts, "create_markdown_artifact", _check_markdown)
-        patch.setattr(artifacts, "show_figure", _show_once)
+        patch.setattr(artifacts, "format_figure_markdown", _show_once)
         patch.setattr(Flow, "__call__", _call)
         patch.setattr(os, "fsync", _leave_to_system)
         yield
@@ -68,17 +68,17 @@ def without_prefect() -> Iterator[None]:
 def _call(flow: Flow[..., R], *given: Any, **named: Any) -> R:
     """Check a flow's parameters and name its run, as Prefect does, and make it."""
     params, run = flow.validate_parameters(get_call_parameters(flow.fn, given, named)).values()
-    assert name_run(flow.name, params, run)
+    assert make_run_name(flow.name, params, run)
     make: Callable[..., R] = flow.fn
     return make(params, run)
 
 
-def _work(step: Task[..., Receipt], parameters: Mapping[str, Any]) -> Receipt:
-    found = None if step.refresh_cache else finished(parameters["batch"])
+def _work(step: Task[..., BatchReceipt], parameters: Mapping[str, Any]) -> BatchReceipt:
+    found = None if step.refresh_cache else find_batch_receipt(parameters["batch"])
     return found or step.fn(**parameters)
 
 
-def _show_once(figure: Figure) -> str:
+def _show_once(figure: ReportFigure) -> str:
     """Draw a figure, unless one was drawn that differs in its values alone: where points are, and which have none, is the same."""
     shape = (
         *(figure.name, figure.kind, figure.y_range),

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 
-DOCUMENTS = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
+DOCUMENTS = (
+    "README.md",
+    *sorted(path.relative_to(ASSETS_ROOT).as_posix() for path in (ASSETS_ROOT / "docs").rglob("*.md")),
+)
 OWN = "my_facts"
 """The benchmark of the page that says how to write one; tests/flows/test_packages.py installs and tries such a package."""
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -50,13 +53,15 @@ class Example:
 
 def list_blocks(document: str, *languages: str) -> list[str]:
     """Return a document's blocks of code in these languages."""
-    return [text for language, text in _BLOCK.findall((ROOT / document).read_text("utf-8")) if language in languages]
+    return [
+        text for language, text in _BLOCK.findall((ASSETS_ROOT / document).read_text("utf-8")) if language in languages
+    ]
 
 
 def list_examples(document: str) -> list[Example]:
     """Return what a document tells to type, in order; in a console's block, what stands behind a `$`."""
     found = []
-    for language, block in _BLOCK.findall((ROOT / document).read_text("utf-8")):
+    for language, block in _BLOCK.findall((ASSETS_ROOT / document).read_text("utf-8")):
         lines = block.replace("\\\n", " ").splitlines()
         if language == "sh":
             found += [Example(line) for line in lines]

@@ -13,7 +13,7 @@ from support.processes.ready import Ended, run_ready
 
 from factmill.tasks.graph.folders import GraphManifest
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.loading.reading import LoadProgress
+from factmill.tasks.graph.loading.staging import LoadProgress
 
 SMALL_STEPS = """
 import os, resource, signal, sys

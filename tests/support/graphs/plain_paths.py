@@ -1,6 +1,6 @@
 """Paths found the plain way, by looking at every triple: what the engines are held to.
 
-Written from the definition alone (core/paths.py): no index, no batch, no order of evaluation.
+Written from the definition alone (core/wikidata_paths.py): no index, no batch, no order of evaluation.
 """
 
 from collections import defaultdict
@@ -9,7 +9,13 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from factmill.tasks.text.values.literals import DAY, Date, Number, canonical_number, date_key
+from factmill.tasks.text.values.wikidata_literals import (
+    DAY_PRECISION,
+    NumberWithUnit,
+    PartialDate,
+    canonical_number,
+    compute_date_key,
+)
 
 WD = "http://www.wikidata.org/entity/"
 PROP = "http://www.wikidata.org/prop/"
@@ -18,7 +24,7 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
 class PlainPaths:
-    """A finder over triples in memory; rows are tuples in the order of ITEM_PATHS or LITERAL_PATHS without `pair`."""
+    """A finder over triples in memory; rows are tuples in the order of ITEM_PATHS_SCHEMA or LITERAL_PATHS_SCHEMA without `pair`."""
 
     def __init__(self, triples: Iterable[ox.Triple | ox.Quad]) -> None:
         self.claims: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -46,7 +52,7 @@ class PlainPaths:
         return sorted(rows, key=_order)
 
     def find_literal_rows(
-        self, subject: int, wanted: Date | Number, properties: frozenset[int], hops: int
+        self, subject: int, wanted: PartialDate | NumberWithUnit, properties: frozenset[int], hops: int
     ) -> list[tuple[Any, ...]]:
         """Return the paths from an item to a date or number, in the agreed order."""
         walks = [(None, subject)] if hops == 1 else self.claims[subject]
@@ -55,7 +61,7 @@ class PlainPaths:
             for own, qualifier, statement, value, precision, unit, main in self.literals[holder]:
                 if (qualifier or own) in properties and _says(wanted, value, precision, unit):
                     walk = (1, None, own, None) if hops == 1 else (2, holder, first, own)
-                    told = canonical_number(value) if isinstance(wanted, Number) else value
+                    told = canonical_number(value) if isinstance(wanted, NumberWithUnit) else value
                     rows.add((*walk, qualifier, statement, told, precision, unit, main))
         return sorted(rows, key=_order)
 
@@ -108,16 +114,16 @@ def _is_value(thing: Any) -> bool:
     if not isinstance(thing, ox.Literal):
         return False
     kind = thing.datatype.value.removeprefix(XSD)
-    return (kind == "dateTime" and date_key(thing.value) is not None) or (
+    return (kind == "dateTime" and compute_date_key(thing.value) is not None) or (
         kind == "decimal" and canonical_number(thing.value) is not None
     )
 
 
-def _says(wanted: Date | Number, value: str, precision: int | None, unit: int | None) -> bool:
-    if isinstance(wanted, Number):
+def _says(wanted: PartialDate | NumberWithUnit, value: str, precision: int | None, unit: int | None) -> bool:
+    if isinstance(wanted, NumberWithUnit):
         return "T" not in value and wanted.fits(str(canonical_number(value)), unit)
-    key = date_key(value)
-    return key is not None and wanted.fits(key, DAY if precision is None else precision)
+    key = compute_date_key(value)
+    return key is not None and wanted.fits(key, DAY_PRECISION if precision is None else precision)
 
 
 def _format(thing: Any) -> str | None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from factmill.tasks.core.calls.knowledge import Neighbour
-from factmill.tasks.graph.lookup import Graph
+from factmill.tasks.core.calls.wikidata import ItemNeighbour
+from factmill.tasks.graph.lookup import WikidataGraph
 
 PREFIXES = {
     "wd:": "http://www.wikidata.org/entity/",
@@ -51,6 +51,6 @@ def _spell_term(term: str) -> str:
     return term
 
 
-def neighbours(graph: Graph, qids: Sequence[str], pids: Sequence[str]) -> dict[str, list[Neighbour]]:
+def neighbours(graph: WikidataGraph, qids: Sequence[str], pids: Sequence[str]) -> dict[str, list[ItemNeighbour]]:
     """Return each item's direct claims of some properties."""
-    return dict(zip(qids, graph.neighbours_of_each([(qid, pids) for qid in qids]), strict=True))
+    return dict(zip(qids, graph.list_neighbours([(qid, pids) for qid in qids]), strict=True))

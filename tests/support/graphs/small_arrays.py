@@ -9,10 +9,17 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.paths import FoundPaths, PathOptions
-from factmill.tasks.graph.arrays import Arrays, Ints, open_arrays, write_arrays
+from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
+from factmill.tasks.graph.arrays import GraphArrays, Ints, open_arrays, write_arrays
 from factmill.tasks.graph.paths import find_item_paths, find_literal_paths
-from factmill.tasks.text.values.literals import DAY, Date, Number, canonical_number, date_key, number_key
+from factmill.tasks.text.values.wikidata_literals import (
+    DAY_PRECISION,
+    NumberWithUnit,
+    PartialDate,
+    canonical_number,
+    compute_date_key,
+    hash_number,
+)
 
 Edge = tuple[int, int, int]
 """Subject, property, object."""
@@ -38,14 +45,16 @@ class Literal:
 
     @property
     def key(self) -> int:
-        key = date_key(self.value) if self.number is None else number_key(self.number)
+        key = compute_date_key(self.value) if self.number is None else hash_number(self.number)
         assert key is not None
         return key
 
-    def fits(self, wanted: Date | Number) -> bool:
-        if isinstance(wanted, Number):
+    def fits(self, wanted: PartialDate | NumberWithUnit) -> bool:
+        if isinstance(wanted, NumberWithUnit):
             return self.number is not None and wanted.fits(self.number, self.unit)
-        return self.number is None and wanted.fits(self.key, DAY if self.precision is None else self.precision)
+        return self.number is None and wanted.fits(
+            self.key, DAY_PRECISION if self.precision is None else self.precision
+        )
 
 
 def null_first(row: Iterable[Any]) -> list[tuple[bool, Any]]:
@@ -64,7 +73,7 @@ class SmallGraph:
     """Items without edges and literals."""
     keys: dict[int, int] = field(default_factory=dict)
     """Position of a literal → a key that is not its own."""
-    arrays: Arrays = field(init=False)
+    arrays: GraphArrays = field(init=False)
     connection: duckdb.DuckDBPyConnection = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,15 +113,15 @@ class SmallGraph:
     def knows(self, item: int) -> bool:
         return bool(self.arrays.items.find_places(np.array([item]))[0] >= 0)
 
-    def find_items(self, pairs: Sequence[tuple[int, int]], options: PathOptions) -> FoundPaths:
+    def find_items(self, pairs: Sequence[tuple[int, int]], options: PathSearchOptions) -> FoundPaths:
         subjects, objects = (np.array([pair[at] for pair in pairs], np.int64) for at in (0, 1))
         return find_item_paths(self.arrays, subjects, objects, options)
 
     def find_literals(
         self,
-        pairs: Sequence[tuple[int, Date]] | Sequence[tuple[int, Number]],
+        pairs: Sequence[tuple[int, PartialDate]] | Sequence[tuple[int, NumberWithUnit]],
         properties: set[int],
-        options: PathOptions,
+        options: PathSearchOptions,
     ) -> FoundPaths:
         subjects, wanted = np.array([pair[0] for pair in pairs], np.int64), [pair[1] for pair in pairs]
         return find_literal_paths(
@@ -142,9 +151,9 @@ LITERAL_TYPES = [
 
 
 def search_items(
-    graph: SmallGraph, pairs: Sequence[tuple[int, int]], options: PathOptions
+    graph: SmallGraph, pairs: Sequence[tuple[int, int]], options: PathSearchOptions
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of ITEM_PATHS and PAIRS that a search through all edges gives."""
+    """Return the rows of ITEM_PATHS_SCHEMA and PAIRS that a search through all edges gives."""
     edges = [edge for edge in set(graph.edges) if edge[1] not in options.ignored]
     paths: list[Row] = []
     outcomes: list[Row] = []
@@ -165,9 +174,12 @@ def search_items(
 
 
 def search_literals(
-    graph: SmallGraph, pairs: Sequence[tuple[int, Date | Number]], properties: set[int], options: PathOptions
+    graph: SmallGraph,
+    pairs: Sequence[tuple[int, PartialDate | NumberWithUnit]],
+    properties: set[int],
+    options: PathSearchOptions,
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of LITERAL_PATHS and PAIRS that a search through all edges and literals gives."""
+    """Return the rows of LITERAL_PATHS_SCHEMA and PAIRS that a search through all edges and literals gives."""
     paths: list[Row] = []
     outcomes: list[Row] = []
     for position, (subject, wanted) in enumerate(pairs):
@@ -199,7 +211,7 @@ def find_unknown(graph: SmallGraph, subject: int, target: int | None = None) -> 
     return None if target is None or graph.knows(target) else "unknown_object"
 
 
-def make_pair_row(position: int, outcome: str | None, total: int, options: PathOptions) -> Row:
+def make_pair_row(position: int, outcome: str | None, total: int, options: PathSearchOptions) -> Row:
     kept = total if options.most_paths is None else min(total, options.most_paths)
     return position, outcome or ("none" if not total else "found" if kept == total else "capped"), total, kept
 

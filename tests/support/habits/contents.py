@@ -12,15 +12,15 @@ from typing import Any
 
 from support.worlds.replies import find_text
 
-from factmill.tasks.assets import ROOT, load_prompt
-from factmill.tasks.core.prompts import Prompt
+from factmill.tasks.assets import ASSETS_ROOT, load_prompt
+from factmill.tasks.core.prompts import PromptTemplate
 
 Message = dict[str, Any]
 LOOKED_UP = "Berlin"
 """What a model under test looks up, whatever it is asked."""
 
 
-CHAT = Prompt("chat", "", "author", (), (("user", ""),), 0.0, 64, None)
+CHAT = PromptTemplate("chat", "", "author", (), (("user", ""),), 0.0, 64, None)
 """What anybody may say to a model."""
 
 
@@ -28,7 +28,7 @@ CHAT = Prompt("chat", "", "author", (), (("user", ""),), 0.0, 64, None)
 class Asked:
     """A prompt as it was recovered from a request."""
 
-    prompt: Prompt
+    prompt: PromptTemplate
     variables: dict[str, str]
     is_correction: bool
     """True when messages follow those of the prompt: a reply was sent back."""
@@ -70,8 +70,8 @@ def recognise(messages: Sequence[Message]) -> Asked:
 
 
 @cache
-def _list_patterns() -> list[tuple[Prompt, list[re.Pattern[str]]]]:
-    folder = ROOT / "prompts"
+def _list_patterns() -> list[tuple[PromptTemplate, list[re.Pattern[str]]]]:
+    folder = ASSETS_ROOT / "prompts"
     prompts = [
         load_prompt(path.relative_to(folder).with_suffix("").as_posix()) for path in sorted(folder.rglob("*.md"))
     ]

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from support.habits.contents import Asked, Contents, recognise
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.digests import digest_json
 
 if TYPE_CHECKING:
     from support.habits.provider_habits import ProviderHabit

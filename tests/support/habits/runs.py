@@ -10,7 +10,7 @@ import duckdb
 from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 
 AUTHORS = frozenset({"author", "author_call", "judge", "judge_call", "judged_by", "fact_types_by", "call", "build_id"})
 """Columns that say which build and who in it wrote a row."""
@@ -93,7 +93,7 @@ def small_arguments(benchmark: str, rows: int, folder: Path) -> list[str]:
     if benchmark == "slaq":
         return ["--category", "Astronomy", "--per-half", quarter, "--candidates", str(2 * rows)]
     path = folder / "questions.json"
-    questions = json.loads((ROOT / "data/world/sources/fanoutqa/places.json").read_text("utf-8"))
+    questions = json.loads((ASSETS_ROOT / "data/world/sources/fanoutqa/places.json").read_text("utf-8"))
     path.write_text(json.dumps(questions[: int(half)]), "utf-8")
     sets = ["--sets", "P40", "--sets", "P57", "--sets-a-kind", quarter]
     return ["--source", str(path), "--source", "wikidata", *sets]

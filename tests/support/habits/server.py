@@ -17,8 +17,8 @@ from support.habits.dresses import say_plainly
 from support.habits.table import HABITS, Habit
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.assets import ROOT
-from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.digests import digest_json
 
 _LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 6, backoff_s = 0.02 }"
 
@@ -112,7 +112,7 @@ def write_model_world(
     folder: Path, url: str, habit: str, roles: Sequence[str] = ("author", "judge"), settings: str = ""
 ) -> Path:
     """Write the embedded world with the model of this habit at an address in some roles; `settings`: lines about it."""
-    text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
+    text = (ASSETS_ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
     told = "\n".join(f"{key} = {str(value).lower()}" for key, value in HABITS[habit].model.items())
     for role in roles:
         text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from factmill.tasks.models.model_folder import Origin, store_model
-from factmill.tasks.models.translate import EMBEDDED_FOLDER, VOCABULARY, TranslatorSettings
-from factmill.tasks.text.translating.translation import LANGUAGE_CODES
+from factmill.tasks.models.model_folder import ConversionResult, write_model_folder
+from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER, NLLB_SENTENCEPIECE_FILE, TranslatorSettings
+from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES
 
 POSITIONS = 128
 
@@ -18,7 +18,7 @@ def make_random_translator(folder: Path, width: int, heads: int, inner_width: in
     from ctranslate2.specs import common_spec, transformer_spec
 
     chance = np.random.default_rng(seed)
-    tokens = json.loads((EMBEDDED_FOLDER / "shared_vocabulary.json").read_text("utf-8"))
+    tokens = json.loads((EMBEDDED_TRANSLATOR_FOLDER / "shared_vocabulary.json").read_text("utf-8"))
 
     def matrix(rows: int, columns: int) -> np.ndarray:
         return chance.normal(0, columns**-0.5, (rows, columns)).astype(np.float32)
@@ -57,15 +57,15 @@ def make_random_translator(folder: Path, width: int, heads: int, inner_width: in
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
 
-    def write(making: Path) -> Origin:
+    def write(making: Path) -> ConversionResult:
         spec.validate()
         spec.optimize("float32")
         spec.save(str(making))
-        shutil.copyfile(EMBEDDED_FOLDER / VOCABULARY, making / VOCABULARY)
+        shutil.copyfile(EMBEDDED_TRANSLATOR_FOLDER / NLLB_SENTENCEPIECE_FILE, making / NLLB_SENTENCEPIECE_FILE)
         settings = TranslatorSettings(
-            identity=f"random-{width}", codes=LANGUAGE_CODES, code_first=True, max_tokens=POSITIONS
+            identity=f"random-{width}", codes=NLLB_LANGUAGE_CODES, code_first=True, max_tokens=POSITIONS
         )
-        return Origin({}, settings.model_dump(), "random weights")
+        return ConversionResult({}, settings.model_dump(), "random weights")
 
-    store_model(f"random-{width}", folder, "translator", write)
+    write_model_folder(f"random-{width}", folder, "translator", write)
     return folder / f"random-{width}"

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from support.models.scripted_chat import Message, ScriptedChat
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
+from factmill.tasks.biokalma.evolve import (
+    ANNOTATE_PROMPT,
+    EXTEND_PROMPT,
+    GENERAL_QUESTION_PROMPT,
+    SPECIFIC_QUESTION_PROMPT,
+)
 
 Said = str | int
 """What the author says, or the HTTP status it fails with."""
@@ -53,7 +58,7 @@ class ScriptedAuthor:
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
         prompt_id = next(
             each
-            for each in (ANNOTATE, EXTEND, GENERAL, SPECIFIC)
+            for each in (ANNOTATE_PROMPT, EXTEND_PROMPT, GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT)
             if load_prompt(each).parts[0][1] == messages[0]["content"]
         )
         is_again = "<paragraph>" not in messages[-1]["content"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.assets import ROOT
+from factmill.tasks.assets import ASSETS_ROOT
 
 Message = dict[str, Any]
 Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]]]
@@ -63,7 +63,11 @@ class ScriptedChat:
 
 def write_chat_world(folder: Path, url: str, roles: Iterable[str], name: str = "tester") -> Path:
     """Write the embedded world with a model of the server of this URL (with /v1) in some roles; its key is in TEST_KEY."""
-    text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8").replace('"embedded"\nuser', '"chatty"\nuser')
+    text = (
+        (ASSETS_ROOT / "data" / "worlds" / "embedded.toml")
+        .read_text("utf-8")
+        .replace('"embedded"\nuser', '"chatty"\nuser')
+    )
     for role in roles:
         text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (
             f'\n[models.{role}]\nkind = "openai"\nname = "{name}"\nurl = "{url}"\nkey_env = "TEST_KEY"\n'

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import distributed
 
-from factmill.tasks.compute import CLUSTER
+from factmill.tasks.compute_settings import CLUSTER_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[3]
 _COMMAND = "from factmill.flows.cli.main import main; main()"
@@ -31,7 +31,7 @@ class LoopbackCluster:
     def start(self, *options: str) -> "subprocess.Popen[str]":
         """Start a worker on one thread and return its process, without waiting for it."""
         environment = {**os.environ, "FACTMILL_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
-        environment.pop(CLUSTER, None)
+        environment.pop(CLUSTER_VARIABLE, None)
         command = [sys.executable, "-c", _COMMAND, "worker", "--address", self.address, "--threads", "1", *options]
         worker = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.workers.append(worker)

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from factmill.tasks.processes import (
+    LOOPBACK_HOST,
+    find_free_port,
+    load_log_tail,
+    start_child_process,
+    stop_child_process,
+)
 
 _PROGRAMS = ("initdb", "postgres", "createdb", "pg_isready")
 _TIMEOUT_S = 60.0
@@ -28,7 +34,7 @@ def find_programs() -> Path:
 @contextmanager
 def running_postgres(password: str) -> Iterator[int]:
     """Give the port of a server that has an empty database `prefect`, whose user `prefect` has this password."""
-    programs, port = find_programs(), free_port()
+    programs, port = find_programs(), find_free_port()
     with tempfile.TemporaryDirectory(prefix="factmill-postgres-", ignore_cleanup_errors=True) as made:
         folder, drop = Path(made), _drop_rights(Path(made))
         secret = folder / "password"
@@ -37,20 +43,22 @@ def running_postgres(password: str) -> Iterator[int]:
         options = "--username=prefect --auth=scram-sha-256 --encoding=UTF8 --locale=C --no-sync"
         made_by = [*drop, programs / "initdb", "-D", folder / "data", f"--pwfile={secret}", *options.split()]
         subprocess.run(made_by, check=True, capture_output=True, timeout=_TIMEOUT_S, cwd=folder)
-        told = f"-D {folder}/data -p {port} -c listen_addresses={HOST} -c unix_socket_directories= -c fsync=off"
+        told = (
+            f"-D {folder}/data -p {port} -c listen_addresses={LOOPBACK_HOST} -c unix_socket_directories= -c fsync=off"
+        )
         log = folder / "log"
-        server = start_child([*drop, str(programs / "postgres"), *told.split()], log)
+        server = start_child_process([*drop, str(programs / "postgres"), *told.split()], log)
         try:
-            at = ["-h", HOST, "-p", str(port), "-U", "prefect"]
+            at = ["-h", LOOPBACK_HOST, "-p", str(port), "-U", "prefect"]
             deadline = time.monotonic() + _TIMEOUT_S
             while subprocess.run([programs / "pg_isready", *at], capture_output=True, check=False).returncode:
-                assert server.poll() is None and time.monotonic() < deadline, read_tail(log)
+                assert server.poll() is None and time.monotonic() < deadline, load_log_tail(log)
                 time.sleep(0.1)
             own = {**os.environ, "PGPASSWORD": password}
             subprocess.run([programs / "createdb", *at, "prefect"], check=True, env=own, timeout=_TIMEOUT_S)
             yield port
         finally:
-            stop_child(server)
+            stop_child_process(server)
 
 
 def _drop_rights(folder: Path) -> list[str]:

@@ -27,8 +27,8 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[3]
 _IMPORTED = (
     "factmill.flows.cli.main",
-    "factmill.flows.served",
-    "factmill.flows.watching.runs",
+    "factmill.flows.deployment_flows",
+    "factmill.flows.watching.flow_runs",
     *(f"factmill.flows.commands.{name}" for name in ("build", "evaluate", "report")),
     *(f"factmill.flows.{name}" for name in ("biokalma", "fanoutqa", "granola", "multihal", "slaq")),
     "factmill.flows.evaluate.biokalma",
@@ -195,10 +195,10 @@ def _stand_ready() -> socket.socket:
 
 def fork_for(descriptor: int) -> None:
     """Import everything, then fork a process for each that is asked for, until the line is closed."""
-    from factmill.tasks.memory import COLLECT_AFTER
+    from factmill.tasks.memory import GC_THRESHOLDS
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who runs the tests
-    gc.set_threshold(*COLLECT_AFTER)
+    gc.set_threshold(*GC_THRESHOLDS)
     for module in _IMPORTED:
         import_module(module)
     _read_ahead()
@@ -237,13 +237,13 @@ def fork_for(descriptor: int) -> None:
 def _read_ahead() -> None:
     """Read what each process that builds reads once and keeps: the embedded world, digests of what it says, our own code."""
     from factmill.flows.benchmarks import BENCHMARKS
-    from factmill.tasks.core.calls.freshness import call_world_contents
-    from factmill.tasks.engine.naming.rooms import read_recipe
-    from factmill.tasks.world.contents import WorldContents
+    from factmill.tasks.core.calls.freshness import make_world_contents_call
+    from factmill.tasks.engine.naming.code_versions import collect_recipe_code
+    from factmill.tasks.world.content_digests import WorldContentsService
 
-    WorldContents("").send([call_world_contents("")], lambda *_: None)
+    WorldContentsService("").send([make_world_contents_call("")], lambda *_: None)
     for benchmark in BENCHMARKS.values():
-        read_recipe(benchmark.recipe)
+        collect_recipe_code(benchmark.recipe)
 
 
 def _tell_ended(statuses: dict[int, int]) -> None:
@@ -285,9 +285,9 @@ def _settle_prefect() -> None:
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH
 
     from factmill.flows.prefect_server import prefect_settings
-    from factmill.tasks.settings import home
+    from factmill.tasks.settings import factmill_home
 
-    wanted = {**os.environ, **prefect_settings(home())}
+    wanted = {**os.environ, **prefect_settings(factmill_home())}
     known = (PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH)
     told = {each: wanted[each.name] for each in known if each.name in wanted}  # without a server no address
     now = get_settings_context()

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from support.processes.standing_prefect import QUIET, wait_ready
 
-from factmill.tasks.processes import HOST, free_port, start_child, stop_child
+from factmill.tasks.processes import LOOPBACK_HOST, find_free_port, start_child_process, stop_child_process
 
 _LIMIT_S = 400
 """What nothing here comes near: a run that never starts, or never ends, would be waited for without it."""
@@ -37,7 +37,7 @@ class Standing:
 
     def stop_server(self) -> None:
         """Stop the server as a restart does."""
-        stop_child(self._process)
+        stop_child_process(self._process)
 
     def ask(self, path: str, **body: Any) -> Any:
         """POST, or GET where there is no body; return the reply as JSON."""
@@ -95,7 +95,7 @@ def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
     if history and history.is_file():
         with closing(sqlite3.connect(history)) as there, closing(sqlite3.connect(folder / "prefect.db")) as here:
             there.backup(here)
-    url = f"http://{HOST}:{free_port()}/api"
+    url = f"http://{LOOPBACK_HOST}:{find_free_port()}/api"
     port = url.removesuffix("/api").rpartition(":")[2]
     told = QUIET | {
         "PREFECT_HOME": str(folder),
@@ -106,11 +106,20 @@ def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
         "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "1",
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    command = ["-m", "uvicorn", "--factory", "prefect.server.api.server:create_app", "--host", HOST, "--port", port]
+    command = [
+        "-m",
+        "uvicorn",
+        "--factory",
+        "prefect.server.api.server:create_app",
+        "--host",
+        LOOPBACK_HOST,
+        "--port",
+        port,
+    ]
     log = folder / "server.log"
 
     def launch() -> "subprocess.Popen[bytes]":
-        process = start_child([sys.executable, *command, "--log-level", "error"], log, {**inherited, **told})
+        process = start_child_process([sys.executable, *command, "--log-level", "error"], log, {**inherited, **told})
         wait_ready(url)
         return process
 

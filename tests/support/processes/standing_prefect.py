@@ -12,7 +12,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from factmill.flows.prefect_server import find_trouble, prefect_server
+from factmill.flows.prefect_server import find_server_problem, prefect_server
 
 PREPARED = Path(__file__).resolve().parents[3] / "data"
 """Where `factmill prepare` leaves what it makes for the checkout."""
@@ -50,7 +50,7 @@ def standing_server() -> Iterator[str]:
 def wait_ready(api: str) -> None:
     """Wait until the server answers, whichever process started it."""
     deadline = time.monotonic() + _STARTS_WITHIN_S
-    while trouble := find_trouble(api):
+    while trouble := find_server_problem(api):
         assert time.monotonic() < deadline, trouble
         time.sleep(0.05)
 

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from factmill.tasks.biokalma.core.evaluation.rows import CitationScore, ScoredBio
-from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.biokalma.core.evaluation.rows import CitationCounts, ScoredBiokalmaPrediction
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
 
 
-def make_piece(qid: str, property_label: str, value: str, pid: str = "P1", value_qid: str | None = None) -> Piece:
+def make_piece(
+    qid: str, property_label: str, value: str, pid: str = "P1", value_qid: str | None = None
+) -> KnowledgePiece:
     """Return a piece; a literal where no item is given."""
-    return Piece(
+    return KnowledgePiece(
         qid=qid, pid=pid, property=property_label, value_qid=value_qid, value=value, precision=None, statement=None
     )
 
@@ -28,14 +30,16 @@ ADA = [
 """Pieces of two people."""
 
 COUNTS = dict.fromkeys(
-    [name for name in CitationScore.model_fields if name not in ("scorer", "is_left_out")], 0
+    [name for name in CitationCounts.model_fields if name not in ("scorer", "is_left_out")], 0
 )  # fmt: skip
 
 
-def scored_row(item: str, setting: str = "given_graph", form: str = "specific", **changed: Any) -> ScoredBio:
+def scored_row(
+    item: str, setting: str = "given_graph", form: str = "specific", **changed: Any
+) -> ScoredBiokalmaPrediction:
     """Return a row of `biokalma_answers`; counts that are not told are 0."""
     counts = {key: changed.pop(key) for key in [*COUNTS, "scorer", "is_left_out"] if key in changed}
-    pieces: Sequence[Piece] = changed.pop("minimum_set", ADA[: counts.get("minimum", 0)])
+    pieces: Sequence[KnowledgePiece] = changed.pop("minimum_set", ADA[: counts.get("minimum", 0)])
     plain: dict[str, Any] = {
         "id": f"{setting}/{item}/{form}", "question_id": f"{item}/{form}", "item": item, "cluster": item,
         "setting": setting, "question": "Who was Ada?", "form": form, "people": ["Q1", "Q2"], "names": ["Ada", "Byron"],
@@ -46,7 +50,7 @@ def scored_row(item: str, setting: str = "given_graph", form: str = "specific", 
         "relevance": None, "unrated": [], "judge": "", "judge_calls": [], "sentences": ["She."], "citations": [],
         "counts": {**COUNTS, "scorer": "fixed", "is_left_out": False, **counts}, "aligner": "lexical",
     }  # fmt: skip
-    return ScoredBio.model_validate(plain | changed)
+    return ScoredBiokalmaPrediction.model_validate(plain | changed)
 
 
 def find_shared(path: str) -> Path | None:

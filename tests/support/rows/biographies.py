@@ -3,24 +3,24 @@
 from collections.abc import Sequence
 from typing import Any
 
-from factmill.tasks.biokalma.core.evolution import count_relations
+from factmill.tasks.biokalma.core.evolution import count_relation_graphs
 from factmill.tasks.biokalma.core.rows import (
     CountedPair,
-    DescribedPair,
+    EvolutionRound,
     EvolvingPair,
+    PairWithParagraph,
     PersonPair,
     PooledPair,
     RelationCount,
     ResolvedPair,
-    Round,
 )
-from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
 
 
-def make_piece(qid: str, pid: str, value: str, value_qid: str | None = None, **changed: Any) -> Piece:
+def make_piece(qid: str, pid: str, value: str, value_qid: str | None = None, **changed: Any) -> KnowledgePiece:
     """Return a piece whose property is called as its PID; a date where no item is given."""
     plain: dict[str, Any] = {"property": pid, "precision": None, "statement": None}
-    return Piece(**{**plain, "qid": qid, "pid": pid, "value_qid": value_qid, "value": value, **changed})
+    return KnowledgePiece(**{**plain, "qid": qid, "pid": pid, "value_qid": value_qid, "value": value, **changed})
 
 
 def person_pair(row_id: str, person: str, other: str, relation: str = "P26", **changed: Any) -> PersonPair:
@@ -49,7 +49,9 @@ def resolved_pair(row_id: str, person_qid: str, other_qid: str, **changed: Any) 
     )
 
 
-def pooled_pair(row_id: str, person_pool: Sequence[Piece], other_pool: Sequence[Piece], **changed: Any) -> PooledPair:
+def pooled_pair(
+    row_id: str, person_pool: Sequence[KnowledgePiece], other_pool: Sequence[KnowledgePiece], **changed: Any
+) -> PooledPair:
     """Return a pair with what is known of both, one piece each at least."""
     return resolved_pair(row_id, person_pool[0].qid, other_pool[0].qid, **changed).extend(
         PooledPair,
@@ -62,29 +64,29 @@ def pooled_pair(row_id: str, person_pool: Sequence[Piece], other_pool: Sequence[
     )
 
 
-def described_pair(row_id: str, text: str, *pools: Sequence[Piece], **changed: Any) -> DescribedPair:
+def described_pair(row_id: str, text: str, *pools: Sequence[KnowledgePiece], **changed: Any) -> PairWithParagraph:
     """Return a pair with the text that evolution begins with."""
     return pooled_pair(row_id, *pools, **changed).extend(
-        DescribedPair, text=text, text_source="file", text_pages=[], licence="none stated"
+        PairWithParagraph, text=text, text_source="file", text_pages=[], licence="none stated"
     )
 
 
-def counted_pair(row_id: str, text: str, *pools: Sequence[Piece], **changed: Any) -> CountedPair:
+def counted_pair(row_id: str, text: str, *pools: Sequence[KnowledgePiece], **changed: Any) -> CountedPair:
     """Return a pair with the counts of its relations, over its own two pools alone unless `counts` tells others.
 
     `counts`: PID → graphs that have the relation; `graphs`: how many there are in all.
     """
-    counts = {**count_relations(pools), **changed.pop("counts", {})}
+    counts = {**count_relation_graphs(pools), **changed.pop("counts", {})}
     graphs = changed.pop("graphs", 2)
     told = [RelationCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs) for pid, count in counts.items()]
     return described_pair(row_id, text, *pools, **changed).extend(CountedPair, relation_counts=told)
 
 
 def evolving_pair(
-    row_id: str, text: str, known: Sequence[Piece], *pools: Sequence[Piece], **changed: Any
+    row_id: str, text: str, known: Sequence[KnowledgePiece], *pools: Sequence[KnowledgePiece], **changed: Any
 ) -> EvolvingPair:
     """Return a pair after round 1, in which the pieces `known` were found in the text."""
-    first = Round(
+    first = EvolutionRound(
         number=1,
         chosen=list(known),
         sentence=text,

@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, evidence_to_released, to_released
+from factmill.tasks.fanoutqa.core.questions import (
+    FanOutQuestion,
+    format_released_decomposition,
+    format_released_evidence,
+)
 
 WIKI = "https://en.wikipedia.org/wiki/"
 
@@ -88,7 +92,7 @@ def write_released(question: FanOutQuestion) -> dict[str, Any]:
     """Return a question in the released form, of the dev part where it has an answer, else of the test part."""
     form: dict[str, Any] = {"id": question.id, "question": question.question}
     if question.answer is None:
-        form["necessary_evidence"] = [evidence_to_released(each) for each in question.necessary_evidence]
+        form["necessary_evidence"] = [format_released_evidence(each) for each in question.necessary_evidence]
     else:
-        form |= {"decomposition": to_released(question.decomposition), "answer": question.answer}
+        form |= {"decomposition": format_released_decomposition(question.decomposition), "answer": question.answer}
     return {**form, "categories": list(question.categories)}

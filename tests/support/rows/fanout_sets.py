@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from factmill.tasks.fanoutqa.core.questions import Evidence
-from factmill.tasks.fanoutqa.core.sets.lists import SetKind, read_fanout_properties, read_fanout_sets
-from factmill.tasks.fanoutqa.core.sets.members import Article, Member, MemberSet
-from factmill.tasks.fanoutqa.core.sets.values import Value
-from factmill.tasks.text.values.answers import read_known_text
+from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
+from factmill.tasks.fanoutqa.core.sets.members import MemberArticle, MemberSet, SetMember
+from factmill.tasks.fanoutqa.core.sets.property_values import PropertyValue
+from factmill.tasks.fanoutqa.core.sets.set_kinds import SetKind, parse_property_phrases, parse_set_kinds
+from factmill.tasks.text.values.answer_search import index_text
 
 HARBOUR, PEOPLE, FOUNDED, LENGTH = "P1", "P2", "P3", "P4"
 SETS = """relation,listed,owner_classes,member_classes,members,called,group,changes,properties
 P9,by owner,,Q9,islands,the island $name,the islands of $place,no,P1|P2|P3|P4
 P8,by name,,Q9,islands,the island $name,,no,P1|P2|P3|P4
 """
-PROPERTIES = read_fanout_properties(
+PROPERTIES = parse_property_phrases(
     """pid,members,kind,moment,question,most,least,above,below
 P1,,item,,What is the harbour of $x?,,,,
 P2,,quantity,when last counted in $month,What is the population of $x?,are most populous,are least populous,have over $limit,have under $limit
@@ -30,16 +30,16 @@ HARBOURS = ("Port Alpha", "Port Beta", "Port Gamma", "Port Delta", "Port Epsilon
 def island_kind(is_named: bool, *properties: str) -> SetKind:
     """Return the kind of sets of islands, of which these properties may be asked."""
     lines = SETS.replace("P1|P2|P3|P4", "|".join(properties)) if properties else SETS
-    return read_fanout_sets(lines)["P8 Q9" if is_named else "P9 Q9"]
+    return parse_set_kinds(lines)["P8 Q9" if is_named else "P9 Q9"]
 
 
-def make_article(title: str, text: str, number: int) -> Article:
+def make_article(title: str, text: str, number: int) -> MemberArticle:
     """Return an article, pinned by a number."""
-    evidence = Evidence(title, f"https://en.wikipedia.org/wiki/{title}", number, 10 * number)
-    return Article(evidence, text, read_known_text(text))
+    evidence = ArticleEvidence(title, f"https://en.wikipedia.org/wiki/{title}", number, 10 * number)
+    return MemberArticle(evidence, text, index_text(text))
 
 
-def make_islands(count: int = 7, without: Sequence[str] = ()) -> list[Member]:
+def make_islands(count: int = 7, without: Sequence[str] = ()) -> list[SetMember]:
     """Return islands whose articles say what the graph tells, but for those properties of `without`.
 
     The first has 1,001 people, was settled in 1801 and is 101 miles long; the second has 2,001, 1811 and 102; and so on.
@@ -57,25 +57,25 @@ def make_islands(count: int = 7, without: Sequence[str] = ()) -> list[Member]:
     return islands
 
 
-def make_member(number: int, name: str, text: str | None, at: int) -> Member:
+def make_member(number: int, name: str, text: str | None, at: int) -> SetMember:
     """Return the island of a place in the row; no text: it has no article."""
-    values: Mapping[str, tuple[Value, ...]] = {
-        HARBOUR: (Value(HARBOURS[at], None),),
-        PEOPLE: (Value(1000 * at + 1001, Decimal(1000 * at + 1001)),),
-        FOUNDED: (Value(str(1801 + 10 * at), (1801 + 10 * at, 0, 0)),),
-        LENGTH: (Value(101 + at, Decimal(101 + at), "miles"),),
+    values: Mapping[str, tuple[PropertyValue, ...]] = {
+        HARBOUR: (PropertyValue(HARBOURS[at], None),),
+        PEOPLE: (PropertyValue(1000 * at + 1001, Decimal(1000 * at + 1001)),),
+        FOUNDED: (PropertyValue(str(1801 + 10 * at), (1801 + 10 * at, 0, 0)),),
+        LENGTH: (PropertyValue(101 + at, Decimal(101 + at), "miles"),),
     }
     article = None if text is None else make_article(name, text, number)
-    return Member(f"Q{number}", name, article, "" if article else "there is no such page", values)
+    return SetMember(f"Q{number}", name, article, "" if article else "there is no such page", values)
 
 
-def make_owner(text: str | None) -> Member:
+def make_owner(text: str | None) -> SetMember:
     """Return the sea whose islands they are."""
     article = None if text is None else make_article("Grey Sea", text, 99)
-    return Member("Q99", "Grey Sea", article, "" if article else "there is no such page", {})
+    return SetMember("Q99", "Grey Sea", article, "" if article else "there is no such page", {})
 
 
-def make_set(owner: Member | None, members: Sequence[Member], *properties: str, **changed: Any) -> MemberSet:
+def make_set(owner: SetMember | None, members: Sequence[SetMember], *properties: str, **changed: Any) -> MemberSet:
     """Return a set of islands."""
     given: dict[str, Any] = {"others": (), "month": "May 2020", "least": 5, **changed}
     return MemberSet(island_kind(owner is None, *properties), owner, tuple(members), **given)

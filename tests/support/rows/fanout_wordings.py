@@ -1,9 +1,9 @@
 """Generated fan-out questions of invented places before and after they are worded: a listed set, and a named one."""
 
-from factmill.tasks.core.authoring.fanout_wording import Wording
-from factmill.tasks.text.values.answers import Answer
+from factmill.tasks.core.authoring.question_wording import QuestionWording
+from factmill.tasks.text.values.answer_search import AnswerValue
 
-LISTED = Wording(
+LISTED = QuestionWording(
     group="the islands of Vogtland",
     owner="Vogtland",
     names=(),
@@ -14,7 +14,7 @@ LISTED = Wording(
     unit="",
     month="November 2023",
 )
-NAMED = Wording(
+NAMED = QuestionWording(
     group="towers",
     owner="",
     names=("the Blue Tower", "Red Tower", "St. Ann's Tower"),
@@ -25,8 +25,8 @@ NAMED = Wording(
     unit="metres",
     month="",
 )
-PEOPLE: dict[str, Answer] = {"Norde": 4810, "Ostra": 5230}
-HEIGHTS: dict[str, Answer] = {"Blue Tower": 1310, "Red Tower": 1250}
+PEOPLE: dict[str, AnswerValue] = {"Norde": 4810, "Ostra": 5230}
+HEIGHTS: dict[str, AnswerValue] = {"Blue Tower": 1310, "Red Tower": 1250}
 ISLANDS_QUESTION = (
     "As of November 2023, which five islands of Vogtland have the largest areas, and how many people live on each?"
 )

@@ -4,14 +4,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from factmill.tasks.core.rows import arrow_table
-from factmill.tasks.granola.core.evaluation.rows import GranolaGiven
-from factmill.tasks.granola.core.evaluation.scoring import score_answers
+from factmill.tasks.core.rows import make_arrow_table
+from factmill.tasks.granola.core.evaluation.rows import GranolaPrediction
+from factmill.tasks.granola.core.evaluation.scoring import add_level_scores
 
 LEVELS = ["Voronezh", "Voronezh Oblast", "Russia"]
 
 
-def answered(number: int, answer: str, levels: list[str], **changed: Any) -> GranolaGiven:
+def answered(number: int, answer: str, levels: list[str], **changed: Any) -> GranolaPrediction:
     columns: dict[str, Any] = {
         "id": f"greedy/q{number}", "question_id": f"q{number}", "item": f"q{number}", "cluster": f"q{number}",
         "setting": "greedy", "question": "Where was X born?", "answer": answer, "answer_read": answer, "samples": [],
@@ -19,7 +19,7 @@ def answered(number: int, answer: str, levels: list[str], **changed: Any) -> Gra
         "model": "m", "call": "", "relation": "P19", "question_entity_popularity": number * 10,
         "granola_answers": levels, "is_compared": True,
     }  # fmt: skip
-    return GranolaGiven.model_validate(columns | changed)
+    return GranolaPrediction.model_validate(columns | changed)
 
 
 ROWS = [
@@ -35,8 +35,8 @@ ROWS = [
 """Level 1 (twice: F1 is 2/3 there), level 3, wrong, IDK, silent, missing, refused."""
 
 
-def score(rows: list[GranolaGiven], similarity: list[float | None] | None = None) -> pa.Table:
-    """Return the rows of GranolaAnswer."""
-    scored = score_answers(arrow_table(GranolaGiven, rows), 0.5)
+def score(rows: list[GranolaPrediction], similarity: list[float | None] | None = None) -> pa.Table:
+    """Return the rows of ScoredGranolaPrediction."""
+    scored = add_level_scores(make_arrow_table(GranolaPrediction, rows), 0.5)
     scored = scored.append_column("semantic_similarity", pa.array(similarity or [None] * len(rows), pa.float64()))
     return scored.append_column("encoder", pa.repeat("", len(rows)))

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from support.models.scripted_chat import Message, ScriptedChat
 
-from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.core.rows import Row
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
-LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
+LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
 COLUMNS = {
     "relation": "P19", "question": "Where was Ada Lovelace born?", "answer": "London", "source_name": "P19.json",
     "source_row": 1, "question_entity": "Ada Lovelace", "question_entity_qid": "Q7259", "answer_entity_qid": "Q84",
@@ -49,6 +49,6 @@ def serve_model(say: Callable[[Sequence[Message]], Said]) -> Iterator[Any]:
         return (200, said) if isinstance(said, str) else (said, "overloaded")
 
     chat = ScriptedChat(answer)
-    model = Model(kind="openai", name="tester", url=chat.url, limits=LIMITS)
-    yield SimpleNamespace(model=lambda _role: (Chat(chat.url, model, lambda: "key", "factmill tests"), model))
+    model = ModelSettings(kind="openai", name="tester", url=chat.url, limits=LIMITS)
+    yield SimpleNamespace(model=lambda _role: (ChatClient(chat.url, model, lambda: "key", "factmill tests"), model))
     chat.close()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from factmill.tasks.core.rows import arrow_table
-from factmill.tasks.slaq.core.evaluation.answers import JudgedSlaq, SlaqAnswer
+from factmill.tasks.core.rows import make_arrow_table
+from factmill.tasks.slaq.core.evaluation.answers import ScoredSlaqPrediction, SlaqPrediction
 
 ASKED: dict[str, Any] = {
     "id": "short/t/1", "question_id": "t/1", "item": "t", "cluster": "t", "setting": "short", "question": "Who built it?",
@@ -18,14 +18,14 @@ SAID: dict[str, Any] = {
 }  # fmt: skip
 
 
-def answer_row(answer: str, **changed: Any) -> SlaqAnswer:
+def answer_row(answer: str, **changed: Any) -> SlaqPrediction:
     """Return an answer to a short question; with another question, its gold answers and setting, to that."""
-    return SlaqAnswer.model_validate(ASKED | SAID | {"answer": answer, "answer_read": answer} | changed)
+    return SlaqPrediction.model_validate(ASKED | SAID | {"answer": answer, "answer_read": answer} | changed)
 
 
 def judged_rows(
     setting: str, matrix: Sequence[Sequence[int | None]], judge: str = "tester", **changed: Any
-) -> list[JudgedSlaq]:
+) -> list[ScoredSlaqPrediction]:
     """Return the answers of a setting with these verdicts, topics × facts; None: unscored (in a long answer all five)."""
     rows = []
     for at, verdicts in enumerate(matrix):
@@ -42,7 +42,7 @@ def judged_rows(
             }  # fmt: skip
             if None in mine:
                 told |= {"unscored": "judge_unreadable", "detail": "no verdict"}
-            rows.append(JudgedSlaq.model_validate(answer_row("Agrippa").model_dump() | told | changed))
+            rows.append(ScoredSlaqPrediction.model_validate(answer_row("Agrippa").model_dump() | told | changed))
     return rows
 
 
@@ -50,4 +50,6 @@ def judged_table(
     short: Sequence[Sequence[int | None]], long: Sequence[Sequence[int | None]], judge: str = "tester"
 ) -> pa.Table:
     """Return the answers of both settings as a table."""
-    return arrow_table(JudgedSlaq, [*judged_rows("short", short, judge), *judged_rows("long", long, judge)])
+    return make_arrow_table(
+        ScoredSlaqPrediction, [*judged_rows("short", short, judge), *judged_rows("long", long, judge)]
+    )

@@ -13,14 +13,14 @@ from support.steps.inputs import biokalma_inputs
 from support.steps.steps import Left, run_step
 
 from factmill.tasks.biokalma.core.rows import EvolvingPair
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.core.authoring.citations import Piece
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
-from factmill.tasks.core.calls.local_models import Weighed, write_reply
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
+from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability, make_perplexity_response
 from factmill.tasks.core.rows import Row
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
-LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+LIMITS = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 WRITER = make_piece("Q1", "P106", "writer", "Q36180")
 LONDON = make_piece("Q1", "P19", "London", "Q84")
 BORN = make_piece("Q1", "P569", "1815-12-10", precision=11)
@@ -40,16 +40,21 @@ class Weigher:
     identity = "weigher"
     is_outside = True
 
-    def __init__(self, weights: Mapping[str, float | Reply]) -> None:
+    def __init__(self, weights: Mapping[str, float | CallResponse]) -> None:
         self.weights = {**PERPLEXITIES, **weights}
         self.texts: list[str] = []
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         for call in calls:
             text = str(call.parts["text"])
             self.texts.append(text)
             (found,) = [weight for value, weight in self.weights.items() if value in text[-25:]]
-            deliver(call, found if isinstance(found, Reply) else write_reply(Weighed(-7 * math.log(found), 7)))
+            deliver(
+                call,
+                found
+                if isinstance(found, CallResponse)
+                else make_perplexity_response(TextLogProbability(-7 * math.log(found), 7)),
+            )
 
 
 Run = Callable[..., Left]
@@ -57,11 +62,11 @@ Run = Callable[..., Left]
 
 def step_runner(author: ScriptedAuthor, folder: Path, patch: pytest.MonkeyPatch) -> Run:
     """Return what runs a step on rows with the author and a language model, two rounds and α 0.5 unless told otherwise."""
-    model = Model(kind="openai", name="tester", url=author.url, limits=LIMITS)
+    model = ModelSettings(kind="openai", name="tester", url=author.url, limits=LIMITS)
 
     def run(step: Any, rows: Sequence[Row], scorer: Any = None, **params: Any) -> Left:
         # another client each time, as each build has
-        chat = Chat(author.url, model, lambda: "key", "factmill tests")
+        chat = ChatClient(author.url, model, lambda: "key", "factmill tests")
         weigher = scorer or Weigher({})
         services = SimpleNamespace(model=lambda _role: (chat, model), perplexity=lambda: weigher)
         return run_step(step, rows, services, folder, patch, biokalma_inputs(**{"rounds": 2, **params}))
@@ -69,7 +74,7 @@ def step_runner(author: ScriptedAuthor, folder: Path, patch: pytest.MonkeyPatch)
     return run
 
 
-def evolving(name: str, known: Sequence[Piece] = BOTH, **changed: Any) -> EvolvingPair:
+def evolving(name: str, known: Sequence[KnowledgePiece] = BOTH, **changed: Any) -> EvolvingPair:
     """Return a pair whose text begins with a word that sets the author's manners."""
     return evolving_pair(name, f"{name} met Bob.", known, ADA, BOB, **changed)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.core.calls.call import Call, Deliver, Mode, Reply, Service
-from factmill.tasks.storage.recording.recorder import Answers, Recorder
+from factmill.tasks.core.calls.call import Call, CallCacheMode, CallResponse, CallService, ResponseHandler
+from factmill.tasks.storage.recording.call_cache import CallCache, CallResults
 
 
 class Echo:
@@ -23,17 +23,17 @@ class Echo:
         self.recovered = False
         self.told = "echo"
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         for call in calls:
             time.sleep(self.delay_s)
             name = str(call.parts["name"])
             self.asked.append(name)
             if name.startswith("bad") and not self.recovered:
-                deliver(call, Reply(None, "failed", "http_503: down", transient=True))
+                deliver(call, CallResponse(None, "failed", "http_503: down", transient=True))
             elif name.startswith("gone"):
-                deliver(call, Reply(None, "failed", "http_404: no such thing"))
+                deliver(call, CallResponse(None, "failed", "http_404: no such thing"))
             else:
-                deliver(call, Reply({self.told: name}))
+                deliver(call, CallResponse({self.told: name}))
 
 
 def calls(*names: str) -> list[Call]:
@@ -41,12 +41,14 @@ def calls(*names: str) -> list[Call]:
     return [Call("echo", "say", {"name": name}) for name in names]
 
 
-def recorder(path: Path, mode: Mode = "record", **more: Any) -> Recorder:
+def recorder(path: Path, mode: CallCacheMode = "record", **more: Any) -> CallCache:
     """Return a recorder of the warehouse `w.duckdb` in this folder."""
-    return Recorder(empty_warehouse(path / "w.duckdb"), mode, **more)
+    return CallCache(empty_warehouse(path / "w.duckdb"), mode, **more)
 
 
-def ask(path: Path, service: Service, *asked: str | Call, mode: Mode = "record", **more: Any) -> Answers:
+def ask(
+    path: Path, service: CallService, *asked: str | Call, mode: CallCacheMode = "record", **more: Any
+) -> CallResults:
     """Have a recorder of its own, closed at the end, answer calls (of these names, or these)."""
     run = recorder(path, mode, **more)
     answers = run.answer(
@@ -56,6 +58,6 @@ def ask(path: Path, service: Service, *asked: str | Call, mode: Mode = "record",
     return answers
 
 
-def bodies(answers: Answers) -> list[Any]:
+def bodies(answers: CallResults) -> list[Any]:
     """Return what was replied, call by call."""
     return [record.reply().body for record in answers.records.values()]

@@ -8,20 +8,20 @@ from typing import Any
 
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.core.receipts import Batch
-from factmill.tasks.engine.batches import Work
+from factmill.tasks.core.batch_receipts import StageBatch
+from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.engine.runs import Run
-from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.recording.call_cache import CallCache
 
 
 @contextmanager
-def working(folder: Path, wikipedia: Any = None, mode: Any = "record", **others: Any) -> Iterator[Work]:
+def working(folder: Path, wikipedia: Any = None, mode: Any = "record", **others: Any) -> Iterator[BatchWork]:
     """Yield work whose calls to this Wikipedia and other services are recorded in a folder, and served from there the next time."""
     folder.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(empty_warehouse(folder / "w.duckdb"), mode)
+    recorder = CallCache(empty_warehouse(folder / "w.duckdb"), mode)
     services: Any = SimpleNamespace(wikipedia=wikipedia, **others)
     run = Run(folder, {"params": {}}, {}, {}, services, recorder)
     try:
-        yield Work(Batch(run=str(folder), stage="evidence", index=0, key="k" * 40), run)
+        yield BatchWork(StageBatch(run=str(folder), stage="evidence", index=0, key="k" * 40), run)
     finally:
         recorder.close()

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from factmill.tasks.core.replies import Form, hear
+from factmill.tasks.core.completions import CompletionFormat, parse_completion
 
 
-def hearing(form: Form, read: Callable[..., Any], *more: Any, finish: str = "stop") -> Callable[[str], Any]:
+def hearing(form: CompletionFormat, read: Callable[..., Any], *more: Any, finish: str = "stop") -> Callable[[str], Any]:
     """Return what reads one reply: undressed in the form, then by `read`, which gets the plain text and `more`."""
-    return lambda reply: hear([reply], [finish], form, lambda texts: read(texts[0], *more)).read
+    return lambda reply: parse_completion([reply], [finish], form, lambda texts: read(texts[0], *more)).read

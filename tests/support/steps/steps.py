@@ -9,14 +9,14 @@ import pytest
 from prefect import Task
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.core.fingerprints import digest_bytes
-from factmill.tasks.core.receipts import Batch, Receipt
-from factmill.tasks.core.rows import Row, arrow_table
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.core.rows import Row, make_arrow_table
 from factmill.tasks.engine import runs
-from factmill.tasks.engine.benchmark import Inputs
+from factmill.tasks.engine.benchmark import BuildInputs
 from factmill.tasks.engine.runs import Run
-from factmill.tasks.storage.recording.recorder import Recorder
-from factmill.tasks.storage.shards import has_kind, read_shard, write_shard
+from factmill.tasks.storage.recording.call_cache import CallCache
+from factmill.tasks.storage.shards import has_shard_table, read_shard, write_shard
 from factmill.tasks.storage.source_files import SourceFile
 
 
@@ -31,52 +31,52 @@ class Left:
     merged: dict[str, str]
     """Row id → id of the row that it was united with."""
     extras: list[dict[str, Any]]
-    receipt: Receipt
+    receipt: BatchReceipt
 
 
 def run_step(
-    step: Task[..., Receipt],
+    step: Task[..., BatchReceipt],
     rows: Sequence[Row],
     services: Any,
     folder: Path,
     patch: pytest.MonkeyPatch,
-    inputs: Inputs | None = None,
+    inputs: BuildInputs | None = None,
     files: Mapping[str, Sequence[SourceFile]] | None = None,
 ) -> Left:
     """Run a step on a batch of rows with these services; its calls are recorded in `folder`, and replayed from there."""
     folder.mkdir(parents=True, exist_ok=True)
     came_in = folder / "came-in"
-    write_shard(came_in, {"rows": arrow_table(type(rows[0]), rows)})
-    batch = Batch(run=str(folder), stage=step.name, index=0, key="k" * 40, files=(str(came_in),), stop=len(rows))
+    write_shard(came_in, {"rows": make_arrow_table(type(rows[0]), rows)})
+    batch = StageBatch(run=str(folder), stage=step.name, index=0, key="k" * 40, files=(str(came_in),), stop=len(rows))
     return _run(step, batch, inputs, files or {}, services, patch)
 
 
 def read_unit(
-    step: Task[..., Receipt],
+    step: Task[..., BatchReceipt],
     unit: str,
     services: Any,
     folder: Path,
     patch: pytest.MonkeyPatch,
-    inputs: Inputs,
+    inputs: BuildInputs,
     files: Sequence[Path] = (),
 ) -> Left:
     """Run the first step of a recipe on one unit of its source: a relation, or `files`."""
     folder.mkdir(parents=True, exist_ok=True)
-    batch = Batch(run=str(folder), stage=step.name, index=0, key="k" * 40, unit=unit)
+    batch = StageBatch(run=str(folder), stage=step.name, index=0, key="k" * 40, unit=unit)
     found = [SourceFile(path, path.name, digest_bytes(path.read_bytes())) for path in files]
     return _run(step, batch, inputs, {unit: found}, services, patch)
 
 
 def _run(
-    step: Task[..., Receipt],
-    batch: Batch,
-    inputs: Inputs | None,
+    step: Task[..., BatchReceipt],
+    batch: StageBatch,
+    inputs: BuildInputs | None,
     files: Mapping[str, Sequence[SourceFile]],
     services: Any,
     patch: pytest.MonkeyPatch,
 ) -> Left:
     folder = Path(batch.run)
-    recorder = Recorder(empty_warehouse(folder / "w.duckdb"), "record")
+    recorder = CallCache(empty_warehouse(folder / "w.duckdb"), "record")
     world = getattr(services, "world", None)  # the services of most steps are those that they ask, and no more
     models = {role: model.name for role, model in getattr(world, "models", {}).items()}
     lock = {"params": inputs.model_dump(mode="json") if inputs else {}, "models": models}
@@ -87,7 +87,7 @@ def _run(
         }
     }
     try:
-        patch.setitem(runs._runs, batch.run, Run(folder, lock, origin, {}, services, recorder))
+        patch.setitem(runs._open_runs, batch.run, Run(folder, lock, origin, {}, services, recorder))
         receipt = step.fn(batch)
     finally:
         recorder.close()
@@ -96,6 +96,6 @@ def _run(
         {row["id"]: row for row in read_shard(receipt.shard, "rows").to_pylist()},
         {line["id"]: (line["reason"], line["detail"]) for line in read_shard(receipt.shard, "rejects").to_pylist()},
         {line["id"]: line["into_id"] for line in read_shard(receipt.shard, "merged").to_pylist()},
-        read_shard(receipt.shard, "extras").to_pylist() if has_kind(receipt.shard, "extras") else [],
+        read_shard(receipt.shard, "extras").to_pylist() if has_shard_table(receipt.shard, "extras") else [],
         receipt,
     )

@@ -1,4 +1,4 @@
-"""A real MediaWiki and the embedded one that hold the same pages, asked at once and held to each other, but for ids.
+"""A real MediaWikiApi and the embedded one that hold the same pages, asked at once and held to each other, but for ids.
 
 Both hold data/world, pages with histories (page_histories.py), and pages in many kinds of markup. Of these the embedded
 one has the HTML that the real one makes of their wikitext, and of the world's articles the real one has no text.
@@ -17,28 +17,28 @@ import requests
 from support.webs.page_histories import HISTORIES, copy_world, write_article
 from support.webs.real_mediawiki import RealMediaWiki, default_cache, running_mediawiki
 
-from factmill.tasks.clients.wikipedia import Wikipedia
-from factmill.tasks.core.calls.call import Call, Deliver, Reply
-from factmill.tasks.core.fingerprints import Json
-from factmill.tasks.core.service_settings import Limits
-from factmill.tasks.world.data import Article, WorldData
-from factmill.tasks.world.files import Findings, load_world_data, read_article
+from factmill.tasks.clients.wikipedia import WikipediaClient
+from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
+from factmill.tasks.core.digests import JsonValue
+from factmill.tasks.core.service_settings import ServiceLimits
+from factmill.tasks.world.data import WorldArticle, WorldData
+from factmill.tasks.world.files import WorldFileFindings, load_world_data, parse_world_article
 from factmill.tasks.world.serving import running_world
-from factmill.tasks.world.wiki.pages import Wiki
+from factmill.tasks.world.wiki.pages import EmbeddedWiki
 
-LIMITS = Limits(parallel=4, timeout_s=30, attempts=2, backoff_s=0.02, batch=50)
+LIMITS = ServiceLimits(parallel=4, timeout_s=30, attempts=2, backoff_s=0.02, batch=50)
 _CATEGORIES = "  Pages with broken file links: []\n  Probes: []\n  Probes within: [Probes]\n  Probes beside: [Probes, Probes within]\n"
 
 
-class OnceRendered(Wikipedia):
-    """A Wikipedia that is asked for each text once, since a MediaWiki without caches renders it anew every time."""
+class OnceRendered(WikipediaClient):
+    """A Wikipedia that is asked for each text once, since a MediaWikiApi without caches renders it anew every time."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, "p", LIMITS, "factmill tests")
-        self._texts: dict[tuple[Json, Json], Reply] = {}
+        self._texts: dict[tuple[JsonValue, JsonValue], CallResponse] = {}
 
-    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        def keep(call: Call, reply: Reply) -> None:
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
+        def keep(call: Call, reply: CallResponse) -> None:
             if call.operation == "page_text" and reply.status == "ok":
                 self._texts[call.parts["revid"], call.parts["form"]] = reply
             deliver(call, reply)
@@ -57,11 +57,11 @@ class Both:
     """The two wikis, and what is in them."""
 
     data: WorldData
-    wiki: Wiki
+    wiki: EmbeddedWiki
     written: frozenset[str]
     """Titles of the pages whose texts the two show alike."""
-    real: Wikipedia
-    ours: Wikipedia
+    real: WikipediaClient
+    ours: WikipediaClient
     real_url: str
     ours_url: str
     revids: dict[int, int]
@@ -85,7 +85,7 @@ def running_both(folder: Path, pages: Path) -> Iterator[Both]:
         for file, article in wikitexts.items():
             copy_article(name_copy(world_folder, file), article, real)
         data = load_world_data(world_folder)
-        wiki = Wiki(data)
+        wiki = EmbeddedWiki(data)
         with running_world(folder / "home", world_folder) as world:
             yield Both(
                 data=data,
@@ -100,9 +100,12 @@ def running_both(folder: Path, pages: Path) -> Iterator[Both]:
             )
 
 
-def read_wikitexts(folder: Path) -> dict[Path, Article]:
+def read_wikitexts(folder: Path) -> dict[Path, WorldArticle]:
     """Return the pages of the tests, which are written as articles of the world are but for their wikitext."""
-    found = {file: read_article(file.read_text("utf-8"), Findings()) for file in sorted(folder.glob("*.wiki"))}
+    found = {
+        file: parse_world_article(file.read_text("utf-8"), WorldFileFindings())
+        for file in sorted(folder.glob("*.wiki"))
+    }
     return {file: article for file, article in found.items() if article}
 
 
@@ -110,7 +113,7 @@ def name_copy(world: Path, file: Path) -> Path:
     return world / "articles" / f"{file.stem}.html"
 
 
-def copy_article(path: Path, article: Article, real: RealMediaWiki) -> None:
+def copy_article(path: Path, article: WorldArticle, real: RealMediaWiki) -> None:
     """Write an article's file with the HTML and the categories that the real wiki has of it."""
     head: dict[str, Any] = {"title": article.title, "pageid": article.pageid, "views": article.daily_views}
     head["redirects"] = article.redirects
@@ -133,11 +136,11 @@ def copy_article(path: Path, article: Article, real: RealMediaWiki) -> None:
     write_article(path, head, revisions)
 
 
-def open_wiki(url: str, limits: Limits = LIMITS) -> Wikipedia:
-    return Wikipedia(url, "p", limits, "factmill tests")
+def open_wiki(url: str, limits: ServiceLimits = LIMITS) -> WikipediaClient:
+    return WikipediaClient(url, "p", limits, "factmill tests")
 
 
-def match_revids(real: RealMediaWiki, wiki: Wiki) -> dict[int, int]:
+def match_revids(real: RealMediaWiki, wiki: EmbeddedWiki) -> dict[int, int]:
     """Return the real wiki's revision ids by ours; they go together by title and date, and neither has more."""
     ours = {(page.title, revision.at) for page in wiki.by_title.values() for revision in page.revisions}
     assert ours == {(title, at) for title, at in real.revids if title in wiki.by_title}
@@ -148,20 +151,20 @@ def match_revids(real: RealMediaWiki, wiki: Wiki) -> dict[int, int]:
     }
 
 
-def ask(service: Wikipedia, calls: Sequence[Call]) -> list[Reply]:
-    replies: dict[str, Reply] = {}
+def ask(service: WikipediaClient, calls: Sequence[Call]) -> list[CallResponse]:
+    replies: dict[str, CallResponse] = {}
     service.send(calls, lambda call, reply: replies.__setitem__(call.key, reply))
     return [replies[call.key] for call in calls]
 
 
-def ask_both(both: Both, real: Sequence[Call], ours: Sequence[Call]) -> tuple[list[Reply], list[Reply]]:
+def ask_both(both: Both, real: Sequence[Call], ours: Sequence[Call]) -> tuple[list[CallResponse], list[CallResponse]]:
     """Return the replies of the two wikis to their calls, which are asked at the same time."""
     with ThreadPoolExecutor(2) as pool:
         real_replies, our_replies = pool.map(ask, (both.real, both.ours), (real, ours))
     return real_replies, our_replies
 
 
-def without_ids(both: Both, reply: Reply) -> Any:
+def without_ids(both: Both, reply: CallResponse) -> Any:
     """Return a reply with titles for page ids and our revision ids for the real wiki's; an error as its code."""
     if reply.status != "ok":
         return reply.status, str(reply.error).partition(":")[0]

@@ -2,64 +2,67 @@
 
 from collections.abc import Callable
 
-from factmill.tasks.clients.chat import Chat
-from factmill.tasks.clients.falcon import Falcon
-from factmill.tasks.clients.pageviews import Pageviews
-from factmill.tasks.clients.perplexity import Scorer
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.clients.falcon import FalconClient
+from factmill.tasks.clients.pageviews import PageviewsClient
+from factmill.tasks.clients.perplexity import PerplexityClient
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.clients.wikipedia import Wikipedia
-from factmill.tasks.core.calls.call import Call, Service
-from factmill.tasks.core.calls.chat import call_chat
-from factmill.tasks.core.calls.knowledge import call_find_items
-from factmill.tasks.core.calls.linkers import call_link, call_same_as
-from factmill.tasks.core.calls.local_models import call_perplexity
-from factmill.tasks.core.calls.pageviews import call_pageviews
-from factmill.tasks.core.calls.wikipedia import call_resolve_title
-from factmill.tasks.core.prompts import fill_in, read_prompt
-from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.wikipedia import WikipediaClient
+from factmill.tasks.core.calls.call import Call, CallService
+from factmill.tasks.core.calls.chat import make_chat_call
+from factmill.tasks.core.calls.entity_linking import make_link_call, make_same_as_call
+from factmill.tasks.core.calls.pageviews import make_pageviews_call
+from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
+from factmill.tasks.core.calls.wikidata import make_find_items_call
+from factmill.tasks.core.calls.wikipedia import make_resolve_title_call
+from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
 HERE, AGENT = "test", "factmill-tests"
-PROMPT = read_prompt("test/p", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\nWho is $name?\n')
+PROMPT = parse_prompt_file("test/p", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\nWho is $name?\n')
 
 
-def model(url: str, limits: Limits) -> Model:
-    return Model(kind="openai", name="m", url=f"{url}/v1", limits=limits)
+def model(url: str, limits: ServiceLimits) -> ModelSettings:
+    return ModelSettings(kind="openai", name="m", url=f"{url}/v1", limits=limits)
 
 
-CLIENTS: dict[str, tuple[Callable[..., Service], Callable[[str], Call]]] = {
+CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
     "wikidata": (
         lambda url, limits, token="": SparqlClient("Wikidata", url, HERE, limits, AGENT, token),
-        lambda name: call_find_items(HERE, name),
+        lambda name: make_find_items_call(HERE, name),
     ),
     "dbpedia": (
         lambda url, limits, token="": SparqlClient("DBpedia", url, HERE, limits, AGENT, token),
-        lambda name: call_same_as(HERE, f"http://dbpedia.org/resource/{name}"),
+        lambda name: make_same_as_call(HERE, f"http://dbpedia.org/resource/{name}"),
     ),
     "wikipedia": (
-        lambda url, limits, token="": Wikipedia(url, HERE, limits, AGENT, token),
-        lambda name: call_resolve_title(HERE, name),
+        lambda url, limits, token="": WikipediaClient(url, HERE, limits, AGENT, token),
+        lambda name: make_resolve_title_call(HERE, name),
     ),
     "pageviews": (
-        lambda url, limits, token="": Pageviews(url, HERE, limits, AGENT, token),
-        lambda name: call_pageviews(HERE, name, "20250101", "20250103"),
+        lambda url, limits, token="": PageviewsClient(url, HERE, limits, AGENT, token),
+        lambda name: make_pageviews_call(HERE, name, "20250101", "20250103"),
     ),
     "falcon": (
-        lambda url, limits, token="": Falcon(url, HERE, limits, AGENT, token),
-        lambda name: call_link(HERE, name, 2),
+        lambda url, limits, token="": FalconClient(url, HERE, limits, AGENT, token),
+        lambda name: make_link_call(HERE, name, 2),
     ),
     "chat": (
-        lambda url, limits: Chat(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
-        lambda name: call_chat(HERE, "m", fill_in(PROMPT, name=name)),
+        lambda url, limits: ChatClient(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
+        lambda name: make_chat_call(HERE, "m", fill_prompt_template(PROMPT, name=name)),
     ),
     "anthropic": (
-        lambda url, limits: Chat(
-            HERE, Model(kind="anthropic", name="m", url=url, limits=limits), lambda: "sk-secret-0123456789", AGENT
+        lambda url, limits: ChatClient(
+            HERE,
+            ModelSettings(kind="anthropic", name="m", url=url, limits=limits),
+            lambda: "sk-secret-0123456789",
+            AGENT,
         ),
-        lambda name: call_chat(HERE, "m", fill_in(PROMPT, name=name), once=True),
+        lambda name: make_chat_call(HERE, "m", fill_prompt_template(PROMPT, name=name), keeps_empty=True),
     ),
     "perplexity": (
-        lambda url, limits: Scorer(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
-        lambda name: call_perplexity(HERE, name),
+        lambda url, limits: PerplexityClient(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
+        lambda name: make_perplexity_call(HERE, name),
     ),
 }
 """Name → what opens a client for an address, within limits, and what makes a call about something of a name."""

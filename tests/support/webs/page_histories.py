@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from factmill.tasks.world.data import WORLD_FOLDER, world_files
-from factmill.tasks.world.wiki.pages import write_redirect
+from factmill.tasks.world.data import WORLD_FOLDER, list_world_files
+from factmill.tasks.world.wiki.pages import format_redirect_html
 
 THEN = "2023-11-20T00:00:00Z"
 """The moment at which pages are pinned; histories go on behind it."""
@@ -79,9 +79,9 @@ HISTORIES: dict[str, list[tuple[str, str]]] = {
 }
 """Title → (moment, whole wikitext) of its revisions, the oldest first."""
 _SHOWN = {
-    "#REDIRECT [[Great mill]]\nWhat was left below.": f"{write_redirect('Great mill')}<p>What was left below.</p>",
-    "#redirect:[[ford of then#Depth|the ford]]": write_redirect("Ford of then#Depth"),
-    "#REDIRECT [[:Category:Places]]": write_redirect("Category:Places"),
+    "#REDIRECT [[Great mill]]\nWhat was left below.": f"{format_redirect_html('Great mill')}<p>What was left below.</p>",
+    "#redirect:[[ford of then#Depth|the ford]]": format_redirect_html("Ford of then#Depth"),
+    "#REDIRECT [[:Category:Places]]": format_redirect_html("Category:Places"),
     'One writes <nowiki>"redirectMsg"</nowiki> and no redirect.': '<p>One writes "redirectMsg" and no redirect.</p>',
     "<!-- nothing to see -->": "",
     HISTORIES["Tables of tests"][0][
@@ -100,7 +100,7 @@ _SHOWN = {
 <li>Blue is new</li></ul>
 <ol class="references"><li id="cite_note-1"><span class="reference-text">Seen in 1999.</span></li></ol>""",
 }
-"""What MediaWiki shows of texts that are neither a plain redirect nor a sentence; a real one holds this to be so."""
+"""What MediaWikiApi shows of texts that are neither a plain redirect nor a sentence; a real one holds this to be so."""
 PAGEID, REVID = 7_910_000, 8_910_000
 """The first page's numbers; the next ones follow, revisions by ten a page."""
 
@@ -127,7 +127,7 @@ def write_article(path: Path, head: Mapping[str, Any], revisions: Sequence[tuple
 
 def _show(wikitext: str) -> str:
     redirect = re.fullmatch(r"#REDIRECT \[\[([^:|]+)\]\]", wikitext)
-    return _SHOWN.get(wikitext, write_redirect(redirect[1]) if redirect else f"<p>{wikitext}</p>")
+    return _SHOWN.get(wikitext, format_redirect_html(redirect[1]) if redirect else f"<p>{wikitext}</p>")
 
 
 def revid_of(title: str, at: int) -> int:
@@ -137,7 +137,7 @@ def revid_of(title: str, at: int) -> int:
 
 def copy_world(folder: Path, world: Path = WORLD_FOLDER) -> Path:
     """Write a world with these pages added into a folder, and return it."""
-    for file in world_files(world):
+    for file in list_world_files(world):
         (folder / file.relative_to(world)).parent.mkdir(parents=True, exist_ok=True)
         (folder / file.relative_to(world)).write_bytes(file.read_bytes())
     write_histories(folder)

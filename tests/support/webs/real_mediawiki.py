@@ -1,4 +1,4 @@
-"""A real MediaWiki on loopback with the titles of an embedded world: Debian's package on SQLite and PHP's server.
+"""A real MediaWikiApi on loopback with the titles of an embedded world: Debian's package on SQLite and PHP's server.
 
 The pages come in by an XML dump with the world's dates, so histories, redirects and categories are those of the
 embedded Wikipedia; page and revision ids are the wiki's own. The world's articles are HTML, so what stands for them here
@@ -25,10 +25,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from factmill.tasks.core.fingerprints import digest_bytes
-from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
-from factmill.tasks.world.data import Revision, WorldData
-from factmill.tasks.world.wiki.pages import Page, Wiki
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.processes import (
+    LOOPBACK_HOST,
+    find_free_port,
+    load_log_tail,
+    start_child_process,
+    stop_child_process,
+)
+from factmill.tasks.world.data import WorldArticleRevision, WorldData
+from factmill.tasks.world.wiki.pages import EmbeddedWiki, WikiPage
 
 PACKAGES = "mediawiki php-cli php-sqlite3 php-mbstring php-xml php-intl"
 """Debian's packages that are needed."""
@@ -132,7 +138,7 @@ class RealMediaWiki:
 
 @contextmanager
 def running_mediawiki(cache: Path, data: WorldData, written: Mapping[str, Sequence[str]]) -> Iterator[RealMediaWiki]:
-    """Serve a MediaWiki with a world's pages; set up in `cache` where it is not there yet.
+    """Serve a MediaWikiApi with a world's pages; set up in `cache` where it is not there yet.
 
     `written`: title → wikitexts of its revisions, the oldest first.
 
@@ -166,7 +172,7 @@ def default_cache() -> Path:
 
 
 def find_programs() -> str:
-    """Return the versions of MediaWiki and PHP; NotInstalledError names what is missing."""
+    """Return the versions of MediaWikiApi and PHP; NotInstalledError names what is missing."""
     missing = [] if shutil.which("php") else ["the command php"]
     needed = [_INSTALLED / "api.php", *(_INSTALLED / "extensions" / name / "extension.json" for name in _EXTENSIONS)]
     missing += [str(path) for path in needed if not path.is_file()]
@@ -184,8 +190,8 @@ def find_programs() -> str:
     return f"MediaWiki {found[1] if found else 'of an unknown version'}, PHP {version}"
 
 
-def write_dump(pages: list[Page]) -> str:
-    """Return pages with their histories as MediaWiki's export format has them."""
+def write_dump(pages: list[WikiPage]) -> str:
+    """Return pages with their histories as MediaWikiApi's export format has them."""
     lines = ['<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">']
     for page in pages:
         lines.append(f"<page><title>{escape(page.title)}</title><ns>{page.namespace}</ns>")
@@ -199,25 +205,27 @@ def write_dump(pages: list[Page]) -> str:
     return "\n".join([*lines, "</mediawiki>\n"])
 
 
-def _list_pages(data: WorldData, written: Mapping[str, Sequence[str]]) -> list[Page]:
+def _list_pages(data: WorldData, written: Mapping[str, Sequence[str]]) -> list[WikiPage]:
     """Return templates, then categories, then the rest, so that each page is parsed when what it needs is there."""
-    pages = sorted(Wiki(data).by_title.values(), key=lambda page: (-page.namespace, page.title))
+    pages = sorted(EmbeddedWiki(data).by_title.values(), key=lambda page: (-page.namespace, page.title))
     for at, page in enumerate(pages):
         texts = written.get(page.title) or [_stand_in(page)] * len(page.revisions)
         revisions = (replace(each, text=text) for each, text in zip(page.revisions, texts, strict=True))
         pages[at] = replace(page, revisions=tuple(revisions))
     templates = [
-        Page(0, 10, f"Template:{name}", (Revision(0, 0, "2015-01-01T00:00:00Z", "for tests", text),), {})
+        WikiPage(
+            0, 10, f"Template:{name}", (WorldArticleRevision(0, 0, "2015-01-01T00:00:00Z", "for tests", text),), {}
+        )
         for name, text in _TEMPLATES.items()
     ]
     changed = [
-        Page(0, 0, title, tuple(Revision(0, 0, at, "for tests", text) for at, text in revisions), {})
+        WikiPage(0, 0, title, tuple(WorldArticleRevision(0, 0, at, "for tests", text) for at, text in revisions), {})
         for title, revisions in CHANGED.items()
     ]
     return templates + pages + changed
 
 
-def _stand_in(page: Page) -> str:
+def _stand_in(page: WikiPage) -> str:
     """Return wikitext that says of a page what does not stand in its HTML."""
     if page.redirect_to:
         return f"#REDIRECT [[{page.redirect_to}]]"
@@ -269,7 +277,16 @@ def _set_up(folder: Path, files: Mapping[str, str]) -> None:
     scratch.mkdir()
     # the installer wants to write settings of its own, which go into a folder apart
     options = ["--dbtype", "sqlite", "--dbname", "wiki", "--dbpath", str(folder / "data"), "--confpath", str(scratch)]
-    options += ["--server", f"http://{HOST}", "--scriptpath", "/w", "--skins", "", "--pass", os.urandom(12).hex()]
+    options += [
+        "--server",
+        f"http://{LOOPBACK_HOST}",
+        "--scriptpath",
+        "/w",
+        "--skins",
+        "",
+        "--pass",
+        os.urandom(12).hex(),
+    ]
     _maintain(folder, "install", *options, "Wikipedia", "Admin", settings=scratch / "LocalSettings.php")
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")
@@ -286,7 +303,7 @@ def _set_up(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _maintain(folder: Path, script: str, *options: str, settings: Path | None = None, said: str = "") -> None:
-    """Run one of MediaWiki's own programs; `settings`: where they are not the folder's."""
+    """Run one of MediaWikiApi's own programs; `settings`: where they are not the folder's."""
     command = [*_php(folder), str(_INSTALLED / "maintenance" / f"{script}.php"), *options]
     _run(command, {**os.environ, "MW_CONFIG_FILE": str(settings or folder / "LocalSettings.php")}, said)
 
@@ -330,16 +347,16 @@ def _as_iso(stamp: str) -> str:
 
 @contextmanager
 def _serving(folder: Path) -> Iterator[str]:
-    port = free_port()
+    port = find_free_port()
     log = folder / f"server-{port}.log"
     env = {**os.environ, "MW_CONFIG_FILE": str(folder / "LocalSettings.php")}
-    command = [*_php(folder), "-S", f"{HOST}:{port}", str(folder / "router.php")]
-    process = start_child(command, log, env)
+    command = [*_php(folder), "-S", f"{LOOPBACK_HOST}:{port}", str(folder / "router.php")]
+    process = start_child_process(command, log, env)
     try:
-        _wait_until_answering(process, f"http://{HOST}:{port}", log)
-        yield f"http://{HOST}:{port}"
+        _wait_until_answering(process, f"http://{LOOPBACK_HOST}:{port}", log)
+        yield f"http://{LOOPBACK_HOST}:{port}"
     finally:
-        stop_child(process)
+        stop_child_process(process)
         log.unlink(missing_ok=True)
 
 
@@ -353,4 +370,4 @@ def _wait_until_answering(process: "subprocess.Popen[bytes]", url: str, log: Pat
             return
         except OSError:
             time.sleep(0.05)
-    raise RuntimeError(f"MediaWiki does not answer at {url}: {read_tail(log)}")
+    raise RuntimeError(f"MediaWiki does not answer at {url}: {load_log_tail(log)}")

@@ -8,11 +8,11 @@ from urllib.parse import unquote
 
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.clients.pageviews import Pageviews
-from factmill.tasks.clients.wikipedia import Wikipedia
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.clients.pageviews import PageviewsClient
+from factmill.tasks.clients.wikipedia import WikipediaClient
+from factmill.tasks.core.service_settings import ServiceLimits
 
-LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=10)
+LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=10)
 AGENT = "factmill tests"
 Trouble = Callable[[Seen], dict[str, Any] | None]
 """Request → the answer to give instead, or None."""
@@ -54,8 +54,8 @@ class SmallWiki:
     def services(self) -> Any:
         """Return both clients; others each time, as each build has."""
         return SimpleNamespace(
-            wikipedia=Wikipedia(self.web.url, "w", LIMITS, AGENT),
-            pageviews=Pageviews(f"{self.web.url}/views", "v", LIMITS, AGENT),
+            wikipedia=WikipediaClient(self.web.url, "w", LIMITS, AGENT),
+            pageviews=PageviewsClient(f"{self.web.url}/views", "v", LIMITS, AGENT),
         )
 
     def asked(self, name: str, value: str) -> list[Seen]:

@@ -11,11 +11,11 @@ from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
 
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
 
-LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
+LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
 AGENT = "factmill tests"
 
 
@@ -38,7 +38,7 @@ class TwoWikidatas:
         self.server.close()
         self.graph.close()
 
-    def sparql(self, limits: Limits = LIMITS) -> SparqlClient:
+    def sparql(self, limits: ServiceLimits = LIMITS) -> SparqlClient:
         """Return a client of the endpoint; another each time, as each build has."""
         return SparqlClient("Wikidata", self.server.url, "w", limits, AGENT)
 

@@ -8,11 +8,11 @@ import pyoxigraph
 from support.graphs.rdf_lines import spell_out
 from support.webs.loopback import Seen
 
-from factmill.tasks.assets import load_query
+from factmill.tasks.assets import load_sparql_query
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import find_operation
-from factmill.tasks.core.fingerprints import Json
-from factmill.tasks.core.sparql import read_results
+from factmill.tasks.core.digests import JsonValue
+from factmill.tasks.core.sparql import parse_sparql_results
 
 
 def open_store(triples: str) -> pyoxigraph.Store:
@@ -37,12 +37,12 @@ def answer_from(store: pyoxigraph.Store) -> Callable[[Seen], dict[str, Any]]:
     return answer
 
 
-def answer_together(store: pyoxigraph.Store, calls: Sequence[Call]) -> list[Json]:
+def answer_together(store: pyoxigraph.Store, calls: Sequence[Call]) -> list[JsonValue]:
     """Return the bodies that a client makes of a store's answer to one query for all these calls."""
     operation = find_operation(calls[0].operation)
     assert operation
     assert operation.sparql, f"{calls[0].operation} is not asked of an endpoint"
     sparql = operation.sparql
-    query = sparql.fill(sparql.text or load_query(sparql.find_file(calls[0].parts)), calls)
+    query = sparql.fill(sparql.text or load_sparql_query(sparql.get_query_file(calls[0].parts)), calls)
     found = store.query(query).serialize(format=pyoxigraph.QueryResultsFormat.JSON)  # type: ignore[union-attr]
-    return sparql.read(calls, read_results(json.loads(found)))
+    return sparql.read(calls, parse_sparql_results(json.loads(found)))

@@ -49,7 +49,7 @@ class ChangingWorld:
         self.chat = ScriptedChat(self._speak)
         self.assets = folder / "assets"
         for part in ("prompts", "sparql", "data/lists"):
-            shutil.copytree(assets.ROOT / part, self.assets / part)
+            shutil.copytree(assets.ASSETS_ROOT / part, self.assets / part)
 
     def close(self) -> None:
         """Stop the servers."""

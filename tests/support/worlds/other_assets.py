@@ -10,13 +10,13 @@ from factmill.tasks import assets
 @contextmanager
 def assets_at(root: Path) -> Iterator[None]:
     """Read prompts, queries and lists from `root`; what was read of either root is forgotten at both ends."""
-    before = assets.ROOT
-    assets.ROOT = root
+    before = assets.ASSETS_ROOT
+    assets.ASSETS_ROOT = root
     forget_assets()
     try:
         yield
     finally:
-        assets.ROOT = before
+        assets.ASSETS_ROOT = before
         forget_assets()
 
 

@@ -18,8 +18,8 @@ import pytest
 import yaml
 from support.habits.server import HabitsServer
 
-from factmill.tasks.engine.naming.identities import world_identity
-from factmill.tasks.processes import HOST
+from factmill.tasks.engine.naming.identities import embedded_world_identity
+from factmill.tasks.processes import LOOPBACK_HOST
 from factmill.tasks.world import data, files, serving
 from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.serving import running_world
@@ -38,7 +38,7 @@ def find_free_pair() -> int:
         try:
             for each in (port, port + 1):
                 with socket.socket() as probe:
-                    probe.bind((HOST, each))
+                    probe.bind((LOOPBACK_HOST, each))
         except OSError:
             continue
         return port
@@ -124,7 +124,7 @@ def stand_in(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setattr(data.digest_world, "__defaults__", (folder,))
     patch.setattr(files.load_world_data, "__defaults__", (folder,))
     patch.setattr(serving.running_world.__wrapped__, "__defaults__", (folder, 0))  # type: ignore[attr-defined]
-    world_identity.cache_clear()
+    embedded_world_identity.cache_clear()
 
 
 def describe_models(server: HabitsServer, habit: str = "well-formed") -> str:

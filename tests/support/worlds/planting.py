@@ -12,7 +12,7 @@ from support.worlds.other_assets import assets_at
 from support.worlds.replies import Variables, find_text, replying
 
 from factmill.tasks import assets
-from factmill.tasks.core.service_settings import SCRIPTED
+from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 
 Twist = Callable[[str], str | None]
 """A reply → what it is now; None: it is missing."""
@@ -29,12 +29,12 @@ class Planting:
         self,
         *options: str | Path,
         epoch: str = "2026-01-01",
-        model: str = SCRIPTED,
+        model: str = SCRIPTED_MODEL_NAME,
         twist: tuple[str, Twist] | None = None,
     ) -> str:
         """Build and return the build's id; `twist`: a prompt that is worded otherwise, and what is said to it then."""
         world = self.folder / "planted.toml"
-        text = (assets.ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
+        text = (assets.ASSETS_ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
         text = text.replace("epoch = 2026-01-01", f"epoch = {epoch}")
         world.write_text(text.replace('kind = "scripted"', f'kind = "scripted"\nname = "{model}"'), "utf-8")
         benchmark, *rest = [*self.options, *options]
@@ -71,8 +71,8 @@ def edited_prompt(folder: Path, prompt: str) -> Iterator[None]:
     """Word a prompt otherwise for as long as the block lasts; `folder` gets a copy of the project's files."""
     copy = folder / "assets"
     for part in ("prompts", "sparql", "data/lists", "data/worlds"):
-        shutil.copytree(assets.ROOT / part, copy / part)
-    (copy / "data" / "world").symlink_to(assets.ROOT / "data" / "world")
+        shutil.copytree(assets.ASSETS_ROOT / part, copy / part)
+    (copy / "data" / "world").symlink_to(assets.ASSETS_ROOT / "data" / "world")
     path = copy / "prompts" / f"{prompt}.md"
     path.write_text(path.read_text("utf-8").replace("# user", "Mind every word.\n# user", 1), "utf-8")
     with assets_at(copy):

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from factmill.tasks.world import replies
-from factmill.tasks.world.replies import ScriptedReply
+from factmill.tasks.world import scripted_replies
+from factmill.tasks.world.scripted_replies import ScriptedReply
 
 Variables = Mapping[str, str]
 Write = Callable[[str, Variables], str | None]
 """Prompt's id and variables → the reply; None where none is written."""
 COMMAND = "from support.worlds.replies import replying\nfrom factmill.flows.cli.entry import main\nwith replying():\n    main()\n"
 """The command, whose prompts get the plainest replies where none is written; `tests` has to be on the path."""
-find_written = replies.find_reply
+find_written = scripted_replies.find_scripted_reply
 """What the files say, and nothing else."""
 
 
@@ -38,7 +38,7 @@ def replying(write: Write = find_text) -> Iterator[None]:
         return None if text is None else replace(written, text=text) if written else ScriptedReply(text)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replies, "find_reply", find)
+        patch.setattr(scripted_replies, "find_scripted_reply", find)
         yield
 
 

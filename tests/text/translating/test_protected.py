@@ -2,15 +2,15 @@
 
 import pytest
 
-from factmill.tasks.text.translating.protected import (
-    STAND_INS,
-    is_all_protected,
-    localise,
-    protect,
-    restore,
-    split_at_protected,
-    write_amount,
-    write_value,
+from factmill.tasks.text.translating.placeholders import (
+    PLACEHOLDER_YEARS,
+    format_localized_amount,
+    format_value_with_unit,
+    insert_placeholders,
+    localize_dates_and_numbers,
+    needs_no_translation,
+    restore_placeholders,
+    split_at_untranslated_spans,
 )
 
 
@@ -45,14 +45,14 @@ from factmill.tasks.text.translating.protected import (
     ],
 )
 def test_a_text_that_is_a_number_a_date_or_an_id_needs_no_translation(text: str) -> None:
-    assert is_all_protected(text)
+    assert needs_no_translation(text)
 
 
 @pytest.mark.parametrize(
     "text", ["about 500 people", "1094 metres", "5 miles", "the 19th Amendment", "World War II", "May", "second"]
 )
 def test_a_text_with_words_needs_translation(text: str) -> None:
-    assert not is_all_protected(text)
+    assert not needs_no_translation(text)
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,15 @@ def test_a_text_with_words_needs_translation(text: str) -> None:
     ],
 )
 def test_stand_ins_take_the_place_of_what_is_protected(text: str, shown: str, originals: list[str]) -> None:
-    protected = protect(text)
+    protected = insert_placeholders(text)
     assert protected is not None
     assert protected.text == shown
     assert [original for _, original in protected.stand_ins] == originals
 
 
 def test_a_text_with_more_numbers_than_stand_ins_cannot_be_protected() -> None:
-    assert protect(" and ".join(map(str, range(len(STAND_INS))))) is not None
-    assert protect(" and ".join(map(str, range(len(STAND_INS) + 1)))) is None
+    assert insert_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS))))) is not None
+    assert insert_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS) + 1)))) is None
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_a_text_with_more_numbers_than_stand_ins_cannot_be_protected() -> None:
     ],
 )
 def test_stand_ins_are_put_back_only_when_each_occurs_once(translation: str, restored: str | None) -> None:
-    protected = protect("In 1851 there were 3,755,251.")
+    protected = insert_placeholders("In 1851 there were 3,755,251.")
     assert protected is not None
-    assert restore(protected, translation) == restored
+    assert restore_placeholders(protected, translation) == restored
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_stand_ins_are_put_back_only_when_each_occurs_once(translation: str, res
     ],
 )  # fmt: skip
 def test_a_text_is_cut_so_that_only_words_are_translated(text: str, stretches: list[tuple[str, bool]]) -> None:
-    assert split_at_protected(text) == stretches
+    assert split_at_untranslated_spans(text) == stretches
     assert "".join(stretch for stretch, _ in stretches) == text
 
 
@@ -138,11 +138,11 @@ NNBSP, NBSP = "\u202f", "\u00a0"
     ],
 )
 def test_what_translation_leaves_alone_takes_the_languages_form(text: str, language: str, form: str) -> None:
-    assert localise(f"a {text} b", f"x {text} y", language) == f"a {form} b"
+    assert localize_dates_and_numbers(f"a {text} b", f"x {text} y", language) == f"a {form} b"
 
 
 def test_only_what_stands_in_the_source_is_changed() -> None:
-    assert localise("5,000 und 15,000, 2,000", "15,000 of 5,000", "de") == "5.000 und 15.000, 2,000"
+    assert localize_dates_and_numbers("5,000 und 15,000, 2,000", "15,000 of 5,000", "de") == "5.000 und 15.000, 2,000"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_only_what_stands_in_the_source_is_changed() -> None:
     ],
 )
 def test_a_whole_text_is_an_amount_in_a_unit_that_cldr_has(text: str, language: str, form: str | None) -> None:
-    assert write_amount(text, language) == form
+    assert format_localized_amount(text, language) == form
 
 
 @pytest.mark.parametrize(
@@ -179,4 +179,4 @@ def test_a_whole_text_is_an_amount_in_a_unit_that_cldr_has(text: str, language: 
     ],
 )
 def test_a_value_stays_and_its_unit_goes_with_it(text: str, language: str, form: str | None) -> None:
-    assert write_value(text, language) == form
+    assert format_value_with_unit(text, language) == form

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from factmill.tasks.text.translating.translation import (
-    Asked,
-    Outcome,
     PathPart,
+    TranslationOutcome,
+    TranslationRequest,
     Untranslatable,
     repeats_ngram,
     translate_paths,
@@ -20,9 +20,9 @@ class Dictionary:
 
     def __init__(self, known: Mapping[str, str | None], no_repeat_ngram: int = 2) -> None:
         self.known, self.no_repeat_ngram = known, no_repeat_ngram
-        self.sent: list[Asked] = []
+        self.sent: list[TranslationRequest] = []
 
-    def run(self, asked: Sequence[Asked]) -> list[Outcome]:
+    def run(self, asked: Sequence[TranslationRequest]) -> list[TranslationOutcome]:
         self.sent += asked
         return [self.known.get(text) or Untranslatable("unknown_words", text) for text, _ in asked]
 
@@ -72,7 +72,7 @@ def test_parts_of_a_path_are_translated_in_one_text() -> None:
     path = translate_paths([(parts("Germany", "capital", "1871-01-18"), "de")], engine)[0]
     assert path.text == "DEUTSCHLAND; die Hauptstadt; 1871-01-18"
     assert [part.origin for part in path.parts] == ["translated", "translated", "kept"]
-    assert path.by_part is None
+    assert path.partwise_reason is None
     assert path.problem is None
 
 
@@ -87,7 +87,7 @@ def test_a_wrong_number_of_parts_is_made_good_part_by_part(answer: str) -> None:
     engine = Dictionary({**WORDS, "Germany; capital; Berlin": answer})
     path = translate_paths([(parts("Germany", "capital", "Berlin"), "de")], engine)[0]
     assert path.text == "Deutschland; Hauptstadt; Berlin"
-    assert path.by_part == "wrong_count"
+    assert path.partwise_reason == "wrong_count"
 
 
 def test_a_number_that_went_into_another_part_is_made_good_part_by_part() -> None:
@@ -95,7 +95,7 @@ def test_a_number_that_went_into_another_part_is_made_good_part_by_part() -> Non
                          "Apollo 2001; Symphony No. 2002": "Apollo 2002; Sinfonie Nr. 2001"})  # fmt: skip
     path = translate_paths([(parts("Apollo 11", "Symphony No. 9"), "de")], engine)[0]
     assert path.text == "Apollo 11; Sinfonie Nr. 9"
-    assert path.by_part == "number_elsewhere"
+    assert path.partwise_reason == "number_elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_part_that_says_other_words_than_its_own_translation_is_made_good_part
     own = {"Prague": "Praga", "capital of": "capitale di", "Czech Republic": "Repubblica Ceca"}
     engine = Dictionary({**own, "; ".join(own): answer})
     path = translate_paths([(parts(*own), "it")], engine)[0]
-    assert (path.text, path.by_part) == ("Praga; capitale di; Repubblica Ceca", "other_words")
+    assert (path.text, path.partwise_reason) == ("Praga; capitale di; Repubblica Ceca", "other_words")
 
 
 def test_a_value_stays_before_its_unit_and_as_it_is() -> None:
@@ -132,30 +132,30 @@ def test_the_unit_of_a_value_is_in_the_number_that_goes_with_it() -> None:
 
 def test_parts_that_cannot_be_translated_together_are_translated_one_by_one() -> None:
     path = translate_paths([(parts("Germany", "Berlin"), "de")], Dictionary(WORDS))[0]
-    assert (path.text, path.by_part, path.problem) == ("Deutschland; Berlin", "untranslatable", None)
+    assert (path.text, path.partwise_reason, path.problem) == ("Deutschland; Berlin", "untranslatable", None)
 
 
 def test_a_part_that_occurs_twice_is_sent_once() -> None:
     engine = Dictionary({"A": "a", "child": "Kind", "B": "b", "C": "c", "A; child; B; C": "a; Kind; b; c"})
     path = translate_paths([(parts("A", "child", "B", "child", "C"), "de")], engine)[0]
     assert path.text == "a; Kind; b; Kind; c"
-    assert path.by_part is None
+    assert path.partwise_reason is None
 
 
 def test_parts_that_say_the_same_words_in_a_row_are_not_joined() -> None:
     engine = Dictionary({"birthplace": "lieu de naissance", "place of death": "lieu de mort"})
     asked = (parts("birthplace", "place of death"), "fr")
-    assert translate_paths([asked], engine)[0].by_part == "would_repeat"
+    assert translate_paths([asked], engine)[0].partwise_reason == "would_repeat"
     assert all(";" not in text for text, _ in engine.sent)
     free = Dictionary({**engine.known, "birthplace; place of death": "lieu de naissance; lieu de mort"}, 0)
-    assert translate_paths([asked], free)[0].by_part is None
+    assert translate_paths([asked], free)[0].partwise_reason is None
 
 
 def test_a_part_with_a_semicolon_of_its_own_is_translated_alone() -> None:
     engine = Dictionary({"this; that": "dies; das", "work": "Werk"})
     path = translate_paths([(parts("this; that", "work"), "de")], engine)[0]
     assert [part.text for part in path.parts] == ["dies; das", "Werk"]
-    assert path.by_part == "own_semicolon"
+    assert path.partwise_reason == "own_semicolon"
 
 
 def test_a_part_that_cannot_be_translated_stays_and_says_so() -> None:
@@ -163,9 +163,9 @@ def test_a_part_that_cannot_be_translated_stays_and_says_so() -> None:
     assert path.text == "Deutschland; Plimsollwerke"
     assert [part.origin for part in path.parts] == ["translated", "untranslatable"]
     assert path.problem == Untranslatable("unknown_words", "Plimsollwerke")
-    assert path.by_part == "untranslatable"
+    assert path.partwise_reason == "untranslatable"
     alone = translate_paths([(parts("Plimsollwerke", "1871-01-18"), "de")], Dictionary(WORDS))[0]
-    assert (alone.problem, alone.by_part) == (path.problem, None)
+    assert (alone.problem, alone.partwise_reason) == (path.problem, None)
 
 
 def test_a_label_of_wikidata_is_taken_and_only_the_rest_is_sent() -> None:
@@ -180,7 +180,7 @@ def test_a_label_of_wikidata_is_taken_and_only_the_rest_is_sent() -> None:
 
 def test_one_part_in_two_languages_is_two_texts() -> None:
     class ByLanguage(Dictionary):
-        def run(self, asked: Sequence[Asked]) -> list[Outcome]:
+        def run(self, asked: Sequence[TranslationRequest]) -> list[TranslationOutcome]:
             return [f"{text}-{language}" for text, language in asked]
 
     told = translate_paths([(parts("capital"), "de"), (parts("capital"), "fr")], ByLanguage({}))

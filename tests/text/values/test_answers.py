@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.fanoutqa.core.flags import could_hold, list_beginnings
-from factmill.tasks.text.matching import fold_text
-from factmill.tasks.text.values.answers import Finding, find_answer, read_known_text
+from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_prefixes
+from factmill.tasks.text.text_normalization import fold_case_and_accents
+from factmill.tasks.text.values.answer_search import AnswerFinding, find_answer_in_text, index_text
 
 
 def is_found(answer: object, text: str) -> bool | None:
-    return find_answer(answer, read_known_text(text)).found
+    return find_answer_in_text(answer, index_text(text)).found
 
 
 FOUND = [
@@ -205,7 +205,7 @@ def test_a_reader_would_find_it(answer: object, text: str) -> None:
 
 @pytest.mark.parametrize(("answer", "text"), FOUND)
 def test_what_is_found_is_never_ruled_out_by_a_quick_look(answer: object, text: str) -> None:
-    assert could_hold(list_beginnings([answer]), fold_text(text))
+    assert contains_all_prefixes(list_required_prefixes([answer]), fold_case_and_accents(text))
 
 
 @pytest.mark.parametrize(("answer", "text"), NOT_FOUND)
@@ -215,7 +215,7 @@ def test_a_reader_would_not_find_it(answer: object, text: str) -> None:
 
 @pytest.mark.parametrize("answer", UNTOLD)
 def test_what_cannot_be_told_from_a_text_is_neither(answer: object) -> None:
-    assert find_answer(answer, read_known_text("A text of no matter.")) == Finding(None)
+    assert find_answer_in_text(answer, index_text("A text of no matter.")) == AnswerFinding(None)
 
 
 def test_zero_is_found_where_it_stands() -> None:
@@ -238,7 +238,7 @@ def test_prose_is_found_word_for_word() -> None:
     ],
 )
 def test_what_is_missing_is_named_once(answer: object, missing: tuple[str, ...]) -> None:
-    assert find_answer(answer, read_known_text("Mary met Ada in Ann Arbor.")) == Finding(False, missing)
+    assert find_answer_in_text(answer, index_text("Mary met Ada in Ann Arbor.")) == AnswerFinding(False, missing)
 
 
 @pytest.mark.slow

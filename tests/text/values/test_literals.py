@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.text.values.literals import (
-    Date,
-    Number,
+from factmill.tasks.text.values.wikidata_literals import (
+    NumberWithUnit,
+    PartialDate,
     canonical_number,
-    date_key,
-    format_date,
-    number_key,
-    read_plain_date,
+    compute_date_key,
+    format_wikidata_date,
+    hash_number,
+    parse_partial_date,
 )
 
 
@@ -35,45 +35,46 @@ from factmill.tasks.text.values.literals import (
     ],
 )
 def test_a_date_of_the_rdf_becomes_one_number(text: str, key: int | None) -> None:
-    assert date_key(text) == key
+    assert compute_date_key(text) == key
 
 
 @pytest.mark.parametrize(
     ("wanted", "text", "precision", "fits"),
     [
-        (Date(1952, 3, 11), "1952-03-11T00:00:00Z", 11, True),
-        (Date(1952, 3, 11), "1952-03-12T00:00:00Z", 11, False),
-        (Date(1952, 3), "1952-03-11T00:00:00Z", 11, True),
-        (Date(1952), "1952-03-11T00:00:00Z", 11, True),
-        (Date(1952, 1, 1), "1952-01-01T00:00:00Z", 9, False),
-        (Date(1952, 1), "1952-01-01T00:00:00Z", 9, False),
-        (Date(1952), "1952-01-01T00:00:00Z", 9, True),
-        (Date(1952), "1952-01-01T00:00:00Z", 7, False),
-        (Date(-43), "-0043-03-15T00:00:00Z", 11, True),
-        (Date(-43, 3), "-0043-03-15T00:00:00Z", 11, True),
-        (Date(-44), "-0043-03-15T00:00:00Z", 11, False),
-        (Date(-42), "-0043-03-15T00:00:00Z", 11, False),
+        (PartialDate(1952, 3, 11), "1952-03-11T00:00:00Z", 11, True),
+        (PartialDate(1952, 3, 11), "1952-03-12T00:00:00Z", 11, False),
+        (PartialDate(1952, 3), "1952-03-11T00:00:00Z", 11, True),
+        (PartialDate(1952), "1952-03-11T00:00:00Z", 11, True),
+        (PartialDate(1952, 1, 1), "1952-01-01T00:00:00Z", 9, False),
+        (PartialDate(1952, 1), "1952-01-01T00:00:00Z", 9, False),
+        (PartialDate(1952), "1952-01-01T00:00:00Z", 9, True),
+        (PartialDate(1952), "1952-01-01T00:00:00Z", 7, False),
+        (PartialDate(-43), "-0043-03-15T00:00:00Z", 11, True),
+        (PartialDate(-43, 3), "-0043-03-15T00:00:00Z", 11, True),
+        (PartialDate(-44), "-0043-03-15T00:00:00Z", 11, False),
+        (PartialDate(-42), "-0043-03-15T00:00:00Z", 11, False),
     ],
 )
 def test_a_date_fits_a_value_that_says_it_at_least_as_precisely(
-    wanted: Date, text: str, precision: int, fits: bool
+    wanted: PartialDate, text: str, precision: int, fits: bool
 ) -> None:
-    key = date_key(text)
+    key = compute_date_key(text)
     assert key is not None
     assert wanted.fits(key, precision) is fits
 
 
 @pytest.mark.parametrize(
-    ("date", "text"), [(Date(1952), "1952"), (Date(-43, 3), "-0043-03"), (Date(79, 8, 24), "0079-08-24")]
+    ("date", "text"),
+    [(PartialDate(1952), "1952"), (PartialDate(-43, 3), "-0043-03"), (PartialDate(79, 8, 24), "0079-08-24")],
 )
-def test_a_date_is_told_in_iso_8601(date: Date, text: str) -> None:
+def test_a_date_is_told_in_iso_8601(date: PartialDate, text: str) -> None:
     assert str(date) == text
-    assert read_plain_date(text) == date
+    assert parse_partial_date(text) == date
 
 
 def test_another_form_of_a_date_is_refused() -> None:
     with pytest.raises(ValueError, match="no date of the form"):
-        read_plain_date("11 March 1952")
+        parse_partial_date("11 March 1952")
 
 
 @pytest.mark.parametrize(
@@ -106,17 +107,17 @@ def test_equal_decimals_are_spelled_alike(value: object, zeros: int) -> None:
 
 
 def test_a_number_fits_in_its_own_unit_or_in_any() -> None:
-    assert Number("1.96", 11573).fits("1.96", 11573)
-    assert not Number("1.96", 11573).fits("1.96", 174728)
-    assert not Number("1.96", 11573).fits("1.96", None)
-    assert Number("1.96").fits("1.96", 11573)
-    assert not Number("1.96").fits("1.960", None)
+    assert NumberWithUnit("1.96", 11573).fits("1.96", 11573)
+    assert not NumberWithUnit("1.96", 11573).fits("1.96", 174728)
+    assert not NumberWithUnit("1.96", 11573).fits("1.96", None)
+    assert NumberWithUnit("1.96").fits("1.96", 11573)
+    assert not NumberWithUnit("1.96").fits("1.960", None)
 
 
 @pytest.mark.parametrize("number", ["0", "1.96", "-7.1", "123456789012345678901234567890"])
 def test_the_key_of_a_number_is_that_of_the_tables(number: str) -> None:
     [(key,)] = duckdb.execute("SELECT (md5_number_lower($1) & 9223372036854775807)::BIGINT", [number]).fetchall()
-    assert number_key(number) == key
+    assert hash_number(number) == key
 
 
 @pytest.mark.parametrize(
@@ -138,4 +139,4 @@ def test_the_key_of_a_number_is_that_of_the_tables(number: str) -> None:
     ],
 )
 def test_a_date_is_told_at_its_precision(text: str, precision: int | None, told: str) -> None:
-    assert format_date(text, precision) == told
+    assert format_wikidata_date(text, precision) == told

@@ -4,52 +4,52 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.text.values.literals import Date
-from factmill.tasks.text.values.words import (
-    Count,
+from factmill.tasks.text.values.value_tokens import (
     DayOfYear,
-    drop_light,
-    has_sequence,
-    is_kin,
-    read_amounts,
-    read_values,
-    says,
-    spell_amounts,
+    NumberValue,
+    contains_value_sequence,
+    drop_stop_words,
+    is_same_or_related_word,
+    normalize_amount_spelling,
+    tokenize_amounts,
+    tokenize_values,
+    value_states,
 )
+from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 
 def read_all(text: str) -> list:
-    return [told.value for told in read_values(text)]
+    return [told.value for told in tokenize_values(text)]
 
 
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("8 March 1917", [Date(1917, 3, 8)]),
-        ("March 8, 1917", [Date(1917, 3, 8)]),
-        ("the 8th of March 1917", [Date(1917, 3, 8)]),
-        ("1917-03-08", [Date(1917, 3, 8)]),
-        ("March 1917", [Date(1917, 3)]),
-        ("1917", [Count("1917")]),
+        ("8 March 1917", [PartialDate(1917, 3, 8)]),
+        ("March 8, 1917", [PartialDate(1917, 3, 8)]),
+        ("the 8th of March 1917", [PartialDate(1917, 3, 8)]),
+        ("1917-03-08", [PartialDate(1917, 3, 8)]),
+        ("March 1917", [PartialDate(1917, 3)]),
+        ("1917", [NumberValue("1917")]),
         ("8 March", [DayOfYear(3, 8)]),
         ("March 8", [DayOfYear(3, 8)]),
-        ("44 BC", [Date(-43)]),
-        ("44 B.C.", [Date(-43)]),
-        ("264–241 BCE", [Count("264"), Date(-240)]),
-        ("15 March 44 BC", [Date(-43, 3, 15)]),
-        ("it may 5 times march 8", ["it", "may", Count("5"), "time", "march", Count("8")]),
-        ("1,000 and 1000", [Count("1000"), "and", Count("1000")]),
-        ("two", [Count("2")]),
-        ("2.50", [Count("2.5")]),
-        ("3 million, $3 million", [Count("3000000"), Count("3000000")]),
-        ("two hundred", [Count("200")]),
-        ("sixty thousand, 60 thousand, 60,000", [Count("60000")] * 3),
-        ("Forty-three or forty years", [Count("43"), "or", Count("40"), "year"]),
-        ("−273.15 or -273.15", ["minus", Count("273.15"), "or", "minus", Count("273.15")]),
+        ("44 BC", [PartialDate(-43)]),
+        ("44 B.C.", [PartialDate(-43)]),
+        ("264–241 BCE", [NumberValue("264"), PartialDate(-240)]),
+        ("15 March 44 BC", [PartialDate(-43, 3, 15)]),
+        ("it may 5 times march 8", ["it", "may", NumberValue("5"), "time", "march", NumberValue("8")]),
+        ("1,000 and 1000", [NumberValue("1000"), "and", NumberValue("1000")]),
+        ("two", [NumberValue("2")]),
+        ("2.50", [NumberValue("2.5")]),
+        ("3 million, $3 million", [NumberValue("3000000"), NumberValue("3000000")]),
+        ("two hundred", [NumberValue("200")]),
+        ("sixty thousand, 60 thousand, 60,000", [NumberValue("60000")] * 3),
+        ("Forty-three or forty years", [NumberValue("43"), "or", NumberValue("40"), "year"]),
+        ("−273.15 or -273.15", ["minus", NumberValue("273.15"), "or", "minus", NumberValue("273.15")]),
         ("10⁵, 10⁻³, km²", ["10^5", "10^m3", "km2"]),
         ("the fifth, the 5th, the thirteenth", ["the", "5th", "the", "5th", "the", "thirteenth"]),
         ("the 1950s and 1950's", ["the", "1950s", "and", "1950s"]),
-        ("50% or 50 per cent", [Count("50"), "percent", "or", Count("50"), "percent"]),
+        ("50% or 50 per cent", [NumberValue("50"), "percent", "or", NumberValue("50"), "percent"]),
         ("Kepler’s laws", ["kepler", "law"]),
         ("Łódź and Lodz", ["lodz", "and", "lodz"]),
         ("Jean-Paul O'Brien", ["jean", "paul", "o'brien"]),
@@ -65,20 +65,20 @@ def test_a_text_is_read_by_what_it_says(text: str, values: list[object]) -> None
 @pytest.mark.parametrize(
     ("found", "wanted", "said"),
     [
-        (Date(1917, 3, 8), Date(1917, 3), True),
-        (Date(1917, 3), Date(1917, 3, 8), False),
-        (Date(1917, 3, 8), Count("1917"), True),
-        (Count("1917"), Date(1917, 3, 8), False),
-        (Date(-43), Count("44"), True),
-        (Date(1917, 3, 8), DayOfYear(3, 8), True),
-        (Date(1917, 3, 8), DayOfYear(3, 9), False),
-        (Count("2"), Count("2"), True),
-        (Count("2"), "2", False),
+        (PartialDate(1917, 3, 8), PartialDate(1917, 3), True),
+        (PartialDate(1917, 3), PartialDate(1917, 3, 8), False),
+        (PartialDate(1917, 3, 8), NumberValue("1917"), True),
+        (NumberValue("1917"), PartialDate(1917, 3, 8), False),
+        (PartialDate(-43), NumberValue("44"), True),
+        (PartialDate(1917, 3, 8), DayOfYear(3, 8), True),
+        (PartialDate(1917, 3, 8), DayOfYear(3, 9), False),
+        (NumberValue("2"), NumberValue("2"), True),
+        (NumberValue("2"), "2", False),
         ("law", "law", True),
     ],
 )
 def test_a_finer_date_says_a_coarser_one(found, wanted, said: bool) -> None:
-    assert says(found, wanted) is said
+    assert value_states(found, wanted) is said
 
 
 @pytest.mark.parametrize(
@@ -91,43 +91,43 @@ def test_a_finer_date_says_a_coarser_one(found, wanted, said: bool) -> None:
         ("paris", "london", False),
         ("am", "an", False),
         ("1950s", "1951s", False),
-        (Count("1950"), Count("1951"), False),
+        (NumberValue("1950"), NumberValue("1951"), False),
     ],
 )
 def test_words_of_one_stem_are_kin(found, wanted, kin: bool) -> None:
-    assert is_kin(found, wanted) is kin
-    assert is_kin(wanted, found) is kin
+    assert is_same_or_related_word(found, wanted) is kin
+    assert is_same_or_related_word(wanted, found) is kin
 
 
 def test_a_sequence_stands_in_a_row() -> None:
-    values = drop_light(read_all("Rome fought Carthage in 264 BC"))
-    assert has_sequence(values, drop_light(read_all("the Carthage of 264 BC")))
-    assert not has_sequence(values, drop_light(read_all("Rome, Carthage")))
-    assert not has_sequence(values, [])
-    assert drop_light(read_all("to the")) == ["to", "the"]
+    values = drop_stop_words(read_all("Rome fought Carthage in 264 BC"))
+    assert contains_value_sequence(values, drop_stop_words(read_all("the Carthage of 264 BC")))
+    assert not contains_value_sequence(values, drop_stop_words(read_all("Rome, Carthage")))
+    assert not contains_value_sequence(values, [])
+    assert drop_stop_words(read_all("to the")) == ["to", "the"]
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_read_and_says_itself(text: str) -> None:
     values = read_all(text)
-    assert not values or has_sequence(values, values)
-    assert all(told.said for told in read_values(text))
+    assert not values or contains_value_sequence(values, values)
+    assert all(told.said for told in tokenize_values(text))
 
 
 @given(st.integers(0, 10**9))
 def test_a_number_is_the_same_with_and_without_commas(number: int) -> None:
-    assert read_all(f"{number:,}") == read_all(str(number)) == [Count(str(number))]
+    assert read_all(f"{number:,}") == read_all(str(number)) == [NumberValue(str(number))]
 
 
 @given(st.dates())
 def test_a_date_is_the_same_in_every_form(day) -> None:
     forms = (f"{day.day} {day:%B} {day.year:04d}", f"{day:%B} {day.day}, {day.year:04d}", day.isoformat())
     if 100 <= day.year <= 2100:
-        assert [read_all(form) for form in forms] == [[Date(day.year, day.month, day.day)]] * 3
+        assert [read_all(form) for form in forms] == [[PartialDate(day.year, day.month, day.day)]] * 3
 
 
 def read_numbers(text: str) -> list[str]:
-    return [each.value.number for each in read_amounts(text) if isinstance(each.value, Count)]
+    return [each.value.number for each in tokenize_amounts(text) if isinstance(each.value, NumberValue)]
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_a_minus_belongs_to_a_number_unless_it_ends_a_range_of_years(text: str, 
     ],
 )
 def test_two_digits_behind_a_hyphen_may_be_a_month_and_are_then_left(text: str, spelt: str) -> None:
-    assert spell_amounts(text) == spelt
+    assert normalize_amount_spelling(text) == spelt

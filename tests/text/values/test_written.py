@@ -4,78 +4,78 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.assets import load_properties, load_units
+from factmill.tasks.assets import load_property_numbers, load_unit_qids
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.text.values.literals import Date, Number, format_date
-from factmill.tasks.text.values.written import (
+from factmill.tasks.text.values.dates_and_numbers import (
     WrittenNumber,
+    format_date_in_prose,
     is_same_date,
-    look_for,
+    parse_units_csv,
+    parse_written_date,
+    parse_written_number,
     read_answer_date,
-    read_date,
-    read_number,
-    read_units,
-    says_date,
-    write_date,
+    resolve_number_unit,
+    states_date,
 )
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, format_wikidata_date
 
 
 @pytest.mark.parametrize(
     ("text", "date"),
     [
-        ("11 March 1952", Date(1952, 3, 11)),
-        ("March 11, 1952", Date(1952, 3, 11)),
-        ("the 11th of March, 1952.", Date(1952, 3, 11)),
-        ("Mar. 1952", Date(1952, 3)),
-        ("Sept 3 2001", Date(2001, 9, 3)),
-        (" 1952 ", Date(1952)),
-        ("1952-03-11", Date(1952, 3, 11)),
-        ("1952-03", Date(1952, 3)),
-        ("-0043-03-15", Date(-43, 3, 15)),
-        ("44 BC", Date(-43)),
-        ("15 March 44 BC", Date(-43, 3, 15)),
-        ("AD 79", Date(79)),
-        ("79 CE", Date(79)),
-        ("25 December 800", Date(800, 12, 25)),
-        ("13/04/1952", Date(1952, 4, 13)),
-        ("04/13/1952", Date(1952, 4, 13)),
-        ("3/3/1952", Date(1952, 3, 3)),
-        ("29 February 2000", Date(2000, 2, 29)),
-        ("29 February 1500", Date(1500, 2, 29)),
-        ("28 of March of 2009", Date(2009, 3, 28)),
-        ("20/May/1956", Date(1956, 5, 20)),
-        ("20-May-1956", Date(1956, 5, 20)),
-        ("08-1981", Date(1981, 8)),
-        ("March of 1981", Date(1981, 3)),
+        ("11 March 1952", PartialDate(1952, 3, 11)),
+        ("March 11, 1952", PartialDate(1952, 3, 11)),
+        ("the 11th of March, 1952.", PartialDate(1952, 3, 11)),
+        ("Mar. 1952", PartialDate(1952, 3)),
+        ("Sept 3 2001", PartialDate(2001, 9, 3)),
+        (" 1952 ", PartialDate(1952)),
+        ("1952-03-11", PartialDate(1952, 3, 11)),
+        ("1952-03", PartialDate(1952, 3)),
+        ("-0043-03-15", PartialDate(-43, 3, 15)),
+        ("44 BC", PartialDate(-43)),
+        ("15 March 44 BC", PartialDate(-43, 3, 15)),
+        ("AD 79", PartialDate(79)),
+        ("79 CE", PartialDate(79)),
+        ("25 December 800", PartialDate(800, 12, 25)),
+        ("13/04/1952", PartialDate(1952, 4, 13)),
+        ("04/13/1952", PartialDate(1952, 4, 13)),
+        ("3/3/1952", PartialDate(1952, 3, 3)),
+        ("29 February 2000", PartialDate(2000, 2, 29)),
+        ("29 February 1500", PartialDate(1500, 2, 29)),
+        ("28 of March of 2009", PartialDate(2009, 3, 28)),
+        ("20/May/1956", PartialDate(1956, 5, 20)),
+        ("20-May-1956", PartialDate(1956, 5, 20)),
+        ("08-1981", PartialDate(1981, 8)),
+        ("March of 1981", PartialDate(1981, 3)),
     ],
 )
-def test_a_date_is_read_at_the_precision_it_is_written_in(text: str, date: Date) -> None:
-    assert read_date(text) == date
+def test_a_date_is_read_at_the_precision_it_is_written_in(text: str, date: PartialDate) -> None:
+    assert parse_written_date(text) == date
 
 
 def test_a_date_that_is_read_in_two_ways_keeps_its_year() -> None:
-    assert read_date("03/04/1952") == Date(1952)
+    assert parse_written_date("03/04/1952") == PartialDate(1952)
 
 
 @pytest.mark.parametrize(
     ("answer", "question", "date"),
     [
-        ("In 1993.", "When?", Date(1993)),
-        ("in the year 1993", "When?", Date(1993)),
-        ("On 3 May 1993", "When?", Date(1993, 5, 3)),
-        ("Wednesday, August 23, 2023", "When?", Date(2023, 8, 23)),
-        ("03/04/1952", "On what day was it?", Date(1952)),
-        ("03/04/1952", "On what day, month, and year was it?", Date(1952, 4, 3)),
-        ("03/04/1952.", "On what month and day of which year was it?", Date(1952, 3, 4)),
-        ("03/04/1952", "When was it (MM/DD/YYYY)?", Date(1952, 3, 4)),
-        ("03/04/1952", "When was it (dd/mm/yyyy)?", Date(1952, 4, 3)),
-        ("03/24/1952", "When was it (dd/mm/yyyy)?", Date(1952, 3, 24)),
+        ("In 1993.", "When?", PartialDate(1993)),
+        ("in the year 1993", "When?", PartialDate(1993)),
+        ("On 3 May 1993", "When?", PartialDate(1993, 5, 3)),
+        ("Wednesday, August 23, 2023", "When?", PartialDate(2023, 8, 23)),
+        ("03/04/1952", "On what day was it?", PartialDate(1952)),
+        ("03/04/1952", "On what day, month, and year was it?", PartialDate(1952, 4, 3)),
+        ("03/04/1952.", "On what month and day of which year was it?", PartialDate(1952, 3, 4)),
+        ("03/04/1952", "When was it (MM/DD/YYYY)?", PartialDate(1952, 3, 4)),
+        ("03/04/1952", "When was it (dd/mm/yyyy)?", PartialDate(1952, 4, 3)),
+        ("03/24/1952", "When was it (dd/mm/yyyy)?", PartialDate(1952, 3, 24)),
         ("Since 1993", "When?", None),
         ("In 7", "When?", None),
     ],
 )
 def test_an_answers_date_is_read_in_the_order_that_the_question_states(
-    answer: str, question: str, date: Date | None
+    answer: str, question: str, date: PartialDate | None
 ) -> None:
     assert read_answer_date(answer, question) == date
 
@@ -98,7 +98,7 @@ def test_an_answers_date_is_read_in_the_order_that_the_question_states(
     ],
 )
 def test_what_is_no_date_is_none(text: str) -> None:
-    assert read_date(text) is None
+    assert parse_written_date(text) is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_is_no_date_is_none(text: str) -> None:
     ],
 )
 def test_a_number_is_read_with_its_unit(text: str, number: str, unit: str | None) -> None:
-    assert read_number(text) == WrittenNumber(number, unit)
+    assert parse_written_number(text) == WrittenNumber(number, unit)
 
 
 @pytest.mark.parametrize(
@@ -162,17 +162,17 @@ def test_a_number_is_read_with_its_unit(text: str, number: str, unit: str | None
     ],
 )
 def test_what_is_no_number_is_none(text: str) -> None:
-    assert read_number(text) is None
+    assert parse_written_number(text) is None
 
 
 def test_a_known_unit_is_looked_for_and_no_value_is_in_any_other() -> None:
-    units = load_units()
-    assert look_for(WrittenNumber("1.96", "metres"), units) == Number("1.96", 11573)
-    assert look_for(WrittenNumber("375", "mi long"), units) == Number("375", 253276)
-    assert look_for(WrittenNumber("28", "years old"), units) == Number("28", 577)
-    assert look_for(WrittenNumber("1.96", "apples"), units) is None
-    assert look_for(WrittenNumber("1.96", "apples long"), units) is None
-    assert look_for(WrittenNumber("12", None), units) == Number("12", None)
+    units = load_unit_qids()
+    assert resolve_number_unit(WrittenNumber("1.96", "metres"), units) == NumberWithUnit("1.96", 11573)
+    assert resolve_number_unit(WrittenNumber("375", "mi long"), units) == NumberWithUnit("375", 253276)
+    assert resolve_number_unit(WrittenNumber("28", "years old"), units) == NumberWithUnit("28", 577)
+    assert resolve_number_unit(WrittenNumber("1.96", "apples"), units) is None
+    assert resolve_number_unit(WrittenNumber("1.96", "apples long"), units) is None
+    assert resolve_number_unit(WrittenNumber("12", None), units) == NumberWithUnit("12", None)
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_a_known_unit_is_looked_for_and_no_value_is_in_any_other() -> None:
     ],
 )
 def test_units_and_currencies_are_known_as_people_write_them(text: str, number: str, unit: int) -> None:
-    written = read_number(text)
-    assert written and look_for(written, load_units()) == Number(number, unit)
+    written = parse_written_number(text)
+    assert written and resolve_number_unit(written, load_unit_qids()) == NumberWithUnit(number, unit)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_units_and_currencies_are_known_as_people_write_them(text: str, number: 
     ],
 )
 def test_what_a_question_counts_is_no_unit(text: str, question: str, number: str) -> None:
-    written = read_number(text)
-    assert written and look_for(written, load_units(), question) == Number(number)
+    written = parse_written_number(text)
+    assert written and resolve_number_unit(written, load_unit_qids(), question) == NumberWithUnit(number)
 
 
 @pytest.mark.parametrize(
@@ -223,23 +223,23 @@ def test_what_a_question_counts_is_no_unit(text: str, question: str, number: str
     ],
 )
 def test_a_word_that_is_not_counted_is_an_unknown_unit(text: str, question: str) -> None:
-    written = read_number(text)
-    assert written and look_for(written, load_units(), question) is None
+    written = parse_written_number(text)
+    assert written and resolve_number_unit(written, load_unit_qids(), question) is None
 
 
 def test_an_age_is_no_height() -> None:
-    assert read_number("16-year-old") is None
-    assert read_number("NBC 10") is None
+    assert parse_written_number("16-year-old") is None
+    assert parse_written_number("NBC 10") is None
 
 
 def test_a_unit_listed_twice_with_two_ids_is_named() -> None:
     with pytest.raises(SettingsError, match=r"line 3: 'm' names two units"):
-        read_units("qid,name,other_names\nQ11573,metre,m\nQ7727,minute,m\n")
+        parse_units_csv("qid,name,other_names\nQ11573,metre,m\nQ7727,minute,m\n")
 
 
 def test_the_lists_of_properties_part_dates_numbers_ranks_and_what_is_ignored() -> None:
     times, numbers, ranks, ignored = map(
-        load_properties, ("time_properties", "number_properties", "rank_properties", "ignored_properties")
+        load_property_numbers, ("time_properties", "number_properties", "rank_properties", "ignored_properties")
     )
     assert (len(times), len(numbers), ranks, len(ignored)) == (50, 206, frozenset({1352}), 8349)
     assert 569 in times
@@ -296,7 +296,7 @@ DAY = "1879-03-14"
     ],
 )
 def test_a_date_is_said_however_it_is_written_at_its_precision_or_finer(sentence: str, told: str) -> None:
-    assert says_date(sentence, told) is True
+    assert states_date(sentence, told) is True
 
 
 @pytest.mark.parametrize(
@@ -321,11 +321,11 @@ def test_a_date_is_said_however_it_is_written_at_its_precision_or_finer(sentence
     ],
 )
 def test_another_or_a_coarser_date_does_not_say_it(sentence: str, told: str) -> None:
-    assert says_date(sentence, told) is False
+    assert states_date(sentence, told) is False
 
 
 def test_what_is_no_date_cannot_be_said() -> None:
-    assert says_date("Born in 1879.", "Ulm") is None
+    assert states_date("Born in 1879.", "Ulm") is None
 
 
 @pytest.mark.parametrize(
@@ -347,15 +347,15 @@ def test_what_is_no_date_cannot_be_said() -> None:
     ],
 )
 def test_a_told_date_is_written_out(told: str, written: str) -> None:
-    assert write_date(told) == written
+    assert format_date_in_prose(told) == written
 
 
 @given(st.integers(-3000, 2100), st.integers(1, 12), st.integers(1, 28), st.integers(6, 11))
 def test_a_date_that_is_written_out_says_what_was_told(year: int, month: int, day: int, precision: int) -> None:
     sign = "-" if year < 0 else ""
-    told = format_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
-    assert says_date(f"It was in {write_date(told)}, they say.", told) is True
-    assert is_same_date(write_date(told), told)
+    told = format_wikidata_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
+    assert states_date(f"It was in {format_date_in_prose(told)}, they say.", told) is True
+    assert is_same_date(format_date_in_prose(told), told)
 
 
 @pytest.mark.parametrize(
@@ -373,5 +373,5 @@ def test_two_texts_are_the_same_date_or_not(one: str, other: str, is_same: bool)
 
 
 def test_a_century_does_not_say_the_decade_that_it_begins_with() -> None:
-    assert says_date("Built in the 19th century.", "1800s") is False
-    assert says_date("Built in the 1800s.", "1800s") is True
+    assert states_date("Built in the 19th century.", "1800s") is False
+    assert states_date("Built in the 1800s.", "1800s") is True

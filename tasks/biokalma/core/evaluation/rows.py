@@ -9,23 +9,23 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from factmill.tasks.biokalma.core.citations import Citation
-from factmill.tasks.core.authoring.citations import Piece
-from factmill.tasks.core.evaluation.labels import Part
-from factmill.tasks.core.evaluation.rows import Answer, Asked
-from factmill.tasks.core.replies import Form as ReplyForm
-from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.biokalma.core.citations import AnswerCitation
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.completions import CompletionFormat as ReplyForm
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.core.evaluation.human_labels import JudgedPart
+from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
 from factmill.tasks.core.rows import StrictModel
-from factmill.tasks.text.undressing import fold_wide
+from factmill.tasks.text.reply_wrappers import fold_full_width
 
-Form = Literal["general", "specific"]
-Scorer = Literal["fixed", "upstream"]
+BiokalmaQuestionForm = Literal["general", "specific"]
+CitationScorer = Literal["fixed", "upstream"]
 
 
-class BioAsked(Asked):
+class BiokalmaQuestion(EvaluationQuestion):
     """One of a row's two questions, with the knowledge that the model is shown."""
 
-    form: Form
+    form: BiokalmaQuestionForm
     """Which of the two questions: general or specific."""
     people: list[str]
     """QIDs of the two people that the question is about."""
@@ -38,22 +38,22 @@ class BioAsked(Asked):
     question."""
     retrieved_names: list[str]
     """Names under which the model sees these items."""
-    given: list[Piece]
+    given: list[KnowledgePiece]
     """Pieces of the graphs shown, against which citations are checked."""
-    minimum: list[Piece]
+    minimum: list[KnowledgePiece]
     """The minimum knowledge set, including pieces that the graphs lack."""
-    removed: list[Piece]
+    removed: list[KnowledgePiece]
     """Pieces of the minimum set that the graphs lack: the answer must mark them with [NA] (§4.4)."""
     lookup_failure: str
     """Why looking up the question's names failed; then no model is asked. Empty where it succeeded or was not
     needed."""
 
 
-class BioAnswer(BioAsked, Answer):
+class BiokalmaPrediction(BiokalmaQuestion, EvaluationPrediction):
     """A question with the model's answer."""
 
 
-class RatedBio(BioAnswer):
+class RatedBiokalmaPrediction(BiokalmaPrediction):
     """An answer with the ratings of its text (G-Eval, §4.1): 1 to 5, null where there is none."""
 
     coherence: int | None
@@ -72,7 +72,7 @@ class RatedBio(BioAnswer):
     """Keys of the judge's recorded calls."""
 
 
-class ScoredCitation(Citation):
+class ScoredCitation(AnswerCitation):
     """A citation, checked against the graphs shown."""
 
     is_correct: bool | None
@@ -83,10 +83,10 @@ class ScoredCitation(Citation):
     """The triple follows from its sentence; for a [NA] mark, a piece that the graphs lack does."""
 
 
-class CitationScore(StrictModel):
+class CitationCounts(StrictModel):
     """Counts of one answer's citations."""
 
-    scorer: Scorer
+    scorer: CitationScorer
     """Counting rule: fixed (the paper's definition) or upstream (the public script)."""
     cited: int
     """Citations: triples and malformed brackets."""
@@ -117,56 +117,60 @@ class CitationScore(StrictModel):
     """True where the public script skips the answer: its graph or its text is empty."""
 
 
-class ScoredBio(RatedBio):
+class ScoredBiokalmaPrediction(RatedBiokalmaPrediction):
     """A row of the published table `biokalma_answers`."""
 
     sentences: list[str]
     """Sentences of the answer, without brackets."""
     citations: list[ScoredCitation]
     """In the order of the text."""
-    counts: CitationScore
+    counts: CitationCounts
     """Counts from which the metrics are computed."""
     aligner: str
     """What decided whether citations follow from their sentences: a model's name, or `lexical`."""
 
 
-RATED = ("coherence", "consistency", "fluency", "relevance")
+RATING_CRITERIA = ("coherence", "consistency", "fluency", "relevance")
 """Rating criteria, one judge call each."""
-LEAST, MOST = 1, 5
-_HEAD = f"(?:(?:final|overall|my|the) )*(?:(?:{'|'.join(RATED)}) )?(?:rating|score|{'|'.join(RATED)})"
-RATING = ReplyForm(kind="lines", head=_HEAD, point="[:=]", quotes=True, last_counts=True)
+MIN_RATING, MAX_RATING = 1, 5
+_RATING_LABEL = (
+    f"(?:(?:final|overall|my|the) )*(?:(?:{'|'.join(RATING_CRITERIA)}) )?(?:rating|score|{'|'.join(RATING_CRITERIA)})"
+)
+RATING_REPLY_FORM = ReplyForm(
+    kind="lines", line_head=_RATING_LABEL, separator="[:=]", strips_quotes=True, last_verdict_counts=True
+)
 """`Rating: 4`, or `Fluency: 4`."""
-ASKS = {
+RATING_QUESTIONS = {
     "coherence": "Do the sentences make one well-ordered account?",
     "consistency": "Does it say what the knowledge shown says, and nothing else?",
     "fluency": "Is it well written, without faults of grammar and wording?",
     "relevance": "Does it tell what the question asks for, and nothing beside?",
 }
 """Criterion → question for human raters."""
-_EXPECTED = 'expected a whole number from 1 to 5 in a line of the form "Rating: 4"'
-_LINE = re.compile(rf"^{_HEAD}[ \t]*[:=](.*)$", re.IGNORECASE | re.MULTILINE)
-_NUMBER = re.compile(
+_EXPECTED_RATING = 'expected a whole number from 1 to 5 in a line of the form "Rating: 4"'
+_RATING_LINE = re.compile(rf"^{_RATING_LABEL}[ \t]*[:=](.*)$", re.IGNORECASE | re.MULTILINE)
+_RATING_NUMBER = re.compile(
     r"([1-5])(?:\.0)?(?:\s*(?:/|out of)\s*5)?(?:\s*\((?:very |mostly |fairly )?(?:excellent|perfect|good|fair|fine|average|acceptable|poor|bad"
-    rf"|high|low|(?:{'|'.join(RATED)})|coherent|consistent|fluent|relevant)\))?[\s.]*",
+    rf"|high|low|(?:{'|'.join(RATING_CRITERIA)})|coherent|consistent|fluent|relevant)\))?[\s.]*",
     re.IGNORECASE,
 )
 
 
-def read_rating(text: str) -> int | Unreadable:
+def read_rating(text: str) -> int | UnreadableCompletion:
     """Return the rating of a judge's reply."""
-    plain = fold_wide(unicodedata.normalize("NFKC", text))
-    found = _LINE.findall(plain) or ([plain] if _NUMBER.fullmatch(plain.strip()) else [])
+    plain = fold_full_width(unicodedata.normalize("NFKC", text))
+    found = _RATING_LINE.findall(plain) or ([plain] if _RATING_NUMBER.fullmatch(plain.strip()) else [])
     if not found:
-        return Unreadable(f"there is no rating, {_EXPECTED}")
+        return UnreadableCompletion(f"there is no rating, {_EXPECTED_RATING}")
     said = found[-1].strip()
-    rating = _NUMBER.fullmatch(said)
-    return int(rating[1]) if rating else Unreadable(f"the last rating is {said[:40]!r}, {_EXPECTED}")
+    rating = _RATING_NUMBER.fullmatch(said)
+    return int(rating[1]) if rating else UnreadableCompletion(f"the last rating is {said[:40]!r}, {_EXPECTED_RATING}")
 
 
-def list_ratings(row: Mapping[str, Any]) -> Iterator[Part]:
+def list_ratings(row: Mapping[str, Any]) -> Iterator[JudgedPart]:
     """Yield the ratings of a `biokalma_answers` row; none where no judge was asked, or its call failed."""
-    for criterion in RATED:
+    for criterion in RATING_CRITERIA:
         is_unread = any(each.startswith(f"{criterion}: judge_unreadable:") for each in row["unrated"])
         if row[criterion] is not None or is_unread:
-            asked = f"{criterion.capitalize()}: {ASKS[criterion]} The question was: {row['question']}"
-            yield Part(criterion, asked, "", row["answer_read"], str(row[criterion] or ""))
+            asked = f"{criterion.capitalize()}: {RATING_QUESTIONS[criterion]} The question was: {row['question']}"
+            yield JudgedPart(criterion, asked, "", row["answer_read"], str(row[criterion] or ""))

@@ -32,34 +32,34 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from factmill.tasks.biokalma.core.citations import Citation, Cited, Key, make_key
-from factmill.tasks.biokalma.core.evaluation.rows import CitationScore, ScoredCitation, Scorer
+from factmill.tasks.biokalma.core.author_replies import mentions_value
+from factmill.tasks.biokalma.core.citations import AnswerCitation, CitedAnswer, TripleKey, make_triple_key
+from factmill.tasks.biokalma.core.evaluation.rows import CitationCounts, CitationScorer, ScoredCitation
 from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, verbalise_piece
-from factmill.tasks.biokalma.core.replies import mentions
-from factmill.tasks.core.authoring.citations import Piece
-from factmill.tasks.text.matching import fold_text
-from factmill.tasks.text.values.answers import KnownText, find_answer, read_known_text
-from factmill.tasks.text.values.written import is_same_date
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.text.text_normalization import fold_case_and_accents
+from factmill.tasks.text.values.answer_search import IndexedText, find_answer_in_text, index_text
+from factmill.tasks.text.values.dates_and_numbers import is_same_date
 
-LEXICAL = "lexical"
+LEXICAL_ALIGNER = "lexical"
 """Name of the lexical rule in tables and reports."""
-_SUBJECT = "This person"
+_HYPOTHESIS_SUBJECT = "This person"
 """Subject of every hypothesis: a sentence may use a pronoun, and the paper's pairs name no one."""
-_READ_AT_MOST = 2_000
+_MAX_SENTENCE_CHARACTERS = 2_000
 """Maximum characters read of a sentence: anything longer is no sentence."""
 
 
-class Claim(NamedTuple):
+class AlignmentClaim(NamedTuple):
     """A sentence, and a triple that may follow from it."""
 
     sentence: str
-    piece: Piece
+    piece: KnowledgePiece
 
 
-def make_claim(cited: Cited, sentence: int, triple: Citation | Piece) -> Claim:
+def make_alignment_claim(cited: CitedAnswer, sentence: int, triple: AnswerCitation | KnowledgePiece) -> AlignmentClaim:
     """Return the claim that an answer's sentence (by index) states a triple."""
-    if isinstance(triple, Citation):
-        triple = Piece(
+    if isinstance(triple, AnswerCitation):
+        triple = KnowledgePiece(
             qid=triple.qid,
             pid="",
             property=triple.property,
@@ -68,66 +68,69 @@ def make_claim(cited: Cited, sentence: int, triple: Citation | Piece) -> Claim:
             precision=None,
             statement=None,
         )
-    return Claim(cited.sentences[sentence], triple)
+    return AlignmentClaim(cited.sentences[sentence], triple)
 
 
-def list_marked(cited: Cited) -> list[int]:
+def list_marked_sentences(cited: CitedAnswer) -> list[int]:
     """Return the indices of sentences with [NA], each once."""
     return sorted({each.sentence for each in cited.citations if each.kind == "not_available"})
 
 
-def list_claims(cited: Cited, removed: Sequence[Piece]) -> Iterator[Claim]:
+def list_alignment_claims(cited: CitedAnswer, removed: Sequence[KnowledgePiece]) -> Iterator[AlignmentClaim]:
     """Yield all claims to check for an answer: its citations, and each marked sentence with each removed piece."""
     for each in cited.citations:
         if each.kind == "triple":
-            yield make_claim(cited, each.sentence, each)
-    for sentence in list_marked(cited):
-        yield from (make_claim(cited, sentence, piece) for piece in removed)
+            yield make_alignment_claim(cited, each.sentence, each)
+    for sentence in list_marked_sentences(cited):
+        yield from (make_alignment_claim(cited, sentence, piece) for piece in removed)
 
 
 @lru_cache(maxsize=4096)
-def align_lexically(claim: Claim) -> bool:
+def is_aligned_lexically(claim: AlignmentClaim) -> bool:
     """Return whether, by the lexical rule, a sentence states a triple's value."""
-    sentence, piece = claim.sentence[:_READ_AT_MOST], claim.piece
-    return bool(sentence) and (mentions(sentence, piece) or find_answer(piece.value, _read(sentence)).found is True)
+    sentence, piece = claim.sentence[:_MAX_SENTENCE_CHARACTERS], claim.piece
+    return bool(sentence) and (
+        mentions_value(sentence, piece) or find_answer_in_text(piece.value, _read_sentence(sentence)).found is True
+    )
 
 
-def put_pair(claim: Claim, forms: Mapping[str, RelationForm]) -> tuple[str, str]:
+def make_entailment_pair(claim: AlignmentClaim, forms: Mapping[str, RelationForm]) -> tuple[str, str]:
     """Return premise and hypothesis for a cross-encoder: the sentence, and the triple as a sentence."""
-    return claim.sentence[:_READ_AT_MOST], verbalise_piece(claim.piece, _SUBJECT, forms)
+    return claim.sentence[:_MAX_SENTENCE_CHARACTERS], verbalise_piece(claim.piece, _HYPOTHESIS_SUBJECT, forms)
 
 
 @lru_cache(maxsize=64)
-def _read(sentence: str) -> KnownText:
-    return read_known_text(sentence)
+def _read_sentence(sentence: str) -> IndexedText:
+    return index_text(sentence)
 
 
 def score_citations(
-    cited: Cited,
-    given: Sequence[Piece],
-    minimum: Sequence[Piece],
-    removed: Sequence[Piece],
-    aligns: Callable[[Claim], bool],
-    scorer: Scorer = "fixed",
+    cited: CitedAnswer,
+    shown: Sequence[KnowledgePiece],
+    minimum: Sequence[KnowledgePiece],
+    removed: Sequence[KnowledgePiece],
+    aligns: Callable[[AlignmentClaim], bool],
+    scorer: CitationScorer = "fixed",
     names: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[list[ScoredCitation], CitationScore]:
+) -> tuple[list[ScoredCitation], CitationCounts]:
     """Return an answer's citations with their scores, and its counts.
 
     `aligns` decides whether a triple follows from a sentence. `names`: QID → name of the items whose graphs were shown,
     which the scorer `upstream` counts as citations.
     """
-    graph, wanted = {_key(piece) for piece in given}, [_key(piece) for piece in minimum]
+    graph, wanted = {_triple_key(piece) for piece in shown}, [_triple_key(piece) for piece in minimum]
     needed = frozenset(wanted)
     about = {
-        sentence: [aligns(make_claim(cited, sentence, piece)) for piece in removed] for sentence in list_marked(cited)
+        sentence: [aligns(make_alignment_claim(cited, sentence, piece)) for piece in removed]
+        for sentence in list_marked_sentences(cited)
     }
 
-    def hold(each: Citation) -> ScoredCitation:
+    def hold(each: AnswerCitation) -> ScoredCitation:
         is_correct = is_needed = is_aligned = None
         if each.kind == "triple":
-            is_correct = _key(each) in graph
-            is_needed = is_correct and _key(each) in needed
-            is_aligned = aligns(make_claim(cited, each.sentence, each))
+            is_correct = _triple_key(each) in graph
+            is_needed = is_correct and _triple_key(each) in needed
+            is_aligned = aligns(make_alignment_claim(cited, each.sentence, each))
         elif each.kind == "not_available":
             is_aligned = any(about[each.sentence])
         return ScoredCitation(**each.model_dump(), is_correct=is_correct, is_needed=is_needed, is_aligned=is_aligned)
@@ -139,15 +142,15 @@ def score_citations(
         "cited": len(triples) + malformed,
         "correct": sum(each.is_correct is True for each in triples),
         "needed": sum(each.is_needed is True for each in triples),
-        "found": _count_found(wanted, (_key(each) for each in triples if each.is_correct)),
+        "found": _count_found(wanted, (_triple_key(each) for each in triples if each.is_correct)),
     }
     if scorer == "upstream":
-        counts = _count_upstream(cited.answer, given, minimum, names)
-    return held, CitationScore(
+        counts = _count_as_upstream(cited.answer, shown, minimum, names)
+    return held, CitationCounts(
         **counts,
         scorer=scorer,
         malformed=malformed,
-        near=_count_near([each for each in triples if not each.is_correct], given),
+        near=_count_near_misses([each for each in triples if not each.is_correct], shown),
         minimum=len(minimum),
         triples=len(triples),
         aligned=sum(each.is_aligned is True for each in triples),
@@ -155,39 +158,39 @@ def score_citations(
         marked_right=sum(map(any, about.values())),
         removed=len(removed),
         removed_found=sum(map(any, zip(*about.values(), strict=True))),
-        is_left_out=scorer == "upstream" and not (given and cited.answer),
+        is_left_out=scorer == "upstream" and not (shown and cited.answer),
     )
 
 
-def _key(triple: Citation | Piece) -> Key:
-    return make_key(triple.qid, triple.property, triple.value)
+def _triple_key(triple: AnswerCitation | KnowledgePiece) -> TripleKey:
+    return make_triple_key(triple.qid, triple.property, triple.value)
 
 
-def _count_found(wanted: Iterable[Key], cited: Iterable[Key]) -> int:
+def _count_found(wanted: Iterable[TripleKey], cited: Iterable[TripleKey]) -> int:
     known = frozenset(cited)
     return sum(key in known for key in wanted)
 
 
-def _count_near(wrong: Sequence[Citation], given: Sequence[Piece]) -> int:
+def _count_near_misses(wrong: Sequence[AnswerCitation], given: Sequence[KnowledgePiece]) -> int:
     near: dict[tuple[str, str], set[str]] = {}
     for piece in given:
-        near.setdefault((piece.qid, fold_text(piece.property)), set()).add(piece.value)
+        near.setdefault((piece.qid, fold_case_and_accents(piece.property)), set()).add(piece.value)
 
     def fold(value: str) -> str:
-        return fold_text(value).rstrip(".")
+        return fold_case_and_accents(value).rstrip(".")
 
     folded = {place: set(map(fold, values)) for place, values in near.items()}
-    places = [((each.qid, fold_text(each.property)), each.value) for each in wrong]
+    places = [((each.qid, fold_case_and_accents(each.property)), each.value) for each in wrong]
     return sum(
         place in near and (fold(value) in folded[place] or any(is_same_date(value, other) for other in near[place]))
         for place, value in places
     )
 
 
-def _count_upstream(
-    answer: str, given: Sequence[Piece], minimum: Sequence[Piece], names: Mapping[str, str]
+def _count_as_upstream(
+    answer: str, given: Sequence[KnowledgePiece], minimum: Sequence[KnowledgePiece], names: Mapping[str, str]
 ) -> dict[str, int]:
-    triples = [triple for line in answer.split("\n") for triple in _read_upstream(line)]
+    triples = [triple for line in answer.split("\n") for triple in _read_triples_as_upstream(line)]
     graph, wanted = ([(each.qid, each.property, each.value) for each in pieces] for pieces in (given, minimum))
     hit = _count_found(wanted, triples)
     of_items = [each for qid, name in names.items() for each in ((qid, "name", name), (qid, "qid", qid))]
@@ -195,7 +198,7 @@ def _count_upstream(
     return {"cited": len(triples), "correct": sum(each in known for each in triples), "needed": hit, "found": hit}
 
 
-def _read_upstream(line: str) -> Iterator[Key]:
+def _read_triples_as_upstream(line: str) -> Iterator[TripleKey]:
     """Yield the triples that the public script reads in a line."""
     end = 0
     while (start := line.find("[", end)) >= 0 and (end := line.find("]", start) + 1):

@@ -17,93 +17,99 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from factmill.tasks.biokalma.core.evaluation.rows import BioAsked, Form
-from factmill.tasks.biokalma.core.rows import BiographyRow
-from factmill.tasks.core.authoring.citations import Piece, format_label
-from factmill.tasks.core.calls.item_facts import Fact
-from factmill.tasks.core.calls.knowledge import Candidate, Qid
-from factmill.tasks.core.fingerprints import digest_json, seed_from
-from factmill.tasks.text.ids import id_number
-from factmill.tasks.text.matching import fold_text, has_words
+from factmill.tasks.biokalma.core.evaluation.rows import BiokalmaQuestion, BiokalmaQuestionForm
+from factmill.tasks.biokalma.core.rows import BiokalmaRow
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_citable_label
+from factmill.tasks.core.calls.item_facts import ItemFact
+from factmill.tasks.core.calls.wikidata import ItemCandidate, Qid
+from factmill.tasks.core.digests import derive_seed, digest_json
+from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
-GIVEN, RETRIEVED = "given_graph", "retrieved"
-REMOVED, ABLATED = "removed_", "ablated_"
-FORMS: tuple[Form, ...] = ("general", "specific")
+GIVEN_SETTING, RETRIEVED_SETTING = "given_graph", "retrieved"
+REMOVED_PREFIX, ABLATED_PREFIX = "removed_", "ablated_"
+QUESTION_FORMS: tuple[BiokalmaQuestionForm, ...] = ("general", "specific")
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class ItemGraph:
     """One item's one-hop knowledge, as the model is shown it."""
 
     qid: str
     name: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[KnowledgePiece, ...]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredBuildRows:
     """All rows of the measured build, from which a row's graphs may be replaced."""
 
-    rows: Sequence[BiographyRow]
+    rows: Sequence[BiokalmaRow]
 
-    def show(self, row: BiographyRow, setting: str) -> list[Graph]:
+    def list_shown_graphs(self, row: BiokalmaRow, setting: str) -> list[ItemGraph]:
         """Return a row's graphs in a setting; for `retrieved` none, since they are looked up later."""
-        if setting == RETRIEVED:
+        if setting == RETRIEVED_SETTING:
             return []
-        graphs = list_graphs(row)
-        if setting.startswith(REMOVED):
-            missing = {identify(piece) for piece in draw_removed(row, int(setting.removeprefix(REMOVED)))}
-            kept = ((graph, [each for each in graph.pieces if identify(each) not in missing]) for graph in graphs)
-            return [Graph(graph.qid, graph.name, tuple(pieces)) for graph, pieces in kept if pieces]
-        if setting.startswith(ABLATED):
-            count = round(len(self._order) * (100 - int(setting.removeprefix(ABLATED))) / 100)
-            replaced = set(self._order[:count])
-            return [self._find_other(row, each) if (row.id, each.qid) in replaced else each for each in graphs]
+        graphs = list_row_graphs(row)
+        if setting.startswith(REMOVED_PREFIX):
+            missing = {
+                identify_piece(piece) for piece in choose_removed_pieces(row, int(setting.removeprefix(REMOVED_PREFIX)))
+            }
+            kept = ((graph, [each for each in graph.pieces if identify_piece(each) not in missing]) for graph in graphs)
+            return [ItemGraph(graph.qid, graph.name, tuple(pieces)) for graph, pieces in kept if pieces]
+        if setting.startswith(ABLATED_PREFIX):
+            count = round(len(self._replacement_order) * (100 - int(setting.removeprefix(ABLATED_PREFIX))) / 100)
+            replaced = set(self._replacement_order[:count])
+            return [self._find_replacement(row, each) if (row.id, each.qid) in replaced else each for each in graphs]
         return graphs
 
     @cached_property
-    def _order(self) -> list[tuple[str, str]]:
+    def _replacement_order(self) -> list[tuple[str, str]]:
         """(row, person) of every graph, in the order of replacement."""
         pairs = [(row.id, qid) for row in self.rows for qid in row.people]
         return sorted(pairs, key=lambda pair: digest_json(["ablated", *pair]))
 
     @cached_property
-    def _people(self) -> list[Graph]:
+    def _people_graphs(self) -> list[ItemGraph]:
         """The graph of each person of the build, by QID number."""
-        graphs = {graph.qid: graph for row in reversed(self.rows) for graph in list_graphs(row)}
-        return [graphs[qid] for qid in sorted(graphs, key=id_number)]
+        graphs = {graph.qid: graph for row in reversed(self.rows) for graph in list_row_graphs(row)}
+        return [graphs[qid] for qid in sorted(graphs, key=get_wikidata_id_number)]
 
-    def _find_other(self, row: BiographyRow, graph: Graph) -> Graph:
+    def _find_replacement(self, row: BiokalmaRow, graph: ItemGraph) -> ItemGraph:
         """Return the graph of a person whom this row's graphs do not name; the row's own graph where there is none."""
         known = {*row.people, *(piece.value_qid for piece in row.knowledge_graph)}
-        first = seed_from("instead", row.id, graph.qid) % len(self._people)
-        others = (*self._people[first:], *self._people[:first])
+        first = derive_seed("instead", row.id, graph.qid) % len(self._people_graphs)
+        others = (*self._people_graphs[first:], *self._people_graphs[:first])
         return next((each for each in others if each.qid not in known), graph)
 
 
-def list_graphs(row: BiographyRow) -> list[Graph]:
+def list_row_graphs(row: BiokalmaRow) -> list[ItemGraph]:
     """Return the graphs of a row's two people."""
     return [
-        Graph(qid, name, tuple(piece for piece in row.knowledge_graph if piece.qid == qid))
+        ItemGraph(qid, name, tuple(piece for piece in row.knowledge_graph if piece.qid == qid))
         for qid, name in zip(row.people, row.names, strict=True)
     ]
 
 
-def draw_removed(row: BiographyRow, number: int) -> list[Piece]:
+def choose_removed_pieces(row: BiokalmaRow, number: int) -> list[KnowledgePiece]:
     """Return the first pieces of the minimum set to remove: `number` of them, or all."""
-    return sorted(row.minimum_knowledge, key=lambda piece: digest_json(["removed", row.id, *identify(piece)]))[:number]
+    return sorted(row.minimum_knowledge, key=lambda piece: digest_json(["removed", row.id, *identify_piece(piece)]))[
+        :number
+    ]
 
 
-def identify(piece: Piece) -> tuple[str, str, str]:
+def identify_piece(piece: KnowledgePiece) -> tuple[str, str, str]:
     """Return a piece's identity, whatever statement it comes from."""
     return piece.qid, piece.pid, piece.value_qid or piece.value
 
 
-def ask_row(row: BiographyRow, setting: str, graphs: Sequence[Graph], forms: Iterable[Form]) -> Iterator[BioAsked]:
+def make_row_questions(
+    row: BiokalmaRow, setting: str, graphs: Sequence[ItemGraph], forms: Iterable[BiokalmaQuestionForm]
+) -> Iterator[BiokalmaQuestion]:
     """Yield a row's questions with these graphs."""
     for form in forms:
-        yield show_graphs(
-            BioAsked(
+        yield attach_graphs(
+            BiokalmaQuestion(
                 id=f"{setting}/{row.id}/{form}",
                 question_id=f"{row.id}/{form}",
                 item=row.id,
@@ -125,83 +131,85 @@ def ask_row(row: BiographyRow, setting: str, graphs: Sequence[Graph], forms: Ite
         )
 
 
-def show_graphs(asked: BioAsked, graphs: Sequence[Graph]) -> BioAsked:
+def attach_graphs(asked: BiokalmaQuestion, graphs: Sequence[ItemGraph]) -> BiokalmaQuestion:
     """Return a question with these graphs; the pieces of the minimum set that they lack become `removed`."""
     given = [piece for graph in graphs for piece in graph.pieces]
-    there = set(map(identify, given))
+    there = set(map(identify_piece, given))
     return asked.replace(
         retrieved=[graph.qid for graph in graphs],
         retrieved_names=[graph.name for graph in graphs],
         given=given,
-        removed=[piece for piece in asked.minimum if identify(piece) not in there],
+        removed=[piece for piece in asked.minimum if identify_piece(piece) not in there],
     )
 
 
-Tell = Callable[[Piece, str], str]
-GUESSES = 4
+PieceVerbaliser = Callable[[KnowledgePiece, str], str]
+GUESSES_PER_PERSON = 4
 """Pieces guessed per person: together about as many as a minimum set has."""
 
 
-def say_right(asked: BioAsked, tell: Tell) -> str:
+def make_oracle_answer(asked: BiokalmaQuestion, verbalise: PieceVerbaliser) -> str:
     """Return the minimum set, one sentence per piece: cited where the graph has it, else marked [NA]."""
     names = dict(zip(asked.people, asked.names, strict=True))
-    given = set(map(identify, asked.given))
+    given = set(map(identify_piece, asked.given))
     return " ".join(
-        _mark(tell(piece, names[piece.qid]), cite(piece) if identify(piece) in given else "[NA]")
+        _insert_citation(
+            verbalise(piece, names[piece.qid]), format_citation(piece) if identify_piece(piece) in given else "[NA]"
+        )
         for piece in asked.minimum
     )
 
 
 @dataclass
-class Guesser:
+class FrequencyGuesser:
     """Guesses the most frequent pieces of minimum sets, counted once over all rows of a build."""
 
-    rows: Sequence[BiographyRow]
+    rows: Sequence[BiokalmaRow]
     _counts: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
     """Relation label (empty: all rows) → (PID, value) → number of rows."""
-    _own: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
+    _counts_by_row: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
     """Row id → the same counts for that row alone."""
-    _pieces: dict[tuple[str, str], Piece] = field(default_factory=dict)
+    _pieces: dict[tuple[str, str], KnowledgePiece] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Count the pieces of all rows."""
         for row in self.rows:
             told = {(piece.pid, piece.value_qid or piece.value): piece for piece in row.minimum_knowledge}
             self._pieces = told | self._pieces
-            self._own[row.id] = Counter(told.keys())
+            self._counts_by_row[row.id] = Counter(told.keys())
             for group in (row.relation_label, ""):
                 self._counts.setdefault(group, Counter()).update(told.keys())
 
-    def say(self, asked: BioAsked, tell: Tell) -> str:
+    def make_answer(self, asked: BiokalmaQuestion, verbalise: PieceVerbaliser) -> str:
         """State and cite for both people the most frequent pieces of other rows with the relation, else of any."""
-        own = self._own[asked.item]
+        own = self._counts_by_row[asked.item]
         found = (self._counts[asked.relation] - own) or (self._counts[""] - own)
-        ranked = sorted(found, key=lambda each: (-found[each], each))[:GUESSES]
+        ranked = sorted(found, key=lambda each: (-found[each], each))[:GUESSES_PER_PERSON]
         people = zip(asked.people, asked.names, strict=True)
-        return " ".join(self._claim(each, *person, tell) for person in people for each in ranked)
+        return " ".join(self._format_guess(each, *person, verbalise) for person in people for each in ranked)
 
-    def _claim(self, each: tuple[str, str], qid: str, name: str, tell: Tell) -> str:
+    def _format_guess(self, each: tuple[str, str], qid: str, name: str, verbalise: PieceVerbaliser) -> str:
         piece = self._pieces[each].model_copy(update={"qid": qid})
-        return _mark(tell(piece, name), cite(piece))
+        return _insert_citation(verbalise(piece, name), format_citation(piece))
 
 
-def cite(piece: Piece) -> str:
+def format_citation(piece: KnowledgePiece) -> str:
     """Return `[Q1, place of birth: London]` (§3.3)."""
-    return f"[{piece.qid}, {format_label(piece.property)}: {format_label(piece.value)}]"
+    return f"[{piece.qid}, {format_citable_label(piece.property)}: {format_citable_label(piece.value)}]"
 
 
-def _mark(sentence: str, citation: str) -> str:
+def _insert_citation(sentence: str, citation: str) -> str:
     return f"{sentence[:-1]} {citation}{sentence[-1]}"
 
 
-LONGEST = 6
+MAX_NAME_WORDS = 6
 """Maximum words of a name."""
-_AROUND = "\"'“”‘’«»„()[]{}¿¡,;:!?…"
+_NAME_PUNCTUATION = "\"'“”‘’«»„()[]{}¿¡,;:!?…"
 _POSSESSIVE = re.compile(r"(?<=[\w.])(?:['’]s|(?<=s)['’])$")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class NameSpan:
     """A run of words that may be a name."""
 
     start: int
@@ -212,14 +220,14 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class QuestionName:
     """A name in a question, and the items of the class that bear it."""
 
     text: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ItemCandidate, ...]
 
 
-def list_spans(question: str, shortest: int, function_words: Set[str]) -> list[Span]:
+def list_name_spans(question: str, shortest: int, function_words: Set[str]) -> list[NameSpan]:
     """Return the runs of at least `shortest` words that begin and end with a capitalised word.
 
     A function word alone is not a run. Words in scripts without case count as capitalised.
@@ -228,41 +236,41 @@ def list_spans(question: str, shortest: int, function_words: Set[str]) -> list[S
     marked = [at for at, word in enumerate(words) if any(each.isalpha() and not each.islower() for each in word)]
     spans = []
     for start in marked:
-        for stop in (end + 1 for end in marked if shortest <= end + 1 - start <= LONGEST):
-            spellings = _spell(" ".join(words[start:stop]))
+        for stop in (end + 1 for end in marked if shortest <= end + 1 - start <= MAX_NAME_WORDS):
+            spellings = _list_spellings(" ".join(words[start:stop]))
             if spellings and spellings[0].lower() not in function_words:
-                spans.append(Span(start, stop, spellings))
+                spans.append(NameSpan(start, stop, spellings))
     return spans
 
 
-def _spell(written: str) -> tuple[str, ...]:
-    name = written.strip(_AROUND)
-    bare = name.rstrip("." + _AROUND)
+def _list_spellings(written: str) -> tuple[str, ...]:
+    name = written.strip(_NAME_PUNCTUATION)
+    bare = name.rstrip("." + _NAME_PUNCTUATION)
     return tuple(filter(None, dict.fromkeys([name, bare, _POSSESSIVE.sub("", bare)])))
 
 
-def choose_names(spans: Sequence[Span], bearers: Mapping[str, Sequence[Candidate]]) -> list[Name]:
+def choose_names(spans: Sequence[NameSpan], bearers: Mapping[str, Sequence[ItemCandidate]]) -> list[QuestionName]:
     """Return the names among spans in text order; longer names take precedence and never overlap.
 
     `bearers`: spelling → items of the class that bear it.
     """
     taken: set[int] = set()
-    chosen: list[tuple[int, Name]] = []
+    chosen: list[tuple[int, QuestionName]] = []
     for span in sorted(spans, key=lambda span: (span.start - span.stop, span.start)):
         text = next((each for each in span.spellings if bearers.get(each)), None)
         if text is not None and taken.isdisjoint(range(span.start, span.stop)):
             taken.update(range(span.start, span.stop))
-            chosen.append((span.start, Name(text, tuple(bearers[text]))))
+            chosen.append((span.start, QuestionName(text, tuple(bearers[text]))))
     return [name for _, name in sorted(chosen, key=lambda pair: pair[0])]
 
 
-def choose_item(question: str, name: Name, facts: Mapping[str, Sequence[Fact]]) -> Qid:
+def choose_named_item(question: str, name: QuestionName, facts: Mapping[str, Sequence[ItemFact]]) -> Qid:
     """Return the bearer of a name that a question means (§3.2, exact match of neighbours)."""
-    folded, own = fold_text(question), fold_text(name.text)
+    folded, own = fold_case_and_accents(question), fold_case_and_accents(name.text)
 
-    def rank(candidate: Candidate) -> tuple[int, bool, int]:
-        labels = {fold_text(fact.value) for fact in facts[candidate.qid] if fact.qid and fact.value} - {own}
-        matched = sum(has_words(folded, label) for label in labels)
-        return -matched, candidate.via != "label", id_number(candidate.qid)
+    def rank(candidate: ItemCandidate) -> tuple[int, bool, int]:
+        labels = {fold_case_and_accents(fact.value) for fact in facts[candidate.qid] if fact.qid and fact.value} - {own}
+        matched = sum(contains_whole_words(folded, label) for label in labels)
+        return -matched, candidate.matched_by != "label", get_wikidata_id_number(candidate.qid)
 
     return min(name.candidates, key=rank).qid

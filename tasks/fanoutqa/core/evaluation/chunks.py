@@ -12,16 +12,16 @@ import numpy as np
 
 from factmill.tasks.text.sentences import split_sentences
 
-MOST = 1024
+MAX_CHUNK_CHARACTERS = 1024
 """Most characters of a chunk."""
 _WORD = re.compile(r"\w+")
-_PARTED = "\n\n"
-_AROUND = 12
+_PARAGRAPH_SEPARATOR = "\n\n"
+_MARKUP_CHARACTERS = 12
 """Characters reserved for the surroundings of each shown chunk or title: blank lines, a mark, a heading."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ArticleChunk:
     """A piece of an article as of the epoch."""
 
     title: str
@@ -35,57 +35,70 @@ class Chunk:
         return f"{self.title}, {self.revid} #{self.number}"
 
 
-def split_article(title: str, revid: int, text: str) -> list[Chunk]:
+def split_article(title: str, revid: int, text: str) -> list[ArticleChunk]:
     """Split an article into chunks between paragraphs; within a long paragraph between sentences, else words."""
-    return [Chunk(title, revid, number, piece) for number, piece in enumerate(split_text(text), 1)]
+    return [ArticleChunk(title, revid, number, piece) for number, piece in enumerate(split_text_into_chunks(text), 1)]
 
 
-def split_text(text: str) -> list[str]:
+def split_text_into_chunks(text: str) -> list[str]:
     """Split a text, whose paragraphs are separated by blank lines, into pieces of at most MOST characters."""
     pieces: list[str] = []
-    for paragraph in filter(str.strip, text.split(_PARTED)):
-        parts = _fill_up(_list_parts(paragraph.strip()), " ")
-        if pieces and len(parts) == 1 and len(pieces[-1]) + len(_PARTED) + len(parts[0]) <= MOST:
-            pieces[-1] += f"{_PARTED}{parts[0]}"
+    for paragraph in filter(str.strip, text.split(_PARAGRAPH_SEPARATOR)):
+        parts = _pack_parts(_split_long_paragraph(paragraph.strip()), " ")
+        if (
+            pieces
+            and len(parts) == 1
+            and len(pieces[-1]) + len(_PARAGRAPH_SEPARATOR) + len(parts[0]) <= MAX_CHUNK_CHARACTERS
+        ):
+            pieces[-1] += f"{_PARAGRAPH_SEPARATOR}{parts[0]}"
         else:
             pieces += parts
     return pieces
 
 
-def _list_parts(paragraph: str) -> Iterator[str]:
+def _split_long_paragraph(paragraph: str) -> Iterator[str]:
     """Yield a paragraph; if it is too long, its sentences; of long sentences, runs of words that fit."""
-    if len(paragraph) <= MOST:
+    if len(paragraph) <= MAX_CHUNK_CHARACTERS:
         yield paragraph
         return
     for sentence in split_sentences(paragraph):
-        if len(sentence) <= MOST:
+        if len(sentence) <= MAX_CHUNK_CHARACTERS:
             yield sentence
         else:
             words = sentence.split()
-            yield from _fill_up((word[at : at + MOST] for word in words for at in range(0, len(word), MOST)), " ")
+            yield from _pack_parts(
+                (
+                    word[at : at + MAX_CHUNK_CHARACTERS]
+                    for word in words
+                    for at in range(0, len(word), MAX_CHUNK_CHARACTERS)
+                ),
+                " ",
+            )
 
 
-def _fill_up(parts: Iterator[str], between: str) -> list[str]:
+def _pack_parts(parts: Iterator[str], between: str) -> list[str]:
     filled: list[str] = []
     for part in parts:
-        if filled and len(filled[-1]) + len(between) + len(part) <= MOST:
+        if filled and len(filled[-1]) + len(between) + len(part) <= MAX_CHUNK_CHARACTERS:
             filled[-1] += f"{between}{part}"
         else:
             filled.append(part)
     return filled
 
 
-def choose_chunks(chunks: Sequence[Chunk], query: str, room: int) -> list[Chunk]:
+def select_chunks(chunks: Sequence[ArticleChunk], query: str, max_characters: int) -> list[ArticleChunk]:
     """Return the chunks that fit a query best, as many as fit in `room` characters, in their original order."""
-    costs = [len(chunk.text) + _AROUND for chunk in chunks]
-    room -= sum(len(title) + _AROUND for title, _ in {(chunk.title, chunk.revid) for chunk in chunks})
-    if sum(costs) <= room:
+    costs = [len(chunk.text) + _MARKUP_CHARACTERS for chunk in chunks]
+    max_characters -= sum(
+        len(title) + _MARKUP_CHARACTERS for title, _ in {(chunk.title, chunk.revid) for chunk in chunks}
+    )
+    if sum(costs) <= max_characters:
         return list(chunks)
     chosen: list[int] = []
     for at in rank_texts([chunk.text for chunk in chunks], query):
-        if costs[at] > room:
+        if costs[at] > max_characters:
             break
-        room -= costs[at]
+        max_characters -= costs[at]
         chosen.append(at)
     return [chunks[at] for at in sorted(chosen)]
 
@@ -95,8 +108,8 @@ def rank_texts(texts: Sequence[str], query: str) -> list[int]:
     import bm25s
 
     vocabulary: dict[str, int] = {}
-    ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in _list_words(text)] for text in texts]
-    asked = [vocabulary[word] for word in dict.fromkeys(_list_words(query)) if word in vocabulary]
+    ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in _tokenize_words(text)] for text in texts]
+    asked = [vocabulary[word] for word in dict.fromkeys(_tokenize_words(query)) if word in vocabulary]
     if not asked:
         return list(range(len(texts)))
     index = bm25s.BM25(method="bm25+", dtype="float64")
@@ -105,5 +118,5 @@ def rank_texts(texts: Sequence[str], query: str) -> list[int]:
     return [int(at) for at in np.argsort(-scores, kind="stable")]
 
 
-def _list_words(text: str) -> list[str]:
+def _tokenize_words(text: str) -> list[str]:
     return _WORD.findall(text.lower())

@@ -17,21 +17,26 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from factmill.tasks.core.calls.chat import ToolCall
-from factmill.tasks.core.evaluation.answers import B, Given
-from factmill.tasks.core.evaluation.rows import Asked
-from factmill.tasks.core.prompts import Ask
-from factmill.tasks.fanoutqa.core.evaluation.chunks import Chunk
-from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutAsked, FanOutSearch
-from factmill.tasks.text.undressing import drop_fences, drop_list_mark, drop_thoughts, unwrap
+from factmill.tasks.core.evaluation.answers import B, ModelPrediction
+from factmill.tasks.core.evaluation.rows import EvaluationQuestion
+from factmill.tasks.core.prompts import FilledPrompt
+from factmill.tasks.fanoutqa.core.evaluation.chunks import ArticleChunk
+from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutEvaluationQuestion, FanOutSearchRecord
+from factmill.tasks.text.reply_wrappers import (
+    blank_code_fences,
+    strip_emphasis_and_quotes,
+    strip_list_marker,
+    strip_thinking,
+)
 
-CHARACTERS = 4
+ROOM_CHARACTERS_PER_TOKEN = 4
 """Characters that count as one token."""
-LEAST_ROOM = 1100
+MIN_CHUNK_ROOM = 1100
 """Least characters of room for one more chunk."""
-MOST_AT_ONCE = 10
+MAX_SEARCHES_PER_TURN = 10
 """Most searches of one turn; further ones are not looked up."""
-Tools = Literal["auto", "always", "never"]
-SEARCH: dict[str, Any] = {
+ToolUse = Literal["auto", "always", "never"]
+SEARCH_TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "search",
@@ -44,20 +49,22 @@ SEARCH: dict[str, Any] = {
         },
     },
 }
-_ANSWER_NOW = "This was the last search. Give your final answer now."
-_NO_ROOM = "There is no room left to show an article. Give your final answer now."
-_LINE = re.compile(r"[\s*_`\"']*(?P<what>search|answer)\b[\s*_`]*[:：](?P<said>.*)", re.IGNORECASE | re.DOTALL)
+_ANSWER_NOW_MESSAGE = "This was the last search. Give your final answer now."
+_NO_ROOM_MESSAGE = "There is no room left to show an article. Give your final answer now."
+_SEARCH_OR_ANSWER_LINE = re.compile(
+    r"[\s*_`\"']*(?P<what>search|answer)\b[\s*_`]*[:：](?P<said>.*)", re.IGNORECASE | re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class DialogueLimits:
     """Limits of a dialogue."""
 
     rounds: int
     """Most turns in which the model may search."""
-    context: int
+    context_characters: int
     """Size of the model's context in characters."""
-    share: float
+    lookup_share: float
     """Share of the context that one look-up may fill."""
     tokens: int | None = None
     """Most tokens, read and written, of all turns together, as the server counts them."""
@@ -66,48 +73,48 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class ArticleSearch:
     """Request for an article by its title."""
 
     title: str
     epoch: str
     query: str
     """Text by which chunks are ranked."""
-    room: int
+    max_characters: int
     """Most characters of the chunks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Provide:
+class EvidenceRequest:
     """Request for the articles that a question needs."""
 
     articles: tuple[tuple[str, int], ...]
     """(Title, revision) each."""
     query: str
-    room: int
+    max_characters: int
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ArticleLookupResult:
     """Result of a look-up."""
 
-    chunks: tuple[Chunk, ...] = ()
-    of: int = 0
+    chunks: tuple[ArticleChunk, ...] = ()
+    chunks_total: int = 0
     """Total number of chunks."""
     similar: tuple[str, ...] = ()
     """Titles of other articles that existed at the epoch."""
     reason: str = ""
     """Why there is no chunk: evidence_missing, younger_than_epoch, invalid_title, redirect_loop or wikipedia_failed."""
     detail: str = ""
-    is_lost: bool = False
+    is_transient_failure: bool = False
     """True for a transient failure: an answer given without the look-up would not count as the model's."""
 
 
 @dataclass(frozen=True, slots=True)
-class FanOutGiven(Given):
+class FanOutDialogueResult(ModelPrediction):
     """A model's answer with the course of its dialogue."""
 
-    searches: tuple[FanOutSearch, ...] = ()
+    searches: tuple[FanOutSearchRecord, ...] = ()
     context: tuple[str, ...] = ()
     """Chunks shown to the model."""
     rounds: int = 0
@@ -116,66 +123,77 @@ class FanOutGiven(Given):
     """Limit that ended the searches: rounds, tokens, time, room; empty: none did."""
 
     @classmethod
-    def of(cls, given: Given, **more: Any) -> Self:
+    def of(cls, given: ModelPrediction, **more: Any) -> Self:
         """Return an answer extended by the fields of its dialogue."""
-        return cls(**{**{each.name: getattr(given, each.name) for each in fields(Given)}, **more})
+        return cls(**{**{each.name: getattr(given, each.name) for each in fields(ModelPrediction)}, **more})
 
-    def extend(self, asked: Asked, model: type[B], name: str, /, **more: object) -> B:
+    def make_prediction(self, asked: EvaluationQuestion, model: type[B], name: str, /, **more: object) -> B:
         """Return the answer as a row of `model`, with its searches."""
         kept = {"searches": list(self.searches), "context": list(self.context)}
         # super() without arguments fails here, since slots=True recreates the class
-        return Given.extend(self, asked, model, name, **kept, rounds=self.rounds, stopped=self.stopped, **more)
+        return ModelPrediction.make_prediction(
+            self, asked, model, name, **kept, rounds=self.rounds, stopped=self.stopped, **more
+        )
 
 
-Held = Generator[Ask | Search | Provide, Given | Found, FanOutGiven]
+FanOutDialogue = Generator[
+    FilledPrompt | ArticleSearch | EvidenceRequest, ModelPrediction | ArticleLookupResult, FanOutDialogueResult
+]
 
 
-def answer_alone(ask: Ask) -> Held:
+def answer_from_memory(ask: FilledPrompt) -> FanOutDialogue:
     """Send the question alone (closed book)."""
-    return FanOutGiven.of((yield from _ask(ask)))
+    return FanOutDialogueResult.of((yield from _yield_prompt(ask)))
 
 
-def answer_from_articles(asked: FanOutAsked, bounds: Bounds, fill: Callable[[str], Ask]) -> Held:
+def answer_from_evidence(
+    asked: FanOutEvaluationQuestion, bounds: DialogueLimits, fill: Callable[[str], FilledPrompt]
+) -> FanOutDialogue:
     """Send the question with the best chunks of the articles it needs; `fill`: text of the chunks → prompt."""
     empty = fill("")
-    room = bounds.context - _measure(empty)
+    room = bounds.context_characters - _count_prompt_characters(empty)
     articles = tuple((each.title, each.revid) for each in asked.evidence)
-    found = yield from _look(Provide(articles, asked.question, room))
-    if found.is_lost:
-        return _lose(found)
-    given = yield from _ask(fill(show_chunks(found.chunks)))
-    return FanOutGiven.of(given, context=tuple(map(str, found.chunks)))
+    found = yield from _yield_lookup(EvidenceRequest(articles, asked.question, room))
+    if found.is_transient_failure:
+        return _make_lookup_failure(found)
+    given = yield from _yield_prompt(fill(format_chunks(found.chunks)))
+    return FanOutDialogueResult.of(given, context=tuple(map(str, found.chunks)))
 
 
-def answer_with_searches(asked: FanOutAsked, bounds: Bounds, with_tools: Ask | None, in_text: Ask | None) -> Held:
+def answer_with_searches(
+    asked: FanOutEvaluationQuestion,
+    bounds: DialogueLimits,
+    with_tools: FilledPrompt | None,
+    in_text: FilledPrompt | None,
+) -> FanOutDialogue:
     """Send the question and let the model search (open book): by tools, or in plain text if its server refuses tools.
 
     `with_tools`, `in_text`: the prompts of the two modes; None disables a mode.
     """
     if with_tools is not None:
-        ask = replace(with_tools, tools=(SEARCH,))
-        given = yield from _converse(asked, bounds, ask, _read_calls, _write_results)
+        ask = replace(with_tools, tools=(SEARCH_TOOL,))
+        given = yield from _search_until_answered(asked, bounds, ask, _read_tool_searches, _format_tool_messages)
         if in_text is None or not given.detail.startswith("tools_refused"):
             return given
     assert in_text is not None
-    return (yield from _converse(asked, bounds, in_text, _read_lines, _write_found))
+    return (yield from _search_until_answered(asked, bounds, in_text, _read_text_searches, _format_text_messages))
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _SearchRequest:
     """One search as requested by the model."""
 
     call: ToolCall | None
     title: str
-    trouble: str = ""
+    problem: str = ""
     """Why nothing can be looked up, in the words shown to the model."""
 
 
 @dataclass(slots=True)
-class _Log:
+class _DialogueLog:
     """The course of a dialogue so far."""
 
-    searches: list[FanOutSearch] = field(default_factory=list)
+    searches: list[FanOutSearchRecord] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
     rounds: int = 0
     stopped: str = ""
@@ -184,12 +202,12 @@ class _Log:
     seconds: float = 0.0
     """Of all turns so far."""
 
-    def add(self, given: Given) -> None:
+    def add_turn(self, given: ModelPrediction) -> None:
         self.tokens_in += given.tokens_in
         self.tokens_out += given.tokens_out
         self.seconds += given.seconds
 
-    def end(self, bounds: Bounds, has_room: bool) -> str:
+    def find_reached_limit(self, bounds: DialogueLimits, has_room: bool) -> str:
         """Return the limit that forbids one more search; empty: none."""
         if self.rounds >= bounds.rounds:
             return "rounds"
@@ -199,7 +217,7 @@ class _Log:
             return "time"
         return "" if has_room else "room"
 
-    def tell(self) -> dict[str, Any]:
+    def as_fields(self) -> dict[str, Any]:
         return {
             "searches": tuple(self.searches),
             "context": tuple(self.shown),
@@ -211,89 +229,95 @@ class _Log:
         }
 
 
-def _converse(
-    asked: FanOutAsked,
-    bounds: Bounds,
-    first: Ask,
-    read: Callable[[Given], Given | list[_Request]],
-    write: Callable[[Given, Sequence[tuple[_Request, str]]], list[dict[str, Any]]],
-) -> Held:
+def _search_until_answered(
+    asked: FanOutEvaluationQuestion,
+    bounds: DialogueLimits,
+    first: FilledPrompt,
+    read: Callable[[ModelPrediction], ModelPrediction | list[_SearchRequest]],
+    write: Callable[[ModelPrediction, Sequence[tuple[_SearchRequest, str]]], list[dict[str, Any]]],
+) -> FanOutDialogue:
     """Let a model search until it answers; `read`: reply → answer or searches, `write`: results → messages."""
-    log, ask = _Log(), first
+    log, ask = _DialogueLog(), first
     while True:
-        given = yield from _ask(ask)
-        log.add(given)
+        given = yield from _yield_prompt(ask)
+        log.add_turn(given)
         said = read(given)
-        if isinstance(said, Given):
-            return FanOutGiven.of(said, **log.tell())
+        if isinstance(said, ModelPrediction):
+            return FanOutDialogueResult.of(said, **log.as_fields())
         if log.stopped:
-            detail = f"it searched on when it was told to answer ({log.stopped}): {said[0].title or said[0].trouble}"
-            silent = replace(given, read=("",), unscored="no_answer", detail=detail)
-            return FanOutGiven.of(silent, **log.tell())
+            detail = f"it searched on when it was told to answer ({log.stopped}): {said[0].title or said[0].problem}"
+            silent = replace(given, read_texts=("",), unscored="no_answer", detail=detail)
+            return FanOutDialogueResult.of(silent, **log.as_fields())
         log.rounds += 1
-        results: list[tuple[_Request, str]] = []
+        results: list[tuple[_SearchRequest, str]] = []
         for number, request in enumerate(said, 1):
-            room = bounds.context - _measure(replace(ask, turns=(*ask.turns, *write(given, results))))
-            trouble = request.trouble or (f"more than {MOST_AT_ONCE} searches at once" if number > MOST_AT_ONCE else "")
-            if trouble or room < LEAST_ROOM:
+            room = bounds.context_characters - _count_prompt_characters(replace(ask, turns=(*ask.turns, *write(given, results))))
+            trouble = request.problem or (
+                f"more than {MAX_SEARCHES_PER_TURN} searches at once" if number > MAX_SEARCHES_PER_TURN else ""
+            )
+            if trouble or room < MIN_CHUNK_ROOM:
                 reason = "not_looked_up" if trouble else "no_room"
-                results.append((request, f"Nothing was looked up: {trouble}." if trouble else _NO_ROOM))
-                log.searches.append(_note(log.rounds, request, Found(reason=reason, detail=trouble)))
+                results.append((request, f"Nothing was looked up: {trouble}." if trouble else _NO_ROOM_MESSAGE))
+                log.searches.append(
+                    _make_search_record(log.rounds, request, ArticleLookupResult(reason=reason, detail=trouble))
+                )
                 continue
-            most = min(room, int(bounds.context * bounds.share))
-            found = yield from _look(Search(request.title, asked.epoch, asked.question, most))
-            log.searches.append(_note(log.rounds, request, found))
-            if found.is_lost:
-                return replace(_lose(found), call=given.call, **log.tell())
+            most = min(room, int(bounds.context_characters * bounds.lookup_share))
+            found = yield from _yield_lookup(ArticleSearch(request.title, asked.epoch, asked.question, most))
+            log.searches.append(_make_search_record(log.rounds, request, found))
+            if found.is_transient_failure:
+                return replace(_make_lookup_failure(found), call=given.call, **log.as_fields())
             log.shown += map(str, found.chunks)
-            results.append((request, tell_found(request.title, found)))
+            results.append((request, format_lookup_result(request.title, found)))
         ask = replace(ask, turns=(*ask.turns, *write(given, results)))
-        log.stopped = log.end(bounds, bounds.context - _measure(ask) >= LEAST_ROOM)
+        log.stopped = log.find_reached_limit(bounds, bounds.context_characters - _count_prompt_characters(ask) >= MIN_CHUNK_ROOM)
         if log.stopped:
-            last = {**ask.turns[-1], "content": f"{ask.turns[-1]['content']}\n\n{_ANSWER_NOW}"}
+            last = {**ask.turns[-1], "content": f"{ask.turns[-1]['content']}\n\n{_ANSWER_NOW_MESSAGE}"}
             ask = replace(ask, turns=(*ask.turns[:-1], last))
 
 
-def _note(number: int, request: _Request, found: Found) -> FanOutSearch:
-    return FanOutSearch(
+def _make_search_record(number: int, request: _SearchRequest, found: ArticleLookupResult) -> FanOutSearchRecord:
+    return FanOutSearchRecord(
         round=number,
         title=request.title,
         found=found.chunks[0].title if found.chunks else "",
         revid=found.chunks[0].revid if found.chunks else None,
         chunks=len(found.chunks),
-        of=found.of,
+        of=found.chunks_total,
         similar=list(found.similar),
         reason=found.reason,
         detail=found.detail,
     )
 
 
-def _ask(ask: Ask) -> Generator[Ask, Given | Found, Given]:
+def _yield_prompt(ask: FilledPrompt) -> Generator[FilledPrompt, ModelPrediction | ArticleLookupResult, ModelPrediction]:
     given = yield ask
-    assert isinstance(given, Given)
+    assert isinstance(given, ModelPrediction)
     return given
 
 
-def _look(look: Search | Provide) -> Generator[Search | Provide, Given | Found, Found]:
+def _yield_lookup(
+    look: ArticleSearch | EvidenceRequest,
+) -> Generator[ArticleSearch | EvidenceRequest, ModelPrediction | ArticleLookupResult, ArticleLookupResult]:
     found = yield look
-    assert isinstance(found, Found)
+    assert isinstance(found, ArticleLookupResult)
     return found
 
 
-def _lose(found: Found) -> FanOutGiven:
-    return FanOutGiven(unscored="lookup_failed", detail=found.detail)
+def _make_lookup_failure(found: ArticleLookupResult) -> FanOutDialogueResult:
+    return FanOutDialogueResult(unscored="lookup_failed", detail=found.detail)
 
 
-def _measure(ask: Ask) -> int:
+def _count_prompt_characters(ask: FilledPrompt) -> int:
     """Return the characters of a prompt plus those that its completion may have."""
-    messages = ask.messages()
+    messages = ask.build_messages()
     said = [str(message["content"]) for message in messages]
     said += [json.dumps(message["tool_calls"]) for message in messages if "tool_calls" in message]
     said += map(json.dumps, ask.tools)
-    return sum(map(len, said)) + CHARACTERS * ask.prompt.max_tokens
+    return sum(map(len, said)) + ROOM_CHARACTERS_PER_TOKEN * ask.prompt.max_tokens
 
 
-def show_chunks(chunks: Sequence[Chunk]) -> str:
+def format_chunks(chunks: Sequence[ArticleChunk]) -> str:
     """Return chunks as text for the model: article by article, with […] for each gap."""
     shown: list[str] = []
     for at, chunk in enumerate(chunks):
@@ -306,28 +330,30 @@ def show_chunks(chunks: Sequence[Chunk]) -> str:
     return "\n\n".join(shown)
 
 
-def tell_found(title: str, found: Found) -> str:
+def format_lookup_result(title: str, found: ArticleLookupResult) -> str:
     """Return a search's result as text for the model, without the reason for a miss, which may reveal later events."""
     if found.chunks:
-        return show_chunks(found.chunks)
+        return format_chunks(found.chunks)
     near = f"Articles with titles like it: {'; '.join(found.similar)}." if found.similar else "There is none like it."
     return f"There is no article with the title {title[:200]!r}. {near}"
 
 
-def _read_calls(given: Given) -> Given | list[_Request]:
-    return [_read_call(call) for call in given.calls] or given
+def _read_tool_searches(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
+    return [_read_search_call(call) for call in given.tool_calls] or given
 
 
-def _read_call(call: ToolCall) -> _Request:
+def _read_search_call(call: ToolCall) -> _SearchRequest:
     if call.name != "search":
-        return _Request(call, "", f"there is no tool {call.name[:60]!r}, only search")
-    title = (call.read or {}).get("title")
+        return _SearchRequest(call, "", f"there is no tool {call.name[:60]!r}, only search")
+    title = (call.parsed_arguments or {}).get("title")
     if isinstance(title, str) and title.strip():
-        return _Request(call, title.strip())
-    return _Request(call, "", f'the arguments of search are {call.arguments[:100]!r}, expected {{"title": "…"}}')
+        return _SearchRequest(call, title.strip())
+    return _SearchRequest(call, "", f'the arguments of search are {call.arguments[:100]!r}, expected {{"title": "…"}}')
 
 
-def _write_results(given: Given, results: Sequence[tuple[_Request, str]]) -> list[dict[str, Any]]:
+def _format_tool_messages(
+    given: ModelPrediction, results: Sequence[tuple[_SearchRequest, str]]
+) -> list[dict[str, Any]]:
     """Return tool calls and their results as messages; invalid JSON arguments become {}, since servers parse them."""
     calls = [call for request, _ in results if (call := request.call)]
     told = [
@@ -336,12 +362,12 @@ def _write_results(given: Given, results: Sequence[tuple[_Request, str]]) -> lis
             "type": "function",
             "function": {
                 "name": re.sub(r"[^\w-]", "_", call.name, flags=re.ASCII)[:60] or "unnamed",
-                "arguments": "{}" if call.read is None else json.dumps(call.read, ensure_ascii=False),
+                "arguments": "{}" if call.parsed_arguments is None else json.dumps(call.parsed_arguments, ensure_ascii=False),
             },
         }
         for call in calls
     ]
-    said = {"role": "assistant", "content": drop_thoughts(given.texts[0]).strip(), "tool_calls": told}
+    said = {"role": "assistant", "content": strip_thinking(given.texts[0]).strip(), "tool_calls": told}
     gave = [
         {"role": "tool", "tool_call_id": call.id, "content": text}
         for call, (_, text) in zip(calls, results, strict=True)
@@ -349,26 +375,26 @@ def _write_results(given: Given, results: Sequence[tuple[_Request, str]]) -> lis
     return [said, *gave] if gave else []
 
 
-def _read_lines(given: Given) -> Given | list[_Request]:
+def _read_text_searches(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
     """Return the searches of a reply, or its answer: the first of the two counts, since the rest is made up."""
-    lines = drop_fences(given.read[0]).splitlines() if given.read else []
+    lines = blank_code_fences(given.read_texts[0]).splitlines() if given.read_texts else []
     titles: list[str] = []
     for at, line in enumerate(lines):
-        found = _LINE.fullmatch(drop_list_mark(line))
+        found = _SEARCH_OR_ANSWER_LINE.fullmatch(strip_list_marker(line))
         if found is None:
             continue
         if found["what"].lower() == "search":
-            if title := unwrap(found["said"].strip("*_` "), quotes=True).strip():
+            if title := strip_emphasis_and_quotes(found["said"].strip("*_` "), quotes=True).strip():
                 titles.append(title)
         elif titles:
             break
         else:
             said = "\n".join([found["said"].strip("*_` "), *lines[at + 1 :]]).strip()
-            return replace(given, read=(said,)) if said else given
-    return [_Request(None, title) for title in titles] or given
+            return replace(given, read_texts=(said,)) if said else given
+    return [_SearchRequest(None, title) for title in titles] or given
 
 
-def _write_found(_: Given, results: Sequence[tuple[_Request, str]]) -> list[dict[str, Any]]:
+def _format_text_messages(_: ModelPrediction, results: Sequence[tuple[_SearchRequest, str]]) -> list[dict[str, Any]]:
     """Return searches and their results as messages, without the text that the model made up after its searches."""
     if not results:
         return []

@@ -2,15 +2,15 @@
 
 from typing import Literal
 
-from factmill.tasks.core.evaluation.rows import Answer, Asked, Unscored
+from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
 from factmill.tasks.core.rows import Row, StrictModel
 from factmill.tasks.fanoutqa.core.rows import Split
 
 CLOSED_BOOK, OPEN_BOOK, EVIDENCE_PROVIDED = "closed_book", "open_book", "evidence_provided"
-Kind = Literal["dict", "list", "primitive"]
+GoldKind = Literal["dict", "list", "primitive"]
 
 
-class FanOutEvidence(StrictModel):
+class FanOutPinnedArticle(StrictModel):
     """An article that a question needs."""
 
     title: str
@@ -18,29 +18,29 @@ class FanOutEvidence(StrictModel):
     revid: int
 
 
-class FanOutGold(Row):
+class FanOutGoldQuestion(Row):
     """A question of the measured build, with its answer and its articles; the id is that of the question."""
 
     question: str
     gold: str
     """JSON of the answer: a dict, list or primitive."""
-    kind: Kind
+    kind: GoldKind
     split: Split
     categories: list[str]
     articles: list[str]
     """Titles of the articles that answer it."""
-    evidence: list[FanOutEvidence]
+    evidence: list[FanOutPinnedArticle]
     """The same articles as pinned, each once."""
     epoch: str
     """Moment as of which articles are shown (ISO 8601, UTC)."""
 
 
-class FanOutAsked(Asked):
+class FanOutEvaluationQuestion(EvaluationQuestion):
     """A question in one setting."""
 
     gold: str
     """JSON of the answer: a dict, list or primitive."""
-    kind: Kind
+    kind: GoldKind
     """Kind of the gold answer."""
     split: Split
     """Part that the question belongs to: dev or test."""
@@ -48,13 +48,13 @@ class FanOutAsked(Asked):
     """Topics of the question."""
     articles: list[str]
     """Titles of the articles that answer it."""
-    evidence: list[FanOutEvidence]
+    evidence: list[FanOutPinnedArticle]
     """Articles that the question needs, as pinned, each once."""
     epoch: str
     """Moment as of which articles are shown (ISO 8601, UTC)."""
 
 
-class FanOutSearch(StrictModel):
+class FanOutSearchRecord(StrictModel):
     """One search of a model."""
 
     round: int
@@ -75,10 +75,10 @@ class FanOutSearch(StrictModel):
     detail: str
 
 
-class FanOutAnswer(FanOutAsked, Answer):
+class FanOutPrediction(FanOutEvaluationQuestion, EvaluationPrediction):
     """A model's answer with its searches."""
 
-    searches: list[FanOutSearch]
+    searches: list[FanOutSearchRecord]
     """The model's searches in the open book, in order."""
     context: list[str]
     """Chunks shown to the model, as `title, revision #number`."""
@@ -88,7 +88,7 @@ class FanOutAnswer(FanOutAsked, Answer):
     """Limit that ended the searches: rounds, tokens, time, room; empty if the model answered by itself."""
 
 
-class JudgedFanOut(FanOutAnswer):
+class FanOutJudgedPrediction(FanOutPrediction):
     """A model's answer with a judge's grade."""
 
     grade: str
@@ -97,13 +97,13 @@ class JudgedFanOut(FanOutAnswer):
     """Judge model; `exact` is a program, not a model."""
     judge_call: str
     """Key of the judge's recorded call; empty if there was none."""
-    judge_unscored: Unscored
+    judge_unscored: UnscoredReason
     """Why a call to the judge gave no grade: judge_unreadable, judge_failed."""
     judge_detail: str
     """The same in one sentence."""
 
 
-class ScoredFanOut(JudgedFanOut):
+class FanOutScoredPrediction(FanOutJudgedPrediction):
     """A row of the published table `fanoutqa_answers`; a missing score is null."""
 
     loose: float | None

@@ -17,22 +17,29 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.evaluation.rows import COUNTED_WRONG
-from factmill.tasks.core.evaluation.scoring import Floats
-from factmill.tasks.fanoutqa.core.evaluation.strings import fixed, upstream
-from factmill.tasks.fanoutqa.core.evaluation.strings.golds import Gold, list_references, write_gold
-from factmill.tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer
+from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG
+from factmill.tasks.core.evaluation.scoring import ScoreArray
+from factmill.tasks.fanoutqa.core.evaluation.strings import fixed_scorer, upstream_scorer
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
+    GoldAnswer,
+    format_gold_answer,
+    list_gold_strings,
+)
+from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer
 
-KINDS = ("rouge1", "rouge2", "rougeL")
+ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 
 
-def rouge(answers: Sequence[str], golds: Sequence[Gold]) -> dict[str, Floats]:
+def rouge(answers: Sequence[str], golds: Sequence[GoldAnswer]) -> dict[str, ScoreArray]:
     """Return the F1 of each kind of ROUGE: 0 for an answer without words, NaN if the gold answer has none."""
     stem = _CachedStemmer()
-    known = cache(lambda text: _split(text, stem))
-    rows = [_score(known(write_gold(gold)), _split(answer, stem)) for answer, gold in zip(answers, golds, strict=True)]
-    found = np.array(rows, np.float64).reshape(-1, len(KINDS))
-    return {kind: found[:, at] for at, kind in enumerate(KINDS)}
+    known = cache(lambda text: _tokenize_stemmed(text, stem))
+    rows = [
+        _compute_rouge_f1(known(format_gold_answer(gold)), _tokenize_stemmed(answer, stem))
+        for answer, gold in zip(answers, golds, strict=True)
+    ]
+    found = np.array(rows, np.float64).reshape(-1, len(ROUGE_KINDS))
+    return {kind: found[:, at] for at, kind in enumerate(ROUGE_KINDS)}
 
 
 class _CachedStemmer:
@@ -44,22 +51,22 @@ class _CachedStemmer:
         self.stem = cache(PorterStemmer().stem)
 
 
-def _split(text: str, stemmer: _CachedStemmer) -> list[str]:
+def _tokenize_stemmed(text: str, stemmer: _CachedStemmer) -> list[str]:
     from rouge_score.tokenize import tokenize
 
     words: list[str] = tokenize(text, stemmer)
     return words
 
 
-def _score(gold: Sequence[str], answer: Sequence[str]) -> list[float]:
+def _compute_rouge_f1(gold: Sequence[str], answer: Sequence[str]) -> list[float]:
     if not gold:
-        return [float("nan")] * len(KINDS)
-    counts = [(_count(answer, size), _count(gold, size)) for size in (1, 2)]
+        return [float("nan")] * len(ROUGE_KINDS)
+    counts = [(_count_ngrams(answer, size), _count_ngrams(gold, size)) for size in (1, 2)]
     grams = [_f1((mine & theirs).total(), mine.total(), theirs.total()) for mine, theirs in counts]
-    return [*grams, _f1(_find_longest(gold, answer), len(answer), len(gold))]
+    return [*grams, _f1(_compute_lcs_length(gold, answer), len(answer), len(gold))]
 
 
-def _count(words: Sequence[str], size: int) -> Counter[tuple[str, ...]]:
+def _count_ngrams(words: Sequence[str], size: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(words[at:] for at in range(size)), strict=False))
 
 
@@ -70,7 +77,7 @@ def _f1(shared: int, answer: int, gold: int) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def _find_longest(gold: Sequence[str], answer: Sequence[str]) -> int:
+def _compute_lcs_length(gold: Sequence[str], answer: Sequence[str]) -> int:
     """Return the length of the longest common subsequence, bit-parallel: a bit per gold word, a step per other."""
     places: dict[str, int] = {}
     for at, word in enumerate(gold):
@@ -82,58 +89,60 @@ def _find_longest(gold: Sequence[str], answer: Sequence[str]) -> int:
     return len(gold) - row.bit_count()
 
 
-def score_answers(answers: pa.Table, lemmatize: Lemmatizer) -> pa.Table:
-    """Add the columns loose, strict, upstream_…, rouge1, rouge2, rougeL and lemmatizer to rows of `FanOutAnswer`."""
+def add_string_and_rouge_scores(answers: pa.Table, lemmatize: Lemmatizer) -> pa.Table:
+    """Add the columns loose, strict, upstream_…, rouge1, rouge2, rougeL and lemmatizer to rows of `FanOutPrediction`."""
     golds = [json.loads(gold) for gold in answers["gold"].to_pylist()]
     unscored: list[str] = answers["unscored"].to_pylist()
     read: list[str] = answers["answer_read"].to_pylist()
     given: list[str] = answers["answer"].to_pylist()
-    counted = np.array([not why or why in COUNTED_WRONG for why in unscored], bool)
-    share, whole = loose(read, golds, lemmatize)
+    counted = np.array([not why or why in REASONS_COUNTED_WRONG for why in unscored], bool)
+    share, whole = score_loose_and_strict(read, golds, lemmatize)
     found = {"loose": share, "strict": whole, **rouge(read, golds)}
     columns = {name: np.where(counted, values, np.nan) for name, values in found.items()}
-    for name, values in zip(("loose", "strict"), loose(given, golds, lemmatize, "upstream"), strict=True):
-        columns[f"upstream_{name}"] = _count_unanswered(values, unscored)
+    for name, values in zip(
+        ("loose", "strict"), score_loose_and_strict(given, golds, lemmatize, "upstream"), strict=True
+    ):
+        columns[f"upstream_{name}"] = _count_missing_as_zero(values, unscored)
     for name, values in columns.items():
         answers = answers.append_column(name, pa.array(values, pa.float64(), from_pandas=True))
     return answers.append_column("lemmatizer", pa.array([lemmatize.name] * answers.num_rows))
 
 
-def _count_unanswered(values: Floats, unscored: Sequence[str]) -> Floats:
+def _count_missing_as_zero(values: ScoreArray, unscored: Sequence[str]) -> ScoreArray:
     missing = np.array([why == "missing" for why in unscored], bool)
     failed = np.array([why in ("model_failed", "lookup_failed") for why in unscored], bool)
     return np.where(missing, 0.0, np.where(failed, np.nan, values))
 
 
-METRIC = "bleurt_like"
-DIGITS = 2
+BLEURT_LIKE_METRIC = "bleurt_like"
+BLEURT_LIKE_DIGITS = 2
 """Decimals of a score: processors differ in the last bits of the encoder's numbers."""
-WANTED = (frozenset({"score", "similarity", "bleurt", "entailment", "label_0"}),)
+SIMILARITY_LABELS = (frozenset({"score", "similarity", "bleurt", "entailment", "label_0"}),)
 """Names that checkpoints give to the label for the similarity of two texts."""
-Pair = tuple[str, str]
+GoldAnswerPair = tuple[str, str]
 
 
-def pair_answers(answers: Sequence[str], golds: Sequence[Gold]) -> list[Pair | None]:
+def pair_gold_with_answers(answers: Sequence[str], golds: Sequence[GoldAnswer]) -> list[GoldAnswerPair | None]:
     """Return (gold answer as text, answer) for each answer; None if either is blank."""
-    pairs = ((write_gold(gold), answer) for answer, gold in zip(answers, golds, strict=True))
+    pairs = ((format_gold_answer(gold), answer) for answer, gold in zip(answers, golds, strict=True))
     return [(gold, answer) if gold.strip() and answer.strip() else None for gold, answer in pairs]
 
 
-def place_scores(pairs: Sequence[Pair | None], scores: Floats) -> Floats:
+def align_pair_scores(pairs: Sequence[GoldAnswerPair | None], scores: ScoreArray) -> ScoreArray:
     """Return the scores of pairs aligned with their answers, rounded to DIGITS decimals; NaN if there is no pair."""
     placed = np.full(len(pairs), np.nan)
-    placed[[at for at, pair in enumerate(pairs) if pair]] = np.round(scores, DIGITS)
+    placed[[at for at, pair in enumerate(pairs) if pair]] = np.round(scores, BLEURT_LIKE_DIGITS)
     return placed
 
 
-Scorer = Literal["fixed", "upstream"]
-_AT_ONCE = 5_000
+StringScorer = Literal["fixed", "upstream"]
+_ANSWERS_PER_BATCH = 5_000
 """Answers held in prepared form at a time."""
 
 
-def loose(
-    answers: Sequence[str], golds: Sequence[Gold], lemmatize: Lemmatizer, scorer: Scorer = "fixed"
-) -> tuple[Floats, Floats]:
+def score_loose_and_strict(
+    answers: Sequence[str], golds: Sequence[GoldAnswer], lemmatize: Lemmatizer, scorer: StringScorer = "fixed"
+) -> tuple[ScoreArray, ScoreArray]:
     """Return for each answer the share of its gold answer's strings that it says, and 1 if it says all, else 0.
 
     NaN if there is nothing to find; with `upstream`, if the public scorer divides by zero.
@@ -143,22 +152,24 @@ def loose(
     return found[:, 0], found[:, 1]
 
 
-def _score_fixed(answers: Sequence[str], golds: Sequence[Gold], lemmatize: Lemmatizer) -> Iterable[tuple[float, float]]:
-    references = [list(list_references(gold)) for gold in golds]
+def _score_fixed(
+    answers: Sequence[str], golds: Sequence[GoldAnswer], lemmatize: Lemmatizer
+) -> Iterable[tuple[float, float]]:
+    references = [list(list_gold_strings(gold)) for gold in golds]
     texts = sorted({way for each in references for ways in each for way in ways})
-    known = dict(zip(texts, fixed.read_texts(texts, lemmatize), strict=True))
-    for start in range(0, len(answers), _AT_ONCE):
-        read = fixed.read_texts(answers[start : start + _AT_ONCE], lemmatize)
+    known = dict(zip(texts, fixed_scorer.make_comparable_texts(texts, lemmatize), strict=True))
+    for start in range(0, len(answers), _ANSWERS_PER_BATCH):
+        read = fixed_scorer.make_comparable_texts(answers[start : start + _ANSWERS_PER_BATCH], lemmatize)
         for answer, wanted in zip(read, references[start:], strict=False):
-            yield fixed.score(wanted, answer, known)
+            yield fixed_scorer.score_fixed(wanted, answer, known)
 
 
 def _score_upstream(
-    answers: Sequence[str], golds: Sequence[Gold], lemmatize: Lemmatizer
+    answers: Sequence[str], golds: Sequence[GoldAnswer], lemmatize: Lemmatizer
 ) -> Iterable[tuple[float, float]]:
-    texts = sorted({text for gold in golds for text in upstream.list_texts(gold)})
-    normal = dict(zip(texts, upstream.normalise(texts, lemmatize), strict=True))
-    for start in range(0, len(answers), _AT_ONCE):
-        read = upstream.normalise(answers[start : start + _AT_ONCE], lemmatize)
+    texts = sorted({text for gold in golds for text in upstream_scorer.list_upstream_strings(gold)})
+    normal = dict(zip(texts, upstream_scorer.normalise_like_upstream(texts, lemmatize), strict=True))
+    for start in range(0, len(answers), _ANSWERS_PER_BATCH):
+        read = upstream_scorer.normalise_like_upstream(answers[start : start + _ANSWERS_PER_BATCH], lemmatize)
         for answer, gold in zip(read, golds[start:], strict=False):
-            yield upstream.score(gold, answer, normal)
+            yield upstream_scorer.score_like_upstream(gold, answer, normal)

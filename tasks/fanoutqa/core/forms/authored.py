@@ -15,201 +15,209 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from factmill.tasks.core.fingerprints import digest_json
-from factmill.tasks.fanoutqa.core.forms.shared import (
-    DEEPEST,
-    Violation,
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.fanoutqa.core.forms.checks import (
+    MAX_SUB_QUESTION_LEVELS,
+    FormViolation,
     check_answer,
     check_categories,
-    check_ids,
-    check_keys,
-    check_numbers,
-    check_order,
+    check_dependency_cycles,
+    check_page_numbers,
     check_question_text,
-    describe_value,
-    enumerate_subs,
-    expect,
-    in_order_of_file,
-    is_text,
-    violate,
-    walk_subs,
+    check_repeated_ids,
+    check_unknown_keys,
+    enumerate_sub_questions,
+    format_value_summary,
+    is_nonblank_text,
+    make_mismatch_violation,
+    make_violation,
+    sort_violations_by_path,
+    walk_sub_questions,
 )
-from factmill.tasks.fanoutqa.core.questions import LEAST_ARTICLES, Evidence, FanOutQuestion, SubQuestion
-from factmill.tasks.text.wikipedia_addresses import ArticleAddress, read_article_address, spell_title
+from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES, ArticleEvidence, FanOutQuestion, SubQuestion
+from factmill.tasks.text.wikipedia_urls import ArticleUrl, canonical_title, parse_article_url
 
-__all__ = ["Violation", "check_authored", "read_authored", "write_authored"]
+__all__ = ["FormViolation", "check_authored", "format_authored", "parse_authored"]
 
-_EVERY = ("question", "strategy", "then", "evidence", "answer", "id", "order")
-_TOP_KEYS = (*_EVERY, "categories")
-_SUB_KEYS = (*_EVERY, "depends_on", "page")
-_LISTS = ("strategy", "then")
+_COMMON_KEYS = ("question", "strategy", "then", "evidence", "answer", "id", "order")
+_TOP_KEYS = (*_COMMON_KEYS, "categories")
+_SUB_KEYS = (*_COMMON_KEYS, "depends_on", "page")
+_AUTHORED_LISTS = ("strategy", "then")
 _PAGE_KEYS = ("pageid", "revid", "title")
 _ID_DIGITS = 16
 
 
-def check_authored(found: object, least_articles: int = LEAST_ARTICLES) -> list[Violation]:
-    """Return all violations of the authored form; if there are none, `read_authored` can parse the question."""
+def check_authored(found: object, least_articles: int = MIN_ARTICLES) -> list[FormViolation]:
+    """Return all violations of the authored form; if there are none, `parse_authored` can parse the question."""
     if not isinstance(found, Mapping):
-        return [expect("", "no_object", "an object with question, strategy and answer", found)]
-    broken = [*_check_question(found, "", 0), *check_categories(found), *check_ids(found, _LISTS)]
-    subs = [sub for _, sub in walk_subs(found, _LISTS)]
+        return [make_mismatch_violation("", "no_object", "an object with question, strategy and answer", found)]
+    broken = [*_check_question(found, "", 0), *check_categories(found), *check_repeated_ids(found, _AUTHORED_LISTS)]
+    subs = [sub for _, sub in walk_sub_questions(found, _AUTHORED_LISTS)]
     articles = {_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
     if subs and len(articles) < least_articles:
         told = f"expected at least {least_articles} different articles as evidence, found {len(articles)}"
-        broken.append(violate("", "too_few_articles", told))
-    return in_order_of_file(broken)
+        broken.append(make_violation("", "too_few_articles", told))
+    return sort_violations_by_path(broken)
 
 
-def read_authored(found: Mapping[str, Any]) -> FanOutQuestion:
+def parse_authored(found: Mapping[str, Any]) -> FanOutQuestion:
     """Parse a question that passes `check_authored`."""
-    top_id = found.get("id") or _digest_top(found["question"])
+    top_id = found.get("id") or _digest_wording(found["question"])
     return FanOutQuestion(
         id=top_id,
         question=found["question"],
-        decomposition=_read_subs(found, top_id, ""),
+        decomposition=_parse_sub_questions(found, top_id, ""),
         answer=found["answer"],
         categories=tuple(found.get("categories", ())),
     )
 
 
-def write_authored(question: FanOutQuestion) -> dict[str, Any]:
+def format_authored(question: FanOutQuestion) -> dict[str, Any]:
     """Return a question in the authored form; ValueError if its answer or decomposition is held back."""
     if question.answer is None or not question.decomposition:
         raise ValueError(f"{question.id}: has no answer or no decomposition; expected a question of the dev part")
-    form: dict[str, Any] = {} if question.id == _digest_top(question.question) else {"id": question.id}
-    form |= {"question": question.question, **_write_subs(question.decomposition, question.id, "")}
+    form: dict[str, Any] = {} if question.id == _digest_wording(question.question) else {"id": question.id}
+    form |= {"question": question.question, **_format_sub_questions(question.decomposition, question.id, "")}
     form["answer"] = question.answer
     if question.categories:
         form["categories"] = list(question.categories)
     return form
 
 
-def _digest_top(wording: str) -> str:
+def _digest_wording(wording: str) -> str:
     """Return a question's id, a digest of its wording alone: editing an answer moves nothing between splits."""
     return digest_json(" ".join(unicodedata.normalize("NFC", wording).split()).casefold())[:_ID_DIGITS]
 
 
-def _digest_sub(top_id: str, path: str) -> str:
+def _digest_path(top_id: str, path: str) -> str:
     return digest_json([top_id, path])[:_ID_DIGITS]
 
 
-def _check_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Violation]:
-    yield from check_keys(found, _SUB_KEYS if level else _TOP_KEYS, path)
+def _check_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
+    yield from check_unknown_keys(found, _SUB_KEYS if level else _TOP_KEYS, path)
     yield from check_question_text(found, path)
     yield from check_answer(found, path, may_be_empty=level > 0)
-    if "id" in found and not is_text(found["id"]):
-        yield expect(path, "wrong_id", "a text as id", found["id"])
-    yield from _check_support(found, path, level)
+    if "id" in found and not is_nonblank_text(found["id"]):
+        yield make_mismatch_violation(path, "wrong_id", "a text as id", found["id"])
+    yield from _check_evidence_or_strategy(found, path, level)
     if "page" in found and level:
         yield from _check_page(found, path)
-    for key in _LISTS:
+    for key in _AUTHORED_LISTS:
         if key in found:
-            yield from _check_list(found, key, path, level)
-    yield from _check_dependences(found, path)
+            yield from _check_sub_question_list(found, key, path, level)
+    yield from _check_authored_dependencies(found, path)
 
 
-def _check_support(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Violation]:
+def _check_evidence_or_strategy(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
     """Yield violations in a question's support, which is an article or a strategy."""
     if "evidence" in found:
         if level == 0:
             told = "has evidence of its own; expected it at sub-questions alone, of which no article answers all"
-            yield violate(path, "evidence_at_top", told)
+            yield make_violation(path, "evidence_at_top", told)
         elif "strategy" in found:
-            yield violate(path, "evidence_and_strategy", "has both evidence and strategy; expected one of the two")
-        if not is_text(found["evidence"]):
-            yield expect(path, "evidence_no_text", "the address of one article as evidence", found["evidence"])
-        elif isinstance(problem := read_article_address(found["evidence"]), str):
-            yield violate(path, "evidence_no_article", f"evidence: {problem}")
+            yield make_violation(
+                path, "evidence_and_strategy", "has both evidence and strategy; expected one of the two"
+            )
+        if not is_nonblank_text(found["evidence"]):
+            yield make_mismatch_violation(
+                path, "evidence_no_text", "the address of one article as evidence", found["evidence"]
+            )
+        elif isinstance(problem := parse_article_url(found["evidence"]), str):
+            yield make_violation(path, "evidence_no_article", f"evidence: {problem}")
     elif "strategy" not in found and level:
         told = "has neither evidence nor strategy; expected the address of an article, or sub-questions"
-        yield violate(path, "no_evidence_no_strategy", told)
+        yield make_violation(path, "no_evidence_no_strategy", told)
     if "strategy" not in found and not level:
-        yield violate(path, "no_strategy", "has no strategy; expected a list of sub-questions")
+        yield make_violation(path, "no_strategy", "has no strategy; expected a list of sub-questions")
     if "then" in found and "strategy" not in found:
-        yield violate(path, "then_without_strategy", "has then without strategy; expected what can be asked first")
+        yield make_violation(
+            path, "then_without_strategy", "has then without strategy; expected what can be asked first"
+        )
 
 
-def _check_list(found: Mapping[Any, Any], key: str, path: str, level: int) -> Iterator[Violation]:
+def _check_sub_question_list(found: Mapping[Any, Any], key: str, path: str, level: int) -> Iterator[FormViolation]:
     listed = found[key]
     if not isinstance(listed, list):
-        yield expect(path, "no_list", f"a list of questions as {key}", listed)
+        yield make_mismatch_violation(path, "no_list", f"a list of questions as {key}", listed)
     elif not listed:
-        yield violate(path, "empty_list", f"{key} is an empty list; expected a question in it, or no {key}")
-    elif level == DEEPEST:
-        told = f"expected at most {DEEPEST} levels of sub-questions, found more; ask some of them side by side"
-        yield violate(path, "too_deep", told)
+        yield make_violation(path, "empty_list", f"{key} is an empty list; expected a question in it, or no {key}")
+    elif level == MAX_SUB_QUESTION_LEVELS:
+        told = f"expected at most {MAX_SUB_QUESTION_LEVELS} levels of sub-questions, found more; ask some of them side by side"
+        yield make_violation(path, "too_deep", told)
     else:
-        for sub_path, sub in enumerate_subs(found, [key], path):
+        for sub_path, sub in enumerate_sub_questions(found, [key], path):
             if isinstance(sub, Mapping):
                 yield from _check_question(sub, sub_path, level + 1)
             else:
-                yield expect(sub_path, "no_object", "an object with question and answer", sub)
+                yield make_mismatch_violation(sub_path, "no_object", "an object with question and answer", sub)
 
 
-def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
+def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
     page = found["page"]
     if "evidence" not in found:
-        yield violate(path, "page_without_evidence", "has page without evidence; expected the article's address too")
+        yield make_violation(
+            path, "page_without_evidence", "has page without evidence; expected the article's address too"
+        )
     if not isinstance(page, Mapping):
-        yield expect(path, "wrong_page", "page as an object", page)
+        yield make_mismatch_violation(path, "wrong_page", "page as an object", page)
         return
-    yield from check_keys(page, _PAGE_KEYS, path)
-    yield from check_numbers(page, path, "page.", None)
-    if "title" in page and not is_text(page["title"]):
-        yield expect(path, "wrong_page", "a text as page.title", page["title"])
+    yield from check_unknown_keys(page, _PAGE_KEYS, path)
+    yield from check_page_numbers(page, path, "page.", None)
+    if "title" in page and not is_nonblank_text(page["title"]):
+        yield make_mismatch_violation(path, "wrong_page", "a text as page.title", page["title"])
 
 
-def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
+def _check_authored_dependencies(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
     """Yield violations in depends_on and order of a question's children."""
-    subs = [(kind, at, sub) for kind in _LISTS for at, sub in enumerate_subs(found, [kind], path)]
+    subs = [(kind, at, sub) for kind in _AUTHORED_LISTS for at, sub in enumerate_sub_questions(found, [kind], path)]
     well_formed = [(kind, at, sub) for kind, at, sub in subs if isinstance(sub, Mapping)]
-    paths = {sub["id"]: at for _, at, sub in well_formed if is_text(sub.get("id"))}
+    paths = {sub["id"]: at for _, at, sub in well_formed if is_nonblank_text(sub.get("id"))}
     needs: dict[str, list[str]] = {each: [] for each in paths}
     for kind, at, sub in well_formed:
         if "depends_on" not in sub:
             continue
         needed = sub["depends_on"]
         if kind == "strategy":
-            yield violate(at, "depends_on_in_strategy", "has depends_on; expected such a question under then")
-        elif not isinstance(needed, list) or not needed or not all(map(is_text, needed)):
-            yield expect(at, "wrong_depends_on", "a list of ids as depends_on", needed)
+            yield make_violation(at, "depends_on_in_strategy", "has depends_on; expected such a question under then")
+        elif not isinstance(needed, list) or not needed or not all(map(is_nonblank_text, needed)):
+            yield make_mismatch_violation(at, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
-            told = f"depends_on names {describe_value(unknown[0])}; expected ids of the questions beside it"
-            yield violate(
-                at, "depends_on_nobody", f"{told} ({', '.join(map(describe_value, paths)) or 'none has an id'})"
+            told = f"depends_on names {format_value_summary(unknown[0])}; expected ids of the questions beside it"
+            yield make_violation(
+                at, "depends_on_nobody", f"{told} ({', '.join(map(format_value_summary, paths)) or 'none has an id'})"
             )
-        elif is_text(sub.get("id")):
+        elif is_nonblank_text(sub.get("id")):
             needs[sub["id"]] += needed
-    yield from check_order(needs, paths)
+    yield from check_dependency_cycles(needs, paths)
     if "order" in found:
         order = found["order"]
-        listed = order if isinstance(order, list) and all(map(is_text, order)) else []
-        lists = {kind: [sub.get("id") for under, _, sub in well_formed if under == kind] for kind in _LISTS}
+        listed = order if isinstance(order, list) and all(map(is_nonblank_text, order)) else []
+        lists = {kind: [sub.get("id") for under, _, sub in well_formed if under == kind] for kind in _AUTHORED_LISTS}
         if not listed or len(paths) != len(subs) or sorted(listed) != sorted(paths):
-            told = f"expected the ids of all questions under strategy and then as order, found {describe_value(order)}"
-            yield violate(path, "wrong_order", told)
+            told = f"expected the ids of all questions under strategy and then as order, found {format_value_summary(order)}"
+            yield make_violation(path, "wrong_order", told)
         elif any(ids != [each for each in listed if each in ids] for ids in lists.values()):
             told = "order mixes strategy and then; expected the questions of each in the order they have there"
-            yield violate(path, "wrong_order", told)
+            yield make_violation(path, "wrong_order", told)
 
 
 def _article_key(found: Mapping[Any, Any]) -> str:
     """Return the key that distinguishes articles: the title, or an invalid address itself, reported elsewhere."""
     page = found.get("page")
     title = page.get("title") if isinstance(page, Mapping) else None
-    return spell_title(title) if is_text(title) else spell_title(_title_of(found["evidence"]))
+    return canonical_title(title) if is_nonblank_text(title) else canonical_title(_parse_title(found["evidence"]))
 
 
-def _title_of(url: str) -> str:
-    address = read_article_address(url)
-    return address.title if isinstance(address, ArticleAddress) else url
+def _parse_title(url: str) -> str:
+    address = parse_article_url(url)
+    return address.title if isinstance(address, ArticleUrl) else url
 
 
-def _read_subs(found: Mapping[str, Any], top_id: str, path: str) -> tuple[SubQuestion, ...]:
+def _parse_sub_questions(found: Mapping[str, Any], top_id: str, path: str) -> tuple[SubQuestion, ...]:
     listed = [
-        (kind, at, sub, sub.get("id") or _digest_sub(top_id, at))
-        for kind in _LISTS
-        for at, sub in enumerate_subs(found, [kind], path)
+        (kind, at, sub, sub.get("id") or _digest_path(top_id, at))
+        for kind in _AUTHORED_LISTS
+        for at, sub in enumerate_sub_questions(found, [kind], path)
     ]
     first = [sub_id for kind, _, _, sub_id in listed if kind == "strategy"]
     subs = [
@@ -217,8 +225,8 @@ def _read_subs(found: Mapping[str, Any], top_id: str, path: str) -> tuple[SubQue
             id=sub_id,
             question=sub["question"],
             answer=sub["answer"],
-            evidence=_read_evidence(sub),
-            decomposition=_read_subs(sub, top_id, at),
+            evidence=_parse_evidence(sub),
+            decomposition=_parse_sub_questions(sub, top_id, at),
             depends_on=tuple(sub.get("depends_on", first)) if kind == "then" else (),
         )
         for kind, at, sub, sub_id in listed
@@ -229,15 +237,15 @@ def _read_subs(found: Mapping[str, Any], top_id: str, path: str) -> tuple[SubQue
     return tuple(subs)
 
 
-def _read_evidence(found: Mapping[str, Any]) -> Evidence | None:
+def _parse_evidence(found: Mapping[str, Any]) -> ArticleEvidence | None:
     if "evidence" not in found:
         return None
     page = found.get("page", {})
-    title = page.get("title") or _title_of(found["evidence"])
-    return Evidence(title, found["evidence"], page.get("pageid"), page.get("revid"))
+    title = page.get("title") or _parse_title(found["evidence"])
+    return ArticleEvidence(title, found["evidence"], page.get("pageid"), page.get("revid"))
 
 
-def _write_subs(subs: Sequence[SubQuestion], top_id: str, path: str) -> dict[str, Any]:
+def _format_sub_questions(subs: Sequence[SubQuestion], top_id: str, path: str) -> dict[str, Any]:
     """Return a decomposition as strategy and then; ids are written only if something refers to them."""
     first = tuple(sub.id for sub in subs if not sub.depends_on)
     later = [sub for sub in subs if sub.depends_on]
@@ -251,19 +259,19 @@ def _write_subs(subs: Sequence[SubQuestion], top_id: str, path: str) -> dict[str
         kind = "then" if sub.depends_on else "strategy"
         place = f"{above}{kind}[{next(at[kind])}]"
         written: dict[str, Any] = {}
-        if names_all or sub.id != _digest_sub(top_id, place):
+        if names_all or sub.id != _digest_path(top_id, place):
             written["id"] = sub.id
         written["question"] = sub.question
         if sub.depends_on and sub.depends_on != first:
             written["depends_on"] = list(sub.depends_on)
-        written |= _write_subs(sub.decomposition, top_id, place) | _write_evidence(sub.evidence)
+        written |= _format_sub_questions(sub.decomposition, top_id, place) | _format_evidence(sub.evidence)
         form.setdefault(kind, []).append({**written, "answer": sub.answer})
     return {**form, "order": [sub.id for sub in subs]} if is_mixed else form
 
 
-def _write_evidence(evidence: Evidence | None) -> dict[str, Any]:
+def _format_evidence(evidence: ArticleEvidence | None) -> dict[str, Any]:
     if evidence is None:
         return {}
     page = {"pageid": evidence.pageid, "revid": evidence.revid, "title": evidence.title}
-    is_told_by_address = evidence == Evidence(_title_of(evidence.url), evidence.url)
+    is_told_by_address = evidence == ArticleEvidence(_parse_title(evidence.url), evidence.url)
     return {"evidence": evidence.url} if is_told_by_address else {"evidence": evidence.url, "page": page}

@@ -17,69 +17,80 @@ from itertools import pairwise
 from string import Template
 from typing import Literal, NamedTuple
 
-from factmill.tasks.core.authoring.fanout_wording import EACH, Wording, count_in_words, put_moment
-from factmill.tasks.core.fingerprints import Json, canonical_json, digest_json, seed_from
+from factmill.tasks.core.authoring.question_wording import (
+    EACH_MEMBER_PHRASE,
+    QuestionWording,
+    format_count_words,
+    insert_moment,
+)
+from factmill.tasks.core.digests import JsonValue, canonical_json, derive_seed, digest_json
 from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, SubQuestion
-from factmill.tasks.fanoutqa.core.sets.lists import Properties, Property, find_property
 from factmill.tasks.fanoutqa.core.sets.members import (
-    NOT_LISTED,
-    NOT_SAID,
-    TOO_FEW,
-    Found,
-    Member,
+    LIST_NOT_VERIFIED,
+    MEMBER_NOT_VERIFIED,
+    TOO_FEW_MEMBERS,
     MemberSet,
-    Refused,
-    read_of_all,
-    refuse_set,
+    MemberValues,
+    QuestionRefusal,
+    SetMember,
+    find_set_refusal,
+    verify_all_members,
     verify_member,
 )
-from factmill.tasks.fanoutqa.core.sets.values import LEAST_LEFT_OUT, Value, choose_threshold, is_tied, write_threshold
-from factmill.tasks.text.values.answers import Answer, find_answer, read_known_text
+from factmill.tasks.fanoutqa.core.sets.property_values import (
+    MIN_LEFT_OUT,
+    PropertyValue,
+    choose_threshold,
+    format_threshold,
+    is_tied,
+)
+from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyPhrases, PropertyPhraseTable, get_property_phrases
+from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_in_text, index_text
 
-Form = Literal["whole", "ranked", "filtered"]
-MOST_ASKED, MOST_NAMED = 12, 8
+QuestionForm = Literal["whole", "ranked", "filtered"]
+MAX_MEMBERS_ASKED, MAX_MEMBERS_NAMED = 12, 8
 """Most members that a question on a listed set asks about, and that a question on a named set names."""
-_KEPT_A_FORM, _KEPT_A_PROPERTY = 2, 1
+_QUESTIONS_PER_FORM, _QUESTIONS_PER_PROPERTY = 2, 1
 """Most questions of one form per set, and with one property, asked or ranked by: a second would reveal its answer."""
 _ID_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class ComposedQuestion:
     """A question without its final wording."""
 
     question: FanOutQuestion
-    wording: Wording
+    wording: QuestionWording
     statements: tuple[str, ...]
     """Ids of the statements with the values asked for, and with those that members are ranked by."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedQuestion:
     """A question that was tried, with its outcome."""
 
     id: str
     """Digest of set, form and properties, for a named set also of its members; no answer is part of it."""
-    told: str
+    key_json: str
     """The digested content as JSON."""
-    name: str
+    short_name: str
     """The set and the properties in short: P47 Q183 P36."""
     items: tuple[str, ...]
     """QIDs of the owner and of the members it is about."""
-    outcome: Composed | Refused
+    outcome: ComposedQuestion | QuestionRefusal
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    form: Form
-    asked: Property
-    by: Property | None
+class _QuestionPlan:
+    form: QuestionForm
+    asked: PropertyPhrases
+    by: PropertyPhrases | None
     """Property that ranks or filters members; None for the form `whole`."""
     is_high: bool
     """True: the highest or latest members, or those above or after the threshold."""
 
 
-class _Need(NamedTuple):
+class _EvidenceNeed(NamedTuple):
     """What articles must say for a plan, and for similar plans, to succeed."""
 
     pid: str
@@ -90,10 +101,10 @@ class _Need(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _ChosenMembers:
     """The members in the answer."""
 
-    found: Found
+    member_values: MemberValues
     phrase: str
     """What sets them apart from the other members, as in "have the largest areas"; empty for all."""
     count: int = 0
@@ -102,138 +113,162 @@ class _Choice:
     """The threshold in words; empty if there is none."""
 
 
-def make_questions(of: MemberSet, properties: Properties) -> Iterator[Tried]:
+def compose_set_questions(member_set: MemberSet, properties: PropertyPhraseTable) -> Iterator[TriedQuestion]:
     """Yield the questions tried on a set, until it has given enough of each form."""
-    if refused := refuse_set(of):
-        yield _make_tried(of, None, of.members, lambda _: refused)
+    if refused := find_set_refusal(member_set):
+        yield _make_tried_question(member_set, None, member_set.members, lambda _: refused)
         return
-    forms: Counter[Form] = Counter()
+    forms: Counter[QuestionForm] = Counter()
     used: Counter[str] = Counter()
-    hopeless: set[_Need] = set()
-    for plan in _list_plans(of, properties):
-        needed = _name_needed(of, plan)
-        is_used = any(used[pid] >= _KEPT_A_PROPERTY for pid in _list_pids(plan))
-        if forms[plan.form] >= _KEPT_A_FORM or is_used or needed in hopeless:
+    hopeless: set[_EvidenceNeed] = set()
+    for plan in _list_plans(member_set, properties):
+        needed = _get_evidence_need(member_set, plan)
+        is_used = any(used[pid] >= _QUESTIONS_PER_PROPERTY for pid in _list_plan_pids(plan))
+        if forms[plan.form] >= _QUESTIONS_PER_FORM or is_used or needed in hopeless:
             continue
-        tried = _try_plan(of, plan)
-        if isinstance(tried.outcome, Composed):
+        tried = _try_plan(member_set, plan)
+        if isinstance(tried.outcome, ComposedQuestion):
             forms[plan.form] += 1
-            used.update(_list_pids(plan))
+            used.update(_list_plan_pids(plan))
         elif tried.outcome.reason == needed.reason:
             # what articles do not say of all members is missing for the other forms too
             hopeless.add(needed)
         yield tried
 
 
-def _try_plan(of: MemberSet, plan: _Plan) -> Tried:
-    if of.owner is None:
-        picked = _pick_named(of, plan)
-        named = [each for each, _ in picked] if len(picked) >= of.least else of.members
-        return _make_tried(of, plan, named, lambda row_id: _compose_named(row_id, of, plan, picked))
-    owner = of.owner
-    return _make_tried(of, plan, of.members, lambda row_id: _compose_listed(row_id, of, owner, plan))
+def _try_plan(member_set: MemberSet, plan: _QuestionPlan) -> TriedQuestion:
+    if member_set.owner is None:
+        picked = _select_named_members(member_set, plan)
+        named = [each for each, _ in picked] if len(picked) >= member_set.min_members else member_set.members
+        return _make_tried_question(
+            member_set, plan, named, lambda row_id: _compose_named_question(row_id, member_set, plan, picked)
+        )
+    owner = member_set.owner
+    return _make_tried_question(
+        member_set, plan, member_set.members, lambda row_id: _compose_listed_question(row_id, member_set, owner, plan)
+    )
 
 
-def _make_tried(
-    of: MemberSet, plan: _Plan | None, members: Sequence[Member], compose: Callable[[str], Composed | Refused]
-) -> Tried:
-    told: dict[str, Json] = {"set": of.kind.unit, "plan": list(_name_plan(plan)) if plan else []}
-    told |= {"owner": of.owner.qid} if of.owner else {"members": [each.qid for each in members]}
-    owners = [of.owner.qid] if of.owner else []
-    name = " ".join([of.kind.unit, *owners, *(_list_pids(plan) if plan else ())])
+def _make_tried_question(
+    member_set: MemberSet,
+    plan: _QuestionPlan | None,
+    members: Sequence[SetMember],
+    compose: Callable[[str], ComposedQuestion | QuestionRefusal],
+) -> TriedQuestion:
+    told: dict[str, JsonValue] = {"set": member_set.kind.unit, "plan": list(_make_plan_key(plan)) if plan else []}
+    told |= {"owner": member_set.owner.qid} if member_set.owner else {"members": [each.qid for each in members]}
+    owners = [member_set.owner.qid] if member_set.owner else []
+    name = " ".join([member_set.kind.unit, *owners, *(_list_plan_pids(plan) if plan else ())])
     row_id = digest_json(told)[:_ID_LENGTH]
     items = (*owners, *(each.qid for each in members))
-    return Tried(row_id, canonical_json(told), name, items, compose(row_id))
+    return TriedQuestion(row_id, canonical_json(told), name, items, compose(row_id))
 
 
-def _list_pids(plan: _Plan) -> list[str]:
+def _list_plan_pids(plan: _QuestionPlan) -> list[str]:
     return list(dict.fromkeys(each.pid for each in (plan.asked, plan.by) if each))
 
 
 # ── Plans ──
 
 
-def _list_plans(of: MemberSet, properties: Properties) -> list[_Plan]:
+def _list_plans(member_set: MemberSet, properties: PropertyPhraseTable) -> list[_QuestionPlan]:
     """Return the plans that the graph's values allow, in the order of their digests."""
-    needed = len(of.members) if of.owner else of.least
+    needed = len(member_set.members) if member_set.owner else member_set.min_members
     known = [
-        find_property(properties, pid, of.kind)
-        for pid in of.kind.properties
-        if sum(bool(member.values.get(pid)) for member in of.members) >= needed
+        get_property_phrases(properties, pid, member_set.kind)
+        for pid in member_set.kind.properties
+        if sum(bool(member.values.get(pid)) for member in member_set.members) >= needed
     ]
-    seed = (of.kind.unit, *([of.owner.qid] if of.owner else [each.qid for each in of.members]))
-    plans = [_Plan("whole", each, None, True) for each in known]
-    can_leave_out = len(of.members) >= of.least + LEAST_LEFT_OUT
+    seed = (
+        member_set.kind.unit,
+        *([member_set.owner.qid] if member_set.owner else [each.qid for each in member_set.members]),
+    )
+    plans = [_QuestionPlan("whole", each, None, True) for each in known]
+    can_leave_out = len(member_set.members) >= member_set.min_members + MIN_LEFT_OUT
     for by in known:
-        for asked in known if of.owner else [by]:
+        for asked in known if member_set.owner else [by]:
             if by.can_rank and can_leave_out:
-                is_high = bool(seed_from(*seed, by.pid, asked.pid) % 2)
-                plans += [_Plan("ranked", asked, by, is_high), _Plan("filtered", asked, by, not is_high)]
-    return sorted(plans, key=lambda plan: seed_from(*seed, *_name_plan(plan)))
+                is_high = bool(derive_seed(*seed, by.pid, asked.pid) % 2)
+                plans += [
+                    _QuestionPlan("ranked", asked, by, is_high),
+                    _QuestionPlan("filtered", asked, by, not is_high),
+                ]
+    return sorted(plans, key=lambda plan: derive_seed(*seed, *_make_plan_key(plan)))
 
 
-def _name_plan(plan: _Plan) -> tuple[str, ...]:
+def _make_plan_key(plan: _QuestionPlan) -> tuple[str, ...]:
     direction = "high" if plan.is_high else "low"
     return (plan.form, plan.asked.pid, *((plan.by.pid, direction) if plan.by else ()))
 
 
-def _name_needed(of: MemberSet, plan: _Plan) -> _Need:
-    if of.owner is None:
-        return _Need(plan.asked.pid, plan.by is not None, TOO_FEW)
+def _get_evidence_need(member_set: MemberSet, plan: _QuestionPlan) -> _EvidenceNeed:
+    if member_set.owner is None:
+        return _EvidenceNeed(plan.asked.pid, plan.by is not None, TOO_FEW_MEMBERS)
     if plan.by and plan.by != plan.asked:
-        return _Need(plan.by.pid, True, NOT_LISTED)
-    return _Need(plan.asked.pid, False, NOT_SAID)
+        return _EvidenceNeed(plan.by.pid, True, LIST_NOT_VERIFIED)
+    return _EvidenceNeed(plan.asked.pid, False, MEMBER_NOT_VERIFIED)
 
 
-def _choose(of: MemberSet, plan: _Plan, found: Found) -> _Choice | Refused:
+def _choose_answer_members(
+    member_set: MemberSet, plan: _QuestionPlan, found: MemberValues
+) -> _ChosenMembers | QuestionRefusal:
     """Return the members in the answer, all or by the plan's ranking or threshold; Refused if none fit, or on a tie."""
     by = plan.by
     if by is None:
-        return _Choice(found, "")
-    ordered = sorted(found, key=lambda each: each[1].order, reverse=plan.is_high)
+        return _ChosenMembers(found, "")
+    ordered = sorted(found, key=lambda each: each[1].sort_key, reverse=plan.is_high)
     if plan.form == "filtered":
-        limit = choose_threshold([value for _, value in ordered], plan.is_high, of.least)
+        limit = choose_threshold([value for _, value in ordered], plan.is_high, member_set.min_members)
         if limit is None:
-            return Refused(
+            return QuestionRefusal(
                 "no_threshold",
-                f"no round number parts {of.least} or more by {by.pid} from {LEAST_LEFT_OUT} or more others",
+                f"no round number parts {member_set.min_members} or more by {by.pid} from {MIN_LEFT_OUT} or more others",
             )
-        told = write_threshold(limit, ordered[0][1].unit, by.kind == "time")
-        beyond = [each for each in ordered if (each[1].order[0] > limit) == plan.is_high]
-        return _Choice(beyond, Template(by.above if plan.is_high else by.below).substitute(limit=told), limit=told)
-    if len(ordered) < of.least + LEAST_LEFT_OUT:
-        return Refused(
-            TOO_FEW, f"{len(ordered)} members are ranked, expected {LEAST_LEFT_OUT} or more beside the {of.least}"
+        told = format_threshold(limit, ordered[0][1].unit, by.kind == "time")
+        beyond = [each for each in ordered if (each[1].sort_key[0] > limit) == plan.is_high]
+        return _ChosenMembers(
+            beyond, Template(by.above if plan.is_high else by.below).substitute(limit=told), limit=told
         )
-    upper = ordered[: of.least + 1]
+    if len(ordered) < member_set.min_members + MIN_LEFT_OUT:
+        return QuestionRefusal(
+            TOO_FEW_MEMBERS,
+            f"{len(ordered)} members are ranked, expected {MIN_LEFT_OUT} or more beside the {member_set.min_members}",
+        )
+    upper = ordered[: member_set.min_members + 1]
     for (one, value), (other, next_value) in pairwise(upper):
         if is_tied(value, next_value):
-            return Refused("tie", f"{one.name} and {other.name} are {value.answer} and {next_value.answer} by {by.pid}")
-    return _Choice(upper[:-1], by.most if plan.is_high else by.least, of.least)
+            return QuestionRefusal(
+                "tie", f"{one.name} and {other.name} are {value.answer} and {next_value.answer} by {by.pid}"
+            )
+    return _ChosenMembers(upper[:-1], by.most if plan.is_high else by.least, member_set.min_members)
 
 
 # ── Named sets ──
 
 
-def _pick_named(of: MemberSet, plan: _Plan) -> Found:
+def _select_named_members(member_set: MemberSet, plan: _QuestionPlan) -> MemberValues:
     """Return members whose articles say the asked value, by digest; of one unit, distinct in name, article and rank."""
-    found: Found = []
-    for member in sorted(of.members, key=lambda each: seed_from(*_name_plan(plan), each.qid)):
-        value = _verify_named(member, plan.asked)
-        if isinstance(value, Value) and not any(_is_alike(plan, (member, value), other) for other in found):
+    found: MemberValues = []
+    for member in sorted(member_set.members, key=lambda each: derive_seed(*_make_plan_key(plan), each.qid)):
+        value = _verify_named_member(member, plan.asked)
+        if isinstance(value, PropertyValue) and not any(
+            _is_confusable(plan, (member, value), other) for other in found
+        ):
             found.append((member, value))
-    return found[:MOST_NAMED]
+    return found[:MAX_MEMBERS_NAMED]
 
 
-def _verify_named(member: Member, asked: Property) -> Value | str:
+def _verify_named_member(member: SetMember, asked: PropertyPhrases) -> PropertyValue | str:
     value = verify_member(member, asked)
-    said = read_known_text(f"{member.name}{member.year}")
-    if isinstance(value, Value) and find_answer(value.answer, said).found:
+    said = index_text(f"{member.name}{member.year_suffix}")
+    if isinstance(value, PropertyValue) and find_answer_in_text(value.answer, said).found:
         return "its name says the answer"
     return value
 
 
-def _is_alike(plan: _Plan, one: tuple[Member, Value], other: tuple[Member, Value]) -> bool:
+def _is_confusable(
+    plan: _QuestionPlan, one: tuple[SetMember, PropertyValue], other: tuple[SetMember, PropertyValue]
+) -> bool:
     (member, value), (others, other_value) = one, other
     titles = [each.article.evidence.title for each in (member, others) if each.article]
     return (
@@ -244,63 +279,75 @@ def _is_alike(plan: _Plan, one: tuple[Member, Value], other: tuple[Member, Value
     )
 
 
-def _compose_named(row_id: str, of: MemberSet, plan: _Plan, picked: Found) -> Composed | Refused:
-    least = of.least + (LEAST_LEFT_OUT if plan.by else 0)
+def _compose_named_question(
+    row_id: str, member_set: MemberSet, plan: _QuestionPlan, picked: MemberValues
+) -> ComposedQuestion | QuestionRefusal:
+    least = member_set.min_members + (MIN_LEFT_OUT if plan.by else 0)
     if len(picked) < least:
-        verified = [(each.name, _verify_named(each, plan.asked)) for each in of.members]
+        verified = [(each.name, _verify_named_member(each, plan.asked)) for each in member_set.members]
         told = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
-        return Refused(
+        return QuestionRefusal(
             "too_few_members", f"{len(picked)} members are borne out, expected {least} or more; {told[:500]}"
         )
-    choice = _choose(of, plan, picked)
-    if isinstance(choice, Refused):
+    choice = _choose_answer_members(member_set, plan, picked)
+    if isinstance(choice, QuestionRefusal):
         return choice
-    return _compose(row_id, of, plan, None, picked, choice, picked)
+    return _compose_question(row_id, member_set, plan, None, picked, choice, picked)
 
 
 # ── Listed sets ──
 
 
-def _compose_listed(row_id: str, of: MemberSet, owner: Member, plan: _Plan) -> Composed | Refused:
+def _compose_listed_question(
+    row_id: str, member_set: MemberSet, owner: SetMember, plan: _QuestionPlan
+) -> ComposedQuestion | QuestionRefusal:
     by_list = plan.by if plan.by != plan.asked else None
-    known = read_of_all(of.members, by_list or plan.asked, owner if by_list else None)
-    if isinstance(known, Refused):
+    known = verify_all_members(member_set.members, by_list or plan.asked, owner if by_list else None)
+    if isinstance(known, QuestionRefusal):
         return known
-    choice = _choose(of, plan, known)
-    if isinstance(choice, Refused):
+    choice = _choose_answer_members(member_set, plan, known)
+    if isinstance(choice, QuestionRefusal):
         return choice
-    asked: Found | Refused = known
+    asked: MemberValues | QuestionRefusal = known
     if by_list:
-        asked = read_of_all([member for member, _ in choice.found], plan.asked, None)
-        choice = choice if isinstance(asked, Refused) else replace(choice, found=asked)
-    if isinstance(asked, Refused):
+        asked = verify_all_members([member for member, _ in choice.member_values], plan.asked, None)
+        choice = choice if isinstance(asked, QuestionRefusal) else replace(choice, member_values=asked)
+    if isinstance(asked, QuestionRefusal):
         return asked
-    if len(asked) > MOST_ASKED:
-        return Refused("too_many_members", f"{len(asked)} members are asked of, expected {MOST_ASKED} or fewer")
-    group = _format_group(of)
+    if len(asked) > MAX_MEMBERS_ASKED:
+        return QuestionRefusal(
+            "too_many_members", f"{len(asked)} members are asked of, expected {MAX_MEMBERS_ASKED} or fewer"
+        )
+    group = _format_set_phrase(member_set)
     which = f"What are {group}?"
     if by_list:
-        moment = by_list.format_moment(of.month)
-        which = put_moment(f"Which {count_in_words(choice.count)}of {group} {choice.phrase}?", moment)
+        moment = by_list.format_moment(member_set.month)
+        which = insert_moment(f"Which {format_count_words(choice.count)}of {group} {choice.phrase}?", moment)
     assert owner.article is not None, "a set whose owner has no article is refused before"
-    names: list[Answer] = [member.name for member, _ in asked]
-    first = SubQuestion(_name_sub(row_id, 0), which, names, owner.article.evidence)
-    return _compose(row_id, of, plan, first, asked, choice, known)
+    names: list[AnswerValue] = [member.name for member, _ in asked]
+    first = SubQuestion(_digest_sub_question_id(row_id, 0), which, names, owner.article.evidence)
+    return _compose_question(row_id, member_set, plan, first, asked, choice, known)
 
 
-def _format_group(of: MemberSet) -> str:
+def _format_set_phrase(member_set: MemberSet) -> str:
     """Return a listed set in words; for a named set the class of its members."""
-    if of.owner is None:
-        return of.kind.members
-    return of.kind.format_group(of.owner.name, of.month)
+    if member_set.owner is None:
+        return member_set.kind.members
+    return member_set.kind.format_group(member_set.owner.name, member_set.month)
 
 
 # ── The question ──
 
 
-def _compose(
-    row_id: str, of: MemberSet, plan: _Plan, first: SubQuestion | None, asked: Found, choice: _Choice, ranked: Found
-) -> Composed | Refused:
+def _compose_question(
+    row_id: str,
+    member_set: MemberSet,
+    plan: _QuestionPlan,
+    first: SubQuestion | None,
+    asked: MemberValues,
+    choice: _ChosenMembers,
+    ranked: MemberValues,
+) -> ComposedQuestion | QuestionRefusal:
     """Return the question over these members; Refused if one article, or the question itself, gives the answer.
 
     `first`: the sub-question for the members. `ranked`: all members with the values they were chosen by.
@@ -308,8 +355,8 @@ def _compose(
     firsts = (first,) if first else ()
     leaves = [
         SubQuestion(
-            id=_name_sub(row_id, at),
-            question=_ask_of(of, plan.asked, member, value),
+            id=_digest_sub_question_id(row_id, at),
+            question=_format_member_question(member_set, plan.asked, member, value),
             answer=value.answer,
             evidence=member.article.evidence if member.article else None,
             depends_on=tuple(each.id for each in firsts),
@@ -317,38 +364,46 @@ def _compose(
         for at, (member, value) in enumerate(asked, start=1)
     ]
     subs = (*firsts, *leaves)
-    for article in (each.article for each in (of.owner, *(member for member, _ in asked)) if each):
-        if article and all(find_answer(sub.answer, article.known).found is not False for sub in subs):
-            return Refused("one_article_has_all", f"{article.evidence.title} says all {len(subs)} sub-answers")
-    chosen_at = plan.by.format_moment(of.month) if plan.by else ""
-    asked_at = plan.asked.format_moment(of.month)
-    wording = Wording(
-        group=_format_group(of),
-        owner=of.owner.name if of.owner else "",
-        names=() if of.owner else tuple(f"{of.kind.list_name(member.name)}{member.year}" for member, _ in asked),
+    for article in (each.article for each in (member_set.owner, *(member for member, _ in asked)) if each):
+        if article and all(find_answer_in_text(sub.answer, article.known).found is not False for sub in subs):
+            return QuestionRefusal("one_article_has_all", f"{article.evidence.title} says all {len(subs)} sub-answers")
+    chosen_at = plan.by.format_moment(member_set.month) if plan.by else ""
+    asked_at = plan.asked.format_moment(member_set.month)
+    wording = QuestionWording(
+        group=_format_set_phrase(member_set),
+        owner=member_set.owner.name if member_set.owner else "",
+        names=()
+        if member_set.owner
+        else tuple(f"{member_set.kind.format_listed_name(member.name)}{member.year_suffix}" for member, _ in asked),
         choice=f"{choice.phrase} {chosen_at}".strip(),
         count=choice.count,
         limit=choice.limit,
-        asked=_ask_of_each(plan.asked, asked[0][1], "" if asked_at == chosen_at else asked_at),
+        asked=_format_asked_clause(plan.asked, asked[0][1], "" if asked_at == chosen_at else asked_at),
         unit=asked[0][1].unit,
-        month=of.month if (of.owner and of.kind.changes) or chosen_at or asked_at else "",
+        month=member_set.month if (member_set.owner and member_set.kind.changes) or chosen_at or asked_at else "",
     )
-    answer: dict[str, Answer] = {member.name: value.answer for member, value in choice.found}
-    if told := wording.find_told(answer):
-        return Refused("question_says_answer", f"a question about these names would say {', '.join(told)}")
+    answer: dict[str, AnswerValue] = {member.name: value.answer for member, value in choice.member_values}
+    if told := wording.find_revealed_answers(answer):
+        return QuestionRefusal("question_says_answer", f"a question about these names would say {', '.join(told)}")
     statements = dict.fromkeys(each for _, value in (*asked, *ranked) for each in value.statements)
-    return Composed(FanOutQuestion(row_id, "", subs, answer, (of.kind.members,)), wording, tuple(statements))
+    return ComposedQuestion(
+        FanOutQuestion(row_id, "", subs, answer, (member_set.kind.members,)), wording, tuple(statements)
+    )
 
 
-def _name_sub(row_id: str, at: int) -> str:
+def _digest_sub_question_id(row_id: str, at: int) -> str:
     return digest_json([row_id, at])[:_ID_LENGTH]
 
 
-def _ask_of(of: MemberSet, asked: Property, member: Member, value: Value) -> str:
-    question = Template(asked.question).substitute(x=f"{of.kind.call(member.name)}{member.year}", unit=value.unit)
-    return put_moment(question, asked.format_moment(of.month))
+def _format_member_question(
+    member_set: MemberSet, asked: PropertyPhrases, member: SetMember, value: PropertyValue
+) -> str:
+    question = Template(asked.question).substitute(
+        x=f"{member_set.kind.format_member_name(member.name)}{member.year_suffix}", unit=value.unit
+    )
+    return insert_moment(question, asked.format_moment(member_set.month))
 
 
-def _ask_of_each(asked: Property, value: Value, moment: str) -> str:
-    question = put_moment(Template(asked.question).substitute(x=EACH, unit=value.unit), moment)
+def _format_asked_clause(asked: PropertyPhrases, value: PropertyValue, moment: str) -> str:
+    question = insert_moment(Template(asked.question).substitute(x=EACH_MEMBER_PHRASE, unit=value.unit), moment)
     return question[0].lower() + question[1:-1]

@@ -8,44 +8,44 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from factmill.tasks.fanoutqa.core.questions import Evidence
-from factmill.tasks.fanoutqa.core.sets.lists import Property, SetKind
-from factmill.tasks.fanoutqa.core.sets.values import Value, find_beside, verify_value
-from factmill.tasks.text.values.answers import Answer, KnownText, find_answer, read_known_text
+from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
+from factmill.tasks.fanoutqa.core.sets.property_values import PropertyValue, read_text_after_name, verify_value
+from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyPhrases, SetKind
+from factmill.tasks.text.values.answer_search import AnswerValue, IndexedText, find_answer_in_text, index_text
 
-MOST_MEMBERS = 30
+MAX_LISTED_MEMBERS = 30
 """Most members of a listed set."""
-NOT_LISTED, NOT_SAID, TOO_FEW = "list_not_verified", "member_not_verified", "too_few_members"
+LIST_NOT_VERIFIED, MEMBER_NOT_VERIFIED, TOO_FEW_MEMBERS = "list_not_verified", "member_not_verified", "too_few_members"
 """Reject reasons: the owner's article, or a member's own, does not confirm the set; fewer members than needed."""
-_YEAR_OF_TITLE = re.compile(r"\([^()]*\b([12][0-9]{3})\b[^()]*\)$")
+_TITLE_YEAR = re.compile(r"\([^()]*\b([12][0-9]{3})\b[^()]*\)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Article:
+class MemberArticle:
     """An article as of the epoch."""
 
-    evidence: Evidence
+    evidence: ArticleEvidence
     text: str
-    known: KnownText
+    known: IndexedText
     """The same text, indexed for look-ups of answers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SetMember:
     """A member of a set, or its owner."""
 
     qid: str
     name: str
-    article: Article | None
-    trouble: str
+    article: MemberArticle | None
+    article_problem: str
     """Why there is no article; empty if there is one."""
-    values: Mapping[str, tuple[Value, ...]]
+    values: Mapping[str, tuple[PropertyValue, ...]]
     """PID → values in the graph."""
 
     @property
-    def year(self) -> str:
+    def year_suffix(self) -> str:
         """The year that distinguishes its article's title from namesakes, as a suffix to its name; empty if none."""
-        found = _YEAR_OF_TITLE.search(self.article.evidence.title) if self.article else None
+        found = _TITLE_YEAR.search(self.article.evidence.title) if self.article else None
         return f" ({found[1]})" if found and found[1] not in self.name else ""
 
 
@@ -54,19 +54,19 @@ class MemberSet:
     """A set to make questions from."""
 
     kind: SetKind
-    owner: Member | None
+    owner: SetMember | None
     """None for a named set."""
-    members: tuple[Member, ...]
-    others: tuple[str, ...]
+    members: tuple[SetMember, ...]
+    other_names: tuple[str, ...]
     """Names of other known items of the members' class."""
     month: str
     """The month of the epoch: November 2023."""
-    least: int
+    min_members: int
     """Least number of members that a question asks about."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class QuestionRefusal:
     """Why no question was made."""
 
     reason: str
@@ -75,78 +75,90 @@ class Refused:
     """True if a later run may succeed."""
 
 
-Found = list[tuple[Member, Value]]
+MemberValues = list[tuple[SetMember, PropertyValue]]
 """Members, each with the value that an article says."""
 
 
-def refuse_set(of: MemberSet) -> Refused | None:
+def find_set_refusal(member_set: MemberSet) -> QuestionRefusal | None:
     """Return why a set allows no question at all; None if it may allow one."""
-    if len(of.members) < of.least:
-        return Refused(TOO_FEW, f"{len(of.members)} members, expected {of.least} or more")
-    if of.owner is None:
+    if len(member_set.members) < member_set.min_members:
+        return QuestionRefusal(
+            TOO_FEW_MEMBERS, f"{len(member_set.members)} members, expected {member_set.min_members} or more"
+        )
+    if member_set.owner is None:
         return None
-    if len(of.members) > MOST_MEMBERS:
-        return Refused("too_many_members", f"{len(of.members)} members, expected {MOST_MEMBERS} or fewer")
-    return _refuse_list(of, of.owner)
+    if len(member_set.members) > MAX_LISTED_MEMBERS:
+        return QuestionRefusal(
+            "too_many_members", f"{len(member_set.members)} members, expected {MAX_LISTED_MEMBERS} or fewer"
+        )
+    return _find_listed_set_refusal(member_set, member_set.owner)
 
 
-def _refuse_list(of: MemberSet, owner: Member) -> Refused | None:
+def _find_listed_set_refusal(member_set: MemberSet, owner: SetMember) -> QuestionRefusal | None:
     """Return why a listed set fails: its owner's article does not list it, or a member has no own article."""
-    members = of.members
+    members = member_set.members
     if owner.article is None:
-        return Refused("no_list_article", f"{owner.name}: {owner.trouble}")
+        return QuestionRefusal("no_list_article", f"{owner.name}: {owner.article_problem}")
     if lost := [each for each in members if each.article is None]:
-        told = "; ".join(f"{each.name}: {each.trouble}" for each in lost[:3])
-        return Refused("member_without_article", f"{len(lost)} of {len(members)}: {told}")
+        told = "; ".join(f"{each.name}: {each.article_problem}" for each in lost[:3])
+        return QuestionRefusal("member_without_article", f"{len(lost)} of {len(members)}: {told}")
     titles = [each.article.evidence.title for each in (owner, *members) if each.article]
     if len(set(titles)) < len(titles) or len({each.name for each in members}) < len(members):
-        return Refused("same_article", "two of the set have one name or one article; expected them to be told apart")
-    return _find_gap(of, owner.article)
+        return QuestionRefusal(
+            "same_article", "two of the set have one name or one article; expected them to be told apart"
+        )
+    return _find_listing_gap(member_set, owner.article)
 
 
-def _find_gap(of: MemberSet, article: Article) -> Refused | None:
+def _find_listing_gap(member_set: MemberSet, article: MemberArticle) -> QuestionRefusal | None:
     """Return which members an article does not name, or which other items it names among them; None if neither."""
-    names: list[Answer] = [each.name for each in of.members]
-    finding = find_answer(names, article.known)
+    names: list[AnswerValue] = [each.name for each in member_set.members]
+    finding = find_answer_in_text(names, article.known)
     if finding.found is not True:
-        return Refused(NOT_LISTED, f"{article.evidence.title} does not name {', '.join(finding.missing)}")
+        return QuestionRefusal(
+            LIST_NOT_VERIFIED, f"{article.evidence.title} does not name {', '.join(finding.missing)}"
+        )
     for paragraph in article.text.split("\n\n"):
         if all(name in paragraph for name in map(str, names)):
-            known = read_known_text(paragraph)
-            if more := [name for name in of.others if name in paragraph and find_answer(name, known).found]:
+            known = index_text(paragraph)
+            if more := [
+                name for name in member_set.other_names if name in paragraph and find_answer_in_text(name, known).found
+            ]:
                 told = f"{article.evidence.title} names {', '.join(more)} among the members that the graph knows"
-                return Refused(NOT_LISTED, told)
+                return QuestionRefusal(LIST_NOT_VERIFIED, told)
     return None
 
 
-def verify_member(member: Member, asked: Property, text: KnownText | None = None) -> Value | str:
+def verify_member(member: SetMember, asked: PropertyPhrases, text: IndexedText | None = None) -> PropertyValue | str:
     """Return the value that the member's article (or `text`) says, or a phrase on why it says none."""
     if member.article is None:
-        return member.trouble
+        return member.article_problem
     values = member.values.get(asked.pid, ())
     if not values:
         return f"has no {asked.pid} in the graph"
     value = verify_value(values, text or member.article.known)
-    if isinstance(value, Value) and bool(value.unit) != asked.names_unit and asked.kind == "quantity":
+    if isinstance(value, PropertyValue) and bool(value.unit) != asked.names_unit and asked.kind == "quantity":
         return f"is told in {value.unit or 'no unit'}, which does not fit the question {asked.question}"
     return value
 
 
-def read_of_all(members: Sequence[Member], asked: Property, owner: Member | None) -> Found | Refused:
+def verify_all_members(
+    members: Sequence[SetMember], asked: PropertyPhrases, owner: SetMember | None
+) -> MemberValues | QuestionRefusal:
     """Return the value of every member, from its own article or from the owner's article next to its name.
 
     Refused if one value is missing, or if the units differ.
     """
-    found: Found = []
+    found: MemberValues = []
     names = [member.name for member in members]
     for member in members:
-        beside = find_beside(member.name, names, owner.article.text) if owner and owner.article else None
+        beside = read_text_after_name(member.name, names, owner.article.text) if owner and owner.article else None
         value = verify_member(member, asked, beside)
         if isinstance(value, str):
-            reason, where = (NOT_LISTED, owner) if owner else (NOT_SAID, member)
+            reason, where = (LIST_NOT_VERIFIED, owner) if owner else (MEMBER_NOT_VERIFIED, member)
             title = where.article.evidence.title if where.article else where.name
-            return Refused(reason, f"{member.name}, {asked.pid}: the article {title} {value}")
+            return QuestionRefusal(reason, f"{member.name}, {asked.pid}: the article {title} {value}")
         found.append((member, value))
     if len(units := dict.fromkeys(value.unit for _, value in found)) > 1:
-        return Refused("units_differ", f"{asked.pid} is told in {', '.join(units)}; expected one unit")
+        return QuestionRefusal("units_differ", f"{asked.pid} is told in {', '.join(units)}; expected one unit")
     return found

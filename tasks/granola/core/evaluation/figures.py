@@ -3,20 +3,20 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.bins import UNKNOWN
-from factmill.tasks.core.measures.figures import Figure, make_series
-from factmill.tasks.granola.core.evaluation.scoring import CELLS, OUTCOMES, SIMILARITY
+from factmill.tasks.core.measures.counts_and_bins import UNKNOWN_BIN
+from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
+from factmill.tasks.granola.core.evaluation.scoring import AGREEMENT_CELLS, PREDICTION_OUTCOMES, SIMILARITY_METRIC
 
-_SELECTIVE = "Answers that say IDK are in no accuracy here (§5.1)."
+_SELECTIVE_NOTE = "Answers that say IDK are in no accuracy here (§5.1)."
 _ACCURACIES = {"standard": "selective_accuracy", "GRANOLA": "selective_granola_accuracy"}
 
-Key = tuple[str, str, str, str, str]
-_By = Mapping[Key, EvaluationMetric]
-_Runs = Mapping[tuple[str, str], str]
+MetricKey = tuple[str, str, str, str, str]
+_MetricsByKey = Mapping[MetricKey, EvaluationMetric]
+_RunLabels = Mapping[tuple[str, str], str]
 """(model, setting) → its label in figures."""
 
 
-def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return all figures of the metrics."""
     by = {(each.model, each.setting, each.metric, each.group_by, each.group): each for each in metrics}
     several = len({each.model for each in metrics}) > 1
@@ -24,15 +24,15 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
         (each.model, each.setting): f"{each.model}, {each.setting}" if several else each.setting for each in metrics
     }
     return [
-        _scatter(
+        _draw_accuracy_scatter(
             by,
             runs,
             "standard_and_granola_accuracy",
             "Standard and GRANOLA accuracy",
             ("selective_accuracy", "selective accuracy, level 1 alone"),
-            f"Figure 5 of the paper. How far a point lies above x = y is what coarser answers add. {_SELECTIVE}",
+            f"Figure 5 of the paper. How far a point lies above x = y is what coarser answers add. {_SELECTIVE_NOTE}",
         ),
-        _scatter(
+        _draw_accuracy_scatter(
             by,
             runs,
             "accuracy_and_informativeness",
@@ -40,75 +40,92 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
             ("informativeness", "informativeness"),
             "Figure 7 of the paper. Answers that say IDK are not in the accuracy; their informativeness is 0.",
         ),
-        _stack_outcomes(by, runs),
-        *(_draw_popularity(by, run, name) for run, name in runs.items()),
-        *_draw_agreement(by, runs),
+        _draw_outcome_shares(by, runs),
+        *(_draw_accuracy_by_popularity(by, run, name) for run, name in runs.items()),
+        *_draw_similarity_by_agreement(by, runs),
     ]
 
 
-def _scatter(by: _By, runs: _Runs, name: str, title: str, across: tuple[str, str], note: str) -> Figure:
-    metric, label = across
+def _draw_accuracy_scatter(
+    metrics_by_key: _MetricsByKey, runs: _RunLabels, name: str, title: str, x_metric: tuple[str, str], note: str
+) -> ReportFigure:
+    metric, label = x_metric
     points = (
-        (told, by.get((*run, metric, "", "")), by.get((*run, _ACCURACIES["GRANOLA"], "", "")))
+        (told, metrics_by_key.get((*run, metric, "", "")), metrics_by_key.get((*run, _ACCURACIES["GRANOLA"], "", "")))
         for run, told in runs.items()
     )
-    return Figure(
+    return ReportFigure(
         name=name,
         title=title,
         kind="scatter",
         x_label=label,
         y_label="selective GRANOLA accuracy, any level",
-        series=tuple(make_series(told, [(x.value, y)]) for told, x, y in points if x and y and x.value is not None),
+        series=tuple(
+            make_metric_series(told, [(x.value, y)]) for told, x, y in points if x and y and x.value is not None
+        ),
         note=note,
         y_range=(0, 1),
     )
 
 
-def _stack_outcomes(by: _By, runs: _Runs) -> Figure:
-    return Figure(
+def _draw_outcome_shares(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> ReportFigure:
+    return ReportFigure(
         name="matched_levels",
         title="Levels that answers match",
         kind="stacked",
         x_label="setting",
         y_label="share of answers",
         series=tuple(
-            make_series(
+            make_metric_series(
                 outcome.replace("_", " "),
-                _find(by, {told: (*run, f"share_{outcome}", "", "") for run, told in runs.items()}),
+                _list_measured_points(
+                    metrics_by_key, {told: (*run, f"share_{outcome}", "", "") for run, told in runs.items()}
+                ),
             )
-            for outcome in OUTCOMES
+            for outcome in PREDICTION_OUTCOMES
         ),
         note="Figure 8 of the paper. Level 1 is the finest.",
         y_range=(0, 1),
     )
 
 
-def _draw_popularity(by: _By, run: tuple[str, str], told: str) -> Figure:
-    found = {key[4] for key in by if key[:2] == run and key[3] == "popularity"}
-    bins = {each: each.partition(" (")[0] for each in sorted(found - {UNKNOWN})}
+def _draw_accuracy_by_popularity(metrics_by_key: _MetricsByKey, run: tuple[str, str], run_label: str) -> ReportFigure:
+    found = {key[4] for key in metrics_by_key if key[:2] == run and key[3] == "popularity"}
+    bins = {each: each.partition(" (")[0] for each in sorted(found - {UNKNOWN_BIN})}
     ranges = "; ".join(f"{short}: {each.partition(' (')[2].rstrip(')')}" for each, short in bins.items())
-    return Figure(
-        name="_".join(("accuracy_by_popularity", *told.split(", "))),
-        title=f"Accuracy by popularity: {told}",
+    return ReportFigure(
+        name="_".join(("accuracy_by_popularity", *run_label.split(", "))),
+        title=f"Accuracy by popularity: {run_label}",
         kind="lines",
         x_label="popularity of the question's entity",
         y_label="selective accuracy",
         series=tuple(
-            make_series(name, _find(by, {short: (*run, metric, "popularity", each) for each, short in bins.items()}))
+            make_metric_series(
+                name,
+                _list_measured_points(
+                    metrics_by_key, {short: (*run, metric, "popularity", each) for each, short in bins.items()}
+                ),
+            )
             for name, metric in _ACCURACIES.items()
         ),
-        note=f"Figures 6 and 11 of the paper. Bins of equal size, the rarest first, by page views in twelve months ({ranges}). {_SELECTIVE}",
+        note=f"Figures 6 and 11 of the paper. Bins of equal size, the rarest first, by page views in twelve months ({ranges}). {_SELECTIVE_NOTE}",
         y_range=(0, 1),
     )
 
 
-def _draw_agreement(by: _By, runs: _Runs) -> Iterator[Figure]:
+def _draw_similarity_by_agreement(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Iterator[ReportFigure]:
     lines = (
-        make_series(told, _find(by, {cell.replace("_", " "): (*run, SIMILARITY, "agreement", cell) for cell in CELLS}))
+        make_metric_series(
+            told,
+            _list_measured_points(
+                metrics_by_key,
+                {cell.replace("_", " "): (*run, SIMILARITY_METRIC, "agreement", cell) for cell in AGREEMENT_CELLS},
+            ),
+        )
         for run, told in runs.items()
     )
     if series := tuple(line for line in lines if line.x):
-        yield Figure(
+        yield ReportFigure(
             name="similarity_by_agreement",
             title="Similarity to the gold answer, by which accuracy calls the answer right",
             kind="bars",
@@ -119,5 +136,7 @@ def _draw_agreement(by: _By, runs: _Runs) -> Iterator[Figure]:
         )
 
 
-def _find(by: _By, keys: Mapping[str, Key]) -> Iterator[tuple[str, EvaluationMetric]]:
-    return ((told, by[key]) for told, key in keys.items() if key in by)
+def _list_measured_points(
+    metrics_by_key: _MetricsByKey, keys: Mapping[str, MetricKey]
+) -> Iterator[tuple[str, EvaluationMetric]]:
+    return ((told, metrics_by_key[key]) for told, key in keys.items() if key in metrics_by_key)

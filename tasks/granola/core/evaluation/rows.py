@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from factmill.tasks.core.evaluation.rows import Answer, Asked
-from factmill.tasks.core.prompts import Ask, Prompt, fill_in
-from factmill.tasks.granola.core.evaluation.scoring import list_responses
+from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
+from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
+from factmill.tasks.granola.core.evaluation.scoring import format_samples
 
 
-class GranolaAsked(Asked):
+class GranolaQuestion(EvaluationQuestion):
     """A question in one setting."""
 
     relation: str
@@ -22,11 +22,11 @@ class GranolaAsked(Asked):
     """Whether the sentence encoder compares its answer with the gold answer."""
 
 
-class GranolaGiven(GranolaAsked, Answer):
+class GranolaPrediction(GranolaQuestion, EvaluationPrediction):
     """A question with the model's answer."""
 
 
-class GranolaAnswer(GranolaGiven):
+class ScoredGranolaPrediction(GranolaPrediction):
     """One row of the published table `granola_answers`: an answer with its scores."""
 
     level_f1: list[float]
@@ -41,42 +41,44 @@ class GranolaAnswer(GranolaGiven):
     """Sentence encoder of semantic_similarity; empty where no answer is compared."""
 
 
-PLAIN, AGGREGATE = "granola/answer", "granola/answer_aggregate"
+PLAIN_PROMPT, AGGREGATE_PROMPT = "granola/answer", "granola/answer_aggregate"
 
-SettingName = Literal["greedy", "temperature", "idk", "idk_if_uncertain", "agg", "self_consistency", "drag"]
+GranolaSettingName = Literal["greedy", "temperature", "idk", "idk_if_uncertain", "agg", "self_consistency", "drag"]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class GranolaSetting:
     """How a model is prompted and sampled in one setting."""
 
-    told: str
+    description: str
     """One-line description."""
-    prompt: str = PLAIN
-    draws: Literal["greedy", "one", "several"] = "greedy"
+    prompt: str = PLAIN_PROMPT
+    sampling: Literal["greedy", "one", "several"] = "greedy"
     """Samples: one at temperature 0, one at T, or N at T."""
 
 
-SETTINGS: Mapping[SettingName, Setting] = {
-    "greedy": Setting("the question alone, temperature 0"),
-    "temperature": Setting("the question alone, one sample at T", draws="one"),
-    "idk": Setting("may reply IDK", "granola/answer_idk"),
-    "idk_if_uncertain": Setting("is to reply IDK unless certain", "granola/answer_idk_if_uncertain"),
-    "agg": Setting("is to answer as specifically as it is certain (IDKWithAgg)", "granola/answer_at_level"),
-    "self_consistency": Setting("N samples at T, of which the majority counts", draws="several"),
-    "drag": Setting("N samples at T, put together by the model: what all agree on", draws="several"),
+SETTINGS: Mapping[GranolaSettingName, GranolaSetting] = {
+    "greedy": GranolaSetting("the question alone, temperature 0"),
+    "temperature": GranolaSetting("the question alone, one sample at T", sampling="one"),
+    "idk": GranolaSetting("may reply IDK", "granola/answer_idk"),
+    "idk_if_uncertain": GranolaSetting("is to reply IDK unless certain", "granola/answer_idk_if_uncertain"),
+    "agg": GranolaSetting("is to answer as specifically as it is certain (IDKWithAgg)", "granola/answer_at_level"),
+    "self_consistency": GranolaSetting("N samples at T, of which the majority counts", sampling="several"),
+    "drag": GranolaSetting("N samples at T, put together by the model: what all agree on", sampling="several"),
 }
-USUAL: tuple[SettingName, ...] = tuple(name for name in SETTINGS if name != "temperature")
+DEFAULT_SETTINGS: tuple[GranolaSettingName, ...] = tuple(name for name in SETTINGS if name != "temperature")
 """Settings that the paper reports: temperature sampling always did worse than greedy."""
-PROMPTS = (*dict.fromkeys(setting.prompt for setting in SETTINGS.values()), AGGREGATE)
+EVALUATION_PROMPTS = (*dict.fromkeys(setting.prompt for setting in SETTINGS.values()), AGGREGATE_PROMPT)
 
 
-def ask_first(prompt: Prompt, setting: Setting, question: str, samples: int, temperature: float) -> Ask:
+def make_first_prompt(
+    prompt: PromptTemplate, setting: GranolaSetting, question: str, samples: int, temperature: float
+) -> FilledPrompt:
     """Return a setting's first prompt; `samples` and `temperature` are N and T."""
-    heated = replace(prompt, temperature=0.0 if setting.draws == "greedy" else temperature)
-    return fill_in(heated, samples if setting.draws == "several" else 1, question=question)
+    heated = replace(prompt, temperature=0.0 if setting.sampling == "greedy" else temperature)
+    return fill_prompt_template(heated, samples if setting.sampling == "several" else 1, question=question)
 
 
-def ask_aggregate(prompt: Prompt, question: str, samples: Sequence[str]) -> Ask:
+def make_aggregation_prompt(prompt: PromptTemplate, question: str, samples: Sequence[str]) -> FilledPrompt:
     """Return DRAG's second prompt: it asks for the most specific answer consistent with all samples (Table 8)."""
-    return fill_in(prompt, question=question, responses=list_responses(samples))
+    return fill_prompt_template(prompt, question=question, responses=format_samples(samples))

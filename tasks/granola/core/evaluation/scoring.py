@@ -1,7 +1,7 @@
 """Score answers: refusals, aggregated answers, GRANOLA accuracy, informativeness (paper Definition 1, §4, §5.1, §5.4).
 
 A prediction matches a level when its token F1 with one of the level's acceptable answers exceeds τ; the finest matched
-level counts. Tokens come from the normal form (SQuAD's, extended to all alphabets: text/matching.py), so an answer in
+level counts. Tokens come from the normal form (SQuAD's, extended to all alphabets: text/text_normalization.py), so an answer in
 another script than the gold answer matches nothing. All functions are pure: columns in, numpy arrays with one entry per
 item out.
 """
@@ -18,28 +18,28 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.core.evaluation.rows import COUNTED_WRONG
-from factmill.tasks.text.matching import normal_words, normalise
+from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG
+from factmill.tasks.text.text_normalization import normalize_answer, normalized_words
 
 _NOT_AVAILABLE = re.compile(r"\W*n\s*[./]\s*a\W*", re.IGNORECASE)
 
-_OPENING = r"(?:(?:im|i am|we are|were) (?:\w+ )?(?:sorry|afraid)|sorry|apologies|my apologies|i apologi[sz]e|unfortunately|honestly|well|but|that)"
-_NOT = r"(?:do not|dont|did not|didnt|does not|doesnt)"
+_REFUSAL_OPENING = r"(?:(?:im|i am|we are|were) (?:\w+ )?(?:sorry|afraid)|sorry|apologies|my apologies|i apologi[sz]e|unfortunately|honestly|well|but|that)"
+_NEGATION = r"(?:do not|dont|did not|didnt|does not|doesnt)"
 _CANNOT = r"(?:can ?not|cant|could not|couldnt|(?:am |are |im |were )?(?:unable|not able) to)"
-_KNOW = r"(?:know|recall|remember|have (?:\w+ )*?(?:information|info|knowledge|idea|clue|data|answer|details))"
-_SAY = r"(?:answer|say|tell|determine|recall|remember|provide|find|confirm|verify|identify|help|assist|comply|be (?:sure|certain))"
-_UNSURE = r"(?:sure|certain|aware|confident|familiar)"
-_WHOLE = (
+_KNOW_VERBS = r"(?:know|recall|remember|have (?:\w+ )*?(?:information|info|knowledge|idea|clue|data|answer|details))"
+_ANSWER_VERBS = r"(?:answer|say|tell|determine|recall|remember|provide|find|confirm|verify|identify|help|assist|comply|be (?:sure|certain))"
+_SURE_ADJECTIVES = r"(?:sure|certain|aware|confident|familiar)"
+_IDK_PHRASES = (
     r"idk|dunno|no idea|no clue|unknown|not known|unclear|unsure|uncertain|no answer|not enough information"
-    rf"|(?:it|that|this|answer) is (?:not known|unknown|unclear)|its unknown|not {_UNSURE}|dont know|do not know"
+    rf"|(?:it|that|this|answer) is (?:not known|unknown|unclear)|its unknown|not {_SURE_ADJECTIVES}|dont know|do not know"
 )
-_SENTENCE = (
-    rf"idk|(?:i|we) (?:\w+ )?{_NOT} (?:\w+ )?{_KNOW}|(?:i |we )?(?:\w+ )?{_CANNOT} {_SAY}"
-    rf"|(?:im|i am|we are|were) (?:\w+ )?(?:not {_UNSURE}|unsure|uncertain)|i have no (?:idea|clue|information|knowledge)"
+_IDK_SENTENCES = (
+    rf"idk|(?:i|we) (?:\w+ )?{_NEGATION} (?:\w+ )?{_KNOW_VERBS}|(?:i |we )?(?:\w+ )?{_CANNOT} {_ANSWER_VERBS}"
+    rf"|(?:im|i am|we are|were) (?:\w+ )?(?:not {_SURE_ADJECTIVES}|unsure|uncertain)|i have no (?:idea|clue|information|knowledge)"
     r"|there is (?:no|not enough|insufficient) information|i lack"
 )
-_IDK = re.compile(rf"(?:{_OPENING} )*(?:(?:{_WHOLE})|(?:{_SENTENCE})(?P<tail> .*)?)")
-_COMMITS = re.compile(
+_IDK_PATTERN = re.compile(rf"(?:{_REFUSAL_OPENING} )*(?:(?:{_IDK_PHRASES})|(?:{_IDK_SENTENCES})(?P<tail> .*)?)")
+_HEDGED_GUESS = re.compile(
     r"\b(?:but|however|though|although|maybe|perhaps|possibly|probably|likely|guess|might|may|could be|believe|think|suppose)\b"
 )
 
@@ -51,8 +51,8 @@ def says_idk(answer: str) -> bool:
     """
     if _NOT_AVAILABLE.fullmatch(answer):
         return True
-    found = _IDK.fullmatch(normalise(answer))
-    return bool(found) and not _COMMITS.search((found and found["tail"]) or "")
+    found = _IDK_PATTERN.fullmatch(normalize_answer(answer))
+    return bool(found) and not _HEDGED_GUESS.search((found and found["tail"]) or "")
 
 
 def choose_majority(samples: Sequence[str]) -> str:
@@ -64,36 +64,36 @@ def choose_majority(samples: Sequence[str]) -> str:
     spelled: dict[str, str] = {}
     for sample in samples:
         if sample.strip():
-            form = "idk" if says_idk(sample) else normalise(sample) or sample.casefold()
+            form = "idk" if says_idk(sample) else normalize_answer(sample) or sample.casefold()
             votes[form] = votes.get(form, 0) + 1
             spelled.setdefault(form, sample)
     return spelled[max(votes, key=votes.__getitem__)] if votes else ""
 
 
-def list_responses(samples: Sequence[str]) -> str:
+def format_samples(samples: Sequence[str]) -> str:
     """Format samples for the aggregation prompt: a list, one per line, in the order drawn, without empty ones."""
     flat = (" ".join(sample.split()) for sample in samples)
     return "\n".join(f"- {each}" for each in flat if each)
 
 
-Floats = npt.NDArray[np.float64]
-Levels = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Ladder = Sequence[Sequence[str]]
+FloatArray = npt.NDArray[np.float64]
+LevelArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+GoldLevels = Sequence[Sequence[str]]
 """A question's levels from fine to coarse, each with its acceptable answers."""
 
-Outcome = Literal["wrong", "idk", "level_1", "level_2", "level_3_or_more"]
-OUTCOMES: tuple[Outcome, ...] = ("wrong", "idk", "level_1", "level_2", "level_3_or_more")
+PredictionOutcome = Literal["wrong", "idk", "level_1", "level_2", "level_3_or_more"]
+PREDICTION_OUTCOMES: tuple[PredictionOutcome, ...] = ("wrong", "idk", "level_1", "level_2", "level_3_or_more")
 """Possible outcomes of a prediction (paper Figure 8)."""
-Cell = Literal["both", "granola_only", "standard_only", "neither"]
-CELLS: tuple[Cell, ...] = ("both", "granola_only", "standard_only", "neither")
+AgreementCell = Literal["both", "granola_only", "standard_only", "neither"]
+AGREEMENT_CELLS: tuple[AgreementCell, ...] = ("both", "granola_only", "standard_only", "neither")
 """Which of standard and GRANOLA accuracy count a prediction as right (paper Table 3, whose two headings are swapped).
 The gold answer is itself a level, so standard_only is always empty."""
 
 
 def answer_words(text: str) -> tuple[str, ...]:
     """Return the words of an answer's normal form, or all its words where that leaves none (The The)."""
-    return tuple(normal_words(text) or text.casefold().split())
+    return tuple(normalized_words(text) or text.casefold().split())
 
 
 def token_f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
@@ -104,7 +104,7 @@ def token_f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
     return 2 * common / (len(prediction) + len(answer))
 
 
-def score_levels(predictions: Sequence[str], ladders: Sequence[Ladder]) -> Floats:
+def score_levels(predictions: Sequence[str], gold_levels: Sequence[GoldLevels]) -> FloatArray:
     """Return each prediction's best F1 with each level's answers (items × maximum levels; 0 where no level is)."""
     known: dict[str, tuple[str, ...]] = {}
 
@@ -113,9 +113,9 @@ def score_levels(predictions: Sequence[str], ladders: Sequence[Ladder]) -> Float
             known[text] = answer_words(text)
         return known[text]
 
-    scores = np.zeros((len(predictions), max(map(len, ladders), default=0)))
+    scores = np.zeros((len(predictions), max(map(len, gold_levels), default=0)))
     pairs: dict[tuple[str, str], float] = {}
-    for row, (prediction, ladder) in enumerate(zip(predictions, ladders, strict=True)):
+    for row, (prediction, ladder) in enumerate(zip(predictions, gold_levels, strict=True)):
         for level, answers in enumerate(ladder):
             for answer in answers:
                 if (found := pairs.get((prediction, answer))) is None:
@@ -124,7 +124,7 @@ def score_levels(predictions: Sequence[str], ladders: Sequence[Ladder]) -> Float
     return scores
 
 
-def match_levels(level_f1: Floats, tau: float) -> Levels:
+def match_levels(level_f1: FloatArray, tau: float) -> LevelArray:
     """Return the finest level whose F1 exceeds τ, from 1; 0 where none does (i* of Definition 1)."""
     hits = level_f1 > tau
     if not hits.shape[1]:
@@ -132,7 +132,7 @@ def match_levels(level_f1: Floats, tau: float) -> Levels:
     return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)
 
 
-def weigh_levels(levels: Levels, decay: float) -> Floats:
+def compute_informativeness(levels: LevelArray, decay: float) -> FloatArray:
     """Return the informativeness of matched levels, exp(−λ (level − 1)); 0 where none matches.
 
     Rounded to twelve digits, so that mathematical libraries agree.
@@ -141,34 +141,34 @@ def weigh_levels(levels: Levels, decay: float) -> Floats:
     return np.array(weights)[levels]
 
 
-def tell_outcomes(levels: Levels, is_idk: Flags) -> npt.NDArray[np.str_]:
+def classify_outcomes(levels: LevelArray, is_idk: BoolArray) -> npt.NDArray[np.str_]:
     """Return each prediction's outcome, one of OUTCOMES."""
     matched = np.array(["wrong", "level_1", "level_2", "level_3_or_more"])[np.minimum(levels, 3)]
     return np.where(is_idk, "idk", matched)
 
 
-def tell_cells(levels: Levels) -> npt.NDArray[np.str_]:
+def classify_agreement(levels: LevelArray) -> npt.NDArray[np.str_]:
     """Return the agreement cell of each prediction, one of CELLS."""
     return np.array(["neither", "both", "granola_only"])[np.minimum(levels, 2)]
 
 
-SCORED = ("", *sorted(COUNTED_WRONG))
+SCORABLE_STATUSES = ("", *sorted(REASONS_COUNTED_WRONG))
 """Values of `unscored` that are scored all the same: no answer counts as wrong, a refusal as IDK."""
-MAIN = ("accuracy", "granola_accuracy", "selective_accuracy", "selective_granola_accuracy", "informativeness")
+MAIN_METRICS = ("accuracy", "granola_accuracy", "selective_accuracy", "selective_granola_accuracy", "informativeness")
 """Metrics that are also reported by group and by item."""
-SIMILARITY = "semantic_similarity"
+SIMILARITY_METRIC = "semantic_similarity"
 TAUS, DECAYS = (0.3, 0.4, 0.5, 0.6, 0.8), (0.0, 0.25, 0.5, 1.0)
 """Values of τ and λ, besides the evaluation's own, for which metrics are also computed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MetricColumn:
     """The scores of one metric, one entry per answer."""
 
     metric: str
-    values: Floats
+    values: FloatArray
     """NaN: unscored."""
-    kept: Flags
+    applies: BoolArray
     """True for answers to which the metric applies."""
     unit: str = "share"
     """share (each value is 0 or 1), cosine, or empty."""
@@ -176,7 +176,7 @@ class Column:
     """Grouping columns: relation, popularity, agreement."""
 
 
-def find_commonest(relations: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, str]:
+def find_most_common_answers(relations: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, str]:
     """Return relation → the answer (of any level) that most of its questions have; ties go to the first by text."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for relation, levels in zip(relations, answers, strict=True):
@@ -184,10 +184,10 @@ def find_commonest(relations: Sequence[str], answers: Sequence[Sequence[str]]) -
     return {relation: min(found, key=lambda text: (-found[text], text)) for relation, found in counts.items()}
 
 
-def score_answers(answers: pa.Table, tau: float) -> pa.Table:
-    """Return a table of GranolaGiven with the columns level_f1, matched_level and is_idk of GranolaAnswer."""
+def add_level_scores(answers: pa.Table, tau: float) -> pa.Table:
+    """Return a table of GranolaPrediction with the columns level_f1, matched_level and is_idk of ScoredGranolaPrediction."""
     texts, golds = answers["answer_read"].to_pylist(), answers["granola_answers"].to_pylist()
-    is_scored = to_numpy(pc.is_in(answers["unscored"], pa.array(SCORED)))
+    is_scored = to_numpy(pc.is_in(answers["unscored"], pa.array(SCORABLE_STATUSES)))
     level_f1 = score_levels(texts, [[[each] for each in levels] for levels in golds])
     known = {text: says_idk(text) for text in set(texts)}
     is_idk = to_numpy(pc.equal(answers["unscored"], "refused")) | np.array([known[text] for text in texts], bool)
@@ -205,9 +205,9 @@ def score_answers(answers: pa.Table, tau: float) -> pa.Table:
     return answers
 
 
-def find_cosines(
+def compute_cosines(
     pairs: Sequence[tuple[str, str] | None], texts: Sequence[str], vectors: npt.NDArray[np.float32]
-) -> Floats:
+) -> FloatArray:
     """Return the cosine similarity of each pair of texts, to two digits as in the paper's Table 3; NaN for None.
 
     Sentence vectors from two CPUs differ by less. `vectors`: the unit vectors of `texts`, which include both texts of
@@ -222,8 +222,8 @@ def find_cosines(
     return cosines
 
 
-def list_columns(answers: pa.Table, decay: float) -> Iterator[Column]:
-    """Yield the scores of answers (rows of GranolaAnswer), one column per metric.
+def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricColumn]:
+    """Yield the scores of answers (rows of ScoredGranolaPrediction), one column per metric.
 
     Selective accuracy covers answers that are not IDK. Similarity, and the agreement of the two accuracies (Table 3),
     cover answers that are compared and not empty.
@@ -232,29 +232,29 @@ def list_columns(answers: pa.Table, decay: float) -> Iterator[Column]:
     is_idk, unscored = to_numpy(answers["is_idk"]), to_numpy(answers["matched_level"].is_null())
     everything = np.ones(len(levels), bool)
 
-    def make(metric: str, values: npt.NDArray[Any], kept: Flags, unit: str = "share", *groups: str) -> Column:
-        return Column(metric, np.where(unscored, np.nan, values), kept, unit, groups)
+    def make(metric: str, values: npt.NDArray[Any], kept: BoolArray, unit: str = "share", *groups: str) -> MetricColumn:
+        return MetricColumn(metric, np.where(unscored, np.nan, values), kept, unit, groups)
 
     by = ("relation", "popularity")
     yield make("accuracy", levels == 1, everything, "share", *by)
     yield make("granola_accuracy", levels > 0, everything, "share", *by)
     yield make("selective_accuracy", levels == 1, ~is_idk, "share", *by)
     yield make("selective_granola_accuracy", levels > 0, ~is_idk, "share", *by)
-    yield make("informativeness", weigh_levels(levels, decay), everything, "", *by)
-    outcomes = tell_outcomes(levels, is_idk)
-    for outcome in OUTCOMES:
+    yield make("informativeness", compute_informativeness(levels, decay), everything, "", *by)
+    outcomes = classify_outcomes(levels, is_idk)
+    for outcome in PREDICTION_OUTCOMES:
         yield make(f"share_{outcome}", outcomes == outcome, everything)
     # a part of the wrong ones
     yield make("share_no_answer", to_numpy(pc.equal(answers["unscored"], "no_answer")), everything)
-    similarity = np.array(answers[SIMILARITY].to_pylist(), np.float64)
+    similarity = np.array(answers[SIMILARITY_METRIC].to_pylist(), np.float64)
     if not np.isnan(similarity).all():
-        kept, cells = ~np.isnan(similarity) | (unscored & to_numpy(answers["is_compared"])), tell_cells(levels)
-        yield make(SIMILARITY, similarity, kept, "cosine", "agreement")
-        for cell in CELLS:
+        kept, cells = ~np.isnan(similarity) | (unscored & to_numpy(answers["is_compared"])), classify_agreement(levels)
+        yield make(SIMILARITY_METRIC, similarity, kept, "cosine", "agreement")
+        for cell in AGREEMENT_CELLS:
             yield make(f"agreement_{cell}", cells == cell, kept)
 
 
-def list_variations(answers: pa.Table, tau: float, decay: float) -> Iterator[tuple[str, float, Column]]:
+def list_parameter_variations(answers: pa.Table, tau: float, decay: float) -> Iterator[tuple[str, float, MetricColumn]]:
     """Yield metrics for varied τ and λ, one at a time: (`tau` or `lambda`, its value, scores)."""
     unscored = to_numpy(answers["matched_level"].is_null())
     lists = answers["level_f1"].to_pylist()
@@ -264,17 +264,17 @@ def list_variations(answers: pa.Table, tau: float, decay: float) -> Iterator[tup
     level_f1[to_numpy(answers["is_idk"])] = 0
     everything = np.ones(len(lists), bool)
 
-    def make(metric: str, values: npt.NDArray[Any], unit: str = "share") -> Column:
-        return Column(metric, np.where(unscored, np.nan, values), everything, unit)
+    def make(metric: str, values: npt.NDArray[Any], unit: str = "share") -> MetricColumn:
+        return MetricColumn(metric, np.where(unscored, np.nan, values), everything, unit)
 
     for tried in sorted({*TAUS, tau}):
         levels = match_levels(level_f1, tried)
         yield "tau", tried, make("accuracy", levels == 1)
         yield "tau", tried, make("granola_accuracy", levels > 0)
-        yield "tau", tried, make("informativeness", weigh_levels(levels, decay), "")
+        yield "tau", tried, make("informativeness", compute_informativeness(levels, decay), "")
     levels = match_levels(level_f1, tau)
     for tried in sorted({*DECAYS, decay}):
-        yield "lambda", tried, make("informativeness", weigh_levels(levels, tried), "")
+        yield "lambda", tried, make("informativeness", compute_informativeness(levels, tried), "")
 
 
 def to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:

@@ -14,24 +14,24 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-_BLOCK, _END = 0x314159265359, 0x177245385090
+_BLOCK_MARK, _END_MARK = 0x314159265359, 0x177245385090
 _MARK_BITS, _CHECKSUM_BITS, _HEAD_BITS = 48, 32, 32
 _END_BITS = _MARK_BITS + _CHECKSUM_BITS
-_HEAD = int.from_bytes(b"BZh9", "big")
+_STREAM_HEAD = int.from_bytes(b"BZh9", "big")
 """Head that allows the largest blocks."""
 _CHUNK_BYTES = 1 << 20
-_BLOCK_BYTES_AT_MOST = 1 << 20
+_MAX_PACKED_BLOCK_BYTES = 1 << 20
 """Incompressible data grow by 1 %."""
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-_BLOCKS_UNDER_WAY = 2 * _CORES + 2
+_MAX_PENDING_BLOCKS = 2 * _CORES + 2
 
 
-class _Raw(Protocol):
+class _RawReader(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Packed:
+class _PackedBlock:
     """A compressed block, or bits assumed to be one."""
 
     bits: int
@@ -45,7 +45,7 @@ class _Packed:
 
     def unpack(self) -> bytes | None:
         """Return the decompressed text; None if this is not a complete block."""
-        stream = (_HEAD << self.length | self.bits) << _MARK_BITS | _END
+        stream = (_STREAM_HEAD << self.length | self.bits) << _MARK_BITS | _END_MARK
         stream = stream << _CHECKSUM_BITS | self.checksum
         bits = _HEAD_BITS + self.length + _END_BITS
         unpacker = bz2.BZ2Decompressor()
@@ -59,10 +59,10 @@ class _Packed:
 class Bzip2Stream:
     """Reader of a bzip2 file's text, in one or several streams; OSError if it is damaged or truncated."""
 
-    def __init__(self, raw: _Raw) -> None:
-        self._blocks = _cut_blocks(raw)
+    def __init__(self, raw: _RawReader) -> None:
+        self._blocks = _split_blocks(raw)
         self._pool = ThreadPoolExecutor(_CORES, "bzip2")
-        self._under_way: deque[tuple[_Packed, Future[bytes | None]]] = deque()
+        self._under_way: deque[tuple[_PackedBlock, Future[bytes | None]]] = deque()
         self._text = memoryview(b"")
         self._checksum = 0
         """Checksum over the current stream's blocks so far."""
@@ -72,7 +72,7 @@ class Bzip2Stream:
         """Fill a buffer; return the number of bytes, fewer at the end or before damage."""
         filled = 0
         while filled < len(buffer):
-            if not self._text and not self._take_next():
+            if not self._text and not self._load_next_block():
                 break
             size = min(len(buffer) - filled, len(self._text))
             buffer[filled : filled + size], self._text = self._text[:size], self._text[size:]
@@ -85,18 +85,18 @@ class Bzip2Stream:
         """Wait for running work; cancel the rest."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _take_next(self) -> bool:
+    def _load_next_block(self) -> bool:
         """Load the next block's text; False at the end or after an error."""
         try:
-            while not self._text and self._fetch():
+            while not self._text and self._submit_blocks():
                 self._text = memoryview(self._unpack_next())
         except OSError as error:
             self._trouble = error
         return bool(self._text)
 
-    def _fetch(self) -> bool:
+    def _submit_blocks(self) -> bool:
         """Submit some blocks ahead; False if none are left. An error after them is raised once they are read."""
-        while self._trouble is None and len(self._under_way) < _BLOCKS_UNDER_WAY:
+        while self._trouble is None and len(self._under_way) < _MAX_PENDING_BLOCKS:
             try:
                 block = next(self._blocks)
             except StopIteration:
@@ -111,10 +111,10 @@ class Bzip2Stream:
         block, future = self._under_way.popleft()
         text = future.result()
         while text is None:
-            if block.ends or block.length > 8 * _BLOCK_BYTES_AT_MOST or not self._fetch():
+            if block.ends or block.length > 8 * _MAX_PACKED_BLOCK_BYTES or not self._submit_blocks():
                 raise self._trouble or OSError("Invalid data stream")
             other, _ = self._under_way.popleft()
-            block = _Packed(block.bits << other.length | other.bits, block.length + other.length, other.ends)
+            block = _PackedBlock(block.bits << other.length | other.bits, block.length + other.length, other.ends)
             text = block.unpack()
         self._checksum = (self._checksum << 1 | self._checksum >> 31) & (1 << _CHECKSUM_BITS) - 1 ^ block.checksum
         for end in block.ends:
@@ -124,17 +124,17 @@ class Bzip2Stream:
         return text
 
 
-def _cut_blocks(raw: _Raw) -> Iterator[_Packed]:
+def _split_blocks(raw: _RawReader) -> Iterator[_PackedBlock]:
     """Yield the blocks of all streams; OSError if the data are not bzip2 or an end is missing."""
     packed, begin, sought = raw.read(_HEAD_BITS // 8), -1, 0
-    if len(packed) == _HEAD_BITS // 8 and not _is_head(packed, 0):
+    if len(packed) == _HEAD_BITS // 8 and not _is_stream_head(packed, 0):
         raise OSError("Invalid data stream")
     while chunk := raw.read(_CHUNK_BYTES):
         packed += chunk
-        for mark in (mark for mark in _find_marks(packed, sought) if mark > begin):
-            stop, ends = _find_ends(packed, max(begin, 0), mark)
+        for mark in (mark for mark in _find_mark_bits(packed, sought) if mark > begin):
+            stop, ends = _find_stream_ends(packed, max(begin, 0), mark)
             if begin >= 0:
-                yield _Packed(_read_bits(packed, begin, stop), stop - begin, ends)
+                yield _PackedBlock(_read_bits(packed, begin, stop), stop - begin, ends)
             elif stop or any(ends):
                 raise OSError("Invalid data stream")
             begin = mark
@@ -142,19 +142,21 @@ def _cut_blocks(raw: _Raw) -> Iterator[_Packed]:
         sought = max(0, len(packed) - _MARK_BITS // 8 - 1)
         done = max(begin, 0) // 8
         packed, begin, sought = packed[done:], begin - 8 * done if begin >= 0 else begin, max(0, sought - done)
-        if len(packed) > _BLOCK_BYTES_AT_MOST + _CHUNK_BYTES:
+        if len(packed) > _MAX_PACKED_BLOCK_BYTES + _CHUNK_BYTES:
             raise OSError("Invalid data stream")
-    stop, ends = _find_ends(packed, max(begin, 0), 8 * len(packed), is_last=True)
+    stop, ends = _find_stream_ends(packed, max(begin, 0), 8 * len(packed), is_last=True)
     if not ends or (begin < 0 and (stop or any(ends))):
-        behind = (packed[-(-(at + _END_BITS) // 8) :][:3] for at in _find_marks(packed, max(begin, 0) // 8, _END))
+        behind = (
+            packed[-(-(at + _END_BITS) // 8) :][:3] for at in _find_mark_bits(packed, max(begin, 0) // 8, _END_MARK)
+        )
         # a head followed by nothing is a truncated stream
         is_other = any(not b"BZh".startswith(each) for each in behind)
         raise OSError("Something else behind the data stream" if is_other else "Truncated data stream")
     if begin >= 0:
-        yield _Packed(_read_bits(packed, begin, stop), stop - begin, ends)
+        yield _PackedBlock(_read_bits(packed, begin, stop), stop - begin, ends)
 
 
-def _find_marks(packed: bytes, first: int, wanted: int = _BLOCK) -> list[int]:
+def _find_mark_bits(packed: bytes, first: int, wanted: int = _BLOCK_MARK) -> list[int]:
     """Return the ascending bit positions of a 48-bit mark, from byte `first` on."""
     found = set()
     for bit in range(8):
@@ -169,7 +171,7 @@ def _find_marks(packed: bytes, first: int, wanted: int = _BLOCK) -> list[int]:
     return sorted(found)
 
 
-def _find_ends(packed: bytes, begin: int, stop: int, *, is_last: bool = False) -> tuple[int, tuple[int, ...]]:
+def _find_stream_ends(packed: bytes, begin: int, stop: int, *, is_last: bool = False) -> tuple[int, tuple[int, ...]]:
     """Return the end of a block within bits `begin` to `stop`, and the checksums of the streams that end there.
 
     Between the blocks of two streams are the end of the first, padding to the next byte, and the head of the second.
@@ -177,19 +179,19 @@ def _find_ends(packed: bytes, begin: int, stop: int, *, is_last: bool = False) -
     ends: list[int] = []
     while True:
         head = stop if is_last and not ends else stop - _HEAD_BITS
-        if head < begin or (head < stop and not _is_head(packed, head)):
+        if head < begin or (head < stop and not _is_stream_head(packed, head)):
             return stop, tuple(ends)
         if head == 0:
             return 0, tuple(ends)
         places = range(head - _END_BITS, max(begin, head - _END_BITS - 8), -1)
-        found = [at for at in places if _read_bits(packed, at, at + _MARK_BITS) == _END]
+        found = [at for at in places if _read_bits(packed, at, at + _MARK_BITS) == _END_MARK]
         if not found:
             return stop, tuple(ends)
         stop = found[0]
         ends.insert(0, _read_bits(packed, stop + _MARK_BITS, stop + _END_BITS))
 
 
-def _is_head(packed: bytes, bit: int) -> bool:
+def _is_stream_head(packed: bytes, bit: int) -> bool:
     return bit % 8 == 0 and packed[bit // 8 :][:3] == b"BZh" and packed[bit // 8 + 3] in b"123456789"
 
 

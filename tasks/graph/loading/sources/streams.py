@@ -27,30 +27,32 @@ import pyarrow as pa
 
 from factmill.tasks.errors import SourceError
 from factmill.tasks.graph.loading.sources.bzip2 import Bzip2Stream
-from factmill.tasks.graph.loading.sources.turtle import read_turtle
+from factmill.tasks.graph.loading.sources.turtle import convert_turtle_to_ntriples
 
-Form = Literal["ntriples", "turtle"]
+RdfSyntax = Literal["ntriples", "turtle"]
 
 STDIN = "-"
 BLOCK_BYTES = 8 << 20
-LINE_BYTES_AT_MOST = 32 << 20
+MAX_LINE_BYTES = 32 << 20
 
 _BOM = b"\xef\xbb\xbf"
-_OTHER_FORMS = {
+_UNSUPPORTED_FORMATS = {
     b"\xfd7zXZ": "compressed with xz; unpack it into a pipe and read `-`",
     b"PK\x03\x04": "a zip archive; unpack it first",
     b"\xff\xfe": "UTF-16 text; RDF is UTF-8",
     b"\xfe\xff": "UTF-16 text; RDF is UTF-8",
 }
-_START_BYTES = 8
-_GUESS_BYTES = 1 << 16
+_MAGIC_SIZE_BYTES = 8
+_SYNTAX_GUESS_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
 _DIRECTIVE = re.compile(rb"(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t]*(?:@(?:prefix|base)\b|(?i:prefix|base)[ \t])")
-_NAMED = re.compile(r"\.(?:(?P<turtle>ttl|turtle)|(?P<ntriples>nt|ntriples))(?:\.(?:gz|bz2|zst|zstd))?$", re.IGNORECASE)
+_RDF_FILE_NAME = re.compile(
+    r"\.(?:(?P<turtle>ttl|turtle)|(?P<ntriples>nt|ntriples))(?:\.(?:gz|bz2|zst|zstd))?$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class SourcePosition:
     """A position in a source, after some whole lines."""
 
     text_bytes: int = 0
@@ -61,11 +63,11 @@ class Position:
     """Digest of the uncompressed bytes before it."""
 
 
-START = Position()
+SOURCE_START = SourcePosition()
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LineBlock:
     """A block of whole lines of one source."""
 
     source: str
@@ -74,25 +76,27 @@ class Block:
     """Number of the first line, from 1; of the first triple for Turtle."""
     data: bytes
     """Lines, each ended by one newline, without carriage returns before newlines and without a byte order mark."""
-    end: Position = START
+    end: SourcePosition = SOURCE_START
     """Position in the source after the block."""
 
 
-class SourceChanged(SourceError):
+class SourceChangedError(SourceError):
     """A source's content differs from what was read before."""
 
 
-class Source:
+class RdfSource:
     """Reader of one source; `size_bytes` and `sha256` are complete once `read_blocks` has ended."""
 
-    def __init__(self, path: str | Path, form: Form | None = None, on_read: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, form: RdfSyntax | None = None, on_read: Callable[[], None] | None = None
+    ) -> None:
         """Set up a source; `form`: its format if its name does not show it; `on_read`: called whenever bytes arrive."""
         self.path = str(path)
         self.size_bytes = 0
         """Bytes read from disk so far."""
-        self.end = START
+        self.end = SOURCE_START
         """Position reached so far."""
-        self._form = tell_form(self.path, form)
+        self._form = find_rdf_syntax(self.path, form)
         self._on_read = on_read
         self._packing: str | None = None
         self._is_turtle = False
@@ -107,19 +111,19 @@ class Source:
         return (self._digest_on_disk if self._digests_disk else self._digest_of_text).hexdigest()
 
     @property
-    def can_be_read_again(self) -> bool:
+    def is_rereadable(self) -> bool:
         """False for standard input and pipes."""
         return self.path != STDIN and Path(self.path).is_file()
 
-    def find_size(self) -> int | None:
+    def find_size_bytes(self) -> int | None:
         """Return its size on disk in bytes; None for standard input and pipes."""
-        return Path(self.path).stat().st_size if self.can_be_read_again else None
+        return Path(self.path).stat().st_size if self.is_rereadable else None
 
-    def read_blocks(self, block_bytes: int | None = None, after: Position = START) -> Iterator[Block]:
+    def read_blocks(self, block_bytes: int | None = None, after: SourcePosition = SOURCE_START) -> Iterator[LineBlock]:
         """Yield the lines after `after` in blocks of about `block_bytes` (for Turtle, of some ten thousand triples).
 
         Raises SourceError, which names the line, if the source is missing, empty, damaged or invalid Turtle;
-        SourceChanged if the part before `after` has changed.
+        SourceChangedError if the part before `after` has changed.
         """
         try:
             with self._open() as text:
@@ -128,19 +132,19 @@ class Source:
                 else:
                     yield from self._read_lines(text, after, block_bytes or BLOCK_BYTES)
         except (OSError, pa.ArrowException) as error:
-            raise SourceError(f"{self.path}: {self._describe_trouble(error)}") from error
+            raise SourceError(f"{self.path}: {self._format_read_error(error)}") from error
 
-    def read_again(self) -> None:
+    def digest_from_disk(self) -> None:
         """Read and digest all bytes on disk, without parsing them."""
         self._digests_disk = True
         try:
-            with io.BufferedReader(_OnDisk(self._open_raw(), self.count), _CHUNK_BYTES) as raw:
+            with io.BufferedReader(_CountedRawFile(self._open_raw(), self.count_disk_bytes), _CHUNK_BYTES) as raw:
                 while raw.read(_CHUNK_BYTES):
                     pass
         except OSError as error:
-            raise SourceError(f"{self.path}: {self._describe_trouble(error)}") from error
+            raise SourceError(f"{self.path}: {self._format_read_error(error)}") from error
 
-    def count(self, data: memoryview) -> None:
+    def count_disk_bytes(self, data: memoryview) -> None:
         """Count bytes just read from disk, and digest them if needed."""
         self.size_bytes += len(data)
         if self._digests_disk:
@@ -149,24 +153,24 @@ class Source:
             self._on_read()
 
     @contextmanager
-    def _open(self) -> Iterator["_Text"]:
+    def _open(self) -> Iterator["_PeekableText"]:
         """Detect compression and format; yield the uncompressed text."""
-        on_disk = _OnDisk(self._open_raw(), self.count)
+        on_disk = _CountedRawFile(self._open_raw(), self.count_disk_bytes)
         with ExitStack() as stack:
             raw = stack.enter_context(io.BufferedReader(on_disk, _CHUNK_BYTES >> 2))
-            self._packing = _find_packing(on_disk.start)
+            self._packing = _find_compression(on_disk.start)
             self._digests_disk = self._packing is not None
-            for magic, what in _OTHER_FORMS.items():
+            for magic, what in _UNSUPPORTED_FORMATS.items():
                 if on_disk.start.startswith(magic):
                     raise SourceError(f"{self.path}: is {what}")
-            stream: _Stream = raw
+            stream: _ByteStream = raw
             if self._packing == "bz2":
                 stream = stack.enter_context(closing(Bzip2Stream(raw)))
             elif self._packing:
                 # Arrow reports a truncated stream; Python's zstd readers take it for the end of the text
                 stream = pa.CompressedInputStream(raw, self._packing)
-            text = _Text(stream)
-            start = text.peek(_GUESS_BYTES)
+            text = _PeekableText(stream)
+            start = text.peek(_SYNTAX_GUESS_BYTES)
             if not start:
                 raise SourceError(f"{self.path}: is empty; expected N-Triples or Turtle")
             self._is_turtle = self._form == "turtle" or bool(_DIRECTIVE.match(start.removeprefix(_BOM)))
@@ -178,8 +182,8 @@ class Source:
         check_readable(self.path)
         return Path(self.path).open("rb", buffering=0)
 
-    def _read_lines(self, text: "_Text", after: Position, block_bytes: int) -> Iterator[Block]:
-        self._pass_over(text, after)
+    def _read_lines(self, text: "_PeekableText", after: SourcePosition, block_bytes: int) -> Iterator[LineBlock]:
+        self._skip_to_position(text, after)
         # one buffer is reused: new memory for every block costs as much as reading it
         work, filled = bytearray(block_bytes), 0
         while True:
@@ -194,15 +198,15 @@ class Source:
             filled = end - cut
             if data:
                 yield self._make_block(data)
-            if filled > LINE_BYTES_AT_MOST:
+            if filled > MAX_LINE_BYTES:
                 raise SourceError(
-                    f"{self.path}: line {self.end.lines + 1} is longer than {LINE_BYTES_AT_MOST >> 20} MiB;"
+                    f"{self.path}: line {self.end.lines + 1} is longer than {MAX_LINE_BYTES >> 20} MiB;"
                     " expected N-Triples"
                 )
             if not got:
                 return
 
-    def _make_block(self, data: bytes) -> Block:
+    def _make_block(self, data: bytes) -> LineBlock:
         """Make a block of the next lines; a source's last line may lack its newline."""
         self._digest_of_text.update(data)
         before, text_bytes = self.end, self.end.text_bytes + len(data)
@@ -214,24 +218,24 @@ class Source:
             data += b"\n"
         # several times faster than bytes.count
         lines = before.lines + int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
-        self.end = Position(text_bytes, lines, self._digest_of_text.hexdigest())
-        return Block(self.path, before.lines + 1, data, self.end)
+        self.end = SourcePosition(text_bytes, lines, self._digest_of_text.hexdigest())
+        return LineBlock(self.path, before.lines + 1, data, self.end)
 
-    def _pass_over(self, text: "_Text", after: Position) -> None:
+    def _skip_to_position(self, text: "_PeekableText", after: SourcePosition) -> None:
         """Read the part before a position, and check that it is unchanged."""
         left, work = after.text_bytes, memoryview(bytearray(_CHUNK_BYTES))
         while left and (got := text.readinto(work[:left])):
             self._digest_of_text.update(work[:got])
             left -= got
-        self._check_passed(after)
+        self._check_skipped_bytes(after)
         self.end = after
 
-    def _check_passed(self, after: Position) -> None:
-        """Check the digest of the part before a position; SourceChanged if it differs."""
+    def _check_skipped_bytes(self, after: SourcePosition) -> None:
+        """Check the digest of the part before a position; SourceChangedError if it differs."""
         if after.text_bytes and self._digest_of_text.hexdigest() != after.sha256:
-            raise SourceChanged(f"{self.path}: does not hold what was read from it before")
+            raise SourceChangedError(f"{self.path}: does not hold what was read from it before")
 
-    def _read_turtle(self, text: "_Text", after: Position) -> Iterator[Block]:
+    def _read_turtle(self, text: "_PeekableText", after: SourcePosition) -> Iterator[LineBlock]:
         handed_out = 0
 
         def hand_out(size: int) -> bytes:
@@ -241,15 +245,15 @@ class Source:
             self._digest_of_text.update(data)
             is_start, handed_out = not handed_out, handed_out + len(data)
             if handed_out == after.text_bytes or (not data and handed_out < after.text_bytes):
-                self._check_passed(after)
+                self._check_skipped_bytes(after)
             return data.removeprefix(_BOM) if is_start else data
 
-        for data, triples in read_turtle(hand_out, self.path, after.lines):
+        for data, triples in convert_turtle_to_ntriples(hand_out, self.path, after.lines):
             lines = max(self.end.lines, after.lines)
-            self.end = Position(handed_out, lines + triples, self._digest_of_text.hexdigest())
-            yield Block(self.path, lines + 1, data, self.end)
+            self.end = SourcePosition(handed_out, lines + triples, self._digest_of_text.hexdigest())
+            yield LineBlock(self.path, lines + 1, data, self.end)
 
-    def _describe_trouble(self, error: OSError | pa.ArrowException) -> str:
+    def _format_read_error(self, error: OSError | pa.ArrowException) -> str:
         # a system error has a number; Arrow's decompression errors have none
         if isinstance(error, OSError) and error.errno is not None:
             return f"cannot be read: {error.strerror}"
@@ -260,9 +264,9 @@ class Source:
         return f"damaged {packing} data {behind} ({error}): fetch it again"
 
 
-def tell_form(path: str, form: Form | None) -> Form | None:
+def find_rdf_syntax(path: str, form: RdfSyntax | None) -> RdfSyntax | None:
     """Return a source's format by its name, else `form`."""
-    named = _NAMED.search(path)
+    named = _RDF_FILE_NAME.search(path)
     return "turtle" if named and named["turtle"] else "ntriples" if named else form
 
 
@@ -282,7 +286,7 @@ def check_readable(path: str) -> None:
         raise SourceError(f"{path}: cannot be read: permission denied")
 
 
-def _find_packing(start: bytes) -> str | None:
+def _find_compression(start: bytes) -> str | None:
     """Return Arrow's name for the compression of data that begin like this; None for plain data."""
     if start.startswith(b"\x1f\x8b"):
         return "gzip"
@@ -293,14 +297,14 @@ def _find_packing(start: bytes) -> str | None:
     return "zstd" if is_skipped or start.startswith(b"\x28\xb5\x2f\xfd") else None
 
 
-class _Stream(Protocol):
+class _ByteStream(Protocol):
     def readinto(self, buffer: memoryview, /) -> int: ...
 
 
-class _Text:
+class _PeekableText:
     """The uncompressed text of a source, with lookahead."""
 
-    def __init__(self, stream: _Stream) -> None:
+    def __init__(self, stream: _ByteStream) -> None:
         self._stream = stream
         self._ahead = b""
 
@@ -326,14 +330,14 @@ class _Text:
         return data
 
 
-class _OnDisk(io.RawIOBase):
+class _CountedRawFile(io.RawIOBase):
     """Raw file that passes all bytes read to `count`."""
 
     def __init__(self, raw: io.RawIOBase, count: Callable[[memoryview], None]) -> None:
         self._raw, self._count = raw, count
         self.start = b""
         """The first bytes, fewer only if there are no more."""
-        while len(self.start) < _START_BYTES and (more := raw.read(_START_BYTES - len(self.start))):
+        while len(self.start) < _MAGIC_SIZE_BYTES and (more := raw.read(_MAGIC_SIZE_BYTES - len(self.start))):
             self.start += more
         self._ahead = self.start
 

@@ -15,10 +15,12 @@ from factmill.tasks.errors import SourceError
 if TYPE_CHECKING:
     from pyoxigraph import Quad
 
-TRIPLES_AT_ONCE = 50_000
+TURTLE_BATCH_TRIPLES = 50_000
 
 
-def read_turtle(read: Callable[[int], bytes], source: str, passed_over: int = 0) -> Iterator[tuple[bytes, int]]:
+def convert_turtle_to_ntriples(
+    read: Callable[[int], bytes], source: str, skipped_triples: int = 0
+) -> Iterator[tuple[bytes, int]]:
     """Yield batches of N-Triples lines, one per triple, with their number, after the first `passed_over` triples.
 
     `read` returns at most the given number of next bytes, none at the end. Blank nodes keep their labels or get random
@@ -31,20 +33,20 @@ def read_turtle(read: Callable[[int], bytes], source: str, passed_over: int = 0)
         cast(IO[bytes], SimpleNamespace(read=read)), format=pyoxigraph.RdfFormat.TURTLE, lenient=True
     )
     try:
-        for _ in islice(triples, passed_over):
+        for _ in islice(triples, skipped_triples):
             pass
-        while some := list(islice(triples, TRIPLES_AT_ONCE)):
-            data = _serialize(some)
+        while some := list(islice(triples, TURTLE_BATCH_TRIPLES)):
+            data = _format_ntriples(some)
             if data.count(b"\n") != len(some):
                 # an IRI contains a newline: keep it malformed, but on one line
-                data = b"".join(_serialize([triple])[:-1].replace(b"\n", rb"\n") + b"\n" for triple in some)
+                data = b"".join(_format_ntriples([triple])[:-1].replace(b"\n", rb"\n") + b"\n" for triple in some)
             yield data, len(some)
     except SyntaxError as error:
         expected = error.msg.partition(": ")[2] or error.msg
         raise SourceError(f"{source}: no Turtle at line {error.lineno}, column {error.offset}: {expected}") from error
 
 
-def _serialize(triples: "list[Quad]") -> bytes:
+def _format_ntriples(triples: "list[Quad]") -> bytes:
     import pyoxigraph
 
     return pyoxigraph.serialize(triples, format=pyoxigraph.RdfFormat.N_TRIPLES) or b""

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from factmill.tasks.core.evaluation.answers import CommonestAnswers
-from factmill.tasks.core.evaluation.rows import Answer, Asked
-from factmill.tasks.core.replies import Form
+from factmill.tasks.core.completions import CompletionFormat
+from factmill.tasks.core.evaluation.answers import CommonestAnswerGuesser
+from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
 from factmill.tasks.multihal.core.rows import MultiHalRow
 
-ANSWER = Form(
-    label=re.compile(
+ANSWER_REPLY_FORM = CompletionFormat(
+    label_pattern=re.compile(
         r"(?P<mark>[\"'“*_`]{0,3})(?:final )?(?:answer|antwort|réponse|risposta|respuesta|resposta)[\"'”*_`]{0,3}\s*[:：][\s*_]*",
         re.IGNORECASE,
     )
@@ -20,7 +20,7 @@ ANSWER = Form(
 """Form of a model's reply: the answer, optionally after a label such as "Answer:"."""
 
 
-class MultiHalAsked(Asked):
+class MultiHalQuestion(EvaluationQuestion):
     """A question put to a model: alone (qa) or with one of its paths (kg_rag)."""
 
     language: str
@@ -39,11 +39,11 @@ class MultiHalAsked(Asked):
     """Number of the build's rows that this question represents: its paths in this language, or 1 with a path."""
 
 
-class MultiHalAnswer(MultiHalAsked, Answer):
+class MultiHalPrediction(MultiHalQuestion, EvaluationPrediction):
     """A model's answer to a question."""
 
 
-class ScoredMultiHal(MultiHalAnswer):
+class MultiHalScoredPrediction(MultiHalPrediction):
     """An answer with its scores: a row of the published table `multihal_answers`."""
 
     semantic_score: float | None
@@ -66,22 +66,24 @@ class ScoredMultiHal(MultiHalAnswer):
     """Model that gave `consistency`; empty without one."""
 
 
-def ask_alone(rows: list[MultiHalRow]) -> MultiHalAsked:
+def make_qa_question(rows: list[MultiHalRow]) -> MultiHalQuestion:
     """Make the question without a path; `rows`: all rows of the question in one language."""
     first = min(rows, key=lambda row: row.id)
     question_id = f"{first.question_id}_{first.language}"
-    return _ask(first, "qa", question_id, path="", judged_score=None, paths=len(rows))
+    return _make_multihal_question(first, "qa", question_id, path="", judged_score=None, paths=len(rows))
 
 
-def ask_with_path(row: MultiHalRow) -> MultiHalAsked:
+def make_kg_rag_question(row: MultiHalRow) -> MultiHalQuestion:
     """Make a question with one of its paths."""
-    return _ask(row, "kg_rag", row.id, path="; ".join(row.trip_labels), judged_score=row.judged_score, paths=1)
+    return _make_multihal_question(
+        row, "kg_rag", row.id, path="; ".join(row.trip_labels), judged_score=row.judged_score, paths=1
+    )
 
 
-def _ask(
+def _make_multihal_question(
     row: MultiHalRow, setting: str, question_id: str, path: str, judged_score: int | None, paths: int
-) -> MultiHalAsked:
-    return MultiHalAsked(
+) -> MultiHalQuestion:
+    return MultiHalQuestion(
         id=f"{setting}/{question_id}",
         question_id=question_id,
         item=row.id,
@@ -98,46 +100,49 @@ def _ask(
     )
 
 
-def guess_answers(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
+def guess_answers_by_foundation(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
     """Return (question id, language) → commonest answer to the foundation's other questions in that language."""
     said = {(row.question_id, row.language): (row.source_dataset, row.output) for row in rows}
-    golds = CommonestAnswers(((source, language), output) for (_, language), (source, output) in said.items())
+    golds = CommonestAnswerGuesser(((source, language), output) for (_, language), (source, output) in said.items())
     return {place: golds.guess((source, place[1]), output) for place, (source, output) in said.items()}
 
 
-DIGITS = 2
+SCORE_DIGITS = 2
 """Digits of a score: cosines differ by 4e-7 between two CPUs, which two digits hide; the paper's tables have two."""
 
 
-def score_answers(
-    answers: Sequence[str], accepted: Sequence[Sequence[str]], vectors: Sequence[str], encoded: npt.NDArray[np.float32]
+def score_semantic_similarity(
+    answers: Sequence[str],
+    accepted: Sequence[Sequence[str]],
+    encoded_texts: Sequence[str],
+    vectors: npt.NDArray[np.float32],
 ) -> tuple[npt.NDArray[np.float64], list[str]]:
     """Return each answer's cosine with its nearest accepted answer, and that accepted answer.
 
     The score is NaN if the answer or all accepted ones are empty. `vectors`: all texts that occur; `encoded`: their
     unit vectors (len(vectors) × dimensions).
     """
-    row = {text: position for position, text in enumerate(vectors)}
+    row = {text: position for position, text in enumerate(encoded_texts)}
     scores = np.full(len(answers), np.nan)
     nearest = [""] * len(answers)
-    wide = encoded.astype(np.float64)
+    wide = vectors.astype(np.float64)
     for at, (answer, golds) in enumerate(zip(answers, accepted, strict=True)):
         known = [gold for gold in golds if gold.strip()]
         if not answer.strip() or not known:
             continue
-        cosines = np.round(wide[[row[gold] for gold in known]] @ wide[row[answer]], DIGITS)
+        cosines = np.round(wide[[row[gold] for gold in known]] @ wide[row[answer]], SCORE_DIGITS)
         best = int(np.argmax(cosines))
         scores[at], nearest[at] = cosines[best] + 0.0, known[best]
     return scores, nearest
 
 
 Floats = npt.NDArray[np.float64]
-Pair = tuple[str, str]
+PremiseAnswerPair = tuple[str, str]
 
 
-def pair_answers(
+def make_premise_answer_pairs(
     questions: Sequence[str], answers: Sequence[str], accepted: Sequence[Sequence[str]]
-) -> list[list[Pair]]:
+) -> list[list[PremiseAnswerPair]]:
     """Return each answer's pairs (question with one accepted answer, answer).
 
     An empty answer, or one without accepted answers, has no pairs.
@@ -148,13 +153,13 @@ def pair_answers(
     ]
 
 
-def keep_best(pairs: Sequence[Sequence[Pair]], scores: Floats) -> Floats:
+def keep_best_pair_scores(pairs: Sequence[Sequence[PremiseAnswerPair]], scores: Floats) -> Floats:
     """Return each answer's scores (answers × kinds): those of its pair with the highest first score; NaN without pairs.
 
     `scores`: one row per pair, in the order of `pairs` (pairs × kinds of scores). Among equals the first pair counts.
     """
     kept = np.full((len(pairs), scores.shape[1]), np.nan)
-    rounded, start = np.round(scores, DIGITS), 0
+    rounded, start = np.round(scores, SCORE_DIGITS), 0
     for at, mine in enumerate(pairs):
         if mine:
             found = rounded[start : start + len(mine)]

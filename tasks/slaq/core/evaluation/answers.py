@@ -2,22 +2,22 @@
 
 from collections.abc import Iterable, Iterator
 
-from factmill.tasks.core.evaluation.answers import CommonestAnswers
-from factmill.tasks.core.evaluation.rows import Answer, Asked
-from factmill.tasks.slaq.core.replies import PAIRS
-from factmill.tasks.slaq.core.rows import Half, SlaqRow
+from factmill.tasks.core.evaluation.answers import CommonestAnswerGuesser
+from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
+from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
+from factmill.tasks.slaq.core.rows import PopularityHalf, SlaqRow
 
-SHORT, LONG = "short", "long"
+SHORT_SETTING, LONG_SETTING = "short", "long"
 
 
-class SlaqAsked(Asked):
+class SlaqQuestion(EvaluationQuestion):
     """A question about a topic: one of its short questions (setting short), or the long one (setting long)."""
 
     topic: str
     """Title of the article that the facts are from."""
     category: str
     """Category that the article was drawn from."""
-    half: Half
+    half: PopularityHalf
     """Half of the category by page views: most or least viewed."""
     position: int
     """Place of the short question in the long one, 1 to 5; 0 for the long one itself."""
@@ -31,11 +31,11 @@ class SlaqAsked(Asked):
     """Gold answer to the question asked."""
 
 
-class SlaqAnswer(SlaqAsked, Answer):
+class SlaqPrediction(SlaqQuestion, EvaluationPrediction):
     """A question with the model's answer."""
 
 
-class JudgedSlaq(SlaqAnswer):
+class ScoredSlaqPrediction(SlaqPrediction):
     """A row of the published table `slaq_answers`."""
 
     verdicts: list[int]
@@ -46,18 +46,20 @@ class JudgedSlaq(SlaqAnswer):
     """Key of the judge's recorded call; empty if it was not asked."""
 
 
-def ask_topic(row: SlaqRow, setting: str) -> Iterator[SlaqAsked]:
+def list_topic_questions(row: SlaqRow, setting: str) -> Iterator[SlaqQuestion]:
     """Yield a topic's questions in a setting: five short ones, or the long one."""
-    pairs = [(getattr(row, f"ShortQ{number}"), getattr(row, f"ShortA{number}")) for number in range(1, PAIRS + 1)]
+    pairs = [
+        (getattr(row, f"ShortQ{number}"), getattr(row, f"ShortA{number}")) for number in range(1, PAIRS_PER_TOPIC + 1)
+    ]
     parts = (
-        [(LONG, 0, row.LongQ, row.LongA, pairs, row.fact_types)]
-        if setting == LONG
+        [(LONG_SETTING, 0, row.LongQ, row.LongA, pairs, row.fact_types)]
+        if setting == LONG_SETTING
         else [
             (str(number), number, *pair, [pair], [row.fact_types[number - 1]]) for number, pair in enumerate(pairs, 1)
         ]
     )
     for part, position, question, gold, mine, types in parts:
-        yield SlaqAsked(
+        yield SlaqQuestion(
             id=f"{setting}/{row.id}/{part}",
             question_id=f"{row.id}/{part}",
             setting=setting,
@@ -75,13 +77,13 @@ def ask_topic(row: SlaqRow, setting: str) -> Iterator[SlaqAsked]:
         )
 
 
-def count_golds(rows: Iterable[SlaqRow]) -> CommonestAnswers[str]:
+def count_golds(rows: Iterable[SlaqRow]) -> CommonestAnswerGuesser[str]:
     """Count the gold answers of each fact type, to guess the commonest."""
-    return CommonestAnswers(
+    return CommonestAnswerGuesser(
         (kind, getattr(row, f"ShortA{number}")) for row in rows for number, kind in enumerate(row.fact_types, 1)
     )
 
 
-def guess(asked: SlaqAsked, golds: CommonestAnswers[str]) -> str:
+def guess_commonest_answers(asked: SlaqQuestion, golds: CommonestAnswerGuesser[str]) -> str:
     """Return, a line for each fact asked, the commonest gold answer of other facts of its type, or an empty line."""
     return "\n".join(map(golds.guess, asked.fact_types, asked.golds))

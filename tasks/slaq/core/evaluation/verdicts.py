@@ -16,87 +16,95 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from factmill.tasks.core.evaluation.labels import Part
-from factmill.tasks.core.replies import Form, Unreadable
-from factmill.tasks.slaq.core.evaluation.answers import SHORT, SlaqAnswer
-from factmill.tasks.text.undressing import fold_wide
+from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
+from factmill.tasks.core.evaluation.human_labels import JudgedPart
+from factmill.tasks.slaq.core.evaluation.answers import SHORT_SETTING, SlaqPrediction
+from factmill.tasks.text.reply_wrappers import fold_full_width
 
 Verdicts = tuple[int, ...]
 """One for a short answer, five for a long one."""
-_ONE, _FIVE = "Verdict: 1", "Verdicts: 1, 0, 1, 1, 0"
-VERDICT_LINE = Form(
-    kind="lines", head="(?:(?:final|overall|my|the) )*verdicts?", point="[:=]", quotes=True, last_counts=True
+_EXAMPLE_OF_ONE_VERDICT, _EXAMPLE_OF_FIVE_VERDICTS = "Verdict: 1", "Verdicts: 1, 0, 1, 1, 0"
+SLAQ_VERDICT_FORM = CompletionFormat(
+    kind="lines",
+    line_head="(?:(?:final|overall|my|the) )*verdicts?",
+    separator="[:=]",
+    strips_quotes=True,
+    last_verdict_counts=True,
 )
 """`Verdict: 1`, or `Verdicts: 1, 0, 1, 1, 0`."""
-_LINE = re.compile(r"^(?:(?:final|overall|my|the) )*verdicts?[ \t]*[:=](.*)$", re.IGNORECASE | re.MULTILINE)
-_MEANING = re.compile(
+_VERDICT_LINE_PATTERN = re.compile(
+    r"^(?:(?:final|overall|my|the) )*verdicts?[ \t]*[:=](.*)$", re.IGNORECASE | re.MULTILINE
+)
+_EXPLAINED_VERDICT_PATTERN = re.compile(
     r"(?P<verdict>[01])\s*\((?:(?P<right>correct|right|true|yes)|incorrect|wrong|false|no|not (?:correct|right|true))\)[\s.]*",
     re.IGNORECASE,
 )
 """One verdict with its meaning: 1 (correct)."""
-_BARE = re.compile(r"[\s,01\[\]]+")
+_BARE_VERDICTS_PATTERN = re.compile(r"[\s,01\[\]]+")
 _VERDICTS = re.compile(r"\[?\s*[01](?:\s*,\s*[01])*\s*\]?[\s.]*")
 
 
-def read_verdicts(text: str, expected: int) -> Verdicts | Unreadable:
+def read_verdicts(text: str, expected: int) -> Verdicts | UnreadableCompletion:
     """Read the verdicts of a judge's reply in the order of the facts; Unreadable unless there are `expected`."""
-    form = _ONE if expected == 1 else _FIVE
-    plain = fold_wide(unicodedata.normalize("NFKC", text))
-    found = _LINE.findall(plain) or ([plain] if _BARE.fullmatch(plain) else [])
+    form = _EXAMPLE_OF_ONE_VERDICT if expected == 1 else _EXAMPLE_OF_FIVE_VERDICTS
+    plain = fold_full_width(unicodedata.normalize("NFKC", text))
+    found = _VERDICT_LINE_PATTERN.findall(plain) or ([plain] if _BARE_VERDICTS_PATTERN.fullmatch(plain) else [])
     if not found:
-        return Unreadable(f'there is no line of the form "{form}"')
+        return UnreadableCompletion(f'there is no line of the form "{form}"')
     said = found[-1].strip()
-    if (meant := _MEANING.fullmatch(said)) and (meant["verdict"] == "1") == bool(meant["right"]):
+    if (meant := _EXPLAINED_VERDICT_PATTERN.fullmatch(said)) and (meant["verdict"] == "1") == bool(meant["right"]):
         said = meant["verdict"]
     if not _VERDICTS.fullmatch(said):
-        return Unreadable(f'the last verdict is {said[:40]!r}, expected 1 or 0 in a line of the form "{form}"')
+        return UnreadableCompletion(
+            f'the last verdict is {said[:40]!r}, expected 1 or 0 in a line of the form "{form}"'
+        )
     verdicts = tuple(map(int, re.findall("[01]", said)))
     if len(verdicts) != expected:
-        return Unreadable(f'verdicts in the last line: {len(verdicts)}, expected {expected}: "{form}"')
+        return UnreadableCompletion(f'verdicts in the last line: {len(verdicts)}, expected {expected}: "{form}"')
     return verdicts
 
 
-MEANINGS = {
+SLAQ_VERDICT_MEANINGS = {
     "1": "right: it says what the gold answer says, in whatever words, or what is as right an answer to the question",
     "0": "wrong: it says something else, leaves it out, or leaves open which of several is meant",
 }
 """Verdict → its meaning, as shown to people who label answers."""
 
 
-def list_parts(row: Mapping[str, Any]) -> Iterator[Part]:
+def list_slaq_rated_parts(row: Mapping[str, Any]) -> Iterator[JudgedPart]:
     """Yield the verdicts of a row of `slaq_answers`, one for each fact; none if no judge was asked, or it failed."""
     if row["unscored"] not in ("", "judge_unreadable"):
         return
     verdicts = row["verdicts"] or [""] * len(row["golds"])
     for number, (question, gold, verdict) in enumerate(zip(row["questions"], row["golds"], verdicts, strict=True), 1):
         part = str(number) if len(verdicts) > 1 else ""
-        yield Part(part, question, gold, row["answer_read"], str(verdict))
+        yield JudgedPart(part, question, gold, row["answer_read"], str(verdict))
 
 
-def pose_answer(row_id: str, question: str, gold: str, answer: str) -> SlaqAnswer:
+def make_judgeable_slaq_answer(row_id: str, question: str, gold: str, answer: str) -> SlaqPrediction:
     """Return a user's own short question and answer as a row that a judge can take."""
     ids = dict.fromkeys(("id", "question_id", "item", "cluster"), row_id)
     blank = dict.fromkeys(("topic", "category", "finish", "unscored", "detail", "model", "call"), "")
     texts = {"question": question, "gold": gold, "answer": answer, "answer_read": answer}
     lists = {"questions": [question], "golds": [gold], "fact_types": ["none"], "samples": []}
-    rest = {"setting": SHORT, "half": "most", "position": 1, "tokens_in": 0, "tokens_out": 0}
-    return SlaqAnswer.model_validate({**ids, **blank, **texts, **lists, **rest})
+    rest = {"setting": SHORT_SETTING, "half": "most", "position": 1, "tokens_in": 0, "tokens_out": 0}
+    return SlaqPrediction.model_validate({**ids, **blank, **texts, **lists, **rest})
 
 
-Matrix = NDArray[np.float64]
+VerdictMatrix = NDArray[np.float64]
 
 
-def align(short: Matrix, long: Matrix) -> Matrix:
+def compute_alignment(short: VerdictMatrix, long: VerdictMatrix) -> VerdictMatrix:
     """Return 1.0 where the short and the long answer are both right or both wrong, else 0.0 (equations 1 and 3)."""
     return np.where(np.isnan(short) | np.isnan(long), np.nan, short == long)
 
 
-def sign_alignment(short: Matrix, long: Matrix) -> Matrix:
+def compute_signed_alignment(short: VerdictMatrix, long: VerdictMatrix) -> VerdictMatrix:
     """Return +1.0 where both are right, -1.0 where both are wrong, 0.0 where they differ (equation 4)."""
     return short + long - 1
 
 
-def count_run(verdicts: Matrix, of: float) -> Matrix:
+def count_preceding_run(verdicts: VerdictMatrix, of: float) -> VerdictMatrix:
     """Count the consecutive answers just before each one that have the verdict `of` (momentum, Figures 3b and 3c).
 
     Runs are exact: 2 means two and no third before them. The paper counts so: with "at least" both of its curves would

@@ -14,42 +14,44 @@ import unicodedata
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from factmill.tasks.core.replies import Form, Unreadable
-from factmill.tasks.slaq.core.mechanism.rows import Fact, PairedFact, Unscored
-from factmill.tasks.slaq.core.replies import PAIRS
+from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
+from factmill.tasks.slaq.core.mechanism.rows import AnsweredFact, PairedFact, UnscoredFactReason
+from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
 
-_WORD = re.compile(r"\w+(?:[.,'’]\w+)*")
-_CONTENT, _FUNCTION, _OTHER, _SKIPPED = 4.0, 1.0, -1.0, -0.6
+_WORD_OR_NUMBER = re.compile(r"\w+(?:[.,'’]\w+)*")
+_CONTENT_MATCH_SCORE, _FUNCTION_MATCH_SCORE, _MISMATCH_SCORE, _GAP_SCORE = 4.0, 1.0, -1.0, -0.6
 """Alignment scores: an equal content word, an equal function word, a mismatch, a gap."""
-_MARKERS = (
+_PART_NUMBER_PATTERNS = (
     re.compile(r"^[ \t>]*[*_#]*[ \t]*\(?([0-9]{1,2})(?:[.):]|\\\.)[*_]*[ \t]+[*_]*", re.MULTILINE),
     re.compile(r"(?:(?<=\s)|^)(?:\(([0-9]{1,2})\)|([0-9]{1,2})\))[ \t]+"),
 )
 """Numbers of parts: at the start of a line (`1.`, `**2)**`, `(3)`, `4:`), or bracketed in a paragraph (`(1)`, `1)`)."""
-PART_LINE = Form(kind="lines", head="part", reach="block", quotes=True, cites=True)
+QUOTED_PART_FORM = CompletionFormat(
+    kind="lines", line_head="part", answer_extent="block", strips_quotes=True, keeps_citations=True
+)
 """`Part: the words of the answer`, or `Part: none`."""
 
 
-Words = list[tuple[str, int, int]]
+WordSpans = list[tuple[str, int, int]]
 """The words and numbers of a text, without case and accents, each with its start and end."""
 
 
-def split_words(text: str) -> Words:
+def split_word_spans(text: str) -> WordSpans:
     """Split a text into words and numbers, with their spans."""
     plain = lambda word: "".join(  # noqa: E731
         each for each in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(each)
     )
-    return [(plain(found[0]), *found.span()) for found in _WORD.finditer(text)]
+    return [(plain(found[0]), *found.span()) for found in _WORD_OR_NUMBER.finditer(text)]
 
 
-def align_answer(short: str, long: str, function_words: Collection[str]) -> tuple[int, int, float] | None:
+def find_best_aligned_part(short: str, long: str, function_words: Collection[str]) -> tuple[int, int, float] | None:
     """Return start and end of the part of the long text that aligns best with the short text, and the share of the
     short text's content words in it; None if they share none.
 
     Of equally good parts the first wins. If the short text has only function words, these count as content.
     The algorithm is Smith and Waterman's local alignment.
     """
-    sought, words = [word for word, *_ in split_words(short)], split_words(long)
+    sought, words = [word for word, *_ in split_word_spans(short)], split_word_spans(long)
     content = set(sought) - set(function_words) or set(sought)
     scores = [0.0] * (len(words) + 1)
     starts = list(range(len(words) + 1))
@@ -58,11 +60,15 @@ def align_answer(short: str, long: str, function_words: Collection[str]) -> tupl
         above, begun = scores[:], starts[:]
         scores[0], starts[0] = 0.0, 0
         for at, (theirs, *_) in enumerate(words, 1):
-            gain = (_CONTENT if mine in content else _FUNCTION) if mine == theirs else _OTHER
+            gain = (
+                (_CONTENT_MATCH_SCORE if mine in content else _FUNCTION_MATCH_SCORE)
+                if mine == theirs
+                else _MISMATCH_SCORE
+            )
             ways = (
                 (above[at - 1] + gain, begun[at - 1] if above[at - 1] > 0 else at - 1),
-                (above[at] + _SKIPPED, begun[at]),
-                (scores[at - 1] + _SKIPPED, starts[at - 1]),
+                (above[at] + _GAP_SCORE, begun[at]),
+                (scores[at - 1] + _GAP_SCORE, starts[at - 1]),
             )
             score, start = max(ways, key=lambda way: way[0])
             scores[at], starts[at] = (score, start) if score > 0 else (0.0, at)
@@ -72,14 +78,14 @@ def align_answer(short: str, long: str, function_words: Collection[str]) -> tupl
     return (words[first][1], words[last][2], round(len(there) / len(content), 6)) if there else None
 
 
-def split_numbered(answer: str) -> list[tuple[int, int]]:
+def find_numbered_parts(answer: str) -> list[tuple[int, int]]:
     """Return start and end of the parts of an answer that numbers them from 1 to 5; empty for any other answer.
 
     A paragraph after the last part belongs to that part only if other parts have several paragraphs too.
     """
-    for marker in _MARKERS:
+    for marker in _PART_NUMBER_PATTERNS:
         found = list(marker.finditer(answer))
-        if [int(each[1] or each[2]) for each in found] != [*range(1, PAIRS + 1)]:
+        if [int(each[1] or each[2]) for each in found] != [*range(1, PAIRS_PER_TOPIC + 1)]:
             continue
         ends = [each.start() for each in found[1:]]
         parts = [answer[each.end() : end].rstrip() for each, end in zip(found, [*ends, len(answer)], strict=True)]
@@ -89,23 +95,23 @@ def split_numbered(answer: str) -> list[tuple[int, int]]:
     return []
 
 
-def read_part(text: str, answer: str) -> tuple[int, int] | Unreadable | None:
+def read_quoted_part(text: str, answer: str) -> tuple[int, int] | UnreadableCompletion | None:
     """Return the span in an answer of the part that a judge quotes; None if the judge finds none.
 
     All white space matches alike.
     """
     lines = re.findall(r"^part:(.*)$", text, re.IGNORECASE | re.MULTILINE)
     if len(lines) != 1:
-        return Unreadable(f'there are {len(lines)} lines of the form "Part: …", expected one')
+        return UnreadableCompletion(f'there are {len(lines)} lines of the form "Part: …", expected one')
     quote = lines[0].strip()
     if quote.casefold().rstrip(".") == "none":
         return None
     found = re.search(r"\s+".join(map(re.escape, quote.split())), answer) if quote else None
-    return found.span() if found else Unreadable(f"{quote[:60]!r} does not stand in the answer word for word")
+    return found.span() if found else UnreadableCompletion(f"{quote[:60]!r} does not stand in the answer word for word")
 
 
-def pair_fact(
-    fact: Fact, function_words: Collection[str], least_matched: float, chosen: Mapping[str, tuple[str, str]]
+def pair_fact_answers(
+    fact: AnsweredFact, function_words: Collection[str], least_matched: float, chosen: Mapping[str, tuple[str, str]]
 ) -> PairedFact:
     """Return a fact with the parts of both answers that state it, found without a judge.
 
@@ -117,14 +123,14 @@ def pair_fact(
 
     def pair(by: str, **more: Any) -> PairedFact:
         none = {"long_text": "", "long_start": 0, "matched": None, "unscored": "", "detail": ""}
-        return fact.extend(PairedFact, **{**none, **told, **more, "paired_by": by})
+        return fact.extend_to(PairedFact, **{**none, **told, **more, "paired_by": by})
 
-    def leave(reason: Unscored, detail: str) -> PairedFact:
+    def leave(reason: UnscoredFactReason, detail: str) -> PairedFact:
         told.update(short_text=fact.short_answer.strip(), short_start=start)
         return pair("", unscored=reason, detail=detail)
 
-    if not split_words(fact.short_answer) or not split_words(fact.long_answer):
-        side = "long" if split_words(fact.short_answer) else "short"
+    if not split_word_spans(fact.short_answer) or not split_word_spans(fact.long_answer):
+        side = "long" if split_word_spans(fact.short_answer) else "short"
         return leave("no_answer", f"the {side} answer has no word")
     short, long = chosen.get(fact.id, ("", ""))
     for side, text, answer in (("short", short, fact.short_answer), ("long", long, fact.long_answer)):
@@ -134,10 +140,10 @@ def pair_fact(
         told |= {"short_text": short, "short_start": fact.short_answer.index(short)}
     if long:
         return pair("file", long_text=long, long_start=fact.long_answer.index(long))
-    parts = split_numbered(fact.long_answer)
-    if parts and split_words(part := fact.long_answer[slice(*parts[fact.number - 1])]):
+    parts = find_numbered_parts(fact.long_answer)
+    if parts and split_word_spans(part := fact.long_answer[slice(*parts[fact.number - 1])]):
         return pair("position", long_text=part, long_start=parts[fact.number - 1][0])
-    found = align_answer(str(told["short_text"]), fact.long_answer, function_words)
+    found = find_best_aligned_part(str(told["short_text"]), fact.long_answer, function_words)
     if found is None or found[2] < least_matched:
         return leave(
             "not_in_long_answer",
@@ -150,7 +156,7 @@ def pair_fact(
     )
 
 
-def pair_by_judge(row: PairedFact, part: tuple[int, int] | None) -> PairedFact:
+def pair_fact_by_judge(row: PairedFact, part: tuple[int, int] | None) -> PairedFact:
     """Replace a fact's alignment, or missing pair, by the span that a judge quotes (None: there is none)."""
     if part is None:
         detail = "the judge finds no part of the long answer that answers the question"

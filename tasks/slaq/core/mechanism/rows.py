@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
-from factmill.tasks.core.measures.audits import draw_sample
+from factmill.tasks.core.measures.audits import choose_audit_sample
 from factmill.tasks.core.rows import Row, StrictModel
-from factmill.tasks.slaq.core.evaluation.answers import LONG, SHORT
+from factmill.tasks.slaq.core.evaluation.answers import LONG_SETTING, SHORT_SETTING
 
-Kind = Literal["aligned", "misaligned"]
+FactKind = Literal["aligned", "misaligned"]
 """Aligned: right in both answers; misaligned: right in one. Facts wrong in both are not analysed (§5)."""
-Side = Literal["short", "long"]
-Unscored = Literal[
+AnswerSide = Literal["short", "long"]
+UnscoredFactReason = Literal[
     "",
     "no_answer",
     "not_in_long_answer",
@@ -36,7 +36,7 @@ single row does not fit into memory; no set of components of the allowed size re
 not vary, so they have no correlation. Empty: scored."""
 
 
-class Fact(Row):
+class AnsweredFact(Row):
     """A fact as one model answered it; the id is `model/topic/number`."""
 
     model: str
@@ -67,11 +67,11 @@ class Fact(Row):
     """1 if the short answer is right, else 0."""
     right_long: int
     """1 if the long answer has the fact right, else 0."""
-    kind: Kind
+    kind: FactKind
     """aligned: right in both answers; misaligned: right in one."""
 
 
-class PairedFact(Fact):
+class PairedFact(AnsweredFact):
     """A fact with the parts of both answers that state it."""
 
     short_text: str
@@ -87,7 +87,7 @@ class PairedFact(Fact):
     """Share of the short answer's content words in the long answer's part; null unless paired by alignment."""
     paired_by: Literal["file", "position", "judge", "alignment", ""]
     """How the part of the long answer was found; empty if it was not."""
-    unscored: Unscored
+    unscored: UnscoredFactReason
     """Why the fact lacks one or all similarities; empty if it has all."""
     detail: str
     """One sentence that explains `unscored`."""
@@ -121,7 +121,7 @@ class AblatedFact(PairedFact):
     long_call: str
 
 
-class Similarities(StrictModel):
+class AblationSimilarities(StrictModel):
     """The paper's six measures of how alike the components of two tokens, or two answers, are."""
 
     containment: float | None
@@ -154,16 +154,16 @@ class ComparedFact(PairedFact):
     """Pearson's correlation of the importances of MLPs."""
     spearman_mlp: float | None
     """Spearman's correlation of the importances of MLPs."""
-    hungarian: Similarities
+    hungarian: AblationSimilarities
     """The same measures by the best one-to-one assignment of tokens, without the longer answer's surplus tokens."""
 
 
-class TokenRow(Row):
+class AblatedTokenRow(Row):
     """A row of the published table `slaq_mechanism_tokens`; the id is `model/topic/number/side/place`."""
 
     fact: str
     """Row id in `slaq_mechanism`."""
-    side: Side
+    side: AnswerSide
     """Answer that contains the token: short or long."""
     place: int
     """Number of the token among those that count, from 1."""
@@ -182,21 +182,23 @@ class TokenRow(Row):
     """Importance of each component, layer by layer: its heads, then its MLP; empty if nothing was ablated."""
 
 
-FEATURES = tuple(Similarities.model_fields)
+SIMILARITY_MEASURES = tuple(AblationSimilarities.model_fields)
 """The six measures, in the paper's order."""
 
 
-def choose_facts(
+def draw_facts_by_kind(
     answers: Iterable[Mapping[str, Any]], model: str, asked_as: str, seed: int
-) -> tuple[dict[Kind, tuple[Fact, ...]], dict[str, int]]:
+) -> tuple[dict[FactKind, tuple[AnsweredFact, ...]], dict[str, int]]:
     """Return all facts of each kind in a random order by seed, and the counts that they were drawn from.
 
     `answers`: rows of `slaq_answers` in both settings. The counts: aligned, misaligned, wrong_in_both, unscored → facts.
     """
     rows = list(answers)
-    long = {row["item"]: row for row in rows if row["setting"] == LONG}
-    short = {(row["item"], row["position"]): row for row in rows if row["setting"] == SHORT and row["item"] in long}
-    facts: dict[Kind, dict[str, Fact]] = {kind: {} for kind in get_args(Kind)}
+    long = {row["item"]: row for row in rows if row["setting"] == LONG_SETTING}
+    short = {
+        (row["item"], row["position"]): row for row in rows if row["setting"] == SHORT_SETTING and row["item"] in long
+    }
+    facts: dict[FactKind, dict[str, AnsweredFact]] = {kind: {} for kind in get_args(FactKind)}
     others = {"wrong_in_both": 0, "unscored": 0}
     for (item, number), row in short.items():
         whole = long[item]
@@ -207,8 +209,8 @@ def choose_facts(
         if not any(right):
             others["wrong_in_both"] += 1
             continue
-        kind: Kind = "aligned" if all(right) else "misaligned"
-        fact = Fact(
+        kind: FactKind = "aligned" if all(right) else "misaligned"
+        fact = AnsweredFact(
             id=f"{model}/{item}/{number}",
             model=model,
             asked_as=asked_as,
@@ -227,20 +229,22 @@ def choose_facts(
             kind=kind,
         )
         facts[kind][fact.id] = fact
-    drawn = {kind: tuple(mine[each] for each in draw_sample(mine, len(mine), seed)) for kind, mine in facts.items()}
+    drawn = {
+        kind: tuple(mine[each] for each in choose_audit_sample(mine, len(mine), seed)) for kind, mine in facts.items()
+    }
     return drawn, {**{kind: len(mine) for kind, mine in drawn.items()}, **others}
 
 
-def count_kinds(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+def count_facts_by_kind(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
     """Return kind → facts drawn, and those that lack a similarity; `facts`: kind and reason (empty: scored)."""
     drawn = Counter((kind, bool(reason)) for kind, reason in facts)
     return {
         kind: {"drawn": drawn[kind, False] + drawn[kind, True], "unscored": drawn[kind, True]}
-        for kind in get_args(Kind)
+        for kind in get_args(FactKind)
     }
 
 
-def format_kinds(kinds: Mapping[str, Mapping[str, int]]) -> str:
+def format_kind_counts(kinds: Mapping[str, Mapping[str, int]]) -> str:
     """Format counts for people: how many facts of each kind are scored."""
     return ", ".join(
         f"{each['drawn'] - each['unscored']} of {each['drawn']} {kind} facts" for kind, each in kinds.items()

@@ -3,10 +3,10 @@
 import pytest
 from support.steps.replies import hearing
 
-from factmill.tasks.biokalma.core.evaluation.rows import RATING, read_rating
-from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.biokalma.core.evaluation.rows import RATING_REPLY_FORM, read_rating
+from factmill.tasks.core.completions import UnreadableCompletion
 
-hear = hearing(RATING, read_rating)
+hear = hearing(RATING_REPLY_FORM, read_rating)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_the_last_rating_counts(text: str, rating: int) -> None:
              "There are 3 reasons.", "3 of 4", "Rating:"]
 )  # fmt: skip
 def test_what_is_no_rating_is_unreadable_and_never_guessed(text: str) -> None:
-    assert isinstance(read_rating(text), Unreadable)
+    assert isinstance(read_rating(text), UnreadableCompletion)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from support.rows.bio_answers import find_shared, make_piece
 
-from factmill.tasks.biokalma.core.citations import make_key, read_citations
-from factmill.tasks.biokalma.core.evaluation.rows import Scorer
-from factmill.tasks.biokalma.core.evaluation.scoring import align_lexically, score_citations
-from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.biokalma.core.citations import make_triple_key, read_citations
+from factmill.tasks.biokalma.core.evaluation.rows import CitationScorer
+from factmill.tasks.biokalma.core.evaluation.scoring import is_aligned_lexically, score_citations
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
 
 ANSWER_SHAPES = {
     "one_bracket_a_sentence": (
@@ -31,7 +31,7 @@ ANSWER_SHAPES = {
 MALFORMED = ("[Q1]", "[{}: x]", "[qid: Somebody, {}: b]", "[Q5, {}:]", "[Somebody, {}: b]")
 
 
-def read_graphs(name: str) -> list[list[Piece]]:
+def read_graphs(name: str) -> list[list[KnowledgePiece]]:
     path = find_shared(f"data/kalma/{name}_question_graph.json")
     if path is None:
         pytest.skip(f"no ../shared/data/kalma/{name}_question_graph.json: the public graphs are not at hand")
@@ -50,7 +50,7 @@ def read_graphs(name: str) -> list[list[Piece]]:
 
 @pytest.mark.parametrize("name", ["simple", "complex"])
 @pytest.mark.parametrize("scorer", ["fixed", "upstream"])
-def test_counts_of_answers_with_planted_citations(name: str, scorer: Scorer) -> None:
+def test_counts_of_answers_with_planted_citations(name: str, scorer: CitationScorer) -> None:
     draw = random.Random(7)
     totals: Counter[str] = Counter()
     graphs = read_graphs(name)
@@ -71,9 +71,9 @@ def test_counts_of_answers_with_planted_citations(name: str, scorer: Scorer) -> 
         ]
         cited = [f"[{each.qid}, {each.property}: {each.value}]" for each in (*right, *wrong)]
         answer = " ".join(f"Something is told {each}." for each in (*cited, *broken))
-        _, counts = score_citations(read_citations(answer, graph), graph, minimum, [], align_lexically, scorer)
-        needed = {make_key(each.qid, each.property, each.value) for each in minimum}
-        hit = [make_key(each.qid, each.property, each.value) for each in right]
+        _, counts = score_citations(read_citations(answer, graph), graph, minimum, [], is_aligned_lexically, scorer)
+        needed = {make_triple_key(each.qid, each.property, each.value) for each in minimum}
+        hit = [make_triple_key(each.qid, each.property, each.value) for each in right]
         expected = {
             "cited": len(right) + len(wrong) + len(broken),
             "correct": len(right),
@@ -109,7 +109,7 @@ def test_upstream_takes_a_cited_name_for_correct_where_it_is_the_graph_s(name: s
             expected += Counter(cited=1 + (cited is not None), correct=(value == piece.value) + (kind == "right"))
         answer = " ".join(f"Something is told {each}." for each in brackets)
         _, counts = score_citations(
-            read_citations(answer, given), given, minimum, [], align_lexically, "upstream", names
+            read_citations(answer, given), given, minimum, [], is_aligned_lexically, "upstream", names
         )
         assert (counts.cited, counts.correct) == (expected["cited"], expected["correct"]), answer
         totals += expected + Counter(answers=1)
@@ -138,7 +138,7 @@ def test_answers_of_the_papers_shapes_are_read_whole(answer: str, expected: list
     assert not any("[" in sentence for sentence in cited.sentences)
 
 
-def read_tables() -> Iterator[tuple[list[Piece], str]]:
+def read_tables() -> Iterator[tuple[list[KnowledgePiece], str]]:
     """Yield graph and answer of Tables 19 and 20."""
     path = find_shared("papers/biokalma.txt")
     if path is None:
@@ -163,7 +163,7 @@ def test_the_papers_answers_are_read_whole() -> None:
         assert [each.kind for each in cited.citations].count("not_available") == brackets.count("NA")
         assert not any(each.kind == "malformed" for each in cited.citations)
         assert not any(mark in sentence for sentence in cited.sentences for mark in "[]")
-        _, counts = score_citations(cited, graph, graph, [], align_lexically)
+        _, counts = score_citations(cited, graph, graph, [], is_aligned_lexically)
         print(f"{len(parts)} citations, {counts.correct} correct, {counts.aligned} aligned; {counts.marked} marked")
         assert counts.correct == counts.cited == len(parts)
         assert len(cited.sentences) == len({each.sentence for each in cited.citations})

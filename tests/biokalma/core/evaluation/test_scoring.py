@@ -6,16 +6,16 @@ import pytest
 from support.rows.bio_answers import ADA, make_piece
 
 from factmill.tasks.biokalma.core.citations import read_citations
-from factmill.tasks.biokalma.core.evaluation.rows import CitationScore, Scorer
+from factmill.tasks.biokalma.core.evaluation.rows import CitationCounts, CitationScorer
 from factmill.tasks.biokalma.core.evaluation.scoring import (
-    Claim,
-    align_lexically,
-    list_claims,
-    make_claim,
-    put_pair,
+    AlignmentClaim,
+    is_aligned_lexically,
+    list_alignment_claims,
+    make_alignment_claim,
+    make_entailment_pair,
     score_citations,
 )
-from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
 
 BORN, MATHS, POET, DATE, CHILD = (ADA[at] for at in (0, 1, 2, 6, 7))
 
@@ -34,13 +34,13 @@ BORN, MATHS, POET, DATE, CHILD = (ADA[at] for at in (0, 1, 2, 6, 7))
         ("A poet. " * 10_000, POET, True),
     ],
 )
-def test_a_value_that_is_said_is_aligned(sentence: str, piece: Piece, is_aligned: bool) -> None:
-    assert align_lexically(Claim(sentence, piece)) is is_aligned
+def test_a_value_that_is_said_is_aligned(sentence: str, piece: KnowledgePiece, is_aligned: bool) -> None:
+    assert is_aligned_lexically(AlignmentClaim(sentence, piece)) is is_aligned
 
 
 def test_claims_are_all_that_scoring_asks() -> None:
     cited = read_citations("A poet [Q1, occupation: poet]. In London [NA]. On [NA] a day [Q1].", ADA)
-    assert [(each.sentence, each.piece.value) for each in list_claims(cited, [BORN, DATE])] == [
+    assert [(each.sentence, each.piece.value) for each in list_alignment_claims(cited, [BORN, DATE])] == [
         ("A poet.", "poet"), ("In London.", "London"), ("In London.", "1815-12-10"),
         ("On a day.", "London"), ("On a day.", "1815-12-10"),
     ]  # fmt: skip
@@ -48,23 +48,27 @@ def test_claims_are_all_that_scoring_asks() -> None:
 
 def test_a_pair_is_the_sentence_and_the_triple_as_one() -> None:
     cited = read_citations("A poet [Q1, occupation: poet, award: Prize].", ADA)
-    pairs = [put_pair(make_claim(cited, 0, each), {}) for each in cited.citations]
+    pairs = [make_entailment_pair(make_alignment_claim(cited, 0, each), {}) for each in cited.citations]
     assert pairs == [("A poet.", "This person's occupation is poet."), ("A poet.", "This person's award is Prize.")]
-    assert put_pair(Claim("Born.", DATE), {})[1] == "This person's date of birth is 10 December 1815."
+    assert (
+        make_entailment_pair(AlignmentClaim("Born.", DATE), {})[1] == "This person's date of birth is 10 December 1815."
+    )
 
 
 MINIMUM = [BORN, POET, CHILD]
 
 
-def score(answer: str, scorer: Scorer = "fixed", given: list[Piece] = ADA, **changed: Any) -> CitationScore:
+def score(
+    answer: str, scorer: CitationScorer = "fixed", given: list[KnowledgePiece] = ADA, **changed: Any
+) -> CitationCounts:
     told = {"minimum": MINIMUM, "removed": []} | changed
     _, counts = score_citations(
-        read_citations(answer, given), given, told["minimum"], told["removed"], align_lexically, scorer
+        read_citations(answer, given), given, told["minimum"], told["removed"], is_aligned_lexically, scorer
     )
     return counts
 
 
-def read(counts: CitationScore) -> tuple[int, ...]:
+def read(counts: CitationCounts) -> tuple[int, ...]:
     return counts.cited, counts.correct, counts.needed, counts.found, counts.malformed, counts.near
 
 
@@ -123,7 +127,7 @@ def test_marks_are_held_against_what_was_removed(answer: str, expected: tuple[in
 
 def test_each_citation_says_what_was_found_of_it() -> None:
     cited = read_citations("A poet [Q1, occupation: poet] in London [NA]. She sang [Q1, award: X] [NA].", ADA)
-    held, _ = score_citations(cited, [POET, BORN], [BORN], [BORN, DATE], align_lexically)
+    held, _ = score_citations(cited, [POET, BORN], [BORN], [BORN, DATE], is_aligned_lexically)
     found = [(each.is_correct, each.is_needed, each.is_aligned) for each in held]
     assert found == [(True, False, True), (None, None, True), (False, False, False), (None, None, False)]
 
@@ -149,7 +153,7 @@ def test_alignment_holds_each_citation_against_its_own_sentence() -> None:
     ],
 )
 def test_upstream_counts_as_the_public_script_does(
-    citations: str, given: list[Piece], expected: tuple[int, ...]
+    citations: str, given: list[KnowledgePiece], expected: tuple[int, ...]
 ) -> None:
     counts = score(f"She was {citations}.", "upstream", given)
     assert (counts.cited, counts.correct, counts.needed, counts.found, counts.is_left_out) == (*expected, False)
@@ -171,9 +175,9 @@ def test_a_cited_name_counts_with_upstream_and_is_correct_where_it_is_the_graph_
     citations: str, expected: tuple[int, ...], fixed: tuple[int, int]
 ) -> None:
     cited, names = read_citations(f"She was {citations}.", ADA), {"Q1": "Ada Lovelace", "Q2": "Lord Byron"}
-    _, counts = score_citations(cited, ADA, MINIMUM, [], align_lexically, "upstream", names)
+    _, counts = score_citations(cited, ADA, MINIMUM, [], is_aligned_lexically, "upstream", names)
     assert (counts.cited, counts.correct, counts.needed, counts.found) == expected
-    _, counts = score_citations(cited, ADA, MINIMUM, [], align_lexically, "fixed", names)
+    _, counts = score_citations(cited, ADA, MINIMUM, [], is_aligned_lexically, "fixed", names)
     assert (counts.cited, counts.correct) == fixed
 
 

@@ -3,31 +3,31 @@
 import pytest
 from support.rows.biographies import make_piece
 
-from factmill.tasks.biokalma.core.evaluation.rows import BioAsked
+from factmill.tasks.biokalma.core.evaluation.rows import BiokalmaQuestion
 from factmill.tasks.biokalma.core.evaluation.settings import (
-    FORMS,
-    Guesser,
-    Measured,
-    Name,
-    ask_row,
-    choose_item,
+    QUESTION_FORMS,
+    FrequencyGuesser,
+    MeasuredBuildRows,
+    QuestionName,
+    choose_named_item,
     choose_names,
-    draw_removed,
-    list_spans,
-    say_right,
+    choose_removed_pieces,
+    list_name_spans,
+    make_oracle_answer,
+    make_row_questions,
 )
-from factmill.tasks.biokalma.core.rows import BiographyRow
-from factmill.tasks.core.authoring.citations import Piece
-from factmill.tasks.core.calls.item_facts import Fact
-from factmill.tasks.core.calls.knowledge import Candidate, Pid, Qid
+from factmill.tasks.biokalma.core.rows import BiokalmaRow
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.calls.item_facts import ItemFact
+from factmill.tasks.core.calls.wikidata import ItemCandidate, Pid, Qid
 
 
-def make_row(number: int, needed: int = 4) -> BiographyRow:
+def make_row(number: int, needed: int = 4) -> BiokalmaRow:
     """Return a row about two people of its own, with ten pieces each."""
     people = [f"Q{number}0", f"Q{number}1"]
     graph = [make_piece(qid, f"P{at}", f"v{at}", f"Q{at}9") for qid in people for at in range(10)]
     texts = dict.fromkeys(("paragraph", "licence", "author", "scorer", "source_name"), "x")
-    return BiographyRow(
+    return BiokalmaRow(
         id=f"r{number}",
         people=people,
         names=[f"Ann {number}", f"Bob {number}"],
@@ -46,19 +46,19 @@ def make_row(number: int, needed: int = 4) -> BiographyRow:
 
 
 ROWS = [make_row(number) for number in range(1, 26)]
-MEASURED = Measured(ROWS)
+MEASURED = MeasuredBuildRows(ROWS)
 
 
-def ask(row: BiographyRow, setting: str, measured: Measured = MEASURED) -> BioAsked:
-    return next(ask_row(row, setting, measured.show(row, setting), FORMS))
+def ask(row: BiokalmaRow, setting: str, measured: MeasuredBuildRows = MEASURED) -> BiokalmaQuestion:
+    return next(make_row_questions(row, setting, measured.show(row, setting), QUESTION_FORMS))
 
 
-def tell(piece: Piece, name: str) -> str:
+def tell(piece: KnowledgePiece, name: str) -> str:
     return f"{name}: {piece.pid} {piece.value}."
 
 
 def test_the_given_graph_is_whole_and_lacks_nothing() -> None:
-    asked = list(ask_row(ROWS[0], "given_graph", MEASURED.show(ROWS[0], "given_graph"), FORMS))
+    asked = list(make_row_questions(ROWS[0], "given_graph", MEASURED.show(ROWS[0], "given_graph"), QUESTION_FORMS))
     assert [(each.id, each.question) for each in asked] == [
         ("given_graph/r1/general", "General?"),
         ("given_graph/r1/specific", "Specific?"),
@@ -68,7 +68,7 @@ def test_the_given_graph_is_whole_and_lacks_nothing() -> None:
 
 
 def test_each_step_takes_out_one_piece_more_of_the_minimum_set() -> None:
-    before: list[Piece] = []
+    before: list[KnowledgePiece] = []
     for number in (1, 2, 3):
         asked = ask(ROWS[0], f"removed_{number}")
         assert len(asked.removed) == number and all(piece in asked.removed for piece in before)
@@ -76,12 +76,12 @@ def test_each_step_takes_out_one_piece_more_of_the_minimum_set() -> None:
         assert len(asked.given) == 20 - number and asked.minimum == ROWS[0].minimum_knowledge
         before = asked.removed
     # not the same place in every row
-    assert len({tuple(row.minimum_knowledge.index(each) for each in draw_removed(row, 1)) for row in ROWS}) > 1
+    assert len({tuple(row.minimum_knowledge.index(each) for each in choose_removed_pieces(row, 1)) for row in ROWS}) > 1
 
 
 def test_no_more_is_taken_out_than_there_is() -> None:
     row = make_row(1, needed=2)
-    assert len(ask(row, "removed_3", Measured([row])).removed) == 2
+    assert len(ask(row, "removed_3", MeasuredBuildRows([row])).removed) == 2
 
 
 @pytest.mark.parametrize("share", [100, 80, 60, 40, 20])
@@ -97,13 +97,13 @@ def test_just_so_many_graphs_are_right(share: int) -> None:
 
 
 def test_where_nobody_else_is_there_the_right_graph_stays() -> None:
-    assert ask(ROWS[0], "ablated_20", Measured(ROWS[:1])).retrieved == ["Q10", "Q11"]
+    assert ask(ROWS[0], "ablated_20", MeasuredBuildRows(ROWS[:1])).retrieved == ["Q10", "Q11"]
 
 
 def test_the_oracle_cites_what_is_shown_and_marks_what_is_not() -> None:
     row = make_row(1, needed=2)
-    removed = draw_removed(row, 1)[0]
-    said = say_right(ask(row, "removed_1", Measured([row])), tell)
+    removed = choose_removed_pieces(row, 1)[0]
+    said = make_oracle_answer(ask(row, "removed_1", MeasuredBuildRows([row])), tell)
     cited = {row.minimum_knowledge[0]: "[Q10, P0: v0]", row.minimum_knowledge[1]: "[Q10, P5: v5]"} | {removed: "[NA]"}
     assert said == f"Ann 1: P0 v0 {cited[row.minimum_knowledge[0]]}. Ann 1: P5 v5 {cited[row.minimum_knowledge[1]]}."
 
@@ -111,22 +111,22 @@ def test_the_oracle_cites_what_is_shown_and_marks_what_is_not() -> None:
 def test_the_guesser_says_what_other_rows_say_and_nothing_for_being_the_rows_own() -> None:
     own = make_row(1, needed=1)
     others = [make_row(number, needed=2) for number in (2, 3)]
-    said = Guesser([own, *others]).say(ask(own, "given_graph", Measured([own, *others])), tell)
+    said = FrequencyGuesser([own, *others]).say(ask(own, "given_graph", MeasuredBuildRows([own, *others])), tell)
     assert said == (
         "Ann 1: P0 v0 [Q10, P0: v0]. Ann 1: P5 v5 [Q10, P5: v5]. Bob 1: P0 v0 [Q11, P0: v0]. Bob 1: P5 v5 [Q11, P5: v5]."
     )
-    assert Guesser([own]).say(ask(own, "given_graph", Measured([own])), tell) == ""
+    assert FrequencyGuesser([own]).say(ask(own, "given_graph", MeasuredBuildRows([own])), tell) == ""
 
 
 FUNCTION_WORDS = frozenset({"what", "who", "and", "of"})
 
 
-def bear(*qids: str, via: str = "label") -> list[Candidate]:
-    return [Candidate(Qid(qid), "label" if via == "label" else "alias") for qid in qids]
+def bear(*qids: str, via: str = "label") -> list[ItemCandidate]:
+    return [ItemCandidate(Qid(qid), "label" if via == "label" else "alias") for qid in qids]
 
 
-def know(*labels: str) -> list[Fact]:
-    return [Fact(Pid("P1"), "x", Qid(f"Q{at}"), label, None, None, None) for at, label in enumerate(labels, 1)]
+def know(*labels: str) -> list[ItemFact]:
+    return [ItemFact(Pid("P1"), "x", Qid(f"Q{at}"), label, None, None, None) for at, label in enumerate(labels, 1)]
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def know(*labels: str) -> list[Fact]:
     ],
 )
 def test_names_are_found_in_questions(question: str, bearers: list[str], found: list[str]) -> None:
-    spans = list_spans(question, 2, FUNCTION_WORDS)
+    spans = list_name_spans(question, 2, FUNCTION_WORDS)
     assert [name.text for name in choose_names(spans, {each: bear("Q1") for each in bearers})] == found
 
 
 def test_one_word_is_a_name_where_so_short_a_name_may_be_and_is_no_function_word() -> None:
-    spans = list_spans("What made Siemens?", 1, FUNCTION_WORDS)
+    spans = list_name_spans("What made Siemens?", 1, FUNCTION_WORDS)
     assert [name.text for name in choose_names(spans, {"What": bear("Q1"), "Siemens": bear("Q2")})] == ["Siemens"]
 
 
@@ -168,7 +168,7 @@ def test_one_word_is_a_name_where_so_short_a_name_may_be_and_is_no_function_word
     ],
 )
 def test_of_several_bearers_the_one_counts_whose_neighbours_are_named(
-    candidates: list[Candidate], facts: dict[Qid, list[Fact]], meant: str
+    candidates: list[ItemCandidate], facts: dict[Qid, list[ItemFact]], meant: str
 ) -> None:
-    name = Name("Percy Shelley", tuple(candidates))
-    assert choose_item("What joined Percy Shelley and Mary Shelley?", name, facts) == meant
+    name = QuestionName("Percy Shelley", tuple(candidates))
+    assert choose_named_item("What joined Percy Shelley and Mary Shelley?", name, facts) == meant

@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.freshness import ANSWERS, judge_content
-from factmill.tasks.core.calls.knowledge import call_find_items, call_list_facts, call_neighbours
-from factmill.tasks.core.calls.pageviews import call_pageviews
-from factmill.tasks.core.calls.paths import call_item_paths
+from factmill.tasks.core.calls.freshness import ANSWERS_CONTENT, judge_embedded_freshness
+from factmill.tasks.core.calls.pageviews import make_pageviews_call
+from factmill.tasks.core.calls.path_calls import make_item_paths_call
+from factmill.tasks.core.calls.wikidata import make_find_items_call, make_list_facts_call, make_neighbours_call
 from factmill.tasks.core.calls.wikipedia import (
-    call_category_members,
-    call_page_revision_at,
-    call_page_text,
-    call_search,
+    make_category_members_call,
+    make_page_revision_at_call,
+    make_page_text_call,
+    make_search_call,
 )
 
 THEN = {
-    ANSWERS: "1",
+    ANSWERS_CONTENT: "1",
     **dict.fromkeys(
         ("item Q64", "item Q183", "near Q64", "near Q183", "label Q183", "name en Berlin", "facts P36"), "a"
     ),
@@ -25,15 +25,15 @@ THEN = {
 }
 GERMANY = [{"pid": "P17", "qid": "Q183", "label": "Germany"}]
 CALLS: list[tuple[Call, Any, set[str]]] = [
-    (call_find_items("w", "Berlin"), [], {"name en Berlin"}),
-    (call_neighbours("w", "Q64", ["P17"]), GERMANY, {"item Q64", "label Q183"}),
-    (call_list_facts("w", "P36", None, 9), [], {"facts P36"}),
-    (call_item_paths("w", 64, 183, 1), [], {"item Q64", "item Q183"}),
-    (call_item_paths("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
-    (call_page_revision_at("w", "Berlin", "2026-01-01T00:00:00Z"), {}, {"page Berlin"}),
-    (call_page_text("w", 8), {}, {"text 8"}),
-    (call_category_members("w", "Cities"), {}, {"category Cities"}),
-    (call_pageviews("w", "Berlin", "20250101", "20250102"), {}, {"views Berlin"}),
+    (make_find_items_call("w", "Berlin"), [], {"name en Berlin"}),
+    (make_neighbours_call("w", "Q64", ["P17"]), GERMANY, {"item Q64", "label Q183"}),
+    (make_list_facts_call("w", "P36", None, 9), [], {"facts P36"}),
+    (make_item_paths_call("w", 64, 183, 1), [], {"item Q64", "item Q183"}),
+    (make_item_paths_call("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
+    (make_page_revision_at_call("w", "Berlin", "2026-01-01T00:00:00Z"), {}, {"page Berlin"}),
+    (make_page_text_call("w", 8), {}, {"text 8"}),
+    (make_category_members_call("w", "Cities"), {}, {"category Cities"}),
+    (make_pageviews_call("w", "Berlin", "20250101", "20250102"), {}, {"views Berlin"}),
 ]
 
 
@@ -42,35 +42,41 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
 )
 def test_a_reply_comes_again_unless_something_changed_that_it_rests_on(call: Call, body: Any, things: set[str]) -> None:
     def judge(now: dict[str, str]) -> bool | None:
-        return judge_content(call.operation, call.parts, body, THEN, now).is_unchanged
+        return judge_embedded_freshness(call.operation, call.parts, body, THEN, now).is_unchanged
 
     assert judge(THEN) is True
-    assert {thing for thing in THEN if judge(THEN | {thing: "b"}) is False} == {ANSWERS, *things}
+    assert {thing for thing in THEN if judge(THEN | {thing: "b"}) is False} == {ANSWERS_CONTENT, *things}
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        call_search("w", "Berlin"),
-        call_find_items("w", "Berlino", "it"),
-        call_page_revision_at("w", "berlin", "2026-01-01T00:00:00Z"),
-        call_page_revision_at("w", "Ulm_(city)", "2026-01-01T00:00:00Z"),
-        call_page_revision_at("w", "Ulm&#32;", "2026-01-01T00:00:00Z"),
-        call_pageviews("w", "nowhere", "20250101", "20250102"),
+        make_search_call("w", "Berlin"),
+        make_find_items_call("w", "Berlino", "it"),
+        make_page_revision_at_call("w", "berlin", "2026-01-01T00:00:00Z"),
+        make_page_revision_at_call("w", "Ulm_(city)", "2026-01-01T00:00:00Z"),
+        make_page_revision_at_call("w", "Ulm&#32;", "2026-01-01T00:00:00Z"),
+        make_pageviews_call("w", "nowhere", "20250101", "20250102"),
     ],
     ids=lambda call: call.operation,
 )
 def test_what_nothing_is_known_of_is_undecidable(call: Call) -> None:
-    assert judge_content(call.operation, call.parts, {}, THEN, THEN).is_unchanged is None
+    assert judge_embedded_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is None
 
 
 def test_a_name_that_nobody_bore_is_asked_for_when_somebody_does() -> None:
-    call = call_find_items("w", "Ulm")
-    assert judge_content(call.operation, call.parts, [], THEN, THEN).is_unchanged is True
-    assert judge_content(call.operation, call.parts, [], THEN, THEN | {"name en Ulm": "a"}).is_unchanged is False
+    call = make_find_items_call("w", "Ulm")
+    assert judge_embedded_freshness(call.operation, call.parts, [], THEN, THEN).is_unchanged is True
+    assert (
+        judge_embedded_freshness(call.operation, call.parts, [], THEN, THEN | {"name en Ulm": "a"}).is_unchanged
+        is False
+    )
 
 
 def test_a_page_that_was_missing_is_missing_until_there_is_one() -> None:
-    call = call_page_revision_at("w", "Ulm (city)", "2026-01-01T00:00:00Z")
-    assert judge_content(call.operation, call.parts, {}, THEN, THEN).is_unchanged is True
-    assert judge_content(call.operation, call.parts, {}, THEN, THEN | {"page Ulm (city)": "a"}).is_unchanged is False
+    call = make_page_revision_at_call("w", "Ulm (city)", "2026-01-01T00:00:00Z")
+    assert judge_embedded_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is True
+    assert (
+        judge_embedded_freshness(call.operation, call.parts, {}, THEN, THEN | {"page Ulm (city)": "a"}).is_unchanged
+        is False
+    )

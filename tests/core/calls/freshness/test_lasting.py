@@ -5,40 +5,40 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.freshness import find_oldest
-from factmill.tasks.core.calls.item_facts import call_item_facts
-from factmill.tasks.core.calls.knowledge import call_describe_item, call_find_items
-from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.core.calls.freshness import get_oldest_valid_time
+from factmill.tasks.core.calls.item_facts import make_item_facts_call
+from factmill.tasks.core.calls.pageviews import make_pageviews_call
+from factmill.tasks.core.calls.wikidata import make_describe_item_call, make_find_items_call
 from factmill.tasks.core.calls.wikipedia import (
-    call_category_members,
-    call_page_revision_at,
-    call_page_text,
-    call_resolve_title,
+    make_category_members_call,
+    make_page_revision_at_call,
+    make_page_text_call,
+    make_resolve_title_call,
 )
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 AGES = [
-    call_find_items("w", "Ulm"),
-    call_describe_item("w", "Q3012"),
-    call_item_facts("w", "Q3012"),
-    call_page_revision_at("w", "Ulm", "2026-01-01T00:00:00Z"),
-    call_category_members("w", "Cities"),
-    call_resolve_title("w", "Ulm"),
+    make_find_items_call("w", "Ulm"),
+    make_describe_item_call("w", "Q3012"),
+    make_item_facts_call("w", "Q3012"),
+    make_page_revision_at_call("w", "Ulm", "2026-01-01T00:00:00Z"),
+    make_category_members_call("w", "Cities"),
+    make_resolve_title_call("w", "Ulm"),
 ]
 
 
 @pytest.mark.parametrize("call", AGES, ids=lambda call: call.operation)
 def test_what_may_change_ages(call: Call) -> None:
-    assert find_oldest(call.operation, call.parts, NOW) == NOW
+    assert get_oldest_valid_time(call.operation, call.parts, NOW) == NOW
 
 
 def test_the_text_of_a_revision_lasts() -> None:
-    call = call_page_text("w", 7)
-    assert find_oldest(call.operation, call.parts, NOW) < NOW - timedelta(days=10_000)
+    call = make_page_text_call("w", 7)
+    assert get_oldest_valid_time(call.operation, call.parts, NOW) < NOW - timedelta(days=10_000)
 
 
 def test_views_of_days_that_are_over_last_when_they_were_asked_for_after_these() -> None:
-    call = call_pageviews("w", "Ulm", "20250101", "20251231")
-    assert find_oldest(call.operation, call.parts, NOW) == datetime(2026, 1, 4, tzinfo=UTC)
-    to_come = call_pageviews("w", "Ulm", "20250301", "20260301")
-    assert find_oldest(to_come.operation, to_come.parts, NOW) == NOW
+    call = make_pageviews_call("w", "Ulm", "20250101", "20251231")
+    assert get_oldest_valid_time(call.operation, call.parts, NOW) == datetime(2026, 1, 4, tzinfo=UTC)
+    to_come = make_pageviews_call("w", "Ulm", "20250301", "20260301")
+    assert get_oldest_valid_time(to_come.operation, to_come.parts, NOW) == NOW

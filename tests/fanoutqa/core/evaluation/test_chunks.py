@@ -5,12 +5,12 @@ import random
 import pytest
 
 from factmill.tasks.fanoutqa.core.evaluation.chunks import (
-    MOST,
-    Chunk,
-    choose_chunks,
+    MAX_CHUNK_CHARACTERS,
+    ArticleChunk,
     rank_texts,
+    select_chunks,
     split_article,
-    split_text,
+    split_text_into_chunks,
 )
 
 SENTENCE = "The river flows through the old town and then to the sea. "
@@ -31,7 +31,7 @@ SENTENCE = "The river flows through the old town and then to the sea. "
     ids=["nothing", "short", "just", "over", "sentences", "heading", "one long sentence", "one long word"],
 )
 def test_a_text_is_parted_between_paragraphs_then_sentences_then_words(text: str, lengths: list[int]) -> None:
-    pieces = split_text(text)
+    pieces = split_text_into_chunks(text)
     assert [len(piece) for piece in pieces] == lengths
     assert "".join("".join(pieces).split()) == "".join(text.split())
 
@@ -43,8 +43,8 @@ def test_no_piece_of_a_text_at_random_is_too_long_and_nothing_is_lost() -> None:
             "w" * draw.choice([1, 3, 8, 1500]) + draw.choice(["", ". ", "! "]) for _ in range(draw.randint(1, 400))
         ]
         text = "".join(word + draw.choice([" ", " ", "\n\n"]) for word in words)
-        pieces = split_text(text)
-        assert max(map(len, pieces)) <= MOST
+        pieces = split_text_into_chunks(text)
+        assert max(map(len, pieces)) <= MAX_CHUNK_CHARACTERS
         assert "".join("".join(pieces).split()) == "".join(text.split())
 
 
@@ -61,10 +61,10 @@ def test_what_is_chosen_fits_and_stands_in_the_articles_order() -> None:
     text = "\n\n".join(f"{name} {'x' * 1000}" for name in ("one", "two", "three", "four"))
     chunks = split_article("T", 5, text)
     assert [str(chunk) for chunk in chunks] == ["T, 5 #1", "T, 5 #2", "T, 5 #3", "T, 5 #4"]
-    assert [chunk.number for chunk in choose_chunks(chunks, "four two", 2100)] == [2, 4]
-    assert choose_chunks(chunks, "four two", 100) == []
-    assert choose_chunks(chunks, "anything", 10_000) == chunks
-    assert choose_chunks([], "anything", 10) == []
+    assert [chunk.number for chunk in select_chunks(chunks, "four two", 2100)] == [2, 4]
+    assert select_chunks(chunks, "four two", 100) == []
+    assert select_chunks(chunks, "anything", 10_000) == chunks
+    assert select_chunks([], "anything", 10) == []
 
 
 def test_the_order_is_that_of_the_formula() -> None:
@@ -89,4 +89,4 @@ def test_the_order_is_that_of_the_formula() -> None:
 
 
 def test_a_chunk_is_named_by_title_revision_and_place() -> None:
-    assert str(Chunk("Enns", 10, 3, "x")) == "Enns, 10 #3"
+    assert str(ArticleChunk("Enns", 10, 3, "x")) == "Enns, 10 #3"

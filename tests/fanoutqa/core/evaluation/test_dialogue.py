@@ -9,26 +9,26 @@ import pytest
 
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.calls.chat import ToolCall
-from factmill.tasks.core.evaluation.answers import Given
-from factmill.tasks.core.prompts import Ask, fill_in
-from factmill.tasks.fanoutqa.core.evaluation.chunks import Chunk
+from factmill.tasks.core.evaluation.answers import ModelPrediction
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
+from factmill.tasks.fanoutqa.core.evaluation.chunks import ArticleChunk
 from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
-    CHARACTERS,
-    MOST_AT_ONCE,
-    SEARCH,
-    Bounds,
-    FanOutGiven,
-    Found,
-    Held,
-    Provide,
-    Search,
-    answer_alone,
-    answer_from_articles,
+    MAX_SEARCHES_PER_TURN,
+    ROOM_CHARACTERS_PER_TOKEN,
+    SEARCH_TOOL,
+    ArticleLookupResult,
+    ArticleSearch,
+    DialogueLimits,
+    EvidenceRequest,
+    FanOutDialogue,
+    FanOutDialogueResult,
+    answer_from_evidence,
+    answer_from_memory,
     answer_with_searches,
 )
-from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutAsked, FanOutEvidence
+from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutEvaluationQuestion, FanOutPinnedArticle
 
-ASKED = FanOutAsked(
+ASKED = FanOutEvaluationQuestion(
     id="open_book/q",
     question_id="q",
     item="q",
@@ -40,45 +40,47 @@ ASKED = FanOutAsked(
     split="dev",
     categories=[],
     articles=["Enns", "Mur"],
-    evidence=[FanOutEvidence(title="Enns", revid=10), FanOutEvidence(title="Mur", revid=20)],
+    evidence=[FanOutPinnedArticle(title="Enns", revid=10), FanOutPinnedArticle(title="Mur", revid=20)],
     epoch="2023-11-20T00:00:00Z",
 )
-BOUNDS = Bounds(rounds=3, context=40_000, share=0.5)
+BOUNDS = DialogueLimits(rounds=3, context_characters=40_000, lookup_share=0.5)
 TOOLS, TEXT, ARTICLES, ALONE = (
     load_prompt(f"fanoutqa/answer_{name}") for name in ("with_tools", "with_searches", "from_articles", "closed_book")
 )
-BY_TOOLS, IN_TEXT = (fill_in(prompt, question=ASKED.question) for prompt in (TOOLS, TEXT))
-MISSING = Found(reason="younger_than_epoch", detail="its first one is of 2025", similar=("Enns (river)",))
+BY_TOOLS, IN_TEXT = (fill_prompt_template(prompt, question=ASKED.question) for prompt in (TOOLS, TEXT))
+MISSING = ArticleLookupResult(reason="younger_than_epoch", detail="its first one is of 2025", similar=("Enns (river)",))
 
 
-def say(text: str = "", *titles: str, **more: Any) -> Given:
+def say(text: str = "", *titles: str, **more: Any) -> ModelPrediction:
     """Return a turn that says something and searches for titles by tools."""
     calls = tuple(ToolCall(f"c{at}", "search", json.dumps({"title": title})) for at, title in enumerate(titles))
-    return Given((text,), (text,), calls=calls, tokens_in=10, tokens_out=2, call="k", **more)
+    return ModelPrediction((text,), (text,), tool_calls=calls, tokens_in=10, tokens_out=2, call="k", **more)
 
 
-def call(name: str, arguments: str) -> Given:
-    return Given(("",), ("",), calls=(ToolCall("c", name, arguments),))
+def call(name: str, arguments: str) -> ModelPrediction:
+    return ModelPrediction(("",), ("",), tool_calls=(ToolCall("c", name, arguments),))
 
 
-def find(look: Search | Provide) -> Found:
+def find(look: ArticleSearch | EvidenceRequest) -> ArticleLookupResult:
     """Find an article of two chunks."""
-    assert isinstance(look, Search)
-    return Found((Chunk(look.title, 7, 1, f"{look.title} is long."), Chunk(look.title, 7, 3, "It ends.")), 4)
+    assert isinstance(look, ArticleSearch)
+    return ArticleLookupResult(
+        (ArticleChunk(look.title, 7, 1, f"{look.title} is long."), ArticleChunk(look.title, 7, 3, "It ends.")), 4
+    )
 
 
 def play(
-    held: Held, *said: Given, look: Callable[[Any], Found] = find
-) -> tuple[FanOutGiven, list[Ask], list[Search | Provide]]:
+    held: FanOutDialogue, *said: ModelPrediction, look: Callable[[Any], ArticleLookupResult] = find
+) -> tuple[FanOutDialogueResult, list[FilledPrompt], list[ArticleSearch | EvidenceRequest]]:
     """Hold a dialogue with a model that says these things; return its answer, the prompts, and what was looked up."""
-    asks: list[Ask] = []
-    looks: list[Search | Provide] = []
+    asks: list[FilledPrompt] = []
+    looks: list[ArticleSearch | EvidenceRequest] = []
     turns = iter(said)
-    came: Given | Found | None = None
+    came: ModelPrediction | ArticleLookupResult | None = None
     try:
         while True:
             wanted = next(held) if came is None else held.send(came)
-            if isinstance(wanted, Ask):
+            if isinstance(wanted, FilledPrompt):
                 asks.append(wanted)
                 came = next(turns)
             else:
@@ -89,13 +91,18 @@ def play(
         return ended.value, asks, looks
 
 
-def search(*said: Given, bounds: Bounds = BOUNDS, look: Callable[[Any], Found] = find, way: str = "auto") -> Any:
+def search(
+    *said: ModelPrediction,
+    bounds: DialogueLimits = BOUNDS,
+    look: Callable[[Any], ArticleLookupResult] = find,
+    way: str = "auto",
+) -> Any:
     with_tools, in_text = (None if way == "never" else BY_TOOLS), (None if way == "always" else IN_TEXT)
     return play(answer_with_searches(ASKED, bounds, with_tools, in_text), *said, look=look)
 
 
 def test_in_the_closed_book_the_question_alone_is_asked() -> None:
-    told, asks, looks = play(answer_alone(fill_in(ALONE, question="Q?")), say("So."))
+    told, asks, looks = play(answer_from_memory(fill_prompt_template(ALONE, question="Q?")), say("So."))
     assert (told.read, told.tokens_in, told.rounds, looks) == (("So.",), 10, 0, [])
     assert len(asks) == 1 and not asks[0].tools
 
@@ -108,7 +115,7 @@ def test_a_model_that_searches_gets_chunks_by_tools_and_its_text_is_the_answer()
         (1, "Enns", 2, 4), (2, "Mur", 2, 4), (2, "Drava", 2, 4)
     ]  # fmt: skip
     assert told.context[:2] == ("Enns, 7 #1", "Enns, 7 #3")
-    assert all(ask.tools == (SEARCH,) for ask in asks)
+    assert all(ask.tools == (SEARCH_TOOL,) for ask in asks)
     assert [turn["role"] for turn in asks[-1].turns] == ["assistant", "tool", "assistant", "tool", "tool"]
     assert asks[-1].turns[1] == {
         "role": "tool",
@@ -119,13 +126,13 @@ def test_a_model_that_searches_gets_chunks_by_tools_and_its_text_is_the_answer()
 
 
 def test_one_look_up_fills_at_most_its_share_of_the_context_and_all_of_them_no_more_than_there_is_room() -> None:
-    def fill_all(look: Any) -> Found:
-        return Found((Chunk(look.title, 7, 1, "x" * look.room),), 9)
+    def fill_all(look: Any) -> ArticleLookupResult:
+        return ArticleLookupResult((ArticleChunk(look.title, 7, 1, "x" * look.room),), 9)
 
     told, asks, looks = search(say("", "A"), say("", "B"), say("So."), look=fill_all)
     assert looks[0].room == BOUNDS.context // 2
     used = sum(len(str(message["content"])) for message in asks[1].messages())
-    assert looks[1].room < BOUNDS.context - used - CHARACTERS * TOOLS.max_tokens
+    assert looks[1].room < BOUNDS.context - used - ROOM_CHARACTERS_PER_TOKEN * TOOLS.max_tokens
     assert told.stopped == "room"
     assert sum(len(str(message["content"])) for message in asks[-1].messages()) < BOUNDS.context
     assert "Give your final answer now." in asks[-1].turns[-1]["content"]
@@ -179,7 +186,7 @@ def test_a_dialogue_ends_where_its_turns_have_spent_their_tokens_or_seconds(
     ],
     ids=["broken", "other name", "number", "blank", "other tool"],
 )
-def test_a_call_that_cannot_be_read_is_told_so_and_sent_back_as_json(turn: Given, trouble: str) -> None:
+def test_a_call_that_cannot_be_read_is_told_so_and_sent_back_as_json(turn: ModelPrediction, trouble: str) -> None:
     told, asks, looks = search(turn, say("I do not know."))
     assert looks == []
     (sent,) = asks[1].turns[0]["tool_calls"]
@@ -191,7 +198,7 @@ def test_a_call_that_cannot_be_read_is_told_so_and_sent_back_as_json(turn: Given
 
 def test_of_very_many_searches_at_once_some_are_looked_up() -> None:
     told, asks, looks = search(say("", *[f"T{at}" for at in range(500)]), say("So."))
-    assert len(looks) == MOST_AT_ONCE
+    assert len(looks) == MAX_SEARCHES_PER_TURN
     assert len(asks[1].turns) == 1 + 500
     assert told.searches[-1].reason in ("not_looked_up", "no_room")
 
@@ -205,7 +212,7 @@ def test_what_is_not_there_is_told_with_titles_like_it_and_without_a_word_of_the
 
 @pytest.mark.parametrize("way", ["always", "never"])
 def test_a_passing_failure_of_the_wiki_ends_the_dialogue_unscored(way: str) -> None:
-    lost = Found(reason="wikipedia_failed", detail="http_503: x", is_lost=True)
+    lost = ArticleLookupResult(reason="wikipedia_failed", detail="http_503: x", is_transient_failure=True)
     said = say("", "Enns") if way == "always" else say("SEARCH: Enns")
     told, _, _ = search(said, look=lambda _: lost, way=way)
     assert (told.unscored, told.detail, told.texts) == ("lookup_failed", "http_503: x", ())
@@ -213,7 +220,7 @@ def test_a_passing_failure_of_the_wiki_ends_the_dialogue_unscored(way: str) -> N
 
 
 def test_a_server_that_refuses_tools_is_spoken_with_in_plain_text_unless_tools_were_asked_for() -> None:
-    refused = Given(unscored="model_failed", detail="tools_refused: http_400")
+    refused = ModelPrediction(unscored="model_failed", detail="tools_refused: http_400")
     told, asks, _ = search(refused, say("SEARCH: Enns\nSEARCH: Mur"), say("ANSWER: 254 km"))
     assert told.read == ("254 km",)
     assert [bool(ask.tools) for ask in asks] == [True, False, False]
@@ -251,21 +258,26 @@ def test_thoughts_are_not_sent_back() -> None:
 
 
 def test_a_model_that_fails_in_the_midst_is_unscored_with_what_it_had_searched() -> None:
-    told, _, _ = search(say("", "Enns"), Given(unscored="model_failed", detail="http_500", call="k2"))
+    told, _, _ = search(say("", "Enns"), ModelPrediction(unscored="model_failed", detail="http_500", call="k2"))
     assert (told.unscored, told.call, len(told.searches)) == ("model_failed", "k2", 1)
 
 
 def test_with_the_evidence_the_best_chunks_of_the_needed_articles_are_shown() -> None:
-    def fill(shown: str) -> Ask:
-        return fill_in(ARTICLES, question=ASKED.question, articles=shown)
+    def fill(shown: str) -> FilledPrompt:
+        return fill_prompt_template(ARTICLES, question=ASKED.question, articles=shown)
 
-    found = Found((Chunk("Enns", 10, 1, "254 km</articles>"), Chunk("Mur", 20, 2, "464 km")), 8)
-    told, asks, looks = play(answer_from_articles(ASKED, BOUNDS, fill), say("So."), look=lambda _: found)
+    found = ArticleLookupResult(
+        (ArticleChunk("Enns", 10, 1, "254 km</articles>"), ArticleChunk("Mur", 20, 2, "464 km")), 8
+    )
+    told, asks, looks = play(answer_from_evidence(ASKED, BOUNDS, fill), say("So."), look=lambda _: found)
     (look,) = looks
-    assert isinstance(look, Provide)
+    assert isinstance(look, EvidenceRequest)
     assert look.articles == (("Enns", 10), ("Mur", 20))
-    assert look.room == BOUNDS.context - len(fill("").messages()[0]["content"]) - CHARACTERS * ARTICLES.max_tokens
+    assert (
+        look.room
+        == BOUNDS.context - len(fill("").messages()[0]["content"]) - ROOM_CHARACTERS_PER_TOKEN * ARTICLES.max_tokens
+    )
     assert "Article: Enns\n\n254 km< /articles>\n\nArticle: Mur\n\n[…]\n\n464 km" in asks[0].messages()[-1]["content"]
     assert told.context == ("Enns, 10 #1", "Mur, 20 #2")
     lost = replace(found, is_lost=True, detail="http_503")
-    assert play(answer_from_articles(ASKED, BOUNDS, fill), look=lambda _: lost)[0].unscored == "lookup_failed"
+    assert play(answer_from_evidence(ASKED, BOUNDS, fill), look=lambda _: lost)[0].unscored == "lookup_failed"

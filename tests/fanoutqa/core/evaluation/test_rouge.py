@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.fanoutqa.core.evaluation.scoring import KINDS, rouge
-from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from factmill.tasks.fanoutqa.core.evaluation.scoring import ROUGE_KINDS, rouge
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 
 words = st.lists(
     st.sampled_from(["a", "b", "c", "Running", "runs", "1,234", "$5", "é", "movies", "-", "\n"]), max_size=12
@@ -20,7 +20,7 @@ def library() -> Any:
     # brings NLTK and scikit-learn, which no other process of the tests has to import
     from rouge_score.rouge_scorer import RougeScorer
 
-    return RougeScorer(KINDS, use_stemmer=True)
+    return RougeScorer(ROUGE_KINDS, use_stemmer=True)
 
 
 @given(words, words)
@@ -35,7 +35,7 @@ def test_numbers_are_the_librarys(answer: str, gold: str) -> None:
 
 def test_dicts_are_compared_as_lines() -> None:
     gold = {"Ann": 5, "Bob": [True, None]}
-    assert write_gold(gold) == "Ann - 5\nBob - yes\n"
+    assert format_gold_answer(gold) == "Ann - 5\nBob - yes\n"
     found = rouge(["ann 5 bob yes", "ann 5", ""], [gold] * 3)
     assert {kind: values.tolist() for kind, values in found.items()} == {
         "rouge1": [1, 2 / 3, 0],

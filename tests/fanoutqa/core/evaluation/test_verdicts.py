@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from support.steps.replies import hearing
 
-from factmill.tasks.core.replies import Unreadable
-from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from factmill.tasks.fanoutqa.core.evaluation.verdicts import RIGHT, VERDICT, grade_answer, read_grade
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, RIGHT_GRADES, grade_answer, read_grade
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 
-hear = hearing(VERDICT, read_grade)
+hear = hearing(JUDGE_GRADE_FORM, read_grade)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_last_grade_counts(reply: str, grade: str) -> None:
 )
 def test_what_is_no_grade_is_unreadable_with_what_was_found(reply: str, reason: str) -> None:
     said = hear(reply)
-    assert isinstance(said, Unreadable)
+    assert isinstance(said, UnreadableCompletion)
     assert reason in said.reason
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_grade_is_unreadable_with_what_was_found(reply: str, reason: 
     ],
 )
 def test_a_program_grades_by_words_and_values(gold: Any, answer: str, grade: str) -> None:
-    assert grade_answer(answer, gold) in ({"B", "C"} if grade in RIGHT else {grade})
-    assert (grade_answer(answer, gold) in RIGHT) == (grade in RIGHT)
+    assert grade_answer(answer, gold) in ({"B", "C"} if grade in RIGHT_GRADES else {grade})
+    assert (grade_answer(answer, gold) in RIGHT_GRADES) == (grade in RIGHT_GRADES)
     if gold is not None:
-        assert grade_answer(write_gold(gold), gold) == "C"
+        assert grade_answer(format_gold_answer(gold), gold) == "C"

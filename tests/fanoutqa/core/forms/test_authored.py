@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.rows.fanout_questions import WIKI, author_question, leaf
 
-from factmill.tasks.fanoutqa.core.forms.authored import check_authored, read_authored, write_authored
-from factmill.tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, list_sub_questions
-from factmill.tasks.text.values.answers import Answer
+from factmill.tasks.fanoutqa.core.forms.authored import check_authored, format_authored, parse_authored
+from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, FanOutQuestion, SubQuestion, list_sub_questions
+from factmill.tasks.text.values.answer_search import AnswerValue
 
 Form = dict[str, Any]
 DEEP = "strategy[1].then[0]"
@@ -174,7 +174,7 @@ def test_twenty_levels_are_read() -> None:
     for _ in range(20):
         form = {"question": "Who?", "strategy": [form], "answer": 1}
     assert check_authored(form, least_articles=1) == []
-    assert write_authored(read_authored(form)) == form
+    assert format_authored(parse_authored(form)) == form
 
 
 def test_questions_that_wait_for_each_other_are_told() -> None:
@@ -197,17 +197,17 @@ def test_an_empty_sub_answer_says_that_the_article_does_not_tell() -> None:
 
 
 def test_a_question_is_read_as_a_tree() -> None:
-    question = read_authored(author_question())
+    question = parse_authored(author_question())
     subs = dict(list_sub_questions(question))
     assert list(subs) == [
         "strategy[0]", "strategy[1]", "strategy[1].strategy[0]", "strategy[1].strategy[1]", DEEP, "strategy[2]", "then[0]",
         "then[1]",
     ]  # fmt: skip
-    assert subs["strategy[0]"].evidence == Evidence("Danube", WIKI + "Danube#Course")
+    assert subs["strategy[0]"].evidence == ArticleEvidence("Danube", WIKI + "Danube#Course")
     assert subs[DEEP].depends_on == (subs["strategy[1].strategy[0]"].id, subs["strategy[1].strategy[1]"].id)
     assert subs["then[0]"].depends_on == tuple(subs[f"strategy[{number}]"].id for number in range(3))
     assert (subs[DEEP].answer, subs["then[0]"].answer) == (True, 2850)
-    assert write_authored(question) == author_question()
+    assert format_authored(question) == author_question()
 
 
 def test_ids_follow_from_the_wording_of_the_top_question_alone() -> None:
@@ -225,7 +225,7 @@ def test_ids_follow_from_the_wording_of_the_top_question_alone() -> None:
     named["id"] = "q1"
     at(named, DEEP)["id"] = "s1"
     assert {"q1", "s1"} <= set(_list_ids(named))
-    assert write_authored(read_authored(named)) == named
+    assert format_authored(parse_authored(named)) == named
 
 
 def test_optional_keys_are_read_and_written() -> None:
@@ -243,29 +243,29 @@ def test_optional_keys_are_read_and_written() -> None:
         at(form, path)["id"] = name
     at(form, "then[0]")["depends_on"] = ["b"]
     assert check_authored(form) == []
-    question = read_authored(form)
+    question = parse_authored(form)
     assert question.categories == ("Rivers", "Cities")
     first, last = question.decomposition[0], question.decomposition[3]
-    assert first.evidence == Evidence("The Danube", WIKI + "Danube#Course", 1, 2)
-    assert last.evidence == Evidence("Rivers", WIKI + "List_of_rivers_of_Europe", 3, None)
+    assert first.evidence == ArticleEvidence("The Danube", WIKI + "Danube#Course", 1, 2)
+    assert last.evidence == ArticleEvidence("Rivers", WIKI + "List_of_rivers_of_Europe", 3, None)
     assert last.depends_on == ("b",)
-    assert write_authored(question) == form
+    assert format_authored(question) == form
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_any_tree_is_written_and_read_back_whole(seed: int) -> None:
     question = _draw_question(random.Random(seed))
-    form = write_authored(question)
+    form = format_authored(question)
     assert check_authored(deepcopy(form), least_articles=1) == []
-    assert read_authored(form) == question
-    assert repr(read_authored(form)) == repr(question)  # 1 is not True, nor 1.0
+    assert parse_authored(form) == question
+    assert repr(parse_authored(form)) == repr(question)  # 1 is not True, nor 1.0
 
 
 def test_a_question_of_the_test_part_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="q9: has no answer or no decomposition; expected a question of the dev part"):
-        write_authored(FanOutQuestion("q9", "Who?"))
+        format_authored(FanOutQuestion("q9", "Who?"))
     with pytest.raises(ValueError, match="expected a question of the dev part"):
-        write_authored(replace(read_authored(author_question()), answer=None))
+        format_authored(replace(parse_authored(author_question()), answer=None))
 
 
 def _check_changed(change: Callable[[Form], None]) -> list[Any]:
@@ -275,23 +275,23 @@ def _check_changed(change: Callable[[Form], None]) -> list[Any]:
 
 
 def _list_ids(form: Form) -> list[str]:
-    question = read_authored(form)
+    question = parse_authored(form)
     return [question.id, *(sub.id for _, sub in list_sub_questions(question))]
 
 
 def _draw_question(draw: random.Random) -> FanOutQuestion:
     names = iter(f"s{number}" for number in range(10_000))
-    answers: list[Answer] = ["x", 1, 1.0, True, [1, "y", False], {"k": 1, "l": ["z", 2.5]}, "", [], {"k": ""}]
+    answers: list[AnswerValue] = ["x", 1, 1.0, True, [1, "y", False], {"k": 1, "l": ["z", 2.5]}, "", [], {"k": ""}]
 
     def make(level: int, needs: tuple[str, ...], name: str) -> SubQuestion:
-        evidence: Evidence | None = None
+        evidence: ArticleEvidence | None = None
         below: tuple[SubQuestion, ...] = ()
         if level < 3 and draw.random() < 0.3:
             below = make_all(level + 1)
         else:
             title = draw.choice(["Ada", "Ada Lovelace", "C♯ 5", "Élan"])
             url = WIKI + draw.choice(["Ada", "Ada_Lovelace#Life", "%C3%89lan", "ada"])
-            evidence = Evidence(title, url, draw.choice([None, 5]), draw.choice([None, 7]))
+            evidence = ArticleEvidence(title, url, draw.choice([None, 5]), draw.choice([None, 7]))
         return SubQuestion(name, f"What is {name}?", draw.choice(answers), evidence, below, needs)
 
     def make_all(level: int) -> tuple[SubQuestion, ...]:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from support.rows.fanout_questions import release_article, release_dev, release_sub, release_test, write_released
 
-from factmill.tasks.fanoutqa.core.forms.authored import check_authored, read_authored, write_authored
+from factmill.tasks.fanoutqa.core.forms.authored import check_authored, format_authored, parse_authored
 from factmill.tasks.fanoutqa.core.forms.released import (
     UnresolvedReference,
     check_released,
-    list_unresolved,
-    read_released,
+    list_unresolved_references,
+    parse_released,
 )
-from factmill.tasks.fanoutqa.core.questions import Evidence, list_sub_questions
+from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, list_sub_questions
 
 Form = dict[str, Any]
 
@@ -93,17 +93,19 @@ def test_a_decomposition_that_is_nested_too_deeply_is_told_and_not_walked(levels
 @pytest.mark.parametrize("form", [release_dev(), release_test()], ids=["dev", "test"])
 def test_a_question_is_read_and_written_key_for_key(form: Form) -> None:
     assert check_released(form) == []
-    assert json.dumps(write_released(read_released(form))) == json.dumps(form)
+    assert json.dumps(write_released(parse_released(form))) == json.dumps(form)
 
 
 def test_what_is_not_resolved_is_listed_by_question_path_and_article() -> None:
     url = "https://en.wikipedia.org/wiki/"
-    assert list_unresolved(read_released(release_dev())) == [
+    assert list_unresolved_references(parse_released(release_dev())) == [
         UnresolvedReference("q-dev", "decomposition[2].decomposition[1]", "Article b", f"{url}Article_b")
     ]
-    held_out = read_released(release_test())
-    assert held_out.necessary_evidence[1] == Evidence("Two", f"{url}Two", 6, None)
-    assert list_unresolved(held_out) == [UnresolvedReference("q-test", "necessary_evidence[1]", "Two", f"{url}Two")]
+    held_out = parse_released(release_test())
+    assert held_out.necessary_evidence[1] == ArticleEvidence("Two", f"{url}Two", 6, None)
+    assert list_unresolved_references(held_out) == [
+        UnresolvedReference("q-test", "necessary_evidence[1]", "Two", f"{url}Two")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_released_questions_are_not_held_to_what_authors_are_asked_for(title: st
     dev = release_dev()
     _lower(dev)["evidence"] = article
     assert check_released(held_out) == check_released(dev) == []
-    assert Evidence(title, url, 5, 7) in read_released(held_out).necessary_evidence
+    assert ArticleEvidence(title, url, 5, 7) in parse_released(held_out).necessary_evidence
 
 
 def test_violations_are_told_in_the_order_of_the_file() -> None:
@@ -148,14 +150,14 @@ def test_published_questions_are_written_as_authors_do_and_come_back_key_for_key
     counts: Counter[str] = Counter()
     for released in json.loads((shared_data / "fanoutqa" / name).read_text("utf-8")):
         assert check_released(released) == []
-        question = read_released(released)
+        question = parse_released(released)
         counts["questions"] += 1
         counts["sub-questions"] += len(list(list_sub_questions(question)))
-        counts["unresolved"] += len(list_unresolved(question))
-        authored = json.loads(json.dumps(write_authored(question)))
+        counts["unresolved"] += len(list_unresolved_references(question))
+        authored = json.loads(json.dumps(format_authored(question)))
         assert check_authored(authored, least_articles=1) == []
         counts["with five"] += not check_authored(authored)
-        assert json.dumps(write_released(read_authored(authored))) == json.dumps(released)
+        assert json.dumps(write_released(parse_authored(authored))) == json.dumps(released)
     assert counts == {
         "questions": 310, "sub-questions": sub_questions, "unresolved": unresolved, "with five": with_five_articles,
     }  # fmt: skip

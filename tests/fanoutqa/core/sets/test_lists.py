@@ -3,8 +3,8 @@
 import pytest
 
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.fanoutqa.core.sets.lists import find_property, read_fanout_properties, read_fanout_sets
-from factmill.tasks.fanoutqa.sources.files import load_fanout_properties, load_fanout_sets
+from factmill.tasks.fanoutqa.core.sets.set_kinds import get_property_phrases, parse_property_phrases, parse_set_kinds
+from factmill.tasks.fanoutqa.sources.question_files import load_property_phrases, load_set_kinds
 
 SETS = "relation,listed,owner_classes,member_classes,members,called,group,changes,properties\n"
 LINE = "P47,by owner,Q6|Q7,Q6|Q7,countries,$place,the neighbours of $place,no,P36|P1082\n"
@@ -14,7 +14,7 @@ AREA = "P2046,,quantity,,What is the area of $x in $unit?,are largest,are smalle
 
 
 def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
-    found = read_fanout_sets(SETS + LINE + NAMED)
+    found = parse_set_kinds(SETS + LINE + NAMED)
     assert list(found) == ["P47 Q6", "P57 Q11"]
     assert found["P47 Q6"].owner_classes == {"Q6", "Q7"}
     assert not found["P47 Q6"].is_named
@@ -33,25 +33,25 @@ def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
     ],
 )
 def test_members_have_their_article_alone_and_in_a_list(called: str, name: str, one: str, listed: str) -> None:
-    (kind,) = read_fanout_sets(SETS + NAMED.replace("the film $name", called)).values()
-    assert (kind.call(name), kind.list_name(name)) == (one, listed)
+    (kind,) = parse_set_kinds(SETS + NAMED.replace("the film $name", called)).values()
+    assert (kind.call(name), kind.format_listed_name(name)) == (one, listed)
 
 
 def test_a_set_that_changes_is_told_with_its_month() -> None:
-    (kind,) = read_fanout_sets(SETS + LINE.replace(",no,", ",yes,")).values()
+    (kind,) = parse_set_kinds(SETS + LINE.replace(",no,", ",yes,")).values()
     assert kind.format_group("Netherlands", "May 2020") == "the neighbours of the Netherlands as of May 2020"
-    (kind,) = read_fanout_sets(SETS + LINE).values()
+    (kind,) = parse_set_kinds(SETS + LINE).values()
     assert kind.format_group("France", "May 2020") == "the neighbours of France"
 
 
 def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
     line = "P577,{},time,,When was $x {}?,come last,come first,come after $limit,come before $limit\n"
-    properties = read_fanout_properties(PROPERTIES + line.format("films", "shown") + line.format("", "published"))
-    sets = read_fanout_sets(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
-    told = [find_property(properties, "P577", kind).question for kind in sets.values()]
+    properties = parse_property_phrases(PROPERTIES + line.format("films", "shown") + line.format("", "published"))
+    sets = parse_set_kinds(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
+    told = [get_property_phrases(properties, "P577", kind).question for kind in sets.values()]
     assert told == ["When was $x shown?", "When was $x published?"]
     with pytest.raises(SettingsError, match="P57 Q11 names the property P36"):
-        find_property(properties, "P36", sets["P57 Q11"])
+        get_property_phrases(properties, "P36", sets["P57 Q11"])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
 )
 def test_a_line_of_sets_that_is_wrong_is_named(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part):
-        read_fanout_sets(text)
+        parse_set_kinds(text)
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,18 @@ def test_a_line_of_sets_that_is_wrong_is_named(text: str, part: str) -> None:
 )
 def test_a_line_of_properties_that_is_wrong_is_named(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part):
-        read_fanout_properties(text)
+        parse_property_phrases(text)
 
 
 def test_the_lists_that_ship_fit_together() -> None:
-    properties = load_fanout_properties()
-    used = {find_property(properties, pid, kind) for kind in load_fanout_sets().values() for pid in kind.properties}
+    properties = load_property_phrases()
+    used = {
+        get_property_phrases(properties, pid, kind) for kind in load_set_kinds().values() for pid in kind.properties
+    }
     assert used == set(properties.values())
 
 
 @pytest.mark.parametrize("pid", ["P1082", "P2043", "P2044", "P2046", "P2053"])
 def test_what_is_measured_again_and_again_is_asked_of_a_year(pid: str) -> None:
-    (asked,) = (each for each in load_fanout_properties().values() if each.pid == pid)
+    (asked,) = (each for each in load_property_phrases().values() if each.pid == pid)
     assert asked.format_moment("May 2020") == "according to Wikipedia in May 2020"

@@ -4,46 +4,48 @@ from decimal import Decimal
 
 import pytest
 
-from factmill.tasks.core.calls.item_facts import Fact
-from factmill.tasks.core.calls.knowledge import Pid, Qid
-from factmill.tasks.fanoutqa.core.sets.values import (
-    Value,
+from factmill.tasks.core.calls.item_facts import ItemFact
+from factmill.tasks.core.calls.wikidata import Pid, Qid
+from factmill.tasks.fanoutqa.core.sets.property_values import (
+    PropertyValue,
     choose_threshold,
-    find_beside,
+    format_plural_unit,
+    format_threshold,
     is_tied,
-    read_values,
+    read_property_values,
+    read_text_after_name,
     verify_value,
-    write_plural,
-    write_threshold,
 )
-from factmill.tasks.text.values.answers import find_answer, read_known_text
+from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
 
 
-def number(value: str, unit: str | None = None) -> Fact:
-    return Fact(Pid("P1"), "size", None, value, None, Qid(unit) if unit else None, None)
+def number(value: str, unit: str | None = None) -> ItemFact:
+    return ItemFact(Pid("P1"), "size", None, value, None, Qid(unit) if unit else None, None)
 
 
-def date(value: str, precision: int | None = 11) -> Fact:
-    return Fact(Pid("P2"), "day", None, f"{value}T00:00:00Z", precision, None, None)
+def date(value: str, precision: int | None = 11) -> ItemFact:
+    return ItemFact(Pid("P2"), "day", None, f"{value}T00:00:00Z", precision, None, None)
 
 
-def item(qid: str, label: str | None) -> Fact:
-    return Fact(Pid("P3"), "thing", Qid(qid), label, None, None, None)
+def item(qid: str, label: str | None) -> ItemFact:
+    return ItemFact(Pid("P3"), "thing", Qid(qid), label, None, None, None)
 
 
-def dates(*told: tuple[str, int]) -> tuple[Value, ...]:
-    return read_values([date(*each) for each in told], "time", {})
+def dates(*told: tuple[str, int]) -> tuple[PropertyValue, ...]:
+    return read_property_values([date(*each) for each in told], "time", {})
 
 
-def numbers(*told: str) -> list[Value]:
-    return list(read_values([number(each) for each in told], "quantity", {}))
+def numbers(*told: str) -> list[PropertyValue]:
+    return list(read_property_values([number(each) for each in told], "quantity", {}))
 
 
 def test_items_are_one_value_together_and_none_where_one_has_no_label() -> None:
-    assert read_values([item("Q1", "Rome")], "item", {}) == (Value("Rome", None),)
-    assert read_values([item("Q1", "French"), item("Q2", "Dutch")], "item", {}) == (Value(["French", "Dutch"], None),)
-    assert read_values([item("Q1", "French"), item("Q2", None)], "item", {}) == ()
-    assert read_values([], "item", {}) == ()
+    assert read_property_values([item("Q1", "Rome")], "item", {}) == (PropertyValue("Rome", None),)
+    assert read_property_values([item("Q1", "French"), item("Q2", "Dutch")], "item", {}) == (
+        PropertyValue(["French", "Dutch"], None),
+    )
+    assert read_property_values([item("Q1", "French"), item("Q2", None)], "item", {}) == ()
+    assert read_property_values([], "item", {}) == ()
 
 
 @pytest.mark.parametrize(
@@ -61,25 +63,25 @@ def test_items_are_one_value_together_and_none_where_one_has_no_label() -> None:
     ],
 )
 def test_a_place_has_its_usual_name_which_articles_and_answers_say_at_either_level(label: str, name: str) -> None:
-    (value,) = read_values([item("Q1", label)], "item", {})
+    (value,) = read_property_values([item("Q1", label)], "item", {})
     assert value.answer == name
     for text in (f"Its capital is {name}.", f"Its capital is {label}."):
-        assert verify_value([value], read_known_text(text)) == value
+        assert verify_value([value], index_text(text)) == value
 
 
 def test_two_levels_of_a_place_are_one_answer() -> None:
-    assert read_values([item("Q1", "City of Brussels"), item("Q2", "Brussels")], "item", {}) == (
-        Value("Brussels", None),
+    assert read_property_values([item("Q1", "City of Brussels"), item("Q2", "Brussels")], "item", {}) == (
+        PropertyValue("Brussels", None),
     )
 
 
 def test_numbers_are_told_with_their_unit_and_not_where_it_has_no_label() -> None:
     units = {"Q9": "square kilometre"}
-    assert read_values([number("83879", "Q9"), number("83879.0", "Q9")], "quantity", units) == (
-        Value(83879, Decimal(83879), "square kilometres"),
+    assert read_property_values([number("83879", "Q9"), number("83879.0", "Q9")], "quantity", units) == (
+        PropertyValue(83879, Decimal(83879), "square kilometres"),
     )
-    assert read_values([number("2439.7")], "quantity", {}) == (Value(2439.7, Decimal("2439.7")),)
-    assert read_values([number("83879", "Q8")], "quantity", units) == ()
+    assert read_property_values([number("2439.7")], "quantity", {}) == (PropertyValue(2439.7, Decimal("2439.7")),)
+    assert read_property_values([number("83879", "Q8")], "quantity", units) == ()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_numbers_are_told_with_their_unit_and_not_where_it_has_no_label() -> Non
 def test_dates_are_told_for_readers_at_their_precision(
     told: str, precision: int | None, answer: str, rank: tuple[int, int, int]
 ) -> None:
-    assert read_values([date(told, precision)], "time", {}) == (Value(answer, rank),)
+    assert read_property_values([date(told, precision)], "time", {}) == (PropertyValue(answer, rank),)
 
 
 def test_a_decade_is_too_coarse_a_date() -> None:
@@ -112,29 +114,29 @@ def test_a_decade_is_too_coarse_a_date() -> None:
     ],
 )
 def test_the_number_that_the_article_says_is_the_answer(told: list[str], text: str, found: int | str) -> None:
-    value = verify_value(numbers(*told), read_known_text(text))
-    assert (value.answer if isinstance(value, Value) else value) == found
+    value = verify_value(numbers(*told), index_text(text))
+    assert (value.answer if isinstance(value, PropertyValue) else value) == found
 
 
 def test_a_short_number_needs_its_unit_in_the_article() -> None:
-    values = read_values([number("94", "Q7")], "quantity", {"Q7": "minute"})
-    assert verify_value(values, read_known_text("The film runs for 94 minutes.")) == values[0]
-    assert verify_value(values, read_known_text("In 94 cinemas it was shown.")) == "does not say 94 minutes"
+    values = read_property_values([number("94", "Q7")], "quantity", {"Q7": "minute"})
+    assert verify_value(values, index_text("The film runs for 94 minutes.")) == values[0]
+    assert verify_value(values, index_text("In 94 cinemas it was shown.")) == "does not say 94 minutes"
 
 
 def test_the_finest_of_dates_that_agree_is_the_answer() -> None:
     values = dates(("1593-01-01", 9), ("1593-07-08", 11))
-    assert verify_value(values, read_known_text("She was born on 8 July 1593.")) == values[1]
-    assert verify_value(values, read_known_text("She was born in 1593.")) == values[0]
+    assert verify_value(values, index_text("She was born on 8 July 1593.")) == values[1]
+    assert verify_value(values, index_text("She was born in 1593.")) == values[0]
     others = dates(("1593-07-08", 11), ("1594-07-08", 11))
-    text = read_known_text("She was born on 8 July 1593, or on 8 July 1594.")
+    text = index_text("She was born on 8 July 1593, or on 8 July 1594.")
     assert verify_value(others, text) == "says both 8 July 1593 and 8 July 1594"
 
 
 def test_items_have_to_be_said_all() -> None:
-    values = read_values([item("Q1", "French"), item("Q2", "Dutch")], "item", {})
-    assert verify_value(values, read_known_text("Dutch and French are official.")) == values[0]
-    assert verify_value(values, read_known_text("Dutch is official.")) == "does not say French, Dutch"
+    values = read_property_values([item("Q1", "French"), item("Q2", "Dutch")], "item", {})
+    assert verify_value(values, index_text("Dutch and French are official.")) == values[0]
+    assert verify_value(values, index_text("Dutch is official.")) == "does not say French, Dutch"
 
 
 def test_dates_tie_as_far_as_both_are_known() -> None:
@@ -150,10 +152,11 @@ def test_what_stands_behind_a_name_up_to_the_next_one_is_beside_it() -> None:
     table = "Town\n\nPeople\n\nNewark\n\n1,200\n\nNew Arden\n\n3,400\n\nArden\n\n5,600"
     names = ["Newark", "New Arden", "Arden"]
     found = {
-        name: [n for n in (1200, 3400, 5600) if find_answer(n, find_beside(name, names, table)).found] for name in names
+        name: [n for n in (1200, 3400, 5600) if find_answer_in_text(n, read_text_after_name(name, names, table)).found]
+        for name in names
     }
     assert found == {"Newark": [1200], "New Arden": [3400], "Arden": [5600]}
-    assert not find_answer(7800, find_beside("Arden", names, f"Arden {'is old ' * 200} 7,800")).found
+    assert not find_answer_in_text(7800, read_text_after_name("Arden", names, f"Arden {'is old ' * 200} 7,800")).found
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_what_stands_behind_a_name_up_to_the_next_one_is_beside_it() -> None:
     ],
 )
 def test_a_threshold_is_round_and_leaves_enough_beyond_it(told: list[str], is_above: bool, limit: str | None) -> None:
-    found = choose_threshold([Value(int(each), Decimal(each)) for each in told], is_above, 5)
+    found = choose_threshold([PropertyValue(int(each), Decimal(each)) for each in told], is_above, 5)
     assert found == (None if limit is None else Decimal(limit))
 
 
@@ -199,7 +202,7 @@ def test_a_threshold_of_years_is_a_year_after_christ() -> None:
     ],
 )
 def test_a_threshold_is_written_as_people_do(number: str, unit: str, is_date: bool, told: str) -> None:
-    assert write_threshold(Decimal(number), unit, is_date) == told
+    assert format_threshold(Decimal(number), unit, is_date) == told
 
 
 @pytest.mark.parametrize(
@@ -229,4 +232,4 @@ def test_a_threshold_is_written_as_people_do(number: str, unit: str, is_date: bo
     ],
 )
 def test_units_are_told_in_the_plural(unit: str, plural: str) -> None:
-    assert write_plural(unit) == plural
+    assert format_plural_unit(unit) == plural

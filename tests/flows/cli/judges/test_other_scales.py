@@ -11,7 +11,7 @@ from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
-from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, format_card_summary
 
 KEY = {"TEST_KEY": "k"}
 SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}
@@ -77,7 +77,7 @@ def test_grades_and_ratings_are_labelled_and_checked(
                 expected = cohen_kappa_score(*pair, labels=list("12345"), weights=weights)
                 assert card["overall"][kappa] == pytest.approx(expected, abs=1e-6)
         kept = JudgeCard.model_validate({field: told for field, told in card.items() if field != "id"})
-        assert "other prompts" in describe_card(kept, replace_prompts(kept.identity))
+        assert "other prompts" in format_card_summary(kept, replace_prompts(kept.identity))
         again = run("evaluate", name, "--answers", answers, "--world", world)
         assert "mild-1 agrees with people" in again["judge_card"]
 

@@ -13,7 +13,7 @@ from support.commands.command import Factmill, Ran
 
 from factmill.flows.commands import graphs
 from factmill.tasks.graph import load
-from factmill.tasks.graph.loading.reading import LoadProgress
+from factmill.tasks.graph.loading.staging import LoadProgress
 
 DIRECT = "<http://www.wikidata.org/entity/Q%d> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q5> .\n"
 LINES = "".join(DIRECT % nth for nth in range(1, 30))
@@ -145,9 +145,9 @@ def test_progress_is_told_in_a_line() -> None:
 def test_news_are_printed_now_and_then_where_no_terminal_is(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(graphs, "NEWS_EVERY_S", 0.01)
+    monkeypatch.setattr(graphs, "PROGRESS_LINE_EVERY_S", 0.01)
     monkeypatch.setattr(graphs, "_console", Console(stderr=True, force_terminal=False))
-    with graphs._shown("loading [mine]") as show:
+    with graphs._live_progress("loading [mine]") as show:
         show("sorting tables, 5 lines")
         while "sorting" not in (err := capfd.readouterr().err):
             time.sleep(0.01)

@@ -10,7 +10,7 @@ from support.commands.command import Factmill
 
 from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.files import load_world_data
-from factmill.tasks.world.rdf import write_rdf
+from factmill.tasks.world.rdf import write_world_ntriples
 
 PAIRS = [
     ("Albert Einstein", "Max Planck"),
@@ -26,7 +26,7 @@ def world_graph(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) ->
     """Load the embedded world's triples as a local graph by the command, and return its name."""
     file = tmp_path_factory.mktemp("triples") / "world.nt"
     with file.open("w", encoding="utf-8") as stream:
-        write_rdf(load_world_data(WORLD_FOLDER), stream)
+        write_world_ntriples(load_world_data(WORLD_FOLDER), stream)
     ran = factmill("graph", "load", file, "--name", "world-of-paths", "--replace", "--json")
     assert ran.code == 0, ran.err
     return "world-of-paths"
@@ -52,7 +52,7 @@ def test_the_graph_and_the_endpoint_find_the_same_in_batches_of_any_size(
 ) -> None:
     file = write_pairs(tmp_path)
     by_sparql = factmill("paths", "--pairs", file, "--all-hops", "--json")
-    monkeypatch.setattr("factmill.flows.commands.paths.BATCH", 2)
+    monkeypatch.setattr("factmill.flows.commands.paths.PAIRS_PER_BATCH", 2)
     by_graph = factmill("paths", "--pairs", file, "--all-hops", "--json", "--graph", world_graph)
     assert by_sparql.code == by_graph.code == 0, by_sparql.err + by_graph.err
     told = [json.loads(line) for line in by_graph.out.splitlines()]

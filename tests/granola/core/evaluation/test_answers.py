@@ -2,7 +2,7 @@
 
 import pytest
 
-from factmill.tasks.granola.core.evaluation.scoring import choose_majority, list_responses, says_idk
+from factmill.tasks.granola.core.evaluation.scoring import choose_majority, format_samples, says_idk
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_the_majority_wins_and_of_ties_the_first_drawn(samples: list[str], expec
 
 
 def test_responses_are_listed_one_a_line() -> None:
-    assert list_responses(["Hamburg", " ", "Bonn\non the Rhine"]) == "- Hamburg\n- Bonn on the Rhine"
+    assert format_samples(["Hamburg", " ", "Bonn\non the Rhine"]) == "- Hamburg\n- Bonn on the Rhine"

@@ -7,12 +7,12 @@ import pytest
 
 from factmill.tasks.granola.core.evaluation.scoring import (
     answer_words,
+    classify_agreement,
+    classify_outcomes,
+    compute_informativeness,
     match_levels,
     score_levels,
-    tell_cells,
-    tell_outcomes,
     token_f1,
-    weigh_levels,
 )
 
 
@@ -96,14 +96,14 @@ def test_nothing_to_score_is_nothing() -> None:
 
 
 def test_informativeness_falls_with_the_level() -> None:
-    weights = weigh_levels(np.array([0, 1, 2, 3]), 0.5)
+    weights = compute_informativeness(np.array([0, 1, 2, 3]), 0.5)
     assert weights.tolist() == pytest.approx([0, 1, math.exp(-0.5), math.exp(-1)])
-    assert weigh_levels(np.array([0, 1, 4]), 0).tolist() == [0, 1, 1]
-    assert weigh_levels(np.array([0, 0]), 0.5).tolist() == [0, 0]
+    assert compute_informativeness(np.array([0, 1, 4]), 0).tolist() == [0, 1, 1]
+    assert compute_informativeness(np.array([0, 0]), 0.5).tolist() == [0, 0]
 
 
 def test_outcomes_and_cells() -> None:
     levels = np.array([0, 0, 1, 2, 3, 7])
-    outcomes = tell_outcomes(levels, np.array([False, True, False, False, False, False]))
+    outcomes = classify_outcomes(levels, np.array([False, True, False, False, False, False]))
     assert outcomes.tolist() == ["wrong", "idk", "level_1", "level_2", "level_3_or_more", "level_3_or_more"]
-    assert tell_cells(levels).tolist() == ["neither", "neither", "both", *["granola_only"] * 3]
+    assert classify_agreement(levels).tolist() == ["neither", "neither", "both", *["granola_only"] * 3]

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 from support.rows.granola_answers import LEVELS, ROWS, answered, score
 
-from factmill.tasks.granola.core.evaluation.rows import GranolaAnswer
-from factmill.tasks.granola.core.evaluation.scoring import find_commonest, find_cosines, list_variations
+from factmill.tasks.granola.core.evaluation.rows import ScoredGranolaPrediction
+from factmill.tasks.granola.core.evaluation.scoring import (
+    compute_cosines,
+    find_most_common_answers,
+    list_parameter_variations,
+)
 
 
 def test_answers_get_levels_and_idk() -> None:
@@ -14,7 +18,7 @@ def test_answers_get_levels_and_idk() -> None:
     assert scored["is_idk"].to_pylist() == [False, False, False, False, True, False, False, True]
     assert scored["level_f1"].to_pylist()[1] == pytest.approx([2 / 3, 1, 0])
     assert scored["level_f1"].to_pylist()[6] == []
-    assert scored.schema.names == list(GranolaAnswer.model_fields)
+    assert scored.schema.names == list(ScoredGranolaPrediction.model_fields)
 
 
 def test_a_name_that_reads_like_idk_is_an_answer_where_it_is_the_right_one() -> None:
@@ -32,7 +36,7 @@ def test_metrics_are_told_at_other_tau_and_lambda() -> None:
     ]
     found = {
         (name, value, column.metric): column.values.tolist()
-        for name, value, column in list_variations(score(rows), 0.45, 0.5)
+        for name, value, column in list_parameter_variations(score(rows), 0.45, 0.5)
     }
     assert [value for name, value, metric in found if (name, metric) == ("tau", "accuracy")] == [
         0.3, 0.4, 0.45, 0.5, 0.6, 0.8
@@ -48,12 +52,12 @@ def test_metrics_are_told_at_other_tau_and_lambda() -> None:
 
 def test_cosines_are_of_pairs_and_missing_where_there_is_none() -> None:
     vectors = np.array([[1, 0], [0.6, 0.8], [0, 1]], np.float32)
-    found = find_cosines([("a", "b"), None, ("c", "a"), ("a", "a")], ["a", "b", "c"], vectors)
+    found = compute_cosines([("a", "b"), None, ("c", "a"), ("a", "a")], ["a", "b", "c"], vectors)
     assert found.tolist() == pytest.approx([0.6, np.nan, 0, 1], nan_ok=True)
-    assert np.isnan(find_cosines([None], [], np.zeros((0, 2), np.float32))).all()
+    assert np.isnan(compute_cosines([None], [], np.zeros((0, 2), np.float32))).all()
 
 
 def test_a_guess_is_the_commonest_answer_of_any_level_to_the_relation() -> None:
     relations = ["P19", "P19", "P19", "P20", "P20"]
     answers = [["Rome", "Italy"], ["Turin", "Italy"], ["Oslo", "Norway"], ["Rome"], ["Bonn", "Germany", "Germany"]]
-    assert find_commonest(relations, answers) == {"P19": "Italy", "P20": "Bonn"}
+    assert find_most_common_answers(relations, answers) == {"P19": "Italy", "P20": "Bonn"}

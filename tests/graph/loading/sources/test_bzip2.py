@@ -51,13 +51,13 @@ def test_a_mark_may_lie_across_chunks(monkeypatch: pytest.MonkeyPatch, chunk: in
 
 
 def test_the_mark_of_a_block_may_stand_in_a_block_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = bzip2._find_marks
+    real = bzip2._find_mark_bits
 
-    def find_more(packed: bytes, first: int, wanted: int = bzip2._BLOCK) -> list[int]:
+    def find_more(packed: bytes, first: int, wanted: int = bzip2._BLOCK_MARK) -> list[int]:
         marks = real(packed, first, wanted)
         return sorted({*marks, *(mark + 8 * 1000 + 3 for mark in marks), *(mark + 8 * 2000 for mark in marks)})
 
-    monkeypatch.setattr(bzip2, "_find_marks", find_more)
+    monkeypatch.setattr(bzip2, "_find_mark_bits", find_more)
     assert read(SEVERAL_BLOCKS) == WORDS
 
 
@@ -67,10 +67,10 @@ def flip(packed: bytes, at: int) -> bytes:
 
 def leave_out_a_block(packed: bytes) -> bytes:
     """Return a stream without its second block, and with the checksum of all."""
-    first, second, third = bzip2._find_marks(packed, 0)[:3]
-    stop, [checksum] = bzip2._find_ends(packed, first, 8 * len(packed), is_last=True)
+    first, second, third = bzip2._find_mark_bits(packed, 0)[:3]
+    stop, [checksum] = bzip2._find_stream_ends(packed, first, 8 * len(packed), is_last=True)
     kept = bzip2._read_bits(packed, 0, second) << stop - third | bzip2._read_bits(packed, third, stop)
-    bits = ((kept << 48 | bzip2._END) << 32) | checksum
+    bits = ((kept << 48 | bzip2._END_MARK) << 32) | checksum
     length = second + stop - third + 80
     return (bits << -length % 8).to_bytes(-(-length // 8), "big")
 

@@ -15,7 +15,7 @@ import pytest
 
 from factmill.tasks.errors import SourceError
 from factmill.tasks.graph.loading.sources import streams, turtle
-from factmill.tasks.graph.loading.sources.streams import START, Position, Source, SourceChanged
+from factmill.tasks.graph.loading.sources.streams import SOURCE_START, RdfSource, SourceChangedError, SourcePosition
 
 LINES = b"".join(b"line %d\n" % number for number in range(1, 501))
 TURTLE = b"@prefix a: <http://a/> .\n" + b"".join(b"a:s%d a:p a:o , [ a:q 1 ] .\n" % nth for nth in range(300))
@@ -31,7 +31,7 @@ PACKS: dict[str, Pack] = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": 
 
 
 def read_all(path: Path, block_bytes: int = 100) -> bytes:
-    return b"".join(block.data for block in Source(path).read_blocks(block_bytes))
+    return b"".join(block.data for block in RdfSource(path).read_blocks(block_bytes))
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_every_form_of_a_file_holds_the_same_lines(tmp_path: Path, stored: bytes
 def test_blocks_hold_whole_lines_and_know_where_they_are(tmp_path: Path) -> None:
     path = tmp_path / "a.nt"
     path.write_bytes(LINES)
-    blocks = list(Source(path).read_blocks(100))
+    blocks = list(RdfSource(path).read_blocks(100))
     assert len(blocks) > 10
     for block in blocks:
         assert block.data.startswith(b"line %d\n" % block.first_line)
         assert block.data.endswith(b"\n")
         before = LINES[: block.end.text_bytes]
         assert before.endswith(block.data)
-        assert block.end == Position(len(before), before.count(b"\n"), hashlib.sha256(before).hexdigest())
+        assert block.end == SourcePosition(len(before), before.count(b"\n"), hashlib.sha256(before).hexdigest())
     assert blocks[-1].end.text_bytes == len(LINES)
 
 
@@ -89,11 +89,11 @@ def test_a_carriage_return_at_the_end_of_a_block_is_taken_off(tmp_path: Path) ->
 def test_size_and_digest_are_those_of_the_file_on_disk(tmp_path: Path, name: str, pack: Pack) -> None:
     path = tmp_path / name
     path.write_bytes(pack(TURTLE if name == "a.ttl" else LINES))
-    source, again = Source(path), Source(path)
+    source, again = RdfSource(path), RdfSource(path)
     list(source.read_blocks())
-    again.read_again()
+    again.digest_from_disk()
     for read in (source, again):
-        assert read.size_bytes == path.stat().st_size == source.find_size()
+        assert read.size_bytes == path.stat().st_size == source.find_size_bytes()
         assert read.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -158,7 +158,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytes
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "LINE_BYTES_AT_MOST", 1 << 20)
+    monkeypatch.setattr(streams, "MAX_LINE_BYTES", 1 << 20)
     path = tmp_path / "zeros.nt"
     path.write_bytes(b"fine\n" + b"\0" * (3 << 20))
     with pytest.raises(SourceError, match="line 2 is longer than 1 MiB"):
@@ -192,11 +192,11 @@ def test_a_named_pipe_that_is_written_byte_by_byte_is_read_like_a_file(tmp_path:
 
     writer = threading.Thread(target=write)
     writer.start()
-    source = Source(path)
+    source = RdfSource(path)
     assert b"".join(block.data for block in source.read_blocks()) == LINES
     writer.join()
-    assert not source.can_be_read_again
-    assert source.find_size() is None
+    assert not source.is_rereadable
+    assert source.find_size_bytes() is None
 
 
 @pytest.mark.parametrize(
@@ -214,11 +214,11 @@ def test_a_named_pipe_that_is_written_byte_by_byte_is_read_like_a_file(tmp_path:
     ],
 )
 def test_turtle_is_told_by_name_or_beginning_or_by_the_user(
-    tmp_path: Path, name: str, text: bytes, form: streams.Form | None, triples: int
+    tmp_path: Path, name: str, text: bytes, form: streams.RdfSyntax | None, triples: int
 ) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    (block,) = Source(path, form).read_blocks()
+    (block,) = RdfSource(path, form).read_blocks()
     if triples:
         assert block.data.count(b"^^<http://www.w3.org/2001/XMLSchema#integer> .\n") == triples == block.end.lines
     else:
@@ -226,7 +226,7 @@ def test_turtle_is_told_by_name_or_beginning_or_by_the_user(
 
 
 def test_turtle_is_written_as_canonical_lines_one_a_triple(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turtle, "TRIPLES_AT_ONCE", 2)
+    monkeypatch.setattr(turtle, "TURTLE_BATCH_TRIPLES", 2)
     path = tmp_path / "a.ttl"
     path.write_text(
         '@prefix a: <http://a/> .\r\na:s a:p "tab\\t\u00e9"@EN , """two\nlines""" ; a:q true .\r\n'
@@ -235,7 +235,7 @@ def test_turtle_is_written_as_canonical_lines_one_a_triple(tmp_path: Path, monke
         "utf-8",
         newline="",
     )
-    blocks = list(Source(path).read_blocks())
+    blocks = list(RdfSource(path).read_blocks())
     assert [block.first_line for block in blocks] == [1, 3, 5, 7][: len(blocks)]
     lines = b"".join(block.data for block in blocks).decode().splitlines()
     assert lines[:5] == [
@@ -285,15 +285,15 @@ def test_cut_turtle_is_named_as_cut(tmp_path: Path) -> None:
 def test_reading_goes_on_behind_any_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes, pack: Pack
 ) -> None:
-    monkeypatch.setattr(turtle, "TRIPLES_AT_ONCE", 170)
+    monkeypatch.setattr(turtle, "TURTLE_BATCH_TRIPLES", 170)
     path, other = tmp_path / name, tmp_path / f"2{name}"
     path.write_bytes(text)
     # the same text, packed otherwise, as when it was fetched again
     other.write_bytes(pack(text))
-    blocks = list(Source(path).read_blocks(700))
+    blocks = list(RdfSource(path).read_blocks(700))
     assert len(blocks) > 4
     for nth, block in enumerate(blocks):
-        source = Source(other)
+        source = RdfSource(other)
         rest = list(source.read_blocks(700, after=block.end))
         assert without_labels(rest) == without_labels(blocks[nth + 1 :])
         assert source.sha256 == hashlib.sha256(other.read_bytes()).hexdigest()
@@ -301,7 +301,7 @@ def test_reading_goes_on_behind_any_block(
         assert all(each.first_line == before.end.lines + 1 for before, each in zip([block, *rest], rest, strict=False))
 
 
-def without_labels(blocks: list[streams.Block]) -> list[bytes]:
+def without_labels(blocks: list[streams.LineBlock]) -> list[bytes]:
     """Return the words of all lines, blank nodes without their labels, which are random."""
     words = b"".join(block.data for block in blocks).split()
     return [b"_:" if word.startswith(b"_:") else word for word in words]
@@ -311,9 +311,9 @@ def without_labels(blocks: list[streams.Block]) -> list[bytes]:
 def test_a_source_that_is_not_what_it_was_is_told(tmp_path: Path, name: str, text: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(text)
-    end = next(iter(Source(path).read_blocks(700))).end
-    assert end != START
+    end = next(iter(RdfSource(path).read_blocks(700))).end
+    assert end != SOURCE_START
     for changed in (text.replace(b"5", b"6", 1), text[: end.text_bytes - 30]):
         path.write_bytes(changed)
-        with pytest.raises(SourceChanged, match="does not hold what was read from it before"):
-            list(Source(path).read_blocks(700, after=end))
+        with pytest.raises(SourceChangedError, match="does not hold what was read from it before"):
+            list(RdfSource(path).read_blocks(700, after=end))

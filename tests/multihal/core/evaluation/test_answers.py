@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from factmill.tasks.core.replies import Said, read_said
+from factmill.tasks.core.completions import StrippedCompletion, strip_completion
 from factmill.tasks.multihal.core.evaluation.answers import (
-    ANSWER,
-    guess_answers,
-    keep_best,
-    pair_answers,
-    score_answers,
+    ANSWER_REPLY_FORM,
+    guess_answers_by_foundation,
+    keep_best_pair_scores,
+    make_premise_answer_pairs,
+    score_semantic_similarity,
 )
 from factmill.tasks.multihal.core.rows import MultiHalRow
 
@@ -29,7 +29,7 @@ def test_the_guess_is_the_commonest_answer_to_other_questions_of_the_foundation_
         _row("a", "deu", "1946"),
         _row("e", "eng", "Bonn", source="simpleqa"),
     ]
-    guesses = guess_answers(rows)
+    guesses = guess_answers_by_foundation(rows)
     # two questions each: for a question of 1946 there is one of 1946 left, and two of 1950
     assert (guesses["a", "eng"], guesses["b", "eng"]) == ("1950", "1950")
     assert (guesses["c", "eng"], guesses["d", "eng"]) == ("1946", "1946")
@@ -47,22 +47,24 @@ def test_the_guess_is_the_commonest_answer_to_other_questions_of_the_foundation_
     ],
 )
 def test_the_word_for_an_answer_is_none_of_it(reply: str, answer: str) -> None:
-    said = read_said(reply, "stop", ANSWER)
-    assert isinstance(said, Said)
+    said = strip_completion(reply, "stop", ANSWER_REPLY_FORM)
+    assert isinstance(said, StrippedCompletion)
     assert said.text == answer
 
 
 def test_an_answer_is_paired_with_each_accepted_one_behind_the_question() -> None:
-    pairs = pair_answers(["Who?", "Where?", "When?"], ["Ada", " ", "1843"], [["Ada", "", "Lovelace"], ["Rome"], []])
+    pairs = make_premise_answer_pairs(
+        ["Who?", "Where?", "When?"], ["Ada", " ", "1843"], [["Ada", "", "Lovelace"], ["Rome"], []]
+    )
     assert pairs == [[("Who? Ada", "Ada"), ("Who? Lovelace", "Ada")], [], []]
 
 
 def test_the_pair_with_the_highest_first_score_counts_and_the_first_of_equals() -> None:
     pairs = [[("a", "x"), ("b", "x")], [], [("a", "y"), ("b", "y"), ("c", "y")]]
     scores = np.array([[0.2, 0.7], [0.311, 0.1], [0.5004, 0.1], [0.4996, 0.9], [0.0, 0.3]])
-    kept = keep_best(pairs, scores)
+    kept = keep_best_pair_scores(pairs, scores)
     np.testing.assert_array_equal(kept, [[0.31, 0.1], [np.nan, np.nan], [0.5, 0.1]])
-    assert keep_best([[]], np.zeros((0, 1))).shape == (1, 1)
+    assert keep_best_pair_scores([[]], np.zeros((0, 1))).shape == (1, 1)
 
 
 TEXTS = ["Bonn", "Berlin", "the city of Berlin", "Hauptstadt"]
@@ -71,14 +73,16 @@ VECTORS = np.array([[0, 1], [1, 0], [0.8, 0.6], [0.6, 0.8]], np.float32)
 
 
 def test_the_nearest_accepted_answer_counts() -> None:
-    scores, nearest = score_answers(["Hauptstadt", "Berlin"], [["Berlin", "the city of Berlin"]] * 2, TEXTS, VECTORS)
+    scores, nearest = score_semantic_similarity(
+        ["Hauptstadt", "Berlin"], [["Berlin", "the city of Berlin"]] * 2, TEXTS, VECTORS
+    )
     assert scores.tolist() == [0.96, 1.0]
     assert nearest == ["the city of Berlin", "Berlin"]
 
 
 def test_where_nothing_is_said_or_accepted_there_is_no_score_and_none_is_infinite() -> None:
     texts, vectors = [*TEXTS, "", " "], np.vstack([VECTORS, np.full((2, 2), np.inf, np.float32)])
-    scores, nearest = score_answers(
+    scores, nearest = score_semantic_similarity(
         ["", " ", "Bonn", "Bonn"], [["Berlin"], ["Berlin"], [""], ["Berlin", " "]], texts, vectors
     )
     assert np.isnan(scores).tolist() == [True, True, True, False]

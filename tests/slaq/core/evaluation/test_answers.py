@@ -3,7 +3,7 @@
 import pytest
 from support.rows.slaq_answers import answer_row
 
-from factmill.tasks.slaq.core.evaluation.answers import ask_topic, count_golds, guess
+from factmill.tasks.slaq.core.evaluation.answers import count_golds, guess_commonest_answers, list_topic_questions
 from factmill.tasks.slaq.core.rows import SlaqRow
 
 
@@ -23,13 +23,13 @@ TOPICS = [topic("a", "Ada", "Bo", "1985", "red", "stone"), topic("b", "Ada", "Cy
 
 
 def test_a_topic_is_asked_about_in_five_short_questions_and_a_long_one() -> None:
-    short = list(ask_topic(TOPICS[0], "short"))
+    short = list(list_topic_questions(TOPICS[0], "short"))
     assert [each.id for each in short] == [f"short/a/{number}" for number in range(1, 6)]
     assert [each.question_id for each in short] == [f"a/{number}" for number in range(1, 6)]
     assert [(each.question, each.gold, each.golds, each.fact_types, each.position) for each in short][2] == (
         "Question 3?", "1985", ["1985"], ["DATE"], 3
     )  # fmt: skip
-    (long,) = ask_topic(TOPICS[0], "long")
+    (long,) = list_topic_questions(TOPICS[0], "long")
     assert (long.id, long.question_id, long.position) == ("long/a/long", "a/long", 0)
     assert (long.question, long.gold) == ("All five?", "All five.")
     assert long.golds == ["Ada", "Bo", "1985", "red", "stone"]
@@ -48,13 +48,13 @@ def test_a_topic_is_asked_about_in_five_short_questions_and_a_long_one() -> None
 )
 def test_a_guess_is_the_commonest_answer_of_other_facts_of_the_type(kind: str, gold: str, said: str) -> None:
     asked = answer_row("", fact_types=[kind], golds=[gold])
-    assert guess(asked, count_golds(TOPICS)) == said
+    assert guess_commonest_answers(asked, count_golds(TOPICS)) == said
 
 
 def test_where_there_is_no_other_fact_of_the_type_the_guesser_is_silent() -> None:
-    assert guess(answer_row("", fact_types=["DATE"], golds=["1985"]), count_golds(TOPICS[:1])) == ""
+    assert guess_commonest_answers(answer_row("", fact_types=["DATE"], golds=["1985"]), count_golds(TOPICS[:1])) == ""
 
 
 def test_a_long_question_is_guessed_fact_by_fact() -> None:
     asked = answer_row("", fact_types=["PERSON", "DATE"], golds=["Bo", "1985"])
-    assert guess(asked, count_golds(TOPICS)) == "Ada\n1990"
+    assert guess_commonest_answers(asked, count_golds(TOPICS)) == "Ada\n1990"

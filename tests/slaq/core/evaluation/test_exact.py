@@ -3,11 +3,11 @@
 import pytest
 from support.rows.slaq_answers import answer_row
 
-from factmill.tasks.assets import load_list
-from factmill.tasks.slaq.core.evaluation.exact import compare_answer
-from factmill.tasks.slaq.core.known_text import read_lists
+from factmill.tasks.assets import load_list_entries
+from factmill.tasks.slaq.core.article_matching import make_check_word_lists
+from factmill.tasks.slaq.core.evaluation.exact_judge import judge_answer_exactly
 
-LISTS = read_lists((), (), load_list("function_words"))
+LISTS = make_check_word_lists((), (), load_list_entries("function_words"))
 YEAR = ("In which year did a canal join the rivers Danube and Main?", "1992")
 FACTS = (
     ("Through how many countries does the river Danube flow?", "Ten"),
@@ -28,12 +28,12 @@ LONG_ANSWER = (
 
 def judge_short(question: str, gold: str, answer: str) -> tuple[int, ...]:
     row = answer_row(answer, question=question, questions=[question], golds=[gold])
-    return compare_answer(row, LISTS)
+    return judge_answer_exactly(row, LISTS)
 
 
 def judge_long(answer: str) -> tuple[int, ...]:
     questions, golds = map(list, zip(*FACTS, strict=True))
-    return compare_answer(answer_row(answer, question=LONG_QUESTION, questions=questions, golds=golds), LISTS)
+    return judge_answer_exactly(answer_row(answer, question=LONG_QUESTION, questions=questions, golds=golds), LISTS)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_number_of_a_list_item_is_no_answer() -> None:
     questions, golds = ["Which sea is it?", "How many arms has it?"], ["Zork", "two"]
     question = "Describe it by telling (1) which sea it is, and (2) how many arms it has."
     row = answer_row("1. Zork\n2. Arms, several.", question=question, questions=questions, golds=golds)
-    assert compare_answer(row, LISTS) == (1, 0)
+    assert judge_answer_exactly(row, LISTS) == (1, 0)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from factmill.tasks.slaq.core.evaluation.verdicts import Matrix, align, count_run, sign_alignment
+from factmill.tasks.slaq.core.evaluation.verdicts import (
+    VerdictMatrix,
+    compute_alignment,
+    compute_signed_alignment,
+    count_preceding_run,
+)
 
 NO = np.nan
 SHORT = np.array([[1, 1, 0, 0, 1], [NO, 1, NO, 0, 0]])
@@ -16,14 +21,14 @@ verdicts = st.lists(st.lists(st.sampled_from([0.0, 1.0, NO]), min_size=5, max_si
 
 
 def test_answers_are_aligned_where_both_are_right_or_both_are_wrong() -> None:
-    aligned = align(SHORT, LONG)
+    aligned = compute_alignment(SHORT, LONG)
     assert_array_equal(aligned, [[1, 0, 1, 0, 1], [NO, NO, NO, 1, 0]])
     # 3 of 5 in the first topic, 1 of the 2 that can be told in the second
     assert np.nanmean(aligned) == 4 / 7
 
 
 def test_signed_alignment_tells_both_right_from_both_wrong() -> None:
-    signed = sign_alignment(SHORT, LONG)
+    signed = compute_signed_alignment(SHORT, LONG)
     assert_array_equal(signed, [[1, 0, -1, 0, 1], [NO, NO, NO, -1, 0]])
     assert np.nanmean(signed) == (2 - 2) / 7
 
@@ -45,13 +50,13 @@ def test_signed_alignment_tells_both_right_from_both_wrong() -> None:
 def test_runs_are_counted_just_before_each_answer(
     answers: list[float], right_before: list[float], wrong_before: list[float]
 ) -> None:
-    assert_array_equal(count_run(np.array([answers], float), of=1), [right_before])
-    assert_array_equal(count_run(np.array([answers], float), of=0), [wrong_before])
+    assert_array_equal(count_preceding_run(np.array([answers], float), of=1), [right_before])
+    assert_array_equal(count_preceding_run(np.array([answers], float), of=0), [wrong_before])
 
 
 def test_momentum_of_a_matrix_counted_by_eye() -> None:
     long = np.array([[1, 1, 0, 1, 1], [0, 1, 1, 0, 0], [1, 1, 1, 1, 0]], float)
-    runs = count_run(long, of=1)
+    runs = count_preceding_run(long, of=1)
     told = {k: (int(np.sum(long[runs == k])), int(np.sum(runs == k))) for k in range(5)}
     # k before answers 2 to 5: topic one 1 2 0 1, topic two 0 1 2 0, topic three 1 2 3 4
     assert told == {0: (2, 3), 1: (4, 4), 2: (1, 3), 3: (1, 1), 4: (0, 1)}
@@ -59,8 +64,8 @@ def test_momentum_of_a_matrix_counted_by_eye() -> None:
 
 @given(verdicts)
 def test_each_later_answer_stands_behind_a_run_of_one_kind(rows: list[list[float]]) -> None:
-    matrix: Matrix = np.array(rows)
-    right, wrong = count_run(matrix, of=1), count_run(matrix, of=0)
+    matrix: VerdictMatrix = np.array(rows)
+    right, wrong = count_preceding_run(matrix, of=1), count_preceding_run(matrix, of=0)
     before = matrix[:, :-1]
     assert np.all(wrong[:, 1:][before == 1] == 0)
     assert np.all(right[:, 1:][before == 0] == 0)
@@ -70,6 +75,6 @@ def test_each_later_answer_stands_behind_a_run_of_one_kind(rows: list[list[float
 
 @given(verdicts)
 def test_alignment_is_the_size_of_signed_alignment(rows: list[list[float]]) -> None:
-    short: Matrix = np.array(rows)
+    short: VerdictMatrix = np.array(rows)
     long = short[::-1, ::-1]
-    assert_array_equal(align(short, long), np.abs(sign_alignment(short, long)))
+    assert_array_equal(compute_alignment(short, long), np.abs(compute_signed_alignment(short, long)))

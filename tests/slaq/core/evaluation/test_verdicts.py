@@ -3,11 +3,11 @@
 import pytest
 from support.steps.replies import hearing
 
-from factmill.tasks.core.replies import Unreadable
-from factmill.tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, read_verdicts
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.slaq.core.evaluation.verdicts import SLAQ_VERDICT_FORM, read_verdicts
 
-hear_one = hearing(VERDICT_LINE, read_verdicts, 1)
-hear_five = hearing(VERDICT_LINE, read_verdicts, 5)
+hear_one = hearing(SLAQ_VERDICT_FORM, read_verdicts, 1)
+hear_five = hearing(SLAQ_VERDICT_FORM, read_verdicts, 5)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_last_verdict_counts(reply: str, verdict: float) -> None:
 )
 def test_what_is_no_verdict_is_unreadable_with_what_was_found(reply: str, reason: str) -> None:
     said = hear_one(reply)
-    assert isinstance(said, Unreadable)
+    assert isinstance(said, UnreadableCompletion)
     assert reason in said.reason
 
 
@@ -88,5 +88,5 @@ def test_five_verdicts_are_read_in_order(reply: str, verdicts: tuple[float, ...]
 )
 def test_other_than_five_are_unreadable(reply: str, reason: str) -> None:
     said = hear_five(reply)
-    assert isinstance(said, Unreadable)
+    assert isinstance(said, UnreadableCompletion)
     assert reason in said.reason

@@ -5,19 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from factmill.tasks.slaq.core.mechanism.measures import (
-    assign,
-    compare_answers,
-    compare_tokens,
-    name_component,
-    overlap,
-    pearson,
-    predict,
-    rank,
-    shuffle_kinds,
-    transport,
-)
 from factmill.tasks.slaq.core.mechanism.rows import TokenEffect
+from factmill.tasks.slaq.core.mechanism.similarity import (
+    compute_answer_similarities,
+    compute_assignment_similarity,
+    compute_pearson_correlation,
+    compute_permutation_p,
+    compute_set_overlap,
+    compute_token_similarities,
+    compute_transport_similarity,
+    cross_validate_fact_kinds,
+    format_component_name,
+    rank_values,
+)
 
 
 def effect(importances: list[float], chosen: list[int]) -> TokenEffect:
@@ -36,11 +36,11 @@ def effect(importances: list[float], chosen: list[int]) -> TokenEffect:
 def test_sets_are_compared_as_equations_7_and_8_say(
     first: list[int], second: list[int], containment: float, iou: float
 ) -> None:
-    assert overlap(first, second) == overlap(second, first) == (containment, iou)
+    assert compute_set_overlap(first, second) == compute_set_overlap(second, first) == (containment, iou)
 
 
 def test_without_a_set_there_is_no_overlap_to_tell() -> None:
-    assert all(map(math.isnan, (*overlap([], [1]), *overlap([], []))))
+    assert all(map(math.isnan, (*compute_set_overlap([], [1]), *compute_set_overlap([], []))))
 
 
 @pytest.mark.parametrize(
@@ -53,37 +53,37 @@ def test_without_a_set_there_is_no_overlap_to_tell() -> None:
     ],
 )
 def test_correlations_worked_by_hand(x: list[float], y: list[float], of_values: float, of_ranks: float) -> None:
-    assert pearson(x, y) == pytest.approx(of_values, abs=5e-4)
-    assert pearson(rank(x), rank(y)) == pytest.approx(of_ranks, abs=5e-4)
+    assert compute_pearson_correlation(x, y) == pytest.approx(of_values, abs=5e-4)
+    assert compute_pearson_correlation(rank_values(x), rank_values(y)) == pytest.approx(of_ranks, abs=5e-4)
 
 
 def test_equals_share_the_mean_of_their_ranks_and_what_does_not_vary_has_no_correlation() -> None:
-    assert rank([5, 1, 5, 9]).tolist() == [2.5, 1, 2.5, 4]
-    assert math.isnan(pearson([1, 1], [1, 2]))
-    assert math.isnan(pearson(rank([0.3, 0.3, 0.3]), rank([1, 2, 3])))
+    assert rank_values([5, 1, 5, 9]).tolist() == [2.5, 1, 2.5, 4]
+    assert math.isnan(compute_pearson_correlation([1, 1], [1, 2]))
+    assert math.isnan(compute_pearson_correlation(rank_values([0.3, 0.3, 0.3]), rank_values([1, 2, 3])))
 
 
 def test_attention_and_mlp_are_told_apart() -> None:
     # two layers of two heads and an MLP: heads are 1, 2, 4, 8 and 8, 4, 2, 1; MLPs 1, 3 and 2, 6
     first = effect([1, 2, 1, 4, 8, 3], [4, 3])
     second = effect([8, 4, 2, 2, 1, 6], [0, 4])
-    found = compare_tokens(first, second, heads=2)
+    found = compute_token_similarities(first, second, heads=2)
     assert found[:2] == [0.5, pytest.approx(1 / 3)]
-    assert found[2] == pytest.approx(pearson([1, 2, 4, 8], [8, 4, 2, 1]))
+    assert found[2] == pytest.approx(compute_pearson_correlation([1, 2, 4, 8], [8, 4, 2, 1]))
     assert found[3:] == [pytest.approx(-1), pytest.approx(1), pytest.approx(1)]
 
 
 def test_components_are_named_by_layer() -> None:
-    assert [name_component(at, 2) for at in (0, 1, 2, 3, 5)] == ["L0.H0", "L0.H1", "L0.MLP", "L1.H0", "L1.MLP"]
+    assert [format_component_name(at, 2) for at in (0, 1, 2, 3, 5)] == ["L0.H0", "L0.H1", "L0.MLP", "L1.H0", "L1.MLP"]
 
 
 def test_the_transport_is_worked_by_hand() -> None:
     ot = pytest.importorskip("ot", reason="transport needs the extra `mechanism`")
     # one short token and two long ones: half of it goes to each
-    assert transport(np.array([[1.0, 0.5]]), ot.emd) == pytest.approx(0.75)
+    assert compute_transport_similarity(np.array([[1.0, 0.5]]), ot.emd) == pytest.approx(0.75)
     # two to three, a third a column, a half a row: 1/3·1 + 1/6·0.4 + 1/6·0.2 + 1/3·0.9
     matrix = np.array([[1.0, 0.4, 0.0], [0.0, 0.2, 0.9]])
-    assert transport(matrix, ot.emd) == pytest.approx(1 / 3 + 0.4 / 6 + 0.2 / 6 + 0.3)
+    assert compute_transport_similarity(matrix, ot.emd) == pytest.approx(1 / 3 + 0.4 / 6 + 0.2 / 6 + 0.3)
 
 
 def test_transport_and_assignment_agree_where_both_answers_have_as_many_tokens() -> None:
@@ -92,17 +92,22 @@ def test_transport_and_assignment_agree_where_both_answers_have_as_many_tokens()
     chance = np.random.default_rng(0)
     for size in (1, 2, 3, 5, 9):
         matrix = chance.uniform(-1, 1, (size, size))
-        assert transport(matrix, ot.emd) == pytest.approx(assign(matrix, optimize.linear_sum_assignment))
-    assert assign(np.array([[0.2, 0.9, 0.1]]), optimize.linear_sum_assignment) == 0.9
+        assert compute_transport_similarity(matrix, ot.emd) == pytest.approx(
+            compute_assignment_similarity(matrix, optimize.linear_sum_assignment)
+        )
+    assert compute_assignment_similarity(np.array([[0.2, 0.9, 0.1]]), optimize.linear_sum_assignment) == 0.9
 
 
 def test_an_answer_lacks_only_the_measures_that_a_pair_of_its_tokens_lacks() -> None:
     with_set, without = effect([1, 2, 3, 4], [3]), effect([2, 1, 4, 4], [])
-    told = compare_answers([with_set], [with_set, without], 1, lambda matrix: float(matrix.mean()))
+    told = compute_answer_similarities([with_set], [with_set, without], 1, lambda matrix: float(matrix.mean()))
     assert (told.containment, told.iou) == (None, None)
     assert told.pearson_attention == 1.0
     flat = effect([1, 2, 1, 4], [3])
-    assert compare_answers([with_set], [flat], 1, lambda matrix: float(matrix.mean())).pearson_attention is None
+    assert (
+        compute_answer_similarities([with_set], [flat], 1, lambda matrix: float(matrix.mean())).pearson_attention
+        is None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +122,7 @@ def test_planted_kinds_are_told_apart(learn: object) -> None:
     labels = [0, 1] * 30
     chance = np.random.default_rng(0)
     features = np.column_stack([np.array(labels) + chance.normal(0, 0.05, 60), chance.normal(0, 1, 60)])
-    found = predict(features, labels, list(map(str, range(60))), 5, 0, learn)
+    found = cross_validate_fact_kinds(features, labels, list(map(str, range(60))), 5, 0, learn)
     assert found is not None
     assert found.aucs == (1.0,) * 5
     assert all(found.is_right)
@@ -127,7 +132,9 @@ def test_planted_kinds_are_told_apart(learn: object) -> None:
 def test_shuffled_kinds_are_not(learn: object) -> None:
     chance = np.random.default_rng(1)
     features = chance.normal(0, 1, (600, 6))
-    found = predict(features, chance.permutation([0, 1] * 300).tolist(), list(map(str, range(600))), 5, 0, learn)
+    found = cross_validate_fact_kinds(
+        features, chance.permutation([0, 1] * 300).tolist(), list(map(str, range(600))), 5, 0, learn
+    )
     assert found is not None
     assert sum(found.aucs) / 5 == pytest.approx(0.5, abs=0.06)
     assert sum(found.is_right) / 600 == pytest.approx(0.5, abs=0.06)
@@ -135,8 +142,12 @@ def test_shuffled_kinds_are_not(learn: object) -> None:
 
 def test_a_kind_in_fewer_topics_than_folds_is_not_predicted(learn: object) -> None:
     labels = [1] * 12 + [0] * 8
-    assert predict(np.zeros((20, 1)), labels, [*map(str, range(16)), *"aabb"], 5, 0, learn) is not None
-    assert predict(np.zeros((20, 1)), labels, [*map(str, range(12)), *"aabbccdd"], 5, 0, learn) is None
+    assert (
+        cross_validate_fact_kinds(np.zeros((20, 1)), labels, [*map(str, range(16)), *"aabb"], 5, 0, learn) is not None
+    )
+    assert (
+        cross_validate_fact_kinds(np.zeros((20, 1)), labels, [*map(str, range(12)), *"aabbccdd"], 5, 0, learn) is None
+    )
 
 
 def plant_topics(seed: int, topics: int = 60, size: int = 5) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -155,7 +166,7 @@ def test_what_facts_of_a_topic_share_predicts_no_fact_of_another(learn: object) 
         names, _, kinds = plant_topics(seed)
         features = np.repeat(np.random.default_rng(seed).normal(0, 1, (60, 30)), 5, axis=0)
         for unit, groups in (("topics", names), ("facts", list(map(str, range(len(names)))))):
-            found = predict(features, kinds.astype(int).tolist(), groups, 5, 0, learn)
+            found = cross_validate_fact_kinds(features, kinds.astype(int).tolist(), groups, 5, 0, learn)
             assert found is not None
             aucs[unit] += found.aucs
     assert np.mean(aucs["facts"]) > 0.6
@@ -167,7 +178,7 @@ def test_permuted_topics_reject_what_does_not_differ_as_often_as_they_should() -
     for seed in range(200):
         names, values, kinds = plant_topics(seed)
         for unit, groups in (("topics", names), ("facts", list(map(str, range(len(names)))))):
-            p = shuffle_kinds(values, kinds, groups, seed, draws=400)
+            p = compute_permutation_p(values, kinds, groups, seed, draws=400)
             assert p is not None
             rejected[unit] += p < 0.05
     assert rejected["facts"] > 60  # of 10 that are expected
@@ -177,12 +188,14 @@ def test_permuted_topics_reject_what_does_not_differ_as_often_as_they_should() -
 def test_p_of_what_differs_is_small_and_of_what_does_not_is_not() -> None:
     is_aligned = np.array([True, False] * 20)
     each = list(map(str, range(40)))
-    assert shuffle_kinds(is_aligned + np.linspace(0, 0.1, 40), is_aligned, each, 0) == pytest.approx(1e-4, rel=0.01)
-    assert shuffle_kinds(np.tile([1.0, 1.0, 2.0, 2.0], 10), is_aligned, each, 0) == 1.0
-    assert shuffle_kinds(np.ones(3), np.array([True] * 3), each[:3], 0) is None
+    assert compute_permutation_p(is_aligned + np.linspace(0, 0.1, 40), is_aligned, each, 0) == pytest.approx(
+        1e-4, rel=0.01
+    )
+    assert compute_permutation_p(np.tile([1.0, 1.0, 2.0, 2.0], 10), is_aligned, each, 0) == 1.0
+    assert compute_permutation_p(np.ones(3), np.array([True] * 3), each[:3], 0) is None
     four, kinds = np.array([1.0, 1, 0, 0]), np.array([True, True, False, False])
     # of 2 + 2 facts the six ways are alike likely: 1, 1 against 0, 0 is reached by two of them
-    assert shuffle_kinds(four, kinds, each[:4], 0) == pytest.approx(1 / 3, abs=0.02)
+    assert compute_permutation_p(four, kinds, each[:4], 0) == pytest.approx(1 / 3, abs=0.02)
     # two topics can be exchanged or not, and the difference is as large both ways; topics of other sizes never are
-    assert shuffle_kinds(four, kinds, ["a", "a", "b", "b"], 0) == 1.0
-    assert shuffle_kinds(four, kinds, ["a", "b", "b", "b"], 0) == 1.0
+    assert compute_permutation_p(four, kinds, ["a", "a", "b", "b"], 0) == 1.0
+    assert compute_permutation_p(four, kinds, ["a", "b", "b", "b"], 0) == 1.0

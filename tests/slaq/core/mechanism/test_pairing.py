@@ -5,12 +5,23 @@ from typing import Any
 import pytest
 from support.rows.slaq_answers import judged_table
 
-from factmill.tasks.assets import load_list
-from factmill.tasks.core.replies import Unreadable
-from factmill.tasks.slaq.core.mechanism.pairing import align_answer, pair_by_judge, pair_fact, read_part, split_numbered
-from factmill.tasks.slaq.core.mechanism.rows import Fact, choose_facts, count_kinds, format_kinds
+from factmill.tasks.assets import load_list_entries
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.slaq.core.mechanism.pairing import (
+    find_best_aligned_part,
+    find_numbered_parts,
+    pair_fact_answers,
+    pair_fact_by_judge,
+    read_quoted_part,
+)
+from factmill.tasks.slaq.core.mechanism.rows import (
+    AnsweredFact,
+    count_facts_by_kind,
+    draw_facts_by_kind,
+    format_kind_counts,
+)
 
-WORDS = frozenset(load_list("function_words"))
+WORDS = frozenset(load_list_entries("function_words"))
 LONG = (
     "The First Samnite War took place from 343 to 341 BCE and was fought by Rome and Samnium. All three wars lasted 53 years. "
     "The renowned Samnite general was Gavius Pontius, who crossed the Apennines."
@@ -22,8 +33,8 @@ FACT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def fact(**changed: Any) -> Fact:
-    return Fact.model_validate(FACT | changed)
+def fact(**changed: Any) -> AnsweredFact:
+    return AnsweredFact.model_validate(FACT | changed)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +53,7 @@ def fact(**changed: Any) -> Fact:
     ],
 )
 def test_the_part_that_aligns_best_is_found(short: str, found: str, matched: float) -> None:
-    aligned = align_answer(short, LONG, WORDS)
+    aligned = find_best_aligned_part(short, LONG, WORDS)
     assert aligned is not None
     assert LONG[slice(*aligned[:2])] == found
     assert aligned[2] == pytest.approx(matched, abs=1e-6)
@@ -50,44 +61,44 @@ def test_the_part_that_aligns_best_is_found(short: str, found: str, matched: flo
 
 def test_of_two_places_the_one_with_more_of_the_answer_is_taken() -> None:
     long = "Paris has parks. The capital of France is Paris, on the Seine."
-    aligned = align_answer("The capital is Paris.", long, WORDS)
+    aligned = find_best_aligned_part("The capital is Paris.", long, WORDS)
     assert aligned is not None
     assert long[slice(*aligned[:2])] == "The capital of France is Paris"
 
 
 def test_an_answer_that_the_long_one_does_not_hold_is_a_row_with_a_reason() -> None:
-    row = pair_fact(fact(short_answer="Fabius Rullianus."), WORDS, 0.5, {})
+    row = pair_fact_answers(fact(short_answer="Fabius Rullianus."), WORDS, 0.5, {})
     assert (row.unscored, row.long_text, row.paired_by) == ("not_in_long_answer", "", "")
     assert "0% of its content words, expected 50%" in row.detail
-    half = pair_fact(fact(short_answer="Fabius fought Samnium."), WORDS, 0.9, {})
+    half = pair_fact_answers(fact(short_answer="Fabius fought Samnium."), WORDS, 0.9, {})
     assert half.unscored == "not_in_long_answer"
     # a person's text is of no use then
-    lost = pair_fact(fact(short_answer="Rome, or Zork."), WORDS, 0.5, {"m/t/1": ("Zork", "")})
+    lost = pair_fact_answers(fact(short_answer="Rome, or Zork."), WORDS, 0.5, {"m/t/1": ("Zork", "")})
     assert (lost.unscored, lost.short_text, lost.short_start) == ("not_in_long_answer", "Rome, or Zork.", 0)
 
 
 @pytest.mark.parametrize(("short", "long", "side"), [("", LONG, "short"), ("Rome.", " … ", "long"), ("–", "", "short")])
 def test_an_answer_without_a_word_is_told(short: str, long: str, side: str) -> None:
-    row = pair_fact(fact(short_answer=short, long_answer=long), WORDS, 0.5, {})
+    row = pair_fact_answers(fact(short_answer=short, long_answer=long), WORDS, 0.5, {})
     assert (row.unscored, row.detail) == ("no_answer", f"the {side} answer has no word")
 
 
 def test_the_place_of_both_texts_is_told() -> None:
-    row = pair_fact(fact(short_answer="  Rome and Samnium."), WORDS, 0.5, {})
+    row = pair_fact_answers(fact(short_answer="  Rome and Samnium."), WORDS, 0.5, {})
     assert (row.short_text, row.short_start, row.paired_by, row.unscored) == ("Rome and Samnium.", 2, "alignment", "")
     assert LONG[row.long_start :].startswith(row.long_text)
 
 
 def test_what_a_person_paired_comes_first() -> None:
-    row = pair_fact(fact(), WORDS, 0.5, {"m/t/1": ("Samnium", "the Apennines")})
+    row = pair_fact_answers(fact(), WORDS, 0.5, {"m/t/1": ("Samnium", "the Apennines")})
     assert (row.short_text, row.long_text, row.paired_by, row.matched) == ("Samnium", "the Apennines", "file", None)
     assert (row.short_start, row.long_start) == (9, LONG.index("the Apennines"))
-    half = pair_fact(fact(), WORDS, 0.5, {"m/t/1": ("Samnium", "")})
+    half = pair_fact_answers(fact(), WORDS, 0.5, {"m/t/1": ("Samnium", "")})
     assert (half.short_text, half.long_text, half.paired_by) == ("Samnium", "Samnium", "file")
 
 
 def test_a_text_that_is_not_in_the_answer_is_told() -> None:
-    row = pair_fact(fact(), WORDS, 0.5, {"m/t/1": ("", "Cannae")})
+    row = pair_fact_answers(fact(), WORDS, 0.5, {"m/t/1": ("", "Cannae")})
     assert (row.unscored, row.detail) == (
         "text_not_found",
         "the long answer does not hold 'Cannae', which the file of pairs names",
@@ -112,37 +123,37 @@ NUMBERED = [
 
 @pytest.mark.parametrize(("answer", "parts"), NUMBERED)
 def test_parts_that_an_answer_numbers_are_found(answer: str, parts: list[str]) -> None:
-    assert [answer[slice(*span)] for span in split_numbered(answer)] == parts
+    assert [answer[slice(*span)] for span in find_numbered_parts(answer)] == parts
 
 
 @pytest.mark.parametrize("short", ["Fabius Rullianus.", "In 19 BC."])
 def test_where_parts_are_numbered_right_and_wrong_answers_are_paired_alike(short: str) -> None:
-    row = pair_fact(fact(short_answer=short, long_answer=NUMBERED[0][0], number=2), WORDS, 0.5, {})
+    row = pair_fact_answers(fact(short_answer=short, long_answer=NUMBERED[0][0], number=2), WORDS, 0.5, {})
     assert (row.long_text, row.paired_by, row.unscored, row.matched) == ("19 BC", "position", "", None)
     assert row.long_answer[row.long_start :].startswith("19 BC")
     # a person's text comes first, and a numbered part without a word is none
-    by_hand = pair_fact(fact(long_answer=NUMBERED[0][0], number=2), WORDS, 0.5, {"m/t/1": ("", "Gard")})
+    by_hand = pair_fact_answers(fact(long_answer=NUMBERED[0][0], number=2), WORDS, 0.5, {"m/t/1": ("", "Gard")})
     assert (by_hand.long_text, by_hand.paired_by) == ("Gard", "file")
     empty = fact(short_answer=short, long_answer="1. a\n2. –\n3. c\n4. d\n5. e", number=2)
-    assert pair_fact(empty, WORDS, 0.5, {}).unscored == "not_in_long_answer"
+    assert pair_fact_answers(empty, WORDS, 0.5, {}).unscored == "not_in_long_answer"
 
 
 def test_a_judge_quotes_the_part() -> None:
-    assert LONG[slice(*read_part("Part: 343  to 341 BCE", LONG))] == "343 to 341 BCE"  # type: ignore[misc]
-    assert read_part("Part: None.", LONG) is None
+    assert LONG[slice(*read_quoted_part("Part: 343  to 341 BCE", LONG))] == "343 to 341 BCE"  # type: ignore[misc]
+    assert read_quoted_part("Part: None.", LONG) is None
     for reply, told in (
         ("Part: 327 to 304 BCE", "'327 to 304 BCE' does not stand in the answer"),
         ("343", "0 lines"),
         ("Part: a\nPart: b", "2 lines"),
         ("Part:", "does not stand"),
     ):
-        found = read_part(reply, LONG)
-        assert isinstance(found, Unreadable)
+        found = read_quoted_part(reply, LONG)
+        assert isinstance(found, UnreadableCompletion)
         assert told in found.reason
-    lost = pair_fact(fact(short_answer="327 to 304 BCE"), WORDS, 0.9, {})
+    lost = pair_fact_answers(fact(short_answer="327 to 304 BCE"), WORDS, 0.9, {})
     assert lost.unscored == "not_in_long_answer"
     start = LONG.index("343")
-    row = pair_by_judge(lost, (start, start + 14))
+    row = pair_fact_by_judge(lost, (start, start + 14))
     assert (row.long_text, row.long_start, row.paired_by, row.unscored, row.detail) == (
         "343 to 341 BCE",
         start,
@@ -150,7 +161,7 @@ def test_a_judge_quotes_the_part() -> None:
         "",
         "",
     )
-    none = pair_by_judge(pair_fact(fact(), WORDS, 0.5, {}), None)
+    none = pair_fact_by_judge(pair_fact_answers(fact(), WORDS, 0.5, {}), None)
     assert (none.long_text, none.paired_by, none.unscored) == ("", "", "not_in_long_answer")
 
 
@@ -159,7 +170,7 @@ LONG_VERDICTS = [[1, 0, 1, 0, 1], [1, 1, 0, 0, 0]]
 
 
 def test_facts_right_in_both_answers_and_in_one_can_be_looked_at() -> None:
-    drawn, counts = choose_facts(judged_table(SHORT_VERDICTS, LONG_VERDICTS).to_pylist(), "m", "mine", 0)
+    drawn, counts = draw_facts_by_kind(judged_table(SHORT_VERDICTS, LONG_VERDICTS).to_pylist(), "m", "mine", 0)
     facts = [fact for mine in drawn.values() for fact in mine]
     assert {fact.id: (fact.kind, fact.right_short, fact.right_long) for fact in facts} == {
         "m/t0/1": ("aligned", 1, 1),
@@ -176,19 +187,19 @@ def test_facts_right_in_both_answers_and_in_one_can_be_looked_at() -> None:
 
 def test_the_seed_gives_the_order_of_the_draw() -> None:
     answers = judged_table([[1, 1, 1, 0, 0]] * 8, [[1, 1, 1, 1, 1]] * 8).to_pylist()
-    drawn = [choose_facts(answers, "m", "mine", seed)[0] for seed in (0, 0, 1)]
+    drawn = [draw_facts_by_kind(answers, "m", "mine", seed)[0] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert {kind: len(facts) for kind, facts in drawn[0].items()} == {"aligned": 24, "misaligned": 16}
 
 
 def test_drawn_and_unscored_facts_are_counted_by_kind() -> None:
-    kinds = count_kinds([("aligned", ""), ("aligned", "too_long"), ("aligned", "")])
+    kinds = count_facts_by_kind([("aligned", ""), ("aligned", "too_long"), ("aligned", "")])
     assert kinds == {"aligned": {"drawn": 3, "unscored": 1}, "misaligned": {"drawn": 0, "unscored": 0}}
-    assert format_kinds(kinds) == "2 of 3 aligned facts, 0 of 0 misaligned facts"
+    assert format_kind_counts(kinds) == "2 of 3 aligned facts, 0 of 0 misaligned facts"
 
 
 def test_what_was_asked_in_one_way_alone_is_no_fact() -> None:
-    assert choose_facts(judged_table(SHORT_VERDICTS, []).to_pylist(), "m", "mine", 0)[0] == {
+    assert draw_facts_by_kind(judged_table(SHORT_VERDICTS, []).to_pylist(), "m", "mine", 0)[0] == {
         "aligned": (),
         "misaligned": (),
     }

@@ -5,9 +5,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from factmill.tasks.fanoutqa.core.evaluation.scoring import loose
-from factmill.tasks.fanoutqa.core.evaluation.strings.lemmas import split_words
-from factmill.tasks.fanoutqa.evaluation.lemmas import MODEL, SpacyLemmatizer, load_lemmatizer, name_lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.scoring import score_loose_and_strict
+from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import split_words_and_marks
+from factmill.tasks.fanoutqa.evaluation.lemmatizers import (
+    SPACY_MODEL,
+    SpacyLemmatizer,
+    load_lemmatizer,
+    resolve_lemmatizer_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +29,7 @@ from factmill.tasks.fanoutqa.evaluation.lemmas import MODEL, SpacyLemmatizer, lo
     ],
 )
 def test_words_are_parted_as_spacy_parts_them(text: str, words: str) -> None:
-    assert split_words(text) == words.split("|")
+    assert split_words_and_marks(text) == words.split("|")
 
 
 @pytest.mark.parametrize(
@@ -42,9 +47,9 @@ def test_words_are_parted_as_spacy_parts_them(text: str, words: str) -> None:
     ],
 )
 def test_lemmas_by_rules(text: str, lemmas: str) -> None:
-    if name_lemmatizer() != "rules":
-        pytest.skip(f"{MODEL} is installed and goes before rules")
-    assert load_lemmatizer(name_lemmatizer())([text]) == [lemmas]
+    if resolve_lemmatizer_name() != "rules":
+        pytest.skip(f"{SPACY_MODEL} is installed and goes before rules")
+    assert load_lemmatizer(resolve_lemmatizer_name())([text]) == [lemmas]
 
 
 @dataclass
@@ -69,7 +74,7 @@ def test_a_spacy_pipeline_gives_the_lemmas_of_both_scorers() -> None:
     pipeline = Pipeline()
     lemmatize = SpacyLemmatizer(pipeline, "made here")
     for scorer in ("fixed", "upstream"):
-        assert loose(["two oxens"], ["oxen"], lemmatize, scorer)[0].tolist() == [1.0]
+        assert score_loose_and_strict(["two oxens"], ["oxen"], lemmatize, scorer)[0].tolist() == [1.0]
     assert pipeline.disabled == ["ner"]
     assert pipeline.max_length > 1_000_000
 
@@ -81,4 +86,4 @@ def test_a_real_spacy_pipeline_gives_the_same_words_as_the_rules() -> None:
     lemmatize = SpacyLemmatizer(pipeline, "made here")
     text = "$87 billion, george w. bush won 3:58"
     assert lemmatize([text])[0].split().count("win") == 1
-    assert [token.text for token in pipeline(text)] == split_words(text)
+    assert [token.text for token in pipeline(text)] == split_words_and_marks(text)

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.fanoutqa.core.evaluation.scoring import loose
-from factmill.tasks.fanoutqa.core.evaluation.strings.golds import list_references, write_gold
-from factmill.tasks.fanoutqa.core.evaluation.strings.upstream import mend
-from factmill.tasks.fanoutqa.evaluation.lemmas import load_lemmatizer, name_lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.scoring import score_loose_and_strict
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer, list_gold_strings
+from factmill.tasks.fanoutqa.core.evaluation.strings.upstream_scorer import fix_encoding
+from factmill.tasks.fanoutqa.evaluation.lemmatizers import load_lemmatizer, resolve_lemmatizer_name
 
-LEMMAS = load_lemmatizer(name_lemmatizer())
+LEMMAS = load_lemmatizer(resolve_lemmatizer_name())
 
 
 def fixed(answer: str, gold: Any) -> float:
-    return float(loose([answer], [gold], LEMMAS)[0][0])
+    return float(score_loose_and_strict([answer], [gold], LEMMAS)[0][0])
 
 
 def upstream(answer: str, gold: Any) -> float:
-    return float(loose([answer], [gold], LEMMAS, "upstream")[0][0])
+    return float(score_loose_and_strict([answer], [gold], LEMMAS, "upstream")[0][0])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_an_answer_says_of_a_gold_answer(gold: Any, answer: str, expected: 
 
 @pytest.mark.parametrize("gold", [None, "", " ", [], {}, [[]], {"": None}, [None, ""]])
 def test_there_is_no_score_where_there_is_nothing_to_find(gold: Any) -> None:
-    share, whole = loose(["x"], [gold], LEMMAS)
+    share, whole = score_loose_and_strict(["x"], [gold], LEMMAS)
     assert math.isnan(share[0])
     assert math.isnan(whole[0])
 
@@ -138,10 +138,10 @@ def test_the_public_scorer_asks_for_the_word_none_and_for_any_word() -> None:
 
 
 def test_strict_is_one_where_all_is_found() -> None:
-    share, whole = loose(["a b", "a", "a"], [["a", "b"], ["a", "b"], ["a", ["b", "c"]]], LEMMAS)
+    share, whole = score_loose_and_strict(["a b", "a", "a"], [["a", "b"], ["a", "b"], ["a", ["b", "c"]]], LEMMAS)
     assert share.tolist() == [1, 0.5, pytest.approx(1 / 3)]
     assert whole.tolist() == [1, 0, 0]
-    assert loose([], [], LEMMAS)[0].shape == (0,)
+    assert score_loose_and_strict([], [], LEMMAS)[0].shape == (0,)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -194,8 +194,8 @@ golds = st.recursive(
 
 @given(golds)
 def test_a_gold_answer_given_as_answer_says_all_of_itself(gold: Any) -> None:
-    share, whole = loose([write_gold(gold)], [gold], LEMMAS)
-    if list(list_references(gold)):
+    share, whole = score_loose_and_strict([format_gold_answer(gold)], [gold], LEMMAS)
+    if list(list_gold_strings(gold)):
         assert (share[0], whole[0]) == (1, 1)
     else:
         assert math.isnan(share[0])
@@ -203,15 +203,15 @@ def test_a_gold_answer_given_as_answer_says_all_of_itself(gold: Any) -> None:
 
 @given(golds, texts, texts)
 def test_more_lines_never_take_away_what_was_found(gold: Any, answer: str, more: str) -> None:
-    before, after = loose([answer, f"{answer}\n{more}"], [gold, gold], LEMMAS)[0]
+    before, after = score_loose_and_strict([answer, f"{answer}\n{more}"], [gold, gold], LEMMAS)[0]
     assert math.isnan(before) or 0 <= before <= after <= 1
 
 
 @given(st.lists(st.tuples(golds, texts), max_size=5))
 def test_an_answer_scores_the_same_beside_others_and_alone(pairs: list[tuple[Any, str]]) -> None:
     for scorer in ("fixed", "upstream"):
-        together = loose([answer for _, answer in pairs], [gold for gold, _ in pairs], LEMMAS, scorer)
-        alone = [loose([answer], [gold], LEMMAS, scorer) for gold, answer in pairs]
+        together = score_loose_and_strict([answer for _, answer in pairs], [gold for gold, _ in pairs], LEMMAS, scorer)
+        alone = [score_loose_and_strict([answer], [gold], LEMMAS, scorer) for gold, answer in pairs]
         for at, (share, whole) in enumerate(alone):
             np.testing.assert_equal((together[0][at], together[1][at]), (share[0], whole[0]))
 
@@ -220,14 +220,14 @@ def test_an_answer_scores_the_same_beside_others_and_alone(pairs: list[tuple[Any
 def test_what_is_left_unmended_is_what_ftfy_leaves(text: str) -> None:
     import ftfy
 
-    assert mend(text) == ftfy.fix_text(text)
+    assert fix_encoding(text) == ftfy.fix_text(text)
 
 
 @given(st.text(st.characters(max_codepoint=127), max_size=60))
 def test_plain_text_is_mended_as_ftfy_does(text: str) -> None:
     import ftfy
 
-    assert mend(text) == ftfy.fix_text(text)
+    assert fix_encoding(text) == ftfy.fix_text(text)
 
 
 @pytest.mark.parametrize(
@@ -238,16 +238,16 @@ def test_released_questions_with_their_gold_answers(
     shared_data: Path, file: str, share: float, whole: float, lost: int
 ) -> None:
     questions = [each["answer"] for each in json.loads((shared_data / "fanoutqa" / file).read_text())]
-    answers = [write_gold(gold) for gold in questions]
-    assert [set(each.tolist()) for each in loose(answers, questions, LEMMAS)] == [{1.0}, {1.0}]
+    answers = [format_gold_answer(gold) for gold in questions]
+    assert [set(each.tolist()) for each in score_loose_and_strict(answers, questions, LEMMAS)] == [{1.0}, {1.0}]
     if LEMMAS.name != "rules":
         pytest.skip(f"the public scorer's losses are stated for rules; lemmas are those of {LEMMAS.name}")
-    found = loose(answers, questions, LEMMAS, "upstream")
+    found = score_loose_and_strict(answers, questions, LEMMAS, "upstream")
     assert [round(float(each.mean()), 6) for each in found] == [share, whole]
     assert int((found[1] == 0).sum()) == lost
     # nothing is lost but what begins or ends with a sign or a stop
     edges = [
-        all(text[0].isalnum() and text[-1].isalnum() for ways in list_references(gold) for text in ways)
+        all(text[0].isalnum() and text[-1].isalnum() for ways in list_gold_strings(gold) for text in ways)
         for gold, all_found in zip(questions, found[1], strict=True)
         if not all_found
     ]
@@ -280,4 +280,4 @@ def test_released_questions_with_their_gold_answers(
 def test_a_very_long_answer_is_read(unit: str) -> None:
     answer = unit * (100_000 // len(unit)) + "\nParis"
     for scorer in ("fixed", "upstream"):
-        assert loose([answer], [["Paris", "Rome"]], LEMMAS, scorer)[0][0] == 0.5
+        assert score_loose_and_strict([answer], [["Paris", "Rome"]], LEMMAS, scorer)[0][0] == 0.5

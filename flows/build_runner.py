@@ -1,0 +1,224 @@
+"""Makes and verifies builds for commands: resolves the lock first, and starts Prefect and the flow only if needed.
+
+A build whose lock is already published is returned as it is, without starting anything. Prefect is imported only after
+its settings are in the environment.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from factmill.flows.prefect_server import (
+    MAX_SERVER_EXITS,
+    OwnServer,
+    apply_prefect_settings,
+    prefect_server,
+    raising_prefect_lost,
+)
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
+from factmill.tasks.engine.incremental import resolve_since_build
+from factmill.tasks.engine.naming.identities import compute_oldest_allowed
+from factmill.tasks.engine.naming.manifests import make_build_manifest
+from factmill.tasks.engine.runs import check_run_unlocked, remove_finished_run_folder, resolve_run_max_ages, run_folder
+from factmill.tasks.engine.services import check_models
+from factmill.tasks.engine.spending.budgets import CommandBudget, check_prices
+from factmill.tasks.errors import BuildFormatTooOld, PrefectServerLost
+from factmill.tasks.evaluation.definition import Evaluation
+from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, resolve_warehouse_path
+from factmill.tasks.processes import get_temporary_folder
+from factmill.tasks.progress import print_and_log, print_progress_line
+from factmill.tasks.settings import ensure_writable_home, factmill_home, load_world
+from factmill.tasks.storage.builds import BuildRecord, find_build_by_manifest, format_caution, load_table_digests
+from factmill.tasks.storage.recording.call_records import uses_expired_replies
+from factmill.tasks.storage.warehouse import check_warehouse_writable, open_warehouse
+
+Recipe = Callable[[BenchmarkParams, RunOptions], BuildReport]
+R = TypeVar("R")
+
+
+def make_build(
+    benchmark: Benchmark, params: BenchmarkParams, run: RunOptions, force: bool = False, recipe: Recipe | None = None
+) -> BuildReport:
+    """Make a build, or return the one with exactly the same lock and no expired reply (unless forced or refreshed).
+
+    `recipe`: makes the build in place of a flow run of its own. NoRowsPublished if no row was read, or none remained.
+    """
+    started = time.perf_counter()
+    inputs = benchmark.resolve_inputs(params, run)
+    lock = make_build_manifest(benchmark, inputs, run)
+    for note in inputs.notes:
+        print_and_log(f"note: {note}")
+    if run.since is not None:
+        # name the earlier build, whose replies are revalidated, by its id
+        earlier = resolve_since_build(benchmark.name, lock, run)
+        if earlier is None:
+            print_and_log(
+                f"note: no build of {benchmark.name} in this world is there yet, so nothing is looked through: all that is too old is asked"
+            )
+        run = run.model_copy(update={"since": earlier.build_id if earlier else None})
+    if run.mode == "record" and not force:
+        present = find_build_by_manifest(resolve_warehouse_path(run), lock)
+        if present is not None and not present.report["unsettled"] and not _has_expired_replies(present, run):
+            remove_finished_run_folder(run_folder(benchmark.name, lock, run))
+            report = _load_build_report(present, run)
+            replayed, seconds = report.calls_sent + report.calls_replayed, round(time.perf_counter() - started, 2)
+            told = {"calls_sent": 0, "calls_replayed": replayed, "up_to_date": True, "seconds": seconds}
+            return report.model_copy(update=told)
+    if run.mode != "replay":
+        ensure_writable_home()
+        world, roles = load_world(run.world, run.graph), benchmark.model_roles(params)
+        check_models(world, roles)
+        world.require_service_access(*benchmark.required_services(params))
+        if run.max_cost is not None:
+            check_prices(world, roles)
+        check_warehouse_writable(resolve_warehouse_path(run))
+    check_run_unlocked(run_folder(benchmark.name, lock, run))
+    if caution := format_caution(lock):
+        print_and_log(f"note: {caution}")
+    begun = datetime.now(UTC)
+
+    def find_made() -> BuildReport | None:
+        present = find_build_by_manifest(resolve_warehouse_path(run), lock)
+        is_made = present is not None and present.published_at >= begun
+        return _load_build_report(present, run) if present and is_made else None
+
+    with nullcontext(recipe) if recipe else recipe_with_server(benchmark, run, find_made) as make:
+        return make(params, run)
+
+
+def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
+    """Rebuild from the recorded calls alone; return table → expected and found SHA-256, rows and agreement.
+
+    No service is called: a call that was not recorded raises ReplayMiss. Nothing is published. BuildFormatTooOld if the build's
+    parameters no longer validate.
+    """
+    origin = record.origin
+    told = {"world": origin["world"], "graph": origin["graph"], "mode": "replay", "pinned_build": record.build_id}
+    try:
+        params = benchmark.params.model_validate(origin["flow"])
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        raise BuildFormatTooOld(
+            f"{record.build_id} was made by {record.code_version} with parameters that this one does not read "
+            f"({where}: {error.errors()[0]['msg']}); build it again with `factmill build {benchmark.name}` and verify that"
+        ) from error
+    replay = run.model_copy(update=told)
+    with recipe_with_server(benchmark, replay) as recipe:
+        report = recipe(params, replay)
+    with open_warehouse(resolve_warehouse_path(run)) as db:
+        expected = load_table_digests(db, record.build_id)
+    tables = {}
+    for name in sorted({*expected, *report.tables}):
+        found = report.tables.get(name, {"sha256": None, "rows": None})
+        pair = {"expected": expected.get(name), "found": found["sha256"]}
+        tables[name] = {**pair, "rows": found["rows"], "agrees": pair["expected"] == pair["found"]}
+    return tables
+
+
+def load_flow(benchmark: Benchmark) -> Any:
+    """Return a benchmark's Prefect flow with tracked runs; Prefect is imported only here."""
+    from factmill.flows.watching.artifacts import create_evaluation_artifacts
+    from factmill.flows.watching.flow_runs import track_flow_runs
+
+    found = load_named_object(benchmark.recipe)
+    return track_flow_runs(found.make_flow(create_evaluation_artifacts) if isinstance(found, Evaluation) else found)
+
+
+@contextmanager
+def recipe_with_server(
+    benchmark: Benchmark, run: RunOptions, find_published: Callable[[], BuildReport | None] = lambda: None
+) -> Iterator[Recipe]:
+    """Yield a benchmark's flow as a function, with a running Prefect server.
+
+    `find_made`: returns the build if it was published before Prefect was lost.
+    """
+    apply_prefect_settings(ensure_writable_home())
+    get_temporary_folder()
+    with prefect_server(factmill_home()) as server:
+        if server and server.is_starting:
+            print_progress_line("starting Prefect …")
+        flow = load_flow(benchmark)
+        # import the modules of the stages while the Prefect server starts on the other core; an evaluation's record has
+        # no `evaluation`, and evaluations mostly call models only
+        if benchmark.evaluation:
+            for module in ("clients.pageviews", "clients.sparql", "world.replies"):
+                import_module(f"factmill.tasks.{module}")
+            if load_world(run.world).uses_embedded_services:
+                import_module("factmill.tasks.world.app")
+        if server:
+            server.wait_ready()
+
+        def make(params: BenchmarkParams, run: RunOptions) -> BuildReport:
+            purse = CommandBudget(run)
+            return retry_on_lost_server(lambda: flow(params, purse.remaining_options), server, find_published)
+
+        yield make
+
+
+def retry_on_lost_server(make: Callable[[], R], server: OwnServer | None, find_published: Callable[[], R | None]) -> R:
+    """Run a flow; restart it if our own server is lost, reusing finished batches and recorded calls.
+
+    PrefectServerLost if a standing server is lost, or our own too often.
+    """
+    makings = 0
+    while True:
+        makings += 1
+        try:
+            with raising_prefect_lost():
+                return make()
+        except PrefectServerLost as lost:
+            # a published build stays published, even if Prefect does not know
+            if made := find_published():
+                print_and_log(f"note: {lost}")
+                return made
+            if server is None or makings == MAX_SERVER_EXITS:
+                raise
+            from factmill.flows.watching.flow_runs import abandon_flow_run_locks
+
+            server.recover()
+            abandon_flow_run_locks()
+            print_and_log("note: the flow begins again; what was done is found again")
+
+
+def prepare_home() -> None:
+    """Prepare the home for builds: Prefect's database, embedded world (store, graph, encoder), compiled kernels."""
+    folder = ensure_writable_home()
+    apply_prefect_settings(folder)
+    with prefect_server(folder) as server:
+        print_and_log("preparing the embedded world …")
+        from factmill.tasks.engine.services import open_embedded_graph
+        from factmill.tasks.graph.paths import compile_path_kernels
+        from factmill.tasks.models.embedders import PACKAGED_EMBEDDER, choose_default_embedder, resolve_embedder_folder
+        from factmill.tasks.world.serving import running_world
+
+        with running_world(folder), open_embedded_graph(folder):
+            compile_path_kernels()
+            if choose_default_embedder(folder) == PACKAGED_EMBEDDER:
+                resolve_embedder_folder(PACKAGED_EMBEDDER, folder)
+            print_and_log("preparing Prefect's database …")
+            if server:
+                server.wait_ready()
+
+
+def _has_expired_replies(record: BuildRecord, run: RunOptions) -> bool:
+    """Return True if a build rests on replies older than the world or the options allow."""
+    ages = resolve_run_max_ages(run)
+    return bool(ages) and uses_expired_replies(
+        resolve_warehouse_path(run), record.build_id, compute_oldest_allowed(ages, datetime.now(UTC))
+    )
+
+
+def _load_build_report(record: BuildRecord, run: RunOptions) -> BuildReport:
+    with open_warehouse(resolve_warehouse_path(run)) as db:
+        digests = load_table_digests(db, record.build_id)
+        counts = dict(
+            db.execute("SELECT table_name, rows FROM build_tables WHERE build_id = ?", [record.build_id]).fetchall()
+        )
+    return BuildReport.model_validate(
+        {**record.report, "tables": {name: {"rows": counts[name], "sha256": digests[name]} for name in digests}}
+    )

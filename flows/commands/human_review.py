@@ -1,0 +1,408 @@
+"""`factmill label`, `review` and `audit`: export answers and rows to people; import labels, decisions, verdicts."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from factmill.flows.benchmarks import get_benchmark
+from factmill.flows.cli.options import (
+    BenchmarkArgument,
+    BuildArgument,
+    BuildOption,
+    JsonOption,
+    NewWarehouseOption,
+    WarehouseOption,
+    print_result,
+    write_text_file,
+)
+from factmill.flows.commands.explain import trace_row
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.core.evaluation.human_labels import (
+    LabelScheme,
+    ParsedLabelFile,
+    count_strata,
+    draw_label_items,
+    format_label_file,
+    list_label_item_ids,
+    parse_label_file,
+)
+from factmill.tasks.core.evaluation.judge_cards import format_rater_agreement
+from factmill.tasks.core.measures.agreement import measure_rater_agreement
+from factmill.tasks.core.measures.audits import (
+    DEFAULT_AUDIT_ROWS,
+    AuditFigure,
+    AuditVerdict,
+    choose_audit_sample,
+    compute_audit_figures,
+    format_allowed_marks,
+    format_audit_figure,
+    format_audit_sheet,
+    parse_audit_sheet,
+    read_audit_mark,
+)
+from factmill.tasks.core.review import format_review_queue, parse_review_queue
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import OutputError, UsageError
+from factmill.tasks.evaluation.definition import Evaluation
+from factmill.tasks.files import load_file_bytes
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.storage.builds import BuildRecord, published_table, resolve_build
+from factmill.tasks.storage.human_judgments import (
+    list_draw_items,
+    load_audit_verdicts,
+    load_label_items,
+    load_labels,
+    load_review_queue,
+    save_audit_verdicts,
+    save_decisions,
+    save_label_items,
+    save_labels,
+)
+from factmill.tasks.storage.warehouse import Connection, open_warehouse
+from factmill.tasks.text.sanitize import escape_control_characters
+
+label_app = typer.Typer(help="Answers for people to label, by which judges are checked.", no_args_is_help=True)
+
+
+@label_app.command("export")
+def export_answers(
+    evaluation: str = typer.Argument(
+        ..., help="An evaluation: its id, the beginning of one, or latest:NAME_evaluation.", metavar="EVAL"
+    ),
+    to: Path = typer.Option(..., help="CSV file to write; one that is there is never overwritten.", metavar="FILE"),
+    n: int = typer.Option(100, "--n", min=1, max=MAX_SETTING_NUMBER, help="Answers to draw."),
+    seed: int = typer.Option(0, min=-MAX_SETTING_NUMBER, max=MAX_SETTING_NUMBER, help="Draws and shuffles otherwise."),
+    by: list[str] | None = typer.Option(
+        None,
+        help="Stratify by this column of the answers too (repeatable), beside setting and verdict.",
+        metavar="COLUMN",
+    ),
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw judged answers for people to label, as many of each setting and verdict as there are or as fit. The file says
+    neither whose answers they are nor what the judge said. Fill in the column label (and note, if you like).
+
+    \b
+    Examples:
+      factmill label export latest:slaq_evaluation --to labels.csv
+      factmill label export slaq_evaluation-3f2 --to more.csv --n 300 --seed 1 --by category
+    """
+    told = _export_labels(resolve_warehouse_path(RunOptions(warehouse=warehouse)), evaluation, to, n, seed, by or [])
+    lines = [
+        f"{to}: {told['items']} of {told['judged']} judged answers of {told['evaluation_id']}; fill in label "
+        f"({', '.join(told['labels'])}), then factmill label import {to} --labeller NAME"
+    ]
+    lines += [f"  {drawn:5} of {size:6}  {stratum}" for stratum, (drawn, size) in told["strata"].items()]
+    if left := told["judged"] - sum(size for _, size in told["strata"].values()):
+        lines.append(f"  note: none was drawn of {left} answers, which are in other strata; with a larger --n they are")
+    if told["naming_the_model"]:
+        lines.append(f"  note: {told['naming_the_model']} answers hold the model's name themselves")
+    print_result(as_json, told, lines)
+
+
+@label_app.command("import")
+def import_answers(
+    file: Path = typer.Argument(..., help="CSV file that `label export` wrote and somebody filled in.", metavar="FILE"),
+    labeller: str = typer.Option(
+        "", help="Who labelled, where the file has no column labeller. Default: the file's name.", metavar="NAME"
+    ),
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take labels in, and tell rows without a label, with one that is none, and with several; of several people, how far
+    they agree. What can be used is; exit code 1 where something could not.
+
+    \b
+    Examples:
+      factmill label import labels.csv --labeller ada
+      factmill label import labels.csv && factmill judge-card --judge exact
+    """
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    # the user's own questions belong to no evaluation
+    found, digest = read_label_file(path, file, labeller, None)
+    benchmarks = {item.draw: item.benchmark for item in found.items.values()}
+    with open_warehouse(path) as db:
+        changed = save_labels(db, found.labels, digest)
+        drawn = {draw: list_draw_items(db, draw) for draw in benchmarks}
+        labels = {draw: load_labels(db, items) for draw, items in drawn.items()}
+    unlabelled = sum(len(items) - len(labels[draw]) for draw, items in drawn.items())
+    labellers = sorted({label.labeller for label in found.labels})
+    schemes, given = list_label_schemes(), dict[str, dict[str, Mapping[str, str]]]()
+    for draw, of_draw in labels.items():
+        given.setdefault(benchmarks[draw], {}).update(of_draw)
+    among = {name: measure_rater_agreement(said, list(schemes[name].classes)) for name, said in sorted(given.items())}
+    told = {
+        "file": str(file),
+        "labels": len(found.labels),
+        "changed": changed,
+        "unlabelled": unlabelled,
+        "labellers": labellers,
+        "troubles": [{"kind": trouble.kind, "told": trouble.message} for trouble in found.problems],
+        "among_people": {name: each.model_dump() for name, each in among.items()},
+    }
+    lines = [f"{file}: {len(found.labels)} labels of {', '.join(labellers)} taken in"]
+    lines[0] += f", {changed} of them changed" if changed else ""
+    lines += format_label_problems(found)
+    lines += [f"  {unlabelled} drawn items have no label yet"] if unlabelled else []
+    lines += [f"  {name}: {format_rater_agreement(each)}" for name, each in among.items() if each.labellers > 1]
+    print_result(as_json, told, lines)
+    if found.count_problems().keys() - {"missing", "doubled"}:
+        raise typer.Exit(1)
+
+
+_MAX_PROBLEM_ROWS = 20
+"""Maximum number of problem rows that are listed; the rest are counted."""
+
+
+def list_label_schemes() -> dict[str, LabelScheme]:
+    """Return benchmark → label scheme, for the benchmarks whose answers a judge marks."""
+    return {name: each.label_scheme for name, each in EVALUATIONS.items() if each.label_scheme is not None}
+
+
+def get_judged_evaluation(warehouse: Path, name: str) -> tuple[Evaluation, LabelScheme, BuildRecord]:
+    """Return the judged evaluation of a build, its label scheme and record; UsageError for any other build."""
+    record = resolve_build(warehouse, name)
+    evaluation = next((each for each in EVALUATIONS.values() if each.name == record.benchmark), None)
+    if evaluation is None or evaluation.label_scheme is None:
+        known = ", ".join(EVALUATIONS[each].name for each in list_label_schemes())
+        raise UsageError(f"{record.build_id} holds no verdicts of a judge; expected a build of {known}")
+    return evaluation, evaluation.label_scheme, record
+
+
+def load_judged_answers(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> list[dict[str, Any]]:
+    """Return the answer rows of an evaluation, which include the verdicts."""
+    with open_warehouse(warehouse) as db:
+        rows: list[dict[str, Any]] = published_table(db, record.build_id, evaluation.main_table).to_pylist()
+    return rows
+
+
+def _export_labels(warehouse: Path, name: str, to: Path, n: int, seed: int, by: Sequence[str]) -> dict[str, Any]:
+    """Draw answers of an evaluation, write them to a CSV for labelling, and return a summary."""
+    evaluation, scheme, record = get_judged_evaluation(warehouse, name)
+    if to.exists():
+        raise OutputError(f"{to}: is there already and may hold labels; name another file, or remove it")
+    rows = load_judged_answers(warehouse, evaluation, record)
+    unknown = [column for column in by if rows and column not in rows[0]]
+    if unknown:
+        raise UsageError(f"--by {unknown[0]}: expected a column of {evaluation.main_table}: {', '.join(rows[0])}")
+    items = draw_label_items(scheme, rows, record.build_id, evaluation.benchmark.name, n, seed, by)
+    if not items:
+        raise UsageError(f"{record.build_id} has no answer with a verdict: there is nothing to label")
+    write_text_file(format_label_file(scheme, items), to)
+    with open_warehouse(warehouse) as db:
+        save_label_items(db, items)
+    model = str(record.lock["author"])
+    judged = sum(bool(part.verdict) for row in rows for part in scheme.list_judged_parts(row))
+    return {
+        "file": str(to),
+        "evaluation_id": record.build_id,
+        "items": len(items),
+        "judged": judged,
+        "strata": {stratum: list(counts) for stratum, counts in count_strata(items).items()},
+        "labels": dict(scheme.classes),
+        "naming_the_model": sum(model.casefold() in item.answer.casefold() for item in items),
+    }
+
+
+def read_sheet_file(path: Path, export: str = "label export EVAL") -> tuple[str, str]:
+    """Return a file's text and the SHA-256 of its bytes; UTF-8, with or without a BOM, or a spreadsheet's UTF-16.
+
+    `export`: the command that writes such a file. UsageError if the file cannot be read.
+    """
+    try:
+        data = load_file_bytes(path)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such file; factmill {export} --to {path} writes one") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"), digest_bytes(data)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 text: {error}; save it as CSV in UTF-8") from error
+
+
+def read_label_file(
+    warehouse: Path, path: Path, labeller: str, benchmark: str | None = ""
+) -> tuple[ParsedLabelFile, str]:
+    """Return the content of a label file and its digest; without a named labeller, the file's name is used."""
+    text, digest = read_sheet_file(path)
+    ids = list_label_item_ids(text, path.name)
+    with open_warehouse(warehouse) as db:
+        known = load_label_items(db, ids)
+    return parse_label_file(text, path.name, known, list_label_schemes(), labeller or path.stem, benchmark), digest
+
+
+def format_label_problems(file: ParsedLabelFile) -> list[str]:
+    """Return the problems of a label file, row by row; rows without a label share one line."""
+    missing = [trouble for trouble in file.problems if trouble.kind == "missing"]
+    others = [trouble for trouble in file.problems if trouble.kind != "missing"]
+    rows = [trouble.message.partition(":")[0].removeprefix("row ") for trouble in missing]
+    more = f" and {len(rows) - _MAX_PROBLEM_ROWS} more" if len(rows) > _MAX_PROBLEM_ROWS else ""
+    lines = [f"  {trouble.kind}: {trouble.message}" for trouble in others[:_MAX_PROBLEM_ROWS]]
+    lines += [f"  … and {len(others) - _MAX_PROBLEM_ROWS} more"] if len(others) > _MAX_PROBLEM_ROWS else []
+    lines += (
+        [f"  missing: no label in {len(rows)} of the rows: {', '.join(rows[:_MAX_PROBLEM_ROWS])}{more}"] if rows else []
+    )
+    return lines
+
+
+review_app = typer.Typer(help="Rows that checks flagged, for people to decide on.", no_args_is_help=True)
+
+
+@review_app.command("export")
+def export_queue(
+    build_name: BuildArgument,
+    to: Path = typer.Option(..., help="CSV file to write.", metavar="FILE"),
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a build's review queue as CSV. Fill in decision (keep, drop, edit), edited, reviewer and note.
+
+    Example: factmill review export latest:slaq --to queue.csv
+    """
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    items = load_review_queue(path, resolve_build(path, build_name))
+    write_text_file(format_review_queue(items), to)
+    undecided = sum(item.decision == "open" for item in items)
+    told = {"file": str(to), "items": len(items), "open": undecided}
+    print_result(as_json, told, [f"{to}: {len(items)} items, {undecided} of them open"])
+
+
+@review_app.command("import")
+def import_decisions(
+    file: Path = typer.Argument(..., help="CSV file that `review export` wrote and a reviewer filled in."),
+    warehouse: NewWarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take in reviewers' decisions; the next build of the benchmark carries them in its lock.
+
+    Example: factmill review import queue.csv && factmill build slaq --review manual
+    """
+    text, _ = read_sheet_file(file, "review export BUILD")
+    items = parse_review_queue(text, file.name)
+    taken = save_decisions(resolve_warehouse_path(RunOptions(warehouse=warehouse)), items)
+    told = {"file": str(file), "items": len(items), "decisions": taken}
+    print_result(as_json, told, [f"{file}: {taken} decisions taken in, {len(items) - taken} items are still open"])
+
+
+def audit(
+    benchmark: BenchmarkArgument,
+    build_name: BuildOption = None,
+    rows: int = typer.Option(
+        DEFAULT_AUDIT_ROWS, min=1, max=MAX_SETTING_NUMBER, help="Rows of the sample; a larger one contains the smaller."
+    ),
+    seed: int = typer.Option(0, min=-MAX_SETTING_NUMBER, max=MAX_SETTING_NUMBER, help="Draws another sample."),
+    to: Path | None = typer.Option(None, help="Write the sample as CSV, to be filled in.", metavar="FILE"),
+    taken_from: Path | None = typer.Option(
+        None, "--from", help="Take in a CSV that was filled in (`reviewer` in each row looked at).", metavar="FILE"
+    ),
+    reviewer: str = typer.Option("", help="Who gives verdicts in the terminal.", metavar="NAME"),
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check rows by reading, as the paper's authors did: a seeded sample with its evidence, verdicts by kind of fault,
+    shares with intervals beside the paper's. In a terminal it asks row by row; a CSV does as well.
+
+    \b
+    Examples:
+      factmill audit granola --reviewer ada
+      factmill audit slaq --to slaq.csv && factmill audit slaq --from slaq.csv
+    """
+    known, path = get_benchmark(benchmark), resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    build_id = resolve_build(path, build_name or f"latest:{benchmark}").build_id
+    told = ""
+    if taken_from:
+        text, _ = read_sheet_file(taken_from, f"audit {benchmark}")
+        verdicts = parse_audit_sheet(known.audit, build_id, text, taken_from.name)
+        with open_warehouse(path) as db:
+            save_audit_verdicts(db, build_id, verdicts)
+        told = f"{taken_from}: {len(verdicts)} verdicts taken in"
+    else:
+        sample = draw_audit_sample(path, known, build_id, rows, seed)
+        if to:
+            write_text_file(format_audit_sheet(known.audit, build_id, sample.shown, sample.verdicts), to)
+            told = (
+                f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then factmill audit {benchmark} --from {to}"
+            )
+        elif sys.stdin.isatty() and not as_json:
+            told = f"{ask_for_verdicts(path, known, sample, reviewer)} verdicts given"
+    figures = measure_audit(path, known, build_id)
+    nothing = f"no row of {build_id} has a verdict yet; ask in a terminal, or: factmill audit {benchmark} --to FILE.csv"
+    lines = [*([told] if told else []), *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
+    print_result(as_json, {"build_id": build_id, "figures": [figure.model_dump() for figure in figures]}, lines)
+
+
+@dataclass(frozen=True)
+class AuditSample:
+    """Sample of a build's rows for an audit."""
+
+    build_id: str
+    shown: Mapping[str, str]
+    """Row id → text for the reader: the row, its companion rows, and the evidence of its facts."""
+    verdicts: Mapping[str, AuditVerdict]
+    """Row id → earlier verdict, for all rows of the build."""
+
+
+def draw_audit_sample(warehouse: Path, benchmark: Benchmark, build_id: str, rows: int, seed: int) -> AuditSample:
+    """Return a seeded sample of a build's rows."""
+    with open_warehouse(warehouse) as db:
+        ids = db.execute(f"SELECT id FROM {benchmark.main_table} WHERE build_id = ?", [build_id]).fetchall()
+        drawn = choose_audit_sample((row_id for (row_id,) in ids), rows, seed)
+        shown = {row_id: "\n".join(_format_row_evidence(db, benchmark, build_id, row_id)) for row_id in drawn}
+        return AuditSample(build_id, shown, load_audit_verdicts(db, build_id))
+
+
+def _format_row_evidence(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> Iterator[str]:
+    trace = trace_row(db, benchmark, build_id, row_id)
+    row = benchmark.main_row_model.model_validate(trace["row"])
+    yield row_id
+    yield from benchmark.explain(row)
+    for side in benchmark.companion_tables:
+        if found := [benchmark.tables[side.table].model_validate(each) for each in trace["beside"][side.table]]:
+            yield from side.explain(found, trace["services"])
+    yield from benchmark.audit.list_evidence(row, trace["calls"])
+
+
+def ask_for_verdicts(warehouse: Path, benchmark: Benchmark, sample: AuditSample, reviewer: str) -> int:
+    """Ask in the terminal for verdicts on rows without one, store each at once, and return their number.
+
+    Ends when all rows are done, or at `q`; an invalid mark is asked for again.
+    """
+    todo = [row_id for row_id in sample.shown if row_id not in sample.verdicts]
+    for number, row_id in enumerate(todo, 1):
+        typer.echo(f"\n[{number} of {len(todo)}] {escape_control_characters(sample.shown[row_id])}\n")
+        marks: dict[str, int] = {}
+        for kind in benchmark.audit.criteria:
+            while kind.code not in marks:
+                typer.echo(f"{kind.instruction} [{format_allowed_marks(kind)}; q stops] ", nl=False)
+                given = sys.stdin.readline()
+                if not given or given.strip().lower() == "q":
+                    return number - 1
+                if (mark := read_audit_mark(kind, given)) is not None:
+                    marks[kind.code] = mark
+        with open_warehouse(warehouse) as db:
+            save_audit_verdicts(db, sample.build_id, [AuditVerdict(row_id=row_id, marks=marks, reviewer=reviewer)])
+    return len(todo)
+
+
+def measure_audit(warehouse: Path, benchmark: Benchmark, build_id: str) -> list[AuditFigure]:
+    """Compute the figures of a build's audit."""
+    with open_warehouse(warehouse) as db:
+        return compute_audit_figures(benchmark.audit, list(load_audit_verdicts(db, build_id).values()))
+
+
+def format_audit_figures(benchmark: Benchmark, figures: list[AuditFigure]) -> list[str]:
+    """Return the figures of a build's audit as lines of text; empty if no row has a verdict."""
+    if not any(figure.rows for figure in figures):
+        return []
+    kinds = {kind.code: kind for kind in benchmark.audit.criteria}
+    return [f"audit by readers ({benchmark.audit.paper_section}):"] + [
+        f"  {format_audit_figure(kinds[figure.kind], figure)}" for figure in figures
+    ]

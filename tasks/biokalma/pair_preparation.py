@@ -1,0 +1,429 @@
+"""First stages of BioKaLMA: pairs of people, their items, knowledge pools and first paragraph (Appendix A.1 to A.3)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+from prefect import Task, task
+
+from factmill.tasks.assets import load_article_removals, load_property_numbers
+from factmill.tasks.biokalma.core.evolution import count_relation_graphs
+from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
+from factmill.tasks.biokalma.core.pair_relations import find_opening_sentences, finish_paragraph, fold_name
+from factmill.tasks.biokalma.core.rows import (
+    CountedPair,
+    PairWithParagraph,
+    PersonCandidateRow,
+    PersonPair,
+    PooledPair,
+    RelationCount,
+    ResolvedPair,
+)
+from factmill.tasks.biokalma.params import BiokalmaInputs
+from factmill.tasks.biokalma.sources.person_pairs import (
+    is_complete_name,
+    load_pair_relations,
+    load_relation_forms,
+    read_pairs,
+)
+from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.calls.item_facts import ItemFact
+from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemCandidate, Qid, make_describe_item_call
+from factmill.tasks.core.calls.wikipedia import (
+    PageText,
+    make_page_revision_at_call,
+    make_page_text_call,
+    parse_page_revision,
+    parse_page_text,
+)
+from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
+from factmill.tasks.engine.batches import BatchWork, batch_key, find_calls_without_result, open_batch
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.errors import UsageError
+from factmill.tasks.lookups.classes import look_up_claims, look_up_class_membership
+from factmill.tasks.lookups.facts import NamedFact, load_named_facts, look_up_item_facts
+from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_items_by_name, look_up_labels
+from factmill.tasks.text.article_html import extract_article_text
+from factmill.tasks.text.values.wikidata_literals import format_wikidata_date
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
+
+BearersByName = dict[str, list[ItemCandidate]]
+"""Name → items that bear it."""
+_MAX_NAMES_IN_REASON = 6
+
+
+def check_class_exists(run: Run, inputs: BiokalmaInputs) -> None:
+    """Raise UsageError for a class that Wikidata does not know, before any pair is drawn."""
+    qid, wikidata = inputs.params.class_qid, run.services.wikidata
+    if not inputs.from_wikidata or qid == HUMAN_QID:
+        return
+    asked = [make_describe_item_call(wikidata.identity, qid)]
+    if find_calls_without_result(run, wikidata, asked, lambda body: any(body.values())):
+        raise UsageError(f"--class {qid}: {wikidata.identity} knows no such item")
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def read_person_pairs(batch: StageBatch) -> BatchReceipt:
+    """Read paragraphs about two people from a file, with the relation between the two (Appendix A.1)."""
+    work = open_batch(batch)
+    inputs = work.inputs(BiokalmaInputs)
+    limit = inputs.limits[batch.unit]
+    (source,) = work.source_files(batch.unit)
+    outcomes: list[RowOutcome] = []
+    for read in read_pairs(source, complete_names=inputs.params.class_qid == HUMAN_QID):
+        if limit is not None and work.rows_in >= limit:
+            break
+        work.add_input_row(read.row_id, read.raw_json)
+        outcomes.append(read.outcome)
+    return work.finish(outcomes, PersonPair)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def make_person_pairs_from_facts(batch: StageBatch) -> BatchReceipt:
+    """Take the pairs of a class that a relation joins from the world's Wikidata (our alternative to files)."""
+    work = open_batch(batch)
+    inputs = work.inputs(BiokalmaInputs)
+    facts = load_named_facts(
+        work, batch.unit, inputs.limits[batch.unit], name_lookup=partial(look_up_labels, language="en")
+    )
+    asked = [(fact.id, qid) for fact in facts for qid in (fact.subject, fact.value)]
+    is_instance, failed = look_up_class_membership(work, asked, inputs.params.class_qid)
+    return work.finish(
+        (failed.get(fact.id) or _make_pair_from_fact(work, fact, is_instance) for fact in facts), PersonPair
+    )
+
+
+def _make_pair_from_fact(work: BatchWork, fact: NamedFact, is_instance: Mapping[str, bool]) -> RowOutcome:
+    class_qid = work.inputs(BiokalmaInputs).params.class_qid
+    pair = (fact.subject, fact.value)
+    if others := [qid for qid in pair if not is_instance[qid]]:
+        return Reject(fact.id, "not_of_class", f"{', '.join(others)}: not of {class_qid}")
+    if fact.drop_outcome:
+        return fact.drop_outcome
+    if fact.subject == fact.value:
+        return Reject(fact.id, "self_relation", f"{fact.subject} is joined to itself")
+    person, other = fact.subject_name, fact.value_name
+    assert person and other
+    if class_qid == HUMAN_QID and (short := [name for name in (person, other) if not is_complete_name(name)]):
+        return Reject(fact.id, "incomplete_name", f"{short[0]}: a first and a family name are wanted")
+    return PersonPair(
+        id=fact.id,
+        person=person,
+        relation=fact.relation,
+        relation_label=load_pair_relations().get_label(fact.relation),
+        other=other,
+        paragraph=None,
+        given=list(pair),
+        source_name=work.run.services.wikidata.identity,
+        source_row=fact.number,
+    )
+
+
+def choose_pair_reader(inputs: BiokalmaInputs) -> Task[[StageBatch], BatchReceipt]:
+    """Return the stage that reads pairs from the build's source."""
+    return make_person_pairs_from_facts if inputs.from_wikidata else read_person_pairs
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def resolve_people(batch: StageBatch) -> BatchReceipt:
+    """Find the two items with these names that the relation joins (Appendix A.2); publish all candidates."""
+    work = open_batch(batch)
+    rows = work.rows(PersonPair)
+    bearers, failed = look_up_items_by_name(work, ((row.id, name) for row in rows for name in (row.person, row.other)))
+    asked = [(row.id, item.qid) for row in rows for name in (row.person, row.other) for item in bearers.get(name, [])]
+    is_instance, failed_class = look_up_class_membership(work, asked, work.inputs(BiokalmaInputs).params.class_qid)
+    values, failed_claims = _look_up_relation_values(work, rows, bearers)
+    failed |= failed_class | failed_claims
+    candidates: list[PersonCandidateRow] = []
+    outcomes = [failed.get(row.id) or _resolve_pair(row, bearers, is_instance, values, candidates) for row in rows]
+    work.extras = make_arrow_table(PersonCandidateRow, candidates)
+    return work.finish(outcomes, ResolvedPair)
+
+
+def _look_up_relation_values(
+    work: BatchWork, rows: Sequence[PersonPair], bearers: BearersByName
+) -> tuple[dict[tuple[str, str], set[str]], dict[str, Reject]]:
+    """Return (relation, bearer of a person's name) → its values, and row id → Reject."""
+    values: dict[tuple[str, str], set[str]] = {}
+    failed: dict[str, Reject] = {}
+    by_relation: dict[str, list[PersonPair]] = defaultdict(list)
+    for row in rows:
+        by_relation[row.relation].append(row)
+    for pid, group in by_relation.items():
+        asked = [(row.id, item.qid) for row in group for item in bearers.get(row.person, [])]
+        claims, failed_now = look_up_claims(work, asked, [pid])
+        failed |= failed_now
+        values |= {(pid, qid): {edge.qid for edge in edges} for qid, edges in claims.items()}
+    return values, failed
+
+
+def _resolve_pair(
+    row: PersonPair,
+    bearers: BearersByName,
+    is_instance: dict[str, bool],
+    values: dict[tuple[str, str], set[str]],
+    candidates: list[PersonCandidateRow],
+) -> RowOutcome:
+    people = [item.qid for item in bearers[row.person] if is_instance[item.qid]]
+    others = [item.qid for item in bearers[row.other] if is_instance[item.qid]]
+    joined = [(a, b) for a in people for b in others if b in values[row.relation, a] and a != b]
+    if fold_name(row.person) == fold_name(row.other):
+        # siblings with the same name match in both orders
+        joined = [
+            (a, b) for a, b in joined if (b, a) not in joined or get_wikidata_id_number(a) < get_wikidata_id_number(b)
+        ]
+    roles: tuple[tuple[Literal["person", "other"], str, list[tuple[Qid, Qid]]], ...] = (
+        ("person", row.person, joined),
+        ("other", row.other, [(b, a) for a, b in joined]),
+    )
+    for role, name, pairs in roles:
+        candidates += [
+            PersonCandidateRow(
+                id=f"{row.id}-{role}-{item.qid}",
+                row_id=row.id,
+                role=role,
+                name=name,
+                qid=item.qid,
+                via=item.matched_by,
+                is_of_class=is_instance[item.qid],
+                joined_to=[b for a, b in pairs if a == item.qid],
+            )
+            for item in bearers[name]
+        ]
+    for name, found in ((row.person, people), (row.other, others)):
+        if not found:
+            return Reject(row.id, "name_not_found", f"nobody of the class bears the name {name!r}")
+    if not joined:
+        return Reject(
+            row.id, "not_joined", f"{row.relation} joins none of {_join_names(people)} to any of {_join_names(others)}"
+        )
+    if len(joined) > 1:
+        told = [f"{a} and {b}" for a, b in joined]
+        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins {_join_names(told)}")
+    person_qid, other_qid = joined[0]
+    return row.extend_to(
+        ResolvedPair,
+        person_qid=person_qid,
+        other_qid=other_qid,
+        person_candidates=len(people),
+        other_candidates=len(others),
+    )
+
+
+def _join_names(found: Sequence[str]) -> str:
+    shown = ", ".join(found[:_MAX_NAMES_IN_REASON])
+    return f"{shown} and {len(found) - _MAX_NAMES_IN_REASON} more" if len(found) > _MAX_NAMES_IN_REASON else shown
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def deduplicate_person_pairs(batch: StageBatch) -> BatchReceipt:
+    """Merge pairs of the same two people: a child and its father are one pair, whatever relation joins them.
+
+    A pair with a paragraph is preferred, then the first. Of a person's pairs only the first `per_person` stay.
+    """
+    work = open_batch(batch)
+    per_person = work.inputs(BiokalmaInputs).params.per_person
+    groups: dict[tuple[int, ...], list[ResolvedPair]] = defaultdict(list)
+    for row in work.rows(ResolvedPair):
+        groups[tuple(sorted(map(get_wikidata_id_number, row.names)))].append(row)
+    pairs: Counter[str] = Counter()
+    outcomes: list[RowOutcome] = []
+    for group in groups.values():
+        kept = min(group, key=lambda row: row.paragraph is None)
+        if full := [qid for qid in kept.names if pairs[qid] == per_person]:
+            told = f"{per_person} pairs before it are about {full[0]}; --per-person allows more"
+            outcomes.append(Reject(kept.id, "person_has_enough_rows", told))
+        else:
+            pairs.update(kept.names.keys())
+            outcomes.append(kept)
+        outcomes += (MergedAway(row.id, kept.id) for row in group if row is not kept)
+    return work.finish(outcomes, ResolvedPair)
+
+
+DATE_PIDS = frozenset({"P569", "P570", "P571", "P576"})
+"""Birth and death of people; inception and dissolution of others. Pools contain no other dates or numbers."""
+BIRTH_DATE_PID = "P569"
+COUNTED_PIDS = {"countries": ("P27",), "cities": ("P19", "P20"), "occupations": ("P106",)}
+"""Column → properties whose values the report counts (§2.3)."""
+WIKIPEDIA_LICENCE, WIKIDATA_LICENCE = "CC-BY-SA-4.0", "CC0-1.0"
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def pool_knowledge(batch: StageBatch) -> BatchReceipt:
+    """Fetch both people's one-hop graphs, without properties irrelevant to a biography (Appendix A.2)."""
+    work = open_batch(batch)
+    rows = work.rows(ResolvedPair)
+    facts, failed = look_up_item_facts(work, ((row.id, qid) for row in rows for qid in row.names))
+    left_out = load_excluded_pids(work.inputs(BiokalmaInputs).params.class_qid)
+    return work.finish((failed.get(row.id) or _add_knowledge_pools(row, facts, left_out) for row in rows), PooledPair)
+
+
+def load_excluded_pids(class_qid: str) -> set[str]:
+    """Load the PIDs of properties that are excluded from a class's pools."""
+    lists = ("pool_left_out", "organisation_properties") if class_qid == HUMAN_QID else ("pool_left_out",)
+    return {f"P{number}" for name in lists for number in load_property_numbers(name)}
+
+
+def _add_knowledge_pools(row: ResolvedPair, facts: Mapping[str, Sequence[ItemFact]], left_out: set[str]) -> RowOutcome:
+    of_person, of_other = facts[row.person_qid], facts[row.other_qid]
+    person_pool = make_knowledge_pool(row.person_qid, of_person, left_out)
+    other_pool = make_knowledge_pool(row.other_qid, of_other, left_out)
+    for qid, pool in ((row.person_qid, person_pool), (row.other_qid, other_pool)):
+        if not pool:
+            return Reject(row.id, "empty_pool", f"nothing is known of {qid} but what no pool holds")
+    names = _distinguish_people(row, of_person, of_other)
+    if isinstance(names, Reject):
+        return names
+    known = [*of_person, *of_other]
+    return row.replace(person=names[0], other=names[1]).extend_to(
+        PooledPair,
+        person_pool=person_pool,
+        other_pool=other_pool,
+        birth_years=[
+            _year(fact.value) for fact in known if fact.pid == BIRTH_DATE_PID and fact.qid is None and fact.value
+        ],
+        **{
+            kind: sorted({fact.qid for fact in known if fact.pid in pids and fact.qid}, key=get_wikidata_id_number)
+            for kind, pids in COUNTED_PIDS.items()
+        },
+    )
+
+
+def _distinguish_people(
+    row: ResolvedPair, of_person: Sequence[ItemFact], of_other: Sequence[ItemFact]
+) -> tuple[str, str] | Reject:
+    """Return the two names; equal names get "(the elder)" and "(the younger)", by dates of birth."""
+    if fold_name(row.person) != fold_name(row.other):
+        return row.person, row.other
+    born = [
+        min(
+            (
+                (_year(fact.value), fact.value)
+                for fact in facts
+                if fact.pid == BIRTH_DATE_PID and not fact.qid and fact.value
+            ),
+            default=None,
+        )
+        for facts in (of_person, of_other)
+    ]
+    if born[0] is None or born[1] is None or born[0] == born[1]:
+        told = (
+            f"{row.person_qid} and {row.other_qid} are both called {row.person}, and no dates of birth tell the elder"
+        )
+        return Reject(row.id, "same_name", told)
+    ages = ("the elder", "the younger") if born[0] < born[1] else ("the younger", "the elder")
+    return f"{row.person} ({ages[0]})", f"{row.other} ({ages[1]})"
+
+
+def make_knowledge_pool(qid: str, facts: Iterable[ItemFact], left_out: set[str]) -> list[KnowledgePiece]:
+    """Return the pieces of knowledge about an item: claims with labels, and dates; each once."""
+    pieces: dict[tuple[str, str | None, str], KnowledgePiece] = {}
+    for fact in facts:
+        if (
+            fact.pid in left_out
+            or not fact.property
+            or not fact.value
+            or (fact.qid is None and fact.pid not in DATE_PIDS)
+        ):
+            continue
+        value = fact.value if fact.qid else format_wikidata_date(fact.value, fact.precision)
+        pieces.setdefault(
+            (fact.pid, fact.qid, value),
+            KnowledgePiece(
+                qid=qid,
+                pid=fact.pid,
+                property=fact.property,
+                value_qid=fact.qid,
+                value=value,
+                precision=fact.precision,
+                statement=fact.statement,
+            ),
+        )
+    return list(pieces.values())
+
+
+def _year(date: str) -> int:
+    """Return the year of an RDF date, negative before the common era; the date's astronomical year 0 is 1 BC."""
+    sign = -1 if date.startswith("-") else 1
+    year = sign * int(date.lstrip("+-").split("-")[0])
+    return year if year > 0 else year - 1
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def find_pair_paragraphs(batch: StageBatch) -> BatchReceipt:
+    """Find the paragraph that evolution starts from: the source's, else an article's, else the relation in words."""
+    work = open_batch(batch)
+    rows = work.rows(PooledPair)
+    articles, failed = _look_up_articles(work, [row for row in rows if row.paragraph is None])
+    return work.finish(
+        (failed.get(row.id) or _add_first_paragraph(work, row, articles) for row in rows), PairWithParagraph
+    )
+
+
+def _add_first_paragraph(work: BatchWork, row: PooledPair, articles: Mapping[str, PageText]) -> RowOutcome:
+    if row.paragraph is not None:
+        licence = work.inputs(BiokalmaInputs).licence
+        given = finish_paragraph(row.paragraph)
+        return row.extend_to(PairWithParagraph, text=given, text_source="file", text_pages=[], licence=licence)
+    for qid, about in ((row.person_qid, row.other), (row.other_qid, row.person)):
+        page = articles.get(qid)
+        text = (
+            find_opening_sentences(extract_article_text(page.text, load_article_removals()), row.names[qid], about)
+            if page
+            else None
+        )
+        if page and text:
+            pages = [f"{page.title}, revision {page.revid}"]
+            opening = finish_paragraph(text)
+            return row.extend_to(
+                PairWithParagraph, text=opening, text_source="article", text_pages=pages, licence=WIKIPEDIA_LICENCE
+            )
+    relation = next(
+        (piece for piece in row.person_pool if (piece.pid, piece.value_qid) == (row.relation, row.other_qid)), None
+    )
+    if relation is None:
+        return Reject(row.id, "no_paragraph", f"no article names both, and {row.relation} is no knowledge of a pool")
+    sentence = verbalise_piece(relation, row.person, load_relation_forms())
+    return row.extend_to(PairWithParagraph, text=sentence, text_source="fact", text_pages=[], licence=WIKIDATA_LICENCE)
+
+
+def _look_up_articles(work: BatchWork, rows: Sequence[PooledPair]) -> tuple[dict[str, PageText], dict[str, Reject]]:
+    """Fetch QID → text of its English article as of the epoch, without items that have no article."""
+    wikipedia = work.run.services.wikipedia
+    asked = [(row.id, qid) for row in rows for qid in row.names]
+    items, failed = look_up_item_descriptions(work, asked)
+    titles = {qid: item.title for qid, item in items.items() if item.title}
+    at = work.inputs(BiokalmaInputs).epoch
+    dated = (
+        (row_id, qid, make_page_revision_at_call(wikipedia.identity, titles[qid], at))
+        for row_id, qid in asked
+        if qid in titles
+    )
+    revisions, failed_now = work.call_and_parse(wikipedia, dated, parse_page_revision, "wikipedia_failed")
+    revids = {qid: revision.revid for qid, revision in revisions.items() if revision.revid is not None}
+    texts = (
+        (row_id, qid, make_page_text_call(wikipedia.identity, revids[qid])) for row_id, qid in asked if qid in revids
+    )
+    articles, failed_last = work.call_and_parse(wikipedia, texts, parse_page_text, "wikipedia_failed")
+    return articles, failed | failed_now | failed_last
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def count_relations_over_build(batch: StageBatch) -> BatchReceipt:
+    """Count the people's graphs in which each relation occurs, over all pairs of the build (Equation 1)."""
+    work = open_batch(batch)
+    rows = work.rows(PairWithParagraph)
+    counts = count_relation_graphs([pool for row in rows for pool in (row.person_pool, row.other_pool)])
+    labels = {piece.pid: piece.property for row in rows for piece in (*row.person_pool, *row.other_pool)}
+    told = {
+        pid: RelationCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
+        for pid, graphs in sorted(Counter(counts).items(), key=lambda pair: get_wikidata_id_number(pair[0]))
+    }
+    work.extras = make_arrow_table(RelationCount, told.values())
+    counted = []
+    for row in rows:
+        pids = dict.fromkeys(piece.pid for piece in (*row.person_pool, *row.other_pool))
+        counted.append(row.extend_to(CountedPair, relation_counts=[told[pid] for pid in pids]))
+    return work.finish(counted, CountedPair)

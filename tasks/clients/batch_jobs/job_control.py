@@ -1,0 +1,116 @@
+"""Inspect and cancel batch jobs without waiting for them.
+
+A job's file names its server, so no world is needed. Each server is asked once for each job; one that does not answer
+is reported, not waited for.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobServer
+from factmill.tasks.clients.batch_jobs.openai_batches import BatchJobState, OpenAiBatches
+from factmill.tasks.clients.server_factory import make_batch_client, make_chat_server
+from factmill.tasks.core.calls.chat import BatchJobSettings
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
+from factmill.tasks.errors import FactmillError, ServiceError
+from factmill.tasks.settings import read_api_key
+
+_TIMEOUT_S = 20.0
+_MAX_PARALLEL_CHECKS = 8
+_SERVER_NOT_NOTED_REASON = (
+    "it was made by an earlier version, which did not note the server; the same build goes on with it"
+)
+
+_KEY_COMMAND_REASON = "key_command of the world's file gives its key, and no command runs from a job's file; the same build goes on with it"
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedJob:
+    """A job, and its state at the server."""
+
+    job: JobFile
+    state: BatchJobState | None = None
+    """None: it is not submitted, or the server does not tell."""
+    trouble: str = ""
+    """Why the server does not tell."""
+
+
+def inspect_jobs(jobs: Sequence[JobFile], user_agent: str) -> list[InspectedJob]:
+    """Ask the servers for the state of their jobs."""
+
+    async def look_at_all() -> list[InspectedJob]:
+        remotes = {
+            server: _make_job_client(server, user_agent)
+            for server in {job.server for job in jobs if _is_reachable(job)}
+        }
+        turn = asyncio.Semaphore(_MAX_PARALLEL_CHECKS)
+
+        async def look(job: JobFile) -> InspectedJob:
+            async with turn:
+                return await _inspect_job(job, remotes.get(job.server))
+
+        return list(await asyncio.gather(*map(look, jobs)))
+
+    return asyncio.run(look_at_all())
+
+
+def cancel_job(job: JobFile, user_agent: str) -> BatchJobState:
+    """Cancel a job at its server; return its state. ServiceError when it was never submitted, or has ended."""
+
+    async def cancel() -> BatchJobState:
+        if not job.server.url:
+            raise ServiceError(
+                f"job {job.job_id or job.name}: {_SERVER_NOT_NOTED_REASON}, and says how to cancel it when it is stopped"
+            )
+        if job.server.has_key_command:
+            raise ServiceError(
+                f"job {job.job_id or job.name}: {_KEY_COMMAND_REASON}. Cancel it with the provider's own tools, or wait for it"
+            )
+        remote = _make_job_client(job.server, user_agent)
+        job.job_id = job.job_id or await remote.find_job(job)
+        if not job.job_id:
+            raise ServiceError(
+                f"{job.name} was never handed in to {remote.name}, so there is nothing to cancel; the same build hands it in, "
+                f"and `factmill jobs forget {job.name}` leaves it out"
+            )
+        state = await remote.fetch_state(job)
+        if state.has_ended:
+            raise ServiceError(
+                f"job {job.job_id} has ended ({state.format_progress(len(job.request_ids))}), so there is nothing to cancel; the same build "
+                f"{'asks anew what is left of it' if state.is_lost else 'takes its answers'}"
+            )
+        return await remote.cancel(job.job_id)
+
+    return asyncio.run(cancel())
+
+
+async def _inspect_job(job: JobFile, remote: OpenAiBatches | None) -> InspectedJob:
+    if not job.job_id:
+        return InspectedJob(job)
+    if remote is None:
+        return InspectedJob(
+            job, trouble=_KEY_COMMAND_REASON if job.server.has_key_command else _SERVER_NOT_NOTED_REASON
+        )
+    try:
+        return InspectedJob(job, await remote.fetch_state(job))
+    except FactmillError as error:  # reported with the job; the others are still inspected
+        return InspectedJob(job, trouble=str(error))
+
+
+def _is_reachable(job: JobFile) -> bool:
+    return bool(job.server.url) and not job.server.has_key_command
+
+
+def _make_job_client(server: JobServer, user_agent: str) -> OpenAiBatches:
+    limits = ServiceLimits(timeout_s=_TIMEOUT_S)
+    told = {"kind": server.kind, "name": server.model, "url": server.url, "key_env": server.key_env, "limits": limits}
+    try:
+        model = ModelSettings.model_validate(told | server.read_connection())
+    except (ValueError, TypeError) as error:
+        raise ServiceError(
+            f"model {server.model}: a job's file says in no readable way how its server is reached: {error}"
+        ) from None
+    return make_batch_client(
+        make_chat_server(model, lambda: read_api_key(model), user_agent), BatchJobSettings(), attempts=1, most_silent=1
+    )

@@ -1,0 +1,126 @@
+"""JSONL lines of a batch job: one request a line in, one result a line out, in any order.
+
+Results are read tolerantly, since a lost line is paid for again: files with a byte order mark, in UTF-16, with CRLF,
+without a newline at the end. A line that is not JSON, not UTF-8, or about no request is counted and skipped, as are
+lines of unknown requests; of several lines for one request the first successful one counts.
+"""
+
+import codecs
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from factmill.tasks.core.spending.costs import format_count
+
+CHAT_ENDPOINT = "/v1/chat/completions"
+_NO_RESPONSE_STATUS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """Result of one request in a job's file."""
+
+    status: int
+    """HTTP status; 0: there was no response."""
+    text: str
+    """Body as JSON; without a response the reason: a code, a colon and details."""
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+
+@dataclass(slots=True)
+class ParsedBatchResults:
+    """Results read from a job's files."""
+
+    results: dict[str, BatchResult] = field(default_factory=dict)
+    """By custom id."""
+    unreadable: int = 0
+    unknown_ids: int = 0
+    duplicates: int = 0
+
+    def format_problems(self) -> str:
+        """Format the problems of the lines as text; empty: none."""
+        odd = {
+            "could not be read": self.unreadable,
+            "answer no request of ours": self.unknown_ids,
+            "came twice": self.duplicates,
+        }
+        return ", ".join(f"{count:,} {what}" for what, count in odd.items() if count)
+
+
+def format_request_count(number: int) -> str:
+    """Format a number of requests as text."""
+    return format_count(number, "request")
+
+
+def format_request_line(custom_id: str, body: Mapping[str, Any]) -> bytes:
+    """Return the line of a request, in pure ASCII, so that it contains no character that a program takes for a line
+    break."""
+    line = {"custom_id": custom_id, "method": "POST", "url": CHAT_ENDPOINT, "body": body}
+    return json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def parse_result_lines(content: bytes, known: Collection[str] | None, lines: ParsedBatchResults) -> None:
+    """Add the results in a job's file for the known ids (None: all) to `lines`."""
+    for line in _split(content):
+        read = _parse_result_line(line)
+        if read is None:
+            lines.unreadable += 1
+            continue
+        custom_id, answer = read
+        before = lines.results.get(custom_id)
+        if known is not None and custom_id not in known:
+            lines.unknown_ids += 1
+        elif before is None:
+            lines.results[custom_id] = answer
+        else:
+            lines.duplicates += 1
+            if answer.is_success and not before.is_success:
+                lines.results[custom_id] = answer
+
+
+def _split(content: bytes) -> Iterator[bytes]:
+    """Yield the lines that are not empty; only a line feed ends a line, since JSON may hold all other separators."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        content = content.decode("utf-16", "replace").encode("utf-8", "replace")
+    for line in content.removeprefix(codecs.BOM_UTF8).split(b"\n"):
+        if stripped := line.strip():
+            yield stripped
+
+
+def _parse_result_line(line: bytes) -> tuple[str, BatchResult] | None:
+    try:
+        read = json.loads(line.decode("utf-8"))
+        custom_id = read["custom_id"]
+        response, error = read.get("response"), read.get("error")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    if not isinstance(custom_id, str):
+        return None
+    if isinstance(response, dict) and not response.get("body") and error:
+        response = {**response, "body": error}  # where vLLM puts the reason for a refused request
+    answer = _parse_line_response(response) if isinstance(response, dict) else None
+    if answer is None and error:
+        answer = BatchResult(_NO_RESPONSE_STATUS, _format_line_error(error))
+    return None if answer is None else (custom_id, answer)
+
+
+def _parse_line_response(response: Mapping[str, Any]) -> BatchResult | None:
+    """Return a line's response; a missing status counts as 200 where there is an answer."""
+    body, status = response.get("body"), response.get("status_code")
+    if isinstance(status, str) and status.isascii() and status.isdigit():
+        status = int(status)
+    if not isinstance(status, int) or isinstance(status, bool):
+        status = 200 if isinstance(body, dict) and "choices" in body else None
+    if status is None:
+        return None
+    return BatchResult(status, body if isinstance(body, str) else json.dumps(body))
+
+
+def _format_line_error(error: Any) -> str:
+    if not isinstance(error, dict):
+        return f"line_failed: {error}"
+    return f"{error.get('code') or 'line_failed'}: {error.get('message') or 'no reason given'}"

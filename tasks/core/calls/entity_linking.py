@@ -1,0 +1,140 @@
+"""Calls to Falcon 2.0 and DBpedia for entity linking, and their responses (MultiHal, paper §2.2, Appendix C, Listing 1).
+
+Linkers return some resources with unescaped characters that DBpedia escapes (a percent sign, quotes); they are sent
+escaped, since an endpoint refuses a whole query for one invalid IRI.
+
+Falcon's response is recorded unchanged, because its format has changed over the years: a better parser can read it again
+without a new request. Since 2022 a link is an object with `URI` and `surface form`; before, it was a pair of unreliable
+order, in which the URI is recognised by its form. Any list may be missing or null, and candidates repeat.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.operation import (
+    Operation,
+    SparqlMapping,
+    ValuesBlocks,
+    is_positive_count,
+    is_string_value,
+)
+from factmill.tasks.core.digests import JsonValue
+from factmill.tasks.core.sparql import ENTITY_NAMESPACE, SolutionValues, iri_term, wrap_value_reader
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCandidate:
+    """One candidate entity or relation for a mention in the text."""
+
+    id: str
+    """QID, PID, or the URI of a DBpedia resource."""
+    mention: str
+    """The mention in the text, as Falcon delimits it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextLinks:
+    """Candidates that Falcon found in a text, each once, in its order."""
+
+    items: tuple[LinkCandidate, ...]
+    properties: tuple[LinkCandidate, ...]
+    dbpedia_entities: tuple[LinkCandidate, ...]
+    dbpedia_relations: tuple[LinkCandidate, ...]
+
+
+def make_link_call(service: str, text: str, k: int = 3) -> Call:
+    """Make the call for the entities and relations of a text, with up to k candidates per mention."""
+    return LINK_OPERATION.make_call(service, text=text, k=k)
+
+
+def parse_text_links(body: Any) -> TextLinks:
+    """Parse the body of link, skipping invalid links (no URI, an id of another kind)."""
+    return TextLinks(
+        items=_collect_links(body.get("entities_wikidata"), is_wanted=is_qid),
+        properties=_collect_links(body.get("relations_wikidata"), is_wanted=is_pid),
+        dbpedia_entities=_collect_links(body.get("entities_dbpedia")),
+        dbpedia_relations=_collect_links(body.get("relations_dbpedia")),
+    )
+
+
+def _collect_links(entries: Any, is_wanted: Callable[[str], bool] | None = None) -> tuple[LinkCandidate, ...]:
+    found: dict[LinkCandidate, None] = {}
+    for uri, surface in _iterate_link_entries(entries or ()):
+        name = uri.rstrip("/").rpartition("/")[2] if is_wanted else uri
+        if is_wanted is None or is_wanted(name):
+            found[LinkCandidate(name, surface)] = None
+    return tuple(found)
+
+
+def _iterate_link_entries(entries: Iterable[Any]) -> Iterable[tuple[str, str]]:
+    for entry in entries:
+        if isinstance(entry, dict):
+            uri, surface = entry.get("URI"), entry.get("surface form")
+        elif isinstance(entry, list | tuple) and len(entry) == 2:
+            uri, surface = entry if _is_uri(entry[0]) else reversed(entry)
+        else:
+            continue
+        if _is_uri(uri):
+            yield uri.strip("<>"), surface if isinstance(surface, str) else ""
+
+
+def _is_uri(text: Any) -> TypeGuard[str]:
+    return isinstance(text, str) and text.lstrip("<").startswith(("http://", "https://"))
+
+
+LINK_OPERATION = Operation(
+    "link", service="falcon", part_checks={"text": is_string_value, "k": is_positive_count}, parse_body=parse_text_links
+)
+"""Body: Falcon's own JSON object, unchanged."""
+
+
+_IRI_ESCAPES = re.compile(r'%(?![0-9A-Fa-f]{2})|["^`\\]')
+
+
+def make_same_as_call(service: str, resource: str) -> Call:
+    """Make the call for the Wikidata items that a DBpedia resource is the same as."""
+    return SAME_AS_OPERATION.make_call(service, resource=resource)
+
+
+def parse_same_as_item(body: Any) -> str | None:
+    """Parse the body of same_as: the item with the smallest number; None if there is none."""
+    return body[0] if body else None
+
+
+def _get_escaped_resource(call: Call) -> str:
+    """Return the call's resource IRI, escaped as in DBpedia."""
+    return _IRI_ESCAPES.sub(lambda found: f"%{ord(found[0]):02X}", str(call.parts["resource"]))
+
+
+def _make_resource_terms(calls: Sequence[Call]) -> ValuesBlocks:
+    return {"resource": [iri_term(each) for each in dict.fromkeys(map(_get_escaped_resource, calls))]}
+
+
+def _make_same_as_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        qid = row["item"].removeprefix(ENTITY_NAMESPACE)
+        if is_qid(qid):
+            found[row["resource"]].add(qid)
+    return [sorted(found[_get_escaped_resource(call)], key=get_wikidata_id_number) for call in calls]
+
+
+SAME_AS_OPERATION = Operation(
+    "same_as",
+    service="dbpedia",
+    part_checks={"resource": is_string_value},
+    parse_body=parse_same_as_item,
+    sparql=SparqlMapping(
+        query_files=("dbpedia/same_as",),
+        varying_parts=("resource",),
+        make_terms=_make_resource_terms,
+        make_bodies=wrap_value_reader(_make_same_as_bodies),
+    ),
+    load_from_graph="a graph holds a Wikidata, whose dumps do not link to DBpedia",
+)
+"""`resource` is an IRI. Body: the QIDs that it is the same as, by number."""

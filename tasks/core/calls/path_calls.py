@@ -1,0 +1,537 @@
+"""Find paths by calls to a Wikidata over the network: the calls, their responses, and the tables of paths.
+
+A call is for the paths of one pair with one number of hops, so that its response is reusable for any bundling of calls,
+ignored properties, maximum number of paths, and search depth: these choices are applied here, to the responses. Bodies
+hold ids as Wikidata writes them (Q64, P17), null for absent values, and each path once, in the order of core/wikidata_paths.py.
+
+| operation | parts | body of the response |
+|---|---|---|
+| item_paths | subject, object, hops | `[{"backward", "path"}]`; path: the property at one hop; property, item, property at two |
+| date_paths | subject, date (1952-03-11, 1952-03 or 1952), properties (sorted), hops | `[{"path", "qualifier", "statement", "value", "precision", "unit", "main"}]`; path ends in the statement's property |
+| number_paths | subject, number (canonical), unit (null for any), properties (sorted), hops | as of date_paths |
+
+Numbers are canonical in `value` and `main`, since endpoints store their value and not their spelling. Endpoints are trusted
+to return all matches, but not only matches: dates and numbers are compared again from their text, so that an engine's
+equality of numbers does not matter, and calls about one item may share a query.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from factmill.tasks.core.calls.call import Call, CallResponse, CallService
+from factmill.tasks.core.calls.operation import (
+    CallParts,
+    Operation,
+    ResponseDependency,
+    SparqlMapping,
+    ValuesBlocks,
+    WikiResource,
+    is_item_id,
+    is_property_id,
+    is_string_value,
+    make_list_check,
+    make_optional_check,
+)
+from factmill.tasks.core.digests import JsonValue
+from factmill.tasks.core.sparql import (
+    DIRECT_CLAIM_NAMESPACE,
+    ENTITY_NAMESPACE,
+    XSD_NAMESPACE,
+    RdfTerm,
+    SparqlSolution,
+    SparqlTerm,
+    decimal_term,
+    find_item_number,
+    find_property_number,
+    is_typed_literal,
+    item_term,
+    literal_term,
+    normalise_utc_date,
+)
+from factmill.tasks.core.wikidata_paths import (
+    ITEM_PATHS_SCHEMA,
+    LITERAL_PATHS_SCHEMA,
+    PAIR_STATUS_SCHEMA,
+    FoundPaths,
+    PairStatus,
+    PathSearchOptions,
+)
+from factmill.tasks.text.values.wikidata_literals import (
+    DAY_PRECISION,
+    UNITLESS_QID_NUMBER,
+    NumberWithUnit,
+    PartialDate,
+    canonical_number,
+    compute_date_key,
+    parse_partial_date,
+)
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid
+
+CallSender = Callable[[Sequence[Call]], Sequence[CallResponse]]
+"""Sends calls and returns their responses in order; a call cache may be behind it."""
+PathRow = tuple[Any, ...]
+"""A row of ITEM_PATHS_SCHEMA or LITERAL_PATHS_SCHEMA without its pair."""
+
+_ITEM_PATH_COLUMNS, _LITERAL_PATH_COLUMNS = ITEM_PATHS_SCHEMA.names[1:], LITERAL_PATHS_SCHEMA.names[1:]
+_PROPERTY_COLUMNS = ("property_1", "property_2", "qualifier")
+_PROPERTY_NAMESPACE = "http://www.wikidata.org/prop/"
+_STATEMENT_IRI_PREFIX = f"{ENTITY_NAMESPACE}statement/"
+_UNKNOWN_VALUE_NAMESPACE = "http://www.wikidata.org/.well-known/genid/"
+_PathSteps = tuple[int | None, int, int | None]
+
+
+def make_item_paths_call(service: str, subject: int, target: int, hops: int) -> Call:
+    """Make the call for the paths of `hops` hops between two items, in both directions."""
+    return ITEM_PATHS_OPERATION.make_call(service, subject=f"Q{subject}", object=f"Q{target}", hops=hops)
+
+
+def make_literal_paths_call(
+    service: str, subject: int, target: PartialDate | NumberWithUnit, properties: Iterable[int], hops: int
+) -> Call:
+    """Make the call for the paths of `hops` hops from an item to a date or number in values of these properties."""
+    parts: dict[str, JsonValue] = {"subject": f"Q{subject}", "properties": [f"P{pid}" for pid in sorted(properties)]}
+    if isinstance(target, PartialDate):
+        return DATE_PATHS_OPERATION.make_call(service, **parts, date=str(target), hops=hops)
+    return NUMBER_PATHS_OPERATION.make_call(
+        service, **parts, number=target.number, unit=_format_entity_id("Q", target.unit), hops=hops
+    )
+
+
+def format_item_paths(rows: Iterable[PathRow]) -> JsonValue:
+    """Format rows of ITEM_PATHS_SCHEMA, in any order and possibly repeated, as a body of item_paths."""
+    told = (dict(zip(_ITEM_PATH_COLUMNS, row, strict=True)) for row in _sort_path_rows(rows))
+    return [{"backward": row["backward"], "path": _format_path_steps(row)} for row in told]
+
+
+def parse_item_paths(body: Any) -> list[PathRow]:
+    """Parse a body of item_paths to rows of ITEM_PATHS_SCHEMA."""
+    rows = []
+    for told in body:
+        hops, *walk = _parse_path_steps(told["path"])
+        rows.append((hops, told["backward"], *walk))
+    return rows
+
+
+def format_literal_paths(rows: Iterable[PathRow]) -> JsonValue:
+    """Format rows of LITERAL_PATHS_SCHEMA, in any order and possibly repeated, as a body of date_paths or number_paths."""
+    told = (dict(zip(_LITERAL_PATH_COLUMNS, row, strict=True)) for row in _sort_path_rows(rows))
+    return [
+        {
+            "path": _format_path_steps(row),
+            "qualifier": _format_entity_id("P", row["qualifier"]),
+            "unit": _format_entity_id("Q", row["unit"]),
+            **{name: row[name] for name in ("statement", "value", "precision", "main")},
+        }
+        for row in told
+    ]
+
+
+def parse_literal_paths(body: Any) -> list[PathRow]:
+    """Parse a body of date_paths or number_paths to rows of LITERAL_PATHS_SCHEMA."""
+    return [
+        (
+            *_parse_path_steps(told["path"]),
+            _parse_entity_number(told["qualifier"]),
+            told["statement"],
+            told["value"],
+            told["precision"],
+            _parse_entity_number(told["unit"]),
+            told["main"],
+        )
+        for told in body
+    ]
+
+
+def make_uncached_sender(service: CallService) -> CallSender:
+    """Return a function that sends calls to a service without recording them."""
+
+    def ask(calls: Sequence[Call]) -> list[CallResponse]:
+        replies: dict[str, CallResponse] = {}
+        service.send(calls, lambda call, reply: replies.__setitem__(call.key, reply))
+        return [replies[call.key] for call in calls]
+
+    return ask
+
+
+class EndpointPathFinder:
+    """Finds paths by calls to a Wikidata: one hop for all pairs first, then two where needed (core.paths.PathFinder).
+
+    If a call of a pair fails, the pair has status `failed` and no paths, and the reason is in `problems`. No pair is ever
+    `unknown_subject` or `unknown_object`: for an endpoint, a missing item is one without claims.
+    """
+
+    def __init__(self, ask: CallSender, service: str) -> None:
+        """Store the function that sends calls, and the identity of the service to call."""
+        self._ask = ask
+        self._service = service
+
+    def find_item_paths(
+        self, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64], options: PathSearchOptions
+    ) -> FoundPaths:
+        """Find the paths between items (see core.paths.PathFinder)."""
+        pairs = list(zip(subjects.tolist(), objects.tolist(), strict=True))
+        identical = {pair for pair, (subject, target) in enumerate(pairs) if subject == target}
+        found = _PathCollector(ITEM_PATHS_SCHEMA, len(pairs), options, identical)
+        self._find(found, lambda pair, hops: make_item_paths_call(self._service, *pairs[pair], hops), parse_item_paths)
+        return found.collect()
+
+    def find_literal_paths(
+        self,
+        subjects: npt.NDArray[np.int64],
+        objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
+        properties: frozenset[int],
+        options: PathSearchOptions,
+    ) -> FoundPaths:
+        """Find the paths from items to dates or numbers (see core.paths.PathFinder)."""
+        pairs: list[tuple[int, PartialDate | NumberWithUnit]] = list(zip(subjects.tolist(), objects, strict=True))
+        found = _PathCollector(LITERAL_PATHS_SCHEMA, len(pairs), options)
+        self._find(
+            found,
+            lambda pair, hops: make_literal_paths_call(self._service, *pairs[pair], properties, hops),
+            parse_literal_paths,
+        )
+        return found.collect()
+
+    def _find(
+        self, found: "_PathCollector", make_call: Callable[[int, int], Call], read: Callable[[Any], list[PathRow]]
+    ) -> None:
+        for hops in (1, 2):
+            calls = {pair: make_call(pair, hops) for pair in found.list_open_pairs()}
+            unique = list({call.key: call for call in calls.values()}.values())
+            answered = zip(unique, self._ask(unique), strict=True) if unique else ()
+            replies = {call.key: reply for call, reply in answered}
+            rows = {key: read(reply.body) for key, reply in replies.items() if reply.status == "ok"}
+            for pair, call in calls.items():
+                if call.key in rows:
+                    found.add(pair, rows[call.key])
+                else:
+                    found.fail(pair, f"{call.operation}, hops {hops}: {replies[call.key].error}")
+
+
+class _PathCollector:
+    """Collector of the paths found so far for a batch of pairs."""
+
+    def __init__(
+        self, schema: pa.Schema, pairs: int, options: PathSearchOptions, identical: Iterable[int] = ()
+    ) -> None:
+        self._schema = schema
+        self._options = options
+        self._identical = frozenset(identical)
+        self._rows: list[list[PathRow]] = [[] for _ in range(pairs)]
+        self._problems: dict[int, str] = {}
+        self._properties = [at for at, name in enumerate(schema.names[1:]) if name in _PROPERTY_COLUMNS]
+
+    def list_open_pairs(self) -> list[int]:
+        """Return the pairs that need a search with the next number of hops."""
+        closed = self._identical.union(self._problems)
+        return [
+            pair for pair, rows in enumerate(self._rows) if pair not in closed and (self._options.always_two_hops or not rows)
+        ]
+
+    def add(self, pair: int, rows: Sequence[PathRow]) -> None:
+        """Add the rows of a pair that use no ignored property."""
+        ignored = self._options.ignored_properties
+        self._rows[pair] += [row for row in rows if not any(row[at] in ignored for at in self._properties)]
+
+    def fail(self, pair: int, reason: str) -> None:
+        """Record a pair's failure, and drop its rows: a partial result would look complete."""
+        self._rows[pair] = []
+        self._problems[pair] = reason
+
+    def collect(self) -> FoundPaths:
+        """Return the collected paths and the status of each pair as tables."""
+        kept = [rows[: self._options.max_paths] for rows in self._rows]
+        paths = [(pair, *row) for pair, rows in enumerate(kept) for row in rows]
+        statuses = [
+            (pair, self._status(pair, len(kept[pair])), len(rows), len(kept[pair]))
+            for pair, rows in enumerate(self._rows)
+        ]
+        return FoundPaths(
+            _make_typed_table(paths, self._schema),
+            _make_typed_table(statuses, PAIR_STATUS_SCHEMA),
+            dict(self._problems),
+        )
+
+    def _status(self, pair: int, kept: int) -> PairStatus:
+        if pair in self._identical:
+            return "identical"
+        if pair in self._problems:
+            return "failed"
+        if not self._rows[pair]:
+            return "none"
+        return "found" if kept == len(self._rows[pair]) else "capped"
+
+
+def _make_typed_table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    return pa.table([pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _sort_path_rows(rows: Iterable[PathRow]) -> list[PathRow]:
+    """Return distinct rows in the order of core/wikidata_paths.py, null first."""
+    return sorted(set(rows), key=lambda row: [(value is not None, value) for value in row])
+
+
+def _format_path_steps(row: dict[str, Any]) -> list[str]:
+    first = f"P{row['property_1']}"
+    return [first] if row["middle"] is None else [first, f"Q{row['middle']}", f"P{row['property_2']}"]
+
+
+def _parse_path_steps(path: Sequence[str]) -> tuple[int, int | None, int, int | None]:
+    """Return hops, middle, property_1 and property_2 of a path in a body."""
+    if len(path) == 1:
+        return 1, None, get_wikidata_id_number(path[0]), None
+    first, middle, second = path
+    return 2, get_wikidata_id_number(middle), get_wikidata_id_number(first), get_wikidata_id_number(second)
+
+
+def _format_entity_id(letter: str, number: int | None) -> str | None:
+    return None if number is None else f"{letter}{number}"
+
+
+def _parse_entity_number(entity_id: str | None) -> int | None:
+    return None if entity_id is None else get_wikidata_id_number(entity_id)
+
+
+def _make_item_pair_terms(calls: Sequence[Call]) -> ValuesBlocks:
+    _check_hops(calls[0])
+    ends = [(item_term(str(call.parts["subject"])), item_term(str(call.parts["object"]))) for call in calls]
+    return {("start", "end"): list(dict.fromkeys(pair for one, other in ends for pair in ((one, other), (other, one))))}
+
+
+def _list_date_terms(calls: Sequence[Call]) -> ValuesBlocks:
+    def write(date: PartialDate) -> SparqlTerm:
+        # in the text of a date and time, a T follows the day, a hyphen the year and month
+        return literal_term(f"{date}{'-' if date.day is None else 'T'}")
+
+    dates = [
+        (item_term(str(call.parts["subject"])), write(parse_partial_date(str(call.parts["date"])))) for call in calls
+    ]
+    return {"properties": _make_property_list_term(calls[0]), ("subject", "date"): list(dict.fromkeys(dates))}
+
+
+def _list_number_terms(calls: Sequence[Call]) -> ValuesBlocks:
+    numbers = [(item_term(str(call.parts["subject"])), decimal_term(str(call.parts["number"]))) for call in calls]
+    return {"properties": _make_property_list_term(calls[0]), ("subject", "number"): list(dict.fromkeys(numbers))}
+
+
+def _check_hops(call: Call) -> None:
+    if call.parts["hops"] not in (1, 2):
+        raise ValueError(f"no paths of {call.parts['hops']!r} hops can be asked for; expected 1 or 2")
+
+
+def _make_property_list_term(call: Call) -> list[SparqlTerm]:
+    """Return a call's properties as one text, the only row of their VALUES block; empty if there are none."""
+    _check_hops(call)
+    pids = [str(pid) for pid in call.parts["properties"]]  # type: ignore[union-attr]
+    if wrong := [pid for pid in pids if not is_pid(pid)]:
+        raise ValueError(f"{wrong[0]!r} is not the id of a property; expected P and a number, like P19")
+    return [literal_term(f" {' '.join(pids)} ")] if pids else []
+
+
+def _make_item_paths_bodies(calls: Sequence[Call], solutions: Sequence[SparqlSolution]) -> list[JsonValue]:
+    hops = calls[0].parts["hops"]
+    walks: dict[tuple[int | None, int | None], list[_PathSteps]] = defaultdict(list)
+    for solution in solutions:
+        if walk := _find_steps(solution, hops):
+            walks[find_item_number(solution["start"]), find_item_number(solution["end"])].append(walk)
+    bodies: list[JsonValue] = []
+    for call in calls:
+        subject, target = (
+            get_wikidata_id_number(str(call.parts["subject"])),
+            get_wikidata_id_number(str(call.parts["object"])),
+        )
+        forth = [(hops, False, *walk) for walk in walks[subject, target]]
+        back = [(hops, True, *walk) for walk in walks[target, subject]]
+        bodies.append(format_item_paths([*forth, *back]))
+    return bodies
+
+
+def _find_steps(solution: SparqlSolution, hops: JsonValue) -> _PathSteps | None:
+    """Return middle, property_1 and property_2 of a solution; None if one is missing."""
+    first = find_property_number(solution["property_1"], DIRECT_CLAIM_NAMESPACE)
+    if hops == 1:
+        return None if first is None else (None, first, None)
+    middle, second = (
+        find_item_number(solution["middle"]),
+        find_property_number(solution["property_2"], DIRECT_CLAIM_NAMESPACE),
+    )
+    return None if first is None or middle is None or second is None else (middle, first, second)
+
+
+def _make_literal_paths_bodies(calls: Sequence[Call], solutions: Sequence[SparqlSolution]) -> list[JsonValue]:
+    by_subject: dict[int | None, list[SparqlSolution]] = defaultdict(list)
+    for solution in solutions:
+        by_subject[find_item_number(solution["subject"])].append(solution)
+    rows = {subject: list(_iterate_literal_rows(calls[0], given)) for subject, given in by_subject.items()}
+    bodies: list[JsonValue] = []
+    for call in calls:
+        wanted = _get_target_value(call)
+        mine = rows.get(get_wikidata_id_number(str(call.parts["subject"])), [])
+        bodies.append(format_literal_paths(row for row in mine if _matches_target(wanted, row)))
+    return bodies
+
+
+def _get_target_value(call: Call) -> PartialDate | NumberWithUnit:
+    if call.operation == "date_paths":
+        return parse_partial_date(str(call.parts["date"]))
+    unit = call.parts["unit"]
+    return NumberWithUnit(str(call.parts["number"]), None if unit is None else get_wikidata_id_number(str(unit)))
+
+
+def _matches_target(wanted: PartialDate | NumberWithUnit, row: PathRow) -> bool:
+    value, precision, unit = row[6], row[7], row[8]
+    if isinstance(wanted, NumberWithUnit):
+        return wanted.is_satisfied_by(value, unit)
+    key = compute_date_key(value)
+    return key is not None and wanted.is_satisfied_by(key, DAY_PRECISION if precision is None else precision)
+
+
+def _iterate_literal_rows(call: Call, solutions: Iterable[SparqlSolution]) -> Iterable[PathRow]:
+    """Yield path rows for the values in solutions of one subject, each with precision or unit from its value nodes."""
+    meanings: dict[tuple[PathRow, str | None], set[tuple[int | None, int | None]]] = defaultdict(set)
+    listed = {get_wikidata_id_number(str(pid)) for pid in call.parts["properties"]}  # type: ignore[union-attr]
+    for solution in solutions:
+        where, value = _find_value_place(solution, listed), _find_literal_value(call, solution["value"])
+        if where is None or value is None:
+            continue
+        qualifier = where[4]
+        main = _find_main_value(solution["main"]) if qualifier is not None and "main" in solution else None
+        said = meanings[(*where, value), main]
+        if "told" in solution and _find_literal_value(call, solution["told"]) == value:
+            said.add(_get_value_node(solution))
+    for (place, main), said in meanings.items():
+        for precision, unit in said or {(None, None)}:
+            yield (*place, precision, unit, main)
+
+
+def _find_value_place(solution: SparqlSolution, listed: set[int]) -> PathRow | None:
+    """Return hops, middle, property_1, property_2, qualifier and statement of a value; None if it does not count."""
+    middle = hop = None
+    if "holder" in solution:
+        middle, hop = (
+            find_item_number(solution["holder"]),
+            find_property_number(solution["hop"], DIRECT_CLAIM_NAMESPACE),
+        )
+        if middle is None or hop is None:
+            return None
+    claim, ending = find_property_number(solution["claim"], _PROPERTY_NAMESPACE), solution["ending"]
+    own = find_property_number(
+        ending, f"{_PROPERTY_NAMESPACE}statement/" if "statement" in solution else DIRECT_CLAIM_NAMESPACE
+    )
+    qualifier = find_property_number(ending, f"{_PROPERTY_NAMESPACE}qualifier/") if "statement" in solution else None
+    if claim is None or (qualifier not in listed and (own not in listed or own != claim)):
+        return None
+    statement = solution["statement"]["value"].removeprefix(_STATEMENT_IRI_PREFIX) if "statement" in solution else None
+    walk = (1, None, claim, None) if hop is None else (2, middle, hop, claim)
+    return (*walk, qualifier, statement)
+
+
+def _find_literal_value(call: Call, cell: RdfTerm) -> str | None:
+    """Return a date as Wikidata writes it, or a number in canonical form; None for other terms."""
+    if not is_typed_literal(cell):
+        return None
+    if call.operation == "number_paths":
+        return canonical_number(cell["value"])
+    return normalise_utc_date(cell["value"]) if compute_date_key(cell["value"]) is not None else None
+
+
+def _get_value_node(solution: SparqlSolution) -> tuple[int | None, int | None]:
+    """Return the precision (of a date) and the unit (of a number) from a value node."""
+    unit = find_item_number(solution["unit"]) if "unit" in solution else None
+    precision = int(solution["precision"]["value"]) if "precision" in solution else None
+    return precision, None if unit == UNITLESS_QID_NUMBER else unit
+
+
+def _find_main_value(cell: RdfTerm) -> str | None:
+    """Return a statement's own value: the QID of an item, any other IRI, or text; None for an unknown value."""
+    value = cell["value"]
+    if cell["type"] == "bnode" or value.startswith(_UNKNOWN_VALUE_NAMESPACE):
+        return None
+    if find_item_number(cell) is not None:
+        return value.removeprefix(ENTITY_NAMESPACE)
+    if cell.get("datatype") == f"{XSD_NAMESPACE}decimal":
+        return canonical_number(value) or value
+    return normalise_utc_date(value) if cell.get("datatype") == f"{XSD_NAMESPACE}dateTime" else value
+
+
+def _list_path_dependencies(parts: CallParts, _body: Any) -> list[ResponseDependency] | None:
+    ends = [str(parts[name]) for name in ("subject", "object") if name in parts]
+    return [ResponseDependency(WikiResource("item", each)) for each in ends] if parts["hops"] == 1 else None
+
+
+def _list_path_world_contents(parts: CallParts) -> list[str]:
+    kind = "item" if parts["hops"] == 1 else "near"
+    return [f"{kind} {parts[name]}" for name in ("subject", "object") if name in parts]
+
+
+_NO_GRAPH_REASON = "a graph finds paths for many pairs at once (core.paths.PathFinder)"
+
+
+def _is_hop_count(value: Any) -> bool:
+    return value in (1, 2)
+
+
+ITEM_PATHS_OPERATION = Operation(
+    "item_paths",
+    service="wikidata",
+    part_checks={"subject": is_item_id, "object": is_item_id, "hops": _is_hop_count},
+    parse_body=parse_item_paths,
+    sparql=SparqlMapping(
+        query_files=("multihal/item_paths_1", "multihal/item_paths_2"),
+        varying_parts=("subject", "object"),
+        make_terms=_make_item_pair_terms,
+        make_bodies=_make_item_paths_bodies,
+    ),
+    load_from_graph=_NO_GRAPH_REASON,
+    list_dependencies=_list_path_dependencies,
+    list_world_contents=_list_path_world_contents,
+)
+DATE_PATHS_OPERATION = Operation(
+    "date_paths",
+    service="wikidata",
+    part_checks={
+        "subject": is_item_id,
+        "properties": make_list_check(is_property_id),
+        "date": is_string_value,
+        "hops": _is_hop_count,
+    },
+    parse_body=parse_literal_paths,
+    sparql=SparqlMapping(
+        query_files=("multihal/date_paths_1", "multihal/date_paths_2"),
+        varying_parts=("subject", "date"),
+        make_terms=_list_date_terms,
+        make_bodies=_make_literal_paths_bodies,
+    ),
+    load_from_graph=_NO_GRAPH_REASON,
+    list_dependencies=_list_path_dependencies,
+    list_world_contents=_list_path_world_contents,
+)
+NUMBER_PATHS_OPERATION = Operation(
+    "number_paths",
+    service="wikidata",
+    part_checks={
+        "subject": is_item_id,
+        "properties": make_list_check(is_property_id),
+        "number": is_string_value,
+        "unit": make_optional_check(is_item_id),
+        "hops": _is_hop_count,
+    },
+    parse_body=parse_literal_paths,
+    sparql=SparqlMapping(
+        query_files=("multihal/number_paths_1", "multihal/number_paths_2"),
+        varying_parts=("subject", "number", "unit"),
+        make_terms=_list_number_terms,
+        make_bodies=_make_literal_paths_bodies,
+    ),
+    load_from_graph=_NO_GRAPH_REASON,
+    list_dependencies=_list_path_dependencies,
+    list_world_contents=_list_path_world_contents,
+)
+PATH_OPERATIONS = (ITEM_PATHS_OPERATION, DATE_PATHS_OPERATION, NUMBER_PATHS_OPERATION)
+"""All operations for paths."""

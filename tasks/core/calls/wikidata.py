@@ -1,0 +1,517 @@
+"""Calls to a Wikidata: items with a name, labels, descriptions, redirects, neighbours and aliases of items, and facts of a
+property.
+
+Every Wikidata (SPARQL endpoint or local graph) answers the same calls with the same JSON bodies; a parity test checks
+that. All lists have a fixed order, so that responses can be compared and recorded byte for byte. See item_facts.py for the
+facts of an item, and paths.py for paths.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NewType, Protocol
+
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.operation import (
+    CallParts,
+    Operation,
+    ResponseDependency,
+    SparqlMapping,
+    ValuesBlocks,
+    WikiResource,
+    is_item_id,
+    is_positive_count,
+    is_property_id,
+    is_string_value,
+    list_item_dependency,
+    list_label_dependencies,
+    make_list_check,
+    make_optional_check,
+)
+from factmill.tasks.core.digests import JsonValue
+from factmill.tasks.core.sparql import (
+    DIRECT_CLAIM_NAMESPACE,
+    ENTITY_NAMESPACE,
+    SolutionValues,
+    check_language_tag,
+    direct_property_term,
+    entity_term,
+    find_smallest_value,
+    group_rows_by_item,
+    integer_term,
+    item_term,
+    literal_term,
+    wrap_value_reader,
+)
+from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
+
+if TYPE_CHECKING:
+    from factmill.tasks.core.calls.item_facts import ItemFact
+
+Qid = NewType("Qid", str)
+Pid = NewType("Pid", str)
+
+HUMAN_QID = Qid("Q5")
+"""The class that people are instances of."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemCandidate:
+    """One item with a given name."""
+
+    qid: Qid
+    matched_by: Literal["label", "alias"]
+    """Whether the name is the item's label or an alias."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDescription:
+    """Label, description and article of an item, in one language."""
+
+    label: str | None
+    description: str | None
+    title: str | None
+    """Title of the English Wikipedia article."""
+    modified: str | None
+    """Last change of the item (ISO 8601), or date of the dump; None if the source lacks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemNeighbour:
+    """One direct claim of an item whose value is an item."""
+
+    pid: Pid
+    qid: Qid
+    label: str | None
+
+
+class LocalGraph(Protocol):
+    """Look-ups of a local graph (tasks/graph/lookup.py) for answering calls."""
+
+    def find_items_by_name(self, names: Iterable[str], language: str) -> dict[str, list[ItemCandidate]]: ...
+    def load_descriptions(self, qids: Iterable[str], language: str) -> dict[Qid, ItemDescription]: ...
+    def find_labels(self, ids: Iterable[str], language: str) -> dict[str, str]: ...
+    def list_aliases(self, qids: Iterable[str], language: str) -> dict[Qid, list[str]]: ...
+    def resolve_redirects(self, qids: Iterable[str]) -> dict[Qid, Qid]: ...
+    def list_neighbours(
+        self, asked: Sequence[tuple[str, Sequence[str]]], language: str
+    ) -> list[list[ItemNeighbour]]: ...
+    def list_facts(self, pid: str, after: str | None, limit: int) -> list[tuple[Qid, Qid]]: ...
+    def list_item_facts(self, qids: Iterable[str], language: str) -> dict[Qid, "list[ItemFact]"]: ...
+
+
+def make_find_items_call(service: str, name: str, language: str = "en") -> Call:
+    """Make the call for the items whose label or alias is exactly a name."""
+    return FIND_ITEMS_OPERATION.make_call(service, name=name, language=language)
+
+
+def make_describe_item_call(service: str, qid: str, language: str = "en") -> Call:
+    """Make the call for an item's label, description and English article."""
+    return DESCRIBE_ITEMS_OPERATION.make_call(service, qid=qid, language=language)
+
+
+def make_resolve_item_call(service: str, qid: str, language: str = "en") -> Call:
+    """Make the call for the current item of a QID: merged items become redirects."""
+    return RESOLVE_ITEM_OPERATION.make_call(service, qid=qid, language=language)
+
+
+def make_neighbours_call(service: str, qid: str, pids: Sequence[str], language: str = "en") -> Call:
+    """Make the call for an item's direct claims of some properties."""
+    return NEIGHBOURS_OPERATION.make_call(service, qid=qid, pids=sorted(pids, key=get_wikidata_id_number), language=language)
+
+
+def make_label_call(service: str, entity_id: str, language: str = "en") -> Call:
+    """Make the call for the label of an item or property."""
+    return LABEL_OPERATION.make_call(service, id=entity_id, language=language)
+
+
+def make_aliases_call(service: str, qid: str, language: str = "en") -> Call:
+    """Make the call for the aliases of an item."""
+    return ALIASES_OPERATION.make_call(service, qid=qid, language=language)
+
+
+def make_list_facts_call(service: str, pid: str, after: str | None, limit: int, language: str = "en") -> Call:
+    """Make the call for the next facts of a property, up to `limit` subjects after `after`."""
+    return LIST_FACTS_OPERATION.make_call(service, pid=pid, after=after, limit=limit, language=language)
+
+
+def make_item_states_call(service: str, ids: Iterable[str], language: str, on: str) -> Call:
+    """Make the call for the last changes of items and the labels of items and properties; `on` (ISO 8601, UTC) makes each
+    check a separate call."""
+    return ITEM_STATES_OPERATION.make_call(service, ids=sorted(ids), language=language, on=on)
+
+
+def parse_item_candidates(body: Any) -> list[ItemCandidate]:
+    """Parse the body of find_items."""
+    return [ItemCandidate(Qid(found["qid"]), found["via"]) for found in body]
+
+
+def parse_item_description(body: Any) -> ItemDescription:
+    """Parse the body of describe_items."""
+    return ItemDescription(body["label"], body["description"], body["title"], body["modified"])
+
+
+def format_item_description(known: ItemDescription) -> JsonValue:
+    """Format the body of describe_items."""
+    return {
+        "label": known.label,
+        "description": known.description,
+        "title": known.title,
+        "modified": known.modified,
+    }
+
+
+def parse_neighbours(body: Any) -> list[ItemNeighbour]:
+    """Parse the body of neighbours."""
+    return [ItemNeighbour(Pid(edge["pid"]), Qid(edge["qid"]), edge["label"]) for edge in body]
+
+
+def parse_fact_pairs(body: Any) -> list[tuple[Qid, Qid]]:
+    """Parse the body of list_facts to (subject, value) pairs."""
+    return [(Qid(fact["subject"]), Qid(fact["object"])) for fact in body]
+
+
+def parse_entity_label(body: Any) -> str | None:
+    """Parse the body of label."""
+    return None if body is None else str(body)
+
+
+def parse_aliases(body: Any) -> list[str]:
+    """Parse the body of aliases."""
+    return [str(alias) for alias in body]
+
+
+def choose_item_candidate(candidates: Sequence[ItemCandidate]) -> ItemCandidate:
+    """Return the candidate with the smallest QID number, matches by label before those by alias.
+
+    The paper's rule (Appendix B, "QID disambiguation"): small numbers were assigned early, to widely known entities.
+    """
+    return min(candidates, key=lambda candidate: (candidate.matched_by != "label", get_wikidata_id_number(candidate.qid)))
+
+
+def make_item_terms(calls: Sequence[Call]) -> ValuesBlocks:
+    """Return the VALUES blocks of calls about items, in one language."""
+    language = literal_term(check_language_tag(str(calls[0].parts["language"])))
+    return {"language": [language], **_make_item_block(calls)}
+
+
+def _make_item_block(calls: Sequence[Call]) -> ValuesBlocks:
+    return {"item": [item_term(qid) for qid in dict.fromkeys(str(call.parts["qid"]) for call in calls)]}
+
+
+def _list_name_terms(calls: Sequence[Call]) -> ValuesBlocks:
+    tags = dict.fromkeys((str(calls[0].parts["language"]), "mul"))
+    names = dict.fromkeys(str(call.parts["name"]) for call in calls)
+    return {"name": [literal_term(name, tag) for name in names for tag in tags]}
+
+
+def _list_entity_terms(ids: Iterable[str], language: str) -> ValuesBlocks:
+    tags = [literal_term(check_language_tag(tag)) for tag in dict.fromkeys((language, "mul"))]
+    return {"language": tags, "entity": [entity_term(each) for each in ids]}
+
+
+def _make_fact_page_terms(calls: Sequence[Call]) -> ValuesBlocks:
+    parts = calls[0].parts
+    after = 0 if parts["after"] is None else get_wikidata_id_number(item_term(str(parts["after"])).removeprefix("wd:"))
+    return {"property": [direct_property_term(str(parts["pid"]))], "after": [integer_term(after)]}
+
+
+def _list_neighbour_terms(calls: Sequence[Call]) -> ValuesBlocks:
+    pids: Any = calls[0].parts["pids"]
+    return {**make_item_terms(calls), "property": [direct_property_term(pid) for pid in pids]}
+
+
+def _make_found_items_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in rows:
+        qid = row["item"].removeprefix(ENTITY_NAMESPACE)
+        if is_qid(qid) and found[row["name"]].get(qid) != "label":
+            found[row["name"]][qid] = row["via"]
+    return [
+        [
+            {"qid": qid, "via": via}
+            for qid, via in sorted(
+                found[str(call.parts["name"])].items(),
+                key=lambda pair: (pair[1] != "label", get_wikidata_id_number(pair[0])),
+            )
+        ]
+        for call in calls
+    ]
+
+
+def _make_description_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    by_qid = group_rows_by_item(rows)
+    return [
+        {
+            name: find_smallest_value(row.get(name) for row in by_qid[str(call.parts["qid"])])
+            for name in ("label", "description", "title", "modified")
+        }
+        for call in calls
+    ]
+
+
+def _make_label_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    found: dict[tuple[str, bool], list[str]] = defaultdict(list)
+    language = str(calls[0].parts["language"])
+    for row in rows:
+        found[row["entity"].removeprefix(ENTITY_NAMESPACE), row["language"] == language].append(row["label"])
+    return [
+        find_smallest_value(found[str(call.parts["id"]), True] or found[str(call.parts["id"]), False]) for call in calls
+    ]
+
+
+def _make_alias_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        found[row["entity"].removeprefix(ENTITY_NAMESPACE)].add(row["alias"])
+    return [list[JsonValue](sorted(found[str(call.parts["qid"])])) for call in calls]
+
+
+def _make_item_states_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    labels = [row for row in rows if "label" in row]
+    bodies: list[JsonValue] = []
+    for call in calls:
+        ids = [str(each) for each in call.parts["ids"]]  # type: ignore[union-attr]
+        state: dict[str, JsonValue] = {}
+        for each in ids:
+            found = [row for row in rows if row["entity"].removeprefix(ENTITY_NAMESPACE) == each]
+            own = {name: find_smallest_value(row.get(name) for row in found) for name in ("modified", "version")}
+            state[each] = {**own, "label": _find_label_in_language(labels, each, str(call.parts["language"]))}
+        bodies.append(state)
+    return bodies
+
+
+def _find_label_in_language(rows: Sequence[SolutionValues], entity: str, language: str) -> str | None:
+    """Return a label in the language, else the one for all languages."""
+    found = [row for row in rows if row["entity"].removeprefix(ENTITY_NAMESPACE) == entity]
+    return find_smallest_value(row["label"] for row in found if row["language"] == language) or find_smallest_value(
+        row["label"] for row in found
+    )
+
+
+def _make_resolved_item_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    by_qid = group_rows_by_item(rows)
+    targets = {
+        qid: find_smallest_value(row["target"].removeprefix(ENTITY_NAMESPACE) for row in found)
+        for qid, found in by_qid.items()
+    }
+    return [targets.get(str(call.parts["qid"]), str(call.parts["qid"])) for call in calls]
+
+
+def _make_neighbours_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    by_qid = group_rows_by_item(rows)
+    bodies: list[JsonValue] = []
+    for call in calls:
+        labels: dict[tuple[str, str], list[str | None]] = defaultdict(list)
+        for row in by_qid[str(call.parts["qid"])]:
+            pid, qid = row["property"].removeprefix(DIRECT_CLAIM_NAMESPACE), row["value"].removeprefix(ENTITY_NAMESPACE)
+            if is_pid(pid) and is_qid(qid):
+                labels[pid, qid].append(row.get("label"))
+        ordered = sorted(
+            labels.items(), key=lambda edge: (get_wikidata_id_number(edge[0][0]), get_wikidata_id_number(edge[0][1]))
+        )
+        bodies.append([{"pid": pid, "qid": qid, "label": find_smallest_value(given)} for (pid, qid), given in ordered])
+    return bodies
+
+
+def _make_fact_page_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+    facts = {
+        (row["subject"].removeprefix(ENTITY_NAMESPACE), row["object"].removeprefix(ENTITY_NAMESPACE)) for row in rows
+    }
+    kept = [fact for fact in facts if is_qid(fact[0]) and is_qid(fact[1])]
+    kept.sort(key=lambda fact: (get_wikidata_id_number(fact[0]), get_wikidata_id_number(fact[1])))
+    return [[{"subject": subject, "object": found} for subject, found in kept] for _ in calls]
+
+
+def _find_items_in_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
+    found = graph.find_items_by_name([each["name"] for each in parts], language)
+    return [[{"qid": item.qid, "via": item.matched_by} for item in found[each["name"]]] for each in parts]
+
+
+FIND_ITEMS_OPERATION = Operation(
+    "find_items",
+    service="wikidata",
+    part_checks={"name": is_string_value, "language": is_string_value},
+    parse_body=parse_item_candidates,
+    sparql=SparqlMapping(
+        query_files=("wikidata/find_items",),
+        varying_parts=("name",),
+        make_terms=_list_name_terms,
+        make_bodies=wrap_value_reader(_make_found_items_bodies),
+    ),
+    load_from_graph=_find_items_in_graph,
+    list_world_contents=lambda parts: [f"name en {parts['name']}"] if parts["language"] == "en" else None,
+)
+"""Body: `[{"qid", "via": "label" or "alias"}]`, labels first, then by number of the QID; one entry per QID."""
+
+
+def _describe_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
+    found = graph.load_descriptions([each["qid"] for each in parts], language)
+    return [format_item_description(found[each["qid"]]) for each in parts]
+
+
+def _list_description_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
+    says = {} if body["modified"] is None else {"modified": body["modified"]}
+    return [ResponseDependency(WikiResource("item", str(parts["qid"])), says, must_be_unchanged=not says)]
+
+
+DESCRIBE_ITEMS_OPERATION = Operation(
+    "describe_items",
+    service="wikidata",
+    part_checks={"qid": is_item_id, "language": is_string_value},
+    parse_body=parse_item_description,
+    sparql=SparqlMapping(
+        query_files=("wikidata/describe_items",),
+        varying_parts=("qid",),
+        make_terms=make_item_terms,
+        make_bodies=wrap_value_reader(_make_description_bodies),
+    ),
+    load_from_graph=_describe_from_graph,
+    list_dependencies=_list_description_dependencies,
+)
+"""Body: `{"label", "description", "title", "modified"}`, each null when unknown; an unknown QID gives nulls."""
+
+
+def _label_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
+    found = graph.find_labels([each["id"] for each in parts], language)
+    return [found.get(each["id"]) for each in parts]
+
+
+LABEL_OPERATION = Operation(
+    "label",
+    service="wikidata",
+    part_checks={"id": lambda value: is_item_id(value) or is_property_id(value), "language": is_string_value},
+    parse_body=parse_entity_label,
+    sparql=SparqlMapping(
+        query_files=("wikidata/label",),
+        varying_parts=("id",),
+        make_terms=lambda calls: _list_entity_terms(
+            (str(call.parts["id"]) for call in calls), str(calls[0].parts["language"])
+        ),
+        make_bodies=wrap_value_reader(_make_label_bodies),
+    ),
+    load_from_graph=_label_from_graph,
+    list_dependencies=lambda parts, body: list_label_dependencies({str(parts["id"]): body}, parts),
+)
+"""Body: the label of an item or property, or null when it has neither one in the language nor one for all languages."""
+
+
+def _list_aliases_in_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
+    found = graph.list_aliases([each["qid"] for each in parts], language)
+    return [list[JsonValue](found[each["qid"]]) for each in parts]
+
+
+ALIASES_OPERATION = Operation(
+    "aliases",
+    service="wikidata",
+    part_checks={"qid": is_item_id, "language": is_string_value},
+    parse_body=parse_aliases,
+    sparql=SparqlMapping(
+        query_files=("wikidata/aliases",),
+        varying_parts=("qid",),
+        make_terms=lambda calls: _list_entity_terms(
+            dict.fromkeys(str(call.parts["qid"]) for call in calls), str(calls[0].parts["language"])
+        ),
+        make_bodies=wrap_value_reader(_make_alias_bodies),
+    ),
+    load_from_graph=_list_aliases_in_graph,
+    list_dependencies=list_item_dependency,
+)
+"""Body: the aliases of an item in the language and those for all languages, sorted, each once, without labels."""
+
+
+def _resolve_items_in_graph(graph: LocalGraph, parts: Sequence[CallParts], _language: str) -> list[JsonValue]:
+    found = graph.resolve_redirects([each["qid"] for each in parts])
+    return [found[each["qid"]] for each in parts]
+
+
+RESOLVE_ITEM_OPERATION = Operation(
+    "resolve_item",
+    service="wikidata",
+    part_checks={"qid": is_item_id, "language": is_string_value},
+    parse_body=str,
+    sparql=SparqlMapping(
+        query_files=("wikidata/resolve_item",),
+        varying_parts=("qid",),
+        make_terms=_make_item_block,
+        make_bodies=wrap_value_reader(_make_resolved_item_bodies),
+    ),
+    load_from_graph=_resolve_items_in_graph,
+    depends_on_language=False,
+    # a redirect has no date of change of its own
+    list_dependencies=lambda parts, body: list_item_dependency(parts, body) if body == parts["qid"] else None,
+)
+"""Body: the QID at the end of its redirects; itself when it is no redirect."""
+
+
+def _neighbours_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
+    found = graph.list_neighbours([(each["qid"], each["pids"]) for each in parts], language)
+    return [[{"pid": edge.pid, "qid": edge.qid, "label": edge.label} for edge in edges] for edges in found]
+
+
+def _list_neighbours_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
+    named = {edge["qid"]: edge["label"] for edge in body}
+    return [*list_item_dependency(parts, body), *list_label_dependencies(named, parts)]
+
+
+NEIGHBOURS_OPERATION = Operation(
+    "neighbours",
+    service="wikidata",
+    part_checks={"qid": is_item_id, "pids": make_list_check(is_property_id), "language": is_string_value},
+    parse_body=parse_neighbours,
+    sparql=SparqlMapping(
+        query_files=("wikidata/neighbours",),
+        varying_parts=("qid",),
+        make_terms=_list_neighbour_terms,
+        make_bodies=wrap_value_reader(_make_neighbours_bodies),
+    ),
+    load_from_graph=_neighbours_from_graph,
+    list_dependencies=_list_neighbours_dependencies,
+)
+"""`pids` are sorted. Body: `[{"pid", "qid", "label"}]`, direct claims with an item as value, by number of pid and qid."""
+
+
+def _list_facts_in_graph(graph: LocalGraph, parts: Sequence[CallParts], _language: str) -> list[JsonValue]:
+    facts = [graph.list_facts(each["pid"], each["after"], each["limit"]) for each in parts]
+    return [[{"subject": subject, "object": thing} for subject, thing in page] for page in facts]
+
+
+LIST_FACTS_OPERATION = Operation(
+    "list_facts",
+    service="wikidata",
+    part_checks={
+        "pid": is_property_id,
+        "after": make_optional_check(is_item_id),
+        "limit": is_positive_count,
+        "language": is_string_value,
+    },
+    parse_body=parse_fact_pairs,
+    sparql=SparqlMapping(
+        query_files=("wikidata/list_facts",),
+        make_terms=_make_fact_page_terms,
+        limit_part="limit",
+        make_bodies=wrap_value_reader(_make_fact_page_bodies),
+    ),
+    load_from_graph=_list_facts_in_graph,
+    depends_on_language=False,
+    list_world_contents=lambda parts: [f"facts {parts['pid']}"],
+)
+"""Body: `[{"subject", "object"}]`, direct item claims of the property by number of subject, then object; up to `limit`
+subjects after `after`, each with all its claims."""
+
+ITEM_STATES_OPERATION = Operation(
+    "item_states",
+    service="wikidata",
+    part_checks={"ids": make_list_check(is_string_value), "language": is_string_value, "on": is_string_value},
+    parse_body=dict,
+    sparql=SparqlMapping(
+        query_files=("wikidata/item_states",),
+        make_terms=lambda calls: _list_entity_terms(
+            map(str, calls[0].parts["ids"]),  # type: ignore[arg-type]
+            str(calls[0].parts["language"]),
+        ),
+        make_bodies=wrap_value_reader(_make_item_states_bodies),
+    ),
+    load_from_graph="a graph is named by its content, which never changes",
+)
+"""Body: id → `{"modified", "version", "label"}`, each null when unknown."""

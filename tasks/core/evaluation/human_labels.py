@@ -1,0 +1,394 @@
+"""Human labels of answers that a judge marked: drawing the answers, the allowed labels, and parsing the returned files.
+
+A draw is stratified by setting and the judge's verdict, with equal numbers from each stratum as far as possible, so that
+rare verdicts occur; each item records its stratum's size, by which figures are reweighted. Labellers see question, gold
+answer and answer, but neither the model, the judge nor its verdict; order and ids reveal nothing about these.
+
+Messages name a row by its number in the spreadsheet. Nothing is guessed: invalid labels, contradicting labels and rows
+whose text differs from the drawn one are reported and left out; the rest is used.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.review import format_csv_table, parse_spreadsheet_csv
+from factmill.tasks.core.rows import StrictModel
+from factmill.tasks.errors import SourceError
+
+LABEL_FILE_COLUMNS = ("item", "question", "gold", "answer", "label", "note", "labels")
+"""Columns of an exported file; people fill in `label` and `note`; `labels` lists the allowed labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPart:
+    """One part of an answer, with the judge's verdict on it."""
+
+    part: str
+    """Id of the part within the answer: a fact's number, the rated quality; empty if there is only one."""
+    question: str
+    """Question as labellers see it."""
+    gold: str
+    answer: str
+    """Answer as the judge saw it."""
+    verdict: str
+    """A label; empty where the judge's completion could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelScheme:
+    """Verdicts of a judge in an evaluation, so that people can label the same (`factmill label`, `judge-card`).
+
+    FanOutQA's scheme, where an answer has one grade, and three grades mean that it is right:
+
+        LabelScheme(
+            asks="How does the answer compare with the gold answer?",
+            classes={"A": "wrong or no answer", "B": "right, and more exact", …, "F": "right in part"},
+            right=frozenset("BCE"), metric="judged",
+            of=lambda row: [Part("", row["question"], row["gold"], row["answer_read"], row["grade"])] if … else [],
+            prompts=(JUDGE_ANSWER,), pose=pose_answer,
+        )
+
+    BioKaLMA's has `classes={"1": "worst", …, "5": "best"}`, `is_ordinal=True`, and one part of an answer per rating:
+    `Part("coherence", "Is the text coherent? …", "", answer, str(row["ratings"]["coherence"]))`, …
+    """
+
+    instruction: str
+    """Question to labellers, one line."""
+    classes: Mapping[str, str]
+    """Label → its meaning; ordered labels go from worst to best."""
+    list_judged_parts: Callable[[Mapping[str, Any]], Iterable[JudgedPart]]
+    """A row of the evaluation's main table → its judged parts; empty if no judge saw it."""
+    prompts: tuple[str, ...]
+    """The judge's prompts, which with its name identify it."""
+    make_answer_row: Callable[[str, str, str, str], Any] | None = None
+    """Id, question, gold answer and answer from elsewhere → the answer's row, as input to the evaluation's judging; `of` reads
+    one part from the judged row. None: an answer has several judged parts, so only drawn answers can be labelled."""
+    is_ordinal: bool = False
+    right_labels: frozenset[str] = frozenset()
+    """Labels that count as right; empty where labels are ratings."""
+    metric: str = ""
+    """Metric that is the share of answers with such a verdict; a judge's card corrects it."""
+
+
+class LabelItem(StrictModel):
+    """One item for people to label, with the details that are hidden from them."""
+
+    id: str
+    """Id in the file; it reveals nothing about the item."""
+    draw: str
+    """Digest of the draw's evaluation, number of items, seed and strata."""
+    evaluation: str
+    """Id of the evaluation that it was drawn from."""
+    benchmark: str
+    """The evaluated benchmark."""
+    answer_id: str
+    """Id of the answer's row in the evaluation's main table."""
+    part: str
+    """Labelled part of the answer; empty for the whole answer."""
+    setting: str
+    """Setting in which the model was asked."""
+    cluster: str
+    """Resampling unit: answers of one cluster are not independent."""
+    question: str
+    """Question to the model, as people see it."""
+    gold: str
+    """Gold answer, as people see it."""
+    answer: str
+    """The model's answer."""
+    stratum: str
+    """Setting, verdict and further stratification values."""
+    stratum_size: int
+    """Number of judged items in the stratum, drawn or not."""
+
+
+def draw_label_items(
+    scheme: LabelScheme,
+    rows: Iterable[Mapping[str, Any]],
+    evaluation: str,
+    benchmark: str,
+    n: int,
+    seed: int,
+    by: Sequence[str],
+) -> list[LabelItem]:
+    """Draw at most `n` items to label, in the order in which people get them.
+
+    `rows`: those of the evaluation's main table; `by`: columns for stratification in addition to setting and verdict. Items
+    without a verdict are not drawn: there is nothing to compare a label with.
+    """
+    draw = digest_json([evaluation, n, seed, list(by)])[:16]
+    strata: dict[str, list[LabelItem]] = {}
+    for row in rows:
+        for part in scheme.list_judged_parts(row):
+            if part.verdict:
+                stratum = " | ".join([row["setting"], part.verdict, *(str(row[column]) for column in by)])
+                strata.setdefault(stratum, []).append(
+                    LabelItem(
+                        # a letter before it, lest a spreadsheet takes it for a number
+                        id=f"q{digest_json([draw, row['id'], part.part])[:12]}",
+                        draw=draw,
+                        evaluation=evaluation,
+                        benchmark=benchmark,
+                        answer_id=row["id"],
+                        setting=row["setting"],
+                        cluster=row["cluster"],
+                        stratum=stratum,
+                        stratum_size=0,
+                        part=part.part,
+                        question=part.question,
+                        gold=part.gold,
+                        answer=part.answer,
+                    )
+                )
+    drawn: list[LabelItem] = []
+    for name, size in allocate_to_strata({name: len(items) for name, items in strata.items()}, n, seed).items():
+        chosen = sorted(strata[name], key=lambda item: digest_json([seed, "draw", item.id]))[:size]
+        drawn += [item.model_copy(update={"stratum_size": len(strata[name])}) for item in chosen]
+    return sorted(drawn, key=lambda item: digest_json([seed, "order", item.id]))
+
+
+def allocate_to_strata(sizes: Mapping[str, int], n: int, seed: int) -> dict[str, int]:
+    """Return the number of items to draw per stratum: equal shares, with the shortfall of small strata given to others."""
+    shares = dict.fromkeys(sizes, 0)
+    order = sorted(sizes, key=lambda name: digest_json([seed, "stratum", name]))
+    left = min(n, sum(sizes.values()))
+    while left:
+        open_ = [name for name in order if shares[name] < sizes[name]]
+        each = max(1, left // len(open_))
+        for name in open_[:left]:
+            more = min(each, sizes[name] - shares[name], left)
+            shares[name] += more
+            left -= more
+    return shares
+
+
+def format_label_file(scheme: LabelScheme, items: Sequence[LabelItem]) -> str:
+    """Format the file that people fill in, as CSV."""
+    meaning = format_label_instruction(scheme)
+    texts = ({"question": item.question, "gold": item.gold, "answer": item.answer} for item in items)
+    blank = {"label": "", "note": "", "labels": meaning}
+    return format_csv_table(
+        LABEL_FILE_COLUMNS, ({"item": item.id, **text, **blank} for item, text in zip(items, texts, strict=True))
+    )
+
+
+def format_label_instruction(scheme: LabelScheme) -> str:
+    """Format the question to labellers and the allowed labels, as one line."""
+    return f"{scheme.instruction} {'; '.join(f'{label}: {meaning}' for label, meaning in scheme.classes.items())}"
+
+
+def count_strata(items: Iterable[LabelItem]) -> dict[str, tuple[int, int]]:
+    """Return stratum → (drawn items, all items), sorted by name."""
+    drawn = Counter((item.stratum, item.stratum_size) for item in items)
+    return {stratum: (count, size) for (stratum, size), count in sorted(drawn.items())}
+
+
+SHOWN_TEXT_COLUMNS = ("question", "gold", "answer")
+LabelProblemKind = Literal["missing", "unreadable", "doubled", "contradicting", "unknown", "changed"]
+_MAX_COMPARED_CHARACTERS = 32_000
+"""Number of characters of a text to compare: a spreadsheet keeps at most 32,767 of a cell."""
+_WHOLE_NUMBER = re.compile(r"([0-9]+)[.,]0*")
+
+
+@dataclass(frozen=True, slots=True)
+class HumanLabel:
+    """One person's label of one item."""
+
+    item: str
+    labeller: str
+    label: str
+    note: str
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelProblem:
+    """A problem with a row of a label file."""
+
+    kind: LabelProblemKind
+    message: str
+    """Message with the row's number."""
+
+
+@dataclass(slots=True)
+class ParsedLabelFile:
+    """Parsed file of labels."""
+
+    items: dict[str, LabelItem] = field(default_factory=dict)
+    """Id → item, of all valid rows, with or without a label."""
+    labels: list[HumanLabel] = field(default_factory=list)
+    problems: list[LabelProblem] = field(default_factory=list)
+    is_of_draw: bool = True
+    """True for a file of `label export`; else its questions and answers come from elsewhere."""
+
+    def count_problems(self) -> dict[str, int]:
+        """Return kind of problem → number of rows."""
+        return dict(sorted(Counter(trouble.kind for trouble in self.problems).items()))
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelRow:
+    number: int
+    cells: Mapping[str, str]
+
+    def get(self, name: str) -> str:
+        return self.cells.get(name, "").strip()
+
+
+def list_label_item_ids(text: str, file: str) -> list[str]:
+    """Return the item ids in a file; empty if it has no such column."""
+    return [row.get("item") for row in _parse_label_rows(text, file) if row.get("item")]
+
+
+def parse_label_file(
+    text: str,
+    file: str,
+    drawn_items: Mapping[str, LabelItem],
+    schemes: Mapping[str, LabelScheme],
+    labeller: str,
+    benchmark: str | None = "",
+) -> ParsedLabelFile:
+    """Parse a file of labels.
+
+    `known`: drawn items, by id; `labeller`: name for rows without that column; `benchmark`: the benchmark of answers from
+    elsewhere if the file has no such column; None: accept labels of drawn items only. SourceError for the whole file: no
+    table, missing columns, or no usable label.
+    """
+    rows = _parse_label_rows(text, file)
+    found = ParsedLabelFile(is_of_draw="item" in rows[0].cells) if rows else ParsedLabelFile()
+    if benchmark is None and not found.is_of_draw:
+        raise SourceError(
+            f"{file}: it has no column item, so its labels are of no evaluation here; measure a judge on it with factmill "
+            f"judge-card --labels {file} --judge NAME"
+        )
+    given: dict[tuple[str, str], list[HumanLabel]] = {}
+    for row in rows:
+        item = _resolve_item(row, drawn_items, schemes, benchmark, found.is_of_draw, file)
+        if isinstance(item, LabelProblem):
+            found.problems.append(item)
+            continue
+        found.items[item.id] = item
+        label = _find_label(row.get("label"), schemes[item.benchmark].classes)
+        if label is None:
+            expected = ", ".join(schemes[item.benchmark].classes)
+            said = row.get("label")
+            kind: LabelProblemKind = "unreadable" if said else "missing"
+            told = (
+                f"the label is {said!r}; expected one of {expected}"
+                if said
+                else f"no label; expected one of {expected}"
+            )
+            found.problems.append(LabelProblem(kind, f"row {row.number}: {told}"))
+            continue
+        who = row.get("labeller") or labeller
+        given.setdefault((item.id, who), []).append(HumanLabel(item.id, who, label, row.get("note"), row.number))
+    for labels in given.values():
+        _add_agreed_label(labels, found)
+    found.labels.sort(key=lambda label: (label.item, label.labeller))
+    if not found.labels:
+        told = "; ".join(trouble.message for trouble in found.problems[:3]) or "there is no row below the head"
+        raise SourceError(f"{file}: no label that can be used: {told}")
+    return found
+
+
+def _parse_label_rows(text: str, file: str) -> list[_LabelRow]:
+    head, rows = parse_spreadsheet_csv(text, file)
+    twice = [name for name, count in Counter(head).items() if name and count > 1]
+    lacking = [] if "item" in head else [name for name in SHOWN_TEXT_COLUMNS if name not in head]
+    lacking += [] if "label" in head else ["label"]
+    if twice or lacking:
+        told = f"the column {twice[0]} stands there twice" if twice else f"the column {lacking[0]} is missing"
+        raise SourceError(
+            f"{file}: {told}; expected item and label, as factmill label export wrote them, or question, gold, answer and "
+            f"label; found {', '.join(head)}"
+        )
+    found = []
+    for number, record in rows:
+        if any(cell.strip() for cell in record[len(head) :]):
+            raise SourceError(
+                f"{file}, row {number}: {len(record)} cells, expected {len(head)}; a text with a separator in it stands there "
+                "without quotation marks: save it as CSV by a spreadsheet"
+            )
+        found.append(_LabelRow(number, dict(zip(head, record, strict=False))))
+    return found
+
+
+def _resolve_item(
+    row: _LabelRow,
+    known: Mapping[str, LabelItem],
+    schemes: Mapping[str, LabelScheme],
+    benchmark: str | None,
+    is_drawn: bool,
+    file: str,
+) -> LabelItem | LabelProblem:
+    """Return the item of a row, or the problem with it."""
+    if not is_drawn:
+        return _make_undrawn_item(row, schemes, benchmark, file)
+    name = row.get("item")
+    item = known.get(name)
+    if item is None:
+        told = f"the item is {name!r}, which this warehouse did not draw" if name else "no item"
+        return LabelProblem("unknown", f"row {row.number}: {told}")
+    for column in SHOWN_TEXT_COLUMNS:
+        if column in row.cells and not _is_same_cell_text(row.cells[column], getattr(item, column)):
+            return LabelProblem(
+                "changed",
+                f"row {row.number}: the {column} is not the one that was drawn for {name}: {row.get(column)[:40]!r}; were "
+                "columns sorted one without the others, or was a cell edited?",
+            )
+    return item
+
+
+def _make_undrawn_item(
+    row: _LabelRow, schemes: Mapping[str, LabelScheme], benchmark: str | None, file: str
+) -> LabelItem | LabelProblem:
+    name = row.get("benchmark") or benchmark
+    known = [each for each, scheme in schemes.items() if scheme.make_answer_row is not None]
+    if name not in known:
+        told = f"the benchmark {name!r}" if name else "no benchmark"
+        raise SourceError(
+            f"{file}, row {row.number}: {told}; expected one of {', '.join(known)}, in a column benchmark or by --benchmark"
+        )
+    texts = {column: row.get(column) for column in SHOWN_TEXT_COLUMNS}
+    if not texts["question"]:
+        return LabelProblem("unknown", f"row {row.number}: no question")
+    key = digest_json([name, *texts.values()])[:16]
+    blank = dict.fromkeys(("draw", "evaluation", "answer_id", "part", "setting", "stratum"), "")
+    return LabelItem(id=key, benchmark=name, cluster=texts["question"], stratum_size=0, **blank, **texts)
+
+
+def _find_label(said: str, classes: Mapping[str, str]) -> str | None:
+    """Return the label that a person typed, ignoring case, or None; a spreadsheet may write 1 as 1.0 or 1,00."""
+    plain = unicodedata.normalize("NFKC", said).strip()
+    if number := _WHOLE_NUMBER.fullmatch(plain):
+        plain = number[1]
+    return next((label for label in classes if label.casefold() == plain.casefold()), None)
+
+
+def _is_same_cell_text(one: str, other: str) -> bool:
+    """True when a cell holds a text, ignoring white space and characters beyond a cell's capacity."""
+    first, second = (
+        " ".join(unicodedata.normalize("NFC", text)[:_MAX_COMPARED_CHARACTERS].split()) for text in (one, other)
+    )
+    return first == second
+
+
+def _add_agreed_label(labels: Sequence[HumanLabel], found: ParsedLabelFile) -> None:
+    """Add one person's label of an item to the file; report repeated labels, and keep none if they contradict."""
+    numbers = " and ".join(str(label.row) for label in labels)
+    who = f" of {labels[0].labeller}" if labels[0].labeller else ""
+    if len({label.label for label in labels}) > 1:
+        said = " and ".join(label.label for label in labels)
+        found.problems.append(
+            LabelProblem("contradicting", f"rows {numbers}: the same item has the labels {said}{who}; none is used")
+        )
+        return
+    if len(labels) > 1:
+        found.problems.append(
+            LabelProblem("doubled", f"rows {numbers}: the same item{who} with the same label; it counts once")
+        )
+    found.labels.append(labels[0])

@@ -1,0 +1,84 @@
+"""Figures of reports as data: a benchmark defines their content, tasks/reports their appearance."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+
+
+@dataclass(frozen=True, slots=True)
+class FigureSeries:
+    """A series of points of a figure; in a scatter plot, one point with its label."""
+
+    label: str
+    x: tuple[float | str, ...]
+    y: tuple[float | None, ...]
+    """None: nothing to average; the point is omitted."""
+    low: tuple[float | None, ...] = ()
+    """Lower ends of the points' intervals; empty: no intervals."""
+    high: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFigure:
+    """One figure of a report."""
+
+    name: str
+    """Unique in its report; snake_case."""
+    title: str
+    kind: Literal["bars", "stacked", "lines", "scatter"]
+    x_label: str
+    y_label: str
+    series: tuple[FigureSeries, ...]
+    note: str = ""
+    """Explanation for the reader: its place in the paper, the meaning of error bars."""
+    y_range: tuple[float, float] | None = None
+
+
+def make_metric_series(label: str, points: Iterable[tuple[float | str, EvaluationMetric | None]]) -> FigureSeries:
+    """Make a series of metrics with their intervals; None: no metric at this x."""
+    told = list(points)
+    values, low, high = (
+        tuple(None if each is None else getattr(each, name) for _, each in told)
+        for name in ("value", "ci_low", "ci_high")
+    )
+    return FigureSeries(label, tuple(x for x, _ in told), values, low, high)
+
+
+def make_group_figure(
+    metrics: Sequence[EvaluationMetric],
+    metric: str,
+    group_by: str,
+    kind: Literal["bars", "lines"] = "bars",
+    groups: Sequence[str] | None = None,
+    **more: Any,
+) -> ReportFigure:
+    """Make a figure of a metric by group with intervals, one series per model and setting; no series without such groups.
+
+    `groups`: groups on the axis, in order; None: those of each series. `more`: fields of `ReportFigure` that replace the
+    defaults. Labels name the setting, in order of name, if there are several.
+    """
+    found: dict[tuple[str, str], dict[str, EvaluationMetric]] = {}
+    for each in metrics:
+        if each.metric == metric and each.group_by == group_by:
+            found.setdefault((each.model, each.setting), {})[each.group] = each
+    settings = sorted({setting for _, setting in found})
+    series = tuple(
+        make_metric_series(
+            f"{model}, {setting.replace('_', ' ')}" if len(settings) > 1 else model,
+            ((group, mine.get(group)) for group in groups or mine),
+        )
+        for model in dict.fromkeys(model for model, _ in found)
+        for setting in settings
+        if (mine := found.get((model, setting)))
+    )
+    said, by = metric.replace("_", " "), group_by.replace("_", " ")
+    made: dict[str, Any] = {
+        "name": f"{metric}_{group_by}",
+        "title": f"{said.capitalize()} by {by}",
+        "x_label": by,
+        "y_label": said,
+        "note": "Whiskers are 95 % intervals.",
+    }
+    return ReportFigure(**made | more, kind=kind, series=series)

@@ -1,0 +1,171 @@
+"""Specification of a benchmark's releases and exports: card text, configs and splits, sources and licences, source pages,
+columns, canary."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
+from factmill.tasks.text.wikipedia_urls import format_article_url
+
+PaperComparisons = Mapping[str, tuple[float | str, float | str]]
+"""Figure → (value here, value in the paper)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardSpec:
+    """Text of a dataset card, in Markdown."""
+
+    about: str
+    """Content and purpose of a row."""
+    steps: Mapping[str, str]
+    """Stage of the recipe → description, one sentence."""
+    limits: tuple[str, ...]
+    """Limitations of the rows, and cautions about figures."""
+    compare_with_paper: Callable[[Mapping[str, Any], int], PaperComparisons] = lambda _facts, _rows: {}
+    """Facts of a build's report and number of rows of the main table → figures with those of the paper, if the report does not
+    have them in that form."""
+    headline_metric: str = ""
+    """Main metric of its evaluations (`Evaluation.main`)."""
+    part_labels: Callable[[], Mapping[str, str]] = dict
+    """Labels of parts with cryptic names: PID → label."""
+    hub_task: str = "question-answering"
+    """Task name on the Hugging Face Hub."""
+
+
+CANARY_COLUMN = "canary"
+"""Last column of every released table."""
+REJECT_DETAILS_OMISSION = "details of rejects"
+"""Part left out of a release if the details of its rejects would reveal withheld rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperCitation:
+    """The paper of a benchmark, for citations."""
+
+    title: str
+    authors: tuple[tuple[str, str], ...]
+    """Given and family names."""
+    year: int
+    arxiv: str
+    """Its arXiv number."""
+    venue: str = ""
+    """Place of publication; empty: arXiv only."""
+
+    @property
+    def url(self) -> str:
+        """Address of its arXiv page."""
+        return f"https://arxiv.org/abs/{self.arxiv}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePage:
+    """A page whose text or facts a row contains."""
+
+    title: str
+    revision: str
+    """Number of its revision; empty if the row lacks it."""
+    url: str
+    """Address of that revision."""
+
+    @classmethod
+    def from_wiki(cls, wiki: str, title: str, revision: str) -> "SourcePage":
+        """Make a page of a build's wiki (`get_build_wikipedia`)."""
+        return cls(title, revision, format_article_url(wiki, title, int(revision)))
+
+
+def get_build_wikipedia(manifest: Mapping[str, Any]) -> str:
+    """Return the Wikipedia of a build from its manifest: its address, or `embedded`."""
+    service: str = manifest["services"]["wikipedia"]
+    return "embedded" if service.startswith("embedded-") else service
+
+
+def format_wikipedia_name(manifest: Mapping[str, Any]) -> str:
+    """Format the Wikipedia of a build as a source of texts: its name, or its host if it has none."""
+    wiki = get_build_wikipedia(manifest)
+    host = urlsplit(wiki).hostname or wiki
+    return {"embedded": EMBEDDED_WORLD_SOURCE, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParentRowLink:
+    """Link from rows of a companion table to rows of the main one: if a main row is left out, so are its companion rows."""
+
+    column: str
+    """Column of the companion table."""
+    parent_column: str = "id"
+    """Column of the main table with the same value, or with a list that contains it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSpec:
+    """One config of `load_dataset(DIR, name)`, or several made from one table."""
+
+    name: str
+    """Name of the config and its folder; unused with `by`."""
+    title: str
+    """One line that describes its rows."""
+    splits: Mapping[str, str]
+    """Split → published table. All splits of a config have the union of their columns, null where a table lacks one."""
+    config_column: str | None = None
+    """Column whose values split the rows into separate configs, named by the value."""
+    first_value: str = ""
+    """Value that comes first, before the others by name."""
+    parent_link: ParentRowLink | None = None
+    """Link to the main table; None: no link, or the main table itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseSpec:
+    """How a benchmark is released; the first config is the default one."""
+
+    card: CardSpec
+    configs: tuple[ConfigSpec, ...]
+    canary: str
+    """GUID in every file, by which training sets can exclude it; never changed."""
+    paper: PaperCitation | None = None
+    """The paper that it rebuilds; None: there is none."""
+    source_column: str | None = None
+    """Column of the main table with the source of a row; None: `source_of` gives it."""
+    get_source: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin, _row: (
+        ""
+    )
+    """A build's manifest, the origin of its inputs, and a row of the main table → the row's source."""
+    licence_column: str | None = None
+    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `licence_of` gives it."""
+    get_licence: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = (
+        lambda _lock, _origin, _row: NO_LICENCE_STATED
+    )
+    """The same arguments → the row's licence, if no column has it."""
+    list_pages: Callable[[Mapping[str, Any], str], Iterable[SourcePage]] = lambda _row, _wiki: ()
+    """Row of `pages_table` and the wiki of its build (`get_build_wikipedia`) → the pages whose text or facts it contains."""
+    pages_table: str = ""
+    """Table whose rows `pages` takes; empty: the main table."""
+    has_facts: bool = True
+    """Rows contain facts, labels or descriptions of Wikidata."""
+    never_held_out_split: str = ""
+    """Split of the default config whose answers are never held out; empty: all of them."""
+    languages: tuple[str, ...] = ("en",)
+    """BCP 47 codes."""
+
+    @property
+    def canary_line(self) -> str:
+        """Canary text: the last column of tables, a line of other files."""
+        return f"Benchmark data, to be kept out of training corpora. factmill canary GUID {self.canary}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSpec:
+    """How a benchmark's tables are exported."""
+
+    spread_columns: Mapping[str, str] = field(default_factory=dict)
+    """List column that a CSV spreads into numbered columns → prefix of their names."""
+    separators: Mapping[str, str] = field(default_factory=dict)
+    """List column → separator of its entries in a CSV, if it is not <SEP>."""
+    csv_id_column: str | None = None
+    """Column that becomes `id` in a CSV, if the paper's ids are not ours."""
+    json_columns: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Table → columns of JSON text, which JSON Lines contain as JSON values."""
+    json_array_tables: tuple[str, ...] = ()
+    """Tables that are also written as one JSON array."""

@@ -1,0 +1,170 @@
+"""Models and graphs that a worker serves, verified by digest and opened on first use."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from factmill.tasks.core.calls.call import Call, CallResponse, CallService
+from factmill.tasks.core.service_settings import ComputeType
+from factmill.tasks.engine.cluster.protocol import (
+    ComputeRequirement,
+    decode_array,
+    decode_calls,
+    decode_literals,
+    decode_path_options,
+    encode_array,
+    encode_found_paths,
+    encode_reply,
+)
+from factmill.tasks.files import resolve_absolute_path
+from factmill.tasks.graph.folders import get_graph_folder, load_checked_manifest
+from factmill.tasks.graph.lookup import WikidataGraph
+from factmill.tasks.models import perplexity, translator
+from factmill.tasks.models.cross_encoder import CrossEncoder
+from factmill.tasks.models.devices import Device, choose_compute_type, resolve_identity_device
+from factmill.tasks.models.embedders import SentenceEncoder
+from factmill.tasks.models.model_folder import ModelManifest, load_model_manifest, load_verified_manifest
+from factmill.tasks.models.model_services import make_language_model_service, make_translator_service
+
+GroupHandler = Callable[[str, Any], Any]
+"""(Operation, arguments) → answer, both encoded by wire.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServableResource:
+    """A model or graph that a worker can serve."""
+
+    requirement: ComputeRequirement
+    name: str
+    """Name of its folder."""
+    open: Callable[[], GroupHandler]
+
+
+class ServedResources:
+    """All models and graphs that a worker serves; each is opened once."""
+
+    def __init__(self, offers: Sequence[ServableResource]) -> None:
+        self._offers = {offer.requirement: offer for offer in offers}
+        self._opened: dict[ComputeRequirement, GroupHandler] = {}
+        self._lock = threading.Lock()
+
+    def __contains__(self, wanted: ComputeRequirement) -> bool:
+        return wanted in self._offers
+
+    def answer(self, wanted: ComputeRequirement, operation: str, asked: Any) -> Any:
+        """Return the answer of a model or graph; one caller at a time, since each uses all available cores."""
+        with self._lock:
+            if wanted not in self._opened:
+                self._opened[wanted] = self._offers[wanted].open()
+            return self._opened[wanted](operation, asked)
+
+
+def load_servable_models(path: Path, device: Device, threads: int | None) -> list[ServableResource]:
+    """Return a model folder's offers, one for each compute type; UsageError if the folder is damaged."""
+    manifest = load_verified_manifest(path, load_model_manifest(path).kind)
+    match manifest.kind:
+        case "embedder":
+            return [
+                ServableResource(
+                    ComputeRequirement("embedder", manifest.digest),
+                    manifest.name,
+                    lambda: _make_vector_handler(SentenceEncoder(path, device, threads)),
+                )
+            ]
+        case "cross-encoder":
+            return [
+                ServableResource(
+                    ComputeRequirement("cross-encoder", manifest.digest),
+                    manifest.name,
+                    lambda: _make_score_handler(CrossEncoder(path, device, threads)),
+                )
+            ]
+    return list(_iterate_compute_types(path, manifest, device, threads))
+
+
+def load_servable_graph(name: str, folder: Path) -> ServableResource:
+    """Return the offer of a local graph; LocalGraphError if it does not exist or is damaged."""
+    manifest = load_checked_manifest(name, folder)
+    return ServableResource(
+        ComputeRequirement("graph", manifest.digest),
+        name,
+        lambda: _make_path_handler(WikidataGraph(get_graph_folder(name, folder), manifest)),
+    )
+
+
+def _iterate_compute_types(
+    path: Path, manifest: ModelManifest, device: Device, threads: int | None
+) -> Iterator[ServableResource]:
+    """Yield a translator or language model once for each compute type, since that is part of its identity."""
+    kinds: list[ComputeType | None] = [None, "float32"]
+    if resolve_identity_device(device) == "cuda":
+        kinds.append("float16")
+    told: set[str] = set()
+    for kind in kinds:
+        numbers = choose_compute_type(path, kind)
+        if numbers not in told:
+            told.add(numbers)
+            yield _make_servable_model(path, manifest, device, numbers, threads)
+
+
+def _make_servable_model(
+    path: Path, manifest: ModelManifest, device: Device, numbers: ComputeType, threads: int | None
+) -> ServableResource:
+    # use the absolute path; a name would be resolved in a home
+    folder, home = resolve_absolute_path(path), path
+    if manifest.kind == "translator":
+        identity = translator.get_translator_identity(folder, home, device, numbers)
+        service: CallService = make_translator_service(
+            identity, lambda: translator.Translator(folder, device, numbers, threads)
+        )
+        return ServableResource(
+            ComputeRequirement("translator", identity), manifest.name, lambda: _make_call_handler(service)
+        )
+    identity = perplexity.get_language_model_identity(folder, home, device, numbers)
+    weigher: CallService = make_language_model_service(
+        identity, lambda: perplexity.LanguageModel(folder, device, numbers, threads)
+    )
+    return ServableResource(
+        ComputeRequirement("perplexity", identity), manifest.name, lambda: _make_call_handler(weigher)
+    )
+
+
+def _make_call_handler(service: CallService) -> GroupHandler:
+    def answer(_operation: str, asked: Any) -> Any:
+        calls = decode_calls(service.identity, asked)
+        places = {id(call): place for place, call in enumerate(calls)}
+        replies: list[Any] = [None] * len(calls)
+
+        def take(call: Call, reply: CallResponse) -> None:
+            replies[places[id(call)]] = encode_reply(reply)
+
+        service.send(calls, take)
+        return replies
+
+    return answer
+
+
+def _make_vector_handler(encoder: SentenceEncoder) -> GroupHandler:
+    return lambda _operation, texts: encode_array(encoder.encode(texts))
+
+
+def _make_score_handler(encoder: CrossEncoder) -> GroupHandler:
+    return lambda _operation, pairs: encode_array(encoder.score([(first, second) for first, second in pairs]))
+
+
+def _make_path_handler(graph: WikidataGraph) -> GroupHandler:
+    def answer(operation: str, asked: Any) -> Any:
+        subjects, objects, properties, options = asked
+        start = decode_array(subjects).astype(np.int64)
+        if operation == "item_paths":
+            return encode_found_paths(graph.find_item_paths(start, decode_array(objects), decode_path_options(options)))
+        wanted = decode_literals(objects)
+        return encode_found_paths(
+            graph.find_literal_paths(start, wanted, frozenset(properties), decode_path_options(options))
+        )
+
+    return answer

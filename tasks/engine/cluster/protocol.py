@@ -1,0 +1,240 @@
+"""Wire format between driver and workers: encoded requests, requirements on workers, grouping, and set-up of Dask.
+
+Exact batches hold texts of one length (models/exact_batches.py), so a group takes texts of similar lengths: its batches
+then fill up nearly as well as with all texts. The longest texts are sent first, so that at the end workers wait only for
+short ones. Groups are small, so that a dying worker loses little and every worker gets some.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from factmill.tasks.compute_settings import ComputeSettings, require_tls_files
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
+from factmill.tasks.engine.naming.code_versions import digest_import_closure, load_source_code
+from factmill.tasks.engine.naming.identities import embedder_identity, perplexity_identity, translator_identity
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.settings import World, graphs_folder
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+
+
+def encode_calls(calls: Sequence[Call]) -> list[Any]:
+    """Encode calls to one service, each as [operation, parts]."""
+    return [[call.operation, dict(call.parts)] for call in calls]
+
+
+def decode_calls(service: str, written: Sequence[Any]) -> list[Call]:
+    """Decode calls to a service."""
+    return [Call(service, operation, parts) for operation, parts in written]
+
+
+def encode_reply(reply: CallResponse) -> list[Any]:
+    """Encode a reply as a list of its fields in order."""
+    return list(astuple(reply))
+
+
+def decode_reply(written: Sequence[Any]) -> CallResponse:
+    """Decode a reply."""
+    return CallResponse(*written)
+
+
+def encode_array(array: npt.NDArray[Any]) -> list[Any]:
+    """Encode an array as [type, shape, bytes]."""
+    return [array.dtype.str, list(array.shape), array.tobytes()]
+
+
+def decode_array(written: Sequence[Any]) -> npt.NDArray[Any]:
+    """Decode an array."""
+    kind, shape, content = written
+    return np.frombuffer(content, np.dtype(kind)).reshape(shape)
+
+
+def encode_path_options(options: PathSearchOptions) -> list[Any]:
+    """Encode the options of a path search."""
+    return [options.always_two_hops, sorted(options.ignored_properties), options.max_paths]
+
+
+def decode_path_options(written: Sequence[Any]) -> PathSearchOptions:
+    """Decode the options of a path search."""
+    all_hops, ignored, most_paths = written
+    return PathSearchOptions(all_hops, frozenset(ignored), most_paths)
+
+
+def encode_literals(objects: Sequence[PartialDate] | Sequence[NumberWithUnit]) -> list[Any]:
+    """Encode dates or numbers, all of one kind, as [kind, values]."""
+    is_date = bool(objects) and isinstance(objects[0], PartialDate)
+    return ["date" if is_date else "number", [list(astuple(each)) for each in objects]]
+
+
+def decode_literals(written: Sequence[Any]) -> list[PartialDate] | list[NumberWithUnit]:
+    """Decode dates or numbers."""
+    kind, values = written
+    return [PartialDate(*each) for each in values] if kind == "date" else [NumberWithUnit(*each) for each in values]
+
+
+def encode_found_paths(found: FoundPaths) -> list[Any]:
+    """Encode found paths as the bytes of two Arrow tables and a list of [pair, problem]."""
+    return [
+        _encode_table(found.paths),
+        _encode_table(found.pairs),
+        [[pair, why] for pair, why in found.failures.items()],
+    ]
+
+
+def decode_found_paths(written: Sequence[Any]) -> FoundPaths:
+    """Decode found paths."""
+    paths, pairs, problems = written
+    return FoundPaths(_decode_table(paths), _decode_table(pairs), dict(problems))
+
+
+def _encode_table(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def _decode_table(packed: bytes) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(packed)) as reader:
+        return reader.read_all()
+
+
+def import_distributed() -> Any:
+    """Return the library `distributed` with its logs off, since our errors report them; SettingsError if not installed."""
+    try:
+        library = importlib.import_module("distributed")
+    except ImportError as error:
+        raise SettingsError(
+            f"a cluster needs {error.name or 'distributed'}, which is not installed: pip install 'factmill[dask]'"
+        ) from error
+    # some of its loggers have levels of their own, which the parent's does not override
+    for name in ["distributed", *(each for each in logging.root.manager.loggerDict if each.startswith("distributed."))]:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return library
+
+
+def make_tls_security(ca_file: str, cert_file: str, key_file: str, role: str) -> Any:
+    """Return Dask's security settings for a tls:// connection, or None for a plain one; `role`: client or worker."""
+    if not ca_file:
+        return None
+    return import_distributed().Security(
+        require_encryption=True,
+        tls_ca_file=ca_file,
+        **{f"tls_{role}_cert": cert_file, f"tls_{role}_key": key_file},
+    )
+
+
+def make_driver_security(compute: ComputeSettings) -> Any:
+    """Return the driver's security settings; SettingsError if a certificate file is missing."""
+    require_tls_files((compute.ca_file, compute.cert_file, compute.key_file))
+    return make_tls_security(compute.ca_file, compute.cert_file, compute.key_file, "client")
+
+
+ResourceKind = Literal["translator", "perplexity", "embedder", "cross-encoder", "graph"]
+
+WORKER_MODULE = "factmill.tasks.engine.cluster.worker_tasks"
+"""Module that workers run."""
+_VERSIONED_LIBRARIES = ("ctranslate2", "numpy", "sentencepiece", "tokenizers")
+"""Libraries whose version may change bits of a model's output."""
+_RESOURCE_MARK = "factmill"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class ComputeRequirement:
+    """Requirement on a worker: a model or graph, by identity."""
+
+    kind: ResourceKind
+    identity: str
+    """Name, digest and compute type of a translator or language model; the digest otherwise."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.identity}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class WorkerCapability:
+    """Capability of a worker: a model or graph, with the code that it runs."""
+
+    requirement: ComputeRequirement
+    code: str
+    """Version of the worker's code and libraries (`format_code_version`)."""
+
+
+def format_resource_name(held: WorkerCapability) -> str:
+    """Return the name of a capability as a resource of Dask's scheduler."""
+    return json.dumps([_RESOURCE_MARK, held.requirement.kind, held.requirement.identity, held.code])
+
+
+def parse_resource_name(name: str) -> WorkerCapability | None:
+    """Parse a resource name; None if it is not factmill's."""
+    try:
+        mark, kind, identity, code = json.loads(name)
+    except (ValueError, TypeError):
+        return None
+    return WorkerCapability(ComputeRequirement(kind, identity), code) if mark == _RESOURCE_MARK else None
+
+
+@cache
+def format_code_version() -> str:
+    """Return, as text, the digest of the worker's code and the versions of libraries that affect its answers."""
+    versions = " ".join(f"{each} {importlib.metadata.version(each)}" for each in _VERSIONED_LIBRARIES)
+    return f"factmill {digest_import_closure([WORKER_MODULE], load_source_code())[:12]} {versions}"
+
+
+def list_requirements(world: World, home: Path) -> list[ComputeRequirement]:
+    """Return the models and the graph of a world that a cluster computes; UsageError if one is damaged."""
+    from factmill.tasks.graph.folders import load_checked_manifest
+    from factmill.tasks.models.embedders import CHAR_NGRAMS
+
+    wanted = []
+    embedder = embedder_identity(world, home)
+    if embedder["name"] != CHAR_NGRAMS:
+        wanted.append(ComputeRequirement("embedder", embedder["digest"]))
+    if "translator" in world.models:
+        wanted.append(ComputeRequirement("translator", translator_identity(world, home)))
+    if "perplexity" in world.models and world.models["perplexity"].kind == "local":
+        wanted.append(ComputeRequirement("perplexity", perplexity_identity(world, home)))
+    if world.wikidata.engine == "graph":
+        wanted.append(
+            ComputeRequirement("graph", load_checked_manifest(world.wikidata.graph, graphs_folder(home)).digest)
+        )
+    return wanted
+
+
+_GROUPS_PER_WORKER = 4
+
+
+def group_by_weight(weights: Sequence[int], workers: int, least: int, most: int) -> list[list[int]]:
+    """Return all places in groups, the heaviest first; `weights`: one per place, such as a text's characters.
+
+    A group's weight is chosen to give each worker several groups, but at least `least` and at most `most`; a single place
+    may exceed it.
+    """
+    budget = min(max(sum(weights) // (max(workers, 1) * _GROUPS_PER_WORKER), least), most)
+    groups: list[list[int]] = []
+    weight = 0
+    for place in sorted(range(len(weights)), key=lambda place: (-weights[place], place)):
+        if not groups or weight + weights[place] > budget:
+            groups.append([])
+            weight = 0
+        groups[-1].append(place)
+        weight += weights[place]
+    return groups
+
+
+def split_into_ranges(count: int, workers: int, least: int, most: int) -> list[range]:
+    """Return `count` places as ranges of equal size, chosen as in `group_by_weight`; the last may be shorter."""
+    size = min(max(count // (max(workers, 1) * _GROUPS_PER_WORKER), least), most)
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]

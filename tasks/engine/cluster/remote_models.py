@@ -1,0 +1,234 @@
+"""Models and graphs on a cluster's workers, with the same interfaces as local ones."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from factmill.tasks.core.calls.call import Call, ResponseHandler
+from factmill.tasks.core.digests import canonical_json
+from factmill.tasks.core.wikidata_paths import (
+    ITEM_PATHS_SCHEMA,
+    LITERAL_PATHS_SCHEMA,
+    PAIR_STATUS_SCHEMA,
+    FoundPaths,
+    PathSearchOptions,
+)
+from factmill.tasks.engine.cluster.driver import Cluster, ClusterRequestGroup, MalformedWorkerAnswer, check_count
+from factmill.tasks.engine.cluster.protocol import (
+    ComputeRequirement,
+    decode_array,
+    decode_found_paths,
+    decode_reply,
+    encode_array,
+    encode_calls,
+    encode_literals,
+    encode_path_options,
+    group_by_weight,
+    split_into_ranges,
+)
+from factmill.tasks.models.cross_encoder import CrossEncoderSettings
+from factmill.tasks.models.embedders import SentenceEncoderSettings
+from factmill.tasks.models.model_folder import load_model_manifest, parse_model_settings
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
+
+IntArray = npt.NDArray[np.int64]
+
+_MIN_GROUP_CHARS, _MAX_GROUP_CHARS = 2_048, 32_768
+"""Characters per group of texts: a few dozen texts fill batches, a few hundred take any worker seconds."""
+_MIN_GROUP_PAIRS, _MAX_GROUP_PAIRS = 1_000, 50_000
+"""Pairs per group for path search, which takes some microseconds per pair."""
+
+
+class RemoteModel:
+    """A translator or language model on a cluster, as a service."""
+
+    is_outside = True
+
+    def __init__(self, cluster: Cluster, wanted: ComputeRequirement) -> None:
+        self.identity = wanted.identity
+        self._cluster, self._wanted = cluster, wanted
+
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
+        """Answer every call (see core.calls.call.Service)."""
+
+        def take(places: Sequence[int], replies: Any) -> None:
+            check_count(len(replies), len(places))
+            for place, reply in zip(places, replies, strict=True):
+                deliver(calls[place], decode_reply(reply))
+
+        weights = [len(canonical_json(dict(call.parts))) for call in calls]
+        _run_weighted_groups(
+            self._cluster,
+            self._wanted,
+            weights,
+            lambda places: ("calls", encode_calls([calls[place] for place in places])),
+            take,
+        )
+
+
+@dataclass(slots=True)
+class RemoteEmbedder:
+    """A sentence encoder on a cluster (models.embed.Embedder)."""
+
+    name: str
+    digest: str
+    dimensions: int
+    _cluster: Cluster
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return vectors of length 1 (len(texts) × dimensions)."""
+        different = sorted(set(texts))
+        vectors = np.zeros((len(different), self.dimensions), np.float32)
+        _run_weighted_groups(
+            self._cluster,
+            ComputeRequirement("embedder", self.digest),
+            [len(text) for text in different],
+            lambda places: ("vectors", [different[place] for place in places]),
+            lambda places, found: _put_rows(vectors, places, found),
+        )
+        rows = {text: row for row, text in enumerate(different)}
+        return vectors[[rows[text] for text in texts]] if len(texts) else vectors
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCrossEncoder:
+    """A cross-encoder on a cluster (models.cross_encoder.PairScorer)."""
+
+    name: str
+    digest: str
+    _settings: CrossEncoderSettings
+    _cluster: Cluster
+
+    def score(
+        self, pairs: Sequence[tuple[str, str]], wanted: Sequence[Collection[str]] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return the scores of pairs (models.cross_encoder.CrossEncoder.score)."""
+        columns = slice(None) if wanted is None else self._settings.resolve_label_columns(wanted, self.name)
+        different = sorted(set(pairs))
+        scores = np.zeros((len(different), len(self._settings.labels)))
+        _run_weighted_groups(
+            self._cluster,
+            ComputeRequirement("cross-encoder", self.digest),
+            [len(first) + len(second) for first, second in different],
+            lambda places: ("scores", [list(different[place]) for place in places]),
+            lambda places, found: _put_rows(scores, places, found),
+        )
+        rows = {pair: row for row, pair in enumerate(different)}
+        return scores[[rows[pair] for pair in pairs]][:, columns]
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePathFinder:
+    """Path finder in a local graph on a cluster (core.paths.PathFinder)."""
+
+    digest: str
+    """Digest of the graph."""
+    _cluster: Cluster
+
+    def find_item_paths(self, subjects: IntArray, objects: IntArray, options: PathSearchOptions) -> FoundPaths:
+        """Find the paths between items."""
+
+        def write(places: range) -> ClusterRequestGroup:
+            return "item_paths", [
+                encode_array(subjects[places.start : places.stop]),
+                encode_array(objects[places.start : places.stop]),
+                [],
+                encode_path_options(options),
+            ]
+
+        return self._find(len(subjects), write, ITEM_PATHS_SCHEMA)
+
+    def find_literal_paths(
+        self,
+        subjects: IntArray,
+        objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
+        properties: frozenset[int],
+        options: PathSearchOptions,
+    ) -> FoundPaths:
+        """Find the paths from items to dates or numbers."""
+
+        def write(places: range) -> ClusterRequestGroup:
+            return "literal_paths", [
+                encode_array(subjects[places.start : places.stop]),
+                encode_literals(objects[places.start : places.stop]),
+                sorted(properties),
+                encode_path_options(options),
+            ]
+
+        return self._find(len(subjects), write, LITERAL_PATHS_SCHEMA)
+
+    def _find(self, count: int, write: Callable[[range], ClusterRequestGroup], schema: pa.Schema) -> FoundPaths:
+        wanted = ComputeRequirement("graph", self.digest)
+        if not count:
+            return FoundPaths(schema.empty_table(), PAIR_STATUS_SCHEMA.empty_table())
+        ranges = split_into_ranges(
+            count, len(self._cluster.list_capable_workers(wanted)), _MIN_GROUP_PAIRS, _MAX_GROUP_PAIRS
+        )
+        found: dict[int, FoundPaths] = {}
+
+        def take(number: int, answer: Any) -> None:
+            found[number] = decode_found_paths(answer)
+            check_count(found[number].pairs.num_rows, len(ranges[number]))
+
+        self._cluster.run_groups(wanted, [write(places) for places in ranges], take)
+        parts = [_shift(found[number], places.start) for number, places in enumerate(ranges)]
+        problems = {pair: why for part in parts for pair, why in part.failures.items()}
+        return FoundPaths(
+            pa.concat_tables(part.paths for part in parts), pa.concat_tables(part.pairs for part in parts), problems
+        )
+
+
+def open_remote_embedder(path: Path, cluster: Cluster) -> RemoteEmbedder:
+    """Return a remote sentence encoder; only manifest and settings of its model folder are read here."""
+    manifest = load_model_manifest(path, "embedder")
+    settings = parse_model_settings(path, manifest, SentenceEncoderSettings)
+    return RemoteEmbedder(manifest.name, manifest.digest, settings.dimensions, cluster)
+
+
+def open_remote_cross_encoder(path: Path, cluster: Cluster) -> RemoteCrossEncoder:
+    """Return a remote cross-encoder; only manifest and settings of its model folder are read here."""
+    manifest = load_model_manifest(path, "cross-encoder")
+    settings = parse_model_settings(path, manifest, CrossEncoderSettings)
+    return RemoteCrossEncoder(manifest.name, manifest.digest, settings, cluster)
+
+
+def _run_weighted_groups(
+    cluster: Cluster,
+    wanted: ComputeRequirement,
+    weights: Sequence[int],
+    write: Callable[[Sequence[int]], ClusterRequestGroup],
+    take: Callable[[Sequence[int], Any], None],
+) -> None:
+    """Send all places to the cluster, in groups of similar weight."""
+    if not weights:
+        return
+    groups = group_by_weight(weights, len(cluster.list_capable_workers(wanted)), _MIN_GROUP_CHARS, _MAX_GROUP_CHARS)
+    cluster.run_groups(wanted, [write(places) for places in groups], lambda number, answer: take(groups[number], answer))
+
+
+def _put_rows(table: npt.NDArray[Any], places: Sequence[int], written: Any) -> None:
+    """Copy the rows of a worker's encoded array into the table at these places; MalformedWorkerAnswer if the shape differs."""
+    rows = decode_array(written)
+    check_count(len(rows), len(places))
+    if rows.shape[1:] != table.shape[1:]:
+        raise MalformedWorkerAnswer(f"rows of {rows.shape[1:]} numbers, expected {table.shape[1:]}")
+    table[list(places)] = rows
+
+
+def _shift(found: FoundPaths, start: int) -> FoundPaths:
+    """Return the found paths of a range of pairs, with pair numbers offset by `start`."""
+    return FoundPaths(
+        _shift_pairs(found.paths, start),
+        _shift_pairs(found.pairs, start),
+        {pair + start: why for pair, why in found.failures.items()},
+    )
+
+
+def _shift_pairs(table: pa.Table, start: int) -> pa.Table:
+    places = pa.array(table["pair"].to_numpy() + start, pa.int32())
+    return table.set_column(table.schema.get_field_index("pair"), table.schema.field("pair"), places)

@@ -1,0 +1,128 @@
+"""Failures that leave a build without rows: find what lost the rows, and say what to do about it.
+
+A reject reason is a failure of the run if a service or model gave nothing to judge a row by (CAUSES); any other reason
+is a verdict about the row, such as a filter's. If a stage loses all its rows, even a single one, to failures, the build
+ends there, since no later stage can bring rows back. A build that loses its rows to verdicts, or to both, ends at
+publishing. Rows that await a reviewer's decision are not lost; they are just not published yet.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from factmill.tasks.core.batch_receipts import BatchReceipt
+from factmill.tasks.storage.shards import read_shard
+
+WAITING_REASON = "not_reviewed"
+"""Reject reason of rows that await a person's decision."""
+_SERVICE_ADVICE = "look at the service with `factmill doctor --world {world}`"
+_MODEL_ADVICE = (
+    "look at the model with `factmill doctor --world {world}` and mend its section of the world's file, or its server"
+)
+_FORMAT_ADVICE = "look at its replies, then mend its section of the world's file or its server, or take another model"
+FAILURE_CAUSES = {
+    "model_failed": _MODEL_ADVICE,
+    "no_scripted_reply": "name a model under [models.author] and [models.judge] in a world's file and build with --world FILE; scripted "
+    "replies are written for the embedded world's own sources alone",
+    "cut_off": "give the model more tokens in the world's file",
+    "refused": "take a model that does not refuse",
+    "reply_not_in_format": _FORMAT_ADVICE,
+    "unscored": _FORMAT_ADVICE,
+    "no_piece_brought_in": _FORMAT_ADVICE,
+    "wikidata_failed": _SERVICE_ADVICE,
+    "wikipedia_failed": _SERVICE_ADVICE,
+    "pageviews_failed": _SERVICE_ADVICE,
+    "linker_failed": _SERVICE_ADVICE,
+    "perplexity_failed": _MODEL_ADVICE,
+}
+"""Reject reason that is a failure of the run → advice."""
+_VERDICT_ADVICE = (
+    "these are verdicts about the rows, no trouble of the run: look at them, then change the source or the parameters"
+)
+
+_MAX_DETAIL_CHARS = 240
+"""Maximum characters shown of the first reject's detail."""
+_MAX_OTHER_LOSSES = 4
+"""Maximum number of other losses shown after the main one."""
+RejectCounts = Mapping[str, Mapping[str, int]]
+"""Stage → reason → rejected rows."""
+
+
+def all_rows_failed(came_in: int, reasons: Mapping[str, int], unsettled: int) -> bool:
+    """True if all rows of a stage were rejected for failures of the run, or for transient failures."""
+    caused = sum(count for reason, count in reasons.items() if reason in FAILURE_CAUSES)
+    return came_in > 0 and came_in in (caused, unsettled)
+
+
+def no_row_answered(came_in: int, reasons: Mapping[str, int], unsettled: int) -> bool:
+    """True if no row of a stage was rejected, but none got a usable answer (such as from an evaluation's judge)."""
+    return not reasons and 0 < came_in == unsettled
+
+
+def find_main_failure(reasons: RejectCounts) -> tuple[str, str] | None:
+    """Return (stage, reason) that lost the most rows, failures before verdicts; None if no row was lost."""
+    losses = [(stage, reason, count) for stage, found in reasons.items() for reason, count in found.items()]
+    return min(losses, key=lambda loss: (loss[1] not in FAILURE_CAUSES, -loss[2]))[:2] if losses else None
+
+
+def format_main_failure(reasons: RejectCounts, detail: str, world: str, has_transient: bool) -> str:
+    """Return where and why rows were lost, and what to do, in a few sentences.
+
+    `detail`: of the first reject of the main loss; `world`: as given on the command line; `is_passing`: some rows were lost
+    to transient failures.
+    """
+    main = find_main_failure(reasons)
+    assert main is not None
+    stage, reason = main
+    first = f"{stage} lost {reasons[stage][reason]} to {reason}"
+    losses = [(place, other, count) for place, found in reasons.items() for other, count in found.items()]
+    others = sorted(losses, key=lambda loss: -loss[2])
+    told = [f"{place} {count} to {other}" for place, other, count in others if (place, other) != main]
+    more = (
+        f". Lost beside: {', '.join(told[:_MAX_OTHER_LOSSES])}{' …' if len(told) > _MAX_OTHER_LOSSES else ''}"
+        if told
+        else ""
+    )
+    advice = FAILURE_CAUSES.get(reason) or (_SERVICE_ADVICE if has_transient else _VERDICT_ADVICE)
+    again = "" if advice is _VERDICT_ADVICE else ", then run the same command again: what failed is asked anew"
+    return f"{first}, the first: {_shorten(detail).rstrip('.') or 'no particulars'}{more}. What to do: {advice.format(world=world)}{again}"
+
+
+def format_no_answers(stage: Mapping[str, Any], world: str, detail: str = "") -> str:
+    """Return a message that a stage got no answer for any of its rows, and what to do.
+
+    `stage`: its counts; `detail`: from the first row that has one; empty if none does.
+    """
+    first = f", the first: {_shorten(detail).rstrip('.')}" if detail else ""
+    return (
+        f"{stage['stage']} got no answer for any row ({stage['rows_in']:,} in all{first}). What to do: {_SERVICE_ADVICE.format(world=world)}, "
+        "then run the same command again: what failed is asked anew"
+    )
+
+
+def _shorten(detail: str) -> str:
+    flat = " ".join(detail.split())
+    return flat if len(flat) <= _MAX_DETAIL_CHARS else f"{flat[: _MAX_DETAIL_CHARS - 1]}…"
+
+
+def load_first_reject_detail(receipts: Sequence[BatchReceipt], reason: str) -> str:
+    """Return the detail of the first reject with a reason; empty if there is none."""
+    tables = (read_shard(receipt.shard, "rejects").to_pylist() for receipt in receipts if receipt.rejects)
+    return next((each["detail"] for rejects in tables for each in rejects if each["reason"] == reason), "")
+
+
+def load_first_failure_detail(receipts: Sequence[BatchReceipt]) -> str:
+    """Return the first detail of why an evaluation's row has no answer or verdict; empty if no row has one."""
+    tables = (read_shard(receipt.shard, "rows") for receipt in receipts if receipt.rows)
+    columns = ("detail", "judge_detail")
+    details = (table[name].to_pylist() for table in tables for name in columns if name in table.column_names)
+    return next((str(detail) for found in details for detail in found if detail), "")
+
+
+def count_reasons(receipts: Sequence[BatchReceipt]) -> dict[str, int]:
+    """Return reason → number of rejects, most frequent first."""
+    counts = Counter[str]()
+    for receipt in receipts:
+        if receipt.rejects:
+            counts.update(read_shard(receipt.shard, "rejects")["reason"].to_pylist())
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,288 @@
+"""Incremental rebuild, `factmill build BENCHMARK --since BUILD`: revalidate the expired replies of an earlier build.
+
+The items and pages behind the replies (core/calls/freshness/changes.py) are checked for changes in batches. Replies whose
+data has not changed are kept; all others stay expired. The result is written into the run's folder, once per run.
+
+For each build in the embedded world, a record stores what that world says about each thing. If a later state of the world
+says the same, replies of the earlier state are reused under the service's new identity.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from factmill.tasks import progress
+from factmill.tasks.core.calls.freshness import (
+    MAX_RESOURCES_PER_REQUEST,
+    FreshnessVerdict,
+    get_oldest_valid_time,
+    judge_embedded_freshness,
+    judge_live_freshness,
+    list_response_resources,
+    make_state_calls,
+    make_world_contents_call,
+    parse_resource_states,
+)
+from factmill.tasks.core.calls.operation import WikiResource
+from factmill.tasks.engine.naming.identities import embedded_world_identity
+from factmill.tasks.engine.runs import Run, parse_oldest_allowed
+from factmill.tasks.errors import UnknownBuild, UsageError
+from factmill.tasks.options import LATEST_BUILD, RunOptions, resolve_warehouse_path
+from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build
+from factmill.tasks.storage.recording.call_records import (
+    RevalidatedCall,
+    Revalidation,
+    find_latest_success,
+    find_revalidation,
+    list_used_calls,
+    load_records,
+)
+from factmill.tasks.storage.recording.journal import CallRecord
+from factmill.tasks.storage.warehouse import open_warehouse, parse_json_column
+
+_UNFINISHED_RUN_SUFFIX = "-unfinished"
+_CONTENT_STATE_PATTERN = re.compile(r"(?:^|@)(embedded|graph)-[0-9a-f]+")
+"""The part of an identity that names the state of a world's content."""
+_EMBEDDED_PREFIX = "embedded-"
+_LOAD_CHUNK_SIZE = 2_000
+"""Records held in memory at a time."""
+
+
+def resolve_since_build(benchmark: str, lock: Mapping[str, Any], run: RunOptions) -> BuildRecord | None:
+    """Return the build that `since` names; None if it is unset, or is `last` and there is no build yet.
+
+    `lock`: the new build's manifest. UnknownBuild or UsageError for a build that is not published, or is of another
+    benchmark or world.
+    """
+    if run.since is None:
+        return None
+    if run.mode != "record":
+        raise UsageError(
+            f"--since asks anew what has changed, and --mode {run.mode} {'asks nothing' if run.mode == 'replay' else 'asks all'}: "
+            "leave out one of the two"
+        )
+    warehouse = resolve_warehouse_path(run)
+    if run.since == LATEST_BUILD:
+        own = [each for each in list_builds(warehouse) if each.benchmark == benchmark]
+        return next((each for each in reversed(own) if not find_differing_service(each.lock, lock)), None)
+    if run.since.endswith(_UNFINISHED_RUN_SUFFIX):
+        raise UnknownBuild(
+            f"--since {run.since}: a run that has published nothing; give a published build (`factmill builds`), or leave out "
+            "--since: the same command goes on with that run"
+        )
+    record = resolve_build(warehouse, run.since)
+    if record.benchmark != benchmark:
+        raise UsageError(
+            f"--since {run.since}: {record.build_id} is a build of {record.benchmark}, and this one is of {benchmark}; give one "
+            f"of its own (`factmill builds`), or --since {LATEST_BUILD} for the newest of each benchmark"
+        )
+    if other := find_differing_service(record.lock, lock):
+        name, then, now = other
+        raise UsageError(
+            f"--since {run.since}: {record.build_id} was made in the world {record.lock['world']['name']}, whose {name} is "
+            f"{then}, and that of {lock['world']['name']} is {now}; give a build of this world (`factmill builds`), or leave out --since"
+        )
+    return record
+
+
+def find_differing_service(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """Return (service, identity then, identity now) of the first service that differs in more than state, or None."""
+    for name, identity in now["services"].items():
+        before = then["services"].get(name)
+        if before is not None and strip_content_state(before) != strip_content_state(identity):
+            return name, before, identity
+    return None
+
+
+def strip_content_state(identity: str) -> str:
+    """Return a service's identity without the state of its content, for services of the embedded world and graphs."""
+    return _CONTENT_STATE_PATTERN.sub(r"\1", identity)
+
+
+@dataclass(frozen=True, slots=True)
+class WorldContentsComparison:
+    """Contents of two states of the embedded world, for comparison."""
+
+    then: Mapping[str, str] = field(default_factory=dict)
+    now: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[str, ...] = ()
+    """Ids of the records with these contents."""
+    note: str = ""
+    """Why they cannot be compared; empty if they can."""
+
+    def judge_reply(self, record: CallRecord) -> FreshnessVerdict:
+        """Return whether a reply from the earlier state would be the same now."""
+        if self.note:
+            return FreshnessVerdict(None, self.note)
+        return judge_embedded_freshness(
+            record.operation, record.read_column("parts"), record.read_column("body"), self.then, self.now
+        )
+
+
+def map_renamed_services(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """Return service identity → its identity in an earlier manifest, for embedded-world services whose state changed."""
+    found = {
+        identity: then["services"].get(name)
+        for name, identity in now["services"].items()
+        if _EMBEDDED_PREFIX in identity
+    }
+    return {
+        identity: before
+        for identity, before in found.items()
+        if before and identity != before and strip_content_state(identity) == strip_content_state(before)
+    }
+
+
+def compare_world_contents(run: Run, kept: Revalidation) -> WorldContentsComparison:
+    """Load the contents of the embedded world of the earlier build and of today's."""
+    then = next((name for name in kept.renamed.values() if name.startswith(_EMBEDDED_PREFIX)), None)
+    if then is None:
+        return WorldContentsComparison()
+    with open_warehouse(Path(run.options["warehouse"])) as db:
+        record = find_latest_success(db, make_world_contents_call(then.partition("/")[0]).key)
+    if record is None:
+        note = f"{kept.build} was made by an earlier factmill, which did not record what the embedded world said"
+        return WorldContentsComparison(note=note)
+    now = record_world_contents(run, kept)
+    return WorldContentsComparison(record.read_column("body"), now.read_column("body"), (record.record_id, now.record_id))
+
+
+def record_world_contents(run: Run, kept: Revalidation) -> CallRecord:
+    """Return the record of the embedded world's current contents, creating it if needed."""
+    from factmill.tasks.world.content_digests import WorldContentsService
+
+    service = WorldContentsService(embedded_world_identity())
+    call = make_world_contents_call(service.identity)
+    record = run.call_cache.get_or_send([call], service).records[call.key]
+    kept.checks[call.key] = record.record_id
+    return record
+
+
+def uses_embedded_world(lock: Mapping[str, Any]) -> bool:
+    """True if a build uses services of the embedded world."""
+    return any(identity.startswith(_EMBEDDED_PREFIX) for identity in lock["services"].values())
+
+
+def revalidate_replies(run: Run) -> Revalidation:
+    """Revalidate the earlier build's expired replies and let the recorder serve them; none if no build is named."""
+    earlier, begun = run.options["since"], run.options["begun"]
+    if earlier is None:
+        return Revalidation("", begun)
+    kept = find_revalidation(run.folder, earlier, begun)
+    if kept is None:
+        kept = _revalidate_expired(run, earlier, begun)
+        kept.write(run.folder)
+        progress.print_and_log(f"since {format_revalidation(kept.counts)}")
+    run.call_cache.use_revalidation(kept)
+    return kept
+
+
+def format_revalidation(counts: Mapping[str, Any]) -> str:
+    """Return in one line how many of an earlier build's replies are kept, changed or undecidable."""
+    undecidable: Mapping[str, int] = counts["undecidable"]
+    named = f" ({', '.join(f'{name} {count}' for name, count in undecidable.items())})" if undecidable else ""
+    told = (
+        f"{counts['build']}: asked anew: {counts['changed']} changed, {sum(undecidable.values())} undecidable{named}; kept: "
+        f"{counts['kept']} unchanged by {counts['by']} in {counts['requests']} requests, {counts['lasting']} that last"
+    )
+    return f"{told}; {counts['note']}" if counts["note"] else told
+
+
+def _revalidate_expired(run: Run, earlier: str, begun: str) -> Revalidation:
+    """Check an earlier build's expired replies, and those of services with another identity now, for changes."""
+    oldest = parse_oldest_allowed(run.options["oldest"])
+    warehouse = Path(run.options["warehouse"])
+    kept = Revalidation(earlier, begun, renamed=map_renamed_services(resolve_build(warehouse, earlier).lock, run.manifest))
+    with open_warehouse(warehouse) as db:
+        used = list_used_calls(db, earlier, sorted({*oldest, *kept.renamed.values()}))
+    old = [
+        record_id
+        for record_id, service, operation, parts, asked_at in used
+        if service not in oldest
+        or asked_at
+        < get_oldest_valid_time(
+            operation, parse_json_column(parts, f"calls.parts of {record_id}", dict), oldest[service]
+        )
+    ]
+    contents = compare_world_contents(run, kept)
+    things = {
+        thing
+        for record in _iterate(warehouse, old)
+        if record.service in oldest
+        for thing in _list_checked_things(record)
+    }
+    states, checks = _fetch_states(run, things, begun, kept)
+    changed, undecidable = 0, dict[str, int]()
+    for record in _iterate(warehouse, old):
+        shown = contents.checks
+        if record.status != "ok":
+            verdict = FreshnessVerdict(None, "it is a failure")
+        elif record.service in oldest:
+            parts, body = record.read_column("parts"), record.read_column("body")
+            verdict = judge_live_freshness(record.operation, parts, body, record.asked_at, states)
+            shown = tuple(dict.fromkeys(checks[each] for each in _list_checked_things(record) if each in checks))
+        else:
+            verdict = contents.judge_reply(record)
+        if verdict.is_unchanged:
+            kept.calls[record.key] = RevalidatedCall(record.record_id, record.asked_at.isoformat(), verdict.why, shown)
+        elif verdict.is_unchanged is None:
+            undecidable[record.operation] = undecidable.get(record.operation, 0) + 1
+        else:
+            changed += 1
+    kept.counts = {
+        "build": earlier,
+        "kept": len(kept.calls),
+        "changed": changed,
+        "undecidable": dict(sorted(undecidable.items())),
+        "lasting": len(used) - len(old),
+        "requests": len(kept.checks),
+        "things": len(things),
+        "by": "comparison of contents" if kept.renamed else "lastrevid check",
+        "note": contents.note,
+    }
+    return kept
+
+
+def _iterate(warehouse: Path, record_ids: Sequence[str]) -> Iterable[CallRecord]:
+    """Yield records in portions, since a build's replies may not fit into memory."""
+    for start in range(0, len(record_ids), _LOAD_CHUNK_SIZE):
+        with open_warehouse(warehouse) as db:
+            found = load_records(db, record_ids[start : start + _LOAD_CHUNK_SIZE])
+        yield from sorted(found, key=lambda record: record.record_id)
+
+
+def _list_checked_things(record: CallRecord) -> list[WikiResource]:
+    if record.status != "ok":
+        return []
+    return list_response_resources(record.operation, record.read_column("parts"), record.read_column("body")) or []
+
+
+def _fetch_states(
+    run: Run, things: Collection[WikiResource], begun: str, kept: Revalidation
+) -> tuple[dict[WikiResource, object], dict[WikiResource, str]]:
+    """Fetch the current state of things; return thing → state and thing → record id, for those with a successful reply."""
+    states: dict[WikiResource, object] = {}
+    checks: dict[WikiResource, str] = {}
+    world = run.services.world
+    for kind, service, limits in (
+        ("items", run.services.wikidata, world.wikidata.limits),
+        ("pages", run.services.wikipedia, world.wikipedia.limits),
+    ):
+        found = [thing for thing in things if (thing.kind == "page") == (kind == "pages")]
+        looks = make_state_calls(
+            service.identity, service.identity, found, min(limits.batch, MAX_RESOURCES_PER_REQUEST), begun
+        )
+        if not looks:
+            continue
+        progress.print_and_log(f"looking for changes of {len(found)} {kind} in {len(looks)} requests …")
+        records = run.call_cache.get_or_send([call for call, _ in looks], service).records
+        for call, told_of in looks:
+            record = records[call.key]
+            kept.checks[call.key] = record.record_id
+            reply = record.reply()
+            if reply.status == "ok":
+                states |= parse_resource_states(reply.body, told_of)
+                checks |= dict.fromkeys(told_of, record.record_id)
+    return states, checks

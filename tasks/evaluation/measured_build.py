@@ -1,0 +1,229 @@
+"""The build that models are measured on: its rows in the warehouse, or in a release's folder, which needs no warehouse.
+
+The digest of a complete release, computed from its rows, equals that of its build: an evaluation on either is the same
+one and repeats no call. A release that leaves something out is a source of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from factmill.tasks.core.evaluation.answers import EXPECTED_ANSWER_OBJECT, AnswersFile, parse_answers_file
+from factmill.tasks.core.publishing.release_spec import REJECT_DETAILS_OMISSION
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import BuildFormatTooOld, SourceError, UnknownBuild, UsageError
+from factmill.tasks.files import resolve_absolute_path
+from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.storage.builds import (
+    LATEST_PREFIX,
+    BuildRecord,
+    format_latest_choice,
+    list_builds,
+    rank_builds,
+    resolve_build,
+)
+from factmill.tasks.storage.released_folders import INDEX_FILE, conform_to_row_model, is_release, load_release
+from factmill.tasks.storage.source_files import SourceFile, iterate_json, pin_source_file
+from factmill.tasks.storage.table_store import TableStore
+
+if TYPE_CHECKING:
+    from factmill.tasks.evaluation.definition import Evaluation, EvaluationParams
+
+LATEST_BUILD_KEYWORD = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBuild:
+    """The build that an evaluation measures on."""
+
+    record: BuildRecord
+    store: TableStore
+    """Store from which its rows are loaded."""
+    notes: Sequence[str]
+    """Notes for the user on the choice of the build and on what a release lacks."""
+    answers_file: SourceFile | None
+    """File with the answers to score; None: a model answers."""
+
+
+def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: RunOptions) -> MeasuredBuild:
+    """Resolve the build to measure on: the named one, else the one that the file of answers refers to, else the latest.
+
+    UsageError or UnknownBuild if there is none that fits."""
+    answers = None
+    if params.answers is not None:
+        path = Path(os.path.realpath(params.answers))  # a loop of links is no traceback
+        if not path.is_file():
+            raise UsageError(f"{params.answers}: no such file of answers; factmill evaluate {benchmark.name} --help")
+        answers = pin_source_file(path)
+    asked_of = load_answers_file(answers).build if answers else ""
+    note = ""
+    if params.release is None:
+        record, note = _resolve_build(benchmark, params, asked_of, resolve_warehouse_path(run))
+        store = TableStore(resolve_warehouse_path(run), record.build_id)
+    else:
+        if params.build != LATEST_BUILD_KEYWORD:
+            raise UsageError("--build and --release both say what to measure on; give one of them")
+        folder = Path(params.release)
+        if not folder.is_dir() or not is_release(folder):
+            why = (
+                f"no release lies there: it has no {INDEX_FILE}; one"
+                if folder.is_dir()
+                else "no such folder; a release"
+            )
+            raise UsageError(f"--release {folder}: {why} is made by factmill release BUILD --to DIR")
+        store = TableStore(resolve_absolute_path(folder))
+        record = load_release(store.path).record
+    if record.benchmark != benchmark.name:
+        what = params.release or record.build_id
+        raise UsageError(
+            f"{what} is a {'release' if params.release else 'build'} of {record.benchmark}; expected one of {benchmark.name}"
+        )
+    check_answers_match_build(asked_of, record.build_id, str(params.answers))
+    if params.release is not None:
+        check_release_tables(benchmark, store)
+        _check_release_matches_build(record, store, resolve_warehouse_path(run))
+    return MeasuredBuild(record, store, [*filter(None, [note]), *format_release_omissions(benchmark, store)], answers)
+
+
+def check_answers_match_build(answered_build: str, build_id: str, answers_name: str) -> None:
+    """UsageError if `answers` (a file or a name for the message) refer to another build than the one measured on."""
+    if answered_build and answered_build != build_id:
+        raise UsageError(
+            f'{answers_name}: answers to the questions of {answered_build}, and {build_id} is measured on; name {answered_build}, or take "build" '
+            "out of the answers to score them on other rows"
+        )
+
+
+@lru_cache(maxsize=4)
+def load_answers_file(file: SourceFile) -> AnswersFile:
+    """Load a file of answers, once per process; SourceError if it is malformed."""
+    return parse_answers_file(iterate_json(file, EXPECTED_ANSWER_OBJECT), Path(file.path).name)
+
+
+def format_release_omissions(benchmark: Benchmark, store: TableStore) -> list[str]:
+    """List what a release lacks that would be measured on, one line each; empty for a build of the warehouse."""
+    names = [each.what for each in load_release(store.path).index.left_out] if is_release(store.path) else []
+    hidden = [name for name in names if name in benchmark.tables and not name.endswith("_review")]
+    others = [name for name in names if name not in benchmark.tables and name != REJECT_DETAILS_OMISSION]
+    told = [f"the release has no {', '.join(hidden)}: questions with hidden answers are not measured"] if hidden else []
+    return [*told, f"the release leaves out {', '.join(others)}: these rows are not measured"] if others else told
+
+
+def format_measured_build(evaluation: BuildRecord) -> str:
+    """Format the build, and the release if there is one, that an evaluation measured on."""
+    flow = evaluation.origin["flow"]
+    return f"{flow['build']} as released to {flow['release']}" if flow.get("release") else str(flow["build"])
+
+
+def find_measured_build_record(warehouse: Path, evaluation: BuildRecord) -> BuildRecord | None:
+    """Find the build that an evaluation measured on; None if neither the warehouse nor its release's folder has it."""
+    flow = evaluation.origin["flow"]
+    with suppress(UnknownBuild):
+        return resolve_build(warehouse, flow["build"])
+    with suppress(SourceError, BuildFormatTooOld):
+        record = load_release(Path(flow["release"])).record if flow.get("release") else None
+        if record and record.content_digest == evaluation.lock["params"]["source_digest"]:
+            return record
+    return None
+
+
+def load_measured_rows(work: BatchWork, evaluation: Evaluation) -> pa.Table:
+    """Load the rows of the measured build that the evaluation's questions are made of."""
+    return evaluation.load_question_rows(
+        lambda table: load_benchmark_table(evaluation.benchmark, _open_measured_store(work), table)[0]
+    )
+
+
+def check_release_tables(benchmark: Benchmark, store: TableStore) -> None:
+    """SourceError unless the tables of a release fit the benchmark's row models; warehouse tables are not checked."""
+    for name, table in load_release(store.path).tables.items() if is_release(store.path) else ():
+        if name in benchmark.tables:
+            texts = benchmark.forms.json_columns.get(name, ())
+            conform_to_row_model(table, benchmark.tables[name], f"{store.path}: table {name}", json_columns=texts)
+
+
+def is_held_out_of_release(benchmark: Benchmark, store: TableStore, table: str) -> bool:
+    """Return whether a release lacks this table of hidden answers, so that only its other questions are asked."""
+    return table in benchmark.held_out_tables and store.lacks_released_table(table)
+
+
+def load_benchmark_table(benchmark: Benchmark, store: TableStore, table: str) -> tuple[pa.Table, str]:
+    """Load a benchmark's table, sorted by id, and the digest of its source; no rows if the table is held back."""
+    schema = arrow_schema(benchmark.tables[table])
+    if is_held_out_of_release(benchmark, store, table):
+        return schema.empty_table(), ""
+    try:
+        rows, where, digest = store.read_with_digest(table)
+    except SourceError as error:
+        if table not in benchmark.held_out_tables:
+            raise
+        raise SourceError(
+            f"{error}. It is held out of an export without answers, and {benchmark.name} is not measured without it; export "
+            "again: factmill export BUILD --to DIR --with-answers"
+        ) from error
+    try:
+        return rows.select(schema.names).cast(schema).sort_by("id"), digest
+    except (KeyError, ValueError, TypeError) as error:
+        raise SourceError(
+            f"{where}: not the columns of {benchmark.name}, as this factmill builds it: {error}"
+        ) from error
+
+
+def _resolve_build(
+    benchmark: Benchmark, params: EvaluationParams, answered_build: str, warehouse: Path
+) -> tuple[BuildRecord, str]:
+    """Return the build to measure on, and a note on the choice."""
+    if params.build not in (LATEST_BUILD_KEYWORD, f"{LATEST_PREFIX}{benchmark.name}"):
+        return resolve_build(warehouse, params.build), ""
+    builds = list_builds(warehouse)
+    if answered_build and params.build == LATEST_BUILD_KEYWORD:
+        found = [build for build in builds if build.build_id == answered_build]
+        if not found:
+            raise UnknownBuild(
+                f"{params.answers}: answers to the questions of {answered_build}, which is not in {warehouse}; name the warehouse that "
+                f"has it (--warehouse FILE) or a release of it (--release DIR). See `factmill builds`"
+            )
+        return found[0], ""
+    ranked = rank_builds(build for build in builds if build.benchmark == benchmark.name)
+    if not ranked:
+        raise UnknownBuild(
+            f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}, or name a release "
+            "with --release DIR"
+        )
+    return ranked[0], format_latest_choice(ranked)
+
+
+def _check_release_matches_build(record: BuildRecord, store: TableStore, warehouse: Path) -> None:
+    """SourceError if the warehouse has the build that a release claims to be of, with other rows."""
+    with suppress(UnknownBuild):
+        build = resolve_build(warehouse, record.build_id)
+        claimed = load_release(store.path).index.content_digest
+        if build.build_id == record.build_id and build.content_digest != claimed:
+            raise SourceError(
+                f"{store.path}: says that it is a release of {record.build_id}, whose rows in {warehouse} are others; fetch the "
+                "release again from its publisher, or measure on the build with --build"
+            )
+
+
+def _open_measured_store(work: BatchWork) -> TableStore:
+    """Open the store of the rows that a run measures on: a build with that content digest, else the run's release."""
+    warehouse, digest = Path(work.run.options["warehouse"]), work.run.manifest["params"]["source_digest"]
+    if found := [build for build in list_builds(warehouse) if build.content_digest == digest]:
+        return TableStore(warehouse, found[-1].build_id)
+    folder = work.run.origin["flow"].get("release")
+    if folder is None:
+        raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")
+    store = TableStore(Path(folder))
+    if load_release(store.path).record.content_digest != digest:
+        raise SourceError(f"{folder}: not the release that was measured lies there; evaluate again")
+    return store

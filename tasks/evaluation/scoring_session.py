@@ -1,0 +1,226 @@
+"""Scoring of answers outside a build, for the Python API and other harnesses: no model is called, no build is written.
+
+It uses the same functions as recipes (`Evaluation`), so the same answers give the same metrics.
+"""
+
+import atexit
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_origin
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from factmill.tasks.core.batch_receipts import StageBatch
+from factmill.tasks.core.evaluation.answers import AnswersFile
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
+from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.services import Services
+from factmill.tasks.errors import SourceError, UsageError
+from factmill.tasks.evaluation.answering_and_judging import (
+    AnswerJudgment,
+    make_built_in_predictions,
+    make_predictions_from_file,
+)
+from factmill.tasks.evaluation.definition import (
+    EXACT_JUDGE,
+    Evaluation,
+    EvaluationInputs,
+    JudgedEvaluationParams,
+    list_question_keys,
+)
+from factmill.tasks.evaluation.measured_build import (
+    check_answers_match_build,
+    check_release_tables,
+    is_held_out_of_release,
+    load_benchmark_table,
+)
+from factmill.tasks.settings import default_warehouse_path, factmill_home
+from factmill.tasks.storage.builds import LATEST_PREFIX, format_latest_choice, list_builds, rank_builds, resolve_build
+from factmill.tasks.storage.recording.call_cache import CallCache
+from factmill.tasks.storage.released_folders import is_release, load_release
+from factmill.tasks.storage.table_store import TableStore
+from factmill.tasks.text.sanitize import format_did_you_mean
+
+_RESERVED_OPTIONS = EvaluationInputs.resolved | {"model"}
+"""Parameters that are no options of a session, which takes the build and the answers as arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringResult:
+    """Scores and metrics of a set of answers."""
+
+    answers: pa.Table
+    """Rows of the benchmark's table of answers."""
+    scores: pa.Table
+    """Rows of `<benchmark>_scores`: one per answer and metric."""
+    metrics: pa.Table
+    """Rows of `evaluation_metrics`: value, n, n_unscored, bounds, interval; overall and by group."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Mismatches between answers and questions: missing, extra and repeated ids."""
+
+
+@dataclass(frozen=True)
+class EvaluationSession:
+    """An evaluation with fixed inputs, on the rows of one build."""
+
+    evaluation: Evaluation
+    inputs: EvaluationInputs
+    rows: pa.Table
+    """Rows of the measured build."""
+    services: Services
+    """Access to the local models that compute scores."""
+    build_id: str = ""
+    """Id of that build; empty if a folder of tables does not state it."""
+    latest_choice: str = ""
+    """Which builds were passed over in choosing the latest one (`format_latest_choice`)."""
+    lacking_tables: Sequence[str] = ()
+    """Tables of hidden answers that the measured release lacks; only its other questions are asked."""
+
+    def with_build_rows(self, ids: Collection[str]) -> "EvaluationSession":
+        """Return the session restricted to the rows of the measured build with these ids."""
+        kept = pa.array([each in ids for each in self.rows["id"].to_pylist()], pa.bool_())
+        return replace(self, rows=self.rows.filter(kept))
+
+    @cached_property
+    def lookup_work(self) -> BatchWork:
+        """Work that sends lookup requests; its calls are recorded in the home's warehouse and replayed from there."""
+        recorder = CallCache(default_warehouse_path(), "record")
+        atexit.register(recorder.close)
+        batch = StageBatch(run="", stage="look_up", index=0, key="")
+        return BatchWork(batch, Run(Path(), {"params": {}}, {"files": {}}, {}, self.services, recorder, self.inputs))
+
+    def look_up(self, row_id: str, request: object) -> Any:
+        """Return the result of a dialogue's lookup request."""
+        if self.evaluation.look_up is None:
+            raise TypeError(f"{self.evaluation.name} looks up {request!r}, and has nothing that does")
+        return self.evaluation.look_up(self.lookup_work, [(row_id, request)])[0]
+
+    def list_questions(self) -> pa.Table:
+        """Return the questions (rows of the evaluation's `asked`)."""
+        return self.evaluation.list_questions(self.rows, self.inputs)
+
+    def score_answers(
+        self, answers: AnswersFile | str, model_name: str, questions: pa.Table | None = None
+    ) -> ScoringResult:
+        """Score answers: those given, or those of the built-in model of that name; `name`: of the model in the results.
+
+        `asked`: the questions (rows of the evaluation's `asked`); None: all of the session's.
+        """
+        questions = self.list_questions() if questions is None else questions
+        notes: dict[str, str] = {}
+        if isinstance(answers, str):
+            answered = make_built_in_predictions(self.evaluation, questions, self.rows, answers, model_name)
+        else:
+            keys = list_question_keys(questions)
+            answers.require_any_match(keys, f"answers to questions of {self.build_id or self.evaluation.benchmark.name}")
+            answered = make_predictions_from_file(self.evaluation, questions, answers, model_name)
+            notes |= answers.format_mismatches(keys)
+        if self.lacking_tables:
+            lacking = ", ".join(self.lacking_tables)
+            notes["held out"] = f"the release has no {lacking}: questions with hidden answers are not measured"
+        if self.latest_choice:
+            notes["latest"] = self.latest_choice
+        return replace(
+            self.compute_metrics(self.score_predictions(self.judge_exactly(answered)), model_name), notes=notes
+        )
+
+    def judge_exactly(self, answers: pa.Table) -> pa.Table:
+        """Return answers judged by the program `exact`; unchanged if the benchmark has no judge."""
+        judging = self.evaluation.judging_spec
+        if judging is None:
+            return answers
+        judged = (
+            judging.make_judged_row(row, AnswerJudgment(judging.judge_exactly(row)) if judging.needs_verdict(row) else None, EXACT_JUDGE)
+            for row in rows_from_arrow(self.evaluation.prediction_model, answers)
+        )
+        return make_arrow_table(judging.row_model, judged)
+
+    def score_predictions(self, answers: pa.Table) -> pa.Table:
+        """Score answers, which are judged if the benchmark has a judge, and return rows of the main table."""
+        return self.evaluation.score_predictions(answers, self.inputs, self.services)
+
+    def compute_metrics(self, scored: pa.Table, model_name: str, judge: str = EXACT_JUDGE) -> ScoringResult:
+        """Compute the scores and metrics of rows of the main table."""
+        scores, metrics = self.evaluation.compute_metrics(scored, self.inputs)
+        told = self.evaluation.label_metrics(metrics, model_name, judge if self.evaluation.judging_spec else "")
+        return ScoringResult(scored, scores, make_arrow_table(EvaluationMetric, told))
+
+
+def open_scoring_session(
+    evaluation: Evaluation,
+    store: TableStore | None,
+    settings: Sequence[str],
+    world: str = "embedded",
+    asked_of: str = "",
+    **options: Any,
+) -> EvaluationSession:
+    """Open a session that measures on the rows of a build; `world`: the world whose sentence encoder compares texts.
+
+    `store`: None if the caller has the questions already; `asked_of`: the build that the answers refer to, which is
+    then measured on, or empty; `options`: parameters of the evaluation. UsageError for wrong options, SourceError for
+    rows that do not fit.
+    """
+    known = evaluation.params.model_fields
+    for name, value in options.items():
+        if get_origin(known[name].annotation if name in known else None) is tuple and isinstance(value, str):
+            options[name] = (value,)
+        if name not in known or name in _RESERVED_OPTIONS:
+            raise UsageError(f"{evaluation.benchmark.name}: there is no option {name}{format_did_you_mean(name, known)}")
+    if (
+        issubclass(evaluation.params, JudgedEvaluationParams)
+        and options.setdefault("judge", EXACT_JUDGE) != EXACT_JUDGE
+    ):
+        raise UsageError(f"judge is {options['judge']}; here no model is asked: expected {EXACT_JUDGE}")
+    try:
+        params = evaluation.params(**options, setting=tuple(settings))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{evaluation.benchmark.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}") from error
+    digests: list[str] = []
+    lacks: list[str] = []
+    build, choice = "", ""
+    if store and store.path.is_file():
+        if not store.build and not asked_of:
+            mine = [each for each in list_builds(store.path) if each.benchmark == evaluation.benchmark.name]
+            choice = format_latest_choice(rank_builds(mine))
+        build = resolve_build(store.path, store.build or asked_of or f"{LATEST_PREFIX}{evaluation.benchmark.name}").build_id
+        store = TableStore(store.path, build)
+    elif store and is_release(store.path):
+        build = load_release(store.path).record.build_id
+    if store:
+        check_answers_match_build(asked_of if build else "", build, "answers")
+        check_release_tables(evaluation.benchmark, store)
+
+    def read(table: str) -> pa.Table:
+        if store and is_held_out_of_release(evaluation.benchmark, store, table):
+            lacks.append(table)
+        rows, digest = load_benchmark_table(evaluation.benchmark, store, table) if store else (pa.table({}), "")
+        digests.append(digest)
+        return rows
+
+    rows = evaluation.load_question_rows(read) if store else pa.table({})
+    inputs = evaluation.inputs_model(params=params, source_digest="".join(digests[:1]), settings=params.setting)
+    return EvaluationSession(
+        evaluation, inputs, rows, Services.open(world, None, factmill_home()), build, choice, lacks
+    )
+
+
+def make_question_json(question: Any, messages: Sequence[Mapping[str, str]], build: str) -> dict[str, Any]:
+    """Return a question (a row of `asked`) as JSON for other programs; `build`: id of its build."""
+    told = {"id": question.question_id, "setting": question.setting, "question": question.question}
+    return {**told, "messages": list(messages), "build": build}
+
+
+def make_question_table(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return questions (rows of `asked`) from rows with at least their columns; SourceError if they do not fit."""
+    model = evaluation.question_model
+    try:
+        kept = [model.model_validate({name: row[name] for name in model.model_fields}) for row in rows]
+    except (KeyError, ValidationError) as error:
+        raise SourceError(f"asked: no rows of what {evaluation.benchmark.name} asks: {error}") from error
+    return make_arrow_table(model, kept)

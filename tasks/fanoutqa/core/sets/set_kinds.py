@@ -1,0 +1,218 @@
+"""Kinds of sets, and properties with their phrases, from which fan-out questions are generated (FanOutQA, §3.1).
+
+A set is listed in the article of its owner ("the countries that share a border with Germany"), or the question names
+its members. Both come from our own CSV files; every phrase in them is a template of `string.Template`:
+
+- $name: the label ("the $name": a label with its article); $place: the label, with its article if it takes one, as in
+  "the Netherlands";
+- $x: the member asked about; $unit: the unit in the plural; $limit: a threshold with its unit; $month: the month of the
+  epoch.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from string import Template
+from typing import Literal, cast, get_args
+
+from factmill.tasks.core.authoring.question_wording import add_article_where_needed, add_definite_article
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.wikidata_ids import is_pid, is_qid
+
+PropertyKind = Literal["item", "time", "quantity"]
+
+_SETS_FILE, _PROPERTIES_FILE = "fanout_sets.csv", "fanout_properties.csv"
+_SET_COLUMNS = (
+    "relation", "listed", "owner_classes", "member_classes", "members", "called", "group", "changes", "properties",
+)  # fmt: skip
+_PROPERTY_COLUMNS = ("pid", "members", "kind", "moment", "question", "most", "least", "above", "below")
+_YES_NO = {"yes": True, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class SetKind:
+    """One kind of sets."""
+
+    relation: str
+    """PID of the relation between owner and members; for a named set, of a relation that its members have."""
+    is_named: bool
+    """True: the question names the members; False: the owner's article does."""
+    owner_classes: frozenset[str]
+    """QIDs; an owner is an instance of one of them. Empty: any item."""
+    member_classes: frozenset[str]
+    """QIDs; the same for members."""
+    members: str
+    """What the members are, in the plural: countries."""
+    called: str
+    """Template of a member's name in a sub-question: the film $name."""
+    group: str
+    """The set in words, with the owner: the countries that share a border with $place; empty for a named set."""
+    changes: bool
+    """True if the members change over the years."""
+    properties: tuple[str, ...]
+    """PIDs that questions may ask of members, or rank them by."""
+    unit: str
+    """Name of the kind: the relation and the first class of members."""
+
+    def format_member_name(self, name: str) -> str:
+        """Return a member's name in a sub-question: the film Jaws, the Nile, the Netherlands."""
+        return _fill_name_template(self.called, name)
+
+    def format_listed_name(self, name: str) -> str:
+        """Return a member's name in a question that lists the members: Jaws, the Nile, the Netherlands."""
+        return self.format_member_name(name) if self.called in ("the $name", "$place") else name
+
+    def format_group(self, owner: str, month: str) -> str:
+        """Return an owner's set in words, with the month if its members change over the years."""
+        return _fill_name_template(self.group, owner) + (f" as of {month}" if self.changes else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyPhrases:
+    """The phrases in which questions ask for a property."""
+
+    pid: str
+    kind: PropertyKind
+    moment: str
+    """Time phrase for answers that change within years: as of $month; else empty."""
+    question: str
+    """Question about one member: What is the area of $x in $unit?"""
+    most: str
+    """Predicate of the five with the highest or latest values: have the largest areas; empty for items."""
+    least: str
+    above: str
+    """Predicate of those beyond a threshold: have an area of more than $limit."""
+    below: str
+
+    @property
+    def can_rank(self) -> bool:
+        """True if members can be ranked by it."""
+        return self.kind != "item"
+
+    def format_moment(self, month: str) -> str:
+        """Return the time phrase, such as "as of May 2020"; empty if the answer stays the same."""
+        return Template(self.moment).substitute(month=month)
+
+    @property
+    def names_unit(self) -> bool:
+        """True if the question names the unit of its answer."""
+        return "$unit" in self.question
+
+
+PropertyPhraseTable = Mapping[tuple[str, str], PropertyPhrases]
+"""(PID, members) → property; members is empty for phrases that fit all members."""
+
+
+def parse_set_kinds(text: str) -> dict[str, SetKind]:
+    """Parse CSV text into unit → kind of sets, in the order of the list; SettingsError names the wrong line."""
+    found: dict[str, SetKind] = {}
+    for place, line in _parse_csv_lines(text, _SETS_FILE, _SET_COLUMNS):
+        owners, members = (_parse_ids(place, line[name], is_qid) for name in ("owner_classes", "member_classes"))
+        kind = SetKind(
+            relation=_check_pid(place, line["relation"]),
+            is_named=_parse_choice(place, line["listed"], {"by name": True, "by owner": False}),
+            owner_classes=frozenset(owners),
+            member_classes=frozenset(members),
+            members=line["members"],
+            called=_check_template(place, line["called"], frozenset({"name", "place"})),
+            group=line["group"] and _check_template(place, line["group"], frozenset({"name", "place"})),
+            changes=_parse_choice(place, line["changes"], _YES_NO),
+            properties=_parse_ids(place, line["properties"], is_pid),
+            unit=" ".join([line["relation"], *members[:1]]),
+        )
+        if kind.is_named == bool(kind.group) or not kind.members or not kind.properties:
+            raise SettingsError(
+                f"{place}: expected members, properties, and a group for a set that is listed by owner and none for one "
+                f"that is listed by name, found {line}"
+            )
+        if kind.unit in found:
+            raise SettingsError(f"{place}: {kind.unit} stands in the list twice; expected each relation and class once")
+        found[kind.unit] = kind
+    return found
+
+
+def parse_property_phrases(text: str) -> dict[tuple[str, str], PropertyPhrases]:
+    """Parse CSV text into (PID, members or empty) → property; SettingsError names the wrong line."""
+    found: dict[tuple[str, str], PropertyPhrases] = {}
+    for place, line in _parse_csv_lines(text, _PROPERTIES_FILE, _PROPERTY_COLUMNS):
+        if line["kind"] not in get_args(PropertyKind):
+            raise SettingsError(f"{place}: expected one of {', '.join(get_args(PropertyKind))}, found {line['kind']!r}")
+        ranks = line["kind"] != "item"
+        phrases = {name: line[name] for name in ("most", "least", "above", "below")}
+        if any(bool(phrase) != ranks for phrase in phrases.values()):
+            raise SettingsError(
+                f"{place}: expected most, least, above and below for times and quantities, none for items"
+            )
+        key = (_check_pid(place, line["pid"]), line["members"])
+        if key in found:
+            raise SettingsError(f"{place}: {' of '.join(filter(None, key))} stands in the list twice")
+        for name in ("above", "below"):
+            if phrases[name]:
+                _check_template(place, phrases[name], frozenset({"limit"}))
+        found[key] = PropertyPhrases(
+            pid=key[0],
+            kind=cast(PropertyKind, line["kind"]),
+            moment=line["moment"] and _check_template(place, line["moment"], frozenset({"month"})),
+            question=_check_template(place, line["question"], frozenset({"x"}), frozenset({"unit"})),
+            **phrases,
+        )
+        if not line["question"].endswith("?"):
+            raise SettingsError(
+                f"{place}: expected a question that ends in a question mark, found {line['question']!r}"
+            )
+    return found
+
+
+def get_property_phrases(properties: PropertyPhraseTable, pid: str, kind: SetKind) -> PropertyPhrases:
+    """Return a property's phrases for the members of a kind of sets; SettingsError if the list has none."""
+    found = properties.get((pid, kind.members)) or properties.get((pid, ""))
+    if found is None:
+        raise SettingsError(
+            f"{_SETS_FILE}: {kind.unit} names the property {pid}, for which {_PROPERTIES_FILE} has no line"
+        )
+    return found
+
+
+def _fill_name_template(template: str, name: str) -> str:
+    if template == "the $name":
+        return add_definite_article(name)
+    return Template(template).substitute(name=name, place=add_article_where_needed(name))
+
+
+def _parse_csv_lines(text: str, file: str, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+    reader = csv.DictReader(io.StringIO(text))
+    if tuple(reader.fieldnames or ()) != columns:
+        raise SettingsError(f"{file}: expected the columns {', '.join(columns)}, found {reader.fieldnames}")
+    for line in reader:
+        place = f"{file}, line {reader.line_num}"
+        if len(line) != len(columns) or None in line.values():
+            raise SettingsError(f"{place}: expected {len(columns)} columns, found {line}")
+        yield place, {name: value.strip() for name, value in line.items()}
+
+
+def _check_pid(place: str, text: str) -> str:
+    if not is_pid(text):
+        raise SettingsError(f"{place}: expected the id of a property, like P47, found {text!r}")
+    return text
+
+
+def _parse_ids(place: str, text: str, is_id: Callable[[str], bool]) -> tuple[str, ...]:
+    ids = tuple(filter(None, text.split("|")))
+    if wrong := [each for each in ids if not is_id(each)]:
+        raise SettingsError(f"{place}: expected ids with | between, found {wrong[0]!r}")
+    return ids
+
+
+def _parse_choice(place: str, text: str, choices: Mapping[str, bool]) -> bool:
+    if text not in choices:
+        raise SettingsError(f"{place}: expected {' or '.join(choices)}, found {text!r}")
+    return choices[text]
+
+
+def _check_template(place: str, text: str, one_of: frozenset[str], others: frozenset[str] = frozenset()) -> str:
+    names = set(Template(text).get_identifiers())
+    if len(names & one_of) != 1 or names - one_of - others:
+        told = " or ".join(f"${name}" for name in sorted(one_of))
+        raise SettingsError(f"{place}: expected {told} once in {text!r}")
+    return text

@@ -1,0 +1,244 @@
+"""Parameters, questions, prompts in each setting, and judging of an evaluation on FanOutQA (paper §3.2)."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
+from factmill.tasks.core.evaluation.answers import CommonestAnswerGuesser
+from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER, MAX_WAIT_S, make_arrow_table, rows_from_arrow
+from factmill.tasks.evaluation.answering_and_judging import AnswerJudgment, JudgingSpec
+from factmill.tasks.evaluation.definition import EvaluationInputs, JudgedEvaluationParams, sample_question_clusters
+from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
+    ROOM_CHARACTERS_PER_TOKEN,
+    DialogueLimits,
+    FanOutDialogue,
+    ToolUse,
+    answer_from_evidence,
+    answer_from_memory,
+    answer_with_searches,
+)
+from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, grade_answer, read_grade
+from factmill.tasks.fanoutqa.core.evaluation.rows import (
+    CLOSED_BOOK,
+    EVIDENCE_PROVIDED,
+    OPEN_BOOK,
+    FanOutEvaluationQuestion,
+    FanOutGoldQuestion,
+    FanOutJudgedPrediction,
+    FanOutPinnedArticle,
+    FanOutPrediction,
+)
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer, name_gold_kind
+from factmill.tasks.options import CliOption
+
+CLOSED_BOOK_PROMPT, TOOL_SEARCH_PROMPT, TEXT_SEARCH_PROMPT, EVIDENCE_PROMPT, JUDGE_ANSWER_PROMPT = (
+    f"fanoutqa/{name}"
+    for name in (
+        "answer_closed_book",
+        "answer_with_tools",
+        "answer_with_searches",
+        "answer_from_articles",
+        "judge_answer",
+    )
+)
+DEFAULT_CONTEXT_TOKENS = 8192
+"""Tokens of a context, unless an option or the world's file sets them."""
+
+
+class FanOutEvaluationParams(JudgedEvaluationParams):
+    """Options of an evaluation on FanOutQA."""
+
+    setting: Annotated[
+        tuple[Literal["closed_book", "open_book", "evidence_provided"], ...], CliOption("--setting", "NAME")
+    ] = ()
+    """Only this setting (repeatable). Default: all three, as in the paper."""
+    split: Literal["dev", "test", "all"] = "all"
+    """Only questions of this part. Questions without an answer in the build, as of a released test file, are not asked."""
+    scorer: Literal["fixed", "upstream"] = "fixed"
+    """Whose loose and strict accuracy comes first: ours, or that of the public scorer with its faults. Both are told where they differ."""
+    lemmas: Annotated[str, CliOption(metavar="NAME")] = "auto"
+    """What brings words to their dictionary form: a spaCy model, rules, or auto: an installed spaCy model, else rules."""
+    bleurt: Annotated[str | None, CliOption(metavar="NAME")] = None
+    """Also score answers by this cross-encoder of `factmill models list`, in the place of BLEURT."""
+    tools: ToolUse = "auto"
+    """Open book: how the model searches. By the chat protocol's tools (always), by lines of plain text (never), or by tools unless its server refuses them or the world's file says tools = false (auto)."""
+    rounds: int = Field(default=16, ge=1, le=1000)
+    """Open book: turns in which the model may search; then it is told to answer, once."""
+    most_tokens: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
+    """Open book: tokens, read and written, that a question's turns may take together before the model is told to answer. Default: no bound but rounds."""
+    most_seconds: float | None = Field(default=None, gt=0, le=MAX_WAIT_S)
+    """Open book: seconds in which the model may answer, all turns of a question together, before it is told to answer; recorded ones, so a replay ends at the same turn. Default: no bound."""
+    context_tokens: int | None = Field(default=None, ge=1024, le=MAX_SETTING_NUMBER)
+    """Tokens that the model can be shown at once, its answer included; 4 characters count as one. Default: context_tokens of the world's file, else 8,192."""
+    retrieval_share: Annotated[float, CliOption("--retrieval-share", "SHARE")] = Field(default=0.5, gt=0, le=1)
+    """Open book: share of the context that one search may fill (paper: half)."""
+
+
+class FanOutEvaluationInputs(EvaluationInputs):
+    """Resolved inputs that the steps of FanOutQA's evaluation read."""
+
+    params: FanOutEvaluationParams
+    """Options, with the context and the search mode resolved from the world's file."""
+    lemmatizer: str = ""
+    """Name of the lemmatizer: rules, or a spaCy model with its version; empty: resolved at scoring time."""
+    bleurt: dict[str, str] | None = None
+    """Name and digest of the cross-encoder; None: no such score."""
+
+
+def collect_gold_questions(read: Callable[[str], pa.Table]) -> pa.Table:
+    """Return a build's questions that have an answer, by id (rows of `FanOutGoldQuestion`); `read`: table name → table.
+
+    A release without hidden answers lacks the references, which give some away; the dev split also has its references
+    in its decompositions.
+    """
+    golds = {
+        each["id"]: each["answer"]
+        for name in ("fanoutqa_dev", "fanoutqa_test_answers")
+        for each in read(name).select(["id", "answer"]).to_pylist()
+    }
+    evidence: dict[str, dict[int, FanOutPinnedArticle]] = {}
+    for each in read("fanoutqa_references").to_pylist():
+        if each["revid"] is not None:
+            pinned = FanOutPinnedArticle(title=each["title"] or each["title_asked"], revid=each["revid"])
+            evidence.setdefault(each["question_id"], {}).setdefault(each["revid"], pinned)
+    for each in read("fanoutqa_dev").select(["id", "decomposition"]).to_pylist():
+        if each["id"] not in evidence:
+            evidence[each["id"]] = {
+                found.revid: found for found in _list_decomposition_articles(json.loads(each["decomposition"]))
+            }
+    categories = {
+        each["id"]: each["categories"]
+        for name in ("fanoutqa_dev", "fanoutqa_test")
+        for each in read(name).select(["id", "categories"]).to_pylist()
+    }
+    rows = (
+        FanOutGoldQuestion.model_validate(
+            {
+                **each,
+                "gold": golds[each["id"]],
+                "kind": name_gold_kind(json.loads(golds[each["id"]])),
+                "categories": categories[each["id"]],
+                "evidence": list(evidence.get(each["id"], {}).values()),
+            }
+        )
+        for each in read("fanoutqa").select(["id", "question", "split", "articles", "epoch"]).to_pylist()
+        if each["id"] in golds
+    )
+    return make_arrow_table(FanOutGoldQuestion, rows)
+
+
+def _list_decomposition_articles(sub_questions: Sequence[Mapping[str, Any]]) -> Iterator[FanOutPinnedArticle]:
+    """Yield the article of each sub-question of a decomposition, in order, with repeats."""
+    for each in sub_questions:
+        if each.get("evidence"):
+            yield FanOutPinnedArticle(title=each["evidence"]["title"], revid=each["evidence"]["revid"])
+        yield from _list_decomposition_articles(each.get("decomposition") or ())
+
+
+def list_fanoutqa_setting_questions(
+    rows: pa.Table, inputs: FanOutEvaluationInputs
+) -> Iterator[FanOutEvaluationQuestion]:
+    """Yield the drawn questions (rows of `FanOutGoldQuestion`) in every setting."""
+    wanted = inputs.params.split
+    chosen = [row for row in rows_from_arrow(FanOutGoldQuestion, rows) if wanted in ("all", row.split)]
+    drawn = sample_question_clusters([row.id for row in chosen], inputs.params)
+    for setting in inputs.settings:
+        for row in chosen:
+            if row.id in drawn:
+                told = {"question_id": row.id, "item": row.id, "cluster": row.id, "setting": setting}
+                yield FanOutEvaluationQuestion.model_validate({**row.model_dump(), **told, "id": f"{setting}/{row.id}"})
+
+
+def fill_fanoutqa_question_prompt(asked: FanOutEvaluationQuestion, _: object = None) -> FilledPrompt:
+    """Return a setting's first prompt for a question; titles and revisions stand in for the texts of articles."""
+    if asked.setting == EVIDENCE_PROVIDED:
+        named = "\n".join(f"({each.title}, revision {each.revid} of Wikipedia)" for each in asked.evidence)
+        return fill_prompt_template(load_prompt(EVIDENCE_PROMPT), question=asked.question, articles=named)
+    return fill_prompt_template(
+        load_prompt(CLOSED_BOOK_PROMPT if asked.setting == CLOSED_BOOK else TEXT_SEARCH_PROMPT), question=asked.question
+    )
+
+
+def make_fanoutqa_dialogue(asked: FanOutEvaluationQuestion, params: FanOutEvaluationParams) -> FanOutDialogue:
+    """Return the dialogue that asks a question in its setting."""
+    context = (params.context_tokens or DEFAULT_CONTEXT_TOKENS) * ROOM_CHARACTERS_PER_TOKEN
+    bounds = DialogueLimits(params.rounds, context, params.retrieval_share, params.most_tokens, params.most_seconds)
+    if asked.setting == EVIDENCE_PROVIDED:
+        prompt = load_prompt(EVIDENCE_PROMPT)
+        return answer_from_evidence(
+            asked, bounds, lambda shown: fill_prompt_template(prompt, question=asked.question, articles=shown)
+        )
+    if asked.setting == OPEN_BOOK:
+        by_tools, in_text = (
+            fill_prompt_template(load_prompt(each), question=asked.question)
+            for each in (TOOL_SEARCH_PROMPT, TEXT_SEARCH_PROMPT)
+        )
+        way = params.tools
+        return answer_with_searches(
+            asked, bounds, None if way == "never" else by_tools, None if way == "always" else in_text
+        )
+    return answer_from_memory(fill_prompt_template(load_prompt(CLOSED_BOOK_PROMPT), question=asked.question))
+
+
+def fill_fanoutqa_judge_prompt(row: FanOutPrediction) -> FilledPrompt:
+    """Return the judge's prompt for an answer, which stands inside a frame (Appendix F.3)."""
+    return fill_prompt_template(
+        load_prompt(JUDGE_ANSWER_PROMPT),
+        question=row.question,
+        gold=format_gold_answer(json.loads(row.gold)),
+        boundary=make_answer_boundary(row.id, row.answer_read),
+        answer=frame_answer(row.id, row.answer_read),
+    )
+
+
+def grade_by_program(row: FanOutPrediction) -> str:
+    """Return the grade by the program `exact`."""
+    return grade_answer(row.answer_read, json.loads(row.gold))
+
+
+def add_judge_grade(row: FanOutPrediction, judged: AnswerJudgment[str] | None, judge: str) -> FanOutJudgedPrediction:
+    """Return an answer with its grade; an empty answer or a refusal gets F without a judge (Appendix F.3)."""
+    if judged is None:
+        grade = "F" if row.unscored in REASONS_COUNTED_WRONG else ""
+        return row.extend_to(
+            FanOutJudgedPrediction, grade=grade, judge=judge, judge_call="", judge_unscored="", judge_detail=""
+        )
+    told = {"judge_unscored": judged.unscored, "judge_detail": judged.detail}
+    return row.extend_to(FanOutJudgedPrediction, grade=judged.verdict or "", judge=judge, judge_call=judged.call, **told)
+
+
+FANOUTQA_JUDGING: JudgingSpec[FanOutPrediction, str, FanOutJudgedPrediction] = JudgingSpec(
+    make_prompt=fill_fanoutqa_judge_prompt,
+    completion_format=JUDGE_GRADE_FORM,
+    parse_verdict=lambda _, texts: read_grade(texts[0]),
+    judge_exactly=grade_by_program,
+    make_judged_row=add_judge_grade,
+    row_model=FanOutJudgedPrediction,
+)
+"""Prompt, form, reader and program for grading answers (Appendix F.3)."""
+
+
+def make_fanoutqa_oracle(_: pa.Table) -> Callable[[FanOutEvaluationQuestion], str]:
+    """Return the built-in oracle: a function that answers a question with its gold answer."""
+    return lambda asked: format_gold_answer(json.loads(asked.gold))
+
+
+def make_fanoutqa_guesser(rows: pa.Table) -> Callable[[FanOutEvaluationQuestion], str]:
+    """Return the built-in guesser: it gives the commonest gold answer of the same kind among other questions.
+
+    `rows`: rows of `FanOutGoldQuestion`.
+    """
+    commonest = CommonestAnswerGuesser((row.kind, row.gold) for row in rows_from_arrow(FanOutGoldQuestion, rows))
+
+    def guess(asked: FanOutEvaluationQuestion) -> str:
+        gold = commonest.guess(asked.kind, asked.gold)
+        return format_gold_answer(json.loads(gold)) if gold else ""
+
+    return guess

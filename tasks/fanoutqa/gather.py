@@ -1,0 +1,473 @@
+"""The first steps of FanOutQA: read questions, or generate them from sets of a Wikidata, and word them (paper §3.1).
+
+Sets, labels and revisions are looked up for all sets of a kind at once; texts and facts set by set, since on a large
+wiki those of a dozen sets take much memory. Of a large graph, only a limited number of a relation's facts are listed:
+list_facts goes by the number of the subject's QID, and low numbers were given early, to widely known items. Of the sets
+among them, a limited number is tried, by digest.
+
+A call is filed under its place (set and item) until it is known which questions speak of that item.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prefect import task
+
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.authoring.question_wording import (
+    WORDED_QUESTION_FORMAT,
+    QuestionWording,
+    check_question_wording,
+)
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.calls.item_facts import ItemFact
+from factmill.tasks.core.calls.wikidata import ItemDescription
+from factmill.tasks.core.completions import UnreadableCompletion
+from factmill.tasks.core.digests import canonical_json, derive_seed, digest_json
+from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
+from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
+from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, batch_key, open_batch
+from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, dump_json, format_released_decomposition
+from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
+from factmill.tasks.fanoutqa.core.sets.generation import ComposedQuestion, TriedQuestion, compose_set_questions
+from factmill.tasks.fanoutqa.core.sets.members import (
+    MAX_LISTED_MEMBERS,
+    MemberArticle,
+    MemberSet,
+    QuestionRefusal,
+    SetMember,
+)
+from factmill.tasks.fanoutqa.core.sets.property_values import PropertyValue, read_property_values
+from factmill.tasks.fanoutqa.core.sets.set_kinds import SetKind, get_property_phrases
+from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
+from factmill.tasks.fanoutqa.params import QUESTION_FILES, FanOutInputs
+from factmill.tasks.fanoutqa.sources.question_files import load_property_phrases, load_set_kinds, read_question_file
+from factmill.tasks.lookups.classes import INSTANCE_OF, look_up_claims
+from factmill.tasks.lookups.facts import look_up_fact_pairs, look_up_item_facts
+from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_labels
+from factmill.tasks.lookups.pinned_articles import (
+    MissingArticle,
+    PinnedArticle,
+    index_article_text,
+    load_article_texts,
+    pin_articles,
+)
+from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose
+from factmill.tasks.text.wikipedia_urls import format_article_url
+
+MAX_RELATION_SUBJECTS = 20_000
+"""Most subjects of a relation whose facts are listed."""
+CANDIDATES_PER_NAMED_SET, MEMBERS_PER_NAMED_SET = 100, 16
+"""Items from which a named set is chosen, and the most of them, each with an article, that go into it."""
+_PIN_BATCH_SIZE = 50
+_OWNER_BATCH_SIZE = 200
+"""Sets whose owners' and members' classes are looked up in one batch, until enough sets are found."""
+
+
+@dataclass(slots=True)
+class _CandidateSet:
+    """A candidate set, with the members that the graph gives."""
+
+    id: str
+    """Unit of the kind, and the owner's QID or a number."""
+    owner: str | None
+    members: list[str]
+
+    @property
+    def items(self) -> list[str]:
+        """Owner and members."""
+        return [*([self.owner] if self.owner else []), *self.members]
+
+    @property
+    def call_places(self) -> list[tuple[str, str]]:
+        """(Place under which an item's calls are filed, item) of owner and members."""
+        return [(_format_call_place(self.id, qid), qid) for qid in self.items]
+
+
+def _format_call_place(set_id: str, qid: str) -> str:
+    return f"{set_id} {qid}"
+
+
+def _parse_set_id(place: str) -> str:
+    return place.rpartition(" ")[0]
+
+
+@dataclass(slots=True)
+class _UnitLookups:
+    """Look-ups for all sets of a unit."""
+
+    items: dict[str, ItemDescription] = field(default_factory=dict)
+    pins: dict[str, PinnedArticle | MissingArticle] = field(default_factory=dict)
+    """By title."""
+    failures_by_set: dict[str, Reject] = field(default_factory=dict)
+    """Id of a set → a look-up that failed for it."""
+
+    def find_pin(self, qid: str) -> PinnedArticle | MissingArticle | None:
+        """Return an item's pinned article, or why it is not pinned; None if it has none."""
+        item = self.items.get(qid)
+        return self.pins.get(item.title) if item and item.title else None
+
+    def record_failures(self, failed: Mapping[str, Reject]) -> None:
+        """Record failed look-ups, given by place, under their sets."""
+        self.failures_by_set |= {_parse_set_id(place): reject for place, reject in failed.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _SetEvidence:
+    """Texts and facts of one set's items."""
+
+    texts: Mapping[int, str | MissingArticle]
+    """By revision."""
+    facts: Mapping[str, list[ItemFact]]
+    unit_labels: Mapping[str, str]
+
+
+def generate_set_kind_questions(work: BatchWork, unit: str) -> list[RowOutcome]:
+    """Return the outcome of every question tried on one kind of sets (data/lists/fanout_sets.csv).
+
+    Registers each as a row of the batch. Outcomes are FanOutRows without their wording, and Rejects.
+    """
+    kind = load_set_kinds()[unit]
+    known = _UnitLookups()
+    drawn = _select_named_sets(work, kind, known) if kind.is_named else _select_listed_sets(work, kind, known)
+    drawn = _look_up_labels_and_articles(work, kind, drawn, known)
+    outcomes: list[RowOutcome] = []
+    rows_of: dict[str, list[str]] = defaultdict(list)
+    for each in drawn:
+        for tried in _try_set_questions(work, kind, each, drawn, known):
+            work.add_input_row(tried.id, tried.key_json)
+            outcomes.append(_make_row_or_reject(tried, work.inputs(FanOutInputs).licence))
+            for qid in tried.items:
+                # candidates of named sets have their classes looked up before there are sets
+                for set_id in (each.id, kind.unit) if kind.is_named else (each.id,):
+                    rows_of[_format_call_place(set_id, qid)].append(tried.id)
+    # a call belongs to every question tried on its item; calls about other items belong to the unit
+    work.call_uses = [
+        (row_id, key, record) for place, key, record in work.call_uses for row_id in rows_of.get(place, [kind.unit])
+    ]
+    return outcomes
+
+
+# ── Sets ──
+
+
+def _select_listed_sets(work: BatchWork, kind: SetKind, known: _UnitLookups) -> list[_CandidateSet]:
+    """Return sets whose owner and members are of the required classes, in the order of the owners' digests."""
+    values: dict[str, list[str]] = defaultdict(list)
+    for subject, value in dict.fromkeys(look_up_fact_pairs(work, kind.relation, MAX_RELATION_SUBJECTS)):
+        if subject != value:
+            values[subject].append(value)
+    inputs = work.inputs(FanOutInputs)
+    least, most = inputs.least_members, inputs.params.sets_a_kind
+    owners = [owner for owner in _sort_by_digest(kind, values) if least <= len(values[owner]) <= 2 * MAX_LISTED_MEMBERS]
+    found: list[_CandidateSet] = []
+    for chunk in _iterate_slices(owners, _OWNER_BATCH_SIZE):
+        sets = [_CandidateSet(f"{kind.unit} {owner}", owner, values[owner]) for owner in chunk]
+        own = _filter_by_class(work, [(each.id, each.owner) for each in sets if each.owner], kind.owner_classes, known)
+        sets = [each for each in sets if each.owner in own or each.id in known.failures_by_set]
+        of_class = _filter_by_class(
+            work, [(each.id, qid) for each in sets for qid in each.members], kind.member_classes, known
+        )
+        for each in sets:
+            each.members = [qid for qid in each.members if qid in of_class]
+        found += [each for each in sets if each.members or each.id in known.failures_by_set]
+        if len(found) >= most:
+            break
+    return found[:most]
+
+
+def _select_named_sets(work: BatchWork, kind: SetKind, known: _UnitLookups) -> list[_CandidateSet]:
+    """Return groups of items of the required class, in the order of digests; one group for a small class."""
+    facts = look_up_fact_pairs(work, kind.relation, MAX_RELATION_SUBJECTS)
+    if kind.relation == INSTANCE_OF:
+        qids = _sort_by_digest(kind, [subject for subject, value in facts if value in kind.member_classes])
+    else:
+        qids = _sort_by_digest(kind, [subject for subject, _ in facts])
+    wanted = CANDIDATES_PER_NAMED_SET * work.inputs(FanOutInputs).params.sets_a_kind
+    found: list[str] = []
+    for chunk in _iterate_slices(qids, wanted):
+        of_class = set(chunk)
+        if kind.relation != INSTANCE_OF:
+            of_class = _filter_by_class(work, [(kind.unit, qid) for qid in chunk], kind.member_classes, known)
+        found += [qid for qid in chunk if qid in of_class]
+        if len(found) >= wanted:
+            break
+    groups = [
+        _CandidateSet(f"{kind.unit} {at}", None, each)
+        for at, each in enumerate(_iterate_slices(found[:wanted], CANDIDATES_PER_NAMED_SET))
+    ]
+    if kind.unit in known.failures_by_set:
+        known.failures_by_set |= {each.id: known.failures_by_set[kind.unit] for each in groups}
+    return groups
+
+
+def _sort_by_digest(kind: SetKind, qids: Iterable[str]) -> list[str]:
+    return sorted(dict.fromkeys(qids), key=lambda qid: (derive_seed(kind.unit, qid), qid))
+
+
+def _iterate_slices(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    return (list(items[at : at + size]) for at in range(0, len(items), size))
+
+
+def _filter_by_class(
+    work: BatchWork, asked: Sequence[tuple[str, str]], classes: frozenset[str], known: _UnitLookups
+) -> set[str]:
+    """Return the items, given as (set, item), that are instances of one of the classes; all if no class is given."""
+    if not classes:
+        return {qid for _, qid in asked}
+    claims, failed = look_up_claims(work, [(_format_call_place(*each), each[1]) for each in asked], [INSTANCE_OF])
+    known.record_failures(failed)
+    return {qid for qid, edges in claims.items() if any(edge.qid in classes for edge in edges)}
+
+
+# ── Look-ups ──
+
+
+def _look_up_labels_and_articles(
+    work: BatchWork, kind: SetKind, drawn: Sequence[_CandidateSet], known: _UnitLookups
+) -> list[_CandidateSet]:
+    """Look up labels, and articles as of the epoch; return the sets.
+
+    A named set keeps only members that have both, up to MEMBERS_PER_NAMED_SET. It is dropped if none has; if no set has any,
+    the first one stays.
+    """
+    known.items, failed = look_up_item_descriptions(work, (place for each in drawn for place in each.call_places))
+    known.record_failures(failed)
+    if not kind.is_named:
+        _pin_item_articles(work, [(each, each.items) for each in drawn], known)
+        return list(drawn)
+    for each in drawn:
+        each.members = [qid for qid in each.members if (item := known.items.get(qid)) and item.label and item.title]
+    for at in range(0, CANDIDATES_PER_NAMED_SET, _PIN_BATCH_SIZE):
+        # in slices, since outside the small embedded Wikipedia most items have an article
+        short = [each for each in drawn if len(_list_members_with_article(each, known)) < MEMBERS_PER_NAMED_SET]
+        _pin_item_articles(work, [(each, each.members[at : at + _PIN_BATCH_SIZE]) for each in short], known)
+    for each in drawn:
+        each.members = _list_members_with_article(each, known)[:MEMBERS_PER_NAMED_SET]
+    return [each for each in drawn if each.members or each.id in known.failures_by_set] or list(drawn[:1])
+
+
+def _list_members_with_article(drawn: _CandidateSet, known: _UnitLookups) -> list[str]:
+    return [qid for qid in drawn.members if isinstance(known.find_pin(qid), PinnedArticle)]
+
+
+def _pin_item_articles(
+    work: BatchWork, asked: Iterable[tuple[_CandidateSet, Sequence[str]]], known: _UnitLookups
+) -> None:
+    """Pin the articles of the sets' items to the epoch."""
+    titles = [
+        (_format_call_place(each.id, qid), item.title)
+        for each, qids in asked
+        for qid in qids
+        if (item := known.items.get(qid)) and item.title
+    ]
+    known.pins |= pin_articles(work, titles, work.inputs(FanOutInputs).epoch)
+    for place, title in titles:
+        _record_transient_failure(place, known.pins[title], known)
+
+
+def _record_transient_failure(place: str, found: PinnedArticle | MissingArticle | str, known: _UnitLookups) -> None:
+    """Mark a set as failed if the problem is transient, so that a later run tries it again."""
+    if isinstance(found, MissingArticle) and found.retryable:
+        known.failures_by_set.setdefault(_parse_set_id(place), Reject(place, found.reason, found.detail, retryable=True))
+
+
+def _load_set_evidence(work: BatchWork, kind: SetKind, drawn: _CandidateSet, known: _UnitLookups) -> _SetEvidence:
+    """Load the texts of a set's articles, its members' facts, and the labels of their units."""
+    pins = [(place, pin) for place, qid in drawn.call_places if isinstance(pin := known.find_pin(qid), PinnedArticle)]
+    texts = load_article_texts(work, [(place, pin.revid) for place, pin in pins])
+    for place, pin in pins:
+        _record_transient_failure(place, texts[pin.revid], known)
+    members = [(_format_call_place(drawn.id, qid), qid) for qid in drawn.members]
+    facts, failed = look_up_item_facts(work, members)
+    known.record_failures(failed)
+    units = [
+        (place, fact.unit)
+        for place, qid in members
+        for fact in facts.get(qid, ())
+        if fact.unit and fact.pid in kind.properties
+    ]
+    labels, failed = look_up_labels(work, units, "en")
+    known.record_failures(failed)
+    return _SetEvidence(texts, facts, labels)
+
+
+def _find_item_article(wiki: str, qid: str, known: _UnitLookups, read: _SetEvidence) -> MemberArticle | str:
+    """Return an item's article, or a sentence that says why there is none."""
+    item = known.items.get(qid)
+    pin = known.find_pin(qid)
+    if item is None or item.title is None or pin is None:
+        return "the graph knows no English article"
+    if isinstance(pin, MissingArticle):
+        return f"{pin.reason}: {pin.detail}"
+    text = read.texts[pin.revid]
+    if isinstance(text, MissingArticle):
+        return f"{text.reason}: {text.detail}"
+    return MemberArticle(
+        ArticleEvidence(pin.title, format_article_url(wiki, pin.title), pin.pageid, pin.revid),
+        text,
+        index_article_text(text),
+    )
+
+
+# ── Questions ──
+
+
+def _try_set_questions(
+    work: BatchWork, kind: SetKind, each: _CandidateSet, drawn: Sequence[_CandidateSet], known: _UnitLookups
+) -> Iterator[TriedQuestion]:
+    """Yield the questions tried on a set; a single refusal if one of its look-ups failed."""
+    read = _load_set_evidence(work, kind, each, known)
+    if failed := known.failures_by_set.get(each.id):
+        told = canonical_json({"set": each.id})
+        yield TriedQuestion(
+            digest_json(told)[:16],
+            told,
+            each.id,
+            tuple(each.items),
+            QuestionRefusal(failed.reason, failed.detail, failed.retryable),
+        )
+        return
+    others = {
+        qid: item.label
+        for qid in _list_member_class_items(kind, drawn)
+        if (item := known.items.get(qid)) and item.label
+    }
+    own = set(each.items)
+    inputs = work.inputs(FanOutInputs)
+    of = MemberSet(
+        kind=kind,
+        owner=_make_member(inputs.wiki, kind, each.owner, known, read) if each.owner else None,
+        members=tuple(_make_member(inputs.wiki, kind, qid, known, read) for qid in each.members),
+        other_names=tuple(label for qid, label in others.items() if qid not in own),
+        month=format_date_in_prose(inputs.epoch[:7]),
+        min_members=inputs.least_members,
+    )
+    yield from compose_set_questions(of, load_property_phrases())
+
+
+def _list_member_class_items(kind: SetKind, drawn: Sequence[_CandidateSet]) -> Iterator[str]:
+    """Yield the items known to be of the members' class."""
+    for each in drawn:
+        yield from each.members
+        if each.owner and kind.owner_classes & kind.member_classes:
+            yield each.owner
+
+
+def _make_member(wiki: str, kind: SetKind, qid: str, known: _UnitLookups, read: _SetEvidence) -> SetMember:
+    found = _find_item_article(wiki, qid, known, read)
+    item = known.items.get(qid)
+    by_pid: dict[str, list[ItemFact]] = defaultdict(list)
+    for fact in read.facts.get(qid, ()):
+        by_pid[fact.pid].append(fact)
+    return SetMember(
+        qid=qid,
+        name=(item.label if item else None) or qid,
+        article=None if isinstance(found, str) else found,
+        article_problem=found if isinstance(found, str) else "",
+        values={pid: _read_member_property(kind, pid, by_pid[pid], read.unit_labels) for pid in kind.properties},
+    )
+
+
+def _read_member_property(
+    kind: SetKind, pid: str, facts: Sequence[ItemFact], units: Mapping[str, str]
+) -> tuple[PropertyValue, ...]:
+    return read_property_values(facts, get_property_phrases(load_property_phrases(), pid, kind).kind, units)
+
+
+def _make_row_or_reject(tried: TriedQuestion, licence: str) -> RowOutcome:
+    outcome = tried.outcome
+    if not isinstance(outcome, ComposedQuestion):
+        return Reject(tried.id, outcome.reason, outcome.detail, outcome.retryable)
+    question = outcome.question
+    return GatheredFanOutQuestion(
+        id=tried.id,
+        source="generated",
+        source_name=f"wikidata {tried.short_name}",
+        source_row=1,
+        licence=licence,
+        question="",
+        answer=dump_json(question.answer),
+        decomposition=dump_json(format_released_decomposition(question.decomposition)),
+        necessary_evidence=None,
+        categories=list(question.categories),
+        published_split=None,
+        wording=outcome.wording.to_json(),
+        statements=list(outcome.statements),
+        author=None,
+    )
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def gather_questions(batch: StageBatch) -> BatchReceipt:
+    """Read the questions of all files, or generate those of one kind of sets."""
+    work = open_batch(batch)
+    made = _read_question_files(work) if batch.unit == QUESTION_FILES else generate_set_kind_questions(work, batch.unit)
+    return work.finish(made, GatheredFanOutQuestion)
+
+
+def _read_question_files(work: BatchWork) -> Iterator[RowOutcome]:
+    """Yield the outcome of each question of the files; a repeated one with the same answer is merged into the first."""
+    kept: dict[str, GatheredFanOutQuestion] = {}
+    for source in work.source_files(QUESTION_FILES):
+        for read in read_question_file(source):
+            work.add_input_row(read.row_id, read.raw_json)
+            if not isinstance(read.outcome, GatheredFanOutQuestion):
+                yield read.outcome
+                continue
+            first = kept.setdefault(read.outcome.id, read.outcome)
+            if first is read.outcome:
+                yield first
+            elif (first.answer, first.decomposition) == (read.outcome.answer, read.outcome.decomposition):
+                yield MergedAway(read.row_id, first.id)
+            else:
+                told = f"{first.source_name}, row {first.source_row} asks the same with another answer or decomposition"
+                yield Reject(read.row_id, "contradicts", told)
+
+
+WORD_QUESTION_PROMPT = "fanoutqa/word_question"
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
+    """Let a model word generated questions; check that each says its pieces and not its answer. Others pass."""
+    work = open_batch(batch)
+    rows = work.rows(GatheredFanOutQuestion)
+    prompt = load_prompt(WORD_QUESTION_PROMPT)
+    asked = [
+        (row.id, row, _fill_word_question_prompt(prompt, QuestionWording.from_json(row.wording)))
+        for row in rows
+        if row.wording
+    ]
+    worded = {
+        row.id: answer for row, answer in work.prompt_model("author", asked, WORDED_QUESTION_FORMAT, _read_worded_question)
+    }
+    return work.finish((_apply_worded_question(row, worded) for row in rows), GatheredFanOutQuestion)
+
+
+def _fill_word_question_prompt(prompt: PromptTemplate, wording: QuestionWording) -> FilledPrompt:
+    return fill_prompt_template(
+        prompt,
+        group=wording.group,
+        names="; ".join(wording.names),
+        choice=wording.format_choice(),
+        asked=wording.asked,
+    )
+
+
+def _read_worded_question(row: GatheredFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
+    wording = QuestionWording.from_json(row.wording or "")
+    question = check_question_wording(texts[0], wording, json.loads(row.answer or ""))
+    if isinstance(question, UnreadableCompletion):
+        return question
+    added = find_wording_addition(question, wording)
+    return UnreadableCompletion(f"the question {added}") if added else question
+
+
+def _apply_worded_question(row: GatheredFanOutQuestion, worded: Mapping[str, ParsedCompletion[str]]) -> RowOutcome:
+    answer = worded.get(row.id)
+    if answer is None:
+        return row
+    return answer.parsed if isinstance(answer.parsed, Reject) else row.replace(question=answer.parsed, author=answer.model)

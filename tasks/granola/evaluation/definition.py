@@ -1,0 +1,149 @@
+"""GRANOLA-EQ's `Evaluation` object, its inputs and the scoring of answers (paper §2.2, §5)."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from factmill.tasks.core.evaluation.answers import read_short_answer
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.measures.metrics import MeasuredMetric
+from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedInputs
+from factmill.tasks.engine.naming.identities import embedder_identity
+from factmill.tasks.evaluation.definition import (
+    Evaluation,
+    ScoringModels,
+    format_answer_line,
+    resolve_evaluation_inputs,
+)
+from factmill.tasks.granola.benchmark import GRANOLA
+from factmill.tasks.granola.core.evaluation.figures import draw_figures
+from factmill.tasks.granola.core.evaluation.rows import (
+    DEFAULT_SETTINGS,
+    EVALUATION_PROMPTS,
+    SETTINGS,
+    GranolaPrediction,
+    GranolaQuestion,
+    ScoredGranolaPrediction,
+)
+from factmill.tasks.granola.core.evaluation.scoring import MAIN_METRICS, add_level_scores, compute_cosines
+from factmill.tasks.granola.evaluation.measure import (
+    GRANOLA_PAPER_FIGURES,
+    format_verdict,
+    list_granola_report_items,
+    measure_granola,
+)
+from factmill.tasks.granola.evaluation.questions import (
+    GranolaEvaluationInputs,
+    GranolaEvaluationParams,
+    fill_prompt,
+    list_questions,
+    make_granola_dialogue,
+    make_granola_guesser,
+)
+from factmill.tasks.models.embedders import Embedder
+from factmill.tasks.options import RunOptions
+from factmill.tasks.settings import factmill_home, load_world
+
+
+def resolve_granola_evaluation_inputs(
+    params: GranolaEvaluationParams, run: RunOptions
+) -> ResolvedInputs[GranolaEvaluationInputs]:
+    """Resolve an evaluation's inputs; raises UsageError."""
+    encoder = embedder_identity(load_world(run.world, run.graph), factmill_home()) if params.similarity else {}
+    return resolve_evaluation_inputs(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
+
+
+def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: ScoringModels) -> pa.Table:
+    """Score answers (rows of `GranolaPrediction`): matched level (Definition 1) and similarity to the gold answer (§5.4)."""
+    answers = add_level_scores(answers, inputs.params.tau)
+    similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
+    if inputs.params.similarity:
+        embedder = tools.embedder()
+        similarity, encoder = _compute_gold_similarity(answers, embedder), embedder.name
+    answers = answers.append_column("semantic_similarity", similarity)
+    return answers.append_column("encoder", pa.repeat(encoder, answers.num_rows))
+
+
+def _compute_gold_similarity(answers: pa.Table, embedder: Embedder) -> pa.Array:
+    """Return each answer's cosine with its gold answer; null for answers that are empty, IDK or not compared."""
+    columns = (answers[name].to_pylist() for name in ("answer_read", "granola_answers", "is_compared", "is_idk"))
+    pairs = [
+        (text, levels[0]) if text and is_compared and not is_idk else None
+        for text, levels, is_compared, is_idk in zip(*columns, strict=True)
+    ]
+    texts = sorted({text for pair in pairs if pair for text in pair})
+    return pa.array(compute_cosines(pairs, texts, embedder.encode(texts)), from_pandas=True)
+
+
+def explain_granola_prediction(row: ScoredGranolaPrediction) -> Iterator[str]:
+    """Yield an answer row's contents as readable lines."""
+    yield f"  question    {row.question}   ({row.setting}; factmill explain granola {row.item})"
+    yield from [f"  drawn       {' | '.join(row.samples)}"] if row.samples else []
+    yield format_answer_line(row.answer, row)
+    yield from [f"  read as     {row.answer_read}"] if row.answer_read != row.answer else []
+    for number, level in enumerate(row.granola_answers, 1):
+        told = f"   F1 {row.level_f1[number - 1]:.2f}" if row.level_f1 else ""
+        yield f"  level {number}     {level}{told}{'   (matched)' if number == row.matched_level else ''}"
+    yield f"  verdict     {format_verdict(row.matched_level, row.is_idk, row.unscored)}{f': {row.detail}' if row.detail else ''}"
+    if row.semantic_similarity is not None:
+        yield f"  similarity  {row.semantic_similarity:.2f} with {row.granola_answers[0]!r} (encoder {row.encoder})"
+
+
+def measure_answers(answers: pa.Table, inputs: GranolaEvaluationInputs) -> tuple[pa.Table, list[MeasuredMetric]]:
+    """Return the score rows and the metrics of answers (rows of `ScoredGranolaPrediction`)."""
+    params = inputs.params
+    return measure_granola(answers, params.tau, params.decay, params.popularity_bins, params.seed)
+
+
+GRANOLA_EVALUATION: Evaluation = Evaluation(
+    name="granola_evaluation",
+    title="Measure a model on GRANOLA-EQ: accuracy and informativeness at all levels, in the paper's settings",
+    examples=(
+        "factmill evaluate granola --model oracle",
+        "factmill evaluate granola --world my-world.toml --model mine --setting greedy --setting drag --limit 200",
+        "factmill evaluate granola --answers answers.jsonl --tau 0.4",
+    ),
+    params=GranolaEvaluationParams,
+    resolve_inputs=resolve_granola_evaluation_inputs,
+    recipe="factmill.tasks.granola.evaluation.definition:GRANOLA_EVALUATION",
+    tables={
+        "granola_answers": ScoredGranolaPrediction,
+        "granola_scores": EvaluationScore,
+        "evaluation_metrics": EvaluationMetric,
+    },
+    main_table="granola_answers",
+    group_column="relation",
+    pilot_balance_column="setting",
+    pilot_unit=lambda row_id: row_id.partition("/")[2],  # settings share draws of answers to a question
+    display_columns={
+        "id": "id",
+        "question": "question",
+        "answer": "answer",
+        "granola_answers": "answers, fine to coarse",
+        "matched_level": "level",
+    },
+    explain=explain_granola_prediction,
+    assets=BenchmarkAssets(prompts=EVALUATION_PROMPTS),
+    benchmark=GRANOLA,
+    settings={name: setting.description for name, setting in SETTINGS.items()},
+    default_settings=DEFAULT_SETTINGS,
+    offline_settings=("greedy",),
+    headline_metrics=MAIN_METRICS,
+    main_metric="granola_accuracy",
+    main_metric_meaning="Of the questions on single facts, the share to which the model gave an answer that is true at some level of "
+    "detail: the year counts as the day does.",
+    make_questions=list_questions,
+    make_prompt=fill_prompt,
+    make_dialogue=make_granola_dialogue,
+    inputs_model=GranolaEvaluationInputs,
+    question_model=GranolaQuestion,
+    prediction_model=GranolaPrediction,
+    read_answer=read_short_answer,
+    make_oracle=lambda _: lambda asked: asked.granola_answers[0],
+    make_guesser=make_granola_guesser,
+    score_predictions=score_granola,
+    compute_metrics=measure_answers,
+    draw_figures=draw_figures,
+    list_report_items=list_granola_report_items,
+    paper_results=GRANOLA_PAPER_FIGURES,
+)

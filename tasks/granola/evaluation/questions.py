@@ -1,0 +1,113 @@
+"""Parameters, questions, prompts and dialogues of an evaluation on GRANOLA-EQ (paper §4, §5.1)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.evaluation.answers import ModelPrediction, read_short_answer
+from factmill.tasks.core.measures.audits import choose_audit_sample
+from factmill.tasks.core.prompts import FilledPrompt
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER, arrow_schema
+from factmill.tasks.evaluation.definition import (
+    DialogueGenerator,
+    EvaluationInputs,
+    EvaluationParams,
+    sample_question_clusters,
+)
+from factmill.tasks.granola.core.evaluation.rows import (
+    AGGREGATE_PROMPT,
+    SETTINGS,
+    GranolaQuestion,
+    GranolaSettingName,
+    make_aggregation_prompt,
+    make_first_prompt,
+)
+from factmill.tasks.granola.core.evaluation.scoring import choose_majority, find_most_common_answers
+from factmill.tasks.options import CliOption
+
+
+class GranolaEvaluationParams(EvaluationParams):
+    """Parameters of an evaluation on GRANOLA-EQ."""
+
+    setting: Annotated[tuple[GranolaSettingName, ...], CliOption("--setting", "NAME")] = ()
+    """Only this setting (repeatable). Default: those that the paper reports, all but temperature."""
+    samples: int = Field(default=5, ge=1, le=1000)
+    """Answers drawn to each question by self_consistency and drag, the paper's N, which it does not state."""
+    temperature: float = Field(default=0.7, gt=0, le=2)
+    """Temperature at which answers are drawn, the paper's T, which it does not state."""
+    tau: float = Field(default=0.5, ge=0, lt=1)
+    """An answer matches a level when its token F1 exceeds this, the paper's τ, which it does not state."""
+    decay: Annotated[float, CliOption("--lambda", "NUMBER")] = Field(default=0.5, ge=0)
+    """How fast informativeness falls from level to level, the paper's λ: exp(-λ (level - 1))."""
+    popularity_bins: int = Field(default=5, ge=1, le=100)
+    """Bins of equal size by the popularity of the question's entity."""
+    similarity: int = Field(default=2000, ge=0, le=MAX_SETTING_NUMBER)
+    """So many questions, drawn with the seed, whose answers are also compared with the gold answer by the world's sentence encoder, as in the paper's Table 3; 0: none."""
+
+    def list_model_names(self) -> tuple[str, ...]:
+        """Return the model under test, and the sentence encoder where answers are compared."""
+        return (*super().list_model_names(), *(("embedder",) if self.similarity else ()))
+
+
+class GranolaEvaluationInputs(EvaluationInputs):
+    """Resolved inputs of GRANOLA-EQ's evaluation steps."""
+
+    params: GranolaEvaluationParams
+    embedder: dict[str, str] = Field(default={})
+    """Name and digest of the sentence encoder; empty where none is needed."""
+
+
+def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> pa.Table:
+    """Return every question (rows of `granola_eq`) in every setting, as rows of `GranolaQuestion`."""
+    return pa.concat_tables([_make_setting_questions(rows, inputs, setting) for setting in inputs.settings])
+
+
+def _make_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs, setting: str) -> pa.Table:
+    drawn = sample_question_clusters(rows["id"].to_pylist(), inputs.params)
+    chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
+    compared = choose_audit_sample(drawn, inputs.params.similarity, inputs.params.seed)
+    named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
+    told = {
+        "setting": pa.repeat(setting, chosen.num_rows),
+        "id": pc.binary_join_element_wise(setting, chosen["id"], "/"),
+        "is_compared": pc.is_in(chosen["id"], pa.array(compared, pa.string())),
+    }
+    kept = {name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")}
+    schema = arrow_schema(GranolaQuestion)
+    return pa.table(named | told | kept).select(schema.names).cast(schema)
+
+
+def fill_prompt(asked: GranolaQuestion, params: GranolaEvaluationParams) -> FilledPrompt:
+    """Return the first prompt of a question in its setting (paper Table 7)."""
+    setting = SETTINGS[cast(GranolaSettingName, asked.setting)]
+    return make_first_prompt(load_prompt(setting.prompt), setting, asked.question, params.samples, params.temperature)
+
+
+def make_granola_dialogue(asked: GranolaQuestion, params: GranolaEvaluationParams) -> DialogueGenerator:
+    """Prompt a question as its setting requires; in drag the model then aggregates its own samples (§4)."""
+    first: ModelPrediction = yield fill_prompt(asked, params)
+    drawn = [read_short_answer(text) for text in first.read_texts]
+    if asked.setting == "drag" and len(drawn) > 1 and any(drawn):
+        last: ModelPrediction = yield make_aggregation_prompt(load_prompt(AGGREGATE_PROMPT), asked.question, drawn)
+        return replace(
+            last,
+            read_texts=tuple(map(read_short_answer, last.read_texts)),
+            drawn_texts=first.texts,
+            tokens_in=first.tokens_in + last.tokens_in,
+            tokens_out=first.tokens_out + last.tokens_out,
+            seconds=first.seconds + last.seconds,
+        )
+    chosen = choose_majority(drawn)
+    answer = first.texts[drawn.index(chosen)] if chosen else "".join(first.texts[:1])
+    return replace(first, texts=(answer,), read_texts=(chosen,), drawn_texts=first.texts[1:] and first.texts)
+
+
+def make_granola_guesser(rows: pa.Table) -> Callable[[GranolaQuestion], str]:
+    """Return the built-in guesser, question → answer; `rows`: those of the measured build."""
+    commonest = find_most_common_answers(rows["relation"].to_pylist(), rows["granola_answers"].to_pylist())
+    return lambda asked: commonest[asked.relation]

@@ -1,0 +1,100 @@
+"""First stages of GRANOLA-EQ: questions from EntityQuestions files or Wikidata facts (paper §3.2, Appendix B)."""
+
+import re
+
+from prefect import Task, task
+
+from factmill.tasks.assets import load_relations
+from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.digests import canonical_json
+from factmill.tasks.core.relations import extract_subject_name
+from factmill.tasks.core.rows import Reject, RowOutcome
+from factmill.tasks.engine.batches import batch_key, open_batch
+from factmill.tasks.granola.core.rows import EntityQuestion, SourceQuestion
+from factmill.tasks.granola.params import GranolaInputs
+from factmill.tasks.granola.sources.entity_questions import read_questions
+from factmill.tasks.lookups.fact_questions import UnmergedQuestion, make_fact_questions, merge_equal_questions
+from factmill.tasks.lookups.facts import load_named_facts
+from factmill.tasks.text.text_normalization import normalize_answer
+
+_POSSESSIVE = re.compile(r"['’]s?(?=\s)")
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def read_entity_questions(batch: StageBatch) -> BatchReceipt:
+    """Read one relation's questions from its files (§3.2); keep those with exactly one gold answer."""
+    work = open_batch(batch)
+    read: list[UnmergedQuestion | Reject] = []
+    limit = work.inputs(GranolaInputs).limits[batch.unit]
+    for file in work.source_files(batch.unit):
+        left = None if limit is None else max(limit - work.rows_in, 0)
+        for raw in read_questions(file)[:left]:
+            row_id = f"{file.name}:{raw.row}"
+            work.add_input_row(row_id, canonical_json({"question": raw.question, "answers": raw.answers}))
+            if raw.problem:
+                read.append(Reject(row_id, "malformed_row", raw.problem))
+            elif len(set(raw.answers)) != 1:
+                reason = "several_gold_answers" if raw.answers else "no_gold_answer"
+                read.append(Reject(row_id, reason, f"{raw.question} {list(raw.answers)}"))
+            else:
+                read.append(UnmergedQuestion(row_id, batch.unit, raw.question, raw.answers[0], file.name, raw.row))
+    return work.finish(merge_equal_questions(read, _make_source_question), SourceQuestion)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def make_questions_from_facts(batch: StageBatch) -> BatchReceipt:
+    """Make one relation's questions from facts of the world's Wikidata, with the relation's template (§3.2).
+
+    A row is a fact. A subject with several values would give several gold answers and is rejected.
+    """
+    work = open_batch(batch)
+    facts = load_named_facts(work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit], multiple_values="reject")
+    made = make_fact_questions(
+        facts, {pid: each.template for pid, each in load_relations().items()}, work.run.services.wikidata.identity
+    )
+    return work.finish(merge_equal_questions(made, _make_source_question), SourceQuestion)
+
+
+def choose_question_reader(inputs: GranolaInputs) -> Task[[StageBatch], BatchReceipt]:
+    """Return the stage that reads questions from the build's source."""
+    return make_questions_from_facts if inputs.from_wikidata else read_entity_questions
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def extract_question_entities(batch: StageBatch) -> BatchReceipt:
+    """Extract the question entity from the question with the relation's template (§3.1).
+
+    With `answer_in_question` = drop, questions that contain their answer are dropped.
+    """
+    work = open_batch(batch)
+    drops = work.inputs(GranolaInputs).params.answer_in_question == "drop"
+    outcomes: list[RowOutcome] = []
+    for row in work.rows(SourceQuestion):
+        entity = extract_subject_name(row.question, load_relations()[row.relation])
+        if entity is None:
+            outcomes.append(
+                Reject(row.id, "no_template_match", f"{row.question!r} does not fit the template of {row.relation}")
+            )
+        elif drops and contains_answer(row.question, row.answer):
+            outcomes.append(Reject(row.id, "answer_in_question", f"{row.question!r} contains {row.answer!r}"))
+        else:
+            outcomes.append(row.extend_to(EntityQuestion, question_entity=entity))
+    return work.finish(outcomes, EntityQuestion)
+
+
+def contains_answer(question: str, answer: str) -> bool:
+    """Return whether a question contains its answer as whole words, also as a possessive: Euclid's Elements."""
+    return f" {normalize_answer(answer)} " in f" {normalize_answer(_POSSESSIVE.sub('', question))} "
+
+
+def _make_source_question(read: UnmergedQuestion, row_id: str) -> SourceQuestion:
+    return SourceQuestion(
+        id=row_id,
+        relation=read.relation,
+        question=read.question,
+        answer=read.answer,
+        source_name=read.source_name,
+        source_row=read.source_row,
+        subject_qid=read.fact.subject if read.fact else None,
+        value_qid=read.fact.value if read.fact else None,
+    )

@@ -1,0 +1,260 @@
+"""Find Wikipedia articles as of an epoch, with their full text: evidence for sub-answers (FanOutQA, §3.1, Appendix B).
+
+A title is resolved as of the epoch, not as of today. Wikipedia follows redirects as they are today; so if one was
+followed, the title's own history is checked first: an article merged since then is still the evidence, and a redirect
+of that time leads to its target of that time. Only a title that had no page then (left by a later move) takes the
+target of today's redirect. A page that is an article today may have been a redirect at the epoch; its rendered text
+shows that, and is needed anyway to look for answers.
+
+If a page was moved and another page has taken its title since, the title is reported as younger than the epoch: the
+history is under another title, which only the wiki's move log records.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TypeVar
+
+from factmill.tasks.assets import load_evidence_removals
+from factmill.tasks.core.calls.call import Call, CallResponse
+from factmill.tasks.core.calls.wikipedia import (
+    PageRevision,
+    make_page_revision_at_call,
+    make_page_text_call,
+    parse_page_revision,
+    parse_page_text,
+)
+from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.text.article_html import ArticleMainText, extract_article_text
+from factmill.tasks.text.values.answer_search import index_text
+from factmill.tasks.text.wikipedia_urls import (
+    canonical_title,
+    find_article_title_problem,
+    find_redirect,
+    find_title_problem,
+)
+
+K = TypeVar("K")
+MAX_TITLE_REDIRECTS = 5
+"""Largest number of successive redirects followed."""
+_DELETED_REVISION_CODES = ("nosuchrevid", "missingcontent", "permissiondenied", "cantundelete")
+"""MediaWikiApi's error codes for a revision that is permanently deleted or hidden."""
+
+_CACHED_ARTICLES = 128
+"""Number of cached articles, since several steps search a batch's articles; some MB each on a large wiki."""
+index_article_text = lru_cache(maxsize=_CACHED_ARTICLES)(index_text)
+"""Index an article's text for answer search (text/values/answer_search.py), cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedArticle:
+    """An article's revision as of the epoch."""
+
+    title: str
+    """The page's present title."""
+    pageid: int
+    revid: int
+    timestamp: str
+    """Time of the revision (ISO 8601, UTC)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingArticle:
+    """Why an article or its text is missing."""
+
+    reason: str
+    """evidence_missing, younger_than_epoch, invalid_title, redirect_loop or wikipedia_failed."""
+    detail: str
+    retryable: bool = False
+    """True for a transient failure."""
+
+
+def pin_articles(
+    work: BatchWork, row_title_pairs: Iterable[tuple[str, str]], epoch: str
+) -> dict[str, PinnedArticle | MissingArticle]:
+    """Return title → its article at the time `at` (ISO 8601, UTC), or why there is none; `asked`: (row id, title).
+
+    Spellings of one title are looked up once. Each title takes one call for the revision, one for its text, and more if
+    there are redirects.
+    """
+    spellings: dict[str, str] = {}
+    rows: dict[str, list[str]] = defaultdict(list)
+    for row_id, title in row_title_pairs:
+        spelling = spellings.setdefault(title, canonical_title(title))
+        rows[spelling].append(row_id)
+    search = _TitleSearch(work, epoch, rows)
+    for _ in range(MAX_TITLE_REDIRECTS + 1):
+        search.advance_trails()
+    for title, trail in search.trails.items():
+        detail = f"{title} led on by more than {MAX_TITLE_REDIRECTS} redirects at {epoch}: {' → '.join(trail)}"
+        search.found[title] = MissingArticle("redirect_loop", detail)
+    return {title: search.found[spelling] for title, spelling in spellings.items()}
+
+
+def load_article_texts(
+    work: BatchWork, row_revision_pairs: Iterable[tuple[str, int]]
+) -> dict[int, str | MissingArticle]:
+    """Return revision id → the article's text; `asked`: (row id, revision id).
+
+    Blank lines separate headings, paragraphs, list items, captions and table cells. A revision that is unavailable or
+    has no text gives an Unpinned.
+    """
+    rows: dict[int, list[str]] = defaultdict(list)
+    for row_id, revid in row_revision_pairs:
+        rows[revid].append(row_id)
+    service = work.run.services.wikipedia
+    calls = {revid: make_page_text_call(service.identity, revid) for revid in rows}
+    return {revid: _read_article_text(revid, reply) for revid, reply in _send_wikipedia_calls(work, rows, calls)}
+
+
+def _read_article_text(revid: int, reply: CallResponse) -> str | MissingArticle:
+    if reply.status != "ok":
+        return _make_missing_article(f"revision {revid}", reply)
+    page = parse_page_text(reply.body)
+    text = _join_sections(extract_article_text(page.text, load_evidence_removals()))
+    return text or MissingArticle("evidence_missing", f"revision {revid} of {page.title} shows no text")
+
+
+def _join_sections(article: ArticleMainText) -> str:
+    """Return the article's text with each heading once, before its content."""
+    pieces: list[str] = []
+    above: tuple[str, ...] = ()
+    for section in article.sections:
+        same = next((at for at, pair in enumerate(zip(section.path, above, strict=False)) if pair[0] != pair[1]), None)
+        known = min(len(section.path), len(above)) if same is None else same
+        pieces += [*section.path[known:], *section.paragraphs]
+        above = section.path
+    return "\n\n".join(pieces)
+
+
+@dataclass(slots=True)
+class _TitleSearch:
+    """Step-by-step resolution of titles to articles, with the redirects followed so far."""
+
+    work: BatchWork
+    at: str
+    rows: Mapping[str, list[str]]
+    """Title in MediaWikiApi's spelling → rows that need it."""
+    trails: dict[str, list[str]] = field(default_factory=dict)
+    """Unresolved title → titles followed so far; the last one is to be looked up."""
+    found: dict[str, PinnedArticle | MissingArticle] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for title in self.rows:
+            if trouble := find_title_problem(title):
+                self.found[title] = MissingArticle("invalid_title", f"{title!r}: {trouble}")
+            else:
+                self.trails[title] = [title]
+
+    def advance_trails(self) -> None:
+        """Look up the last title of every trail; finish the trail, or extend it by the redirect target at the epoch."""
+        today = self._look_up_revisions(self.trails, follow=True)
+        own = self._look_up_revisions([title for title in today if _is_redirected(today[title])], follow=False)
+        then = {title: each for title, each in own.items() if isinstance(each, PageRevision) and each.revid is not None}
+        failed = {title: each for title, each in own.items() if isinstance(each, MissingArticle)}
+        chosen = {**today, **failed, **then}
+        targets = self._look_up_redirect_targets(chosen)
+        # after pages were swapped, a title's history is that of a redirect to itself: today's redirect is right
+        swapped = {title: today[title] for title in then if targets[title] == self.trails[title][-1]}
+        chosen |= swapped
+        targets |= self._look_up_redirect_targets(swapped)
+        for title, revision in chosen.items():
+            self._advance_or_finish(title, revision, targets.get(title))
+
+    def _advance_or_finish(
+        self, title: str, revision: PageRevision | MissingArticle, target: str | MissingArticle | None
+    ) -> None:
+        trail = self.trails[title]
+        if isinstance(revision, PageRevision) and canonical_title(revision.title) not in trail:
+            trail.append(canonical_title(revision.title))
+        if isinstance(target, str) and target not in trail and not _find_target_problem(trail[0], target):
+            trail.append(target)
+            return
+        del self.trails[title]
+        self.found[title] = self._make_result(trail, revision, target)
+
+    def _make_result(
+        self, trail: list[str], revision: PageRevision | MissingArticle, target: str | MissingArticle | None
+    ) -> PinnedArticle | MissingArticle:
+        way = " → ".join(trail)
+        if failed := next((each for each in (revision, target) if isinstance(each, MissingArticle)), None):
+            return replace(failed, detail=f"{way}: {failed.detail}")
+        assert isinstance(revision, PageRevision)
+        if revision.missing:
+            return MissingArticle("evidence_missing", f"{way}: there is no such page")
+        if revision.pageid is None or revision.revid is None or revision.timestamp is None:
+            told = f"{way}: the page has no revision of {self.at} or before"
+            first = (
+                revision.first
+                and f"; its first one is of {revision.first}, so --epoch {revision.first} or later has it"
+            )
+            return MissingArticle("younger_than_epoch", f"{told}{first or ''}")
+        end = target if isinstance(target, str) else revision.title
+        if target is not None and end in trail:
+            return MissingArticle("redirect_loop", f"{way}: led back to {end} at {self.at}")
+        if trouble := _find_target_problem(trail[0], end):
+            return MissingArticle("evidence_missing", f"{way}: led to {end}; {trouble}")
+        return PinnedArticle(revision.title, revision.pageid, revision.revid, revision.timestamp)
+
+    def _look_up_revisions(self, titles: Iterable[str], follow: bool) -> dict[str, PageRevision | MissingArticle]:
+        service = self.work.run.services.wikipedia
+        calls = {
+            title: make_page_revision_at_call(service.identity, self.trails[title][-1], self.at, follow)
+            for title in titles
+        }
+        return {
+            title: parse_page_revision(reply.body)
+            if reply.status == "ok"
+            else _make_missing_article(calls[title].parts["title"], reply)
+            for title, reply in _send_wikipedia_calls(self.work, self.rows, calls)
+        }
+
+    def _look_up_redirect_targets(
+        self, revisions: Mapping[str, PageRevision | MissingArticle]
+    ) -> dict[str, str | MissingArticle | None]:
+        """Return title → its revision's redirect target; None for an article, Unpinned if the text is unavailable."""
+        service = self.work.run.services.wikipedia
+        revids = {
+            title: each.revid
+            for title, each in revisions.items()
+            if isinstance(each, PageRevision) and each.revid is not None
+        }
+        found: dict[str, str | MissingArticle | None] = dict.fromkeys(revisions)
+        shown = {title: make_page_text_call(service.identity, revid) for title, revid in revids.items()}
+        for title, reply in _send_wikipedia_calls(self.work, self.rows, shown):
+            if reply.status != "ok":
+                found[title] = _make_missing_article(f"revision {revids[title]}", reply)
+            elif redirect := find_redirect(parse_page_text(reply.body).text):
+                found[title] = canonical_title(redirect.partition("#")[0])
+        return found
+
+
+def _find_target_problem(asked: str, title: str) -> str | None:
+    """Return why `title` is no valid target for `asked`, or None: an article leads to articles, another page to any."""
+    return find_title_problem(title) if find_article_title_problem(asked) else find_article_title_problem(title)
+
+
+def _is_redirected(revision: PageRevision | MissingArticle) -> bool:
+    if isinstance(revision, MissingArticle):
+        return revision.reason == "redirect_loop"
+    return revision.redirected_from is not None
+
+
+def _send_wikipedia_calls(
+    work: BatchWork, rows: Mapping[K, list[str]], calls: Mapping[K, Call]
+) -> Iterator[tuple[K, CallResponse]]:
+    """Send a call for every key, on behalf of all rows that need it; yield (key, reply)."""
+    pairs = ((row_id, call) for key, call in calls.items() for row_id in rows[key])
+    records = work.get_call_records(work.run.services.wikipedia, pairs) if calls else {}
+    return ((key, records[call.key].reply()) for key, call in calls.items())
+
+
+def _make_missing_article(what: object, reply: CallResponse) -> MissingArticle:
+    error = reply.error or "no reason given"
+    code = error.partition(":")[0]
+    if code in ("invalid_title", "redirect_loop"):
+        return MissingArticle(code, error)
+    if code.startswith(_DELETED_REVISION_CODES):
+        return MissingArticle("evidence_missing", f"{what}: {error}")
+    return MissingArticle("wikipedia_failed", f"{what}: {error}", reply.transient)

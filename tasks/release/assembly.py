@@ -1,0 +1,276 @@
+"""Assembly of a release from the warehouse: its rows, what is left out of them, and its attachments.
+
+A changelog omits rows that the release leaves out, and rows that a release of the earlier build would leave out
+(`restrict_diff_to_release`).
+"""
+
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from factmill.tasks.core.measures.audits import choose_audit_sample
+from factmill.tasks.core.publishing.release_index import ReleasedTable
+from factmill.tasks.core.publishing.release_spec import (
+    CANARY_COLUMN,
+    REJECT_DETAILS_OMISSION,
+    ConfigSpec,
+    ParentRowLink,
+    ReleaseSpec,
+    SourcePage,
+    get_build_wikipedia,
+)
+from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, column_docs
+from factmill.tasks.diff.core.changes import BuildDiff
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import BuildFormatTooOld, UsageError
+from factmill.tasks.release.attachments import iterate_review_decisions, load_build_prompts, load_release_attachments
+from factmill.tasks.release.contents import (
+    Release,
+    ReleaseConfig,
+    ReleaseOmission,
+    ReleaseOptions,
+    ReleaseSplit,
+    SourceRowCount,
+)
+from factmill.tasks.release.core.licences import (
+    combine_licences,
+    get_licence,
+    list_refused_licences,
+    split_licence_expression,
+)
+from factmill.tasks.release.core.selection_and_gates import (
+    SourceAndLicence,
+    align_split_columns,
+    drop_companion_rows,
+    make_config_name,
+    mark_released_rows,
+    split_by_column,
+    split_by_mask,
+)
+from factmill.tasks.storage.builds import BuildRecord, load_table_digests, published_table
+from factmill.tasks.storage.export import load_verified_tables
+from factmill.tasks.storage.shards import digest_rows
+from factmill.tasks.storage.warehouse import open_warehouse
+from factmill.tasks.text.sanitize import format_did_you_mean
+
+_CANARY_DOC = "The same in every row: whoever makes a training set finds these rows by it and leaves them out."
+_EXAMPLE_ROWS = 3
+_REVIEW_PARENT_LINK = ParentRowLink(column="row_id")
+
+
+def assemble_release(
+    warehouse: Path, benchmark: Benchmark, forms: ReleaseSpec, build: BuildRecord, options: ReleaseOptions
+) -> Release:
+    """Assemble the release of a build.
+
+    UsageError for unknown names to exclude and for licences that forbid it; WarehouseError if a table differs from what
+    was published; BuildFormatTooOld if the build lacks a table.
+    """
+    held_out = () if options.includes_hidden_answers else benchmark.held_out_tables
+    with open_warehouse(warehouse) as db:
+        tables = load_verified_tables(db, warehouse, build)
+        published = load_table_digests(db, build.build_id)
+    beside = load_release_attachments(warehouse, benchmark, build)
+    rejects, withheld = beside.redact_rejects(options, held_out)
+    told = list_row_sources(tables[benchmark.main_table], forms, build)
+    keep = mark_released_rows(told, options.excluded)
+    check_releasable(told, keep, options, build)
+    shown = dict(_drop_excluded_rows(tables, benchmark, forms, keep))
+    open_configs = [each for each in forms.configs if not {*each.splits.values()} & {*held_out}]
+    configs = tuple(
+        config for each in open_configs for config in _make_configs(each, shown, benchmark, forms.canary_line)
+    )
+    left_out = (*_list_excluded(told, options), *_list_held_out(tables, held_out), *withheld)
+    is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in left_out)
+    there = tables if is_whole else {split.table for config in configs for split in config.splits}
+    counted = Counter(each for each, is_kept in zip(told, keep, strict=True) if is_kept)
+    is_own_world = get_build_wikipedia(build.lock) == "embedded"
+    return Release(
+        benchmark=benchmark,
+        forms=forms,
+        build=build,
+        configs=configs,
+        sources=tuple(SourceRowCount(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
+        licences=combine_licences(licence for _, licence in counted),
+        pages=_count_rows_by_page(
+            shown[forms.pages_table or benchmark.main_table], forms, get_build_wikipedia(build.lock)
+        ),
+        pages_licence=get_licence(EMBEDDED_WORLD_LICENCE if is_own_world else "CC-BY-SA-4.0"),
+        is_from_embedded_world=is_own_world,
+        left_out=left_out,
+        tables={
+            name: ReleasedTable(rows=rows.num_rows, sha256=published[name] if is_whole else digest_rows(rows))
+            for name, rows in sorted(shown.items())
+            if name in there
+        },
+        prompts=tuple(load_build_prompts(build)),
+        examples=_draw_examples(configs),
+        decisions=tuple(iterate_review_decisions(shown, benchmark, held_out)),
+        rejects=rejects,
+        judge_cards=beside.judge_cards,
+        audit=beside.audit,
+        evaluations=beside.evaluations,
+        options=options,
+    )
+
+
+def list_row_sources(main: pa.Table, forms: ReleaseSpec, build: BuildRecord) -> list[SourceAndLicence]:
+    """Return the source and licence of each row of the main table."""
+    lock, origin = build.lock, build.origin
+    return [
+        (
+            row[forms.source_column] if forms.source_column else forms.get_source(lock, origin, row),
+            row[forms.licence_column] if forms.licence_column else forms.get_licence(lock, origin, row),
+        )
+        for row in main.to_pylist()
+    ]
+
+
+def check_releasable(
+    sources: Sequence[SourceAndLicence], keep: Sequence[bool], options: ReleaseOptions, build: BuildRecord
+) -> None:
+    """UsageError for unknown names to exclude, if remaining rows are under a refused licence, and if no row remains."""
+    known = {source for source, _ in sources} | {
+        part for _, licence in sources for part in split_licence_expression(licence)
+    }
+    if wrong := [name for name in options.excluded if name not in known]:
+        raise UsageError(
+            f"--without {wrong[0]}: {build.build_id} has no such source or licence{format_did_you_mean(wrong[0], known)}; there are: "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
+    staying = [each for each, is_kept in zip(sources, keep, strict=True) if is_kept]
+    refused = list_refused_licences((licence for _, licence in staying), options.allowed_licences)
+    lines = []
+    for licence in refused:
+        under = Counter(source for source, each in staying if licence.id in split_licence_expression(each))
+        where = ", ".join(f"{source} ({rows})" for source, rows in sorted(under.items()))
+        lines.append(f"{licence.id} of {where}: {licence.refusal_reason}")
+    if lines:
+        without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
+        allow = " ".join(f"--allow-licence {shlex.quote(licence.id)}" for licence in refused)
+        raise UsageError(
+            f"{build.build_id} cannot be released as it is, by the licences of its sources (rows): {'; '.join(lines)}. "
+            f"Leave these rows out: {without} (or --without SOURCE); or, if you may hand them on: {allow}"
+        )
+    if not staying:
+        raise UsageError(f"{build.build_id}: no row is left to release; leave less out")
+
+
+def _drop_excluded_rows(
+    tables: Mapping[str, pa.Table], benchmark: Benchmark, forms: ReleaseSpec, keep: Sequence[bool]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the tables without excluded rows and what belongs only to them."""
+    kept, gone = split_by_mask(tables[benchmark.main_table], keep)
+    ties = {table: each.parent_link for each in forms.configs for table in each.splits.values()}
+    for name, table in tables.items():
+        tie = ties.get(name) or (_REVIEW_PARENT_LINK if name == f"{benchmark.name}_review" else None)
+        if name == benchmark.main_table:
+            yield name, kept
+        else:
+            yield name, drop_companion_rows(table, tie, kept, gone) if tie else table
+
+
+def _make_configs(
+    forms: ConfigSpec, tables: Mapping[str, pa.Table], benchmark: Benchmark, canary: str
+) -> Iterator[ReleaseConfig]:
+    """Yield the config, or one config per value of `forms.by`; BuildFormatTooOld for a table that the build lacks."""
+    if lacking := [table for table in forms.splits.values() if table not in tables]:
+        raise BuildFormatTooOld(
+            f"this build has no table {lacking[0]}: an earlier factmill made it; make it again with the same command: recorded "
+            "replies are not asked for again"
+        )
+    if forms.config_column:
+        ((split, table),) = forms.splits.items()
+        parts = {
+            make_config_name(value): ({split: rows}, f"{forms.title}: {value}")
+            for value, rows in split_by_column(tables[table], forms.config_column, forms.first_value)
+        }
+    else:
+        parts = {forms.name: ({split: tables[table] for split, table in forms.splits.items()}, forms.title)}
+    docs = {
+        column: doc for table in forms.splits.values() for column, doc in column_docs(benchmark.tables[table]).items()
+    }
+    for name, (splits, title) in parts.items():
+        wide = align_split_columns(splits)
+        yield ReleaseConfig(
+            name,
+            title,
+            tuple(
+                ReleaseSplit(
+                    split,
+                    forms.splits[split],
+                    tuple(splits[split].column_names),
+                    rows.append_column(CANARY_COLUMN, pa.array([canary] * rows.num_rows, pa.string())),
+                )
+                for split, rows in wide.items()
+            ),
+            {**docs, CANARY_COLUMN: _CANARY_DOC},
+        )
+
+
+def _count_rows_by_page(table: pa.Table, forms: ReleaseSpec, wiki: str) -> dict[SourcePage, int]:
+    """Return page → number of rows that carry its text or facts, sorted by title."""
+    counted = Counter(page for row in table.to_pylist() for page in {*forms.list_pages(row, wiki)})
+    return dict(sorted(counted.items(), key=lambda each: (each[0].title, each[0].revision, each[0].url)))
+
+
+def _list_excluded(sources: Sequence[SourceAndLicence], options: ReleaseOptions) -> Iterator[ReleaseOmission]:
+    for name in options.excluded:
+        rows = sum(name == source or name in split_licence_expression(licence) for source, licence in sources)
+        yield ReleaseOmission(name, "as the release was asked for", rows)
+
+
+def _list_held_out(tables: Mapping[str, pa.Table], held_out: Collection[str]) -> Iterator[ReleaseOmission]:
+    for name in held_out:
+        if name in tables:
+            yield ReleaseOmission(name, "it tells answers of the test part", tables[name].num_rows)
+
+
+def _draw_examples(configs: Sequence[ReleaseConfig]) -> tuple[Mapping[str, Any], ...]:
+    rows = configs[0].splits[0].rows.drop_columns([CANARY_COLUMN]).to_pylist()
+    drawn = {*choose_audit_sample((row["id"] for row in rows), _EXAMPLE_ROWS, 0)}
+    return tuple(row for row in rows if row["id"] in drawn)
+
+
+def restrict_diff_to_release(
+    warehouse: Path, release: Release, earlier: BuildRecord, diff: BuildDiff
+) -> tuple[BuildDiff, list[str]]:
+    """Return `diff`, the changes since an earlier build, without rows that a release of either build leaves out; and
+    the sources and licences of these rows."""
+    kept: list[frozenset[str]] = []
+    names: dict[str, None] = {}
+    for build in (earlier, release.build):
+        with open_warehouse(warehouse) as db:
+            main = published_table(db, build.build_id, release.benchmark.main_table)
+        told = list_row_sources(main, release.forms, build)
+        refused = list_refused_licences((licence for _, licence in told), release.options.allowed_licences)
+        without = dict.fromkeys([*release.options.excluded, *(each.id for each in refused)])
+        there = {name for source, licence in told for name in (source, *split_licence_expression(licence))}
+        names |= {name: None for name in without if name in there}
+        keep = mark_released_rows(told, without)
+        kept.append(frozenset(row_id for row_id, stays in zip(main["id"].to_pylist(), keep, strict=True) if stays))
+    if not names:
+        return diff, []
+    before, after = kept
+    rows = [
+        row
+        for row in diff.rows
+        if (row.kind == "added" or row.id_before in before) and (row.kind == "removed" or row.id in after)
+    ]
+    same = len(after) - sum(row.kind != "removed" for row in rows)
+    # for companion tables and remade rows, only the numbers of the complete builds are known
+    of_release = replace(
+        diff,
+        before=replace(diff.before, rows=len(before)),
+        after=replace(diff.after, rows=len(after)),
+        rows=rows,
+        same=same,
+        remade=0,
+        tables={},
+    )
+    return of_release, list(names)

@@ -1,0 +1,141 @@
+"""Attachments of a release: its build's rejects, review decisions, prompts, audit figures, judge cards, evaluations."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from factmill.tasks.assets import find_asset
+from factmill.tasks.core.digests import digest_bytes
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.measures.audits import AuditFigure, compute_audit_figures
+from factmill.tasks.core.publishing.release_spec import REJECT_DETAILS_OMISSION
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.core.rows import rows_from_arrow
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.release.contents import BuildEvaluation, BuildPrompt, Release, ReleaseOmission, ReleaseOptions
+from factmill.tasks.release.core.licences import list_refused_licences
+from factmill.tasks.reports.builds.build_page import PageVisibility
+from factmill.tasks.storage.builds import BuildRecord, list_builds, load_table_digests, published_table
+from factmill.tasks.storage.export import read_rejects
+from factmill.tasks.storage.human_judgments import load_audit_verdicts, load_judge_cards
+from factmill.tasks.storage.warehouse import Connection, open_warehouse, query_rows
+
+_METRICS_TABLE = "evaluation_metrics"
+_EMPTY_REVIEW_TEXTS = {"detail": "", "context": "", "proposed": [], "edited": [], "note": ""}
+"""Empty texts for a review item whose own texts would reveal held-out answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAttachments:
+    """Data of the warehouse about a build, apart from its tables."""
+
+    rejects: pa.Table
+    """stage, id, reason, detail."""
+    reject_licences: Sequence[str]
+    """Licences of the rejected rows."""
+    evaluations: tuple[BuildEvaluation, ...]
+    judge_cards: tuple[JudgeCard, ...]
+    audit: tuple[AuditFigure, ...]
+
+    def redact_rejects(
+        self, choices: ReleaseOptions, held_out: Collection[str]
+    ) -> tuple[pa.Table, tuple[ReleaseOmission, ...]]:
+        """Return the rejects, without detail texts if these may quote what is left out, and the omission so made."""
+        why = _explain_withheld_details(choices, held_out, self.reject_licences)
+        if not why:
+            return self.rejects, ()
+        at = self.rejects.column_names.index("detail")
+        empty = pa.array([""] * self.rejects.num_rows, pa.string())
+        left = ReleaseOmission(REJECT_DETAILS_OMISSION, why, self.rejects.num_rows)
+        return self.rejects.set_column(at, "detail", empty), (left,)
+
+
+def load_release_attachments(warehouse: Path, benchmark: Benchmark, build: BuildRecord) -> ReleaseAttachments:
+    """Load the data of the warehouse about a build."""
+    builds = list_builds(warehouse)
+    with open_warehouse(warehouse) as db:
+        evaluations = tuple(_load_evaluations(db, builds, build))
+        return ReleaseAttachments(
+            rejects=read_rejects(db, build.build_id),
+            reject_licences=_load_reject_licences(db, build.build_id),
+            evaluations=evaluations,
+            judge_cards=tuple(_load_evaluation_judge_cards(db, benchmark.name, evaluations)),
+            audit=tuple(compute_audit_figures(benchmark.audit, list(load_audit_verdicts(db, build.build_id).values()))),
+        )
+
+
+def make_page_visibility(release: Release, rows_with_answers: frozenset[str]) -> PageVisibility:
+    """Return what the report page of a release may show: the rows of the release, and nothing that it leaves out.
+
+    `answered`: ids of the rows whose answers the release contains.
+    """
+    tables = {*release.forms.configs[0].splits.values()}
+    splits = [split for config in release.configs for split in config.splits if split.table in tables]
+    rows = frozenset(row_id for split in splits for row_id in split.rows["id"].to_pylist())
+    withheld = [each.why for each in release.left_out if each.what == REJECT_DETAILS_OMISSION]
+    return PageVisibility(
+        rows=rows,
+        unanswered=rows - rows_with_answers,
+        withheld=f"What it says is left out: {withheld[0]}." if withheld else "",
+        decisions=release.decisions,
+        canary=release.forms.canary_line,
+    )
+
+
+def load_build_prompts(build: BuildRecord) -> Iterator[BuildPrompt]:
+    """Yield the prompts of the build's manifest; with their texts if the files are unchanged since."""
+    for name, digest in sorted(build.lock["prompts"].items()):
+        path = find_asset("prompts", f"{name}.md")
+        data = path.read_bytes() if path else b""
+        yield BuildPrompt(name, digest, data.decode("utf-8") if digest_bytes(data) == digest else None)
+
+
+def iterate_review_decisions(
+    tables: Mapping[str, pa.Table], benchmark: Benchmark, held_out: Collection[str]
+) -> Iterator[ReviewItem]:
+    """Yield the items of the review queue; without texts if these would reveal held-out answers."""
+    name = f"{benchmark.name}_review"
+    for row in tables[name].to_pylist() if name in tables else ():
+        yield ReviewItem.model_validate(row | (_EMPTY_REVIEW_TEXTS if name in held_out else {}))
+
+
+def _load_reject_licences(db: Connection, build_id: str) -> list[str]:
+    """Load the licences of the build's rejected rows."""
+    query = (
+        'SELECT DISTINCT regexp_extract(row, \'"licence": ?"([^"]*)"\', 1) AS licence FROM rejects WHERE build_id = ?'
+    )
+    return sorted(row["licence"] for row in query_rows(db, query, build_id) if row["licence"])
+
+
+def _explain_withheld_details(
+    choices: ReleaseOptions, held_out: Collection[str], reject_licences: Sequence[str]
+) -> str:
+    """Return why the detail texts of rejects, which may quote rows, are left out; empty if they are not."""
+    if held_out:
+        return "they may tell answers of the test part"
+    if choices.excluded or list_refused_licences(reject_licences, choices.allowed_licences):
+        return "they may quote rows that are left out, or whose licence forbids it"
+    return ""
+
+
+def _load_evaluations(db: Connection, builds: Sequence[BuildRecord], build: BuildRecord) -> Iterator[BuildEvaluation]:
+    """Yield the evaluations on builds with this build's content, oldest first."""
+    for each in builds:
+        if each.lock["params"].get("source_digest") == build.content_digest and _METRICS_TABLE in load_table_digests(
+            db, each.build_id
+        ):
+            yield BuildEvaluation(
+                each, rows_from_arrow(EvaluationMetric, published_table(db, each.build_id, _METRICS_TABLE))
+            )
+
+
+def _load_evaluation_judge_cards(
+    db: Connection, benchmark: str, evaluations: Sequence[BuildEvaluation]
+) -> Iterator[JudgeCard]:
+    """Yield the judge cards of the judges of these evaluations."""
+    for judge in dict.fromkeys(each.record.report["facts"].get("judge") for each in evaluations):
+        if judge:
+            yield from load_judge_cards(db, benchmark, judge)

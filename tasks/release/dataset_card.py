@@ -1,0 +1,303 @@
+"""README.md and CITATION.cff of a release: the dataset card, and the citation of the build and its paper."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from markupsafe import Markup
+
+from factmill.tasks.core.evaluation.judge_cards import format_card_summary
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN, PaperCitation, PaperComparisons
+from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
+from factmill.tasks.errors import BuildFormatTooOld
+from factmill.tasks.evaluation.definition import BUILT_IN_MODELS
+from factmill.tasks.release.contents import Release, ReleaseConfig
+from factmill.tasks.release.core.licences import KNOWN_LICENCES
+from factmill.tasks.reports.formatting import (
+    MAX_NAME_CHARACTERS,
+    escape_markdown_value,
+    markdown_environment,
+    render_markdown_template,
+    shorten_line,
+)
+
+_SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_MAX_EXAMPLE_CHARACTERS = 600
+"""Maximum characters of a text in an example row."""
+_MAX_EXAMPLES = 2
+_MAX_HEADLINE_RESULTS = 6
+"""Maximum figures of models in the table at the start of the card."""
+
+
+def render_dataset_card(release: Release) -> str:
+    """Return the text of README.md."""
+    head = yaml.safe_dump(make_card_metadata(release), sort_keys=False, allow_unicode=True, width=120)
+    markdown_environment().filters.update(figure=_format_number, cell=_format_table_cell, name=_format_short_name)
+    return f"---\n{head}---\n{_render_card_body(release)}"
+
+
+def make_card_metadata(release: Release) -> dict[str, Any]:
+    """Return the YAML metadata of the card: licence, languages, configs with their files, columns and sizes."""
+    size = next((name for most, name in _SIZE_CATEGORIES if release.rows < most), "n>1M")
+    hub = list(dict.fromkeys(licence.hub_id for licence in release.licences))
+    return {
+        "pretty_name": f"{release.name}, rebuilt by factmill",
+        "license": hub if len(hub) > 1 else hub[0],
+        "language": list(release.forms.languages),
+        "multilinguality": "translation" if len(release.forms.languages) > 1 else "monolingual",
+        "task_categories": [release.forms.card.hub_task],
+        "size_categories": [size],
+        "tags": ["factuality", "hallucination", "wikidata", "wikipedia", "factmill"],
+        "configs": release.hub_configs,
+        "dataset_info": [
+            _make_dataset_info(config)
+            for config in release.configs
+            if any(split.rows.num_rows for split in config.splits)
+        ],
+    }
+
+
+def make_hub_features(schema: pa.Schema) -> list[dict[str, Any]]:
+    """Return columns and types in the format of a dataset card's metadata."""
+    return [{"name": field.name, **_make_hub_type(field.type)} for field in schema]
+
+
+def _make_hub_type(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_list(kind):
+        inner = _make_hub_type(kind.value_type)
+        return {"list": inner.get("dtype") or inner.get("struct") or inner}
+    if pa.types.is_struct(kind):
+        return {"struct": make_hub_features(pa.schema(list(kind)))}
+    return {"dtype": {"double": "float64"}.get(str(kind), str(kind))}
+
+
+def _make_dataset_info(config: ReleaseConfig) -> dict[str, Any]:
+    # `datasets` expects only splits that have rows
+    filled = [split for split in config.splits if split.rows.num_rows]
+    sizes = {split.name: sum(file.size for file in split.files if file.format == "parquet") for split in filled}
+    return {
+        "config_name": config.name,
+        "features": make_hub_features(config.schema),
+        "splits": [
+            {"name": split.name, "num_bytes": split.rows.nbytes, "num_examples": split.rows.num_rows}
+            for split in filled
+        ],
+        "download_size": sum(sizes.values()),
+        "dataset_size": sum(split.rows.nbytes for split in filled),
+    }
+
+
+def _render_card_body(release: Release) -> str:
+    report, forms = release.build.report, release.forms
+    first = release.configs[0].splits[0]
+    shown = {metric.model for metric in list_overall_metrics(release)}
+    parquet = next((file.path for file in first.files if file.format == "parquet"), "")
+    return render_markdown_template(
+        "dataset.md",
+        release=release,
+        report=report,
+        name=release.benchmark.name,
+        card=forms.card,
+        paper=forms.paper,
+        parquet=parquet,
+        read=max((each.rows for each in release.audit), default=0),
+        united=sum(stage.get("merged", 0) for stage in release.stages),
+        ends=list_headline_results(release),
+        built_in="; ".join(
+            f"{model}: {told.partition(':')[0]}" for model, told in BUILT_IN_MODELS.items() if model in shown
+        ),
+        alike=group_configs_by_table(release.configs),
+        title_of_rows=_format_rows_title(release),
+        only={config.name: _format_split_notes(config) for config in release.configs},
+        labels=forms.card.part_labels(),
+        own_world=EMBEDDED_WORLD_SOURCE,
+        judge=release.build.lock["models"].get("judge", ""),
+        models=sorted(release.build.lock["models"].items()),
+        examples=[_format_example(row) for row in release.examples[:_MAX_EXAMPLES]],
+        types={
+            config.name: {field.name: _format_column_type(field.type) for field in config.schema}
+            for config in release.configs
+        },
+        parts=count_rows_by_group(release),
+        beside=compare_build_with_paper(release),
+        judge_lines=[format_card_summary(card, card.identity) for card in release.judge_cards],
+        decided=sorted(Counter(each.decision for each in release.decisions).items()),
+        metrics=list_overall_metrics(release),
+        measured=sorted(shown),
+        bibtex=_format_bibtex(release),
+    )
+
+
+def count_rows_by_group(release: Release) -> list[tuple[str, int]]:
+    """Return (part, number of rows) for the parts that the main table's rows fall into, sorted by name."""
+    tables = {*release.forms.configs[0].splits.values()}
+    counts: Counter[str] = Counter()
+    for config in release.configs:
+        for split in config.splits:
+            if split.table in tables:
+                names = split.rows.column_names
+                by = split.rows[release.benchmark.group_column].to_pylist() if release.benchmark.group_column in names else []
+                counts.update(shorten_line(str(each), MAX_NAME_CHARACTERS) for each in by)
+    return sorted(counts.items())
+
+
+def group_configs_by_table(configs: Sequence[ReleaseConfig]) -> list[tuple[list[str], ReleaseConfig]]:
+    """Group configs of the same tables, which share their columns: the names of each group, and one of its configs."""
+    groups: dict[tuple[str, ...], tuple[list[str], ReleaseConfig]] = {}
+    for config in configs:
+        groups.setdefault(tuple(split.table for split in config.splits), ([], config))[0].append(config.name)
+    return list(groups.values())
+
+
+def list_headline_results(release: Release) -> list[tuple[str, float]]:
+    """Return the models' values of the headline metric, lowest first: model (with setting if several), value."""
+    found = [each for each in list_overall_metrics(release) if each.metric == release.forms.card.headline_metric]
+    several = len({each.setting for each in found}) > 1
+    named = {
+        f"{each.model} ({each.setting})" if several else each.model: each.value
+        for each in found
+        if each.value is not None
+    }
+    return sorted(named.items(), key=lambda each: (each[1], each[0]))[:_MAX_HEADLINE_RESULTS]
+
+
+def compare_build_with_paper(release: Release) -> PaperComparisons:
+    """Return figures of the build together with the paper's."""
+    if release.shape_comparison:
+        return {name.replace("_", " "): (each["here"], each["paper"]) for name, each in release.shape_comparison.items()}
+    try:
+        return release.forms.card.compare_with_paper(release.build.report["facts"], release.rows)
+    except KeyError as error:
+        raise BuildFormatTooOld(
+            f"{release.build.build_id} was made by an earlier factmill: its report is without {error}; make it again with the "
+            "same command (recorded replies are not asked for again)"
+        ) from error
+
+
+def list_overall_metrics(release: Release) -> list[EvaluationMetric]:
+    """Return the models' metrics over the whole build, without groups and without missing values."""
+    every = [metric for measured in release.evaluations for metric in measured.metrics]
+    return [metric for metric in every if not metric.group_by and metric.value is not None]
+
+
+def _format_rows_title(release: Release) -> str:
+    names, first = group_configs_by_table(release.configs)[0]
+    return first.title.rpartition(": ")[0] if len(names) > 1 else first.title
+
+
+def _format_split_notes(config: ReleaseConfig) -> dict[str, str]:
+    """Return column → note on the splits that have it, for columns that some split lacks."""
+    told = {}
+    for column in config.docs:
+        having = [split.name for split in config.splits if column in (*split.own_columns, CANARY_COLUMN)]
+        if len(having) < len(config.splits):
+            told[column] = f" In {', '.join(having)} alone, null elsewhere."
+    return told
+
+
+def _format_example(row: Mapping[str, Any]) -> str:
+    return json.dumps({name: _shorten_value(value) for name, value in row.items()}, ensure_ascii=False, indent=1)
+
+
+def _shorten_value(value: Any) -> Any:
+    """Return a value of an example row with long texts and lists truncated."""
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_EXAMPLE_CHARACTERS else f"{value[:_MAX_EXAMPLE_CHARACTERS]} […]"
+    if isinstance(value, Sequence):
+        return [_shorten_value(each) for each in value[:3]] + ([f"… {len(value) - 3} more"] if len(value) > 3 else [])
+    if isinstance(value, Mapping):
+        return {name: _shorten_value(each) for name, each in value.items()}
+    return value
+
+
+def _format_column_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"list of {_format_column_type(kind.value_type)}"
+    if pa.types.is_struct(kind):
+        return f"({', '.join(field.name for field in kind)})"
+    return {"double": "float"}.get(str(kind), str(kind)).removesuffix("64")
+
+
+def _format_number(value: Any) -> Markup:
+    if value is None:
+        return Markup("–")
+    if isinstance(value, float):
+        return Markup(f"{value:,.3f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}")
+    return Markup(f"{value:,}") if isinstance(value, int) else Markup(escape_markdown_value(value))
+
+
+def _format_table_cell(markdown: str) -> Markup:
+    """Escape a trusted Markdown description for a table cell."""
+    return Markup(" ".join(markdown.split()).replace("|", "\\|").replace("<", "&lt;"))
+
+
+def _format_short_name(name: str) -> str:
+    return shorten_line(name, MAX_NAME_CHARACTERS)
+
+
+def _format_bibtex(release: Release) -> str:
+    name, paper = release.benchmark.name, release.forms.paper
+    of_build = (
+        f"@misc{{{name}_factmill,\n  title = {{{release.name}, rebuilt by factmill}},\n"
+        f"  note = {{build {release.build.build_id}}},\n  year = {{{release.build.published_at:%Y}}}\n}}"
+    )
+    return f"{_format_paper_bibtex(name, paper)}\n{of_build}" if paper else of_build
+
+
+def _format_paper_bibtex(name: str, paper: PaperCitation) -> str:
+    authors = " and ".join(f"{family}, {given}" for given, family in paper.authors)
+    where = f"  booktitle = {{{paper.venue}}},\n" if paper.venue else f"  eprint = {{{paper.arxiv}}},\n"
+    return (
+        f"@{'inproceedings' if paper.venue else 'misc'}{{{name}{paper.year},\n  title = {{{paper.title}}},\n"
+        f"  author = {{{authors}}},\n{where}  year = {{{paper.year}}},\n  url = {{{paper.url}}}\n}}"
+    )
+
+
+_CFF_LICENCE_IDS = frozenset(KNOWN_LICENCES) - {NO_LICENCE_STATED, "CC-BY"}
+"""Licence ids that CITATION.cff allows (SPDX)."""
+_PROJECT_URL = "https://github.com/factmill/factmill"
+
+
+def render_citation_file(release: Release) -> str:
+    """Return the text of CITATION.cff."""
+    build = release.build
+    about = release.benchmark.title.partition(":")[2].strip()
+    licences = [licence.id for licence in release.licences]
+    told: dict[str, Any] = {
+        "cff-version": "1.2.0",
+        "message": "Cite this build, and the paper whose benchmark it rebuilds.",
+        "type": "dataset",
+        "title": f"{release.name}, rebuilt by factmill ({build.build_id})",
+        "abstract": " ".join(filter(None, [release.notice, f"{about[:1].upper()}{about[1:]}."])),
+        "authors": [{"name": "factmill"}],
+        "version": build.build_id,
+        "date-released": f"{build.published_at:%Y-%m-%d}",
+        **({"license": licences if len(licences) > 1 else licences[0]} if {*licences} <= _CFF_LICENCE_IDS else {}),
+        "repository-code": _PROJECT_URL,
+        "identifiers": [
+            {"type": "other", "value": f"sha256:{build.content_digest}", "description": "Content of the build"},
+            {"type": "other", "value": f"sha256:{build.lock_digest}", "description": "Lock of the build"},
+        ],
+        "keywords": ["benchmark", "factuality", "language models"],
+        **({"references": [_make_paper_reference(release.forms.paper)]} if release.forms.paper else {}),
+    }
+    text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120)
+    return f"# {release.forms.canary_line}\n{text}"
+
+
+def _make_paper_reference(paper: PaperCitation) -> dict[str, Any]:
+    authors = [{"given-names": given, "family-names": family} for given, family in paper.authors]
+    venue = {"collection-title": paper.venue} if paper.venue else {}
+    return {
+        "type": "conference-paper" if paper.venue else "article",
+        "title": paper.title,
+        "authors": authors,
+        "year": paper.year,
+        **venue,
+        "url": paper.url,
+        "identifiers": [{"type": "doi", "value": f"10.48550/arXiv.{paper.arxiv}"}],
+    }

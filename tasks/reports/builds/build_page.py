@@ -1,0 +1,307 @@
+"""The data of a build's page, and its rendering as HTML, Markdown and JSON.
+
+Everything comes from the published build: times and costs are those of its making, ages are as of its publishing. So
+the same build gives the same page.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from jinja2 import Environment
+from pydantic_core import to_jsonable_python
+
+from factmill.tasks.core.measures.report_figures import ReportFigure
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.reports.formatting import html_environment, markdown_environment, render_markdown_template
+from factmill.tasks.reports.rendering import draw_figure_with_legend, load_filter_script, render_html_template
+from factmill.tasks.storage.builds import BuildRecord, format_planted_faults, is_scripted
+from factmill.tasks.text.sanitize import replace_surrogates_in_json
+
+_SCRIPTED_NOTICE = (
+    "No language model wrote these rows: {author} stand in for one in factmill's embedded world. They show the pipeline and "
+    "are no benchmark to report figures on."
+)
+
+
+def format_build_notice(build: BuildRecord) -> str:
+    """Return the notice that starts every text about a build, such as for scripted rows; empty if none is needed."""
+    if build.caution:
+        return f"{build.caution[0].upper()}{build.caution[1:]}."
+    if not is_scripted(build.lock):
+        return ""
+    faults = format_planted_faults(build.report.get("scripted", {}))
+    return f"{_SCRIPTED_NOTICE.format(author=build.lock['author'])}{f' {faults[0].upper()}{faults[1:]}.' if faults else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class PageCall:
+    """A recorded call that a row rests on, with shortened texts."""
+
+    stage: str
+    operation: str
+    service: str
+    at: str
+    """Time of the call, UTC."""
+    key: str
+    """First 12 characters of the call's key."""
+    asked: tuple[tuple[str, str], ...]
+    """(name, text) of the request: the settings under an empty name, then the prompt's variables."""
+    replied: str
+    failed: bool
+    taken_off: str
+    """What was stripped from the reply before parsing; empty: nothing."""
+    more: int = 0
+    """Number of further calls of the same stage and operation, which are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowProvenance:
+    """Provenance of a row: the lines of `factmill explain`, and its calls."""
+
+    lines: tuple[str, ...]
+    calls: tuple[PageCall, ...]
+    command: str
+    """Command that shows the full provenance."""
+    withheld: str = ""
+    """Why a part is not shown; empty: everything is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    """A published row on the page."""
+
+    id: str
+    shown: Mapping[str, str]
+    """Heading → value."""
+    groups: Mapping[str, str]
+    """Column → value, for the filters of the page."""
+    chain: RowProvenance
+
+
+@dataclass(frozen=True, slots=True)
+class PageReject:
+    """A rejected row, as an example of its reason."""
+
+    id: str
+    detail: str
+    chain: RowProvenance
+
+
+@dataclass(frozen=True, slots=True)
+class RejectReasonSummary:
+    """A reason for which a stage rejected rows, with examples."""
+
+    stage: str
+    reason: str
+    rows: int
+    examples: tuple[PageReject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageSummary:
+    """Counts, cost and time of a stage."""
+
+    name: str
+    rows_in: int = 0
+    opened: int = 0
+    """Of `rows_in`, the rows that a flat_map stage made from its input, such as the paths of a question."""
+    rows_out: int = 0
+    rejects: int = 0
+    merged: int = 0
+    calls_sent: int = 0
+    calls_replayed: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceReplyAges:
+    """Age of a service's replies on which the build rests."""
+
+    service: str
+    calls: int
+    oldest: str
+    newest: str
+    age: str
+    """Age of the oldest reply when the build was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastComparison:
+    """A forecast amount compared with the actual one."""
+
+    what: str
+    forecast: float
+    low: float
+    high: float
+    actual: float
+    off: str
+    """Deviation of the forecast from the actual amount in per cent; a dash if the actual amount is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageDecision:
+    """An item of the review queue and its decision."""
+
+    row_id: str
+    flag: str
+    detail: str
+    context: str
+    proposed: str
+    decision: str
+    edited: str
+    reviewer: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewQueueSummary:
+    """The review queue of a build."""
+
+    counts: tuple[tuple[str, str, int], ...]
+    """(flag, decision, items)."""
+    items: tuple[PageDecision, ...]
+    """The first items, open ones in front."""
+    in_all: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPage:
+    """The content of a build's page."""
+
+    build_id: str
+    title: str
+    summary: str
+    """What was built, in two sentences for readers new to it."""
+    warnings: tuple[str, ...]
+    """Warnings at the top of the page; the first names the author of the rows if that was no model."""
+    facts: Mapping[str, str]
+    balance: str
+    """Source rows = published + rejected + merged."""
+    stages: tuple[StageSummary, ...]
+    foretold: tuple[ForecastComparison, ...]
+    """Forecast and actual amounts; empty without a forecast."""
+    foretold_by: str
+    """Basis and date of the forecast."""
+    shape: Mapping[str, Mapping[str, Any]]
+    """Figure → value here, n and the paper's value."""
+    figures: tuple[ReportFigure, ...]
+    """The funnel, the time of each stage, then the benchmark's own figures."""
+    reported: Mapping[str, str]
+    """Further facts that the benchmark reports."""
+    reasons: tuple[RejectReasonSummary, ...]
+    replies: tuple[ServiceReplyAges, ...]
+    rows: tuple[PageRow, ...]
+    rows_in_all: int
+    drawn: str
+    """How the shown rows were sampled; empty: all are shown."""
+    review: ReviewQueueSummary | None
+    """None: the benchmark has no queue."""
+    canary: str = ""
+    """Line by which training sets can detect released data."""
+
+    @property
+    def funnel(self) -> ReportFigure:
+        """Figure of the rows passed on, rejected and merged at each stage."""
+        return self.figures[0]
+
+    @property
+    def times(self) -> ReportFigure:
+        """Figure of the seconds of each stage."""
+        return self.figures[1]
+
+    @property
+    def distributions(self) -> Sequence[ReportFigure]:
+        """The benchmark's own figures."""
+        return self.figures[2:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageVisibility:
+    """Limits on what a page may show of a build; by default there are none."""
+
+    rows: frozenset[str] | None = None
+    """Ids of the published rows that may be shown; None: all."""
+    unanswered: frozenset[str] = frozenset()
+    """Ids of rows whose answers are held out: neither their companion rows nor their calls are shown."""
+    withheld: str = ""
+    """Why the content of rejects is hidden; empty: it is shown."""
+    decisions: tuple[ReviewItem, ...] | None = None
+    """The review queue to show; None: the build's own."""
+    canary: str = ""
+
+
+def render_build_html(page: BuildPage) -> str:
+    """Return the page as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
+    return render_html_template(
+        "build.html",
+        **load_filter_script(),
+        page=page,
+        funnel=draw_figure_with_legend(page.funnel),
+        times=draw_figure_with_legend(page.times),
+        drawn=[draw_figure_with_legend(figure) for figure in page.distributions],
+        opens=any(stage.opened for stage in page.stages),
+        total=_sum_stages(page),
+        filters=_list_row_filters(page),
+    )
+
+
+def render_build_markdown(page: BuildPage) -> str:
+    """Return the page as Markdown, with figures as tables and without the provenance of rows."""
+    return render_markdown_template(
+        "build.md", page=page, opens=any(stage.opened for stage in page.stages), total=_sum_stages(page)
+    )
+
+
+def render_build_json(page: BuildPage) -> str:
+    """Return the page as one JSON object, with the keys of its class."""
+    told = replace_surrogates_in_json(to_jsonable_python(asdict(page)))
+    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+
+
+BUILD_RENDERERS: Mapping[str, Callable[[BuildPage], str]] = {
+    ".html": render_build_html,
+    ".md": render_build_markdown,
+    ".json": render_build_json,
+}
+"""File ending → renderer of the page."""
+
+
+def format_row_groups(row: PageRow) -> str:
+    """Return a row's filter values as JSON for the page's script."""
+    return json.dumps({by: [value] for by, value in row.groups.items()}, ensure_ascii=False)
+
+
+def format_trimmed_number(value: float | None, digits: int = 3) -> str:
+    """Format a number without trailing zeros, whole ones without decimals; a dash for None."""
+    if value is None:
+        return "–"
+    return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
+
+
+def _sum_stages(page: BuildPage) -> StageSummary:
+    """Return the sum of all stages' calls, tokens, seconds and cost."""
+    counts = ("calls_sent", "calls_replayed", "tokens_in", "tokens_out", "seconds", "cost_usd")
+    sums = {name: sum(getattr(stage, name) for stage in page.stages) for name in counts}
+    return StageSummary("all stages", **sums)
+
+
+def _list_row_filters(page: BuildPage) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, None]] = {}
+    for row in page.rows:
+        for by, value in row.groups.items():
+            found.setdefault(by, {})[value] = None
+    return [{"by": by, "values": sorted(values)} for by, values in found.items()]
+
+
+def _register_build_page_filters(made: Environment) -> None:
+    made.filters.update(count=lambda number: f"{number:,}", plain=format_trimmed_number)
+    made.globals.update(row_groups=format_row_groups)
+
+
+_register_build_page_filters(html_environment())
+_register_build_page_filters(markdown_environment())

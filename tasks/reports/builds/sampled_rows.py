@@ -1,0 +1,259 @@
+"""Rows of a build for its page: sampled if there are many, each with its provenance, shortened to fit the page."""
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import BuildFormatTooOld
+from factmill.tasks.reports.builds.build_page import PageCall, PageReject, PageRow, PageVisibility, RowProvenance
+from factmill.tasks.reports.builds.tracing import TraceRecord, format_row_trace, get_call_content, trace_rows
+from factmill.tasks.reports.item_browser import shorten_with_note
+from factmill.tasks.storage.recording.call_records import parse_rejected_row
+from factmill.tasks.storage.warehouse import Connection, query_rows
+from factmill.tasks.text.sanitize import escape_control_characters
+
+MAX_PAGE_ROWS = 400
+MAX_PAGE_ROW_BYTES = 2_600_000
+"""Maximum bytes of the rows' texts on a page."""
+_ROWS_PER_READ = 50
+"""Number of rows whose calls are loaded at once."""
+_CALLS_PER_OPERATION = 2
+"""Maximum number of calls shown for each stage and operation of a row."""
+_MAX_LINE_CHARACTERS, _MAX_CALL_CHARACTERS = 1_000, 300
+"""Maximum characters of a line, and of a call's request or reply."""
+_MAX_PROVENANCE_LINES, _MAX_CALL_VARIABLES = 60, 8
+_MAX_FILTER_VALUES, _MAX_FILTER_VALUE_CHARACTERS = 12, 24
+"""Maximum number of values, and their characters, of a column that serves as filter."""
+_CALL_OVERHEAD_BYTES = 220
+"""Bytes of a call on the page in addition to its texts."""
+_HELD_OUT_NOTE = "Answers of the test part are held out: neither what this row rests on nor its calls are told here."
+
+
+def sample_row_ids(db: Connection, benchmark: Benchmark, build_id: str, shown: PageVisibility) -> tuple[list[str], int]:
+    """Return a sample of row ids in the order of drawing, and the total number of rows.
+
+    Rows are drawn by a digest of their ids, evenly over the benchmark's parts, so that the same build gives the same
+    sample on any machine.
+    """
+    table = benchmark.main_table
+    part = f'CAST("{benchmark.group_column}" AS VARCHAR)' if benchmark.group_column in db.table(table).columns else "''"
+    named = "" if shown.rows is None else "AND id IN (SELECT unnest($2))"
+    values: list[Any] = [build_id] if shown.rows is None else [build_id, sorted(shown.rows)]
+    (counted,) = query_rows(db, f"SELECT count(*) AS rows FROM {table} WHERE build_id = $1 {named}", *values)
+    drawn = query_rows(
+        db,
+        f"SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY {part} ORDER BY md5(id), id) AS place "
+        f"FROM {table} WHERE build_id = $1 {named}) ORDER BY place, md5(id), id LIMIT {MAX_PAGE_ROWS}",
+        *values,
+    )
+    return [each["id"] for each in drawn], counted["rows"]
+
+
+def load_page_rows(
+    db: Connection, benchmark: Benchmark, build_id: str, ids: Sequence[str], shown: PageVisibility
+) -> tuple[list[PageRow], list[str]]:
+    """Return the first of these rows that fit on a page, sorted by id, and the errors of unexplained rows."""
+    told: list[PageRow] = []
+    values: dict[str, dict[str, str]] = {}
+    room = MAX_PAGE_ROW_BYTES
+    faults: dict[str, None] = {}
+    for some in _batch_row_ids(ids):
+        for trace in trace_rows(db, benchmark, build_id, some):
+            entry = PageRow(
+                id=trace["id"],
+                shown={
+                    heading: shorten_with_note(format_column_value(trace["row"].get(name)), _MAX_LINE_CHARACTERS)
+                    for name, heading in benchmark.display_columns.items()
+                    if name != "id"
+                },
+                groups={},
+                chain=_make_row_provenance(
+                    benchmark, trace, faults, _HELD_OUT_NOTE if trace["id"] in shown.unanswered else ""
+                ),
+            )
+            room -= _estimate_row_bytes(entry)
+            if room < 0 and told:
+                return _add_filter_groups(told, values, benchmark.group_column), list(faults)
+            told.append(entry)
+            values[entry.id] = _get_text_columns(trace["row"])
+    return _add_filter_groups(told, values, benchmark.group_column), list(faults)
+
+
+def load_page_rejects(
+    db: Connection, benchmark: Benchmark, build_id: str, most: int, shown: PageVisibility
+) -> dict[tuple[str, str], tuple[PageReject, ...]]:
+    """Return (stage, reason) → its first `most` rejected rows by id."""
+    first = query_rows(
+        db,
+        "SELECT stage, reason, id FROM rejects WHERE build_id = ? "
+        "QUALIFY row_number() OVER (PARTITION BY stage, reason ORDER BY id, detail) <= ? ORDER BY ALL",
+        build_id,
+        most,
+    )
+    ids = sorted({each["id"] for each in first})
+    traces = {trace["id"]: trace for some in _batch_row_ids(ids) for trace in trace_rows(db, benchmark, build_id, some)}
+    return {
+        where: tuple(_make_page_reject(benchmark, traces[each["id"]], shown) for each in group)
+        for where, group in groupby(first, key=lambda each: (each["stage"], each["reason"]))
+    }
+
+
+def format_column_value(value: Any) -> str:
+    """Format the value of a column as one line."""
+    if value is None:
+        return ""
+    if isinstance(value, Mapping):
+        return ", ".join(format_column_value(each) for each in value.values() if each is not None)
+    if isinstance(value, list | tuple):
+        return " · ".join(format_column_value(each) for each in value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def format_utc_minute(moment: datetime) -> str:
+    """Format a moment in UTC, to the minute."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _make_page_reject(benchmark: Benchmark, trace: TraceRecord, shown: PageVisibility) -> PageReject:
+    if shown.withheld:
+        chain = RowProvenance((), (), _make_explain_command(benchmark, trace), shown.withheld)
+        return PageReject(escape_control_characters(trace["id"]), "", chain)
+    reject = trace["reject"]
+    row = tuple(_format_reject_fields(reject["row"])) if reject["row"] else ()
+    calls = tuple(_make_page_calls(trace["calls"]))
+    return PageReject(
+        shorten_with_note(trace["id"], 200),
+        shorten_with_note(reject["detail"], _MAX_LINE_CHARACTERS),
+        RowProvenance(row, calls, _make_explain_command(benchmark, trace)),
+    )
+
+
+def _format_reject_fields(row: str) -> Iterator[str]:
+    """Yield the non-empty fields of a rejected row as the stage received it; a row without fields gives one line."""
+    told = parse_rejected_row(row)
+    if not isinstance(told, Mapping):
+        yield f"  {shorten_with_note(format_column_value(told), _MAX_CALL_CHARACTERS)}"
+        return
+    for name, value in list(told.items())[:_MAX_PROVENANCE_LINES]:
+        if value not in (None, "", [], {}):
+            yield f"  {shorten_with_note(name, 60)}: {shorten_with_note(format_column_value(value), _MAX_CALL_CHARACTERS)}"
+
+
+def _make_row_provenance(
+    benchmark: Benchmark, trace: TraceRecord, faults: dict[str, None], withheld: str
+) -> RowProvenance:
+    if withheld:
+        trace = {**trace, "beside": {table: [] for table in trace["beside"]}, "calls": []}
+    try:
+        lines = format_row_trace(benchmark, trace)
+    except BuildFormatTooOld as error:  # still show the row, without its explanation
+        faults[str(error)] = None
+        lines = []
+    told = [shorten_with_note(line.rstrip(), _MAX_LINE_CHARACTERS) for line in lines[:_MAX_PROVENANCE_LINES]]
+    if len(lines) > _MAX_PROVENANCE_LINES:
+        told.append(f"  … {len(lines) - _MAX_PROVENANCE_LINES:,} more lines")
+    return RowProvenance(
+        tuple(told), tuple(_make_page_calls(trace["calls"])), _make_explain_command(benchmark, trace), withheld
+    )
+
+
+def _make_explain_command(benchmark: Benchmark, trace: TraceRecord) -> str:
+    row_id = trace["id"] if len(trace["id"]) <= 200 else trace["id"][:60]
+    return escape_control_characters(
+        f"factmill explain {benchmark.name} {shlex.quote(row_id)} --build {trace['build']}"
+    )
+
+
+def _make_page_calls(calls: Sequence[TraceRecord]) -> Iterator[PageCall]:
+    """Yield the first distinct calls of each stage and operation, in their original order."""
+    kinds: dict[tuple[str, str], dict[str, TraceRecord]] = {}
+    for call in calls:
+        kinds.setdefault((call["stage"], call["operation"]), {})[call["key"]] = call
+    for (stage, operation), of_kind in kinds.items():
+        same = list(of_kind.values())
+        for place, call in enumerate(same[:_CALLS_PER_OPERATION], 1):
+            yield PageCall(
+                stage=stage,
+                operation=operation,
+                service=shorten_with_note(call["service"], 100),
+                at=format_utc_minute(call["asked_at"]),
+                key=call["key"][:12],
+                asked=tuple(_format_call_request(call)),
+                replied=_format_call_reply(call),
+                failed=call["status"] != "ok",
+                taken_off=shorten_with_note(call["taken_off"] or "", _MAX_CALL_CHARACTERS),
+                more=len(same) - place if place == _CALLS_PER_OPERATION else 0,
+            )
+
+
+def _format_call_request(call: TraceRecord) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) of a call's request: its settings under an empty name, then the variables of its prompt."""
+    what, asked, _ = get_call_content(call)
+    told = ", ".join(
+        f"{name} {format_column_value(value)}" for name, value in what.items() if value not in (None, "", [], {})
+    )
+    yield "", shorten_with_note(told, _MAX_CALL_CHARACTERS)
+    for name, value in list(asked.items())[:_MAX_CALL_VARIABLES]:
+        yield shorten_with_note(str(name), 60), shorten_with_note(format_column_value(value), _MAX_CALL_CHARACTERS)
+
+
+def _format_call_reply(call: TraceRecord) -> str:
+    """Return a call's reply: a model's texts as they are, other bodies as JSON, or the error."""
+    body = call["body"]
+    texts = body.get("texts") if isinstance(body, dict) else [body]
+    if call["status"] == "ok" and isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts):
+        return shorten_with_note(" · ".join(texts), _MAX_CALL_CHARACTERS)
+    return shorten_with_note(get_call_content(call)[2] or "", _MAX_CALL_CHARACTERS)
+
+
+def _estimate_row_bytes(entry: PageRow) -> int:
+    """Estimate the bytes that a row takes on the page."""
+    calls = entry.chain.calls
+    texts = [*entry.shown.values(), *entry.chain.lines, *(call.replied for call in calls)]
+    texts += [text for call in calls for pair in call.asked for text in pair]
+    return sum(len(escape(text).encode("utf-8", "replace")) for text in texts) + _CALL_OVERHEAD_BYTES * (len(calls) + 3)
+
+
+def _batch_row_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the ids in batches, in their order."""
+    for start in range(0, len(ids), _ROWS_PER_READ):
+        yield ids[start : start + _ROWS_PER_READ]
+
+
+def _add_filter_groups(told: Sequence[PageRow], values: Mapping[str, Mapping[str, str]], part: str) -> list[PageRow]:
+    """Return the rows sorted by id, with filter groups from `part` and the columns with few, short values."""
+    found: dict[str, set[str]] = {}
+    for row in told:
+        for name, value in values[row.id].items():
+            found.setdefault(name, set()).add(value)
+    kept = [
+        name
+        for name, each in found.items()
+        if len(each) > 1 and (name == part or _has_few_short_values(each, most=min(_MAX_FILTER_VALUES, len(told) // 2)))
+    ]
+    return [
+        replace(
+            row,
+            id=shorten_with_note(row.id, 200),
+            groups={name: shorten_with_note(values[row.id].get(name) or "–", 80) for name in kept},
+        )
+        for row in sorted(told, key=lambda each: each.id)
+    ]
+
+
+def _has_few_short_values(values: Collection[str], most: int) -> bool:
+    return len(values) <= most and all(len(value) <= _MAX_FILTER_VALUE_CHARACTERS for value in values)
+
+
+def _get_text_columns(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return column → text for the text columns of a row, null as an empty text, cut to 100 characters."""
+    return {
+        name: (value or "")[:100]
+        for name, value in row.items()
+        if name != "id" and (value is None or isinstance(value, str))
+    }

@@ -1,0 +1,178 @@
+"""Renders the diff of two builds as a self-contained HTML page, Markdown, JSON or JSON Lines."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from factmill.tasks.diff.core.changelog import render_changelog
+from factmill.tasks.diff.core.changes import (
+    CAUSE_KIND_MEANINGS,
+    ROW_CHANGE_KINDS,
+    BuildDiff,
+    ChangeCause,
+    RowChange,
+    count_unexplained_rows,
+    excerpt_change,
+    format_value_in_line,
+)
+from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, format_parameter_value, shorten_line
+from factmill.tasks.reports.rendering import load_filter_script, render_html_template
+from factmill.tasks.text.sanitize import replace_surrogates_in_json
+
+_MAX_DIFF_ROWS = 2000
+"""Maximum number of rows on a page."""
+_MAX_DIFF_VALUE_CHARACTERS = 2000
+"""Maximum characters of a value on a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedColumn:
+    name: str
+    before: str
+    after: str
+    withheld: bool
+
+
+def render_changes_html(diff: BuildDiff) -> str:
+    """Return a diff as one HTML page, with rows filterable by kind, cause and column, and long values shortened."""
+    counts, unexplained = diff.count_rows_by_kind(), count_unexplained_rows(diff)
+    facts = {
+        "before": f"{diff.before.build_id}, {diff.before.published}, {diff.before.rows:,} rows",
+        "after": f"{diff.after.build_id}, {diff.after.published}, {diff.after.rows:,} rows",
+        "the same": f"{diff.same:,}" + (f", {diff.remade:,} of them made anew" if diff.remade else ""),
+        **{kind: f"{counts[kind]:,}" for kind in ROW_CHANGE_KINDS},
+        **({"unexplained": f"{unexplained:,}"} if unexplained else {}),
+        **{f"table {name}": _format_change_counts(found) for name, found in diff.tables.items()},
+        **({"columns new or gone": ", ".join(diff.new_columns)} if diff.new_columns else {}),
+    }
+    kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
+    page = {
+        "title": f"{diff.before.build_id} → {diff.after.build_id}",
+        "subtitle": diff.title,
+        "warnings": list(dict.fromkeys(filter(None, (diff.before.caution, diff.after.caution)))),
+        "facts": facts,
+        "inputs": [
+            {
+                "label": _format_cause_label(each.cause),
+                "before": format_value_in_line(format_parameter_value(each.before), 100),
+                "after": format_value_in_line(format_parameter_value(each.after), 100),
+            }
+            for each in diff.inputs
+        ],
+        "causes": [
+            {"label": _shorten_diff_name(label), "counts": of, "meaning": CAUSE_KIND_MEANINGS[kinds[label]]}
+            for label, of in diff.count_rows_by_cause().items()
+        ],
+        "rows": len(diff.rows),
+        "command": f"factmill diff {diff.before.build_id} {diff.after.build_id} --to rows.jsonl",
+        "filters": _list_change_filters(diff),
+        "entries": [_make_row_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
+    }
+    return render_html_template("changes.html", **load_filter_script(), page=page)
+
+
+def render_changes_markdown(diff: BuildDiff) -> str:
+    """Return a diff as the Markdown changelog of a release that follows the earlier build."""
+    return render_changelog(diff, diff.before.build_id)
+
+
+def render_changes_json(diff: BuildDiff) -> str:
+    """Return a diff as one JSON object, with full values."""
+    return json.dumps(make_diff_json(diff), ensure_ascii=False) + "\n"
+
+
+def render_changes_jsonl(diff: BuildDiff) -> str:
+    """Return the changed rows as JSON Lines, with full values."""
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in make_diff_json(diff)["rows"])
+
+
+CHANGES_RENDERERS: Mapping[str, Callable[[BuildDiff], str]] = {
+    ".html": render_changes_html,
+    ".md": render_changes_markdown,
+    ".json": render_changes_json,
+    ".jsonl": render_changes_jsonl,
+}
+"""File ending → renderer of a diff."""
+
+
+def make_diff_json(diff: BuildDiff) -> dict[str, Any]:
+    """Return a diff as a JSON-able dict: the fields of its class and counts."""
+    told = replace_surrogates_in_json(to_jsonable_python(asdict(diff), inf_nan_mode="strings"))
+    counted = {
+        "differs": diff.has_row_changes,
+        "counts": diff.count_rows_by_kind(),
+        "causes": diff.count_rows_by_cause(),
+        "unexplained": count_unexplained_rows(diff),
+    }
+    return {**{name: told[name] for name in told if name != "rows"}, **counted, "rows": told["rows"]}
+
+
+def _make_row_entry(row: RowChange) -> dict[str, Any]:
+    columns = [
+        _ChangedColumn(
+            f"{each.table}.{each.name}" if each.table else each.name,
+            *excerpt_change(each.before, each.after, _MAX_DIFF_VALUE_CHARACTERS),
+            each.withheld,
+        )
+        for each in row.columns
+    ]
+    changed = {each.name for each in row.columns}
+    return {
+        "kind": row.kind,
+        "id": _shorten_diff_name(row.id),
+        "id_before": _shorten_diff_name(row.id_before) if row.kind == "changed" and row.id_before != row.id else "",
+        "causes": [
+            {
+                "label": _format_cause_label(each),
+                "told": format_value_in_line(each.told, _MAX_DIFF_VALUE_CHARACTERS),
+                "stage": each.stage,
+            }
+            for each in row.causes
+        ],
+        "fate": row.fate
+        and {
+            **asdict(row.fate),
+            "reason": _shorten_diff_name(row.fate.reason),
+            "detail": format_value_in_line(row.fate.detail, _MAX_DIFF_VALUE_CHARACTERS),
+        },
+        "shown": {
+            name: format_value_in_line(value, _MAX_DIFF_VALUE_CHARACTERS)
+            for name, value in row.shown.items()
+            if name != "id" and name not in changed
+        },
+        "columns": columns,
+        "groups": json.dumps(_list_change_groups(row), ensure_ascii=False),
+    }
+
+
+def _list_change_groups(row: RowChange) -> dict[str, list[str]]:
+    """Return filter → values by which the page finds a row."""
+    return {
+        "kind": [row.kind],
+        "cause": [_format_cause_label(each) for each in row.causes],
+        "column": [each.name for each in row.columns],
+        "rejected": [_shorten_diff_name(row.fate.reason)] if row.fate else [],
+    }
+
+
+def _list_change_filters(diff: BuildDiff) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, None]] = {}
+    for row in diff.rows[:_MAX_DIFF_ROWS]:
+        for by, values in _list_change_groups(row).items():
+            found.setdefault(by, {}).update(dict.fromkeys(values))
+    return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
+
+
+def _format_cause_label(cause: ChangeCause) -> str:
+    return _shorten_diff_name(cause.label)
+
+
+def _shorten_diff_name(name: str) -> str:
+    return shorten_line(name, MAX_NAME_CHARACTERS)
+
+
+def _format_change_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)

@@ -1,0 +1,495 @@
+"""The data of an evaluation report: each model's metrics, and comparisons on the items that all have a score for.
+
+It contains no times and costs: the same answers, scores, metrics and judge card give the same report.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, format_card_summary
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.measures.metrics import MetricScores
+from factmill.tasks.core.measures.model_comparison import (
+    ModelComparison,
+    RankRange,
+    compare_all_models,
+    keep_shared_items,
+    rank_compared_models,
+)
+from factmill.tasks.core.measures.report_figures import ReportFigure
+from factmill.tasks.evaluation.corrected_rates import CorrectedRate, compute_corrected_rates
+from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, EXACT_JUDGE, Evaluation, PaperResult
+from factmill.tasks.reports.formatting import format_identifier, format_parameter_value, format_share
+from factmill.tasks.reports.item_browser import ItemEntry, list_item_entries, shorten_with_note
+from factmill.tasks.storage.builds import BuildRecord, is_scripted
+from factmill.tasks.text.sanitize import escape_control_characters
+
+SettingMetric = tuple[str, str]
+"""Setting and metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedModel:
+    """One model in a ranking."""
+
+    model: str
+    ranks: RankRange | None
+    """First and last possible rank; None: it has no score here, or cannot be compared."""
+    value: float | None
+    """Mean over the shared items."""
+    scored: int
+    """Number of items that the model has a score for, shared or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRanking:
+    """The ranking of models by one metric in one setting, the best first."""
+
+    setting: str
+    metric: str
+    n: int
+    """Number of items that all models with scores have a score for."""
+    placed: tuple[RankedModel, ...]
+    comparisons: tuple[ModelComparison, ...]
+
+
+def rank_models(
+    evaluation: Evaluation, tables: Mapping[str, pa.Table], metrics: Sequence[EvaluationMetric], seed: int
+) -> list[ModelRanking]:
+    """Return a ranking for each headline metric and setting in which at least two models have scores.
+
+    `tables`: model → its rows of `Score`. P-values are adjusted over all comparisons of the report.
+    """
+    units = {(each.setting, each.metric): each.unit for each in metrics}
+    models = {model: dict(_iterate_headline_scores(evaluation, table, units)) for model, table in tables.items()}
+    places = sorted(
+        {place for mine in models.values() for place in mine}, key=lambda at: _get_headline_order(evaluation, at)
+    )
+    shared: dict[str, list[MetricScores]] = {model: [] for model in models}
+    for place in places:
+        mine = {model: scores[place] for model, scores in models.items() if _count_scored_items(scores.get(place))}
+        is_share = all(each.is_share for each in mine.values())
+        kept = (
+            keep_shared_items([dataclasses.replace(each, is_share=is_share) for each in mine.values()]) if mine else []
+        )
+        for model, scores in zip(mine, kept, strict=True):
+            shared[model].append(scores)
+    compared = compare_all_models({model: scores for model, scores in shared.items() if scores}, seed)
+    rankings = []
+    for setting, metric in places:
+        found = [one for one in compared if (one.setting, one.metric) == (setting, metric)]
+        if found:
+            counts = {model: _count_scored_items(scores.get((setting, metric))) for model, scores in models.items()}
+            rankings.append(_make_ranking(setting, metric, counts, found, metric in evaluation.lower_is_better))
+    return rankings
+
+
+def _make_ranking(
+    setting: str, metric: str, counts: Mapping[str, int], found: Sequence[ModelComparison], lower_is_better: bool
+) -> ModelRanking:
+    values = {one.first: one.value_first for one in found} | {one.second: one.value_second for one in found}
+    ranks = rank_compared_models(found, lower_is_better)
+    placed = [RankedModel(model, ranks.get(model), values.get(model), scored) for model, scored in counts.items()]
+    sign = 1 if lower_is_better else -1
+    placed.sort(key=lambda each: (each.ranks is None, sign * (each.value or 0.0), each.model))
+    return ModelRanking(setting, metric, found[0].n, tuple(placed), tuple(found))
+
+
+def _iterate_headline_scores(
+    evaluation: Evaluation, table: pa.Table, units: Mapping[SettingMetric, str]
+) -> Iterator[tuple[SettingMetric, MetricScores]]:
+    """Yield ((setting, metric), scores) for each headline metric and setting, as input of comparisons."""
+    pairs = table.group_by(["setting", "metric"]).aggregate([]).to_pylist()
+    for setting, metric in sorted((pair["setting"], pair["metric"]) for pair in pairs):
+        if metric not in evaluation.headline_metrics:
+            continue
+        rows = table.filter(pc.and_(pc.equal(table["setting"], setting), pc.equal(table["metric"], metric)))
+        values = rows["value"].to_numpy(zero_copy_only=False).astype(np.float64)
+        is_lower = metric in evaluation.lower_is_better
+        yield (
+            (setting, metric),
+            MetricScores(
+                setting=setting,
+                metric=metric,
+                items=rows["question_id"].to_pylist(),
+                clusters=rows["cluster"].to_pylist(),
+                values=values,
+                worst=float(is_lower),
+                best=float(not is_lower),
+                unit=units.get((setting, metric), ""),
+                is_share=bool(np.all(np.isnan(values) | (values == 0) | (values == 1))),
+            ),
+        )
+
+
+def _get_headline_order(evaluation: Evaluation, place: SettingMetric) -> tuple[int, str]:
+    return evaluation.headline_metrics.index(place[1]), place[0]
+
+
+def _count_scored_items(scores: MetricScores | None) -> int:
+    return 0 if scores is None else int(np.sum(~np.isnan(scores.values)))
+
+
+_MAX_FACT_CHARACTERS = 2_000
+"""Maximum characters of a fact."""
+LOW_COVERAGE_THRESHOLD = 0.95
+"""Share of scored items below which the report begins with a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedEvaluation:
+    """A published evaluation, loaded from the warehouse."""
+
+    record: BuildRecord
+    measured: BuildRecord | None
+    """The measured build; None: it is not in this warehouse."""
+    metrics: Sequence[EvaluationMetric]
+    answers: pa.Table
+    """The evaluation's main table."""
+    scores: pa.Table
+    """Rows of `Score`."""
+    card: JudgeCard | None = None
+    """The judge's agreement with people, if it was measured."""
+    judge: JudgeIdentity | None = None
+    """Identity of the judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedModel:
+    """A model under test, and the facts of its evaluation."""
+
+    label: str
+    """Unique in its report."""
+    model: str
+    evaluation_id: str
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnscoredCount:
+    """Number of answers without a score, for one reason."""
+
+    model: str
+    setting: str
+    metric: str
+    reason: str
+    answers: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaperComparisonRow:
+    """The paper's values of one metric in one setting and group, with ours."""
+
+    metric: str
+    setting: str
+    group_by: str
+    group: str
+    ours: Mapping[str, float | None]
+    """Model → value."""
+    paper: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationReport:
+    """The content of an evaluation report."""
+
+    title: str
+    benchmark: str
+    warnings: tuple[str, ...]
+    """Warnings at the top of the report; low coverage comes first."""
+    subjects: tuple[ReportedModel, ...]
+    headline: tuple[EvaluationMetric, ...]
+    more: tuple[EvaluationMetric, ...]
+    """The other metrics over all items."""
+    rankings: tuple[ModelRanking, ...]
+    """Rankings of several models; empty for one."""
+    paper: tuple[PaperComparisonRow, ...]
+    paper_notes: tuple[str, ...]
+    """Where the paper states its values, and why ours may not be comparable."""
+    corrected: tuple[CorrectedRate, ...] = ()
+    """Metrics over all items, corrected for the errors of a judge that has a card."""
+    grouped: tuple[EvaluationMetric, ...] = ()
+    figures: tuple[ReportFigure, ...] = ()
+    unscored: tuple[UnscoredCount, ...] = ()
+    entries: tuple[ItemEntry, ...] = ()
+    entries_in_all: int = 0
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Labels of the models, in the given order."""
+        return tuple(each.label for each in self.subjects)
+
+    @property
+    def shared_facts(self) -> dict[str, str]:
+        """The facts that are the same for every model."""
+        first, *others = (each.facts for each in self.subjects)
+        return {name: fact for name, fact in first.items() if all(each.get(name) == fact for each in others)}
+
+    @property
+    def is_comparison(self) -> bool:
+        """True if there are several models."""
+        return len(self.subjects) > 1
+
+    def find_corrected(self, metric: EvaluationMetric) -> CorrectedRate | None:
+        """Return a metric's corrected rate, or None."""
+        place = (metric.model, metric.setting, metric.metric)
+        found = (each for each in self.corrected if (each.model, each.setting, each.metric) == place)
+        return None if metric.group_by else next(found, None)
+
+
+def make_evaluation_report(evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation]) -> EvaluationReport:
+    """Return the report of evaluations of one benchmark on one build, in their order."""
+    report = make_report_outline(evaluation, evaluated)
+    labels = report.models
+    items = {label: evaluation.list_report_items(each.answers) for label, each in zip(labels, evaluated, strict=True)}
+    entries, in_all = list_item_entries(items, evaluation.benchmark.name, evaluated[0].record.origin["flow"]["build"])
+    metrics = _label_metrics(labels, evaluated)
+    return dataclasses.replace(
+        report,
+        grouped=tuple(each for each in metrics if each.group_by),
+        figures=tuple(evaluation.draw_figures(metrics)),
+        unscored=tuple(_count_unscored({label: each.scores for label, each in zip(labels, evaluated, strict=True)})),
+        entries=tuple(entries),
+        entries_in_all=in_all,
+    )
+
+
+def make_report_outline(evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation]) -> EvaluationReport:
+    """Return a report with the metrics over all items only, without groups, figures and single items."""
+    labels = _make_model_labels(evaluated)
+    named = dict(zip(labels, evaluated, strict=True))
+    metrics = _label_metrics(labels, evaluated)
+    order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
+    overall = sorted(
+        (metric for metric in metrics if not metric.group_by),
+        key=lambda each: (order.get(each.metric, len(order)), each.metric, each.setting, labels.index(each.model)),
+    )
+    tables = {label: each.scores for label, each in named.items()}
+    seed = evaluated[0].record.lock["params"]["params"].get("seed", 0)
+    paper_notes = {f"{each.where}: {each.note}" if each.note else each.where: None for each in evaluation.paper_results}
+    return EvaluationReport(
+        title=f"{', '.join(labels)}: measured on {evaluation.benchmark.name}",
+        benchmark=evaluation.benchmark.name,
+        warnings=tuple(
+            dict.fromkeys(
+                [*_warn_of_model_coverage(overall), *_list_report_warnings(named), *_warn_of_input_differences(named)]
+            )
+        ),
+        subjects=tuple(_make_reported_model(evaluation, label, each) for label, each in named.items()),
+        headline=tuple(each for each in overall if each.metric in order),
+        more=tuple(each for each in overall if each.metric not in order),
+        corrected=tuple(
+            rate
+            for label, each in named.items()
+            for rate in compute_corrected_rates(
+                evaluation, label, each.record.build_id, each.answers, each.scores, each.card, each.judge, seed
+            )
+        ),
+        rankings=tuple(rank_models(evaluation, tables, metrics, seed)) if len(named) > 1 else (),
+        paper=tuple(_compare_with_paper(evaluation.paper_results, metrics, labels)),
+        paper_notes=tuple(paper_notes),
+    )
+
+
+def _label_metrics(labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]) -> list[EvaluationMetric]:
+    """Return all metrics, each under its model's label."""
+    return [
+        metric.model_copy(update={"model": label})
+        for label, each in zip(labels, evaluated, strict=True)
+        for metric in each.metrics
+    ]
+
+
+def _make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
+    """Return a unique label for each model: its name, with the evaluation's digest if two share the name."""
+    names = [escape_control_characters(each.record.report["facts"]["model"]) for each in evaluated]
+    often = Counter(names)
+    return [
+        f"{name} ({each.record.build_id.rpartition('-')[2]})" if often[name] > 1 else name
+        for name, each in zip(names, evaluated, strict=True)
+    ]
+
+
+def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEvaluation) -> ReportedModel:
+    record, lock = each.record, each.record.lock
+    facts = record.report["facts"]
+    inputs = dict(lock["params"])
+    params = {
+        name: format_parameter_value(value)
+        for name, value in inputs.pop("params").items()
+        if name not in ("model", "judge", "setting")
+    }
+    settings = inputs.pop("settings")
+    digest = inputs.pop("source_digest")
+    files = [name for _, name, _, _ in record.origin["files"].get("answers", ())]
+    measured = each.measured
+    told = {
+        "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if _is_built_in_model(each) else ""),
+        "Answers": f"from a file made by another program: {format_parameter_value(files)}" if files else "",
+        "Judge": _describe_judge(each),
+        "Measured on": f"{facts['measured']}"
+        + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else ""),
+        "Content of that build": f"SHA-256 {format_parameter_value(digest)}",
+        "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
+        "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
+        "Parameters": "; ".join(f"{format_identifier(name)} {value}" for name, value in params.items()),
+        **{
+            format_identifier(name).capitalize(): format_parameter_value(value)
+            for name, value in inputs.items()
+            if value is not None
+        },
+        "Answers asked for": f"{each.answers.num_rows:,}, of which {facts['unscored']:,} lack a score",
+        "Tokens": _format_token_counts(each.answers),
+        "Evaluation": f"{record.build_id}, {record.code_version}",
+    }
+    return ReportedModel(
+        label,
+        facts["model"],
+        record.build_id,
+        {name: shorten_with_note(text, _MAX_FACT_CHARACTERS) for name, text in told.items() if text},
+    )
+
+
+def _is_built_in_model(each: PublishedEvaluation) -> bool:
+    return each.record.report["facts"]["model"] in BUILT_IN_MODELS and not each.record.origin["files"].get("answers")
+
+
+def _describe_judge(each: PublishedEvaluation) -> str:
+    judge = each.record.report["facts"]["judge"]
+    if not judge:
+        return "none: a program scores the answers"
+    told = _format_judge_card(each)
+    if judge == EXACT_JUDGE:
+        return (
+            "exact – a program that compares words, numbers and dates: a lexical lower bound, since it knows no other way "
+            f"to say the same; {told}"
+        )
+    return f"{judge} – {told}"
+
+
+def _format_judge_card(each: PublishedEvaluation) -> str:
+    judge = each.record.report["facts"]["judge"]
+    return format_card_summary(each.card, each.judge or JudgeIdentity(benchmark="", judge=judge, prompt_digest=""))
+
+
+def _format_token_counts(answers: pa.Table) -> str:
+    read, written = (pc.sum(answers[name]).as_py() or 0 for name in ("tokens_in", "tokens_out"))
+    return f"{read:,} in, {written:,} out" if read or written else ""
+
+
+def _warn_of_model_coverage(overall: Iterable[EvaluationMetric]) -> Iterator[str]:
+    worst: dict[str, EvaluationMetric] = {}
+    for metric in overall:
+        if metric.coverage is not None and metric.coverage < LOW_COVERAGE_THRESHOLD:
+            before = worst.get(metric.model)
+            worst[metric.model] = metric if before is None or metric.coverage < (before.coverage or 0.0) else before
+    for model, metric in worst.items():
+        yield (
+            f"Only {format_share(metric.coverage)} of what {model} was asked has a score ({format_identifier(metric.metric)}, "
+            f"{metric.setting}): what lacks one is seldom missing at random, so mind the bounds."
+        )
+
+
+def _list_report_warnings(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+    for label, each in named.items():
+        facts = each.record.report["facts"]
+        if _is_built_in_model(each):
+            yield f"{label} is no model but built in: {BUILT_IN_MODELS[facts['model']]}."
+    for label, each in named.items():
+        facts, measured = each.record.report["facts"], each.measured
+        if measured is None:
+            yield f"The measured build {facts['measured']} is not in this warehouse any more."
+        elif is_scripted(measured.lock):
+            yield (
+                f"The rows of {measured.build_id} were written by scripted replies, which stand in for a language model: "
+                "these figures show how measuring works and rank no models."
+            )
+        for notes in (measured.caution if measured else "", each.record.caution):
+            if notes:
+                yield f"{escape_control_characters(notes)[0].upper()}{escape_control_characters(notes)[1:]}."
+        for name, value in facts.items():
+            if name.startswith("answers "):
+                yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {format_parameter_value(value)}"
+        for note in (*facts.get("notes", ()), *each.record.report["notes"]):
+            yield f"{label}: {escape_control_characters(note)}"
+        if facts["judge"] and (facts["judge"] != EXACT_JUDGE or each.card):
+            told = escape_control_characters(_format_judge_card(each))
+            yield f"{told[0].upper()}{told[1:]}."
+
+
+def _warn_of_input_differences(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+    """Yield a warning for each input besides the model in which evaluations differ."""
+    seen: dict[str, dict[str, str]] = {}
+    for label, each in named.items():
+        for name, value in _format_evaluation_inputs(each.record).items():
+            seen.setdefault(name, {})[label] = value
+    for name, values in seen.items():
+        if len(set(values.values())) > 1:
+            how = "" if name == "prompts" else f" ({'; '.join(f'{model}: {value}' for model, value in values.items())})"
+            yield f"The evaluations differ in {format_identifier(name)} too, not in the model alone{how}."
+
+
+def list_input_differences(taken: BuildRecord, other: BuildRecord) -> list[str]:
+    """Return the inputs other than the model in which another evaluation differs from the used one."""
+    ours, theirs = _format_evaluation_inputs(taken), _format_evaluation_inputs(other)
+    return [
+        f"other {name}" if name in ("prompts", "code") else f"{format_identifier(name)}: {theirs.get(name, '–')}"
+        for name in ours | theirs
+        if name != "source_digest" and ours.get(name) != theirs.get(name)
+    ]
+
+
+def _format_evaluation_inputs(record: BuildRecord) -> dict[str, str]:
+    """Return name → formatted value of an evaluation's inputs, without the model and setting."""
+    lock = record.lock
+    params = dict(lock["params"])
+    told = {
+        "judge": record.report["facts"]["judge"],
+        "code": digest_json(lock["code"])[:12],
+        **params.pop("params"),
+        **params,
+    }
+    return {
+        name: format_parameter_value(value)
+        for name, value in {**told, "prompts": lock["prompts"]}.items()
+        if name not in ("model", "setting")
+    }
+
+
+def _compare_with_paper(
+    paper: Sequence[PaperResult], metrics: Sequence[EvaluationMetric], labels: Sequence[str]
+) -> Iterator[PaperComparisonRow]:
+    """Yield the paper's and our values for each metric, setting and group that both have."""
+    ours = {(each.metric, each.setting, each.group_by, each.group, each.model): each.value for each in metrics}
+    places = dict.fromkeys((each.metric, each.setting, each.group_by, each.group) for each in paper)
+    for place in places:
+        mine = {label: ours[*place, label] for label in labels if (*place, label) in ours}
+        if mine:
+            theirs = {
+                each.model: each.value
+                for each in paper
+                if (each.metric, each.setting, each.group_by, each.group) == place
+            }
+            yield PaperComparisonRow(*place, ours=mine, paper=theirs)
+
+
+def _count_unscored(tables: Mapping[str, pa.Table]) -> Iterator[UnscoredCount]:
+    for label, table in tables.items():
+        missing: list[dict[str, Any]] = (
+            table.filter(pc.is_null(table["value"]))
+            .group_by(["setting", "metric", "unscored"])
+            .aggregate([([], "count_all")])
+            .to_pylist()
+        )
+        for row in sorted(missing, key=lambda each: (each["setting"], each["metric"], each["unscored"])):
+            yield UnscoredCount(
+                label, row["setting"], row["metric"], row["unscored"] or "no reason given", row["count_all"]
+            )

@@ -1,0 +1,151 @@
+"""Formats numbers, texts and values for reports, and renders templates with escaping for HTML or Markdown."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from factmill.tasks.assets import asset_path
+from factmill.tasks.text import sanitize as markdown
+from factmill.tasks.text.sanitize import escape_control_characters
+
+MAX_NAME_CHARACTERS = 200
+"""Maximum characters of a name from sources or models."""
+_SHA256_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+def shorten_line(text: str, longest: int = 60) -> str:
+    """Return a text on one line, cleaned, and cut to `longest` characters."""
+    line = escape_control_characters(" ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def format_row_balance(report: Mapping[str, Any]) -> str:
+    """Return a build's row balance from its report: source rows = published + rejected + merged."""
+    opened = f" + {report['opened']:,} opened from them" if report.get("opened") else ""
+    return (
+        f"{report['inputs']:,} source rows{opened} = {report['rows']:,} published + {report['rejects']:,} rejected + "
+        f"{report.get('merged', 0):,} merged"
+    )
+
+
+def format_number(value: float | None, signed: bool = False) -> str:
+    """Format a number with three decimals, fewer if it is large; a dash for None."""
+    if value is None:
+        return "–"
+    digits = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    return f"{value:{'+' if signed else ''},.{digits}f}".replace("-", "−")
+
+
+def format_interval(low: float | None, high: float | None, signed: bool = False) -> str:
+    """Format both ends of an interval; a dash for None."""
+    if low is None or high is None:
+        return "–"
+    return f"{format_number(low, signed)} to {format_number(high, signed)}"
+
+
+def format_share(value: float | None) -> str:
+    """Format a share in per cent with one decimal; never 100 % for less than all; a dash for None."""
+    if value is None:
+        return "–"
+    return "100 %" if value == 1 else f"{min(value * 100, 99.9):.1f} %"
+
+
+def format_ranks(ranks: tuple[int, int] | None) -> str:
+    """Format a model's possible ranks; a dash for None."""
+    return "–" if ranks is None else str(ranks[0]) if ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}"
+
+
+def format_p(p: float | None) -> str:
+    """Format a p-value with two significant digits; a dash for None."""
+    if p is None:
+        return "–"
+    return "< 0.0001" if p < 0.00005 else f"{p:.2g}"
+
+
+def format_identifier(name: str) -> str:
+    """Return a snake_case name as words on one line, shortened if long."""
+    return shorten_line(name.replace("_", " "), MAX_NAME_CHARACTERS)
+
+
+def format_parameter_value(value: object) -> str:
+    """Format a parameter's value for readers; a digest is cut, an empty value is `not set`."""
+    if isinstance(value, dict):
+        named = [format_parameter_value(value["name"])] if "name" in value else []
+        return ", ".join(
+            [
+                *named,
+                *(
+                    f"{format_identifier(key)} {format_parameter_value(value[key])}"
+                    for key in sorted(value)
+                    if key != "name"
+                ),
+            ]
+        )
+    if isinstance(value, list | tuple):
+        return ", ".join(map(format_parameter_value, value)) or "not set"
+    text = escape_control_characters(str(value))
+    return "not set" if value is None or value == "" else f"{text[:16]}…" if _SHA256_HEX.fullmatch(text) else text
+
+
+_TEMPLATES_FOLDER = "data/templates"
+_REPORT_TEMPLATE = "page.html"
+
+
+def render_markdown_template(template: str, **told: Any) -> str:
+    """Return a rendered Markdown template; every value is escaped unless it is already Markup."""
+    text = markdown_environment().get_template(template).render(**told)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def escape_markdown_value(value: Any) -> str:
+    """Escape a value for a line or table cell of Markdown; Markup stays as it is."""
+    if isinstance(value, Markup):
+        return str(value)
+    return markdown.escape_markdown(str(value))
+
+
+def quote_code(text: str) -> Markup:
+    """Return a text as inline code of Markdown."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    space = " " if "`" in text else ""
+    return Markup(f"{fence}{space}{escape_control_characters(text)}{space}{fence}")
+
+
+def fence_code(text: str, language: str = "") -> Markup:
+    """Return a text as a Markdown code block, with a fence longer than any in the text."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return Markup(f"{fence}{language}\n{escape_control_characters(text).rstrip()}\n{fence}")
+
+
+@cache
+def html_environment() -> Environment:
+    """Return the Jinja environment of HTML templates."""
+    return _make_environment(autoescape=True)
+
+
+@cache
+def markdown_environment() -> Environment:
+    """Return the Jinja environment of Markdown templates."""
+    made = _make_environment(autoescape=False, finalize=escape_markdown_value)
+    made.filters.update(code=quote_code, fence=fence_code, markup=Markup)
+    return made
+
+
+def read_template(name: str) -> str:
+    """Return the text of a template file that pages include unchanged."""
+    return asset_path(_TEMPLATES_FOLDER, name).read_text("utf-8")
+
+
+def _make_environment(**more: Any) -> Environment:
+    return Environment(
+        loader=FileSystemLoader(asset_path(_TEMPLATES_FOLDER, _REPORT_TEMPLATE).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **more,
+    )

@@ -1,0 +1,305 @@
+"""The card of models: one page over all benchmarks, each with its main metric and one column per model.
+
+Like reports, it contains no times and costs. It lists missing evaluations with the commands that make them.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.measures.model_comparison import RankRange
+from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.evaluation.corrected_rates import CorrectedRate
+from factmill.tasks.evaluation.definition import Evaluation
+from factmill.tasks.reports.evaluation_report import (
+    LOW_COVERAGE_THRESHOLD,
+    EvaluationReport,
+    PaperComparisonRow,
+    PublishedEvaluation,
+    list_input_differences,
+    make_report_outline,
+)
+from factmill.tasks.reports.formatting import format_identifier, format_share
+from factmill.tasks.storage.builds import BuildRecord, is_scripted
+from factmill.tasks.text.sanitize import escape_control_characters
+
+_MAX_LEFT_OUT_NAMED = 4
+"""Maximum number of left-out evaluations that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingEvaluation:
+    """A model without an evaluation on a part's benchmark."""
+
+    model: str
+    command: str
+    """Command that makes the missing evaluation or build."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationReportLink:
+    """The separate report of an evaluation."""
+
+    model: str
+    evaluation_id: str
+    link: str
+    """Its file in the card's folder; empty: there is none."""
+    command: str
+    """Command that writes it into the card's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkEvaluations:
+    """The card's input for one benchmark: one evaluation of each model, all on the same rows."""
+
+    evaluation: Evaluation
+    evaluated: Sequence[PublishedEvaluation]
+    left_out: Mapping[str, Sequence[BuildRecord]]
+    """Id of a used evaluation → the others of its model, the latest first."""
+    missing: Sequence[MissingEvaluation]
+    pages: Sequence[EvaluationReportLink]
+
+
+@dataclass(frozen=True, slots=True)
+class CardCell:
+    """The result of one model in one setting."""
+
+    metric: EvaluationMetric
+    ranks: RankRange | None
+    """First and last possible rank among the models, on the items that all have a score for. None: not compared."""
+    corrected: CorrectedRate | None
+
+
+@dataclass(frozen=True, slots=True)
+class PaperBest:
+    """The paper's best model, and our models in the same setting and group."""
+
+    setting: str
+    group: str
+    """The paper's grouping column and group; empty: all items."""
+    model: str
+    value: float
+    ours: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting of a benchmark."""
+
+    setting: str
+    told: str
+    """Description of the setting."""
+    cells: Mapping[str, CardCell]
+    """Model → its result; models without one are absent."""
+    shared: int | None
+    """Items that all models with scores have a score for; None: nothing is compared."""
+    best: PaperBest | None
+    """The paper's best model over all items."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardPart:
+    """The card's part for one benchmark."""
+
+    benchmark: str
+    meaning: str
+    metric: str
+    rows: tuple[SettingRow, ...]
+    """The first one appears in the overview."""
+    best_by_group: tuple[PaperBest, ...]
+    """The paper's best models by group, if it states the metric only by group."""
+    paper_notes: tuple[str, ...]
+    facts: Mapping[str, Mapping[str, str]]
+    """Model → facts about its evaluation: build, judge, settings, world."""
+    shared_facts: Mapping[str, str]
+    """The facts that are the same for all models."""
+    notes: tuple[str, ...]
+    """Caveats about the metrics."""
+    left_out: tuple[str, ...]
+    """Which evaluation was used if a model has several."""
+    missing: tuple[MissingEvaluation, ...]
+    pages: tuple[EvaluationReportLink, ...]
+    comparison: str
+    """Command that compares the models in full; empty for a single model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """The content of a card."""
+
+    title: str
+    models: tuple[str, ...]
+    warnings: tuple[str, ...]
+    """The first says whether the card may rank models at all, and what lacks scores."""
+    parts: tuple[CardPart, ...]
+    figure: ReportFigure | None
+
+    @property
+    def is_comparison(self) -> bool:
+        """True if there are several models."""
+        return len(self.models) > 1
+
+    @property
+    def has_corrected(self) -> bool:
+        """True if any rate is corrected for its judge's errors."""
+        return any(cell.corrected for part in self.parts for row in part.rows for cell in row.cells.values())
+
+
+_CARD_FACTS = ("Answers", "Judge", "Measured on", "World", "Settings", "Parameters", "Answers asked for", "Evaluation")
+"""The facts of a report that a card repeats."""
+
+
+def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]) -> ModelCard:
+    """Return the card of models over benchmarks, both in the given order."""
+    named = tuple(map(escape_control_characters, models))
+    outlines = [_outline(each) if each.evaluated else None for each in taken]
+    often = Counter(warning for report in outlines if report for warning in report.warnings)
+    common = [warning for warning, times in often.items() if times > 1]
+    parts = tuple(_make_card_part(each, report, common) for each, report in zip(taken, outlines, strict=True))
+    first = " ".join([*_warn_of_scripted_rows(taken), *_warn_of_card_coverage(outlines)])
+    return ModelCard(
+        title=f"{', '.join(named)}: measured on {sum(1 for part in parts if part.rows)} of {len(parts)} benchmarks",
+        models=named,
+        warnings=tuple(filter(None, [first, *common])),
+        parts=parts,
+        figure=_draw_main_metrics(named, parts),
+    )
+
+
+def _outline(taken: BenchmarkEvaluations) -> EvaluationReport:
+    evaluation = dataclasses.replace(taken.evaluation, headline_metrics=(taken.evaluation.main_metric,))
+    return make_report_outline(evaluation, taken.evaluated)
+
+
+def _make_card_part(taken: BenchmarkEvaluations, report: EvaluationReport | None, common: Sequence[str]) -> CardPart:
+    evaluation = taken.evaluation
+    best = [] if report is None else [*_list_paper_bests(evaluation, report.paper)]
+    ids = [each.record.build_id for each in taken.evaluated]
+    return CardPart(
+        benchmark=evaluation.benchmark.name,
+        meaning=evaluation.main_metric_meaning,
+        metric=evaluation.main_metric,
+        rows=() if report is None else tuple(_list_rows(evaluation, report, best)),
+        best_by_group=() if any(not each.group for each in best) else tuple(best),
+        paper_notes=_list_paper_notes(evaluation) if best else (),
+        facts={}
+        if report is None
+        else {
+            each.label: {name: each.facts[name] for name in _CARD_FACTS if name in each.facts}
+            for each in report.subjects
+        },
+        shared_facts={} if report is None else {k: v for k, v in report.shared_facts.items() if k in _CARD_FACTS},
+        notes=() if report is None else tuple(each for each in report.warnings if each not in common),
+        left_out=tuple(_format_left_out(taken)),
+        missing=tuple(taken.missing),
+        pages=tuple(taken.pages),
+        comparison=f"factmill report {' '.join(ids)} --to {evaluation.benchmark.name}.html" if len(ids) > 1 else "",
+    )
+
+
+def _list_rows(evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBest]) -> Iterator[SettingRow]:
+    """Yield a row for each measured setting, those of the paper first, in its order."""
+    rankings = {each.setting: each for each in report.rankings}
+    order = {setting: at for at, setting in enumerate(dict.fromkeys([*evaluation.default_settings, *evaluation.settings]))}
+    settings = sorted({each.setting for each in report.headline}, key=lambda name: (order.get(name, len(order)), name))
+    for setting in settings:
+        ranking = rankings.get(setting)
+        ranks = {each.model: each.ranks for each in ranking.placed} if ranking else {}
+        yield SettingRow(
+            setting=setting,
+            told=evaluation.settings.get(setting, ""),
+            cells={
+                each.model: CardCell(each, ranks.get(each.model), report.find_corrected(each))
+                for each in report.headline
+                if each.setting == setting
+            },
+            shared=ranking.n if ranking else None,
+            best=next((each for each in best if each.setting == setting and not each.group), None),
+        )
+
+
+def _list_paper_bests(evaluation: Evaluation, paper: Sequence[PaperComparisonRow]) -> Iterator[PaperBest]:
+    """Yield the paper's best model for each setting and group in which we have the main metric too."""
+    sign = -1 if evaluation.main_metric in evaluation.lower_is_better else 1
+    for row in paper:
+        if row.metric == evaluation.main_metric:
+            model = max(row.paper, key=lambda name: sign * row.paper[name])
+            group = f"{format_identifier(row.group_by)} {format_identifier(row.group)}" if row.group_by else ""
+            yield PaperBest(row.setting, group, model, row.paper[model], row.ours)
+
+
+def _list_paper_notes(evaluation: Evaluation) -> tuple[str, ...]:
+    """Return where the paper states the main metric, and why ours may not be comparable."""
+    told = [each for each in evaluation.paper_results if each.metric == evaluation.main_metric]
+    return tuple(dict.fromkeys(f"{each.where}: {each.note}" if each.note else each.where for each in told))
+
+
+def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluations]) -> Iterator[str]:
+    measured = (each.measured for one in taken for each in one.evaluated)
+    builds = dict.fromkeys(build.build_id for build in measured if build is not None and is_scripted(build.lock))
+    if builds:
+        yield (
+            f"This card ranks no models: the rows of {', '.join(builds)} were written by scripted replies, which stand in "
+            "for a language model, so its figures show how measuring works."
+        )
+
+
+def _warn_of_card_coverage(reports: Sequence[EvaluationReport | None]) -> Iterator[str]:
+    low: dict[tuple[str, str], float] = {}
+    for report in filter(None, reports):
+        for metric in (*report.headline, *report.more):
+            if metric.coverage is not None and metric.coverage < LOW_COVERAGE_THRESHOLD:
+                place = (metric.model, report.benchmark)
+                low[place] = min(metric.coverage, low.get(place, 1.0))
+    if low:
+        told = "; ".join(f"{model} on {name} {format_share(share)}" for (model, name), share in sorted(low.items()))
+        yield (
+            f"Only a part of what was asked has a score ({told}, by the metric that has fewest): what lacks one is seldom "
+            "missing at random, so mind the bounds."
+        )
+
+
+def _format_left_out(taken: BenchmarkEvaluations) -> Iterator[str]:
+    for each in taken.evaluated:
+        others = taken.left_out.get(each.record.build_id, ())
+        if others:
+            told = [
+                f"{other.build_id} ({'; '.join(list_input_differences(each.record, other)) or 'the same inputs'})"
+                for other in others[:_MAX_LEFT_OUT_NAMED]
+            ]
+            more = [f"{len(others) - _MAX_LEFT_OUT_NAMED} more"] if len(others) > _MAX_LEFT_OUT_NAMED else []
+            model = escape_control_characters(each.record.report["facts"]["model"])
+            yield f"{model}: of {len(others) + 1} evaluations {each.record.build_id} was taken. Left out: {', '.join([*told, *more])}."
+
+
+def _draw_main_metrics(models: Sequence[str], parts: Sequence[CardPart]) -> ReportFigure | None:
+    """Return a bar figure of each benchmark's first setting; None without any value."""
+    shown = [part for part in parts if part.rows]
+    series = []
+    for model in models:
+        cells = [part.rows[0].cells.get(model) for part in shown]
+        found = [None if cell is None else cell.metric for cell in cells]
+        series.append(
+            FigureSeries(
+                model,
+                tuple(part.benchmark for part in shown),
+                tuple(each.value if each else None for each in found),
+                tuple(each.ci_low if each else None for each in found),
+                tuple(each.ci_high if each else None for each in found),
+            )
+        )
+    if all(value is None for each in series for value in each.y):
+        return None
+    return ReportFigure(
+        "card",
+        "The main metric of each benchmark",
+        "bars",
+        "",
+        "from 0 to 1, by each benchmark's own measure",
+        tuple(series),
+        f"{'; '.join(f'{part.benchmark}: {format_identifier(part.metric)}, {part.rows[0].setting}' for part in shown)}. Different "
+        "measures: bars compare models on one benchmark, not benchmarks. Whiskers: 95 % intervals.",
+        (0.0, 1.0),
+    )

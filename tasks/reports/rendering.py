@@ -1,0 +1,166 @@
+"""Renders reports and cards as self-contained HTML, Markdown or JSON; text from models is escaped in each."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+from pydantic_core import to_jsonable_python
+
+from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow
+from factmill.tasks.reports.formatting import (
+    MAX_NAME_CHARACTERS,
+    format_identifier,
+    format_interval,
+    format_number,
+    format_p,
+    format_ranks,
+    format_share,
+    html_environment,
+    markdown_environment,
+    read_template,
+    render_markdown_template,
+    shorten_line,
+)
+from factmill.tasks.reports.item_browser import ItemEntry
+from factmill.tasks.reports.model_card import ModelCard
+from factmill.tasks.reports.svg_figures import SERIES_COLOUR_COUNT, SIGNS, draw_figure
+
+_MAX_VERDICT_FILTERS = 12
+"""Maximum number of different verdicts for a verdict filter: score-like verdicts differ from item to item."""
+_TEMPLATE_FILTERS = {
+    "number": format_number,
+    "share": format_share,
+    "p": format_p,
+    "ranks": format_ranks,
+    "say": format_identifier,
+    "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),
+    "bounds": lambda each: format_interval(each.bound_low, each.bound_high),
+}
+
+
+def render_report_html(report: EvaluationReport) -> str:
+    """Return a report as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
+    drawn = [draw_figure_with_legend(figure) for figure in report.figures]
+    return render_html_template(
+        "page.html", **load_filter_script(), report=report, drawn=drawn, filters=_list_entry_filters(report)
+    )
+
+
+def load_filter_script() -> dict[str, Any]:
+    """Return template variables: the script that filters a page's items, and its digest for the page's policy."""
+    script = read_template("browse.js")
+    return {"script": Markup(script), "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}
+
+
+def render_card_html(card: ModelCard) -> str:
+    """Return a card as self-contained HTML without any script."""
+    return render_html_template(
+        "card.html", digest="", card=card, drawn=[draw_figure_with_legend(card.figure)] if card.figure else []
+    )
+
+
+def render_report_markdown(report: EvaluationReport) -> str:
+    """Return a report as Markdown, with figures as tables."""
+    return render_markdown_template("page.md", report=report)
+
+
+def render_card_markdown(card: ModelCard) -> str:
+    """Return a card as Markdown."""
+    return render_markdown_template("card.md", card=card)
+
+
+def render_report_json(report: EvaluationReport | ModelCard) -> str:
+    """Return a report or a card as one JSON object with the fields of its class."""
+    return json.dumps(to_jsonable_python(asdict(report)), ensure_ascii=False, indent=1) + "\n"
+
+
+REPORT_RENDERERS: Mapping[str, Callable[[EvaluationReport], str]] = {
+    ".html": render_report_html,
+    ".md": render_report_markdown,
+    ".json": render_report_json,
+}
+"""File ending → renderer of a report."""
+CARD_RENDERERS: Mapping[str, Callable[[ModelCard], str]] = {
+    ".html": render_card_html,
+    ".md": render_card_markdown,
+    ".json": render_report_json,
+}
+"""File ending → renderer of a card."""
+
+
+def render_html_template(template: str, **told: Any) -> str:
+    """Return a page rendered from a template of data/templates, with the common style."""
+    return html_environment().get_template(template).render(style=Markup(read_template("style.css")), **told)
+
+
+def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
+    """Return a figure for a template: the figure, its SVG, and a legend of (colour, sign, label) for each series."""
+    signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
+    return {
+        "figure": figure,
+        "svg": Markup(draw_figure(figure)),
+        "legend": [
+            (at % SERIES_COLOUR_COUNT, signs[at % len(signs)], shorten_line(each.label, MAX_NAME_CHARACTERS))
+            for at, each in enumerate(figure.series)
+        ],
+    }
+
+
+def list_x_values(figure: ReportFigure) -> list[float | str]:
+    """Return the distinct x values, in the order of first use."""
+    return list(dict.fromkeys(x for series in figure.series for x in series.x))
+
+
+def format_series_point(series: FigureSeries, x: float | str) -> str:
+    """Format a series' value at x with its interval; a dash if there is none."""
+    if x not in series.x:
+        return "–"
+    at = series.x.index(x)
+    ends = f" [{format_interval(series.low[at], series.high[at])}]" if series.low and series.low[at] is not None else ""
+    return f"{format_number(series.y[at])}{ends}"
+
+
+def list_paper_models(rows: Sequence[PaperComparisonRow]) -> list[str]:
+    """Return the models in the paper's results, in the paper's order."""
+    return list(dict.fromkeys(model for row in rows for model in row.paper))
+
+
+def format_entry_groups(entry: ItemEntry) -> str:
+    """Return an entry's filter values as JSON for the page's script."""
+    verdicts = sorted({each.verdict for each in entry.given})
+    groups = {by: [group] for by, group in entry.groups.items()}
+    return json.dumps({"setting": [entry.setting], "verdict": verdicts, **groups}, ensure_ascii=False)
+
+
+def _list_entry_filters(report: EvaluationReport) -> list[dict[str, Any]]:
+    """Return the filters of a page as {by, values}, for names with more than one value among the entries."""
+    found: dict[str, dict[str, None]] = {"setting": {}, "verdict": {}}
+    for entry in report.entries:
+        found["setting"][entry.setting] = None
+        found["verdict"].update(dict.fromkeys(each.verdict for each in entry.given))
+        for by, group in entry.groups.items():
+            found.setdefault(by, {})[group] = None
+    if len(found["verdict"]) > _MAX_VERDICT_FILTERS:
+        del found["verdict"]
+    return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
+
+
+def _register_report_filters(made: Environment) -> None:
+    made.filters.update(_TEMPLATE_FILTERS)
+    made.globals.update(
+        list_values=list_x_values,
+        tell_point=format_series_point,
+        paper_models=list_paper_models,
+        entry_groups=format_entry_groups,
+        say_x=lambda x: shorten_line(x, MAX_NAME_CHARACTERS) if isinstance(x, str) else f"{x:g}",
+    )
+
+
+_register_report_filters(html_environment())
+_register_report_filters(markdown_environment())

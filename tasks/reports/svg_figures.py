@@ -1,0 +1,234 @@
+"""Draws figures as inline SVG with the page's colours, for light mode, dark mode and print; output is deterministic.
+
+Matplotlib draws with placeholder colours, which are then replaced by the page's CSS variables. Bars are horizontal, so
+that names of any length fit beside them; the page shows the legend above the figure.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure as Canvas
+
+from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.text.sanitize import escape_control_characters
+
+SERIES_COLOUR_COUNT = 8
+"""Number of series colours, the same as in the page's style."""
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+SIGNS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
+"""The marks as characters for the legend."""
+_INK, _GRID = "#010101", "#020202"
+_SERIES_PLACEHOLDERS = tuple(f"#0300{number:02x}" for number in range(SERIES_COLOUR_COUNT))
+_CSS_COLOUR_VARIABLES = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
+    colour: f"var(--c{number})" for number, colour in enumerate(_SERIES_PLACEHOLDERS)
+}
+_COLOUR_WORDS = ("blue", "orange", "green", "purple", "gold", "pink", "grey", "brown")
+"""Names of the light colours of the page's style."""
+_FIGURE_WIDTH_INCHES = 4.6
+"""Width in inches, narrow enough for a phone."""
+_MAX_AXIS_CHARACTERS = 36
+"""Maximum total characters of horizontal names on an axis; longer names are rotated so as not to touch."""
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _GRID,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.unicode_minus": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": _GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": _GRID,
+    "ytick.color": _GRID,
+    "xtick.labelcolor": _INK,
+    "ytick.labelcolor": _INK,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+}
+
+
+def draw_standalone_svg(figure: ReportFigure, style: str) -> str:
+    """Return a figure as a standalone SVG picture, in the light colours of the page's style."""
+    palette = re.search(r":root \{(.*?)\}", style, re.DOTALL)
+    colours = palette[1] if palette else ""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg"><style>svg {{{colours} background: var(--paper); }}</style>'
+    inner = draw_figure(figure)
+    view = inner[inner.index("viewBox=") : inner.index(">")]
+    return head.replace("<svg ", f"<svg {view} ", 1) + inner[inner.index(">") + 1 :]
+
+
+def format_colour_legend(figure: ReportFigure) -> str:
+    """Return the legend of a picture's colours in one line."""
+    return ", ".join(
+        f"{_COLOUR_WORDS[at % SERIES_COLOUR_COUNT]}: {escape_control_characters(series.label)}"
+        for at, series in enumerate(figure.series)
+    )
+
+
+@lru_cache(maxsize=64)
+def draw_figure(figure: ReportFigure) -> str:
+    """Return a figure as an <svg> element for a page."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the page's font draws the text
+        mpl.rcdefaults()
+        mpl.rcParams.update({**_STYLE, "svg.hashsalt": figure.name})
+        canvas = Canvas(figsize=(_FIGURE_WIDTH_INCHES, _compute_figure_height(figure)), layout="constrained")
+        FigureCanvasSVG(canvas)
+        axes = canvas.subplots()
+        {"bars": _draw_bars, "stacked": _draw_stacked, "lines": _draw_lines, "scatter": _draw_scatter}[figure.kind](
+            axes, figure
+        )
+        buffer = io.BytesIO()
+        canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _convert_to_inline_svg(buffer.getvalue().decode(), figure)
+
+
+def list_axis_names(figure: ReportFigure) -> list[str]:
+    """Return the distinct x values as texts, in the order of first use."""
+    return list(dict.fromkeys(escape_control_characters(str(x)) for series in figure.series for x in series.x))
+
+
+def _compute_figure_height(figure: ReportFigure) -> float:
+    if figure.kind == "bars":
+        return 0.8 + len(list_axis_names(figure)) * (0.12 + 0.13 * max(1, len(figure.series)))
+    return 0.9 + 0.3 * len(list_axis_names(figure)) if figure.kind == "stacked" else 3.2
+
+
+def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
+    names = list_axis_names(figure)
+    thick = 0.8 / max(1, len(figure.series))
+    for number, series in enumerate(figure.series):
+        points = list(_points(series))
+        at = [names.index(escape_control_characters(str(x))) - 0.4 + thick * (number + 0.5) for x, *_ in points]
+        values = [y for _, y, *_ in points]
+        axes.barh(at, values, thick * 0.92, color=_SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT])
+        ends = [(y, place, low, high) for place, (_, y, low, high) in zip(at, points, strict=True) if low is not None]
+        if ends:
+            _draw_intervals(axes, [end[0] for end in ends], [end[1] for end in ends], ends, is_x=True, colour=_INK)
+    _format_name_axis(axes, figure, names)
+
+
+def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
+    names = list_axis_names(figure)
+    left = np.zeros(len(names))
+    for number, series in enumerate(figure.series):
+        values = np.zeros(len(names))
+        for x, y, *_ in _points(series):
+            values[names.index(escape_control_characters(str(x)))] = y
+        axes.barh(range(len(names)), values, 0.7, left=left, color=_SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT])
+        left += values
+    _format_name_axis(axes, figure, names)
+
+
+def _format_name_axis(axes: Axes, figure: ReportFigure, names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), [_shorten(name) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlabel=escape_control_characters(figure.y_label), ylabel=escape_control_characters(figure.x_label))
+    if figure.y_range:
+        axes.set_xlim(*figure.y_range)
+    axes.locator_params(axis="x", nbins=6)
+
+
+def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
+    named = any(isinstance(x, str) for series in figure.series for x in series.x)
+    names = list_axis_names(figure)
+    for number, series in enumerate(figure.series):
+        colour, mark = _SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT], MARKS[number % len(MARKS)]
+        points = list(_points(series))
+        at = [float(names.index(escape_control_characters(str(x)))) if named else float(x) for x, *_ in points]
+        values = [y for _, y, *_ in points]
+        axes.plot(at, values, color=colour, marker=mark, clip_on=False)
+        ends = [(low, high) for *_, low, high in points if low is not None and high is not None]
+        if len(ends) == len(points) > 0:
+            lows, highs = zip(*ends, strict=True)
+            axes.fill_between(at, lows, highs, color=colour, alpha=0.15, lw=0)
+    if named:
+        shown = [_shorten(name, 32) for name in names]
+        axes.set_xticks(range(len(names)), shown)
+        if sum(map(len, shown)) > _MAX_AXIS_CHARACTERS:
+            axes.tick_params(axis="x", rotation=40)
+            for label in axes.get_xticklabels():
+                label.set(horizontalalignment="right", rotation_mode="anchor")
+    else:
+        values = sorted({float(x) for series in figure.series for x in series.x})
+        if len(values) <= 12 and all(value.is_integer() for value in values):
+            axes.set_xticks(values)
+    _format_axes(axes, figure)
+
+
+def _draw_scatter(axes: Axes, figure: ReportFigure) -> None:
+    for number, series in enumerate(figure.series):
+        colour, mark = _SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT], MARKS[number % len(MARKS)]
+        for x, y, low, high in _points(series):
+            at = float(x)
+            axes.plot([at], [y], color=colour, marker=mark, linestyle="none", markersize=7, clip_on=False)
+            if low is not None:
+                _draw_intervals(axes, [at], [y], [(y, at, low, high)], is_x=False, colour=colour)
+    axes.margins(0.12)
+    axes.locator_params(axis="x", nbins=5)
+    _format_axes(axes, figure)
+    ends = figure.y_range
+    if ends and all(ends[0] <= float(x) <= ends[1] for series in figure.series for x in series.x):
+        axes.set_xlim(*ends)  # both are of one kind: shares
+
+
+def _draw_intervals(
+    axes: Axes,
+    xs: Sequence[float],
+    ys: Sequence[float],
+    ends: Sequence[tuple[float, float, float | None, float | None]],
+    is_x: bool,
+    colour: str,
+) -> None:
+    widths = np.array([[y - (low or 0.0) for y, _, low, _ in ends], [(high or 0.0) - y for y, _, _, high in ends]])
+    widths = np.maximum(widths, 0.0)
+    which = {"xerr": widths} if is_x else {"yerr": widths}
+    axes.errorbar(xs, ys, **which, fmt="none", color=colour, ecolor=colour, clip_on=False, elinewidth=0.9, capsize=2)
+
+
+def _format_axes(axes: Axes, figure: ReportFigure) -> None:
+    axes.set(xlabel=escape_control_characters(figure.x_label), ylabel=escape_control_characters(figure.y_label))
+    if figure.y_range:
+        axes.set_ylim(*figure.y_range)
+
+
+def _points(series: FigureSeries) -> Iterator[tuple[float | str, float, float | None, float | None]]:
+    """Yield (x, y, low, high) for each point with a value; low and high are None without an interval."""
+    none = (None,) * len(series.x)
+    for x, y, low, high in zip(series.x, series.y, series.low or none, series.high or none, strict=True):
+        if y is not None:
+            yield (x, y, low, high) if low is not None and high is not None else (x, y, None, None)
+
+
+def _shorten(name: str, longest: int = 24) -> str:
+    line = " ".join(name.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def _convert_to_inline_svg(svg: str, figure: ReportFigure) -> str:
+    """Convert Matplotlib's SVG to an element of a page, with the page's colours and fonts and unique ids."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' (?:xmlns:xlink|xmlns|version)="[^"]*"', "", svg).replace("xlink:href", "href")
+    for colour, name in _CSS_COLOUR_VARIABLES.items():
+        svg = svg.replace(colour, name)
+    svg = svg.replace("'DejaVu Sans'", "var(--sans)")
+    used = set(re.findall(r'(?:href="#|url\(#)([\w-]+)', svg))
+    svg = re.sub(r' id="([\w-]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r'(id="|href="#|url\(#)(?=[\w-]+)', rf"\g<1>{figure.name}-", svg)
+    return re.sub(r'<svg[^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 aria-hidden="true">', svg, count=1)

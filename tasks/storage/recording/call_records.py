@@ -1,0 +1,283 @@
+"""Read and write the warehouse's table of recorded calls, compute the ages of a build's replies, and store which replies an
+incremental rebuild revalidated.
+
+Bodies are stored as JSON, long ones compressed: DuckDB reads about two thousand texts of a column at a time, and wiki pages
+of hundreds of kilobytes each would need too much memory. Compressed they take a sixth of it, also in the file.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from factmill.tasks.core.calls.freshness import get_oldest_valid_time
+from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
+from factmill.tasks.storage.recording.journal import CallRecord
+from factmill.tasks.storage.shards import make_table
+from factmill.tasks.storage.warehouse import open_warehouse, parse_json_column, warehouse_exists
+
+_COLUMNS = ", ".join(f"c.{name}" for name in CallRecord.__slots__)
+UTC_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("record_id", "key", "service", "operation", "parts", "status", "error")),
+        ("transient", pa.bool_()),
+        ("body", pa.string()),
+        ("tokens_in", pa.int64()),
+        ("tokens_out", pa.int64()),
+        ("cost_usd", pa.float64()),
+        ("latency_s", pa.float64()),
+        ("asked_at", UTC_TIMESTAMP),
+    ]
+)
+_RECORD_VALUES = attrgetter(*CallRecord.__slots__)
+_READ_CHUNK_SIZE = 1000
+"""Records read at a time, to limit memory."""
+
+
+def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[CallRecord]) -> None:
+    """Insert the records that are not in the warehouse yet."""
+    rows = [
+        _RECORD_VALUES(record if len(record.body) < MIN_PACKED_CHARS else replace(record, body=pack_body(record.body)))
+        for record in records
+    ]
+    db.register("new_records", make_table(_SCHEMA, rows))
+    names = ", ".join(CallRecord.__slots__)
+    # ids sort by time: records older than all new ones need no comparison
+    db.execute(
+        f"INSERT INTO calls ({names}) SELECT {names} FROM new_records "
+        "ANTI JOIN (SELECT record_id FROM calls WHERE record_id >= ?) USING (record_id)",
+        [min(record.record_id for record in records)],
+    )
+    db.unregister("new_records")
+
+
+def load_scripted_records(db: duckdb.DuckDBPyConnection, build_id: str) -> list[CallRecord]:
+    """Return the records of the scripted replies that a build asked for, found or missing, each once."""
+    found = db.execute(
+        "SELECT DISTINCT record_id FROM build_calls JOIN calls USING (record_id) WHERE build_id = ? AND service = ? ORDER BY 1",
+        [build_id, SCRIPTED_MODEL_NAME],
+    ).fetchall()
+    return load_records(db, [record_id for (record_id,) in found])
+
+
+def count_scripted_replies(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, int]]:
+    """Return prompt → number of a build's scripted `replies`, and how many of them are planted `faults`."""
+    counts: dict[str, dict[str, int]] = {}
+    for record in load_scripted_records(db, build_id):
+        parts = record.read_column("parts")
+        # an unreadable reply leads to a second prompt with a correction, which is not counted
+        if record.status == "ok" and not parts["correction"]:
+            of_prompt = counts.setdefault(parts["prompt"], {"replies": 0, "faults": 0})
+            of_prompt["replies"] += 1
+            of_prompt["faults"] += "fault" in record.read_column("body")
+    return dict(sorted(counts.items()))
+
+
+def load_records(db: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[CallRecord]:
+    """Return the records of these ids."""
+    records = []
+    query = f"SELECT {_COLUMNS} FROM calls c WHERE c.record_id IN (SELECT unnest(?))"
+    for start in range(0, len(ids), _READ_CHUNK_SIZE):
+        for record in (
+            CallRecord(*row) for row in db.execute(query, [list(ids[start : start + _READ_CHUNK_SIZE])]).fetchall()
+        ):
+            body = unpack_body(record.body)
+            records.append(record if body is record.body else replace(record, body=body))
+    return records
+
+
+def load_newest_record_id(warehouse: Path) -> str:
+    """Return the id of the newest record in a warehouse; empty if there is none."""
+    if not warehouse_exists(warehouse):
+        return ""
+    with open_warehouse(warehouse) as db:
+        row = db.execute("SELECT max(record_id) FROM calls").fetchone()
+    return (row[0] if row else None) or ""
+
+
+def uses_expired_replies(warehouse: Path, build_id: str, oldest: Mapping[str, datetime]) -> bool:
+    """True if a build used a reply that has expired now (`oldest`: as for Recorder)."""
+    with open_warehouse(warehouse) as db:
+        return any(
+            asked_at
+            < get_oldest_valid_time(operation, parse_json_column(parts, f"calls.parts of {record_id}", dict), moment)
+            for service, moment in oldest.items()
+            for record_id, operation, parts, asked_at in db.execute(
+                "SELECT DISTINCT c.record_id, c.operation, c.parts, c.asked_at FROM build_calls JOIN calls c USING (record_id) "
+                "WHERE build_id = ? AND c.service = ? AND c.asked_at < ?",
+                [build_id, service, moment],
+            ).fetchall()
+        )
+
+
+def summarize_reply_ages(
+    db: duckdb.DuckDBPyConnection, run_id: str, begun: datetime, oldest: Mapping[str, datetime]
+) -> dict[str, dict[str, Any]]:
+    """Return live service → number of the run's calls, times of the oldest and newest reply, how many came since the run
+    began, and how many are expired by `oldest` (as for Recorder) and not revalidated."""
+    found = db.execute(
+        "SELECT record_id, service, operation, parts, asked_at, record_id IN (SELECT record_id FROM kept_calls WHERE build_id = $1) "
+        "FROM calls WHERE starts_with(service, 'http') AND record_id IN "
+        "(SELECT record_id FROM build_calls WHERE build_id = $1) ORDER BY service, asked_at",
+        [run_id],
+    ).fetchall()
+    summed: dict[str, dict[str, Any]] = {}
+    for record_id, service, operation, parts, asked_at, is_kept in found:
+        each = summed.setdefault(service, {"calls": 0, "asked": 0, "too_old": 0, "oldest": asked_at.isoformat()})
+        each["newest"] = asked_at.isoformat()
+        each["calls"] += 1
+        each["asked"] += asked_at >= begun
+        if service in oldest and asked_at < oldest[service] and not is_kept:
+            asked = parse_json_column(parts, f"calls.parts of {record_id}", dict)
+            each["too_old"] += asked_at < get_oldest_valid_time(operation, asked, oldest[service])
+    return summed
+
+
+MIN_PACKED_CHARS = 4096
+"""Characters from which a body is compressed."""
+_PACKED_PREFIX = "zlib:"
+"""Prefix of a compressed body; no JSON begins with it."""
+
+
+def pack_body(body: str) -> str:
+    """Return a body in its stored form: compressed and base64-encoded if long."""
+    if len(body) < MIN_PACKED_CHARS:
+        return body
+    return _PACKED_PREFIX + base64.b64encode(zlib.compress(body.encode("utf-8"))).decode("ascii")
+
+
+def unpack_body(stored: str) -> str:
+    """Return a stored body as JSON text; a damaged one is returned as stored, which is not JSON."""
+    if not stored.startswith(_PACKED_PREFIX):
+        return stored
+    try:
+        return zlib.decompress(base64.b64decode(stored.removeprefix(_PACKED_PREFIX))).decode("utf-8")
+    except (ValueError, zlib.error):
+        return stored
+
+
+def parse_rejected_row(row: str) -> Any:
+    """Return a rejected row's value: any JSON from its source, or the text itself where a stage stored a title or name."""
+    try:
+        return json.loads(row)
+    except (ValueError, RecursionError):
+        return row
+
+
+REVALIDATION_FILE = "since.json"
+REVALIDATION_STAGE = "since"
+"""Stage name under which the calls that check for changes are filed; no step has that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevalidatedCall:
+    """An expired recorded call that was revalidated."""
+
+    record_id: str
+    asked_at: str
+    """Time of the reply, ISO 8601."""
+    why: str
+    checks: tuple[str, ...]
+    """Ids of the records that show it is unchanged."""
+
+
+@dataclass(slots=True)
+class Revalidation:
+    """Result of an incremental rebuild's check of an earlier build: which of its expired replies are still valid.
+
+    It is determined once per run and written into the run's folder, so that a run resumed after a crash uses the same.
+    """
+
+    build: str
+    """The earlier build."""
+    begun: str
+    """When the run that determined it began (ISO 8601)."""
+    calls: dict[str, RevalidatedCall] = field(default_factory=dict)
+    """Call key → revalidated call; keys are those of the earlier build, even if the service has another identity now."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Service → its identity then, for services whose identity is a digest of their content."""
+    checks: dict[str, str] = field(default_factory=dict)
+    """Call key → record id, of the calls that checked for changes."""
+    counts: dict[str, Any] = field(default_factory=dict)
+    """Counts for the build report (tasks/options.py)."""
+
+    def find_reply_time(self, key: str) -> datetime | None:
+        """Return when a call's revalidated reply came; None if there is none."""
+        found = self.calls.get(key)
+        return None if found is None else datetime.fromisoformat(found.asked_at)
+
+    def write(self, folder: Path) -> None:
+        """Write the result to the run's folder atomically."""
+        draft = folder / f"{REVALIDATION_FILE}.draft"
+        draft.write_text(json.dumps(asdict(self), ensure_ascii=False), "utf-8")
+        draft.replace(folder / REVALIDATION_FILE)
+
+
+def find_revalidation(folder: Path, build: str, begun: str) -> Revalidation | None:
+    """Return the stored result of the run that began at that time; None if there is none yet."""
+    try:
+        told = json.loads((folder / REVALIDATION_FILE).read_bytes())
+        calls = {
+            key: RevalidatedCall(**{**each, "checks": tuple(each["checks"])}) for key, each in told.pop("calls").items()
+        }
+        kept = Revalidation(**told, calls=calls)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None  # missing or incomplete
+    return kept if (kept.build, kept.begun) == (build, begun) else None
+
+
+def list_used_calls(
+    db: duckdb.DuckDBPyConnection, build_id: str, services: Sequence[str]
+) -> list[tuple[str, str, str, str, datetime]]:
+    """Return (record id, service, operation, parts, time) of a build's replies from these services."""
+    return db.execute(
+        "SELECT DISTINCT c.record_id, c.service, c.operation, c.parts, c.asked_at FROM build_calls u "
+        "JOIN calls c USING (record_id) WHERE u.build_id = ? AND u.stage <> ? AND list_contains(?, c.service) ORDER BY 1",
+        [build_id, REVALIDATION_STAGE, list(services)],
+    ).fetchall()
+
+
+def rekey_record(record: CallRecord, key: str, service: str) -> CallRecord:
+    """Return a recorded reply under another call's key and service: the same service in a later state, same reply."""
+    return replace(record, record_id=f"{record.record_id.partition('.')[0]}.{key[:8]}", key=key, service=service)
+
+
+def find_latest_success(db: duckdb.DuckDBPyConnection, key: str) -> CallRecord | None:
+    """Return the newest successful reply to a call; None if there is none."""
+    found = db.execute("SELECT max(record_id) FROM calls WHERE key = ? AND status = 'ok'", [key]).fetchone()
+    return load_records(db, [found[0]])[0] if found and found[0] else None
+
+
+def write_revalidated_calls(db: duckdb.DuckDBPyConnection, run_id: str, kept: Revalidation) -> None:
+    """Write a run's revalidated replies, and the calls that checked them, to the warehouse."""
+    db.execute("DELETE FROM kept_calls WHERE build_id = ?", [run_id])
+    db.execute("DELETE FROM build_calls WHERE build_id = ? AND stage = ?", [run_id, REVALIDATION_STAGE])
+    checks = pa.table({"key": list(kept.checks), "record_id": list(kept.checks.values())})
+    calls = pa.Table.from_pylist(
+        [{"record_id": each.record_id, "why": each.why, "checks": list(each.checks)} for each in kept.calls.values()],
+        pa.schema([("record_id", pa.string()), ("why", pa.string()), ("checks", pa.list_(pa.string()))]),
+    )
+    if kept.checks:
+        db.register("made_checks", checks)
+        db.execute(
+            "INSERT INTO build_calls (build_id, stage, id, key, record_id) SELECT ?, ?, '', key, record_id FROM made_checks",
+            [run_id, REVALIDATION_STAGE],
+        )
+        db.unregister("made_checks")
+    db.register("found_kept", calls)
+    # a rekeyed reply has the id of the original and a suffix after a full stop
+    db.execute(
+        "INSERT INTO kept_calls SELECT DISTINCT ?, u.record_id, f.why, f.checks FROM build_calls u JOIN found_kept f "
+        "ON split_part(f.record_id, '.', 1) = split_part(u.record_id, '.', 1) WHERE u.build_id = ?",
+        [run_id, run_id],
+    )
+    db.unregister("found_kept")

@@ -1,0 +1,472 @@
+"""Tokenise texts into words, numbers and dates by meaning: "8 March 1917" equals "March 8, 1917", "1,000" "1000", "two"
+2.
+
+Words are folded (`fold_case_and_accents`) and compared in the singular, without possessive endings. A date is read where a month or
+an era occurs; a bare year is a number, and a date implies its year. Ordinals become 5th in any spelling.
+
+`tokenize_amounts` reads a text so that all spellings of an amount are equal; answers are searched for in that form. It
+first normalises the spelling so that amounts are read whole: money with its mark after it ("US$1.2bn" is "1.2 billion
+dollar"), scales at both ends of a range, 680 000 as 680000, 2023–24 as 2023–2024, a duration as one word, J. J. as JJ.
+Then it joins tokens: "square kilometres", "sq km" and "km²" are one unit, a minus belongs to its number, small words
+are dropped. Units are distinguished but never converted: 12 miles is not 19 km.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from factmill.tasks.text.text_normalization import fold_case_and_accents, singular_form
+from factmill.tasks.text.values.dates_and_numbers import (
+    ERA_WITH_STOPS,
+    MONTH_NAMES,
+    NUMBER_WORDS,
+    ORDINAL_WORDS,
+    POWER_BY_SCALE_WORD,
+    format_date_in_prose,
+    parse_written_date,
+    parse_written_number,
+)
+from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, PartialDate, format_ordinal
+
+
+class NumberValue(NamedTuple):
+    """A number."""
+
+    number: str
+    """In canonical form (text.values.literals.canonical_number)."""
+
+
+class DayOfYear(NamedTuple):
+    """A day without its year."""
+
+    month: int
+    day: int
+
+
+TokenValue = str | NumberValue | PartialDate | DayOfYear
+"""Meaning of a part of a text; a str is a folded word in the singular."""
+
+
+class ValueToken(NamedTuple):
+    """A part of a text and its value."""
+
+    source: str
+    value: TokenValue
+
+
+_TOKEN = re.compile(r"[^\W_]+(?:[.,'’^][^\W_]+)*[+#]*|%")
+_SUPERSCRIPT_DIGITS = re.compile(r"(?<=[0-9])[⁺⁻]?[⁰¹²³⁴-⁹]+")
+_MINUS = re.compile(r"(?<![\w)])[-‐‑–−](?=[0-9])")
+_PER_CENT = re.compile(r"\bper cent\b", re.IGNORECASE)
+_ISO_DATE = re.compile(r"(?<![\w-])[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?(?![\w-])")
+_POSSESSIVE = re.compile(r"(?<=[^\W\d_])(?:'s|s')$")
+_DECADE = re.compile(r"([0-9]{2,4})'?s")
+_ORDINAL = re.compile(r"[0-9]+(?:st|nd|rd|th)")
+_MONTH_PREFIXES = frozenset(month[:3] for month in MONTH_NAMES)
+_ERAS = frozenset({"bc", "bce", "ad", "ce"})
+_TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
+_ONES = {word: number for number, word in enumerate(NUMBER_WORDS[1:10], 1)}
+_SMALL_ORDINALS, _LARGE_ORDINALS = (
+    {word: format_ordinal(number) for number, word in enumerate(ORDINAL_WORDS, 1) if (number > 12) == is_later}
+    for is_later in (False, True)
+)
+"""Ordinals that both readers take for numbers, and those that only `tokenize_amounts` does."""
+_MAX_DATE_WORDS = 6
+_STOP_WORDS = frozenset(
+    {
+        *("a", "about", "an", "and", "around", "at", "between", "by", "circa", "for", "from", "in", "of", "on", "or"),
+        *("the", "till", "to", "until", "with"),
+    }
+)
+
+
+def tokenize_values(text: str) -> list[ValueToken]:
+    """Return the parts of a text and their values, in order."""
+    words = _TOKEN.findall(_normalize_signs_and_eras(text))
+    marks = [_is_month(word) or word.lower() in _ERAS for word in words]
+    told: list[ValueToken] = []
+    at = 0
+    while at < len(words):
+        width, value = _read_value_at(words, marks, at)
+        told.append(ValueToken(" ".join(words[at : at + width]), value))
+        at += width
+    return told
+
+
+def iterate_capitalized_words(told: Sequence[ValueToken]) -> Iterator[tuple[bool, str, str]]:
+    """Yield the capitalised words of a sentence: whether it is the first part, the word, and its value.
+
+    Words within a date or number are not included.
+    """
+    for at, (said, value) in enumerate(told):
+        if isinstance(value, str) and said[0].isupper() and said != "I":
+            yield at == 0, said, value
+
+
+def drop_stop_words(values: Sequence[TokenValue]) -> list[TokenValue]:
+    """Return the values without articles, prepositions and conjunctions; all of them where nothing else is there."""
+    return [value for value in values if value not in _STOP_WORDS] or list(values)
+
+
+def value_states(found: TokenValue, wanted: TokenValue) -> bool:
+    """True when a value states the wanted one: the same, a finer date, or a date of the wanted year."""
+    if found == wanted:
+        return True
+    if isinstance(found, PartialDate):
+        if isinstance(wanted, PartialDate):
+            return wanted.is_satisfied_by(found.key, found.precision)
+        if isinstance(wanted, DayOfYear):
+            return (found.month, found.day) == wanted
+        return isinstance(wanted, NumberValue) and wanted.number in (str(found.year), str(1 - found.year))
+    return False
+
+
+def contains_value_sequence(values: Sequence[TokenValue], wanted: Sequence[TokenValue]) -> bool:
+    """True when the wanted values stand in a row, in order; False where there are none."""
+    width = len(wanted)
+    return bool(wanted) and any(
+        all(map(value_states, values[at : at + width], wanted)) for at in range(len(values) - width + 1)
+    )
+
+
+def is_same_or_related_word(found: TokenValue, wanted: TokenValue) -> bool:
+    """True when a value states the wanted one, or both are words of one stem: Carthage and Carthaginian, cross and
+    crossing."""
+    if value_states(found, wanted):
+        return True
+    if not (isinstance(found, str) and isinstance(wanted, str) and found.isalpha() and wanted.isalpha()):
+        return False
+    shared = next((at for at, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), None)
+    shorter = min(len(found), len(wanted))
+    return (shorter if shared is None else shared) >= max(3, shorter - 2)
+
+
+def _normalize_signs_and_eras(text: str) -> str:
+    """Return a text with signs, powers, eras and ISO dates in forms that word splitting keeps whole."""
+    plain = ERA_WITH_STOPS.sub(r"\1\2\3", unicodedata.normalize("NFC", text))
+    plain = _ISO_DATE.sub(lambda found: format_date_in_prose(found[0]), plain)
+    plain = _SUPERSCRIPT_DIGITS.sub(
+        lambda found: "^" + unicodedata.normalize("NFKC", found[0]).replace("\u2212", "m"), plain
+    )
+    return _MINUS.sub("minus ", _PER_CENT.sub("percent", plain))
+
+
+def _read_value_at(words: Sequence[str], marks: Sequence[bool], at: int) -> tuple[int, TokenValue]:
+    """Return the number of words in the value at a place, and the value; `marks` are true for months and eras."""
+    for width in range(min(_MAX_DATE_WORDS, len(words) - at), 1, -1):
+        if True in marks[at : at + width]:
+            window = words[at : at + width]
+            # cut off from its era, a year would be read as AD
+            is_cut = at + width < len(words) and words[at + width].lower() in _ERAS
+            if not is_cut and (date := parse_written_date(" ".join(window))):
+                return width, date
+            if width == 2 and (day := _read_day_of_year(window)):
+                return width, day
+    width, number = 1, words[at]
+    if tens := _TENS.get(words[at].lower()):
+        units = _ONES.get(_word_at(words, at + 1), 0)
+        width, number = (2 if units else 1), str(tens + units)
+    scale = _word_at(words, at + width)
+    if scale in POWER_BY_SCALE_WORD and (count := _read_unitless_number(f"{number} {scale}")):
+        return width + 1, count
+    return width, NumberValue(number) if tens else _read_word_value(words[at])
+
+
+def _word_at(words: Sequence[str], at: int) -> str:
+    return words[at].lower() if at < len(words) else ""
+
+
+def _is_month(word: str) -> bool:
+    return word[:1].isupper() and word[:3].lower() in _MONTH_PREFIXES
+
+
+def _read_day_of_year(window: Sequence[str]) -> DayOfYear | None:
+    """Return the day given by a month and a number in either order; a leap year accepts every day."""
+    date = parse_written_date(f"{' '.join(window)} 2000")
+    return DayOfYear(date.month, date.day) if date and date.month and date.day else None
+
+
+def _read_unitless_number(text: str) -> NumberValue | None:
+    number = parse_written_number(text)
+    return NumberValue(number.number) if number and number.unit is None else None
+
+
+@lru_cache(maxsize=65536)
+def _read_word_value(word: str) -> TokenValue:
+    if word == "%":
+        return "percent"
+    folded = fold_case_and_accents(word)
+    if decade := _DECADE.fullmatch(folded):
+        return f"{decade[1]}s"
+    if folded in _SMALL_ORDINALS or _ORDINAL.fullmatch(folded):
+        return _SMALL_ORDINALS.get(folded, folded)
+    if count := _read_unitless_number(folded):
+        return count
+    bare = _POSSESSIVE.sub(lambda found: "s" if found[0] == "s'" else "", folded)
+    # a word with other characters than letters stays unchanged
+    return singular_form(bare) or bare if bare.isalpha() and bare not in _STOP_WORDS else bare
+
+
+def is_year_only_date(value: TokenValue) -> bool:
+    """True for a date with the precision of a year."""
+    return isinstance(value, PartialDate) and value.precision == YEAR_PRECISION
+
+
+class AmountToken(NamedTuple):
+    """A word, number or date of a text."""
+
+    value: TokenValue
+    bare: NumberValue | None
+    """The number before a scale word (527 of 527 million), where it is long enough to be distinctive; else None."""
+    is_capital: bool
+
+
+PERCENT_UNIT = "percent"
+_MIN_BARE_DIGITS = 3
+_MAX_CACHED_CHARACTERS = 1000
+"""Most characters of a text whose tokens are cached."""
+_NUMBER = r"[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?"
+_SCALE = rf"(?:{'|'.join(POWER_BY_SCALE_WORD)})"
+_SCALE_BY_LETTERS = {
+    **{"k": "thousand", "m": "million", "mn": "million", "mln": "million"},
+    **{"b": "billion", "bn": "billion", "t": "trillion", "tn": "trillion"},
+}
+_CURRENCY_BY_MARK = {
+    **{"$": "dollar", "USD": "dollar", "€": "euro", "EUR": "euro", "£": "pound", "GBP": "pound"},
+    **{"¥": "yen", "JPY": "yen", "CNY": "yuan", "RMB": "yuan", "₹": "rupee", "INR": "rupee", "₩": "won", "KRW": "won"},
+}
+_CURRENCY_MARK_PATTERN = (
+    r"(?:(?<![A-Za-z])(?:[A-Z]{1,3}|U\.S\.) ?(?=[$¥£]))?"
+    r"(?:[$€£¥₹₩]|(?<![A-Za-z])(?:USD|EUR|GBP|JPY|CNY|RMB|INR|KRW)(?![A-Za-z]))"
+)
+"""A currency's mark, with distinguishing letters before it: US$, HK$."""
+_NARROW_SPACES = re.compile(r"[\u00a0\u2007\u2009\u200a\u202f]")
+_URL_PREFIX = re.compile(r"https?://(?:www\.)?|\bwww\.")
+_COUNTRIES = (
+    (re.compile(r"\bU\.? ?S\.?(?: ?A\b\.?)?(?![\w$]|\.\w| ?\$)"), "United States"),
+    (re.compile(r"\bUnited States of America\b"), "United States"),
+    (re.compile(r"\bU\.? ?K\.?(?!\w|\.\w)"), "United Kingdom"),
+)
+_INITIALS = re.compile(r"\b([A-Z])\. ?(?=[A-Z]\.)")
+_THOUSANDS = re.compile(
+    r"(?<![\w.,:/–-])(?<!(?:ary|rch|ril|May|une|uly|ust|ber) )[0-9]{1,3}(?: [0-9]{3})+(?!\w|[,:][0-9])"
+)
+_SCALE_AFTER_NUMBER = re.compile(rf"(?<=[0-9]) ?(?:({_SCALE})s?|(bn|mn|mln|tn)|(?<! )(M))\b", re.IGNORECASE)
+_SCALE_LETTER_OF_MONEY = re.compile(rf"({_CURRENCY_MARK_PATTERN} ?{_NUMBER}) ?([kmbt])\b", re.IGNORECASE)
+_SCALED_RANGE = re.compile(
+    rf"(?<![\w.,])({_NUMBER})( ?[-–—] ?|(?<![0-9]{{4}}) (?:to|and|or) )((?:{_CURRENCY_MARK_PATTERN} ?)?{_NUMBER}) ({_SCALE})\b"
+)
+_MONEY = re.compile(
+    rf"({_CURRENCY_MARK_PATTERN}) ?({_NUMBER}(?: {_SCALE}\b)?(?:(?: ?[-–—] ?| to ){_NUMBER}(?: {_SCALE}\b)?(?!%))?)"
+)
+_DASH_AFTER_UNIT_SIGN = re.compile(r"(?<=[%°′″])[-–—](?=[0-9])")
+_SHORT_RANGE = re.compile(r"(?<![\w.,])((?:1[0-9]|20)([0-9]{2}))([-–/])([0-9]{2})(?![\w-]|[.,][0-9])")
+_CLOCK_DURATION = re.compile(r"(?<![\w:.,])0?([0-9]{1,3}):([0-9]{2})(?::([0-9]{2}))?(?![\w:])")
+_HOUR, _MINUTE, _SECOND = r" ?(?:hours?|hrs?|h)\b", r" ?(?:minutes?|mins?|m)\b\.?", r" ?(?:seconds?|secs?|s)\b"
+_DURATION_JOINER = r",? (?:and )?"
+_DURATIONS = (
+    re.compile(
+        rf"\b([0-9]{{1,3}}){_HOUR}{_DURATION_JOINER}([0-9]{{1,2}}){_MINUTE}(?:{_DURATION_JOINER}([0-9]{{1,2}}){_SECOND})?"
+    ),
+    re.compile(rf"\b([0-9]{{1,3}}){_MINUTE}{_DURATION_JOINER}([0-9]{{1,2}}){_SECOND}()"),
+)
+_COLON_LETTER = "\u02d0"
+"""A letter that looks like a colon, so that 3:58 stays one word."""
+_INCHES = re.compile(r"(?<=[0-9]) ?in\b\.?(?= *(?:[(),;/×]|$))")
+_GLUED_UNIT = re.compile(r"(?<=[0-9])(?=(?:km|cm|mm|m|kg|g|lbs?|oz|ft|mi|yd|ha|mph|kph)(?:[²³23])?\b)")
+_UNIT_BY_SPELLING = {
+    **{"kilometre": "km", "kilometer": "km", "metre": "m", "meter": "m", "centimetre": "cm", "centimeter": "cm"},
+    **{"millimetre": "mm", "millimeter": "mm", "mile": "mi", "foot": "ft", "feet": "ft", "yard": "yd", "inche": "inch"},
+    **{"kilogram": "kg", "kilogramme": "kg", "gram": "g", "gramme": "g", "lb": "pound", "lbs": "pound"},
+    **{
+        "ounce": "oz",
+        "hectare": "ha",
+        "acre": "acre",
+        "furlong": "furlong",
+        "litre": "l",
+        "liter": "l",
+        "min": "minute",
+        "mins": "minute",
+    },
+    **{"hr": "hour", "h": "hour", "yr": "year", "usd": "dollar", "eur": "euro", "gbp": "pound", "sqkm": "km2"},
+    **{"celsius": "c", "fahrenheit": "f", "pct": PERCENT_UNIT, "hour": "hour", "minute": "minute"},
+}
+NORMALIZED_UNITS = frozenset(
+    {
+        *_UNIT_BY_SPELLING.values(),
+        *_CURRENCY_BY_MARK.values(),
+        "inch",
+        "km2",
+        "m2",
+        "mi2",
+        "ft2",
+        "km3",
+        "m3",
+        "year",
+        "day",
+    }
+)
+"""Units and currencies as `tokenize_amounts` returns them."""
+_UNIT_POWER_WORDS = {"square": "2", "sq": "2", "cubic": "3", "cu": "3"}
+_TWO_WORD_UNITS: dict[tuple[TokenValue | None, TokenValue | None], str] = {
+    ("pound", "sterling"): "pound",
+    **{("degree", scale): scale[0] for scale in ("c", "f", "celsius", "fahrenheit")},
+}
+_SPEEDS = {"mph": ("mi", "hour"), "kph": ("km", "hour"), "kmh": ("km", "hour")}
+_ALIASES = {"saint": "st", "mount": "mt"}
+_CONJUNCTIONS = frozenset({"and", "or"})
+
+
+def tokenize_amounts(text: str) -> Sequence[AmountToken]:
+    """Return the words, numbers and dates of a paragraph or an answer in order, without small words.
+
+    "and" and "or" stay between words, so that "Paul and Reed" is not "Paul Reed", and are dropped between numbers.
+    Short texts are cached: several stages read one article, and each question that names it does too.
+    """
+    return _tokenize_amounts_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _tokenize_amounts_uncached(text)
+
+
+def _tokenize_amounts_uncached(text: str) -> Sequence[AmountToken]:
+    told = [(part.source, part.value) for part in tokenize_values(normalize_amount_spelling(text))]
+    joined = _drop_repeated_units(list(_join_unit_words(list(_join_minus_signs(told)))))
+    return tuple(each for at, each in enumerate(joined) if _is_kept_amount(joined, at))
+
+
+_tokenize_amounts_cached = lru_cache(maxsize=4096)(_tokenize_amounts_uncached)
+
+
+def normalize_amount_spelling(text: str) -> str:
+    """Return a text with money, scales, ranges, durations, thousands and initials in forms that are read whole."""
+    plain = _URL_PREFIX.sub("", _NARROW_SPACES.sub(" ", text)).replace("&", " and ")
+    if any(character.isdigit() for character in plain):
+        plain = _normalize_number_spelling(plain)
+    for pattern, name in _COUNTRIES:
+        plain = pattern.sub(name, plain)
+    return _INITIALS.sub(r"\1", plain)
+
+
+def is_number_or_date(value: TokenValue) -> bool:
+    """True for numbers and dates."""
+    return not isinstance(value, str)
+
+
+def _normalize_number_spelling(plain: str) -> str:
+    plain = _DASH_AFTER_UNIT_SIGN.sub(" – ", plain)
+    plain = _THOUSANDS.sub(lambda found: found[0].replace(" ", ""), plain)
+    plain = _SCALE_LETTER_OF_MONEY.sub(lambda found: f"{found[1]} {_SCALE_BY_LETTERS[found[2].lower()]}", plain)
+    plain = _SCALE_AFTER_NUMBER.sub(_spell_out_scale, plain)
+    plain = _SCALED_RANGE.sub(r"\1 \4\2\3 \4", plain)
+    plain = _MONEY.sub(lambda found: f"{found[2]} {_name_currency(found[1])}", plain)
+    plain = _SHORT_RANGE.sub(_complete_year_range, plain)
+    for pattern in (_CLOCK_DURATION, *_DURATIONS):
+        plain = pattern.sub(_format_duration_word, plain)
+    return _GLUED_UNIT.sub(" ", _INCHES.sub(" inch", plain))
+
+
+def _spell_out_scale(found: re.Match[str]) -> str:
+    word, letters, large = found.groups()
+    if large and large != "M":
+        # 5m is five metres
+        return found[0]
+    return f" {(word or _SCALE_BY_LETTERS[(letters or large).lower()]).lower()}"
+
+
+def _name_currency(mark: str) -> str:
+    """Return the word for a currency mark; other dollars than those of the United States have a word of their own."""
+    bare = mark.replace(".", "").replace(" ", "")
+    if bare in _CURRENCY_BY_MARK:
+        return _CURRENCY_BY_MARK[bare]
+    before, sign = bare[:-1], bare[-1]
+    if (before, sign) in (("US", "$"), ("GB", "£"), ("JP", "¥")):
+        return _CURRENCY_BY_MARK[sign]
+    return "yuan" if (before, sign) == ("CN", "¥") else f"{before.lower()}{_CURRENCY_BY_MARK[sign]}"
+
+
+def _complete_year_range(found: re.Match[str]) -> str:
+    first, short, dash, last = found.groups()
+    is_later = int(last) > int(short) or (short == "99" and last == "00")
+    if not is_later or (dash == "-" and int(last) <= 12):
+        return found[0]
+    century = int(first[:2]) + (last == "00")
+    return f"{first}–{century}{last}"
+
+
+def _format_duration_word(found: re.Match[str]) -> str:
+    first, *others = found.groups()
+    return _COLON_LETTER.join([str(int(first)), *(f"{int(part):02d}" for part in others if part)])
+
+
+def _join_minus_signs(told: Sequence[tuple[str, TokenValue]]) -> Iterator[AmountToken]:
+    at = 0
+    while at < len(told):
+        said, value = told[at]
+        following = told[at + 1][1] if at + 1 < len(told) else None
+        number = following.number if value == "minus" and isinstance(following, NumberValue) else ""
+        # more likely the end of a range than a negative number: (–2010)
+        is_year = len(number) == 4 and number.isdigit() and int(number) <= 2100
+        if number and not is_year:
+            yield AmountToken(NumberValue(number if number == "0" else f"-{number}"), None, False)
+            at += 2
+            continue
+        bare = _read_number_before_scale(said) if isinstance(value, NumberValue) else None
+        word = _ALIASES.get(value) or _LARGE_ORDINALS.get(value) or value if isinstance(value, str) else value
+        yield AmountToken(word, bare, said[:1].isupper())
+        at += 1
+
+
+def _read_number_before_scale(said: str) -> NumberValue | None:
+    first, _, scale = said.partition(" ")
+    number = parse_written_number(first) if scale else None
+    if number is None or ("." not in number.number and len(number.number) < _MIN_BARE_DIGITS):
+        return None
+    return NumberValue(number.number)
+
+
+def _join_unit_words(read: Sequence[AmountToken]) -> Iterator[AmountToken]:
+    at = 0
+    while at < len(read):
+        words = [each.value for each in read[at : at + 3]]
+        first, second = (*words, None, None)[:2]
+        if (
+            first in _UNIT_POWER_WORDS
+            and isinstance(second, str)
+            and _UNIT_BY_SPELLING.get(second, second) in NORMALIZED_UNITS
+        ):
+            yield AmountToken(f"{_UNIT_BY_SPELLING.get(second, second)}{_UNIT_POWER_WORDS[str(first)]}", None, False)
+            at += 2
+        elif words == ["united", "state", "dollar"]:
+            yield AmountToken("dollar", None, False)
+            at += 3
+        elif (first, second) in _TWO_WORD_UNITS:
+            yield AmountToken(_TWO_WORD_UNITS[first, second], None, False)
+            at += 2
+        elif first in _SPEEDS:
+            yield from (AmountToken(word, None, False) for word in _SPEEDS[str(first)])
+            at += 1
+        elif first == "per" and second in ("hour", "h"):
+            at += 1
+        else:
+            yield read[at]._replace(value=_UNIT_BY_SPELLING.get(first, first)) if isinstance(first, str) else read[at]
+            at += 1
+
+
+def _drop_repeated_units(read: list[AmountToken]) -> list[AmountToken]:
+    """Return the tokens with the unit of a range only after its end: 44 lb to 71 lb is 44 to 71 lb."""
+    kept: list[AmountToken] = []
+    for at, each in enumerate(read):
+        if each.value in NORMALIZED_UNITS and kept and is_number_or_date(kept[-1].value):
+            ahead = [other.value for other in read[at + 1 : at + 4] if other.value not in ("to", "and", "or")][:2]
+            if len(ahead) == 2 and is_number_or_date(ahead[0]) and ahead[1] == each.value:
+                continue
+        kept.append(each)
+    return kept
+
+
+def _is_kept_amount(read: Sequence[AmountToken], at: int) -> bool:
+    value = read[at].value
+    if value in _CONJUNCTIONS:
+        between = (read[other].value for other in (at - 1, at + 1) if 0 <= other < len(read))
+        return not all(is_number_or_date(other) for other in between)
+    return bool(drop_stop_words([value, ""])[0])
