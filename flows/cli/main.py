@@ -31,7 +31,7 @@ from factmill.tasks.processes import find_thread_start_shortage, request_process
 from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates, shorten_middle
 
 COMMANDS = {
-    "audit": ("people", "Check rows by reading, as the paper's authors did: a seeded sample with its evidence."),
+    "audit": ("human_review", "Check rows by reading, as the paper's authors did: a seeded sample with its evidence."),
     "diff": ("diff", "Tell what changed from one build to another, row by row, and why: source, world, epoch."),
     "gc": ("gc", "Remove old builds, records that no build and no run rests on, folders of stopped runs."),
     "compact": ("gc", "Write the warehouse, and Prefect's database in factmill's home, anew without spare room."),
@@ -54,12 +54,12 @@ COMMANDS = {
     "build": ("build", "Build a benchmark into the warehouse."),
     "drift": ("fanoutqa", "What published questions would lose or gain at another moment."),
     "evaluate": ("evaluate", "Measure a model on a benchmark."),
-    "forecast": ("spending", "Forecast requests, tokens, money and hours of a build or an evaluation."),
+    "forecast": ("forecast_and_jobs", "Forecast requests, tokens, money and hours of a build or an evaluation."),
     "graph": ("graphs", "Local graphs: Wikidata dumps on this machine."),
-    "jobs": ("spending", "Batch jobs at servers of models, handed in by builds and evaluations whose world says so."),
-    "label": ("people", "Answers for people to label, by which judges are checked."),
+    "jobs": ("forecast_and_jobs", "Batch jobs at servers of models, handed in by builds and evaluations whose world says so."),
+    "label": ("human_review", "Answers for people to label, by which judges are checked."),
     "models": ("models", "Local models: converted for CTranslate2."),
-    "review": ("people", "Rows that checks flagged, for people to decide on."),
+    "review": ("human_review", "Rows that checks flagged, for people to decide on."),
     "validate": ("fanoutqa", "Check files of questions before a build."),
     "world": ("world", "The embedded world."),
 }

@@ -48,7 +48,7 @@ from factmill.tasks.graph.loading.staging import (
 from factmill.tasks.graph.loading.tables import digest_graph_tables, find_dump_date, write_graph_tables
 
 READING_MODULES = (
-    "compiling", "ntriples", "rows", "scanning", "shapes", "sources/bzip2", "sources/streams", "sources/turtle",
+    "compiling", "line_patterns", "ntriples", "rows", "scanning", "sources/bzip2", "sources/streams", "sources/turtle",
 )  # fmt: skip
 """Modules that decide which rows are read: a half load made by other versions of them is dropped."""
 

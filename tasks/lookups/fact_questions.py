@@ -46,7 +46,7 @@ def make_question_id(relation: str, question: str, answers: Sequence[str]) -> st
 
 
 def merge_equal_questions(
-    read: Iterable[UnmergedQuestion | Reject | MergedAway], make: Callable[[UnmergedQuestion, str], Row]
+    read: Iterable[UnmergedQuestion | Reject | MergedAway], make: Callable[[UnmergedQuestion, str], RowOutcome]
 ) -> Iterator[RowOutcome]:
     """Yield the rows of distinct questions: equal ones are merged, and questions with different answers rejected.
 

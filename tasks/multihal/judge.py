@@ -74,7 +74,7 @@ def _run_selection_round(
 def _find_judge_failure(answer: ParsedCompletion[list[str]]) -> Reject | None:
     """Return why the judge's call failed, or None; an unreadable reply counts as a pass without picks."""
     lost = answer.parsed if isinstance(answer.parsed, Reject) else None
-    return lost if lost and (lost.retryable or lost.unexplained_refusal not in UNREADABLE_COMPLETION_KINDS) else None
+    return lost if lost and (lost.retryable or lost.reason not in UNREADABLE_COMPLETION_KINDS) else None
 
 
 def _get_picks(answer: ParsedCompletion[list[str]]) -> list[str]:

@@ -296,7 +296,7 @@ class BatchQueue(Generic[T]):
         if not job.job_id and (job_id := await self._remote.find_job(job)):
             job.append(job=job_id)
         if not job.job_id:
-            if not job.file_id and (file_id := await self._remote.get_query_file(job.name)):
+            if not job.file_id and (file_id := await self._remote.find_file(job.name)):
                 job.append(file=file_id)
             if not job.file_id or await self._remote.has_lost_file(job):
                 self._requeue(job)
