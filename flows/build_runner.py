@@ -146,7 +146,7 @@ def recipe_with_server(
         # import the modules of the stages while the Prefect server starts on the other core; an evaluation's record has
         # no `evaluation`, and evaluations mostly call models only
         if benchmark.evaluation:
-            for module in ("clients.pageviews", "clients.sparql", "world.replies"):
+            for module in ("clients.pageviews", "clients.sparql", "world.scripted_replies"):
                 import_module(f"factmill.tasks.{module}")
             if load_world(run.world).uses_embedded_services:
                 import_module("factmill.tasks.world.app")

@@ -161,18 +161,18 @@ class Operation(Generic[T_co]):
 
 
 _OPERATIONS_BY_NAME: dict[str, Operation[Any]] = {}
-_OWN_MODULES = (
+_OPERATION_MODULES = (
     "chat",
+    "entity_linking",
     "freshness",
     "item_facts",
-    "knowledge",
-    "linkers",
-    "local_models",
     "pageviews",
-    "paths",
+    "path_calls",
+    "translation_and_perplexity",
+    "wikidata",
     "wikipedia",
 )
-"""Modules of this folder that make records."""
+"""Modules of this folder that define operations."""
 
 
 def list_operations() -> list[Operation[Any]]:
@@ -190,7 +190,7 @@ def find_operation(name: str) -> Operation[Any] | None:
 @cache
 def _import_own_operations() -> None:
     """Import the modules that register factmill's own records; they import this one."""
-    for name in _OWN_MODULES:
+    for name in _OPERATION_MODULES:
         import_module(f"factmill.tasks.core.calls.{name}")
 
 

@@ -20,5 +20,5 @@ def test_a_process_that_imports_nothing_else_knows_every_operation() -> None:
         path.stem for path in folder.glob("*.py") if re.search(r"^[A-Z_]+ = Operation\(", path.read_text("utf-8"), re.M)
     ]
     assert {each.name for each in list_operations()} >= set(listed)
-    assert set(made) == set(operation._OWN_MODULES)
+    assert set(made) == set(operation._OPERATION_MODULES)
     assert {"chat", "page_text", "item_facts", "world_contents"} <= set(listed)

@@ -38,7 +38,7 @@ _IMPORTED = (
     *(f"factmill.tasks.clients.{name}" for name in ("chat", "pageviews", "sparql", "wikipedia")),
     *(
         f"factmill.tasks.{name}"
-        for name in ("graph.lookup", "models.embed", "world.app", "world.replies", "world.serving")
+        for name in ("graph.lookup", "models.embedders", "world.app", "world.scripted_replies", "world.serving")
     ),
     "ctranslate2",
     "openai",
