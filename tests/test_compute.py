@@ -24,7 +24,7 @@ def test_where_is_computed_is_no_part_of_a_world_s_digest(tmp_path: Path) -> Non
     here = load_world(write(tmp_path, WORLD))
     there = load_world(write(tmp_path, WORLD + DASK + "wait_s = 5\n"))
     assert here.compute == ComputeSettings() and there.compute.address == "tcp://10.0.0.5:8786"
-    assert here.digest(["translator"]) == there.digest(["translator"])
+    assert here.digest_answer_settings(["translator"]) == there.digest_answer_settings(["translator"])
     # what models compute in is: by their identities
     assert there.compute.device == "auto"
 

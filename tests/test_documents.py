@@ -76,7 +76,7 @@ def test_every_world_of_the_documents_loads(tmp_path: Path) -> None:
     worlds += list_blocks("docs/rebuild/providers.md", "toml")
     for number, world in enumerate(worlds):
         (tmp_path / f"{number}.toml").write_text(world)
-        load_world(str(tmp_path / f"{number}.toml")).require("wikipedia", "pageviews")
+        load_world(str(tmp_path / f"{number}.toml")).require_services("wikipedia", "pageviews")
 
 
 def test_every_command_has_help_and_the_main_ones_an_example() -> None:

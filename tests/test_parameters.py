@@ -68,7 +68,7 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
     flow = make_deployed_flow(BENCHMARKS["slaq"])
     assert flow.validate_parameters(made.parameters)["params"] == SlaqParams(per_half=3)
     assert flow.parameters == load_flow(BENCHMARKS["slaq"]).parameters
-    assert RebuildParams(**rebuild.parameters["params"]).chosen() == [BENCHMARKS["slaq"]]
+    assert RebuildParams(**rebuild.parameters["params"]).list_chosen_benchmarks() == [BENCHMARKS["slaq"]]
 
 
 @pytest.mark.parametrize(

@@ -57,13 +57,13 @@ def list_calls(operation: Operation[Any], language: str) -> list[Call]:
         "limit": (3, 5000),
         "language": (language,),
     }
-    chosen = product(*(values[name] for name in operation.parts))
-    return [operation.call("s", **dict(zip(operation.parts, each, strict=True))) for each in chosen]
+    chosen = product(*(values[name] for name in operation.part_checks))
+    return [operation.make_call("s", **dict(zip(operation.part_checks, each, strict=True))) for each in chosen]
 
 
 @pytest.mark.parametrize("language", ["en", "pt"])
 @pytest.mark.parametrize(
-    "operation", [each for each in list_operations() if callable(each.graph)], ids=lambda each: each.name
+    "operation", [each for each in list_operations() if callable(each.load_from_graph)], ids=lambda each: each.name
 )
 def test_both_give_the_same_bodies(
     services: tuple[CallService, CallService], operation: Operation[Any], language: str

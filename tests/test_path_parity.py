@@ -158,7 +158,7 @@ def draw_number(value: tuple[Any, ...], draw: random.Random) -> NumberWithUnit:
 
 def list_found(found: FoundPaths) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Return paths and pairs as rows; an item that only a graph can know to be missing has no paths."""
-    assert found.problems == {}
+    assert found.failures == {}
     pairs = [tuple(line.values()) for line in found.pairs.to_pylist()]
     known = [(pair, "none" if status.startswith("unknown") else status, *rest) for pair, status, *rest in pairs]
     return [tuple(line.values()) for line in found.paths.to_pylist()], known
@@ -183,8 +183,8 @@ def check_items(engines: Engines, pairs: Sequence[tuple[int, int]], options: Pat
     for subject, target in pairs:
         near = engines.plain.find_item_rows(subject, target, 1) if subject != target else []
         far = engines.plain.find_item_rows(subject, target, 2) if subject != target else []
-        expected.append(near + far if options.all_hops or not near else near)
-    if not options.ignored and options.most_paths is None:
+        expected.append(near + far if options.always_two_hops or not near else near)
+    if not options.ignored_properties and options.max_paths is None:
         assert by_graph[0] == find_plainly(expected)
     return len(by_graph[0])
 
@@ -204,8 +204,8 @@ def check_literals(
     expected = []
     for subject, value in pairs:
         near, far = (engines.plain.find_literal_rows(subject, value, properties, hops) for hops in (1, 2))
-        expected.append(near + far if options.all_hops or not near else near)
-    if not options.ignored and options.most_paths is None:
+        expected.append(near + far if options.always_two_hops or not near else near)
+    if not options.ignored_properties and options.max_paths is None:
         assert by_graph[0] == find_plainly(expected)
     return len(by_graph[0])
 

@@ -197,4 +197,4 @@ def test_a_stage_is_as_far_as_its_batches_and_the_replies_of_the_next(
 ) -> None:
     bar = StageProgress("link_question_entities", batches, None)
     bar.done, bar.replies, bar.expected = done, replies, expected
-    assert bar.percent() == percent
+    assert bar.percent_done() == percent

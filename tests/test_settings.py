@@ -71,12 +71,12 @@ def test_an_unknown_world_says_what_to_give() -> None:
 
 
 def test_the_digest_of_a_world_leaves_limits_and_user_agent_out(tmp_path: Path) -> None:
-    plain = load_world(write(tmp_path, WORLD)).digest(BUILD_MODEL_ROLES)
+    plain = load_world(write(tmp_path, WORLD)).digest_answer_settings(BUILD_MODEL_ROLES)
     gentler = WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 1 }').replace(
         '"me"', '"you"'
     )
-    assert load_world(write(tmp_path, gentler)).digest(BUILD_MODEL_ROLES) == plain
-    assert load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest(BUILD_MODEL_ROLES) != plain
+    assert load_world(write(tmp_path, gentler)).digest_answer_settings(BUILD_MODEL_ROLES) == plain
+    assert load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest_answer_settings(BUILD_MODEL_ROLES) != plain
 
 
 def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,9 +103,9 @@ def test_home_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_a_world_names_only_the_services_it_has_and_says_which_one_is_missing(tmp_path: Path) -> None:
     world = load_world(write(tmp_path, 'name = "w"\nuser_agent = "me"\nwikipedia = { url = "http://b" }\n[models]\n'))
-    world.require("wikipedia")
+    world.require_services("wikipedia")
     with pytest.raises(SettingsError, match=r"the world w names no falcon, which is asked here; add \[falcon\]"):
-        world.require("wikipedia", "falcon")
+        world.require_services("wikipedia", "falcon")
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_a_wrong_profile_is_named(tmp_path: Path, line: str, message: str) -> No
 
 
 def test_prices_and_limits_are_no_part_of_the_digest_of_a_world_but_a_profile_is(tmp_path: Path) -> None:
-    plain = load_world(write(tmp_path, WORLD)).digest(BUILD_MODEL_ROLES)
+    plain = load_world(write(tmp_path, WORLD)).digest_answer_settings(BUILD_MODEL_ROLES)
     prices = "usd_per_million_cached = 3\nusd_per_million_cache_write = 4\nusd_per_request = 0.01\n"
     priced = load_world(write(tmp_path, WORLD + prices))
-    assert priced.digest(BUILD_MODEL_ROLES) == plain
-    assert not any(model.profile() for model in priced.models.values())
-    assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest(BUILD_MODEL_ROLES) != plain
+    assert priced.digest_answer_settings(BUILD_MODEL_ROLES) == plain
+    assert not any(model.request_profile() for model in priced.models.values())
+    assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest_answer_settings(BUILD_MODEL_ROLES) != plain
 
 
 def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_and_goes_for_chat_models(
@@ -139,7 +139,7 @@ def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_a
 ) -> None:
     by_jobs = 'mode = "batch"\nbatch_price = 0.4\njobs = { poll_s = 5, requests = 10 }\n'
     world = load_world(write(tmp_path, WORLD + by_jobs))
-    assert world.digest(BUILD_MODEL_ROLES) == load_world(write(tmp_path, WORLD)).digest(BUILD_MODEL_ROLES)
+    assert world.digest_answer_settings(BUILD_MODEL_ROLES) == load_world(write(tmp_path, WORLD)).digest_answer_settings(BUILD_MODEL_ROLES)
     with pytest.raises(SettingsError, match=r"there is no such setting; did you mean requests"):
         load_world(write(tmp_path, WORLD + "jobs = { request = 10 }\n"))
     for line in ("batch_price = 0.4", "jobs = { requests = 10 }"):
@@ -163,8 +163,8 @@ def test_a_model_to_be_measured_may_have_any_name_and_is_no_part_of_builds(tmp_p
     before = load_world(write(tmp_path, WORLD))
     other = load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "openai"\nname = "m"\nurl = "http://x/v1"\n'))
     assert other.models["mine"].name == "m"
-    assert other.digest(BUILD_MODEL_ROLES) == before.digest(BUILD_MODEL_ROLES)
-    assert other.digest(["mine"]) != before.digest(["mine"])
+    assert other.digest_answer_settings(BUILD_MODEL_ROLES) == before.digest_answer_settings(BUILD_MODEL_ROLES)
+    assert other.digest_answer_settings(["mine"]) != before.digest_answer_settings(["mine"])
     with pytest.raises(SettingsError, match=r"models\.mine\.kind is `scripted`; a model in this role is `openai`"):
         load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "scripted"\n'))
 
@@ -207,7 +207,7 @@ def test_services_and_models_have_ages_which_are_no_part_of_the_lock(tmp_path: P
     plain.write_text(text.replace("AGE", ""), "utf-8")
     aged.write_text(text.replace("AGE", 'max_age = "30d"') + "max_age = 90\n", "utf-8")
     world = load_world(str(aged))
-    assert world.digest(["author"]) == load_world(str(plain)).digest(["author"])
+    assert world.digest_answer_settings(["author"]) == load_world(str(plain)).digest_answer_settings(["author"])
     assert resolve_max_ages(world, None) == {"http://w/sparql": 2_592_000, "http://m/v1": 90, "http://m/v1#m": 90}
     assert resolve_max_ages(world, "1h")["http://w/sparql"] == 3600
     assert resolve_max_ages(load_world(str(plain)), "1h") == {"http://w/sparql": 3600}, (
@@ -280,7 +280,7 @@ def test_every_operation_that_services_are_asked_can_have_a_limit(tmp_path: Path
             with pytest.raises(SettingsError, match=f"there is no operation {operation.name}"):
                 load_world(write(tmp_path, text))
         else:
-            assert load_world(write(tmp_path, text)).has("wikipedia")
+            assert load_world(write(tmp_path, text)).has_service("wikipedia")
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_a_token_is_read_from_its_variable_and_stands_in_no_digest(
     plain = load_world(write(tmp_path, WORLD))
     text = WORLD.replace('"http://b"', '"http://b", token_env = "MY_TOKEN"')
     world = load_world(write(tmp_path, text + "[wikimedia]\nparallel = 1\n"))
-    assert world.digest(BUILD_MODEL_ROLES) == plain.digest(BUILD_MODEL_ROLES)
+    assert world.digest_answer_settings(BUILD_MODEL_ROLES) == plain.digest_answer_settings(BUILD_MODEL_ROLES)
     with pytest.raises(
         SettingsError, match=r"\[wikipedia\]: the environment variable MY_TOKEN, which token_env names, is"
     ):

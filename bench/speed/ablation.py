@@ -34,9 +34,9 @@ def compare(threads: int) -> dict[str, float]:
         ablate_one(model, ids, place, layer, head)
     one_by_one_s = (time.perf_counter() - started) * len(runs) / len(runs[::_EVERY])
     ablator = Ablator(model)
-    ablator.enter(ids, places)
+    ablator.run_unablated(ids, places)
     started = time.perf_counter()
-    ablator.enter(ids, places)
+    ablator.run_unablated(ids, places)
     ablator.run_with_each_ablated()
     batched_s = time.perf_counter() - started
     return {"one_by_one_s": one_by_one_s, "batched_s": batched_s, "times": one_by_one_s / batched_s}

@@ -95,7 +95,7 @@ def ask_with_factmill(url: str, asks: int, parallel: int) -> dict[str, Any]:
     right = sum(
         1
         for call, reply in replies
-        if isinstance(reply.body, dict) and reply.body["texts"] == [call.wire["messages"][-1]["content"]]
+        if isinstance(reply.body, dict) and reply.body["texts"] == [call.unrecorded_parts["messages"][-1]["content"]]
     )
     return {"seconds": seconds, "right": right}
 

@@ -303,7 +303,7 @@ def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: boo
     try:
         service.send(calls, keep)
     except BudgetExhausted as error:
-        reached = error.bound
+        reached = error.limit
     spent = service.budget.spent
     server.web.close()
     told = sum(reply.cost_usd for reply in came.values())

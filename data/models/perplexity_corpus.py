@@ -318,6 +318,6 @@ def _render_articles(world: WorldData) -> Iterator[tuple[str, list[str]]]:
     wiki = EmbeddedWiki(world)
     for title in sorted(world.articles):
         page = wiki.by_title[title]
-        html = re.sub(r"<sup.*?</sup>", "", page.text, flags=re.DOTALL)
+        html = re.sub(r"<sup.*?</sup>", "", page.newest_html, flags=re.DOTALL)
         found = (unescape(re.sub(r"<[^>]+>", "", text)) for text in re.findall(r"<p>(.*?)</p>", html, re.DOTALL))
         yield page.qid or "", [" ".join(text.split()) for text in found if len(text.split()) > 3]

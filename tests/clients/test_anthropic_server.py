@@ -112,7 +112,7 @@ def test_tools_and_what_they_gave_go_both_ways(serve, inbox) -> None:
     open_chat(server).send([first, second], inbox)
     read = parse_chat_response(inbox[first].body)
     assert read.finish == ("tool_use",)
-    assert [(each.id, each.name, each.read) for each in read.calls[0]] == [("toolu_1", "search", {"title": "ö"})]
+    assert [(each.id, each.name, each.parsed_arguments) for each in read.tool_calls[0]] == [("toolu_1", "search", {"title": "ö"})]
     assert server.seen[0]["tools"] == [{"name": "search", "input_schema": {"type": "object"}}]
     [after] = [sent for sent in server.seen if len(sent["messages"]) == 3]
     assert after["messages"][1]["content"] == [{"type": "tool_use", "id": "c1", "name": "search", "input": {}}]
@@ -227,8 +227,8 @@ def test_calls_of_both_kinds_to_one_address_have_keys_of_their_own(serve) -> Non
     server = serve()
     native = model(server)
     plain = native.model_copy(update={"kind": "openai"})
-    assert plain.profile() == {}
-    assert native.profile() == {"kind": "anthropic"}
+    assert plain.request_profile() == {}
+    assert native.request_profile() == {"kind": "anthropic"}
 
 
 def test_the_address_may_be_left_out_and_stands_without_v1() -> None:

@@ -47,7 +47,7 @@ def test_tools_and_turns_are_sent_and_stand_in_the_recorded_call_only_where_ther
     assert kept["turns"][1]["characters"] == 5007
     assert len(json.dumps(kept["turns"])) < 1000
     plain = make_chat_call(HERE, "m-1", fill(tools=()))
-    assert not {"tools", "turns"} & {*plain.parts, *plain.wire}
+    assert not {"tools", "turns"} & {*plain.parts, *plain.unrecorded_parts}
     assert plain.key == ask().key
     other = {**TURNS[1], "content": TURNS[1]["content"] + "y"}
     assert len({call().key, call(TURNS).key, call((TURNS[0], other)).key, call(tools=()).key}) == 4
@@ -75,7 +75,7 @@ def test_calls_are_read_in_every_form_they_come_in(server, inbox, message, calls
     open_chat(server).send([call()], inbox)
     read = parse_chat_response(inbox[call()].body)
     assert read.texts == (text,)
-    assert read.calls == (() if calls is None else (calls,))
+    assert read.tool_calls == (() if calls is None else (calls,))
     assert ("calls" in inbox[call()].body) == (calls is not None)
 
 
@@ -84,7 +84,7 @@ def test_calls_are_read_in_every_form_they_come_in(server, inbox, message, calls
     [('{"title": "x"}', {"title": "x"}), ("", {}), ("{broken", None), ('["x"]', None), ('"x"', None), ("[" * 100_000, None)],
 )  # fmt: skip
 def test_arguments_that_are_no_object_are_none(arguments, read) -> None:
-    assert ToolCall("a", "search", arguments).read == read
+    assert ToolCall("a", "search", arguments).parsed_arguments == read
 
 
 REFUSALS = [
@@ -129,7 +129,7 @@ def test_a_world_that_says_so_has_no_tools_sent_at_all(server, inbox) -> None:
     ],
 )
 def test_a_refusal_of_one_call_does_not_teach_that_there_are_no_tools(turns, text) -> None:
-    sent = {"messages": fill(turns).messages(), "tools": [TOOL]}
+    sent = {"messages": fill(turns).build_messages(), "tools": [TOOL]}
     assert "tools" not in read_settings_from_refusal(ModelSettings(kind="openai", name="m"), 400, text, sent)
 
 
@@ -141,4 +141,4 @@ def test_calls_and_what_they_gave_stay_messages_of_their_own_where_roles_are_mer
 
 
 def test_tools_and_context_are_no_part_of_a_models_profile(server) -> None:
-    assert model(server, tools=False, context_tokens=4096).profile() == {}
+    assert model(server, tools=False, context_tokens=4096).request_profile() == {}

@@ -140,7 +140,7 @@ def test_paths_are_found_in_the_world(clients: dict[str, CallService]) -> None:
     ids = make_path_id_lists(found.paths, SUBJECTS, OBJECTS).to_pylist()
     assert ["Q42", "P27", "Q145"] in ids
     assert ["Q42", "P69", "Q691283", "P17", "Q145"] in ids
-    assert found.problems == {}
+    assert found.failures == {}
     school = EndpointPathFinder(make_uncached_sender(clients["wikidata"]), "w").find_literal_paths(
         np.array([42]), [PartialDate(1974)], frozenset({582}), PathSearchOptions()
     )

@@ -108,7 +108,7 @@ def test_when_no_probe_passes_the_refusal_stands_and_no_other_request_is_probed(
     assert len(server.seen) == 20 + 4, "without temperature, limit, system role, and all of them"
     [note] = chat.notes()
     assert "Bad request." in note and "temperature, max_tokens, system, all of them" in note
-    assert chat.learnt() == {}
+    assert chat.learnt_settings() == {}
 
 
 def test_a_request_whose_like_was_answered_is_refused_for_its_content_and_not_probed(server, inbox) -> None:
@@ -200,4 +200,4 @@ def test_probes_end_when_others_are_answered_with_all_that_a_request_holds() -> 
     probes.note_accepted(model, sent)
     assert list(omissions) == []
     probes.give_up(model, sent, "Bad request.")
-    assert probes.reason == "", "it was refused for its content, and another request may still be probed"
+    assert probes.unexplained_refusal == "", "it was refused for its content, and another request may still be probed"

@@ -163,7 +163,7 @@ def test_keys_are_those_of_before_unless_a_profile_changes_what_is_sent(server) 
     filled = fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada")
 
     def key(**settings) -> str:
-        return make_chat_call(HERE, "m-1", filled, model(server, **settings).profile()).key
+        return make_chat_call(HERE, "m-1", filled, model(server, **settings).request_profile()).key
 
     assert key() == ask().key == before
     assert key(usd_per_million_cached=1.0, usd_per_million_in=9.0, limits=ONE_BY_ONE, choices=True) == before

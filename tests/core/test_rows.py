@@ -99,7 +99,7 @@ def name_faults(caught: pytest.ExceptionInfo[ValidationError]) -> set[tuple[str,
 
 
 def test_a_row_is_extended_by_the_columns_of_the_next_stage() -> None:
-    assert ASKED.extend(Told, answer="Ada", score=3) == TOLD
+    assert ASKED.extend_to(Told, answer="Ada", score=3) == TOLD
 
 
 @pytest.mark.parametrize(
@@ -114,21 +114,21 @@ def test_a_row_is_extended_by_the_columns_of_the_next_stage() -> None:
 )
 def test_what_a_row_is_extended_by_is_checked(columns: dict[str, object], faults: set[tuple[str, str]]) -> None:
     with pytest.raises(ValidationError) as caught:
-        ASKED.extend(Told, **columns)
+        ASKED.extend_to(Told, **columns)
     assert name_faults(caught) == faults
 
 
 def test_extending_neither_drops_nor_replaces_a_column() -> None:
     with pytest.raises(ValidationError) as caught:
-        TOLD.extend(Asked)
+        TOLD.extend_to(Asked)
     assert name_faults(caught) == {("answer", "extra_forbidden"), ("score", "extra_forbidden")}
     with pytest.raises(TypeError, match="question"):
-        ASKED.extend(Told, question="When?", answer="Ada", score=3)
+        ASKED.extend_to(Told, question="When?", answer="Ada", score=3)
 
 
 def test_a_row_is_narrowed_to_the_columns_of_another_model() -> None:
-    assert TOLD.narrow(Asked) == ASKED
-    narrowed = TOLD.narrow(Published, id="a1_1", rank=2)
+    assert TOLD.narrow_to(Asked) == ASKED
+    narrowed = TOLD.narrow_to(Published, id="a1_1", rank=2)
     assert narrowed == Published(id="a1_1", question="Who?", answer="Ada", rank=2)
 
 
@@ -144,7 +144,7 @@ def test_what_a_row_is_narrowed_to_is_checked(
     row: Row, columns: dict[str, object], faults: set[tuple[str, str]]
 ) -> None:
     with pytest.raises(ValidationError) as caught:
-        row.narrow(Published, **columns)
+        row.narrow_to(Published, **columns)
     assert name_faults(caught) == faults
 
 

@@ -77,7 +77,7 @@ def test_a_row_with_another_id_is_found_by_its_question_its_item_or_its_place(tm
         ("changed", "P19-4", "P19-8", ("id", "question", "question_entity_qid")),
     ]
     assert (found.same, found.remade) == (1, 1)
-    assert {row.cause.label for row in found.rows} == {"code: steps"}
+    assert {row.main_cause.label for row in found.rows} == {"code: steps"}
 
 
 def test_rows_that_a_new_one_moves_are_found_by_what_they_say(tmp_path: Path) -> None:

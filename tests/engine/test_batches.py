@@ -42,7 +42,7 @@ class Scripted:
         for call in calls:
             name = str(call.parts["variables"]["name"])  # type: ignore[index,call-overload]
             self.asked.append((name, str(call.parts["correction"])))
-            self.heard.append(call.wire["messages"])
+            self.heard.append(call.unrecorded_parts["messages"])
             deliver(call, self.script[name].pop(0))
 
 
@@ -75,7 +75,7 @@ def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
 def ask_all(work: BatchWork, names: Sequence[str]) -> dict[str, Any]:
     asked = [(name, Named(id=name, name=name), fill_prompt_template(PROMPT, name=name)) for name in names]
-    return {row.name: answer.read for row, answer in work.ask("author", asked, PLAIN_TEXT_FORMAT, read_number)}
+    return {row.name: answer.parsed for row, answer in work.prompt_model("author", asked, PLAIN_TEXT_FORMAT, read_number)}
 
 
 def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(
@@ -123,7 +123,7 @@ def test_each_kind_of_unreadable_reply_has_its_reason_and_is_asked_again_where_t
 def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: Callable[[Scripted], BatchWork]) -> None:
     work = open_work(Scripted({"a": [said("1")], "b": [said("<think>?</think>\n```\n**2**\n```")]}))
     for name in "ab":
-        work.take(name, "{}")
+        work.add_input_row(name, "{}")
     ask_all(work, ["a", "b"])
     receipt = work.finish([Named(id=name, name=name) for name in "ab"], Named)
     uses = read_shard(receipt.shard, "uses").to_pylist()
@@ -136,7 +136,7 @@ def test_a_pilot_passes_on_what_was_drawn_be_it_all_or_none(
 ) -> None:
     work = open_work(Scripted({}))
     for name in "ab":
-        work.take(name, "{}")
+        work.add_input_row(name, "{}")
     rows = make_arrow_table(Named, [Named(id=name, name=name) for name in "ab"])
     receipt = work.finish_pilot_draw(rows, dict.fromkeys(drawn, 0.5), "not_in_pilot")
     assert (receipt.rows_in, receipt.rows, receipt.rejects) == (2, len(drawn), 2 - len(drawn))
@@ -162,7 +162,7 @@ def test_finish_writes_rows_rejects_merges_and_uses(open_work: Callable[[Scripte
     work = open_work(Scripted({"a": [said("1")]}))
     rows = [Named(id=name, name=name) for name in "abc"]
     for row in rows:
-        work.take(row.id, row)
+        work.add_input_row(row.id, row)
     ask_all(work, ["a"])
     receipt = work.finish([rows[0], Reject("b", "too_odd", "it is odd"), MergedAway("c", "a")], Named)
     assert (receipt.rows_in, receipt.rows, receipt.rejects, receipt.merged, receipt.calls_sent) == (3, 1, 1, 1, 1)
@@ -179,7 +179,7 @@ def test_finish_writes_rows_rejects_merges_and_uses(open_work: Callable[[Scripte
 
 def test_a_passing_failure_leaves_the_batch_unsettled(open_work: Callable[[Scripted], BatchWork]) -> None:
     work = open_work(Scripted({}))
-    work.take("a", "{}")
+    work.add_input_row("a", "{}")
     assert work.finish([Reject("a", "model_failed", "down", retryable=True)], Named).unsettled == 1
     assert find_batch_receipt(work.batch) is None
 
@@ -199,7 +199,7 @@ def test_rows_that_are_lost_or_doubled_stop_the_build(
 ) -> None:
     work = open_work(Scripted({}))
     for name in "ab":
-        work.take(name, "{}")
+        work.add_input_row(name, "{}")
     with pytest.raises(BuildError, match="2 rows came in but"):
         work.finish(outcomes, Named)
 
@@ -228,11 +228,11 @@ def test_a_thing_that_several_rows_need_is_looked_up_and_read_once(
         (row_id, name, Call(graph.identity, "find", {"name": name}))
         for row_id, name in (("1", "Ada"), ("2", "Ada"), ("3", "Bob"), ("4", "Bob"))
     ]
-    found, failed = work.look_up(graph, asked, lambda body: read.append(body) or len(read))
+    found, failed = work.call_and_parse(graph, asked, lambda body: read.append(body) or len(read))
     assert (found, read) == ({"Ada": 1}, [["Q7259"]])
     assert failed == {row_id: Reject(row_id, "wikidata_failed", "bad_call: no") for row_id in "34"}
     assert sorted(graph.asked) == [("Ada", ""), ("Bob", "")]
-    assert [use[0] for use in work.uses] == (["1", "2", "3", "4"] if outside else [])
+    assert [use[0] for use in work.call_uses] == (["1", "2", "3", "4"] if outside else [])
 
 
 def test_a_local_graph_is_asked_in_portions(
@@ -248,7 +248,7 @@ def test_a_local_graph_is_asked_in_portions(
     asked = [
         (f"{number}", name, Call(graph.identity, "find", {"name": name})) for number, name in enumerate("ABACDCEA")
     ]
-    found, failed = work.look_up(graph, asked, str)
+    found, failed = work.call_and_parse(graph, asked, str)
     assert found == {"A": "A", "B": "B", "D": "D", "E": "E"}
     assert failed == {row_id: Reject(row_id, "wikidata_failed", "bad_call: no") for row_id in "35"}
     assert sent == [2, 2, 1]
@@ -264,7 +264,7 @@ def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
         work = open_work(Scripted({}))
         rows = [Named(id=f"{number}", name=f"name {number}") for number in range(5)]
         for row in rows:
-            work.take(row.id, row)
+            work.add_input_row(row.id, row)
         receipts.append(work.finish((Reject(row.id, "odd", "") if row.id == "3" else row for row in rows), Named))
         written.append(read_shard(receipts[-1].shard, "rows").to_pylist())
     assert written[1] == [{"id": f"{number}", "name": f"name {number}"} for number in (0, 1, 2, 4)]

@@ -118,7 +118,7 @@ def test_the_rate_depends_on_tokens_unless_the_world_names_one(
         ask_all(services.wikipedia, [make_search_call("a", "word", 1)])
     assert server.seen[0].headers.get("authorization") == ("Bearer token-of-an-account" if tokens else None)
     assert limiting._limiters["wikimedia"]._start_cost_s == pytest.approx(60 / per_minute)
-    assert limiting._limiters["wikimedia"].most == 3
+    assert limiting._limiters["wikimedia"].max_parallel == 3
 
 
 def test_a_service_outside_is_not_asked_without_a_contact_address_by_any_way_of_opening_it(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
 
 
 def make_row(row_id: str, **changed: Any) -> GatheredFanOutQuestion:
-    columns = {"source": "generated", "question": "", "answer": dump_json(PEOPLE), "wording": LISTED.dump()}
+    columns = {"source": "generated", "question": "", "answer": dump_json(PEOPLE), "wording": LISTED.to_json()}
     return fan_out_row(id=row_id, **(columns | changed))
 
 

@@ -121,7 +121,7 @@ def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_an
     with shared_server():
         with prefect_server(alone) as server:
             assert server
-            while len(server.endings) < MAX_SERVER_EXITS:
+            while len(server.unexpected_exits) < MAX_SERVER_EXITS:
                 server._process.kill()
                 time.sleep(0.01)
             with pytest.raises(

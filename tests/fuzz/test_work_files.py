@@ -106,7 +106,7 @@ def look_at_all(warehouse: Path, folder: Path) -> Iterable[Callable[[], Any]]:
         export_build(warehouse, build, folder / build.build_id, GRANOLA.forms, (), [])
         for build in list_builds(warehouse)
     ]
-    yield lambda: CallCache(warehouse, "record").answer([Call("here", "find_items", {"name": "a"})], None)  # type: ignore[arg-type]
+    yield lambda: CallCache(warehouse, "record").get_or_send([Call("here", "find_items", {"name": "a"})], None)  # type: ignore[arg-type]
 
     def explain() -> None:
         with open_warehouse(warehouse) as db:

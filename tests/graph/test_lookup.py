@@ -174,22 +174,22 @@ def spell_label(number: int, name: str, predicate: str = "rdfs:label") -> str:
 def test_names_with_any_characters_are_found(make_graph: Make) -> None:
     graph = make_graph("\n".join(spell_label(number, name) for number, name in enumerate(ODD_NAMES, 1)))
     expected = {name: [ItemCandidate(f"Q{number}", "label")] for number, name in enumerate(ODD_NAMES, 1)}
-    assert graph.find(ODD_NAMES) == expected
-    assert graph.labels(f"Q{number}" for number in range(1, 100)) == {
+    assert graph.find_items_by_name(ODD_NAMES) == expected
+    assert graph.find_labels(f"Q{number}" for number in range(1, 100)) == {
         f"Q{number}": name for number, name in enumerate(ODD_NAMES, 1)
     }
-    assert graph.find(["half \ud83d"]) == {"half \ud83d": []}
+    assert graph.find_items_by_name(["half \ud83d"]) == {"half \ud83d": []}
 
 
 def test_typed_look_ups_say_the_same_as_calls(make_graph: Make) -> None:
     graph = make_graph(PEOPLE)
-    assert graph.describe(["Q9"]) == {"Q9": ItemDescription("Mercury", None, None, "2024-05-06T07:08:09Z")}
+    assert graph.load_descriptions(["Q9"]) == {"Q9": ItemDescription("Mercury", None, None, "2024-05-06T07:08:09Z")}
     assert neighbours(graph, ["Q10", "Q3"], ["P31"]) == {
         "Q10": [ItemNeighbour("P31", "Q100", "quicksilver"), ItemNeighbour("P31", "Q634", None)],
         "Q3": [ItemNeighbour("P31", "Q5", None)],
     }
-    assert graph.labels(["Q10", "P31", "P32", "Q777"]) == {"Q10": "Mercury", "P31": "instance of"}
-    assert graph.degrees(["Q10", "Q5", "Q8", "Q777"]) == {
+    assert graph.find_labels(["Q10", "P31", "P32", "Q777"]) == {"Q10": "Mercury", "P31": "instance of"}
+    assert graph.count_edges(["Q10", "Q5", "Q8", "Q777"]) == {
         "Q10": EdgeCounts(out=5, into=0),
         "Q5": EdgeCounts(out=0, into=3),
         "Q8": EdgeCounts(out=0, into=0),
@@ -201,19 +201,19 @@ def test_an_empty_batch_and_unknown_ids_have_empty_answers(make_graph: Make) -> 
     graph = make_graph(PEOPLE)
     huge = "Q" + "9" * 30
     assert ask(graph) == []
-    assert graph.find([]) == graph.describe([]) == neighbours(graph, [], ["P31"]) == graph.labels([]) == {}
+    assert graph.find_items_by_name([]) == graph.load_descriptions([]) == neighbours(graph, [], ["P31"]) == graph.find_labels([]) == {}
     assert graph.list_neighbours([]) == []
-    assert graph.describe([huge]) == {huge: ItemDescription(None, None, None, None)}
+    assert graph.load_descriptions([huge]) == {huge: ItemDescription(None, None, None, None)}
     assert neighbours(graph, [huge], ["P31"]) == {huge: []}
-    assert graph.degrees([huge]) == {huge: EdgeCounts(0, 0)}
-    assert graph.labels([huge, "P" + "9" * 30]) == {}
+    assert graph.count_edges([huge]) == {huge: EdgeCounts(0, 0)}
+    assert graph.find_labels([huge, "P" + "9" * 30]) == {}
     assert graph.list_facts("P31", huge, 5) == graph.list_facts("P" + "9" * 30, None, 5) == []
 
 
 def test_other_languages_answer_with_their_own_texts(make_graph: Make) -> None:
     graph = make_graph(PEOPLE, languages=("en", "de"))
-    assert graph.find(["Merkur"], "de") == {"Merkur": [ItemCandidate("Q10", "label")]}
-    assert graph.find(["Merkur"], "en") == {"Merkur": []}
+    assert graph.find_items_by_name(["Merkur"], "de") == {"Merkur": [ItemCandidate("Q10", "label")]}
+    assert graph.find_items_by_name(["Merkur"], "en") == {"Merkur": []}
     [described] = bodies(graph, make_describe_item_call(graph.identity, "Q10", "de"))
     assert (described["label"], described["description"], described["title"]) == ("Merkur", None, "Mercury (planet)")
 
@@ -233,10 +233,10 @@ SHARED_NAMES = """
 
 def test_a_name_for_all_languages_stands_in_where_a_language_has_none(make_graph: Make) -> None:
     graph = make_graph(SHARED_NAMES)
-    assert graph.labels(["Q1", "Q2", "Q3", "Q4", "P1"]) == {"Q1": "Ada", "Q2": "Ada", "P1": "p"}
-    assert [graph.describe([qid])[qid].label for qid in ("Q1", "Q2", "Q3")] == ["Ada", "Ada", None]
+    assert graph.find_labels(["Q1", "Q2", "Q3", "Q4", "P1"]) == {"Q1": "Ada", "Q2": "Ada", "P1": "p"}
+    assert [graph.load_descriptions([qid])[qid].label for qid in ("Q1", "Q2", "Q3")] == ["Ada", "Ada", None]
     assert [edge.label for edge in neighbours(graph, ["Q5"], ["P1"])["Q5"]] == ["Ada", "Ada"]
-    assert graph.find(["Ada", "Adda"]) == {
+    assert graph.find_items_by_name(["Ada", "Adda"]) == {
         "Ada": [ItemCandidate("Q1", "label"), ItemCandidate("Q2", "label"), ItemCandidate("Q3", "alias")],
         "Adda": [ItemCandidate("Q2", "label")],
     }
@@ -253,7 +253,7 @@ def test_a_language_that_was_not_loaded_is_refused(make_graph: Make) -> None:
     assert refused.error == "language_missing: graph small was loaded in en, not in de"
     assert facts.body == [{"subject": "Q10", "object": "Q1"}]
     with pytest.raises(LocalGraphError, match="was loaded in en, not in de"):
-        graph.find(["Merkur"], "de")
+        graph.find_items_by_name(["Merkur"], "de")
 
 
 @pytest.mark.parametrize(
@@ -288,11 +288,11 @@ def test_identity_is_the_content(make_graph: Make) -> None:
 @pytest.mark.slow
 def test_many_threads_and_another_process_read_at_once(make_graph: Make, tmp_path: Path) -> None:
     graph = make_graph(PEOPLE)
-    expected = graph.find(["Mercury"])
+    expected = graph.find_items_by_name(["Mercury"])
     results: list[dict[str, list[ItemCandidate]]] = []
 
     def look_up() -> None:
-        results.extend(graph.find(["Mercury"]) for _ in range(20))
+        results.extend(graph.find_items_by_name(["Mercury"]) for _ in range(20))
 
     threads = [threading.Thread(target=look_up) for _ in range(4)]
     for thread in threads:
@@ -485,7 +485,7 @@ def test_no_items_and_a_graph_without_claims_are_answered(make_graph: Make) -> N
     bare = make_graph('wd:Q1 rdfs:label "one"@en', "bare")
     assert bare.list_item_facts(["Q1"]) == {"Q1": []}
     assert neighbours(bare, ["Q1"], ["P31"]) == {"Q1": []}
-    assert bare.degrees(["Q1"]) == {"Q1": EdgeCounts(0, 0)}
+    assert bare.count_edges(["Q1"]) == {"Q1": EdgeCounts(0, 0)}
 
 
 def test_labels_are_those_of_the_language_that_is_asked_for(make_graph: Make) -> None:
@@ -521,7 +521,7 @@ def test_all_look_ups_of_claims_say_what_a_search_through_all_edges_says(
             qid: [(int(each.pid[1:]), int(str(each.qid)[1:])) for each in facts]
             for qid, facts in graph.list_item_facts(qids).items()
         } == {f"Q{item}": pairs for item, pairs in leaving.items()}
-        assert graph.degrees(qids) == {
+        assert graph.count_edges(qids) == {
             f"Q{item}": EdgeCounts(sum(s == item for s, _, _ in edges), sum(o == item for _, _, o in edges))
             for item in asked
         }

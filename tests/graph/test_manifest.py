@@ -200,7 +200,7 @@ def test_damage_inside_the_database_behind_a_forged_manifest_is_a_named_error(gr
     files = {**manifest.files, "graph.duckdb": forged}
     (graphs / "small" / "manifest.json").write_text(manifest.model_copy(update={"files": files}).model_dump_json())
     with pytest.raises(LocalGraphError, match=r"graph\.duckdb: cannot be (opened|read)"):
-        open_graph("small", graphs).labels(["Q1"])
+        open_graph("small", graphs).find_labels(["Q1"])
 
 
 def test_one_damaged_graph_does_not_hide_the_others(graphs: Path) -> None:

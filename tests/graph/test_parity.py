@@ -19,7 +19,7 @@ from factmill.tasks.core.calls.operation import Operation, list_operations
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 
-ANSWERED = [each for each in list_operations() if callable(each.graph)]
+ANSWERED = [each for each in list_operations() if callable(each.load_from_graph)]
 """Every operation that a graph answers, that of a benchmark too."""
 LANGUAGES = ("en", "it")
 HERE = "anywhere"
@@ -104,8 +104,8 @@ def list_calls(
         "limit": (1, 2, 500),
         "language": languages,
     }
-    chosen = product(*(values[name] for name in operation.parts))
-    return [operation.call(HERE, **dict(zip(operation.parts, each, strict=True))) for each in chosen]
+    chosen = product(*(values[name] for name in operation.part_checks))
+    return [operation.make_call(HERE, **dict(zip(operation.part_checks, each, strict=True))) for each in chosen]
 
 
 KNOWN = list(enumerate(["Q64", "Q142", "Q183", "Q1208", "Q90", "Q821244", "Q99"]))
@@ -128,7 +128,7 @@ def test_every_question_to_a_wikidata_has_an_answer_by_a_graph_or_a_reason() -> 
     asked = [each for each in list_operations() if each.sparql]
     assert DESCRIPTIONS in asked
     assert [each.name for each in ANSWERED if each not in asked] == []
-    assert [each.name for each in asked if not each.graph] == []
+    assert [each.name for each in asked if not each.load_from_graph] == []
 
 
 @pytest.mark.parametrize("operation", ANSWERED, ids=lambda each: each.name)
@@ -143,7 +143,7 @@ def test_an_operation_has_the_same_body_on_a_small_graph(
     assert any(expected)
     assert answer_by_graph(graph, calls) == expected
     for body in expected:
-        operation.read(body)
+        operation.parse_body(body)
 
 
 def test_facts_are_the_same_on_whole_rdf_of_real_items(shared_data: Path, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_item_paths_are_those_of_a_search_through_all_edges(
     graph = SmallGraph(tmp_path_factory.mktemp("graph"), edges | star)
     for options in several:
         found = graph.find_items(pairs, options)
-        assert (found.paths.schema, found.pairs.schema, found.problems) == (ITEM_PATHS_SCHEMA, PAIR_STATUS_SCHEMA, {})
+        assert (found.paths.schema, found.pairs.schema, found.failures) == (ITEM_PATHS_SCHEMA, PAIR_STATUS_SCHEMA, {})
         assert rows_of(found) == search_items(graph, pairs, options)
 
 
@@ -151,7 +151,7 @@ def test_literal_paths_are_those_of_a_search_through_all_literals(
         pairs = [(subject, data.draw(wanted)) for subject in subjects]
         for options in several:
             found = graph.find_literals(pairs, properties, options)  # type: ignore[arg-type]
-            assert (found.paths.schema, found.pairs.schema, found.problems) == (
+            assert (found.paths.schema, found.pairs.schema, found.failures) == (
                 LITERAL_PATHS_SCHEMA,
                 PAIR_STATUS_SCHEMA,
                 {},

@@ -81,8 +81,8 @@ def test_every_triple_is_stored(graph: WikidataGraph, plain: Plain) -> None:
 
 def test_every_text_and_edge_comes_back(graph: WikidataGraph, plain: Plain) -> None:
     labels = dict(plain.texts["label"])
-    described = graph.describe(each for each in labels if each.startswith("Q"))
-    assert graph.labels(labels) == labels
+    described = graph.load_descriptions(each for each in labels if each.startswith("Q"))
+    assert graph.find_labels(labels) == labels
     assert {qid: found.description for qid, found in described.items() if found.description} == dict(
         plain.texts["description"]
     )
@@ -100,10 +100,10 @@ def test_every_name_finds_its_items(graph: WikidataGraph, plain: Plain) -> None:
         for entity, text in plain.texts[predicate]:
             if entity.startswith("Q"):
                 vias[text][entity] = via
-    graph.find(["warm up"])
+    graph.find_items_by_name(["warm up"])
     names = sorted(vias)[:10_000]
     started = time.perf_counter()
-    found = graph.find(names)
+    found = graph.find_items_by_name(names)
     seconds = time.perf_counter() - started
     print(f"\n{len(names):,} names found in {seconds:.3f} s")
     assert (
@@ -122,7 +122,7 @@ def test_degrees_are_those_counted(graph: WikidataGraph, plain: Plain) -> None:
     into: dict[str, int] = defaultdict(int)
     for _, _, thing in plain.edges:
         into[f"Q{thing}"] += 1
-    assert {qid: degree.into for qid, degree in graph.degrees(into).items()} == into
+    assert {qid: degree.into for qid, degree in graph.count_edges(into).items()} == into
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_a_reply_comes_with_its_tokens_cost_and_time(chat_server: Any) -> None:
     assert reply.body["texts"][0].strip()
     assert reply.body["finish"] == ["length"]
     assert reply.tokens_out == 24
-    messages = "".join(f"[{message['role']}] {message['content']}\n" for message in make_ask().messages())
+    messages = "".join(f"[{message['role']}] {message['content']}\n" for message in make_ask().build_messages())
     assert reply.tokens_in == len(f"{messages}[assistant] ") + 1, "a token a character, and the one at the beginning"
     assert reply.cost_usd == pytest.approx(24 * 10e-6)
     assert reply.latency_s > 0

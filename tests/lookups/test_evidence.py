@@ -149,7 +149,7 @@ def test_fifty_references_are_pinned_alike_in_any_order_and_each_title_asked_onc
             keys = [call.key for call in watched.calls]
             assert len(keys) == len(set(keys))
             assert len(dated) <= 2 * len(titles)
-            assert {row_id for row_id, _, _ in work.uses} == {row_id for row_id, _ in asked}
+            assert {row_id for row_id, _, _ in work.call_uses} == {row_id for row_id, _ in asked}
     assert results[0] == results[1]
     assert sum(isinstance(each, PinnedArticle) for each in results[0].values()) > 25
 

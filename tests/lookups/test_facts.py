@@ -110,9 +110,9 @@ def take(work: BatchWork, **rules: Any) -> dict[str, NamedFact]:
 def name_troubles(facts: dict[str, NamedFact]) -> dict[str, str]:
     """Return the reason of a reject, or the row that a fact is merged into."""
     return {
-        row_id: fact.trouble.reason if isinstance(fact.trouble, Reject) else f"into {fact.trouble.into}"
+        row_id: fact.drop_outcome.reason if isinstance(fact.drop_outcome, Reject) else f"into {fact.drop_outcome.into}"
         for row_id, fact in facts.items()
-        if fact.trouble
+        if fact.drop_outcome
     }
 
 
@@ -136,7 +136,7 @@ def test_what_becomes_of_a_subject_with_several_values_is_a_rule(
     assert name_troubles(facts) == {**dict.fromkeys(UNNAMED, "item_without_label"), **expected}
     assert work.rows_in == len(facts) == 8
     assert [fact.number for fact in facts.values()] == list(range(1, 9))
-    assert work.originals["P19-Q1-Q84"] == '{"relation":"P19","subject":"Q1","value":"Q84"}'
+    assert work.rows_as_received["P19-Q1-Q84"] == '{"relation":"P19","subject":"Q1","value":"Q84"}'
 
 
 def test_a_value_has_all_its_names_where_they_are_asked_for(work: BatchWork) -> None:
@@ -166,7 +166,7 @@ def test_facts_whose_names_cannot_be_had_are_tried_again(
     monkeypatch.setattr(wikidatas, "too_much", words)
     with working(tmp_path, wikidata=wikidatas.sparql()) as work:
         facts = load_named_facts(work, "P19", 1, aliases=aliases)
-    assert [fact.trouble and (fact.trouble.reason, fact.trouble.retryable) for fact in facts] == [  # type: ignore[union-attr]
+    assert [fact.drop_outcome and (fact.drop_outcome.reason, fact.drop_outcome.retryable) for fact in facts] == [  # type: ignore[union-attr]
         ("wikidata_failed", True)
     ]
 

@@ -64,14 +64,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["table", "rotary", "wide"])
 def test_a_text_gets_the_same_bits_in_every_batch(home: Path, name: str, added: str, threads: int) -> None:
     model = LanguageModel(resolve_language_model_folder(f"{name}{added}", home), "cpu", threads=threads)
-    alone = {text: model.weigh([text])[0] for text in TEXTS}
+    alone = {text: model.compute_log_probabilities([text])[0] for text in TEXTS}
     assert len(
         {outcome.log_probability for outcome in alone.values() if isinstance(outcome, TextLogProbability)}
     ) == len(TEXTS)
     chance = random.Random(1)
     for _ in range(10):
         some = chance.choices(TEXTS, k=chance.randint(2, 40))
-        assert model.weigh(some) == [alone[text] for text in some]
+        assert model.compute_log_probabilities(some) == [alone[text] for text in some]
 
 
 def test_int8_shares_batches_of_one_length_and_floats_are_weighed_alone(home: Path) -> None:
@@ -86,7 +86,7 @@ def test_batches_that_are_shared_give_what_single_ones_give(home: Path) -> None:
     texts = [text[:-1] + letter for text in SENTENCES for letter in "abcdefgh"]
     batchings: list[Batching] = ["length", "alone"]
     shared, alone = (
-        LanguageModel(models_folder(home) / "table-int8", "cpu", "int8", 1, batching).weigh(texts)
+        LanguageModel(models_folder(home) / "table-int8", "cpu", "int8", 1, batching).compute_log_probabilities(texts)
         for batching in batchings
     )
     assert shared == alone
@@ -99,7 +99,7 @@ def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> N
     model = LanguageModel(resolve_language_model_folder(name, home), "cpu")
     engine = ctranslate2.Generator(str(path), "cpu", compute_type="float32")
     numbers = {token: n for n, token in enumerate(json.loads((path / "vocabulary.json").read_text("utf-8")))}
-    for text, outcome in zip(TEXTS, model.weigh(TEXTS), strict=True):
+    for text, outcome in zip(TEXTS, model.compute_log_probabilities(TEXTS), strict=True):
         tokens = model.tokenize(text)
         assert not isinstance(tokens, NoPerplexity) and isinstance(outcome, TextLogProbability)
         assert tokens[0] == START
@@ -120,7 +120,7 @@ def test_a_text_without_tokens_and_one_that_is_too_long_say_so(home: Path) -> No
     longest = "x " * (POSITIONS // 2 - 1)
     tokens = model.tokenize(longest)
     assert not isinstance(tokens, NoPerplexity) and len(tokens) == POSITIONS - 1
-    outcomes = model.weigh(["", longest, longest + "xxx", "fine", "half \ud83d"])
+    outcomes = model.compute_log_probabilities(["", longest, longest + "xxx", "fine", "half \ud83d"])
     reasons = [outcome.reason if isinstance(outcome, NoPerplexity) else None for outcome in outcomes]
     assert reasons == ["nothing_to_weigh", None, "too_long", None, "unknown_characters"]
 
@@ -131,24 +131,24 @@ def test_a_model_with_a_table_of_positions_reads_as_many_as_it_says(home: Path) 
     assert model.settings.max_tokens == POSITIONS
     tokens = model.tokenize(full)
     assert not isinstance(tokens, NoPerplexity) and len(tokens) == POSITIONS
-    assert isinstance(model.weigh([full])[0], TextLogProbability)
+    assert isinstance(model.compute_log_probabilities([full])[0], TextLogProbability)
 
 
 def test_a_token_that_the_vocabulary_does_not_have_is_told_or_weighed_as_unknown(home: Path) -> None:
     model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
     del model._numbers["x"]
-    outcome = model.weigh(["x"])[0]
+    outcome = model.compute_log_probabilities(["x"])[0]
     assert isinstance(outcome, NoPerplexity) and outcome.reason == "unknown_characters"
     model.settings = model.settings.model_copy(update={"unknown": START})
     assert model.tokenize("x") == [START, START]
-    assert isinstance(model.weigh(["x"])[0], TextLogProbability)
+    assert isinstance(model.compute_log_probabilities(["x"])[0], TextLogProbability)
 
 
 def test_without_a_start_token_the_first_token_is_not_weighed(home: Path) -> None:
     model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
-    with_start = model.weigh(["Ada Lovelace"])[0]
+    with_start = model.compute_log_probabilities(["Ada Lovelace"])[0]
     model.settings = model.settings.model_copy(update={"start": None})
-    without, single = model.weigh(["Ada Lovelace", "A"])
+    without, single = model.compute_log_probabilities(["Ada Lovelace", "A"])
     assert isinstance(with_start, TextLogProbability) and isinstance(without, TextLogProbability)
     assert without.tokens == with_start.tokens - 1
     assert isinstance(single, NoPerplexity) and single.reason == "nothing_to_weigh"
@@ -161,7 +161,7 @@ def test_outcomes_come_as_they_are_found_each_once(home: Path) -> None:
     assert sorted(place for place, _ in found) == list(range(len(asked)))
     assert dict(found)[0] == dict(found)[len(asked) - 1]
     assert found[0][0] == 1, "what needs no model comes first"
-    assert model.weigh([]) == []
+    assert model.compute_log_probabilities([]) == []
 
 
 def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None:

@@ -38,7 +38,7 @@ def corpus() -> Corpus:
 
 
 def find_perplexities(model: LanguageModel, texts: Sequence[str]) -> list[float]:
-    outcomes = model.weigh(texts)
+    outcomes = model.compute_log_probabilities(texts)
     assert all(isinstance(outcome, TextLogProbability) for outcome in outcomes)
     return [outcome.perplexity for outcome in outcomes if isinstance(outcome, TextLogProbability)]
 
@@ -91,7 +91,7 @@ def test_a_paragraph_keeps_to_people_that_nobody_has_heard_of(model: LanguageMod
     ],
 )
 def test_any_text_can_be_weighed(model: LanguageModel, text: str) -> None:
-    outcome = model.weigh([text])[0]
+    outcome = model.compute_log_probabilities([text])[0]
     assert isinstance(outcome, TextLogProbability)
     assert 1 < outcome.perplexity < 1e9
 
@@ -99,7 +99,7 @@ def test_any_text_can_be_weighed(model: LanguageModel, text: str) -> None:
 def test_a_paragraph_of_five_rounds_is_read_whole(model: LanguageModel) -> None:
     documents = draw_taught(corpus(), SEED)
     longest = max((next(documents) for _ in range(500)), key=len)
-    assert isinstance(model.weigh([f"{longest} {longest[:600]}"])[0], TextLogProbability)
+    assert isinstance(model.compute_log_probabilities([f"{longest} {longest[:600]}"])[0], TextLogProbability)
 
 
 def test_the_model_says_what_it_is_and_how_it_came_to_be(model: LanguageModel) -> None:

@@ -50,7 +50,7 @@ def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
     assert replies[calls[2].key].error == (
         "unweighable: nothing_to_weigh: the text has no token after the first one that the model sees"
     )
-    expected: list[PerplexityOutcome] = LanguageModel(EMBEDDED_LANGUAGE_MODEL_FOLDER, "cpu").weigh(
+    expected: list[PerplexityOutcome] = LanguageModel(EMBEDDED_LANGUAGE_MODEL_FOLDER, "cpu").compute_log_probabilities(
         [str(calls[0].parts["text"])]
     )
     assert [parse_log_probability(replies[calls[0].key].body)] == expected

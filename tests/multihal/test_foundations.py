@@ -20,7 +20,7 @@ Run = Callable[..., Left]
 
 
 def asked(question: str, answer: str, **more: Any) -> FoundationQuestion:
-    return typed_question(question, question, answer, **more).narrow(FoundationQuestion)
+    return typed_question(question, question, answer, **more).narrow_to(FoundationQuestion)
 
 
 def unite(run: Run) -> set[str]:

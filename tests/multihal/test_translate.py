@@ -39,7 +39,7 @@ class Translator:
 
 def scored_path(**changed: Any) -> ScoredPath:
     path = ["Q43512", "P2044", "8611"]
-    return typed_question("q", "How high is K2?", "8,611 metres", answer_type="numerical", **changed).extend(
+    return typed_question("q", "How high is K2?", "8,611 metres", answer_type="numerical", **changed).extend_to(
         ScoredPath, question_id="q", subjects=["Q43512"], objects=["8611"], responses=path, responses_formatted=path,
         path_statement=None, path_labels=["K2", "elevation", "8611 metre"], chosen_by="all", judged_by="j",
         judged_score=5, judge_call="c",

@@ -43,9 +43,9 @@ def test_what_forbids_it_or_is_not_known_is_refused(told: tuple[str, ...], refus
 
 
 def test_a_reason_is_that_of_the_licence() -> None:
-    assert "commercial" in get_licence("CC-BY-NC-4.0").why_not
-    assert "adapted" in get_licence("CC-BY-ND-4.0").why_not
-    assert "does not know" in get_licence("S-Lab-1.0").why_not
+    assert "commercial" in get_licence("CC-BY-NC-4.0").refusal_reason
+    assert "adapted" in get_licence("CC-BY-ND-4.0").refusal_reason
+    assert "does not know" in get_licence("S-Lab-1.0").refusal_reason
 
 
 def test_share_alike_is_the_licence_of_the_whole() -> None:
@@ -70,9 +70,9 @@ def test_what_forbids_something_is_not_lost_beside_share_alike() -> None:
 def test_pages_are_those_of_the_wiki_that_the_build_read(service: str, source: str, before: str) -> None:
     lock = {"services": {"wikipedia": service}}
     assert format_wikipedia_name(lock) == source
-    (page,) = SLAQ_RELEASE.pages({"Topic": "Wien", "revid": 7}, get_build_wikipedia(lock))
+    (page,) = SLAQ_RELEASE.list_pages({"Topic": "Wien", "revid": 7}, get_build_wikipedia(lock))
     assert page == SourcePage("Wien", "7", f"{before}?title=Wien&oldid=7")
-    (page,) = BIOKALMA_RELEASE.pages({"text_pages": ["Wien, revision 7"]}, get_build_wikipedia(lock))
+    (page,) = BIOKALMA_RELEASE.list_pages({"text_pages": ["Wien, revision 7"]}, get_build_wikipedia(lock))
     assert page.url == f"{before}?title=Wien&oldid=7"
 
 

@@ -89,16 +89,16 @@ def test_a_card_holds_no_script_and_nothing_of_a_name_acts(card: ModelCard) -> N
 
 def test_every_evaluation_says_what_its_number_means() -> None:
     for evaluation in EVALUATIONS.values():
-        assert evaluation.main in evaluation.headline
-        assert re.fullmatch(r"[A-Z][^\n]{40,300}\.", evaluation.meaning), evaluation.name
+        assert evaluation.main_metric in evaluation.headline_metrics
+        assert re.fullmatch(r"[A-Z][^\n]{40,300}\.", evaluation.main_metric_meaning), evaluation.name
 
 
 def test_a_less_is_better_metric_has_its_best_at_the_low_end() -> None:
     paper = tuple(
-        dataclasses.replace(EVALUATION.paper[0], model=name, value=at) for name, at in (("a", 0.2), ("b", 0.4))
+        dataclasses.replace(EVALUATION.paper_results[0], model=name, value=at) for name, at in (("a", 0.2), ("b", 0.4))
     )
     for lower, best in (((), "b"), (("accuracy",), "a")):
-        evaluation = dataclasses.replace(EVALUATION, paper=paper, lower_is_better=lower)
+        evaluation = dataclasses.replace(EVALUATION, paper_results=paper, lower_is_better=lower)
         taken = dataclasses.replace(take(make_evaluated("strong", GOOD)), evaluation=evaluation)
         found = make_model_card(["strong"], [taken]).parts[0].rows[0].best
         assert found and found.model == best

@@ -75,7 +75,7 @@ def test_what_groups_are_called_is_text_and_cut(name: str) -> None:
     figure = ReportFigure("named", "Named", "bars", "", "", (FigureSeries(name, (name, "b"), (1.0, 2.0)),))
     made = make_evaluated("strong", GOOD)
     metrics = [made.metrics[0].model_copy(update={"group_by": "kind", "group": name})]
-    evaluation = dataclasses.replace(EVALUATION, items=items, figures=lambda _: [figure])
+    evaluation = dataclasses.replace(EVALUATION, list_report_items=items, draw_figures=lambda _: [figure])
     page = render_report_html(
         make_evaluation_report(evaluation, [dataclasses.replace(made, metrics=[*made.metrics, *metrics])])
     )

@@ -269,7 +269,7 @@ def test_one_page_in_trouble_does_not_touch_the_others(step: Callable[..., Left]
 
 
 def topic(pageid: int, category: str = "Algebra") -> TopicArticle:
-    return page_row(pageid, f"Page {pageid}", category).extend(TopicArticle, url="https://x", revid=1, text="Text.")
+    return page_row(pageid, f"Page {pageid}", category).extend_to(TopicArticle, url="https://x", revid=1, text="Text.")
 
 
 def test_views_are_summed_over_the_days_that_are_told(step: Callable[..., Left], wiki: SmallWiki) -> None:
@@ -295,7 +295,7 @@ def test_views_are_summed_over_the_days_that_are_told(step: Callable[..., Left],
 
 def viewed(views: Mapping[int, int | None], category: str = "Algebra") -> list[ViewedTopic]:
     return [
-        topic(pageid, category).extend(ViewedTopic, views=number, views_from="20201120", views_to="20231119")
+        topic(pageid, category).extend_to(ViewedTopic, views=number, views_from="20201120", views_to="20231119")
         for pageid, number in views.items()
     ]
 

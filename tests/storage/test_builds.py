@@ -146,7 +146,7 @@ def test_latest_is_the_newest_whole_build_of_the_default_source_and_says_what_it
         assert not capsys.readouterr().err, "it was named"
     finally:
         progress.set_progress_style("none")
-    table, where, _ = TableStore(path).read("granola_candidates")
+    table, where, _ = TableStore(path).read_with_digest("granola_candidates")
     assert (where, table.num_rows) == (whole.build_id, 1)
 
 

@@ -64,9 +64,9 @@ def lock_inputs(params: CountryParams, run: RunOptions) -> ResolvedInputs[Countr
 @task(cache_key_fn=batch_key, persist_result=True)
 def read_countries(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
-    names = [name for file in work.files(batch.unit) for name in file.path.read_text("utf-8").splitlines()]
+    names = [name for file in work.source_files(batch.unit) for name in file.path.read_text("utf-8").splitlines()]
     for name in names:
-        work.take(f"c-{name}", name)
+        work.add_input_row(f"c-{name}", name)
     return work.finish((Country(id=f"c-{name}", name=name) for name in names), Country)
 
 

@@ -99,7 +99,7 @@ def read_verdict(text: str) -> bool | UnreadableCompletion:
 
 def mark(row: CountryAnswer, judged: AnswerJudgment[bool] | None, judge: str) -> JudgedCountry:
     right, why = (None, row.unscored) if judged is None else (judged.verdict, judged.unscored)
-    return row.extend(JudgedCountry, is_right=right, judge=judge, why_not=why)
+    return row.extend_to(JudgedCountry, is_right=right, judge=judge, why_not=why)
 
 
 JUDGING: JudgingSpec[CountryAnswer, bool, JudgedCountry] = JudgingSpec(

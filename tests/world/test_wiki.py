@@ -236,7 +236,7 @@ def test_parse_follows_redirects_only_when_asked(ask: Any) -> None:
 )
 def test_titles_are_normalised(text: str, full: str, fragment: str) -> None:
     title = parse_wiki_title(text)
-    assert (title.full, title.fragment) == (full, fragment)
+    assert (title.full_title, title.fragment) == (full, fragment)
 
 
 @pytest.mark.parametrize("text", ["", "#x", "a<b", "a|b", "Category:", "x" * 256, "a\nb%41"])

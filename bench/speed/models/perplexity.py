@@ -82,7 +82,7 @@ def open_ours(folder: Path, device: str, numbers: ComputeType, batching: Batchin
     model = LanguageModel(folder, "cuda" if device == "cuda" else "cpu", numbers, threads, batching)
 
     def weigh(texts: list[str]) -> list[float]:
-        outcomes = [outcome for outcome in model.weigh(texts) if isinstance(outcome, TextLogProbability)]
+        outcomes = [outcome for outcome in model.compute_log_probabilities(texts) if isinstance(outcome, TextLogProbability)]
         return [outcome.log_probability / outcome.tokens for outcome in outcomes]
 
     return weigh
@@ -115,7 +115,7 @@ def compare(given: argparse.Namespace, checkpoint: Path, models: Path) -> None:
     floats: ComputeType = "float16" if given.device == "cuda" else "float32"
     contenders: dict[str, Callable[[], Weigh]] = {
         "transformers": lambda: open_peer(
-            checkpoint, lambda text: [cutter.numbers[t] for t in cut(text)], given.device
+            checkpoint, lambda text: [cutter.token_ids[t] for t in cut(text)], given.device
         ),
         "factmill, alone": lambda: open_ours(models / "wide", given.device, floats, "alone", given.threads),
         "factmill, length": lambda: open_ours(models / "wide", given.device, floats, "length", given.threads),

@@ -22,11 +22,11 @@ HEAD = "pid,label,between,inverse,other_names\n"
 
 
 def test_twenty_relations_are_known_of_which_fourteen_join_people() -> None:
-    assert RELATIONS.default == (
+    assert RELATIONS.people_pids == (
         "P26", "P40", "P22", "P25", "P3373", "P1066", "P802", "P184", "P185", "P737", "P451", "P1038", "P1327", "P3342",
     )  # fmt: skip
-    assert tuple(RELATIONS.labels) == (*RELATIONS.default, "P108", "P749", "P355", "P127", "P112", "P1830")
-    assert RELATIONS.label("P1066") == "student of"
+    assert tuple(RELATIONS.labels) == (*RELATIONS.people_pids, "P108", "P749", "P355", "P127", "P112", "P1830")
+    assert RELATIONS.get_label("P1066") == "student of"
 
 
 def test_an_inverse_has_its_inverse() -> None:
@@ -58,7 +58,7 @@ def test_an_inverse_has_its_inverse() -> None:
     ],
 )
 def test_a_relation_is_found_by_id_label_or_another_name(text: str, pid: str | None) -> None:
-    assert RELATIONS.find(text) == pid
+    assert RELATIONS.find_pid(text) == pid
 
 
 def test_names_are_compared_without_regard_to_case_spaces_and_kind_of_apostrophe() -> None:

@@ -465,7 +465,7 @@ def test_a_value_in_another_sentence_is_not_what_is_cited() -> None:
     pool = [make_piece("Q1", "residence", "London", "Q84"), make_piece("Q2", "place of death", "Dover", "Q9")]
     text = "Ada Lovelace wrote. [qid: Q1, residence: London] George Byron died in Dover [qid: Q2, place of death: Dover] near London."
     found = find_stated_knowledge(read_citations(text, pool), pool, ADA_AND_BYRON)
-    assert (found.pieces, found.unstated, found.removed) == ((pool[1],), (pool[0],), 0)
+    assert (found.pieces, found.unstated, found.unknown_citations) == ((pool[1],), (pool[0],), 0)
 
 
 @pytest.mark.parametrize(
@@ -538,7 +538,7 @@ def test_only_what_the_pool_holds_is_cited_and_the_rest_is_counted(text: str, st
         make_piece("Q1", "work", "[REC", "Q7"),
     ]
     found = find_stated_knowledge(read_citations(text, pool), pool, ADA_AND_BYRON)
-    assert ([piece.value for piece in found.pieces], found.removed) == (stated, removed)
+    assert ([piece.value for piece in found.pieces], found.unknown_citations) == (stated, removed)
 
 
 @pytest.mark.parametrize(
@@ -560,7 +560,7 @@ def test_cited_dates_are_compared_as_dates(cited: str, held: str, is_same: bool)
     found = find_stated_knowledge(
         read_citations(f"She was born on {held} [Q1, born: {cited}].", [piece]), [piece], ADA_AND_BYRON
     )
-    assert (len(found.pieces) + len(found.unstated), found.removed) == ((1, 0) if is_same else (0, 1))
+    assert (len(found.pieces) + len(found.unstated), found.unknown_citations) == ((1, 0) if is_same else (0, 1))
 
 
 ADA_AND_LORD = {"Q1": "Ada Lovelace", "Q2": "Lord Byron"}

@@ -13,14 +13,14 @@ from factmill.tasks.errors import ShardError
 @pytest.fixture
 def files(tmp_path: Path) -> JobFiles:
     files = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
-    files.enter()
+    files.add_user()
     return files
 
 
 def begin(files: JobFiles, *ids: str, name: str = "a.jsonl", **learnt: object):
-    job = files.begin(name, ids, learnt)
-    job.note(file="file-1")
-    job.note(job="batch-1")
+    job = files.create(name, ids, learnt)
+    job.append(file="file-1")
+    job.append(job="batch-1")
     return job
 
 

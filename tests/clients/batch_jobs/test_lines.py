@@ -29,7 +29,7 @@ def read(content: bytes) -> ParsedBatchResults:
 
 
 def said(lines: ParsedBatchResults) -> dict[str, str]:
-    return {key: json.loads(each.text)["choices"][0]["message"]["content"] for key, each in lines.answers.items()}
+    return {key: json.loads(each.text)["choices"][0]["message"]["content"] for key, each in lines.results.items()}
 
 
 def test_a_line_holds_its_request_in_ascii_alone():

@@ -19,9 +19,9 @@ def begin(folder: Path, server: Loopback, **settings: object) -> JobFile:
     """Return a job of a model with these settings, as its file says it."""
     model = ModelSettings.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1"} | settings)
     files = JobFiles(JobFilesLocation(folder / "jobs", "r", folder / "w.duckdb"), JobServer.of_model(model))
-    files.enter()
-    files.begin("a.jsonl", ["x", "y"], {}).note(job="batch-1")
-    files.leave()
+    files.add_user()
+    files.create("a.jsonl", ["x", "y"], {}).append(job="batch-1")
+    files.remove_user()
     [job] = load_job_files(folder / "jobs")
     return job
 

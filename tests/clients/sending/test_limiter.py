@@ -47,7 +47,7 @@ def start_times(latency_s: float) -> list[float]:
             limiter.note_success(latency_s)
         times = []
         for _ in range(32):
-            await limiter.enter()
+            await limiter.acquire()
             times.append(asyncio.get_running_loop().time())
         return times
 
@@ -70,7 +70,7 @@ def test_a_pause_beyond_the_longest_is_refused_rather_than_waited_for():
     async def run() -> None:
         limiter = RequestLimiter(1)
         limiter.note_trouble(MAX_PAUSE_S + 10)
-        await limiter.enter()
+        await limiter.acquire()
 
     with pytest.raises(Exception, match="asked for a pause of 610 s"):
         asyncio.run(run())
@@ -89,11 +89,11 @@ def now() -> float:
 async def use(limiter: RequestLimiter, lengths: Iterable[float], spans: list[tuple[float, float]]) -> None:
     """Carry out one request after the other through a limiter, and note when each began and ended."""
     for length in lengths:
-        await limiter.enter()
+        await limiter.acquire()
         began = now()
         await asyncio.sleep(length)
         limiter.note_success(length)
-        limiter.leave(now() - began)
+        limiter.release(now() - began)
         spans.append((began, now()))
 
 
@@ -147,15 +147,15 @@ def test_a_request_that_stops_waiting_for_the_shared_limiter_gives_its_own_place
     async def main() -> None:
         shared = RequestLimiter(1)
         own = RequestLimiter(1, within=shared)
-        await shared.enter()
+        await shared.acquire()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
-                await own.enter()
+                await own.acquire()
         assert (own.under_way, shared.under_way) == (0, 1)
-        shared.leave()
+        shared.release()
         async with asyncio.timeout(1):
-            await own.enter()
-        own.leave()
+            await own.acquire()
+        own.release()
         assert (own.under_way, shared.under_way) == (0, 0)
 
     run_virtually(main())
@@ -168,17 +168,17 @@ def test_refusals_without_a_time_pause_a_service_of_known_rate_for_longer_and_lo
         pauses = []
         for outcome in "rrrrrrr r-r":
             if outcome == "r":
-                await one.enter()
+                await one.acquire()
                 one.note_trouble(None, backoff_s=5.0)
                 one.note_trouble(None, backoff_s=5.0)  # under way when the pause began
-                one.leave()
+                one.release()
             began = now()
-            await other.enter()
+            await other.acquire()
             pauses.append(round(now() - began))
             if outcome != "r":
                 other.note_success(0.1)
                 one.note_success(0.1)
-            other.leave()
+            other.release()
         return pauses
 
     assert run_virtually(main()) == [5, 10, 20, 40, 60, 60, 60, 0, 5, 0, 5]
@@ -192,7 +192,7 @@ def test_a_chance_refusal_without_a_time_pauses_no_service_whose_rate_is_unknown
                 limiter.note_success(0.1)
             limiter.note_trouble(None, backoff_s=5.0)
         began = now()
-        await limiter.enter()
+        await limiter.acquire()
         return now() - began
 
     assert run_virtually(main()) < 0.01
@@ -204,5 +204,5 @@ def test_of_several_bounds_of_one_shared_limiter_the_tightest_hold(monkeypatch: 
     assert share_limiter("a", 3, per_minute=2000) is first
     assert share_limiter("b", 3) is not first
     starts = [start for start, _ in share_among([RequestLimiter(16, within=first)], [0.001] * 5)[0]]
-    assert first.most == 3
+    assert first.max_parallel == 3
     assert count_most(starts, 60 - 1e-6) <= 200

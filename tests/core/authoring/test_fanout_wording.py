@@ -22,7 +22,7 @@ def hear_worded(reply: str, wording: QuestionWording, answer: dict[str, AnswerVa
 
 
 def test_pieces_are_written_and_read_without_loss() -> None:
-    assert QuestionWording.from_json(NAMED.dump()) == NAMED
+    assert QuestionWording.from_json(NAMED.to_json()) == NAMED
 
 
 def test_a_choice_is_told_with_its_number() -> None:

@@ -13,7 +13,7 @@ from factmill.tasks.errors import UsageError
 def test_a_window_ends_the_day_before_the_cut_off() -> None:
     window = make_pageview_window(date(2025, 3, 1), 1095)
     assert (window.first, window.last) == (date(2022, 3, 2), date(2025, 2, 28))
-    assert (window.start, window.end) == ("20220302", "20250228")
+    assert (window.start_text, window.end_text) == ("20220302", "20250228")
     assert make_pageview_window(date(2025, 3, 1), 1).first == date(2025, 2, 28)
 
 
@@ -37,5 +37,5 @@ def test_days_before_page_views_were_published_are_refused() -> None:
 @pytest.mark.parametrize("day", [date(2025, 3, 1), date(2025, 3, 31)])
 def test_twelve_months_end_with_the_last_one_that_is_over(day: date) -> None:
     window = last_twelve_months(day)
-    assert (window.start, window.end) == ("20240301", "20250228")
-    assert last_twelve_months(date(2024, 2, 29)).start == "20230201"
+    assert (window.start_text, window.end_text) == ("20240301", "20250228")
+    assert last_twelve_months(date(2024, 2, 29)).start_text == "20230201"

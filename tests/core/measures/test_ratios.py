@@ -18,7 +18,7 @@ def part(above: Sequence[float], below: Sequence[float]) -> RatioTerms:
 
 
 def of_all(*parts: RatioTerms, clusters: Sequence[str] = ()) -> MeasuredMetric:
-    names = clusters or [f"c{at}" for at in range(len(parts[0].above))]
+    names = clusters or [f"c{at}" for at in range(len(parts[0].numerators))]
     return measure_ratio_metrics([RatioMetric("s", "m", names, parts)])[0]
 
 
@@ -78,7 +78,7 @@ def make(seed: int, clusters: int = 200) -> tuple[list[str], RatioTerms, RatioTe
 
 
 def find_true_f1() -> float:
-    p, r = (each.above.sum() / each.below.sum() for each in draw_parts(12345, 800_000))
+    p, r = (each.numerators.sum() / each.denominators.sum() for each in draw_parts(12345, 800_000))
     return float(2 * p * r / (p + r))
 
 
@@ -88,7 +88,7 @@ def test_the_interval_of_a_ratio_is_the_bootstrap_over_clusters() -> None:
     order = sorted(set(names))
     sums, sizes = (
         np.array([sum(column[at] for at, name in enumerate(names) if name == each) for each in order])
-        for column in (precision.above, precision.below)
+        for column in (precision.numerators, precision.denominators)
     )
     assert (metric.ci_low, metric.ci_high) == bootstrap_mean_interval(sums, sizes)
 
@@ -109,7 +109,7 @@ def test_an_f1_lies_in_its_interval_which_planted_rates_are_in() -> None:
 def test_rows_depend_neither_on_the_order_of_items_nor_on_what_else_is_measured() -> None:
     names, precision, recall = make(7)
     order = np.random.default_rng(0).permutation(len(names))
-    mixed = [part(each.above[order], each.below[order]) for each in (precision, recall)]
+    mixed = [part(each.numerators[order], each.denominators[order]) for each in (precision, recall)]
     plain = RatioMetric("s", "m", names, [precision, recall])
     other = RatioMetric("s", "m", [names[at] for at in order], mixed)
     assert measure_ratio_metrics([plain]) == measure_ratio_metrics([plain, other])[1:] == measure_ratio_metrics([other])

@@ -153,7 +153,7 @@ def test_paths_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
 
         here, there = map(find, finders)
     for one, other in zip(here, there, strict=True):
-        assert one.paths.equals(other.paths) and one.pairs.equals(other.pairs) and one.problems == other.problems
+        assert one.paths.equals(other.paths) and one.pairs.equals(other.pairs) and one.failures == other.failures
     assert len(here[0].paths) and len(here[1].paths)
 
 
@@ -189,7 +189,7 @@ def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> N
     with pytest.raises(
         ServiceUnreachable, match=r"no worker at tcp.* \(2 there\) holds the graph f+; theirs: \w+; start one"
     ):
-        cluster.ask(ComputeRequirement("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
+        cluster.run_groups(ComputeRequirement("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
 
 
 def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_joins(

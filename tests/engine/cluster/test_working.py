@@ -27,10 +27,10 @@ def test_models_are_held_by_name_and_by_path_under_their_digests(tiny: Path, tmp
     digest = SentenceEncoder(tiny, "cpu", 1).digest
     for name in ("tiny", str(tiny)):
         (offer,) = load_servable_resources(tmp_path, [name], [], "cpu", 1, print)
-        assert (offer.wanted, offer.name) == (ComputeRequirement("embedder", digest), "tiny")
+        assert (offer.requirement, offer.name) == (ComputeRequirement("embedder", digest), "tiny")
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, tmp_path, "cpu")
     assert [
-        each.wanted for each in load_servable_resources(tmp_path, [translator.EMBEDDED_TRANSLATOR], [], "cpu", 1, print)
+        each.requirement for each in load_servable_resources(tmp_path, [translator.EMBEDDED_TRANSLATOR], [], "cpu", 1, print)
     ] == [ComputeRequirement("translator", identity)]
 
 
@@ -45,7 +45,7 @@ def test_a_damaged_folder_is_refused_when_named_and_left_out_else(
         load_servable_resources(tmp_path, ["tiny"], [], "cpu", 1, print)
     said: list[str] = []
     offers = load_servable_resources(tmp_path, [], [], "cpu", 1, said.append)
-    assert [offer.wanted.kind for offer in offers] == ["translator", "perplexity"]
+    assert [offer.requirement.kind for offer in offers] == ["translator", "perplexity"]
     assert len(said) == 1 and said[0].startswith("note: left out: ")
 
 

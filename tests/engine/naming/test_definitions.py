@@ -86,7 +86,7 @@ def test_what_is_mentioned_is_reached_whole_and_nothing_else() -> None:
         "factmill.tasks.core.heat": {"Heat"},
         "factmill.tasks.core.sweet": {"sweeten"},
     }
-    assert found.rooms == {"engine"}
+    assert found.packages == {"engine"}
     assert found.libraries == {"prefect", "babel"}
 
 
@@ -171,7 +171,7 @@ def test_a_room_that_is_crossed_counts_by_its_name_and_what_it_uses_by_definitio
         "factmill.flows.cake": {"cake"},
         "factmill.tasks.core.completions": {"hear"},
     }
-    assert (crossed.rooms, crossed.libraries) == ({"engine"}, {"json5"})
+    assert (crossed.packages, crossed.libraries) == ({"engine"}, {"json5"})
     moved = {**code, "factmill.flows.cake": code["factmill.flows.cake"].replace("engine.work", "engine.asking")}
     moved["factmill.tasks.engine.asking"] = moved.pop("factmill.tasks.engine.work")
     assert (

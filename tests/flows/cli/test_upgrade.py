@@ -87,7 +87,7 @@ def test_builds_and_calls_of_an_earlier_factmill_are_carried_over_and_serve(
     ]
     recorder = CallCache(old, "replay")
     try:
-        found = recorder.answer(asked, refuse)
+        found = recorder.get_or_send(asked, refuse)
         assert len(asked) == 8 and all(found.records[call.key].status == "ok" for call in asked)
     finally:
         recorder.close()

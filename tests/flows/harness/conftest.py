@@ -44,10 +44,10 @@ class Played:
         path = folder / "played.jsonl"
         lines = ({"setting": place[0], "id": place[1], "answer": text} for place, text in self.answers.items())
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-        name = self.session.evaluation.of.name
+        name = self.session.evaluation.benchmark.name
         settings = (part for setting in self.settings for part in ("--setting", setting))
         place = ("--build", self.build_id, "--warehouse", self.store.path, "--reports", folder)
-        exact = ("--judge", "exact") if self.session.evaluation.judging else ()
+        exact = ("--judge", "exact") if self.session.evaluation.judging_spec else ()
         ran = self.factmill("evaluate", name, "--answers", path, *settings, *place, *exact, "--json")
         assert ran.code == 0, ran.err
         metrics: list[dict[str, Any]] = ran.json["metrics"]
@@ -67,11 +67,11 @@ def play(
         store = TableStore(warehouse, build_id)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FACTMILL_HOME", str(factmill.home))
-            session = open_evaluation_session(name, store, EVALUATIONS[name].plain)
-        evaluation, say_gold = session.evaluation, session.evaluation.oracle(session.rows)
+            session = open_evaluation_session(name, store, EVALUATIONS[name].offline_settings)
+        evaluation, say_gold = session.evaluation, session.evaluation.make_oracle(session.rows)
         answers, by_prompt = {}, {}
-        for at, asked in enumerate(rows_from_arrow(evaluation.asked, session.list_questions())):
-            prompt = evaluation.fill(asked, session.inputs.params).messages()[-1]["content"]
+        for at, asked in enumerate(rows_from_arrow(evaluation.question_model, session.list_questions())):
+            prompt = evaluation.make_prompt(asked, session.inputs.params).build_messages()[-1]["content"]
             text = SAID[at % len(SAID)]
             said = by_prompt.setdefault(prompt, say_gold(asked) if text is None else text)
             answers[asked.setting, asked.question_id] = said

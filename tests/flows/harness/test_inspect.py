@@ -61,9 +61,9 @@ def test_every_benchmark_is_a_task_under_the_projects_name() -> None:
 
 
 def test_the_same_answers_give_the_same_figures_to_the_last_digit(played: Played, tmp_path: Path) -> None:
-    name, headline = played.session.evaluation.of.name, played.session.evaluation.headline
+    name, headline = played.session.evaluation.benchmark.name, played.session.evaluation.headline_metrics
     model = mock(lambda messages: say_text(played.by_prompt[messages[-1].text]))
-    part = played.session.evaluation.part
+    part = played.session.evaluation.group_column
     more = {"group_by": part} if part not in ("setting", "split") else {}
     log = run(name, tmp_path, model, source=str(played.store.path), setting=list(played.settings), **more)
     assert log.status == "success", log.error
@@ -162,7 +162,7 @@ def test_a_model_searches_with_the_harness_tools(played: Played, tmp_path: Path)
 
 
 def test_wrong_arguments_say_what_was_expected(played: Played) -> None:
-    task: Any = registry_lookup("task", f"factmill/{played.session.evaluation.of.name}")
+    task: Any = registry_lookup("task", f"factmill/{played.session.evaluation.benchmark.name}")
     with pytest.raises(UsageError, match="Input should be"):
         task(source=str(played.store.path), setting="loud")
     with pytest.raises(UsageError, match="did you mean limit"):

@@ -31,7 +31,7 @@ class PlayedModel(LM):
 
 
 def test_the_same_answers_give_the_same_figures_to_the_last_digit(played: Played, tmp_path: Path) -> None:
-    name = played.session.evaluation.of.name
+    name = played.session.evaluation.benchmark.name
     ran = played.factmill(
         "export", played.build_id, "--to", tmp_path / "out", "--lm-eval", tmp_path / "tasks",
         "--warehouse", played.store.path,

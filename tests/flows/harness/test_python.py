@@ -17,7 +17,7 @@ from .conftest import Played
 
 
 def test_the_same_answers_give_the_same_rows(played: Played, tmp_path: Path) -> None:
-    name = played.session.evaluation.of.name
+    name = played.session.evaluation.benchmark.name
     lines = [{"setting": setting, "id": each, "answer": text} for (setting, each), text in played.answers.items()]
     scored = api.score(name, lines, source=played.store, setting=played.settings, model="played")
     expected = played.metrics
@@ -29,7 +29,7 @@ def test_the_same_answers_give_the_same_rows(played: Played, tmp_path: Path) -> 
 
 
 def test_an_exported_folder_is_read_as_its_build_is(played: Played, tmp_path: Path) -> None:
-    name, table = played.session.evaluation.of.name, played.session.evaluation.of.main_table
+    name, table = played.session.evaluation.benchmark.name, played.session.evaluation.benchmark.main_table
     ran = played.factmill(
         "export", played.build_id, "--to", tmp_path, "--with-answers", "--warehouse", played.store.path
     )
@@ -51,7 +51,7 @@ def test_an_exported_folder_is_read_as_its_build_is(played: Played, tmp_path: Pa
 
 
 def test_an_export_without_answers_is_measured_on_or_says_what_it_lacks(played: Played, tmp_path: Path) -> None:
-    benchmark = played.session.evaluation.of
+    benchmark = played.session.evaluation.benchmark
     ran = played.factmill("export", played.build_id, "--to", tmp_path, "--warehouse", played.store.path)
     assert ran.code == 0, ran.err
     if benchmark.held_out_tables:
@@ -84,13 +84,13 @@ def test_an_export_without_answers_is_measured_on_or_says_what_it_lacks(played: 
 def test_wrong_arguments_are_named_errors(
     played: Played, given: dict[str, Any], error: type[Exception], said: str
 ) -> None:
-    told = {"benchmark": played.session.evaluation.of.name, "answers": [], "source": played.store} | given
+    told = {"benchmark": played.session.evaluation.benchmark.name, "answers": [], "source": played.store} | given
     with pytest.raises(error, match=said):
         api.score(**told)
 
 
 def test_answers_to_another_build_and_answers_to_no_question_are_errors(played: Played) -> None:
-    name, ((setting, first), *_) = played.session.evaluation.of.name, played.answers
+    name, ((setting, first), *_) = played.session.evaluation.benchmark.name, played.answers
     with pytest.raises(SourceError, match="no answer is to a question that is asked"):
         api.score(name, {"nothing": "a", "more": "b"}, source=played.store, setting=setting)
     row = {"id": first, "answer": "a", "build": "other-1"}
@@ -105,7 +105,7 @@ def test_answers_to_another_build_and_answers_to_no_question_are_errors(played: 
 def test_what_does_not_fit_is_told(played: Played) -> None:
     (setting, first), *_ = played.answers
     answers = [{"id": first, "answer": "a"}, {"id": first, "answer": "b"}, {"id": "nothing", "answer": "c"}]
-    scored = api.score(played.session.evaluation.of.name, answers, source=played.store, setting=setting)
+    scored = api.score(played.session.evaluation.benchmark.name, answers, source=played.store, setting=setting)
     assert set(scored.notes) == {"answers missing", "answers extra", "answers doubled"}
     assert scored.metrics["n_unscored"][0].as_py() > 0
 

@@ -104,7 +104,7 @@ def test_a_rejected_row_is_told_with_its_stage_and_reason(maker: Maker) -> None:
     old = maker.release("old", FANOUTQA, tables, **SCRIPTED)
     new = maker.release("new", FANOUTQA, fewer, rejected="q1", **SCRIPTED, params={"params": {"least": 3}})
     (row,) = maker.compare(old, new).rows
-    assert (row.kind, row.id, row.cause.label) == ("removed", "q1", "parameter: least")
+    assert (row.kind, row.id, row.main_cause.label) == ("removed", "q1", "parameter: least")
     assert row.fate is not None
     assert (row.fate.stage, row.fate.reason) == ("flag_duplicates", "duplicate")
 

@@ -187,6 +187,6 @@ def test_looking_at_a_job_keeps_no_build_from_going_on_with_it(left: Path, tmp_p
         stdout=subprocess.PIPE,
     )
     assert looking.stdout and looking.stdout.readline()
-    found = JobFiles(JobFilesLocation(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).find(job.ids)
+    found = JobFiles(JobFilesLocation(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).lock_jobs_with(job.request_ids)
     assert [each.job_id for each in found] == ["batch_0001"]
     looking.wait()

@@ -133,7 +133,7 @@ def test_of_two_labels_in_a_language_the_smaller_is_kept_in_any_order(tmp_path: 
     for name, text in (("one", "\n".join(lines)), ("two", "\n".join(reversed(lines)))):
         assert load(tmp_path, text, name).stored["labels"] == 1
         with open_graph(name, tmp_path / "graphs") as graph:
-            assert graph.labels(["Q1"]) == {"Q1": "a"}
+            assert graph.find_labels(["Q1"]) == {"Q1": "a"}
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_a_replaced_graph_is_seen_by_who_opens_it_next(tmp_path: Path) -> None:
     before = open_graph("small", tmp_path / "graphs")
     load(tmp_path, 'wd:Q1 rdfs:label "Eve"@en', replace=True)
     with before, open_graph("small", tmp_path / "graphs") as after:
-        assert before.labels(["Q1"]) == {"Q1": "Ada"}
-        assert after.labels(["Q1"]) == {"Q1": "Eve"}
+        assert before.find_labels(["Q1"]) == {"Q1": "Ada"}
+        assert after.find_labels(["Q1"]) == {"Q1": "Eve"}
     assert names_in(tmp_path / "graphs") == ["small"]
 
 

@@ -84,8 +84,8 @@ def test_a_converted_decoder_weighs_as_transformers_does(make_checkpoint: Make, 
     }
     assert {"config.json", "tokenizer.json", "model.safetensors"} <= set(manifest.source)
     model = LanguageModel(tmp_path / "models" / family, "cpu")
-    numbers = load_text_tokenizer(checkpoint / "tokenizer.json").numbers
-    for text, outcome in zip(SENTENCES, model.weigh(SENTENCES), strict=True):
+    numbers = load_text_tokenizer(checkpoint / "tokenizer.json").token_ids
+    for text, outcome in zip(SENTENCES, model.compute_log_probabilities(SENTENCES), strict=True):
         tokens = model.tokenize(text)
         assert not isinstance(tokens, NoPerplexity) and isinstance(outcome, TextLogProbability)
         expected = weigh_with_transformers(checkpoint, [numbers[token] for token in tokens])
@@ -96,17 +96,17 @@ def test_a_checkpoint_with_a_sentencepiece_file_weighs_as_transformers_does(
     make_checkpoint: Make, tmp_path: Path
 ) -> None:
     pieces = load_text_tokenizer(EMBEDDED_LANGUAGE_MODEL_FOLDER / "tokenizer.model")
-    checkpoint = make_checkpoint("llama", vocab_size=len(pieces.numbers), bos_token_id=1)
+    checkpoint = make_checkpoint("llama", vocab_size=len(pieces.token_ids), bos_token_id=1)
     (checkpoint / "tokenizer.json").unlink()
     shutil.copyfile(EMBEDDED_LANGUAGE_MODEL_FOLDER / "tokenizer.model", checkpoint / "tokenizer.model")
     settings = make_language_model_folder(checkpoint, tmp_path / "models", "made", quantization="float32").settings
     assert (settings["tokenizer"], settings["start"], settings["unknown"]) == ("tokenizer.model", "<s>", "<unk>")
     model = LanguageModel(tmp_path / "models" / "made", "cpu")
     text = "Ada Lovelace's friend is 東京."
-    tokens, outcome = model.tokenize(text), model.weigh([text])[0]
+    tokens, outcome = model.tokenize(text), model.compute_log_probabilities([text])[0]
     assert not isinstance(tokens, NoPerplexity) and isinstance(outcome, TextLogProbability)
     assert "<0xE6>" in tokens, "letters that it has no piece for are spelled in bytes"
-    expected = weigh_with_transformers(checkpoint, [pieces.numbers[token] for token in tokens])
+    expected = weigh_with_transformers(checkpoint, [pieces.token_ids[token] for token in tokens])
     assert math.exp(-outcome.log_probability / outcome.tokens) == pytest.approx(expected, rel=1e-4)
 
 
@@ -116,7 +116,7 @@ def test_smaller_weights_weigh_nearly_the_same(make_checkpoint: Make, tmp_path: 
     sizes, figures = [], []
     for kind in ("float32", quantization):
         sizes.append(make_language_model_folder(checkpoint, tmp_path / "models", kind, quantization=kind).size_bytes)
-        figures.append(LanguageModel(tmp_path / "models" / kind, "cpu").weigh(SENTENCES[:1])[0])
+        figures.append(LanguageModel(tmp_path / "models" / kind, "cpu").compute_log_probabilities(SENTENCES[:1])[0])
     assert sizes[1] < sizes[0]
     exact, near = figures
     assert isinstance(exact, TextLogProbability) and isinstance(near, TextLogProbability)
@@ -146,7 +146,7 @@ def test_a_model_without_a_start_token_weighs_from_the_second_token_on(make_chec
     checkpoint = make_checkpoint("qwen2", bos_token_id=None, eos_token_id=None)
     assert make_language_model_folder(checkpoint, tmp_path / "models").settings["start"] is None
     model = LanguageModel(tmp_path / "models" / "qwen2", "cpu")
-    tokens, outcome = model.tokenize(SENTENCES[0]), model.weigh(SENTENCES[:1])[0]
+    tokens, outcome = model.tokenize(SENTENCES[0]), model.compute_log_probabilities(SENTENCES[:1])[0]
     assert not isinstance(tokens, NoPerplexity) and isinstance(outcome, TextLogProbability)
     assert outcome.tokens == len(tokens) - 1
 
@@ -253,7 +253,7 @@ def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
     assert manifest.digest == load_model_manifest(EMBEDDED_LANGUAGE_MODEL_FOLDER).digest
     texts = ["Ada Lovelace's place of birth is London."]
     copies = [
-        LanguageModel(path, "cpu").weigh(texts)
+        LanguageModel(path, "cpu").compute_log_probabilities(texts)
         for path in (EMBEDDED_LANGUAGE_MODEL_FOLDER, tmp_path / "models" / "copy")
     ]
     assert copies[0] == copies[1]

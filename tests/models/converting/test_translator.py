@@ -100,7 +100,7 @@ def test_a_converted_checkpoint_translates_as_transformers_does(make_whole_check
         tmp_path / "models" / "nllb", "cpu", "float32", decoding=Decoding(max_tokens=15, no_repeat_ngram=0)
     )
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
-    said = [found.tokens for found in translator.find(asked)]
+    said = [found.tokens for found in translator.find_best_translations(asked)]
     expected = [say_with_transformers(checkpoint, tokens, *pair) for pair in asked]
     same = sum(one == other for one, other in zip(said, expected, strict=True))
     print(f"{same} of {len(asked)} the same")
@@ -117,7 +117,7 @@ def test_the_older_manner_puts_the_code_of_the_language_last(make_whole_checkpoi
     settings = make_translator_folder(checkpoint, tmp_path / "models", "legacy").settings
     assert settings["code_first"] is False
     translator = Translator(tmp_path / "models" / "legacy", "cpu", decoding=SHORT)
-    assert translator.find([("Berlin", "de")])[0].tokens
+    assert translator.find_best_translations([("Berlin", "de")])[0].tokens
 
 
 def test_tokens_are_numbered_as_nllb_does(make_checkpoint: Make) -> None:
@@ -178,10 +178,10 @@ def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
 
 def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
     made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
-    expected = Translator(made, "cpu", decoding=SHORT).find([("Berlin", "de")])
+    expected = Translator(made, "cpu", decoding=SHORT).find_best_translations([("Berlin", "de")])
     (made / MODEL_MANIFEST_FILE).unlink()
     make_translator_folder(made, tmp_path / "models", "taken", quantization="float32")
-    assert Translator(tmp_path / "models" / "taken", "cpu", decoding=SHORT).find([("Berlin", "de")]) == expected
+    assert Translator(tmp_path / "models" / "taken", "cpu", decoding=SHORT).find_best_translations([("Berlin", "de")]) == expected
     tokens = (made / "shared_vocabulary.json").read_text("utf-8")
     (made / "shared_vocabulary.json").write_text(tokens.replace("fra_Latn", "madeupword1"), "utf-8")
     refuse(lambda: made, tmp_path, "no fra_Latn, so it would take every language for <unk>")

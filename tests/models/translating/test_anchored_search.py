@@ -46,7 +46,7 @@ def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def anchor(translator: Translator, multiplier: Multiplier) -> Translator:
     """Have it search in company on any CPU."""
-    translator.search.company = choose_anchored_batching(multiplier, translator.decoding)
+    translator.search.anchored_batching = choose_anchored_batching(multiplier, translator.decoding)
     return translator
 
 
@@ -100,10 +100,10 @@ def test_the_bits_of_a_row_are_the_same_in_products_of_any_number_of_rows(
 @needs_onednn
 def test_tokens_and_bits_of_scores_are_the_same_alone_and_in_company() -> None:
     translator = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu")
-    assert translator.search.company
-    together = translator.find(ASKED)
+    assert translator.search.anchored_batching
+    together = translator.find_best_translations(ASKED)
     assert len({found.score for found in together}) > 20
-    assert together == [translator.find([pair])[0] for pair in ASKED]
+    assert together == [translator.find_best_translations([pair])[0] for pair in ASKED]
 
 
 class Ending:
@@ -135,12 +135,12 @@ def test_bits_of_texts_of_any_length_are_the_same_in_company(
     ]
     chance.shuffle(sources)
     codes = ["deu_Latn"] * len(sources)
-    together = translator.search.find(sources, codes)
+    together = translator.search.find_best_translations(sources, codes)
     assert len({found.score for found in together}) > 60
     assert len({len(found.tokens) for found in together}) >= 3
     by_length = sorted(range(len(sources)), key=lambda place: len(sources[place]))
     for places in (by_length[start : start + few] for few in (1, 4, 9) for start in range(0, len(sources), few + 6)):
-        found = translator.search.find([sources[place] for place in places], codes[: len(places)])
+        found = translator.search.find_best_translations([sources[place] for place in places], codes[: len(places)])
         assert found == [together[place] for place in places]
 
 
@@ -148,8 +148,8 @@ def test_bits_of_texts_of_any_length_are_the_same_in_company(
 def test_company_says_what_a_search_alone_says(multiplier: Multiplier) -> None:
     alone = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", batching="alone")
     anchored = anchor(Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu"), multiplier)
-    assert [found.tokens for found in anchored.find(ASKED)] == [found.tokens for found in alone.find(ASKED)]
-    assert anchored.find([]) == []
+    assert [found.tokens for found in anchored.find_best_translations(ASKED)] == [found.tokens for found in alone.find_best_translations(ASKED)]
+    assert anchored.find_best_translations([]) == []
 
 
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
@@ -157,7 +157,7 @@ def test_no_step_ever_has_rows_that_are_added_up_otherwise(multiplier: Multiplie
     for beams, asked in [(5, ASKED), (5, ASKED[:1]), (1, ASKED[:2]), (12, ASKED)]:
         translator = Translator(random_small, "cpu", decoding=Decoding(beam_size=beams, max_tokens=12))
         watched = watch(anchor(translator, multiplier))
-        translator.find(asked)
+        translator.find_best_translations(asked)
         assert watched.asked
         for sources, how in watched.asked:
             assert len({len(source) for source in sources}) == 1
@@ -176,7 +176,7 @@ def test_no_row_of_any_text_is_odd_in_a_search_by_avx2() -> None:
         company = choose_anchored_batching("avx2", Decoding(beam_size=beams))
         assert company
         for length in range(3, 1025):
-            for texts in range(1, company.most + 1):
+            for texts in range(1, company.max_texts + 1):
                 size = texts + company.count_filling(texts, length) + company.anchors
                 assert size == 12 or 12 * length <= 263
                 for tokens in (1, length):
@@ -194,9 +194,9 @@ def test_a_search_that_needs_more_steps_gets_them(random_small: Path) -> None:
     alone = Translator(random_small, "cpu", batching="alone", decoding=decoding)
     anchored = anchor(Translator(random_small, "cpu", decoding=decoding), "avx512")
     watched = watch(anchored)
-    found = anchored.find(ASKED[:1])
+    found = anchored.find_best_translations(ASKED[:1])
     assert [how["max_decoding_length"] for _, how in watched.asked] == list(steps_of(len(watched.asked[0][0][0])))
-    assert [each.tokens for each in found] == [each.tokens for each in alone.find(ASKED[:1])]
+    assert [each.tokens for each in found] == [each.tokens for each in alone.find_best_translations(ASKED[:1])]
 
 
 def steps_of(length: int) -> Iterator[int]:

@@ -65,12 +65,12 @@ def check_batchings(
     translators: list[Translator], asked: list[TranslationRequest], batchings: int, seed: int = 0
 ) -> None:
     """Compare tokens and scores, bit for bit, of each text alone and in many random batchings by each translator."""
-    alone = {pair: translators[0].find([pair])[0] for pair in asked}
+    alone = {pair: translators[0].find_best_translations([pair])[0] for pair in asked}
     assert len({found.score for found in alone.values()}) > 1
     chance = random.Random(seed)
     for translator in translators * batchings:
         some = [chance.choice(asked) for _ in range(chance.randint(2, 3 * len(asked) // 2))]
-        assert translator.find(some) == [alone[pair] for pair in some]
+        assert translator.find_best_translations(some) == [alone[pair] for pair in some]
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_small_batches_say_what_large_ones_say(random_small: Path) -> None:
     asked = [(text, language) for text in QUESTIONS for language in ("de", "pt")]
     make = partial(Translator, random_small, "cpu")
     large, small = (make(decoding=Decoding(max_tokens=24, batch_tokens=tokens)) for tokens in (4096, 40))
-    assert large.find(asked) == small.find(asked)
+    assert large.find_best_translations(asked) == small.find_best_translations(asked)
 
 
 def test_floats_are_computed_alone_unless_told_otherwise(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_translation_that_is_not_sure_enough_is_refused() -> None:
 
 def test_what_the_rule_turned_away_is_searched_for_without_it(embedded: Translator) -> None:
     asked: list[TranslationRequest] = [("J. J. Thomson", "de"), ("J. R. R. Tolkien", "fr")]
-    assert [embedded.find([pair])[0].tokens[-2] for pair in asked] != ["▁Thomson", "▁Tolkien"]
+    assert [embedded.find_best_translations([pair])[0].tokens[-2] for pair in asked] != ["▁Thomson", "▁Tolkien"]
     assert embedded.translate(asked) == ["J. J. Thomson", "J. R. R. Tolkien"]
 
 

@@ -36,48 +36,48 @@ def test_of_a_question_ten_paths_are_scored_and_equal_words_once():
 
 def play(choice: PathSelection, *rounds: tuple[list[str], list[str]]) -> PathSelection:
     for first, second in rounds:
-        choice.take(first, second)
+        choice.add_round(first, second)
     return choice
 
 
 def test_ten_paths_or_fewer_are_all_taken_without_asking() -> None:
     choice = start_path_selection("q1", PATHS[:10])
-    assert not choice.is_open
-    assert choice.finish() == dict.fromkeys(PATHS[:10], "all")
+    assert not choice.needs_another_round
+    assert choice.list_selected() == dict.fromkeys(PATHS[:10], "all")
 
 
 def test_both_passes_see_all_paths_in_orders_of_their_own_that_a_rebuild_repeats() -> None:
     choice = start_path_selection("q1", PATHS)
-    first, second = choice.order(1), choice.order(2)
+    first, second = choice.shuffle_candidates(1), choice.shuffle_candidates(2)
     assert sorted(first) == sorted(second) == sorted(PATHS)
     assert len({tuple(first), tuple(second), tuple(PATHS)}) == 3
-    assert start_path_selection("q1", PATHS).order(1) == first
-    choice.take([], [])
-    assert choice.order(1) != first
+    assert start_path_selection("q1", PATHS).shuffle_candidates(1) == first
+    choice.add_round([], [])
+    assert choice.shuffle_candidates(1) != first
 
 
 def test_what_both_passes_pick_is_chosen_and_the_rest_is_drawn() -> None:
     choice = play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS)
-    assert not choice.is_open
-    chosen = choice.finish()
+    assert not choice.needs_another_round
+    chosen = choice.list_selected()
     assert len(chosen) == MAX_SCORED_PATHS
     assert [path for path, how in chosen.items() if how == "judge"] == PATHS[4:6]
-    assert chosen == play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS).finish()
+    assert chosen == play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS).list_selected()
     assert list(chosen) == [path for path in PATHS if path in chosen]
 
 
 def test_another_question_draws_others() -> None:
-    draws = {tuple(play(start_path_selection(f"q{number}", PATHS), ([], [])).finish()) for number in range(20)}
+    draws = {tuple(play(start_path_selection(f"q{number}", PATHS), ([], [])).list_selected()) for number in range(20)}
     assert len(draws) > 5
 
 
 def test_rounds_go_on_until_ten_are_picked() -> None:
     choice = start_path_selection("q1", PATHS)
-    choice.take(PATHS[:5], PATHS[:5])
-    assert choice.is_open
-    choice.take(PATHS[5:10], PATHS[5:10])
-    assert not choice.is_open
-    assert choice.finish() == dict.fromkeys(PATHS[:10], "judge")
+    choice.add_round(PATHS[:5], PATHS[:5])
+    assert choice.needs_another_round
+    choice.add_round(PATHS[5:10], PATHS[5:10])
+    assert not choice.needs_another_round
+    assert choice.list_selected() == dict.fromkeys(PATHS[:10], "judge")
 
 
 def test_an_invented_path_is_counted_and_never_chosen() -> None:
@@ -85,12 +85,12 @@ def test_an_invented_path_is_counted_and_never_chosen() -> None:
         start_path_selection("q1", PATHS), *[(["A; r1; C", PATHS[0]], ["A; r1; C", PATHS[0]])] * MAX_SELECTION_ROUNDS
     )
     assert choice.invented == 2 * MAX_SELECTION_ROUNDS
-    assert "A; r1; C" not in choice.finish()
-    assert choice.finish()[PATHS[0]] == "judge"
+    assert "A; r1; C" not in choice.list_selected()
+    assert choice.list_selected()[PATHS[0]] == "judge"
 
 
 def test_paths_that_read_alike_count_once() -> None:
-    assert start_path_selection("q1", [PATHS[0], PATHS[1], PATHS[0]]).given == (PATHS[0], PATHS[1])
+    assert start_path_selection("q1", [PATHS[0], PATHS[1], PATHS[0]]).candidate_paths == (PATHS[0], PATHS[1])
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ def test_what_is_no_score_from_1_to_5_is_unreadable(text: str) -> None:
 def test_the_prompts_take_question_answers_and_paths() -> None:
     selection = make_selection_prompt(
         load_prompt("multihal/select_paths"), "Who?", ["Ann", "Anne"], PATHS[:2]
-    ).messages()
+    ).build_messages()
     assert selection[-1]["content"].count("A; r") == 2
     assert "Ann; Anne" in selection[-1]["content"]
-    score = make_score_prompt(load_prompt("multihal/score_path"), "Who?", ["Ann"], PATHS[0]).messages()
+    score = make_score_prompt(load_prompt("multihal/score_path"), "Who?", ["Ann"], PATHS[0]).build_messages()
     assert PATHS[0] in score[-1]["content"]
 
 

@@ -77,7 +77,7 @@ FIRST, SECOND = "Kim scored two goals in the first half.", "Lee scored four goal
 
 
 def asked(row_id: str, answer: str = "Ada", **more: Any) -> FoundationQuestion:
-    return typed_question(row_id, "Who scored?", answer, **more).narrow(FoundationQuestion)
+    return typed_question(row_id, "Who scored?", answer, **more).narrow_to(FoundationQuestion)
 
 
 def unite(*rows: FoundationQuestion, union: DuplicateRule = "ours") -> list[FoundationQuestion | MergedAway]:

@@ -15,8 +15,8 @@ GOOD = GateFacts(rows=110, previous_rows=100, stages=[STAGE], judge="judge", jud
 
 def test_a_build_that_holds_to_everything_goes_out() -> None:
     assert find_failed_gates(GATES, GOOD) == []
-    assert find_failed_gates(GATES, replace(GOOD, rows_before=None, unexplained=None)) == []
-    assert find_failed_gates(GATES, replace(GOOD, judge="", judge_cards=0)) == []
+    assert find_failed_gates(GATES, replace(GOOD, previous_rows=None, unexplained_rows=None)) == []
+    assert find_failed_gates(GATES, replace(GOOD, judge="", judge_card_count=0)) == []
 
 
 @pytest.mark.parametrize(
@@ -37,5 +37,5 @@ def test_a_closed_gate_says_what_was_found_and_expected(change: dict[str, object
 
 
 def test_gates_that_are_not_asked_for_stay_open() -> None:
-    gates = replace(GATES, judge_card=False, explained=False)
-    assert find_failed_gates(gates, replace(GOOD, judge_cards=0, unexplained=9)) == []
+    gates = replace(GATES, requires_judge_card=False, requires_explained_changes=False)
+    assert find_failed_gates(gates, replace(GOOD, judge_card_count=0, unexplained_rows=9)) == []

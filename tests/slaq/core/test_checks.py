@@ -45,7 +45,7 @@ GOOD = GeneratedPairs(
 
 
 def list_codes(generated: GeneratedPairs) -> list[tuple[str, int]]:
-    return [(problem.code, problem.which) for problem in check_generated_pairs(generated, TOPIC, TEXT, LISTS)]
+    return [(problem.code, problem.pair_number) for problem in check_generated_pairs(generated, TOPIC, TEXT, LISTS)]
 
 
 def change_pair(which: int, pair: ShortPair) -> GeneratedPairs:
@@ -191,7 +191,7 @@ def test_a_pronoun_needs_something_before_it(question: str, pronoun: str | None)
 )
 def test_questions_are_distinct(pair: ShortPair, codes: list[tuple[str, int]]) -> None:
     problems = check_distinct_questions([GOOD.short[0], pair], LISTS)
-    assert [(problem.code, problem.which) for problem in problems] == codes
+    assert [(problem.code, problem.pair_number) for problem in problems] == codes
 
 
 @pytest.mark.parametrize(
@@ -270,14 +270,14 @@ def test_a_date_may_be_put_together_from_two_pairs() -> None:
 def test_an_article_of_one_sentence_and_an_empty_one_are_checked() -> None:
     assert check_generated_pairs(GOOD, TOPIC, "", LISTS)
     short = check_generated_pairs(GOOD, TOPIC, "The Analytical Engine was designed by Charles Babbage.", LISTS)
-    assert {(problem.code, problem.which) for problem in short} >= {("answer_not_in_article", at) for at in range(2, 6)}
-    assert ("answer_not_in_article", 1) not in {(problem.code, problem.which) for problem in short}
+    assert {(problem.code, problem.pair_number) for problem in short} >= {("answer_not_in_article", at) for at in range(2, 6)}
+    assert ("answer_not_in_article", 1) not in {(problem.code, problem.pair_number) for problem in short}
 
 
 def test_a_question_that_two_names_answer_is_a_problem() -> None:
     generated = change_pair(1, ShortPair("Who cast the wheels of the Analytical Engine?", "Dollond"))
     article = TEXT + " Dollond and Bird cast the wheels of the Analytical Engine."
-    found = {(problem.code, problem.which) for problem in check_generated_pairs(generated, TOPIC, article, LISTS)}
+    found = {(problem.code, problem.pair_number) for problem in check_generated_pairs(generated, TOPIC, article, LISTS)}
     assert ("several_answers", 1) in found
 
 
@@ -291,7 +291,7 @@ def test_a_long_answer_keeps_about() -> None:
     ):
         generated = replace(change_pair(3, pair), long_answer=GOOD.long_answer.replace("1,000 numbers", long))
         problems = check_generated_pairs(generated, TOPIC, article, LISTS)
-        assert [(each.code, each.which) for each in problems if each.code.startswith("long_answer")] == codes
+        assert [(each.code, each.pair_number) for each in problems if each.code.startswith("long_answer")] == codes
 
 
 def test_the_demonstrations_of_the_prompt_pass_the_checks() -> None:

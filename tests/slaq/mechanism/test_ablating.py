@@ -41,7 +41,7 @@ def test_batches_give_what_one_component_and_token_at_a_time_gives(family: Famil
         for head in (0, 1, 2, 3, None)
     ]
     ablator = Ablator(model, rows=4)
-    base = ablator.enter(IDS, PLACES)
+    base = ablator.run_unablated(IDS, PLACES)
     found = ablator.run_with_each_ablated()
     ablator.close()
     with torch.inference_mode():
@@ -54,7 +54,7 @@ def test_batches_give_what_one_component_and_token_at_a_time_gives(family: Famil
 def test_ablating_everything_leaves_what_the_embedding_gives() -> None:
     llama = make_model("llama")
     ablator = Ablator(llama)
-    ablator.enter(IDS, PLACES)
+    ablator.run_unablated(IDS, PLACES)
     left = ablator.run_with_only([[]] * 3, [0, 1, 2])
     with torch.inference_mode():
         embedded = llama.model.embed_tokens(torch.tensor(IDS))
@@ -68,7 +68,7 @@ def test_in_gpt2_the_biases_of_the_projections_stay() -> None:
         torch.nn.init.normal_(block.attn.c_proj.bias)
         torch.nn.init.normal_(block.mlp.c_proj.bias)
     ablator = Ablator(gpt2)
-    ablator.enter(IDS, PLACES)
+    ablator.run_unablated(IDS, PLACES)
     left = ablator.run_with_only([[]] * 3, [0, 1, 2])
     body = gpt2.transformer
     with torch.inference_mode():
@@ -142,7 +142,7 @@ def test_nothing_is_ablated_where_the_logit_of_a_token_is_not_above_0(monkeypatc
 def test_logits_can_be_taken_from_their_mean() -> None:
     model = make_model("gpt2")
     ablator = Ablator(model, centre=True)
-    base = ablator.enter(IDS, PLACES)
+    base = ablator.run_unablated(IDS, PLACES)
     with torch.inference_mode():
         logits = model(torch.tensor([IDS])).logits[0]
     logits = logits - logits.mean(-1, keepdim=True)
@@ -176,12 +176,12 @@ def test_one_row_that_does_not_fit_is_named() -> None:
     model = make_model("llama")
     model.model.layers[1].register_forward_pre_hook(refuse(0), with_kwargs=True)
     with pytest.raises(AblationOutOfMemory, match="can't allocate memory"):
-        Ablator(model).enter(IDS, PLACES)
+        Ablator(model).run_unablated(IDS, PLACES)
 
 
 def test_other_faults_of_a_model_are_not_taken_for_a_lack_of_memory() -> None:
     with pytest.raises(IndexError):
-        Ablator(make_model("llama")).enter([999, 5], [1])
+        Ablator(make_model("llama")).run_unablated([999, 5], [1])
 
 
 @pytest.mark.parametrize("when", ["always", "ablated"])
@@ -208,7 +208,7 @@ def test_a_model_of_another_shape_is_named() -> None:
     original = model.forward
     model.forward = lambda *told, **named: _scale(original(*told, **named))  # as Gemma's cap of logits does
     with pytest.raises(UnsupportedArchitecture, match="are not its unembedding"):
-        Ablator(model).enter(IDS, PLACES)
+        Ablator(model).run_unablated(IDS, PLACES)
 
 
 def _scale(out: Any) -> Any:

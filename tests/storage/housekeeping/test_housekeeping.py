@@ -122,9 +122,9 @@ def test_old_builds_go_with_the_records_that_nothing_else_rests_on(house: House)
         house.build(name)
     house.record("of-nothing")
     kept = house.builds()[1:]
-    found = house.clean(replace(ALL, builds=2), remove=False)
+    found = house.clean(replace(ALL, newest_builds=2), remove=False)
     assert (found["builds"].count, found["records"].count, len(house.builds())) == (1, 3, 3)
-    assert house.clean(replace(ALL, builds=2)) == found, "what was found is what goes"
+    assert house.clean(replace(ALL, newest_builds=2)) == found, "what was found is what goes"
     assert house.builds() == kept
     assert house.records() == {"b-only", "b-shared", "c-only", "c-shared"}
     assert all(house.digests().values())
@@ -132,7 +132,7 @@ def test_old_builds_go_with_the_records_that_nothing_else_rests_on(house: House)
         for table in ("toys", "build_calls", "build_stages", "build_tables"):
             (names,) = db.execute(f"SELECT list(DISTINCT build_id ORDER BY build_id) FROM {table}").fetchone()
             assert names == sorted(kept), table
-    assert house.clean(replace(ALL, builds=2))["builds"].count == 0
+    assert house.clean(replace(ALL, newest_builds=2))["builds"].count == 0
 
 
 def test_the_newest_of_each_author_stays_however_old_and_young_records_do(house: House) -> None:
@@ -164,7 +164,7 @@ def test_what_was_measured_or_audited_stays_unless_it_may_go(house: House) -> No
     house.clean()
     assert {measured, audited, evaluation, analysis} <= set(house.builds())
     assert plain not in house.builds()
-    house.clean(replace(ALL, measured=False))
+    house.clean(replace(ALL, keep_evaluated=False))
     assert not {measured, audited} & set(house.builds())
 
 
@@ -185,7 +185,7 @@ def test_a_stopped_run_keeps_what_it_goes_on_with_until_it_is_too_old(house: Hou
         db.execute("UPDATE calls SET asked_at = asked_at - INTERVAL 5 DAY")
     house.record("answered-since")
     folder = house.begin("toy-1", ["served"], NOW - timedelta(days=1))
-    freed = house.clean(replace(ALL, since=NOW - timedelta(hours=1)))
+    freed = house.clean(replace(ALL, records_since=NOW - timedelta(hours=1)))
     assert (freed["run folders"].count, freed["records"].count) == (0, 1)
     assert (freed["run folders"].young, freed["records"].young) == (1, 1)
     assert house.records() == {"served", "answered-since"}
@@ -244,8 +244,8 @@ def test_stages_of_a_run_that_published_nothing_go_with_its_folder(house: House)
     with open_warehouse(house.path) as db:
         house._merge(db, "toy-1-unfinished")
     house.begin("toy-1", [], NOW)
-    for since, stages in ((NOW - timedelta(hours=1), 1), (ALL.since, 0)):
-        house.clean(replace(ALL, since=since))
+    for since, stages in ((NOW - timedelta(hours=1), 1), (ALL.records_since, 0)):
+        house.clean(replace(ALL, records_since=since))
         with open_warehouse(house.path) as db:
             assert db.execute("SELECT count(*) FROM build_stages").fetchone() == (stages,)
 
@@ -271,9 +271,9 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     held = hold_file(tmp_path / "tmp/factmill-verify-b/held")
-    found = clean_orphan_files(tmp_path, house.path, ALL.since, remove=False)
+    found = clean_orphan_files(tmp_path, house.path, ALL.records_since, remove=False)
     assert [each.count for each in found] == [2, 6, 1]
-    assert clean_orphan_files(tmp_path, house.path, ALL.since, remove=True) == found
+    assert clean_orphan_files(tmp_path, house.path, ALL.records_since, remove=True) == found
     os.close(held)
     assert [name for name in stray if (tmp_path / name).exists()] == []
     assert [name for name in alive if not (tmp_path / name).exists()] == []
@@ -351,7 +351,7 @@ def test_an_empty_journal_goes_when_it_is_not_just_being_made(house: House) -> N
     for name, moment in (("left", NOW - timedelta(hours=1)), ("made", NOW + timedelta(hours=1))):
         (journals / f"{name}.journal").touch()
         os.utime(journals / f"{name}.journal", (moment.timestamp(),) * 2)
-    clean_orphan_files(house.path.parent, house.path, ALL.since, remove=True)
+    clean_orphan_files(house.path.parent, house.path, ALL.records_since, remove=True)
     assert [each.stem for each in journals.iterdir()] == ["made"]
 
 

@@ -47,12 +47,12 @@ def holder(tmp_path: Path) -> Iterator["Popen[str]"]:
 
 def test_what_another_process_holds_is_free_when_it_gives_it_back(holder: "Popen[str]", tmp_path: Path) -> None:
     claims = CallClaims(tmp_path)
-    with claims.hold([B, C]) as held:
+    with claims.claim([B, C]) as held:
         assert held == {C}
-    with claims.hold([A, B]) as held:
+    with claims.claim([A, B]) as held:
         assert held == set()
     holder.communicate()
-    with claims.hold([A, B]) as held, CallClaims(tmp_path).hold([B, C]) as rest:
+    with claims.claim([A, B]) as held, CallClaims(tmp_path).claim([B, C]) as rest:
         assert (held, rest) == ({A, B}, {C})
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
@@ -62,7 +62,7 @@ def test_what_a_dead_process_held_is_free_at_once(holder: "Popen[str]", tmp_path
     holder.kill()
     holder.wait()
     assert list(tmp_path.glob("*.claim"))
-    with claims.hold([A, B]) as held:
+    with claims.claim([A, B]) as held:
         assert held == {A, B}
         assert len(list(tmp_path.glob("*.claim"))) == 1
 
@@ -82,10 +82,10 @@ def test_a_full_disk_is_a_named_error_and_nothing_stays_claimed(
 
     claims = CallClaims(tmp_path / "claims")
     monkeypatch.setattr(Path, "write_bytes", fail)
-    with pytest.raises(ShardError, match=r"claims: No space left on device; free some space"), claims.hold([A]):
+    with pytest.raises(ShardError, match=r"claims: No space left on device; free some space"), claims.claim([A]):
         pass
     monkeypatch.undo()
-    with claims.hold([A]) as held:
+    with claims.claim([A]) as held:
         assert held == {A}
 
 
@@ -116,8 +116,8 @@ def calls(*names: str) -> list[Call]:
 def test_two_recorders_of_a_warehouse_ask_a_call_once_and_both_keep_it(tmp_path: Path) -> None:
     warehouse, service, sent = tmp_path / "w.duckdb", Slow(), []
     first, second = CallCache(warehouse, "record"), CallCache(warehouse, "record")
-    thread = threading.Thread(target=lambda: sent.append(first.answer(calls("a", "b"), service).sent))
-    other = threading.Thread(target=lambda: sent.append(second.answer(calls("b", "c"), service).sent))
+    thread = threading.Thread(target=lambda: sent.append(first.get_or_send(calls("a", "b"), service).sent))
+    other = threading.Thread(target=lambda: sent.append(second.get_or_send(calls("b", "c"), service).sent))
     thread.start()
     service.begun.wait()
     other.start()
@@ -145,12 +145,12 @@ def test_what_a_service_did_not_answer_one_recorder_the_other_asks(tmp_path: Pat
 
     def fail() -> None:
         with pytest.raises(ConnectionError):
-            first.answer(calls("a"), service)
+            first.get_or_send(calls("a"), service)
 
     thread = threading.Thread(target=fail)
     thread.start()
     service.begun.wait()
-    other = threading.Thread(target=lambda: second.answer(calls("a"), told))
+    other = threading.Thread(target=lambda: second.get_or_send(calls("a"), told))
     other.start()
     service.free.set()
     thread.join()
@@ -166,17 +166,17 @@ def test_what_another_moved_into_the_warehouse_between_two_looks_is_not_asked(
     warehouse, service = tmp_path / "w.duckdb", Slow()
     service.free.set()
     with closing(CallCache(warehouse, "record")) as second:
-        look = second._serving.find
+        look = second._serving.find_records
 
         def look_too_early(_: CacheLookup, wanted: Sequence[Call]) -> object:
             monkeypatch.undo()
             found = look(wanted)
             with closing(CallCache(warehouse, "record")) as first:
-                first.answer(calls("a"), service)
+                first.get_or_send(calls("a"), service)
             return found
 
         monkeypatch.setattr(CacheLookup, "find_records", look_too_early)
-        assert second.answer(calls("a"), service).sent == 0
+        assert second.get_or_send(calls("a"), service).sent == 0
     assert service.asked == ["a"]
 
 
@@ -189,9 +189,9 @@ def test_a_passing_failure_in_anothers_journal_is_asked_again_by_who_begins_late
     service = Slow()
     service.free.set()
     with closing(CallCache(tmp_path / "w.duckdb", "record")) as first:
-        first.answer(calls("a"), Failing())
+        first.get_or_send(calls("a"), Failing())
         with closing(CallCache(tmp_path / "w.duckdb", "record")) as second:
-            assert second.answer(calls("a"), service).sent == 1
+            assert second.get_or_send(calls("a"), service).sent == 1
 
 
 def test_journals_are_read_along_while_they_grow_and_go(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_each_of_two_recorders_goes_by_its_own_ages(tmp_path: Path) -> None:
     service.free.set()
     oldest = {"slow": datetime.now(UTC) - timedelta(days=1)}
     with closing(CallCache(warehouse, "record")) as before:
-        before.answer(calls("a", "b"), service)
+        before.get_or_send(calls("a", "b"), service)
     with open_warehouse(warehouse) as db:
         db.execute("UPDATE calls SET asked_at = asked_at - INTERVAL 2 DAY")
     with (
@@ -229,14 +229,14 @@ def test_each_of_two_recorders_goes_by_its_own_ages(tmp_path: Path) -> None:
         closing(CallCache(warehouse, "record", oldest_allowed=oldest)) as strict,
         closing(CallCache(warehouse, "record", oldest_allowed=oldest)) as other,
     ):
-        assert [each.answer(calls("a"), service).sent for each in (lenient, strict, other)] == [0, 1, 0]
+        assert [each.get_or_send(calls("a"), service).sent for each in (lenient, strict, other)] == [0, 1, 0]
         # what stands in a journal is looked at for its age too
         old = replace(make_record(calls("b")[0], CallResponse(None)), asked_at=datetime.now(UTC) - timedelta(days=2))
         for each in (lenient, other):  # journals before and after the one with the newest are read in no order
             assert each._journal
             each._journal.append(replace(old, record_id=f"{0:016x}-{0:08x}"))
         with closing(CallCache(warehouse, "record", oldest_allowed=oldest)) as third:
-            assert [each.answer(calls("b"), service).sent for each in (strict, other, third, lenient)] == [1, 0, 0, 0]
+            assert [each.get_or_send(calls("b"), service).sent for each in (strict, other, third, lenient)] == [1, 0, 0, 0]
     assert service.asked == ["a", "b", "a", "b"]
 
 
@@ -255,7 +255,7 @@ def test_who_waits_for_another_process_says_so_and_asks_when_it_is_killed(
             assert process.stdout
             process.stdout.readline()
             process.send_signal(signal.SIGSTOP)
-            thread = threading.Thread(target=lambda: run.answer(asked, service))
+            thread = threading.Thread(target=lambda: run.get_or_send(asked, service))
             thread.start()
             said.wait()
             assert service.asked == []

@@ -22,8 +22,8 @@ from factmill.tasks.storage.warehouse import open_warehouse
 def test_a_call_is_asked_once_within_a_run_and_across_runs(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
-    assert first.answer(calls("a", "b", "a"), service).sent == 2
-    again = first.answer(calls("b", "c"), service)
+    assert first.get_or_send(calls("a", "b", "a"), service).sent == 2
+    again = first.get_or_send(calls("b", "c"), service)
     assert (again.sent, again.replayed) == (1, 1)
     first.close()
     later = ask(tmp_path, service, "a", "b", "c")
@@ -33,7 +33,7 @@ def test_a_call_is_asked_once_within_a_run_and_across_runs(tmp_path: Path) -> No
 def test_a_killed_runs_journal_is_adopted_by_the_next_run(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
-    first.answer(calls("a", "b"), service)
+    first.get_or_send(calls("a", "b"), service)
     assert first._journal is not None
     os.close(first._journal._fd)  # what the kernel does when the process dies
     assert ask(tmp_path, service, "a", "b").replayed == 2
@@ -43,9 +43,9 @@ def test_a_killed_runs_journal_is_adopted_by_the_next_run(tmp_path: Path) -> Non
 def test_adopting_twice_stores_once(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
-    first.answer(calls("a"), service)
-    first.merge()
-    first.answer(calls("b"), service)
+    first.get_or_send(calls("a"), service)
+    first.merge_journal()
+    first.get_or_send(calls("b"), service)
     first.close()
     with open_warehouse(tmp_path / "w.duckdb") as db:
         assert db.execute("SELECT count(*), count(DISTINCT record_id) FROM calls").fetchone() == (2, 2)
@@ -54,10 +54,10 @@ def test_adopting_twice_stores_once(tmp_path: Path) -> None:
 def test_passing_failures_are_asked_again_by_the_next_run_and_final_ones_are_not(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
-    statuses = [r.reply().status for r in first.answer(calls("bad", "gone"), service).records.values()]
-    first.answer(calls("bad", "gone"), service)
-    first.merge()
-    first.answer(calls("bad"), service)
+    statuses = [r.reply().status for r in first.get_or_send(calls("bad", "gone"), service).records.values()]
+    first.get_or_send(calls("bad", "gone"), service)
+    first.merge_journal()
+    first.get_or_send(calls("bad"), service)
     first.close()
     assert statuses == ["failed", "failed"]
     assert service.asked == ["bad", "gone"]
@@ -77,9 +77,9 @@ def test_a_failure_is_asked_again_also_where_nothing_was_recorded_after_it(tmp_p
 def test_what_a_run_is_told_to_ask_again_is_asked_by_the_next_run_and_kept_by_this_one(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
-    told = first.answer(calls("a", "b", "gone"), service)
+    told = first.get_or_send(calls("a", "b", "gone"), service)
     first.mark_for_retry({record.record_id for record in told.records.values() if record.key != calls("b")[0].key})
-    assert first.answer(calls("a", "b", "gone"), service).sent == 0
+    assert first.get_or_send(calls("a", "b", "gone"), service).sent == 0
     first.close()
     assert ask(tmp_path, service, "a", "b", "gone").sent == 2
     assert service.asked == ["a", "b", "gone", "a", "gone"]
@@ -112,9 +112,9 @@ def test_refresh_asks_anew_once_and_a_later_run_gets_the_newest(tmp_path: Path) 
     service = Echo()
     ask(tmp_path, service, "a")
     fresh = recorder(tmp_path, "refresh", floor=load_newest_record_id(tmp_path / "w.duckdb"))
-    assert fresh.answer(calls("a"), service).sent == 1
-    fresh.merge()
-    assert fresh.answer(calls("a"), service).sent == 0
+    assert fresh.get_or_send(calls("a"), service).sent == 1
+    fresh.merge_journal()
+    assert fresh.get_or_send(calls("a"), service).sent == 0
     fresh.close()
     assert service.asked == ["a", "a"]
 
@@ -132,17 +132,17 @@ def test_a_call_that_another_batch_asked_and_stored_meanwhile_is_not_asked_again
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, shared = Echo(), recorder(tmp_path)
-    look_up = shared._serving.find
+    look_up = shared._serving.find_records
 
     def look_up_too_early(_: CacheLookup, keys: Sequence[str]) -> dict[str, CallRecord]:
         monkeypatch.undo()
         found = look_up(keys)
-        shared.answer(calls("a"), service)
-        shared.merge()
+        shared.get_or_send(calls("a"), service)
+        shared.merge_journal()
         return found
 
     monkeypatch.setattr(CacheLookup, "find_records", look_up_too_early)
-    answers = shared.answer(calls("a"), service)
+    answers = shared.get_or_send(calls("a"), service)
     shared.close()
     assert (bodies(answers), answers.sent, service.asked) == ([{"echo": "a"}], 0, ["a"])
 
@@ -151,14 +151,14 @@ def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = recorder(tmp_path)
-    shared.answer(calls("a"), Echo())
+    shared.get_or_send(calls("a"), Echo())
 
     def store(db: duckdb.DuckDBPyConnection, records: Sequence[CallRecord]) -> None:
         insert_records(db, records)
-        shared._keep(calls("b")[0], CallResponse({"echo": "b"}))
+        shared._record_reply(calls("b")[0], CallResponse({"echo": "b"}))
 
     monkeypatch.setattr("factmill.tasks.storage.recording.call_cache.insert_records", store)
-    shared.merge()
+    shared.merge_journal()
     monkeypatch.undo()
     assert shared._journal is not None
     assert "b" in [record.reply().body["echo"] for record in read_journal(shared._journal.path)]
@@ -183,7 +183,7 @@ def side_by_side(times: int, do: Callable[[], Any]) -> list[Any]:
 def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
     service = Echo(delay_s=0.05)
     shared = recorder(tmp_path)
-    results = side_by_side(4, lambda: bodies(shared.answer(calls("a", "b"), service)))
+    results = side_by_side(4, lambda: bodies(shared.get_or_send(calls("a", "b"), service)))
     shared.close()
     assert sorted(service.asked) == ["a", "b"]
     assert len(results) == 4
@@ -204,7 +204,7 @@ def test_who_waits_for_what_cannot_be_asked_ends_with_the_same_error(tmp_path: P
 
     def ask() -> None:
         try:
-            shared.answer(calls("a"), service)
+            shared.get_or_send(calls("a"), service)
         except ServiceUnreachable as error:
             errors.append(error)
 
@@ -224,11 +224,11 @@ def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monke
     monkeypatch.setattr("factmill.tasks.storage.recording.call_cache._MAX_UNMERGED_CHARS", 0)
     service = Echo(delay_s=0.02)
     shared = recorder(tmp_path)
-    results = side_by_side(6, lambda: bodies(shared.answer(calls("a", "b", "c"), service)))
+    results = side_by_side(6, lambda: bodies(shared.get_or_send(calls("a", "b", "c"), service)))
     assert (shared._fresh, shared._fresh_length, shared._moved) == ({}, 0, [])
     with open_warehouse(tmp_path / "w.duckdb") as db:
         assert db.execute("SELECT count(*), count(DISTINCT key) FROM calls").fetchall() == [(3, 3)]
-    assert shared.answer(calls("c", "a"), service).sent == 0
+    assert shared.get_or_send(calls("c", "a"), service).sent == 0
     shared.close()
     assert sorted(service.asked) == ["a", "b", "c"]
     assert [sorted(body["echo"] for body in found) for found in results] == [["a", "b", "c"]] * 6
@@ -240,9 +240,9 @@ def test_a_batch_goes_on_while_another_moves_replies_into_the_warehouse(
     monkeypatch.setattr("factmill.tasks.storage.recording.call_cache._MAX_UNMERGED_CHARS", 0)
     shared = recorder(tmp_path)
     with shared._moving:
-        assert shared.answer(calls("a"), Echo()).sent == 1
+        assert shared.get_or_send(calls("a"), Echo()).sent == 1
         assert len(shared._fresh) == 1
-    shared.answer(calls("b"), Echo())
+    shared.get_or_send(calls("b"), Echo())
     assert shared._fresh == {}
     shared.close()
     with open_warehouse(tmp_path / "w.duckdb") as db:
@@ -253,19 +253,19 @@ def test_what_is_moved_between_look_and_question_is_not_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared, service = recorder(tmp_path), Echo()
-    ask = shared._ask
+    ask = shared._send_missing
 
     def ask_late(*given: Any) -> None:
         monkeypatch.setattr(shared, "_ask", ask)
-        shared.answer(calls("a"), service)
-        shared.merge()
+        shared.get_or_send(calls("a"), service)
+        shared.merge_journal()
         ask(*given)
 
     monkeypatch.setattr(shared, "_ask", ask_late)
     monkeypatch.setattr(
         "factmill.tasks.storage.recording.call_cache._file_state", lambda warehouse: None
     )  # as within one tick
-    assert bodies(shared.answer(calls("a"), service)) == [{"echo": "a"}]
+    assert bodies(shared.get_or_send(calls("a"), service)) == [{"echo": "a"}]
     shared.close()
     assert service.asked == ["a"]
 
@@ -287,8 +287,8 @@ def test_a_service_that_breaks_leaves_what_it_delivered(tmp_path: Path) -> None:
 
     shared = recorder(tmp_path)
     with pytest.raises(ConnectionError):
-        shared.answer(calls("a", "b"), Breaking())
+        shared.get_or_send(calls("a", "b"), Breaking())
     service = Echo()
-    assert shared.answer(calls("a", "b"), service).sent == 1
+    assert shared.get_or_send(calls("a", "b"), service).sent == 1
     shared.close()
     assert service.asked == ["b"]

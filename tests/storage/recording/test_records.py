@@ -55,13 +55,13 @@ def test_what_is_too_old_is_asked_again_unless_it_lasts_or_another_mode_serves_i
         for name, days in (("young", 3), ("old", 5), ("t", 50)):
             db.execute("UPDATE calls SET asked_at = now() - to_days(?) WHERE parts LIKE ?", [days, f'%"{name}"%'])
     limit = {"echo": datetime.now(UTC) - timedelta(days=4)}
-    assert recorder(tmp_path, "replay", oldest=limit).answer(asked, service).sent == 0
-    assert recorder(tmp_path, oldest={"another": limit["echo"]}).answer(asked, service).sent == 0
+    assert recorder(tmp_path, "replay", oldest=limit).get_or_send(asked, service).sent == 0
+    assert recorder(tmp_path, oldest={"another": limit["echo"]}).get_or_send(asked, service).sent == 0
     second = recorder(tmp_path, oldest=limit)
-    assert (second.answer(asked, service).sent, second.answer(asked, service).sent) == (1, 0)
+    assert (second.get_or_send(asked, service).sent, second.get_or_send(asked, service).sent) == (1, 0)
     second.close()
     assert service.asked == ["young", "old", "t", "old"]
-    assert recorder(tmp_path, oldest=limit).answer(asked, service).sent == 0
+    assert recorder(tmp_path, oldest=limit).get_or_send(asked, service).sent == 0
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -71,7 +71,7 @@ def test_a_reply_that_is_too_old_stands_in_for_a_failure_where_that_is_wanted(tm
     ask(tmp_path, service, "bad")
     service.recovered = False
     again = recorder(tmp_path, oldest={"echo": datetime.now(UTC)}, stale_if_error=kept)
-    told = [again.answer(calls("bad"), service) for _ in range(2)]
+    told = [again.get_or_send(calls("bad"), service) for _ in range(2)]
     again.close()
     assert [bodies(each) for each in told] == [[{"echo": "bad"} if kept else None]] * 2
     assert service.asked == ["bad", "bad"], "asked again once, the failure too"
@@ -88,8 +88,8 @@ def test_a_clock_that_is_set_back_costs_no_reply(
     run = recorder(tmp_path, mode, floor=floor, oldest={"echo": begun})
     monkeypatch.setattr(time, "time_ns", lambda: hour_ago)
     for sent in (3, 0):
-        assert run.answer(calls("a", "b", "bad"), service).sent == sent
-        run.merge()
+        assert run.get_or_send(calls("a", "b", "bad"), service).sent == sent
+        run.merge_journal()
     run.close()
 
 
@@ -134,8 +134,8 @@ def test_a_reply_that_is_kept_serves_though_it_is_too_old(warehouse: Path) -> No
     old = record(warehouse, OLD)
     record(warehouse, AWAY)
     service, recorder = Echo(), CallCache(warehouse, "record", oldest_allowed={"echo": datetime.now(UTC)})
-    recorder.keep(keep(old))
-    answers = recorder.answer([OLD, AWAY], service)
+    recorder.use_revalidation(keep(old))
+    answers = recorder.get_or_send([OLD, AWAY], service)
     assert (service.asked, answers.sent, answers.replayed) == (["away"], 1, 1)
     assert answers.records[OLD.key].record_id == old.record_id
     recorder.close()
@@ -146,15 +146,15 @@ def test_a_reply_of_a_service_that_is_called_otherwise_now_is_taken_over(warehou
     old = record(warehouse, wired)
     record(warehouse, replace(AWAY, service="echo-1"))
     service, recorder = Echo(), CallCache(warehouse, "record")
-    recorder.keep(keep(old, echo="echo-1"))
+    recorder.use_revalidation(keep(old, echo="echo-1"))
     now = replace(wired, service="echo")
-    answers = recorder.answer([now, AWAY], service)
+    answers = recorder.get_or_send([now, AWAY], service)
     assert (service.asked, answers.sent, answers.replayed) == (["away"], 1, 1)
     taken = answers.records[now.key]
     assert (taken.body, taken.asked_at, taken.service) == (old.body, old.asked_at, "echo")
     recorder.close()
     later = CallCache(warehouse, "record")
-    assert later.answer([now], service).records[now.key] == taken
+    assert later.get_or_send([now], service).records[now.key] == taken
     later.close()
     again = rekey_record(taken, "f" * 64, "echo-2")
     assert again.record_id == f"{old.record_id}.ffffffff", "names the reply that came, however often it is taken over"

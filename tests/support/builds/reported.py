@@ -76,12 +76,12 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
 EVALUATION: Evaluation = dataclasses.replace(
     MULTIHAL_EVALUATION,
     settings={"ask": "the question alone"},
-    headline=("accuracy",),
-    main="accuracy",
-    meaning="The share of questions answered with gold.",
-    figures=draw_figures,
-    items=list_items,
-    paper=(PaperResult("accuracy", "ask", "GPT-9", 0.5, "Table 1", "other rows"),),
+    headline_metrics=("accuracy",),
+    main_metric="accuracy",
+    main_metric_meaning="The share of questions answered with gold.",
+    draw_figures=draw_figures,
+    list_report_items=list_items,
+    paper_results=(PaperResult("accuracy", "ask", "GPT-9", 0.5, "Table 1", "other rows"),),
 )
 
 

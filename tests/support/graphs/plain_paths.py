@@ -121,9 +121,9 @@ def _is_value(thing: Any) -> bool:
 
 def _says(wanted: PartialDate | NumberWithUnit, value: str, precision: int | None, unit: int | None) -> bool:
     if isinstance(wanted, NumberWithUnit):
-        return "T" not in value and wanted.fits(str(canonical_number(value)), unit)
+        return "T" not in value and wanted.is_satisfied_by(str(canonical_number(value)), unit)
     key = compute_date_key(value)
-    return key is not None and wanted.fits(key, DAY_PRECISION if precision is None else precision)
+    return key is not None and wanted.is_satisfied_by(key, DAY_PRECISION if precision is None else precision)
 
 
 def _format(thing: Any) -> str | None:

@@ -51,8 +51,8 @@ class Literal:
 
     def fits(self, wanted: PartialDate | NumberWithUnit) -> bool:
         if isinstance(wanted, NumberWithUnit):
-            return self.number is not None and wanted.fits(self.number, self.unit)
-        return self.number is None and wanted.fits(
+            return self.number is not None and wanted.is_satisfied_by(self.number, self.unit)
+        return self.number is None and wanted.is_satisfied_by(
             self.key, DAY_PRECISION if self.precision is None else self.precision
         )
 
@@ -154,7 +154,7 @@ def search_items(
     graph: SmallGraph, pairs: Sequence[tuple[int, int]], options: PathSearchOptions
 ) -> tuple[list[Row], list[Row]]:
     """Return the rows of ITEM_PATHS_SCHEMA and PAIRS that a search through all edges gives."""
-    edges = [edge for edge in set(graph.edges) if edge[1] not in options.ignored]
+    edges = [edge for edge in set(graph.edges) if edge[1] not in options.ignored_properties]
     paths: list[Row] = []
     outcomes: list[Row] = []
     for position, (subject, target) in enumerate(pairs):
@@ -162,14 +162,14 @@ def search_items(
         ways = [(False, subject, target), (True, target, subject)] if subject != target else []
         for backward, start, end in ways:
             found += [(1, backward, None, p, None) for s, p, o in edges if (s, o) == (start, end)]
-        if not found or options.all_hops:
+        if not found or options.always_two_hops:
             for backward, start, end in ways:
                 leaving = [(p, o) for s, p, o in edges if s == start]
                 leading = [(s, p) for s, p, o in edges if o == end]
                 found += [(2, backward, x, p, q) for p, x in leaving for y, q in leading if x == y]
         outcome = "identical" if subject == target else find_unknown(graph, subject, target)
         outcomes.append(make_pair_row(position, outcome, len(found), options))
-        paths += [(position, *row) for row in sorted(found, key=null_first)[: options.most_paths]]
+        paths += [(position, *row) for row in sorted(found, key=null_first)[: options.max_paths]]
     return paths, outcomes
 
 
@@ -188,20 +188,20 @@ def search_literals(
             for each in graph.literals
             if each.fits(wanted)
             and (each.property if each.qualifier is None else each.qualifier) in properties
-            and not options.ignored & {each.property, each.qualifier}
+            and not options.ignored_properties & {each.property, each.qualifier}
         ]
         found = [
             (1, None, each.property, None, each.qualifier, *astuple(each)[3:]) for each in hits if each.item == subject
         ]
-        if not found or options.all_hops:
+        if not found or options.always_two_hops:
             found += [
                 (2, o, p, each.property, each.qualifier, *astuple(each)[3:])
                 for s, p, o in set(graph.edges)
                 for each in hits
-                if s == subject and o == each.item and p not in options.ignored
+                if s == subject and o == each.item and p not in options.ignored_properties
             ]
         outcomes.append(make_pair_row(position, find_unknown(graph, subject), len(found), options))
-        paths += [(position, *row) for row in sorted(found, key=null_first)[: options.most_paths]]
+        paths += [(position, *row) for row in sorted(found, key=null_first)[: options.max_paths]]
     return paths, outcomes
 
 
@@ -212,7 +212,7 @@ def find_unknown(graph: SmallGraph, subject: int, target: int | None = None) -> 
 
 
 def make_pair_row(position: int, outcome: str | None, total: int, options: PathSearchOptions) -> Row:
-    kept = total if options.most_paths is None else min(total, options.most_paths)
+    kept = total if options.max_paths is None else min(total, options.max_paths)
     return position, outcome or ("none" if not total else "found" if kept == total else "capped"), total, kept
 
 

@@ -44,7 +44,7 @@ def person_pair(row_id: str, person: str, other: str, relation: str = "P26", **c
 def resolved_pair(row_id: str, person_qid: str, other_qid: str, **changed: Any) -> ResolvedPair:
     """Return a pair whose items are known, with names that are made of their ids unless others are given."""
     names = {"person": f"Person {person_qid}", "other": f"Person {other_qid}"}
-    return person_pair(row_id, **{**names, **changed}).extend(
+    return person_pair(row_id, **{**names, **changed}).extend_to(
         ResolvedPair, person_qid=person_qid, other_qid=other_qid, person_candidates=1, other_candidates=1
     )
 
@@ -53,7 +53,7 @@ def pooled_pair(
     row_id: str, person_pool: Sequence[KnowledgePiece], other_pool: Sequence[KnowledgePiece], **changed: Any
 ) -> PooledPair:
     """Return a pair with what is known of both, one piece each at least."""
-    return resolved_pair(row_id, person_pool[0].qid, other_pool[0].qid, **changed).extend(
+    return resolved_pair(row_id, person_pool[0].qid, other_pool[0].qid, **changed).extend_to(
         PooledPair,
         person_pool=list(person_pool),
         other_pool=list(other_pool),
@@ -66,7 +66,7 @@ def pooled_pair(
 
 def described_pair(row_id: str, text: str, *pools: Sequence[KnowledgePiece], **changed: Any) -> PairWithParagraph:
     """Return a pair with the text that evolution begins with."""
-    return pooled_pair(row_id, *pools, **changed).extend(
+    return pooled_pair(row_id, *pools, **changed).extend_to(
         PairWithParagraph, text=text, text_source="file", text_pages=[], licence="none stated"
     )
 
@@ -79,7 +79,7 @@ def counted_pair(row_id: str, text: str, *pools: Sequence[KnowledgePiece], **cha
     counts = {**count_relation_graphs(pools), **changed.pop("counts", {})}
     graphs = changed.pop("graphs", 2)
     told = [RelationCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs) for pid, count in counts.items()]
-    return described_pair(row_id, text, *pools, **changed).extend(CountedPair, relation_counts=told)
+    return described_pair(row_id, text, *pools, **changed).extend_to(CountedPair, relation_counts=told)
 
 
 def evolving_pair(
@@ -96,6 +96,6 @@ def evolving_pair(
         unstated_citations=0,
         call="c" * 64,
     )
-    return counted_pair(row_id, text, *pools, **changed).extend(
+    return counted_pair(row_id, text, *pools, **changed).extend_to(
         EvolvingPair, rounds=[first], minimum_knowledge=list(known), paragraph_now=text
     )

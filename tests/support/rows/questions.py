@@ -28,13 +28,13 @@ def linked_question(
 ) -> EntityLinkedQuestion:
     """Return a question with the QIDs that it and its answer name."""
     typed = typed_question(row_id, f"What of {row_id}?", **changed)
-    return typed.extend(EntityLinkedQuestion, subject_links=_links(subjects), object_links=_links(objects), missed=[])
+    return typed.extend_to(EntityLinkedQuestion, subject_links=_links(subjects), object_links=_links(objects), missed=[])
 
 
 def mined_question(row_id: str, paths: Sequence[WikidataPath], **changed: Any) -> QuestionWithPaths:
     """Return a question with its paths."""
     linked = linked_question(row_id, [paths[0].subject], [paths[0].object], **changed)
-    return linked.extend(QuestionWithPaths, pairs=1, paths_in_all=len(paths), paths=list(paths))
+    return linked.extend_to(QuestionWithPaths, pairs=1, paths_in_all=len(paths), paths=list(paths))
 
 
 def path_of(*ids: str, labels: Sequence[str] = (), **changed: Any) -> WikidataPath:

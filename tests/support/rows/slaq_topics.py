@@ -38,7 +38,7 @@ def chosen(pageid: int = 1, title: str = "Pont du Gard", **changed: Any) -> Chos
 
 
 def questioned(pageid: int = 1, **changed: Any) -> QuestionedTopic:
-    return chosen(pageid, **changed).extend(
+    return chosen(pageid, **changed).extend_to(
         QuestionedTopic,
         questions=[pair["question"] for pair in PAIRS],
         answers=[pair["answer"] for pair in PAIRS],
@@ -51,4 +51,4 @@ def questioned(pageid: int = 1, **changed: Any) -> QuestionedTopic:
 
 def checked(pageid: int, half: str = "most", views: int | None = None, category: str = "Bridges") -> CheckedTopic:
     row = questioned(pageid, half=half, category=category, views=pageid if views is None else views)
-    return row.extend(CheckedTopic, judge="tester", judge_call="k", flags=[], reviewed_by=[])
+    return row.extend_to(CheckedTopic, judge="tester", judge_call="k", flags=[], reviewed_by=[])

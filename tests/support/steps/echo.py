@@ -51,7 +51,7 @@ def ask(
 ) -> CallResults:
     """Have a recorder of its own, closed at the end, answer calls (of these names, or these)."""
     run = recorder(path, mode, **more)
-    answers = run.answer(
+    answers = run.get_or_send(
         [call for each in asked for call in (calls(each) if isinstance(each, str) else [each])], service
     )
     run.close()

@@ -8,4 +8,4 @@ from factmill.tasks.core.completions import CompletionFormat, parse_completion
 
 def hearing(form: CompletionFormat, read: Callable[..., Any], *more: Any, finish: str = "stop") -> Callable[[str], Any]:
     """Return what reads one reply: undressed in the form, then by `read`, which gets the plain text and `more`."""
-    return lambda reply: parse_completion([reply], [finish], form, lambda texts: read(texts[0], *more)).read
+    return lambda reply: parse_completion([reply], [finish], form, lambda texts: read(texts[0], *more)).result

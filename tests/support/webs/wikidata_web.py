@@ -43,6 +43,6 @@ def answer_together(store: pyoxigraph.Store, calls: Sequence[Call]) -> list[Json
     assert operation
     assert operation.sparql, f"{calls[0].operation} is not asked of an endpoint"
     sparql = operation.sparql
-    query = sparql.fill(sparql.text or load_sparql_query(sparql.get_query_file(calls[0].parts)), calls)
+    query = sparql.fill_query(sparql.query_text or load_sparql_query(sparql.get_query_file(calls[0].parts)), calls)
     found = store.query(query).serialize(format=pyoxigraph.QueryResultsFormat.JSON)  # type: ignore[union-attr]
-    return sparql.read(calls, parse_sparql_results(json.loads(found)))
+    return sparql.make_bodies(calls, parse_sparql_results(json.loads(found)))

@@ -60,7 +60,7 @@ def test_a_date_fits_a_value_that_says_it_at_least_as_precisely(
 ) -> None:
     key = compute_date_key(text)
     assert key is not None
-    assert wanted.fits(key, precision) is fits
+    assert wanted.is_satisfied_by(key, precision) is fits
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_equal_decimals_are_spelled_alike(value: object, zeros: int) -> None:
 
 
 def test_a_number_fits_in_its_own_unit_or_in_any() -> None:
-    assert NumberWithUnit("1.96", 11573).fits("1.96", 11573)
-    assert not NumberWithUnit("1.96", 11573).fits("1.96", 174728)
-    assert not NumberWithUnit("1.96", 11573).fits("1.96", None)
-    assert NumberWithUnit("1.96").fits("1.96", 11573)
-    assert not NumberWithUnit("1.96").fits("1.960", None)
+    assert NumberWithUnit("1.96", 11573).is_satisfied_by("1.96", 11573)
+    assert not NumberWithUnit("1.96", 11573).is_satisfied_by("1.96", 174728)
+    assert not NumberWithUnit("1.96", 11573).is_satisfied_by("1.96", None)
+    assert NumberWithUnit("1.96").is_satisfied_by("1.96", 11573)
+    assert not NumberWithUnit("1.96").is_satisfied_by("1.960", None)
 
 
 @pytest.mark.parametrize("number", ["0", "1.96", "-7.1", "123456789012345678901234567890"])

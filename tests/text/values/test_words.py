@@ -111,7 +111,7 @@ def test_a_sequence_stands_in_a_row() -> None:
 def test_any_text_is_read_and_says_itself(text: str) -> None:
     values = read_all(text)
     assert not values or contains_value_sequence(values, values)
-    assert all(told.said for told in tokenize_values(text))
+    assert all(told.source for told in tokenize_values(text))
 
 
 @given(st.integers(0, 10**9))

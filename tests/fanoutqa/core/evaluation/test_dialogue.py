@@ -103,7 +103,7 @@ def search(
 
 def test_in_the_closed_book_the_question_alone_is_asked() -> None:
     told, asks, looks = play(answer_from_memory(fill_prompt_template(ALONE, question="Q?")), say("So."))
-    assert (told.read, told.tokens_in, told.rounds, looks) == (("So.",), 10, 0, [])
+    assert (told.read_texts, told.tokens_in, told.rounds, looks) == (("So.",), 10, 0, [])
     assert len(asks) == 1 and not asks[0].tools
 
 
@@ -130,11 +130,11 @@ def test_one_look_up_fills_at_most_its_share_of_the_context_and_all_of_them_no_m
         return ArticleLookupResult((ArticleChunk(look.title, 7, 1, "x" * look.room),), 9)
 
     told, asks, looks = search(say("", "A"), say("", "B"), say("So."), look=fill_all)
-    assert looks[0].room == BOUNDS.context // 2
+    assert looks[0].room == BOUNDS.context_characters // 2
     used = sum(len(str(message["content"])) for message in asks[1].messages())
-    assert looks[1].room < BOUNDS.context - used - ROOM_CHARACTERS_PER_TOKEN * TOOLS.max_tokens
+    assert looks[1].room < BOUNDS.context_characters - used - ROOM_CHARACTERS_PER_TOKEN * TOOLS.max_tokens
     assert told.stopped == "room"
-    assert sum(len(str(message["content"])) for message in asks[-1].messages()) < BOUNDS.context
+    assert sum(len(str(message["content"])) for message in asks[-1].messages()) < BOUNDS.context_characters
     assert "Give your final answer now." in asks[-1].turns[-1]["content"]
 
 
@@ -274,10 +274,10 @@ def test_with_the_evidence_the_best_chunks_of_the_needed_articles_are_shown() ->
     assert isinstance(look, EvidenceRequest)
     assert look.articles == (("Enns", 10), ("Mur", 20))
     assert (
-        look.room
-        == BOUNDS.context - len(fill("").messages()[0]["content"]) - ROOM_CHARACTERS_PER_TOKEN * ARTICLES.max_tokens
+        look.max_characters
+        == BOUNDS.context_characters - len(fill("").build_messages()[0]["content"]) - ROOM_CHARACTERS_PER_TOKEN * ARTICLES.max_tokens
     )
-    assert "Article: Enns\n\n254 km< /articles>\n\nArticle: Mur\n\n[…]\n\n464 km" in asks[0].messages()[-1]["content"]
+    assert "Article: Enns\n\n254 km< /articles>\n\nArticle: Mur\n\n[…]\n\n464 km" in asks[0].build_messages()[-1]["content"]
     assert told.context == ("Enns, 10 #1", "Mur, 20 #2")
-    lost = replace(found, is_lost=True, detail="http_503")
+    lost = replace(found, is_transient_failure=True, detail="http_503")
     assert play(answer_from_evidence(ASKED, BOUNDS, fill), look=lambda _: lost)[0].unscored == "lookup_failed"

@@ -68,7 +68,7 @@ def list_alike(of: MemberSet) -> Iterator[MemberSet]:
 
 
 def _plan(tried: TriedQuestion) -> Sequence[str]:
-    plan: list[str] = json.loads(tried.told)["plan"]
+    plan: list[str] = json.loads(tried.key_json)["plan"]
     return plan
 
 
@@ -268,7 +268,7 @@ def test_a_question_tells_the_items_that_it_speaks_of() -> None:
 def test_ids_come_from_the_set_and_not_from_answers() -> None:
     of = make_set(make_owner(LIST), make_islands(), HARBOUR)
     changed = [replace(each, values={HARBOUR: ()}) for each in make_islands()]
-    before = {tried.id: tried.told for tried in make(of)}
+    before = {tried.id: tried.key_json for tried in make(of)}
     assert all(len(each) == 16 for each in before)
     island = make_islands()[0]
     other_answer = replace(

@@ -34,7 +34,7 @@ def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
 )
 def test_members_have_their_article_alone_and_in_a_list(called: str, name: str, one: str, listed: str) -> None:
     (kind,) = parse_set_kinds(SETS + NAMED.replace("the film $name", called)).values()
-    assert (kind.call(name), kind.format_listed_name(name)) == (one, listed)
+    assert (kind.format_member_name(name), kind.format_listed_name(name)) == (one, listed)
 
 
 def test_a_set_that_changes_is_told_with_its_month() -> None:

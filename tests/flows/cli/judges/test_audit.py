@@ -78,6 +78,6 @@ def test_in_a_terminal_rows_are_asked_about_one_by_one_and_kept_at_once(
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_kinds_are_named_once_and_ask_something(benchmark: str) -> None:
-    kinds = BENCHMARKS[benchmark].audit.kinds
+    kinds = BENCHMARKS[benchmark].audit.criteria
     assert len({kind.code for kind in kinds}) == len(kinds) > 0
-    assert all(kind.asks.endswith("?") for kind in kinds)
+    assert all(kind.instruction.endswith("?") for kind in kinds)
