@@ -39,7 +39,7 @@ K = TypeVar("K")
 MAX_TITLE_REDIRECTS = 5
 """Largest number of successive redirects followed."""
 _DELETED_REVISION_CODES = ("nosuchrevid", "missingcontent", "permissiondenied", "cantundelete")
-"""MediaWikiApi's error codes for a revision that is permanently deleted or hidden."""
+"""MediaWiki's error codes for a revision that is permanently deleted or hidden."""
 
 _CACHED_ARTICLES = 128
 """Number of cached articles, since several steps search a batch's articles; some MB each on a large wiki."""
@@ -135,7 +135,7 @@ class _TitleSearch:
     work: BatchWork
     at: str
     rows: Mapping[str, list[str]]
-    """Title in MediaWikiApi's spelling → rows that need it."""
+    """Title in MediaWiki's spelling → rows that need it."""
     trails: dict[str, list[str]] = field(default_factory=dict)
     """Unresolved title → titles followed so far; the last one is to be looked up."""
     found: dict[str, PinnedArticle | MissingArticle] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""MediaWikiApi's Action API over HTTP: /w/api.php (GET, POST) with its errors, warnings and maxlag; and action=parse."""
+"""MediaWiki's Action API over HTTP: /w/api.php (GET, POST) with its errors, warnings and maxlag; and action=parse."""
 
 import re
 from collections.abc import Callable, Mapping
