@@ -70,7 +70,7 @@ def test_a_prompt_is_sent_as_the_sdk_names_things_and_its_answer_read(serve, inb
     asked = call(server)
     open_chat(server, reasoning_effort="low", extra_body={"service_tier": "standard_only"}).send([asked], inbox)
     [sent] = server.seen
-    assert sent["system"] == asked.wire["messages"][0]["content"]
+    assert sent["system"] == asked.unrecorded_parts["messages"][0]["content"]
     assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": asked.wire["messages"][1]["content"]}]}]  # fmt: skip
     assert sent["output_config"] == {"effort": "low"}
     assert sent["service_tier"] == "standard_only"

@@ -32,7 +32,7 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
     others.add_user()
     assert others.lock_jobs_with(["x"]) == []
     (job,) = others.lock_jobs_with(["x", "y"])
-    assert (job.name, job.file_id, job.job_id, job.ids, job.left) == (
+    assert (job.name, job.file_id, job.job_id, job.request_ids, job.left) == (
         "a.jsonl",
         "file-1",
         "batch-1",
@@ -96,7 +96,7 @@ def test_a_line_that_a_crash_has_torn_spoils_none_before_or_behind_it(files, tmp
         file.write(torn)
     files.add_user()
     (job,) = files.lock_jobs_with(["x"])
-    assert (job.job_id, job.left) == ("batch-1", {"x", "y"})
+    assert (job.job_id, job.open_ids) == ("batch-1", {"x", "y"})
     files.mark_recorded(["y"])
     files.remove_user()
     files.add_user()
@@ -116,5 +116,5 @@ def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(files, monkeypatch)
     whole = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: whole(fd, data[:5]))
     with pytest.raises(ShardError, match="what is known of a batch job"):
-        job.note(kept=["x"])
+        job.append(kept=["x"])
     assert job.path.read_bytes() == before
