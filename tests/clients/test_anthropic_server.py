@@ -71,7 +71,7 @@ def test_a_prompt_is_sent_as_the_sdk_names_things_and_its_answer_read(serve, inb
     open_chat(server, reasoning_effort="low", extra_body={"service_tier": "standard_only"}).send([asked], inbox)
     [sent] = server.seen
     assert sent["system"] == asked.unrecorded_parts["messages"][0]["content"]
-    assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": asked.wire["messages"][1]["content"]}]}]  # fmt: skip
+    assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": asked.unrecorded_parts["messages"][1]["content"]}]}]  # fmt: skip
     assert sent["output_config"] == {"effort": "low"}
     assert sent["service_tier"] == "standard_only"
     assert sent["max_tokens"] == asked.parts["max_tokens"]

@@ -262,7 +262,7 @@ def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, fi
 def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, tmp_path, told):
     desk = open_chat(make_server(), tmp_path)._batch_queue
     assert desk is not None
-    desk._files.create("a.jsonl", ["x"], {}).note(job="batch/../1; reboot $(id)")
+    desk._files.create("a.jsonl", ["x"], {}).append(job="batch/../1; reboot $(id)")
     desk._report_open_jobs()
     assert "factmill jobs cancel 'batch/../1; reboot $(id)'" in told[-1]
 

@@ -32,7 +32,7 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
     others.add_user()
     assert others.lock_jobs_with(["x"]) == []
     (job,) = others.lock_jobs_with(["x", "y"])
-    assert (job.name, job.file_id, job.job_id, job.request_ids, job.left) == (
+    assert (job.name, job.file_id, job.job_id, job.request_ids, job.open_ids) == (
         "a.jsonl",
         "file-1",
         "batch-1",
@@ -101,7 +101,7 @@ def test_a_line_that_a_crash_has_torn_spoils_none_before_or_behind_it(files, tmp
     files.remove_user()
     files.add_user()
     (job,) = files.lock_jobs_with(["x"])
-    assert job.left == {"x"}
+    assert job.open_ids == {"x"}
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
