@@ -92,7 +92,7 @@ def check_record(name: str) -> None:
     _check_options(benchmark)
     _check_flow_form(benchmark)
     if benchmark.release and benchmark.evaluation:
-        headline, main = load_named_object(benchmark.release).card.headline, EVALUATIONS[name].main_metric
+        headline, main = load_named_object(benchmark.release).card.headline_metric, EVALUATIONS[name].main_metric
         assert headline == main, f"the release's headline is {headline}, the evaluation's main metric {main}"
     if benchmark.page:
         assert callable(load_named_object(benchmark.page)), benchmark.page

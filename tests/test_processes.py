@@ -23,8 +23,8 @@ from factmill.tasks.progress import StageProgress
 _HOLD = """
 import sys
 from pathlib import Path
-from factmill.tasks.processes import one_at_a_time
-with one_at_a_time(Path(sys.argv[1]), print):
+from factmill.tasks.processes import exclusive_file_lock
+with exclusive_file_lock(Path(sys.argv[1]), print):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -40,7 +40,7 @@ def end(why):
 def lose():
     {lost}
 
-processes.own_process(end, 0.0)
+processes.install_exit_handler(end, 0.0)
 threading.Thread(target=lose).start()
 threading.Event().wait()
 """
@@ -52,7 +52,7 @@ threading.Event().wait()
         ("raise MemoryError", "no more memory (MemoryError)"),
         ('raise RuntimeError("can\'t start new thread")', "no more threads and processes (RuntimeError: can't start"),
         ("logging.getLogger('asyncio').error('lost', exc_info=MemoryError())", "no more memory (MemoryError)"),
-        ("processes.end_soon()", ""),
+        ("processes.request_process_exit()", ""),
     ],
     ids=["memory", "threads", "asyncio", "stop"],
 )
@@ -68,14 +68,14 @@ def test_a_thread_that_could_not_start_is_known_where_a_library_raises_something
     program = """
 import threading
 from factmill.tasks import processes
-processes.own_process(lambda why: None)
-print(repr(processes.find_noted_shortage()))
+processes.install_exit_handler(lambda why: None)
+print(repr(processes.find_thread_start_shortage()))
 def refuse(*_, **__): raise RuntimeError("can't start new thread")
 threading._start_new_thread = threading._start_joinable_thread = refuse
 try:
     threading.Thread(target=print).start()
 except RuntimeError:
-    print(processes.find_noted_shortage())
+    print(processes.find_thread_start_shortage())
 """
     ran = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
     lines = ran.stdout.splitlines()
@@ -86,7 +86,7 @@ except RuntimeError:
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's death on Linux alone")
 @pytest.mark.parametrize(("parent", "end"), [(os.getpid(), 0), (2**22 + 1, -signal.SIGTERM)], ids=["there", "gone"])
 def test_a_process_whose_parent_is_gone_before_it_looked_ends(parent: int, end: int) -> None:
-    code = f"from factmill.tasks.processes import die_with_parent; die_with_parent({parent})"
+    code = f"from factmill.tasks.processes import terminate_with_parent; terminate_with_parent({parent})"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == end
 
 
@@ -133,11 +133,11 @@ def test_a_child_that_cannot_be_started_is_missed_at_once(tmp_path: Path, monkey
 
 SETTLED = """
 import gc, os, sys
-from factmill.tasks.memory import COLLECT_AFTER, give_back_memory, settle_memory
-settle_memory()
-give_back_memory()
+from factmill.tasks.memory import GC_THRESHOLDS, release_free_memory, configure_memory_allocators
+configure_memory_allocators()
+release_free_memory()
 import pyarrow as pa
-assert gc.get_threshold() == COLLECT_AFTER
+assert gc.get_threshold() == GC_THRESHOLDS
 print(pa.default_memory_pool().backend_name)
 """
 

@@ -155,7 +155,7 @@ def _register_report_filters(made: Environment) -> None:
     made.filters.update(_TEMPLATE_FILTERS)
     made.globals.update(
         list_values=list_x_values,
-        tell_point=format_series_point,
+        format_series_point=format_series_point,
         paper_models=list_paper_models,
         entry_groups=format_entry_groups,
         say_x=lambda x: shorten_line(x, MAX_NAME_CHARACTERS) if isinstance(x, str) else f"{x:g}",

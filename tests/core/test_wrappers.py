@@ -249,9 +249,9 @@ def test_a_verdict_that_is_only_quoted_is_asked_for_again(quoted: str) -> None:
 
 
 def test_a_question_in_words_names_the_words_that_are_read() -> None:
-    assert "Yes or No" in STAGES["granola consistency"][0]("Ja").correction()
-    assert "letter Y or N" in STAGES["fanoutqa objectivity"][0]("Oui").correction()
-    assert "1 or 0" in STAGES["slaq verdict"][0]("Verdict: Nein").correction()
+    assert "Yes or No" in STAGES["granola consistency"][0]("Ja").format_correction()
+    assert "letter Y or N" in STAGES["fanoutqa objectivity"][0]("Oui").format_correction()
+    assert "1 or 0" in STAGES["slaq verdict"][0]("Verdict: Nein").format_correction()
 
 
 def test_marks_in_square_brackets_stay_where_they_are_asked_for() -> None:

@@ -62,7 +62,7 @@ def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         recorder = CallCache(empty_warehouse(tmp_path / "w.duckdb"), "record")
         recorders.append(recorder)
         services: Any = SimpleNamespace(
-            model=lambda role: (model, SimpleNamespace(name="tester", kind="openai", profile=dict))
+            model=lambda role: (model, SimpleNamespace(name="tester", kind="openai", request_profile=dict))
         )
         run = Run(tmp_path / "run", {"params": {}}, {}, {}, services, recorder)
         monkeypatch.setitem(runs._open_runs, str(run.folder), run)

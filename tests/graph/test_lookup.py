@@ -299,7 +299,7 @@ def test_many_threads_and_another_process_read_at_once(make_graph: Make, tmp_pat
         thread.start()
     program = (
         "import sys; from pathlib import Path; from factmill.tasks.graph.lookup import open_graph\n"
-        "print(len(open_graph('small', Path(sys.argv[1])).find(['Mercury'])['Mercury']))"
+        "print(len(open_graph('small', Path(sys.argv[1])).find_items_by_name(['Mercury'])['Mercury']))"
     )
     done = run_ready(program, tmp_path / "graphs")
     for thread in threads:

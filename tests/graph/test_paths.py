@@ -369,12 +369,12 @@ def test_look_ups_do_not_wait_for_what_is_compiled(make_graph: Make, tmp_path: P
     make_graph(PEOPLE)
     program = (
         "import sys; from pathlib import Path; import numpy as np\n"
-        "from factmill.tasks.core.wikidata_paths import PathOptions; from factmill.tasks.graph.lookup import open_graph\n"
+        "from factmill.tasks.core.wikidata_paths import PathSearchOptions; from factmill.tasks.graph.lookup import open_graph\n"
         "graph = open_graph('small', Path(sys.argv[1]))\n"
-        "graph.find(['Ada']), graph.neighbours_of_each([('Q42', ['P69'])]), graph.degrees(['Q42'])\n"
-        "graph.item_facts(['Q42'])\n"
+        "graph.find_items_by_name(['Ada']), graph.list_neighbours([('Q42', ['P69'])]), graph.count_edges(['Q42'])\n"
+        "graph.list_item_facts(['Q42'])\n"
         "print('numba' in sys.modules)\n"
-        "graph.find_item_paths(np.array([42]), np.array([145]), PathOptions())\n"
+        "graph.find_item_paths(np.array([42]), np.array([145]), PathSearchOptions())\n"
         "print('numba' in sys.modules)"
     )
     done = subprocess.run(

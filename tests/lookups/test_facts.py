@@ -132,7 +132,7 @@ RULES: list[tuple[Any, dict[str, str]]] = [
 def test_what_becomes_of_a_subject_with_several_values_is_a_rule(
     work: BatchWork, several: Any, expected: dict[str, str]
 ) -> None:
-    facts = take(work, several=several)
+    facts = take(work, multiple_values=several)
     assert name_troubles(facts) == {**dict.fromkeys(UNNAMED, "item_without_label"), **expected}
     assert work.rows_in == len(facts) == 8
     assert [fact.number for fact in facts.values()] == list(range(1, 9))
@@ -143,15 +143,15 @@ def test_a_value_has_all_its_names_where_they_are_asked_for(work: BatchWork) -> 
     plain, full = take(work)["P19-Q1-Q84"], take(work, aliases=True)["P19-Q1-Q84"]
     assert (plain.subject_name, plain.value_name, plain.answers) == ("Ada", "London", ("London",))
     assert full.answers == ("London", "Big Smoke", "LDN", "Londinium")
-    assert take(work, name=partial(look_up_labels, language="it"))["P19-Q1-Q84"].value_name is None
+    assert take(work, name_lookup=partial(look_up_labels, language="it"))["P19-Q1-Q84"].value_name is None
 
 
 def test_the_first_fact_of_a_subject_stands_for_all_its_values_where_all_are_right(work: BatchWork) -> None:
-    first, whole = (take(work, several=rule, aliases=True)["P19-Q2-Q84"] for rule in ("first", "all"))
+    first, whole = (take(work, multiple_values=rule, aliases=True)["P19-Q2-Q84"] for rule in ("first", "all"))
     assert (first.values, whole.values) == (("Q84",), ("Q84", "Q90"))
     assert whole.answers[: len(first.answers)] == first.answers
     assert "Paris" in whole.answers and "Paris" not in first.answers
-    unnamed = take(work, several="all")["P19-Q4-Q90"]
+    unnamed = take(work, multiple_values="all")["P19-Q4-Q90"]
     assert unnamed.values == ("Q90",), "a value without a name is no answer"
 
 

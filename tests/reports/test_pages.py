@@ -145,10 +145,10 @@ import sys
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 from support.builds.reported import EVALUATION, HOSTILE, make_evaluated
-from factmill.tasks.reports.evaluation_report import make_report
-from factmill.tasks.reports.rendering import RENDERERS
-report = make_report(EVALUATION, [make_evaluated("a", HOSTILE), make_evaluated("bb", ["gold"] * 6)])
-sys.stdout.buffer.write("".join(render(report) for render in RENDERERS.values()).encode())
+from factmill.tasks.reports.evaluation_report import make_evaluation_report
+from factmill.tasks.reports.rendering import REPORT_RENDERERS
+report = make_evaluation_report(EVALUATION, [make_evaluated("a", HOSTILE), make_evaluated("bb", ["gold"] * 6)])
+sys.stdout.buffer.write("".join(render(report) for render in REPORT_RENDERERS.values()).encode())
 """
 
 

@@ -225,7 +225,7 @@ _MAX_UPCOMING_RUNS = 200
 _STOPPED_RUN_MESSAGE = "factmill serve was stopped; the run goes on when it serves again"
 _STOPPED_STATE: dict[str, Any] = {"name": STOPPED_STATE_NAME, "message": _STOPPED_RUN_MESSAGE}
 """State of a run that is stopped together with serve."""
-_RUN_PROGRAM = "from factmill.flows.deployment_flows import carry_out; carry_out()"
+_RUN_PROGRAM = "from factmill.flows.deployment_flows import execute_deployed_run; execute_deployed_run()"
 """Python code of a run's process."""
 
 

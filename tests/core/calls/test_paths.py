@@ -154,7 +154,7 @@ def test_a_pair_that_fails_has_no_paths_and_a_reason():
     found = find_items(answers, [(1, 2), (1, 3), (1, 4)], PathSearchOptions(always_two_hops=True))
     assert told(found) == [(0, "failed", 0, 0), (1, "failed", 0, 0), (2, "found", 1, 1)]
     assert walks(found) == [(2, 2, False, 9, 31, 279)]
-    assert found.problems == {
+    assert found.failures == {
         0: "item_paths, hops 1: timeout: no answer within 60 s",
         1: "item_paths, hops 2: http_500: broken",
     }

@@ -14,10 +14,10 @@ def _read(*values: Any) -> Any:
 
 def test_an_answer_of_a_setting_goes_before_one_of_none() -> None:
     found = _read({"id": "a", "answer": "1"}, {"id": "a", "setting": "idk", "answer": "2"}, {"id": "b", "answer": None})
-    assert found.find("greedy", "a") == "1"
-    assert found.find("idk", "a") == "2"
-    assert found.find("idk", "b") == ""
-    assert found.find("idk", "c") is None
+    assert found.find_answer_to("greedy", "a") == "1"
+    assert found.find_answer_to("idk", "a") == "2"
+    assert found.find_answer_to("idk", "b") == ""
+    assert found.find_answer_to("idk", "c") is None
 
 
 def test_what_does_not_fit_is_told_with_its_first_ids() -> None:
@@ -25,11 +25,11 @@ def test_what_does_not_fit_is_told_with_its_first_ids() -> None:
         *({"id": each, "answer": each} for each in ("a", "b", "a", "x", "y", "z", "w")),
         {"id": "b", "setting": "odd", "answer": ""},
     )
-    assert found.describe([("greedy", "a"), ("greedy", "b"), ("greedy", "c")]) == {
+    assert found.format_mismatches([("greedy", "a"), ("greedy", "b"), ("greedy", "c")]) == {
         "answers missing": "1: c", "answers extra": "5: x, y, z …", "answers doubled": "1: a"
     }  # fmt: skip
-    assert found.find("greedy", "a") == "a"
-    assert _read({"id": "a", "answer": "1"}).describe([("greedy", "a")]) == {}
+    assert found.find_answer_to("greedy", "a") == "a"
+    assert _read({"id": "a", "answer": "1"}).format_mismatches([("greedy", "a")]) == {}
 
 
 def test_a_file_is_to_the_questions_of_one_build() -> None:
@@ -69,4 +69,4 @@ def test_what_is_no_answer_is_refused(value: Any, said: str) -> None:
 
 
 def test_half_of_a_surrogate_pair_is_replaced() -> None:
-    assert _read({"id": "a", "answer": "Q\ud800 29"}).find("", "a") == "Q? 29"
+    assert _read({"id": "a", "answer": "Q\ud800 29"}).find_answer_to("", "a") == "Q? 29"

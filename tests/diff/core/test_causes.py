@@ -102,10 +102,10 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "a parameter alone": (explain([], [], lock={"params": {"params": {"least": 3}}}), ["parameter: least"]),
     "a list and code, and no call": (explain([], [], lock=LIST | CODE), ["one of: list: l.txt, code: steps"]),
     "nothing": (explain([], []), ["unexplained"]),
-    "other rows": (explain([], [], others_changed=True), ["other rows"]),
-    "the source": (explain([], [], source=ChangeCause("source", "a.json"), lock=CODE), ["source: a.json"]),
+    "other rows": (explain([], [], other_rows_changed=True), ["other rows"]),
+    "the source": (explain([], [], source_cause=ChangeCause("source", "a.json"), lock=CODE), ["source: a.json"]),
     "a decision": (
-        explain([], [], decisions=[(None, {"flag": "f", "decision": "edit", "reviewer": "Ann", "edited": ["new"]})]),
+        explain([], [], changed_decisions=[(None, {"flag": "f", "decision": "edit", "reviewer": "Ann", "edited": ["new"]})]),
         ["decision: f"],
     ),
     "a reject for what a reply says": (
@@ -125,7 +125,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ["decision: policy"],
     ),
     "a limit": (
-        explain([], [], None, CODE | {"params": {"params": {"least": 2, "limit": 4}}}, narrowing=frozenset({"limit"})),
+        explain([], [], None, CODE | {"params": {"params": {"least": 2, "limit": 4}}}, narrowing_parameters=frozenset({"limit"})),
         ["parameter: limit"],
     ),
     "what it was drawn from": (explain([item(["Q1"])], [item(["Q1", "Q2"])], None, CODE), ["world: wikidata"]),

@@ -62,7 +62,7 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
         raise MemoryError("no room for 8 GB")
 
     said: list[str] = []
-    monkeypatch.setattr("factmill.tasks.engine.cluster.worker_tasks.say", said.append)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.worker_tasks.print_and_log", said.append)
     serve_resources(
         ServedResources(
             [

@@ -38,7 +38,7 @@ def test_a_damaged_folder_is_refused_when_named_and_left_out_else(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the packaged encoder is converted on first use, which takes a while
-    monkeypatch.setattr("factmill.tasks.engine.cluster.worker.choose_embedder", lambda home: "char-ngrams-1")
+    monkeypatch.setattr("factmill.tasks.engine.cluster.worker.choose_default_embedder", lambda home: "char-ngrams-1")
     weights = (tiny / "model.bin").read_bytes()
     (tiny / "model.bin").write_bytes(bytes([weights[0] ^ 1]) + weights[1:])
     with pytest.raises(UsageError, match=r"damaged: model\.bin does not hold what was written"):

@@ -197,20 +197,20 @@ def describe_changed(monkeypatch: pytest.MonkeyPatch, module: str, old: str, new
             "factmill.tasks.granola.params",
             "from_wikidata=from_wikidata",
             "from_wikidata=not from_wikidata",
-            "lock_inputs",
+            "resolve_granola_inputs",
         ),
         ("factmill.flows.recipes", "for each in steps:", "for each in steps[1:]:", "make_recipe"),
         ("factmill.flows.recipes", "most_rows: int | None = None", "most_rows: int | None = 9", "Stage"),
-        ("factmill.tasks.granola.answer_levels", "_HOPS = ", "_HOPS = 1 + ", "_HOPS"),
+        ("factmill.tasks.granola.answer_levels", "_EVIDENCE_HOPS = ", "_EVIDENCE_HOPS = 1 + ", "_EVIDENCE_HOPS"),
         ("factmill.tasks.core.authoring.granular_answers", "MAX_LEVELS = ", "MAX_LEVELS = 1 + ", "MAX_LEVELS"),
         (
             "factmill.tasks.text.text_normalization",
-            "def normalise(text: str)",
-            'def normalise(text: str = "")',
-            "normalise",
+            "def normalize_answer(text: str)",
+            'def normalize_answer(text: str = "")',
+            "normalize_answer",
         ),
         # what the engine reads all replies with
-        ("factmill.tasks.text.reply_wrappers", "MOST_RELAXED = ", "MOST_RELAXED = 1 + ", "MOST_RELAXED"),
+        ("factmill.tasks.text.reply_wrappers", "JSON5_MAX_CHARACTERS = ", "JSON5_MAX_CHARACTERS = 1 + ", "JSON5_MAX_CHARACTERS"),
     ],
 )
 def test_changed_code_that_decides_rows_is_named_in_the_lock(
@@ -265,9 +265,9 @@ def test_no_recipe_rests_on_the_command_or_on_another_recipe(name: str) -> None:
 
 def test_the_code_of_an_evaluation_that_names_its_record_is_that_of_its_flow_and_its_own() -> None:
     definitions = make_code_manifest(SLAQ_EVALUATION.recipe)["definitions"]
-    assert {"make_flow", "make_judging"} <= definitions["factmill.tasks.evaluation.steps"].keys()
-    assert "ask_model" in definitions["factmill.tasks.evaluation.answering_and_judging"]
-    assert "mark" in definitions["factmill.tasks.slaq.evaluation.questions"]
+    assert {"make_evaluation_flow", "make_judging_step"} <= definitions["factmill.tasks.evaluation.steps"].keys()
+    assert "ask_tested_model" in definitions["factmill.tasks.evaluation.answering_and_judging"]
+    assert "make_scored_slaq_prediction" in definitions["factmill.tasks.slaq.evaluation.questions"]
 
 
 def test_a_benchmark_without_a_recipe_has_no_code() -> None:

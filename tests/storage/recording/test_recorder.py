@@ -111,7 +111,7 @@ def test_a_replay_miss_without_any_record_says_to_build_first(tmp_path: Path) ->
 def test_refresh_asks_anew_once_and_a_later_run_gets_the_newest(tmp_path: Path) -> None:
     service = Echo()
     ask(tmp_path, service, "a")
-    fresh = recorder(tmp_path, "refresh", floor=load_newest_record_id(tmp_path / "w.duckdb"))
+    fresh = recorder(tmp_path, "refresh", newer_than=load_newest_record_id(tmp_path / "w.duckdb"))
     assert fresh.get_or_send(calls("a"), service).sent == 1
     fresh.merge_journal()
     assert fresh.get_or_send(calls("a"), service).sent == 0
@@ -123,7 +123,7 @@ def test_of_several_records_of_a_call_the_newest_is_served(tmp_path: Path) -> No
     service = Echo()
     for told in ("first", "second"):
         service.told = told
-        ask(tmp_path, service, "a", mode="refresh", floor=load_newest_record_id(tmp_path / "w.duckdb"))
+        ask(tmp_path, service, "a", mode="refresh", newer_than=load_newest_record_id(tmp_path / "w.duckdb"))
     for mode in ("record", "replay"):
         assert bodies(ask(tmp_path, service, "a", mode=mode)) == [{"second": "a"}]
 
@@ -256,12 +256,12 @@ def test_what_is_moved_between_look_and_question_is_not_asked_again(
     ask = shared._send_missing
 
     def ask_late(*given: Any) -> None:
-        monkeypatch.setattr(shared, "_ask", ask)
+        monkeypatch.setattr(shared, "_send_missing", ask)
         shared.get_or_send(calls("a"), service)
         shared.merge_journal()
         ask(*given)
 
-    monkeypatch.setattr(shared, "_ask", ask_late)
+    monkeypatch.setattr(shared, "_send_missing", ask_late)
     monkeypatch.setattr(
         "factmill.tasks.storage.recording.call_cache._file_state", lambda warehouse: None
     )  # as within one tick

@@ -55,13 +55,13 @@ def test_what_is_too_old_is_asked_again_unless_it_lasts_or_another_mode_serves_i
         for name, days in (("young", 3), ("old", 5), ("t", 50)):
             db.execute("UPDATE calls SET asked_at = now() - to_days(?) WHERE parts LIKE ?", [days, f'%"{name}"%'])
     limit = {"echo": datetime.now(UTC) - timedelta(days=4)}
-    assert recorder(tmp_path, "replay", oldest=limit).get_or_send(asked, service).sent == 0
-    assert recorder(tmp_path, oldest={"another": limit["echo"]}).get_or_send(asked, service).sent == 0
-    second = recorder(tmp_path, oldest=limit)
+    assert recorder(tmp_path, "replay", oldest_allowed=limit).get_or_send(asked, service).sent == 0
+    assert recorder(tmp_path, oldest_allowed={"another": limit["echo"]}).get_or_send(asked, service).sent == 0
+    second = recorder(tmp_path, oldest_allowed=limit)
     assert (second.get_or_send(asked, service).sent, second.get_or_send(asked, service).sent) == (1, 0)
     second.close()
     assert service.asked == ["young", "old", "t", "old"]
-    assert recorder(tmp_path, oldest=limit).get_or_send(asked, service).sent == 0
+    assert recorder(tmp_path, oldest_allowed=limit).get_or_send(asked, service).sent == 0
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -70,7 +70,7 @@ def test_a_reply_that_is_too_old_stands_in_for_a_failure_where_that_is_wanted(tm
     service.recovered = True
     ask(tmp_path, service, "bad")
     service.recovered = False
-    again = recorder(tmp_path, oldest={"echo": datetime.now(UTC)}, stale_if_error=kept)
+    again = recorder(tmp_path, oldest_allowed={"echo": datetime.now(UTC)}, stale_if_error=kept)
     told = [again.get_or_send(calls("bad"), service) for _ in range(2)]
     again.close()
     assert [bodies(each) for each in told] == [[{"echo": "bad"} if kept else None]] * 2
@@ -85,7 +85,7 @@ def test_a_clock_that_is_set_back_costs_no_reply(
     ask(tmp_path, service, "a")
     floor, begun = load_newest_record_id(tmp_path / "w.duckdb"), datetime.now(UTC)
     hour_ago = time.time_ns() - 3600 * 10**9
-    run = recorder(tmp_path, mode, floor=floor, oldest={"echo": begun})
+    run = recorder(tmp_path, mode, newer_than=floor, oldest_allowed={"echo": begun})
     monkeypatch.setattr(time, "time_ns", lambda: hour_ago)
     for sent in (3, 0):
         assert run.get_or_send(calls("a", "b", "bad"), service).sent == sent

@@ -13,10 +13,12 @@ from factmill.flows.prefect_server import prefect_settings
 _PROGRAM = """
 import json, sys
 from pathlib import Path
+from typing import get_args
 from support.commands.command import Factmill
-from factmill.tasks.core.service_settings import Model
+from factmill.tasks.settings import World
 factmill = Factmill(Path(sys.argv[1]), sys.argv[2], on_prefect=False)
-print(json.dumps(sorted(Model.model_fields)), flush=True)
+_, model = get_args(World.model_fields["models"].annotation)
+print(json.dumps(sorted(model.model_fields)), flush=True)
 for line in sys.stdin:
     arguments, environment = json.loads(line)
     ran = factmill(*arguments, **environment)

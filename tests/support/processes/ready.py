@@ -32,7 +32,7 @@ _IMPORTED = (
     *(f"factmill.flows.commands.{name}" for name in ("build", "evaluate", "report")),
     *(f"factmill.flows.{name}" for name in ("biokalma", "fanoutqa", "granola", "multihal", "slaq")),
     "factmill.flows.evaluate.biokalma",
-    *(f"factmill.tasks.{name}.evaluation.record" for name in ("fanoutqa", "granola", "multihal", "slaq")),
+    *(f"factmill.tasks.{name}.evaluation.definition" for name in ("fanoutqa", "granola", "multihal", "slaq")),
     "factmill.tasks.evaluation.steps",
     *(f"prefect.{name}" for name in ("artifacts", "flow_engine", "task_engine", "task_runners")),
     *(f"factmill.tasks.clients.{name}" for name in ("chat", "pageviews", "sparql", "wikipedia")),

@@ -77,5 +77,5 @@ def make_owner(text: str | None) -> SetMember:
 
 def make_set(owner: SetMember | None, members: Sequence[SetMember], *properties: str, **changed: Any) -> MemberSet:
     """Return a set of islands."""
-    given: dict[str, Any] = {"others": (), "month": "May 2020", "least": 5, **changed}
+    given: dict[str, Any] = {"other_names": (), "month": "May 2020", "min_members": 5, **changed}
     return MemberSet(island_kind(owner is None, *properties), owner, tuple(members), **given)

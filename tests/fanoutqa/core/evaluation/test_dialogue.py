@@ -109,7 +109,7 @@ def test_in_the_closed_book_the_question_alone_is_asked() -> None:
 
 def test_a_model_that_searches_gets_chunks_by_tools_and_its_text_is_the_answer() -> None:
     told, asks, looks = search(say("", "Enns"), say("Looking.", "Mur", "Drava"), say("Enns: 254 km."))
-    assert told.read == ("Enns: 254 km.",)
+    assert told.read_texts == ("Enns: 254 km.",)
     assert (told.rounds, told.stopped, told.tokens_in, told.tokens_out) == (2, "", 30, 6)
     assert [(each.round, each.title, each.chunks, each.of) for each in told.searches] == [
         (1, "Enns", 2, 4), (2, "Mur", 2, 4), (2, "Drava", 2, 4)
@@ -127,12 +127,12 @@ def test_a_model_that_searches_gets_chunks_by_tools_and_its_text_is_the_answer()
 
 def test_one_look_up_fills_at_most_its_share_of_the_context_and_all_of_them_no_more_than_there_is_room() -> None:
     def fill_all(look: Any) -> ArticleLookupResult:
-        return ArticleLookupResult((ArticleChunk(look.title, 7, 1, "x" * look.room),), 9)
+        return ArticleLookupResult((ArticleChunk(look.title, 7, 1, "x" * look.max_characters),), 9)
 
     told, asks, looks = search(say("", "A"), say("", "B"), say("So."), look=fill_all)
-    assert looks[0].room == BOUNDS.context_characters // 2
+    assert looks[0].max_characters == BOUNDS.context_characters // 2
     used = sum(len(str(message["content"])) for message in asks[1].messages())
-    assert looks[1].room < BOUNDS.context_characters - used - ROOM_CHARACTERS_PER_TOKEN * TOOLS.max_tokens
+    assert looks[1].max_characters < BOUNDS.context_characters - used - ROOM_CHARACTERS_PER_TOKEN * TOOLS.max_tokens
     assert told.stopped == "room"
     assert sum(len(str(message["content"])) for message in asks[-1].messages()) < BOUNDS.context_characters
     assert "Give your final answer now." in asks[-1].turns[-1]["content"]
@@ -144,7 +144,7 @@ def test_a_model_that_searches_without_end_is_told_to_answer_once_and_then_has_n
     told, asks, looks = search(*said, way=way)
     assert len(asks) == BOUNDS.rounds + 1
     assert len(looks) == BOUNDS.rounds
-    assert (told.unscored, told.read, told.stopped, told.rounds) == ("no_answer", ("",), "rounds", 3)
+    assert (told.unscored, told.read_texts, told.stopped, told.rounds) == ("no_answer", ("",), "rounds", 3)
     assert told.detail == "it searched on when it was told to answer (rounds): Enns"
     assert asks[-1].turns[-1]["content"].endswith("This was the last search. Give your final answer now.")
     assert "last search" not in asks[-2].turns[-1]["content"]
@@ -152,7 +152,7 @@ def test_a_model_that_searches_without_end_is_told_to_answer_once_and_then_has_n
 
 def test_a_model_that_answers_when_it_is_told_to_has_answered() -> None:
     told, _, _ = search(*[say("", "Enns")] * 3, say("254 km"))
-    assert (told.unscored, told.read, told.stopped) == ("", ("254 km",), "rounds")
+    assert (told.unscored, told.read_texts, told.stopped) == ("", ("254 km",), "rounds")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_dialogue_ends_where_its_turns_have_spent_their_tokens_or_seconds(
 ) -> None:
     said = [say("", "Enns", seconds=1.5)] * turns
     told, asks, looks = search(*said, say("254 km", seconds=1.5), bounds=replace(BOUNDS, **bounds))
-    assert (told.rounds, told.stopped, told.read, len(looks)) == (turns, stopped, ("254 km",), turns)
+    assert (told.rounds, told.stopped, told.read_texts, len(looks)) == (turns, stopped, ("254 km",), turns)
     assert (told.tokens_in + told.tokens_out, told.seconds) == (12 * (turns + 1), 1.5 * (turns + 1))
     assert "Give your final answer now." in asks[-1].turns[-1]["content"]
 
@@ -222,7 +222,7 @@ def test_a_passing_failure_of_the_wiki_ends_the_dialogue_unscored(way: str) -> N
 def test_a_server_that_refuses_tools_is_spoken_with_in_plain_text_unless_tools_were_asked_for() -> None:
     refused = ModelPrediction(unscored="model_failed", detail="tools_refused: http_400")
     told, asks, _ = search(refused, say("SEARCH: Enns\nSEARCH: Mur"), say("ANSWER: 254 km"))
-    assert told.read == ("254 km",)
+    assert told.read_texts == ("254 km",)
     assert [bool(ask.tools) for ask in asks] == [True, False, False]
     assert [each.title for each in told.searches] == ["Enns", "Mur"]
     stopped, asks, _ = search(refused, way="always")
@@ -246,7 +246,7 @@ def test_a_server_that_refuses_tools_is_spoken_with_in_plain_text_unless_tools_w
 def test_lines_are_searches_or_an_answer_whichever_comes_first(text: str, titles: list[str], answer: str) -> None:
     told, asks, looks = search(say(text), *([say("ANSWER: x")] if titles else []), way="never")
     assert [look.title for look in looks] == titles
-    assert told.read == (answer or "x",)
+    assert told.read_texts == (answer or "x",)
     if titles:
         assert asks[1].turns[0]["content"] == "\n".join(f"SEARCH: {title}" for title in titles)
         assert [turn["role"] for turn in asks[1].turns] == ["assistant", "user"]

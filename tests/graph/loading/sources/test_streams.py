@@ -168,8 +168,8 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(
 @pytest.mark.parametrize("stored", [LINES, *(pack(LINES) for pack in PACKS.values())], ids=["plain", *PACKS])
 def test_standard_input_is_read_like_a_file(stored: bytes) -> None:
     program = (
-        "import sys; from factmill.tasks.graph.loading.sources.streams import Source\n"
-        "for block in Source('-').read_blocks(100): sys.stdout.buffer.write(block.data)"
+        "import sys; from factmill.tasks.graph.loading.sources.streams import RdfSource\n"
+        "for block in RdfSource('-').read_blocks(100): sys.stdout.buffer.write(block.data)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
