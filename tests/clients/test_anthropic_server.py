@@ -77,7 +77,7 @@ def test_a_prompt_is_sent_as_the_sdk_names_things_and_its_answer_read(serve, inb
     assert sent["max_tokens"] == asked.parts["max_tokens"]
     assert not {"seed", "n", "stream", "reasoning_effort"} & {*sent}
     assert parse_chat_response(inbox[asked].body).texts == (
-        " | ".join(each["content"] for each in asked.wire["messages"]),
+        " | ".join(each["content"] for each in asked.unrecorded_parts["messages"]),
     )
     assert parse_chat_response(inbox[asked].body).finish == ("end_turn",)
 
