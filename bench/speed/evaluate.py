@@ -26,7 +26,7 @@ OURS = """
 import sys
 from pathlib import Path
 from factmill.tasks.clients import chat
-from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.calls.call import CallResponse
 
 class Instant:
     def __init__(self, identity, *_):
@@ -34,11 +34,11 @@ class Instant:
     def send(self, calls, deliver):
         for call in calls:
             texts = ["Paris"] * int(call.parts["samples"])
-            deliver(call, Reply({"texts": texts, "finish": ["stop"] * len(texts), "fingerprint": None}, tokens_in=20, tokens_out=2))
+            deliver(call, CallResponse({"texts": texts, "finish": ["stop"] * len(texts), "fingerprint": None}, tokens_in=20, tokens_out=2))
     def notes(self):
         return []
 
-chat.Chat = Instant
+chat.ChatClient = Instant
 from factmill.flows.cli.main import main
 main()
 """

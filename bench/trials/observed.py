@@ -54,7 +54,7 @@ class Drawn(faults.FaultQueue):
             log.write(f"{self._drawn} {path.split('/')[1]} {request}\n")
         return self._drawn
 
-    def take(self, path: str) -> faults.InjectedFault | None:
+    def take_next(self, path: str) -> faults.InjectedFault | None:
         return _FAULTS.get(self._drawn)
 
 
@@ -105,7 +105,7 @@ def watch(
         return replace(world, endpoints={**world.endpoints, "wikidata": world.sparql_proxy})
 
     patched: Any = {
-        (serving, "_describe_world"): through_the_app,
+        (serving, "_make_running_world"): through_the_app,
         (app, "FaultQueue"): lambda: Drawn(log, seed, rate, kinds),
         (app, "FaultMiddleware"): Watching,
     }

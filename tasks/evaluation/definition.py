@@ -168,13 +168,13 @@ class ScoringModels(Protocol):
 FinishedEvaluationHandler = Callable[[BuildReport, "Evaluation", pa.Table, Sequence[EvaluationMetric]], None]
 """Callback that presents a finished evaluation: takes its report, definition, rows of the main table and metrics."""
 DialogueGenerator = Generator[Any, Any, Any]
-"""Generator that puts one question to a model: yields a prompt (Ask) and receives the model's completion (Given), or
-yields a lookup request of its benchmark and receives the result; returns the answer (Given)."""
+"""Generator that puts one question to a model: yields a FilledPrompt and receives a ModelPrediction, or
+yields a lookup request of its benchmark and receives the result; returns the answer, a ModelPrediction."""
 
 
 def _make_single_turn_dialogue(ask: FilledPrompt, read_answer: Callable[[str], str]) -> DialogueGenerator:
     given = yield ask
-    return replace(given, read=tuple(map(read_answer, given.read)))
+    return replace(given, read_texts=tuple(map(read_answer, given.read_texts)))
 
 
 def format_answer_line(answer: str, row: EvaluationPrediction) -> str:

@@ -70,14 +70,14 @@ def test_a_prompt_is_sent_as_the_sdk_names_things_and_its_answer_read(serve, inb
     asked = call(server)
     open_chat(server, reasoning_effort="low", extra_body={"service_tier": "standard_only"}).send([asked], inbox)
     [sent] = server.seen
-    assert sent["system"] == asked.wire["messages"][0]["content"]
-    assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": asked.wire["messages"][1]["content"]}]}]  # fmt: skip
+    assert sent["system"] == asked.unrecorded_parts["messages"][0]["content"]
+    assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": asked.unrecorded_parts["messages"][1]["content"]}]}]  # fmt: skip
     assert sent["output_config"] == {"effort": "low"}
     assert sent["service_tier"] == "standard_only"
     assert sent["max_tokens"] == asked.parts["max_tokens"]
     assert not {"seed", "n", "stream", "reasoning_effort"} & {*sent}
     assert parse_chat_response(inbox[asked].body).texts == (
-        " | ".join(each["content"] for each in asked.wire["messages"]),
+        " | ".join(each["content"] for each in asked.unrecorded_parts["messages"]),
     )
     assert parse_chat_response(inbox[asked].body).finish == ("end_turn",)
 

@@ -90,7 +90,7 @@ def test_a_prompt_is_sent_as_messages_and_the_reply_is_counted_and_priced(server
 def test_the_call_keeps_the_variables_and_sends_the_messages():
     call = ask()
     assert call.parts["variables"] == {"name": "Ada"} and call.parts["model"] == "m-1"
-    assert set(call.wire) == {"messages", "schema"}
+    assert set(call.unrecorded_parts) == {"messages", "schema"}
     assert ask("Ada").key == call.key != ask("Bob").key
 
 

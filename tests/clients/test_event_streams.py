@@ -274,7 +274,7 @@ def test_a_server_that_takes_no_stream_options_is_asked_without(server, inbox):
     chat = open_chat(server, stream=True)
     chat.send([ask()], inbox)
     assert inbox[ask()].status == "ok"
-    assert chat.learnt() == {"stream": "no_usage"}
+    assert chat.learnt_settings() == {"stream": "no_usage"}
 
 
 def test_a_stream_that_is_cut_is_asked_again(server, inbox):
@@ -285,7 +285,7 @@ def test_a_stream_that_is_cut_is_asked_again(server, inbox):
 
 def test_requests_of_batch_jobs_never_stream(server):
     [draw] = open_chat(server)._list_sample_requests(0, ask())
-    body = open_chat(server, stream=True).write(draw, {"stream": True})
+    body = open_chat(server, stream=True).build_request_body(draw, {"stream": True})
     assert body["stream"] is False and "stream_options" not in body
 
 

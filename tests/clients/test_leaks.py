@@ -167,8 +167,8 @@ def test_a_key_in_pieces_is_scrubbed_once_they_are_joined(server, caplog, capsys
 
 def test_a_key_of_digits_is_scrubbed_where_a_server_repeats_it_as_a_number():
     secrets = SecretRedactor()
-    secrets.hide("987654321098765")
-    scrubbed = secrets.scrub(
+    secrets.add_secret("987654321098765")
+    scrubbed = secrets.redact(
         '{"account": 987654321098765, "left": [-987654321098765.5, 98765], "id": "k987654321098765"}'
     )
     assert json.loads(scrubbed) == {"account": "***", "left": ["-***.5", 98765], "id": "k***"}

@@ -59,7 +59,7 @@ def test_within_a_host_redirects_are_followed(name, server, limits, inbox):
     service.send([call], inbox)
     assert server.seen[-1].path == "/elsewhere"
     assert service.budget.requests == {HERE: len(server.seen)}, "a redirect is a request of its own"
-    service.budget.bind(BudgetLimits(requests=len(server.seen) + 1))
+    service.budget.start_run(BudgetLimits(requests=len(server.seen) + 1))
     asked = len(server.seen)
     with pytest.raises(BudgetExhausted, match="--max-requests"):
         service.send([call], inbox)

@@ -271,8 +271,8 @@ KILLED = """
 import os, signal
 from pathlib import Path
 from factmill.tasks.release import write
-from factmill.tasks.release.files import open_draft
-with open_draft(Path({place!r}), False) as draft:
+from factmill.tasks.release.files import open_release_draft
+with open_release_draft(Path({place!r}), False) as draft:
     (draft / "release.json").write_text("{{}}")
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -33,8 +33,8 @@ from speed.builds.fact_maker import make_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = """
-from factmill.tasks.memory import settle_memory
-settle_memory()  # before what follows imports Arrow
+from factmill.tasks.memory import configure_memory_allocators
+configure_memory_allocators()  # before what follows imports Arrow
 from support.worlds.replies import replying
 from factmill.flows.cli.entry import main
 with replying():

@@ -161,7 +161,7 @@ class AnthropicBatches(OpenAiBatches):
                 return job.job_id
         return ""
 
-    async def _fetch(self, file_id: str) -> bytes | None:
+    async def _download_file(self, file_id: str) -> bytes | None:
         """Return the results of a batch as lines of a job's output file; None where they are gone."""
         content = await self._request_until_answered(lambda: self._download(file_id))
         return None if content is None else b"\n".join(map(convert_batch_result_line, content.split(b"\n")))

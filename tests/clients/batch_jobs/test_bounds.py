@@ -71,7 +71,7 @@ def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path
 
     def end_time(seen):
         if "/batches/" in seen.path:
-            budget.bind(BudgetLimits(hours=0.0))
+            budget.start_run(BudgetLimits(hours=0.0))
         return look(seen)
 
     server.web.handle = end_time

@@ -253,16 +253,16 @@ def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, fi
     server, calls = make_server(), ask_all(6, samples=2)
     ways = [open_chat(server, tmp_path), open_chat(server, None)]
     recorder = CallCache(empty_warehouse(tmp_path / "w.duckdb"), "record")
-    first, second = (recorder.answer(calls, way) for way in (ways if first_by_job else ways[::-1]))
+    first, second = (recorder.get_or_send(calls, way) for way in (ways if first_by_job else ways[::-1]))
     recorder.close()
     assert (first.sent, second.sent, second.replayed) == (6, 0, 6)
     assert first.records == second.records
 
 
 def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, tmp_path, told):
-    desk = open_chat(make_server(), tmp_path)._desk
+    desk = open_chat(make_server(), tmp_path)._batch_queue
     assert desk is not None
-    desk._files.begin("a.jsonl", ["x"], {}).note(job="batch/../1; reboot $(id)")
+    desk._files.create("a.jsonl", ["x"], {}).append(job="batch/../1; reboot $(id)")
     desk._report_open_jobs()
     assert "factmill jobs cancel 'batch/../1; reboot $(id)'" in told[-1]
 
@@ -286,7 +286,7 @@ def test_a_job_whose_answers_are_kept_is_not_known_any_more_when_another_stops_t
     with pytest.raises(ServiceUnreachable, match="refuses us with HTTP 401"):
         chat.send(calls, lambda call, reply: got.update({call.key: reply}))
     assert len(got) == most // samples
-    assert {int(job.job_id[-4:]): len(job.left) for job in load_job_files(tmp_path / "jobs")} == known
+    assert {int(job.job_id[-4:]): len(job.open_ids) for job in load_job_files(tmp_path / "jobs")} == known
     server.web.handle, server.ends = serve, {}
     assert len(collect(open_chat(server, tmp_path), [call for call in calls if call.key not in got])) == 12 - len(got)
     assert list((tmp_path / "jobs").iterdir()) == []

@@ -29,7 +29,7 @@ class Rounds:
                 calls, lambda call, reply: got.update({call.key: reply})
             )
         except AwaitingReplyFile:
-            return got, files.publish()
+            return got, files.finish_request_files()
         finally:
             files.close()
         return got, ""
@@ -125,7 +125,7 @@ def test_several_models_have_a_file_each_and_one_of_replies(rounds):
     for name in ("org/author", "judge"):
         with pytest.raises(AwaitingReplyFile):
             collect(open_chat(rounds.server, None, files=files, name=name), calls[: 1 + (name == "judge")])
-    assert "1 request to org/author in " in (told := files.publish()) and "2 requests to judge in " in told
+    assert "1 request to org/author in " in (told := files.finish_request_files()) and "2 requests to judge in " in told
     assert sorted(path.name for path in rounds.folder.glob("*.jsonl")) == ["a.judge.jsonl", "a.org-author.jsonl"]
     assert list(rounds.folder.glob("*.part")) == []
 

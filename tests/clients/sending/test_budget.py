@@ -97,10 +97,10 @@ def test_a_bound_that_is_reached_is_told_and_whether_the_same_command_comes_furt
     budget = Budget(bounds)
     with pytest.raises(BudgetExhausted) as reached:
         for _ in range(2):
-            budget.take("m")
-            budget.settle(budget.hold("m", usd), usd)
-    assert (reached.value.bound, budget.is_too_low) == (told, is_too_low)
-    assert budget.why == ("since the next request can cost up to US$ 0.6000" if usd else "")
+            budget.count_request("m")
+            budget.settle(budget.reserve("m", usd), usd)
+    assert (reached.value.limit, budget.is_too_low) == (told, is_too_low)
+    assert budget.reached_reason == ("since the next request can cost up to US$ 0.6000" if usd else "")
 
 
 def test_what_a_lost_reply_may_have_cost_counts(server):
@@ -265,13 +265,13 @@ def test_any_service_is_held_to_requests():
 
 def test_the_first_request_to_a_priced_model_goes_alone():
     budget = Budget(BudgetLimits(cost_usd=10.0))
-    first = budget.hold("m", 1.0)
+    first = budget.reserve("m", 1.0)
     with pytest.raises(BudgetFullyReserved):
-        budget.hold("m", 1.0)
-    other = budget.hold("n", 1.0)
+        budget.reserve("m", 1.0)
+    other = budget.reserve("n", 1.0)
     budget.settle(first, 0.5)
-    budget.hold("m", 1.0)
-    budget.forgo(other)
+    budget.reserve("m", 1.0)
+    budget.charge_reservation(other)
     assert budget.spent.cost_usd == 1.5
 
 

@@ -57,7 +57,7 @@ def test_what_waits_is_cut_to_the_size_that_works(limits):
     assert {reply.status for reply in got.values()} == {"ok"}
     assert sum(each > 7 for each in service.sizes) < 30, service.sizes
     assert len(service.sizes) < 350, "most requests are as big as they may be"
-    assert 1 < size.now <= 9
+    assert 1 < size.current <= 9
 
 
 def test_the_size_outlasts_one_send():
@@ -73,7 +73,7 @@ def test_one_heavy_call_is_found_and_fails_and_the_others_still_go_out_together(
     got = send(service, 640, size)
     assert [item for item, reply in got.items() if reply.status == "failed"] == [37]
     assert got[37].error == "timeout: too much"
-    assert size.now >= 32
+    assert size.current >= 32
     assert len(service.sizes) < 40
 
 
@@ -82,7 +82,7 @@ def test_the_size_grows_back_when_the_service_has_recovered():
     send(service, 200, size)
     service.most = 1000
     send(service, 30_000, size)
-    assert size.now == 64
+    assert size.current == 64
 
 
 def test_growth_is_tried_ever_more_rarely_where_it_fails():
@@ -98,7 +98,7 @@ def test_requests_of_the_old_size_that_were_under_way_count_once():
     size = AdaptiveGroupSize(100)
     for _ in range(4):
         size.note_too_big(100)
-    assert size.now == 50
+    assert size.current == 50
 
 
 def test_small_groups_say_nothing_of_bigger_ones():
@@ -106,10 +106,10 @@ def test_small_groups_say_nothing_of_bigger_ones():
     size.note_too_big(64)
     for _ in range(1000):
         size.note_success(31)
-    assert size.now == 32
+    assert size.current == 32
     for _ in range(1000):
         size.note_success(64)
-    assert size.now == 64
+    assert size.current == 64
 
 
 def test_a_size_never_falls_below_one():
@@ -117,7 +117,7 @@ def test_a_size_never_falls_below_one():
     for _ in range(5):
         size.note_too_big(2)
         size.note_too_big(1)
-    assert size.now == 1
+    assert size.current == 1
 
 
 def test_groups_of_several_kinds_have_sizes_of_their_own():

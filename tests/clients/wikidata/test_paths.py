@@ -79,7 +79,7 @@ def test_every_query_file_belongs_to_an_operation():
         for folder in ("dbpedia", "multihal", "wikidata")
         for path in (ASSETS_ROOT / "sparql" / folder).glob("*.rq")
     }
-    assert files == {file for operation in list_operations() for file in operation.files}
+    assert files == {file for operation in list_operations() for file in operation.query_files}
 
 
 def test_claims_between_two_items_are_found_both_ways(ask, server):

@@ -140,7 +140,7 @@ def test_code(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) 
     checking = {**described["definitions"]["factmill.tasks.granola.answer_levels"], "remove_trivial_answers": "another"}
     definitions = {**described["definitions"], "factmill.tasks.granola.answer_levels": checking}
     monkeypatch.setattr(
-        "factmill.tasks.engine.naming.manifests.describe_code", lambda _: {**described, "definitions": definitions}
+        "factmill.tasks.engine.naming.manifests.make_code_manifest", lambda _: {**described, "definitions": definitions}
     )
     found = world.diff(base, world.build())
     told = ["code: factmill.tasks.granola.answer_levels:remove_trivial_answers"]

@@ -165,7 +165,7 @@ def fail() -> str:
 
 
 def test_a_run_that_stops_at_a_bound_ends_in_a_state_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factmill.flows.deployment_flows.await_server", lambda: None)
+    monkeypatch.setattr("factmill.flows.deployment_flows.wait_for_standing_server", lambda: None)
     state = run_to_final_state(stop)
     assert (state.type.value, state.name, state.message) == ("FAILED", BUDGET_REACHED_STATE, "6 stages are done")
     assert run_to_final_state(fail).name == "Failed"

@@ -25,7 +25,7 @@ from factmill.tasks import progress
 class Server:
     url = sys.argv[1]
 
-progress.say = lambda line: os.kill(os.getpid(), 9) if "in_progress" in line else None
+progress.print_and_log = lambda line: os.kill(os.getpid(), 9) if "in_progress" in line else None
 open_chat(Server(), Path(sys.argv[2])).send(ask_all(10), lambda call, reply: None)
 """
 

@@ -22,13 +22,13 @@ def test_a_build_that_holds_to_everything_goes_out() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"rows": 0, "rows_before": None}, "rows: none is published"),
+        ({"rows": 0, "previous_rows": None}, "rows: none is published"),
         ({"rows": 111}, "rows: 111, in the release before 100; expected within 10%"),
         ({"rows": 89}, "rows: 89, in the release before 100"),
         ({"stages": [{**STAGE, "rejects": 6}]}, "check: rejected 6 of 10 rows (60%); expected 50% at most"),
-        ({"judge_cards": 0}, "judge: nobody has held judge against people"),
-        ({"unexplained": 2}, "changes: of 2 rows nothing that is recorded tells why they changed"),
-        ({"unexplained": None}, "changes: the build of the release before is no longer in the warehouse"),
+        ({"judge_card_count": 0}, "judge: nobody has held judge against people"),
+        ({"unexplained_rows": 2}, "changes: of 2 rows nothing that is recorded tells why they changed"),
+        ({"unexplained_rows": None}, "changes: the build of the release before is no longer in the warehouse"),
     ],
 )
 def test_a_closed_gate_says_what_was_found_and_expected(change: dict[str, object], told: str) -> None:
