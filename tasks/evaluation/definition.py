@@ -174,7 +174,7 @@ yields a lookup request of its benchmark and receives the result; returns the an
 
 def _make_single_turn_dialogue(ask: FilledPrompt, read_answer: Callable[[str], str]) -> DialogueGenerator:
     given = yield ask
-    return replace(given, read=tuple(map(read_answer, given.read)))
+    return replace(given, read_texts=tuple(map(read_answer, given.read_texts)))
 
 
 def format_answer_line(answer: str, row: EvaluationPrediction) -> str:
