@@ -135,7 +135,7 @@ def recipe_with_server(
 ) -> Iterator[Recipe]:
     """Yield a benchmark's flow as a function, with a running Prefect server.
 
-    `find_made`: returns the build if it was published before Prefect was lost.
+    `find_published`: returns the build if it was published before Prefect was lost.
     """
     apply_prefect_settings(ensure_writable_home())
     get_temporary_folder()

@@ -99,7 +99,7 @@ RowsByStep = Mapping[StepTask, Dataset]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A step and the options with which rows pass through it; see `Build.stage`."""
+    """A step and the options with which rows pass through it; see `Build.run_stage`."""
 
     step: StepTask
     single_batch: bool = False

@@ -68,7 +68,7 @@ def require_tls_files(files: tuple[str, str, str]) -> None:
 def make_cluster_settings(address: str, world_settings: ComputeSettings) -> ComputeSettings:
     """Return the settings of a cluster whose address the environment names; SettingsError for an invalid address.
 
-    `told`: settings of the world's file, of which all but the address apply to this cluster too.
+    `world_settings`: settings of the world's file, of which all but the address apply to this cluster too.
     """
     try:
         return ComputeSettings.model_validate(

@@ -19,7 +19,7 @@ _MAX_DOTS_PER_LINE = 1000
 
 def open_regular_file(path: Path, follow_symlink: bool = True) -> BinaryIO:
     """Open a regular file for reading bytes; OSError, whose `strerror` says why, for anything else, and for a symbolic link
-    unless `follow`."""
+    unless `follow_symlink`."""
     try:
         # O_NONBLOCK: do not wait for a writer of a named pipe
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow_symlink else os.O_NOFOLLOW))
@@ -41,7 +41,7 @@ def resolve_absolute_path(path: str | Path) -> Path:
 
 
 def load_file_bytes(path: Path, max_bytes: int = 1 << 30) -> bytes:
-    """Return the bytes of a regular file; OSError for anything else, and for one of more than `most_bytes`."""
+    """Return the bytes of a regular file; OSError for anything else, and for one of more than `max_bytes`."""
     with open_regular_file(path) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:

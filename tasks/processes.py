@@ -56,7 +56,7 @@ _thread_start_failures: list[str] = []
 def install_exit_handler(exit_now: Callable[[str], NoReturn], grace_s: float = COMPUTE_STOP_GRACE_S) -> None:
     """Allow `request_process_exit` to end this process, which only runs the command or a flow.
 
-    `end` ends it at once; its argument is the resource shortage, or an empty text for a stop. A thread that dies of such a
+    `exit_now` ends it at once; its argument is the resource shortage, or an empty text for a stop. A thread that dies of such a
     shortage, or an asyncio callback lost to one, also ends the process: others would wait for it forever.
     """
     start = threading.Thread.start
@@ -122,7 +122,7 @@ def get_temporary_folder() -> Path:
 def terminate_with_parent(parent_pid: int | None = None) -> None:
     """Have this process receive SIGTERM when its parent ends, on Linux.
 
-    `parent`: process id of the parent, if known, since it may have ended already.
+    `parent_pid`: process id of the parent, if known, since it may have ended already.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
@@ -133,7 +133,7 @@ def terminate_with_parent(parent_pid: int | None = None) -> None:
 def request_process_exit(shortage: str = "") -> None:
     """End this process after the grace period, even if threads still compute, if `install_exit_handler` allowed it.
 
-    `short`: the resource shortage; empty for a stop. Responses and finished batches are stored as they come, so ending at
+    `shortage`: the resource shortage; empty for a stop. Responses and finished batches are stored as they come, so ending at
     any moment loses nothing.
     """
     if _exit_handlers:
@@ -179,7 +179,7 @@ def is_file_locked(path: Path) -> bool:
 def exclusive_file_lock(lock: Path, report: Callable[[str], object]) -> Iterator[None]:
     """Hold an exclusive lock on a file, created if missing; other processes wait.
 
-    After a long wait, `tell` reports which process holds the lock: a suspended process keeps it.
+    After a long wait, `report` reports which process holds the lock: a suspended process keeps it.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
 

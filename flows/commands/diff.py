@@ -107,7 +107,7 @@ def _compare_builds_or_releases(warehouse: Path, before: str, after: str, with_a
 
 
 def _format_diff(diff: BuildDiff, limit: int, differing_rows: int) -> list[str]:
-    """Return a diff as lines of text, with its first `limit` rows; `among`: rows that differ, for any cause."""
+    """Return a diff as lines of text, with its first `limit` rows; `differing_rows`: rows that differ, for any cause."""
     counts = diff.count_rows_by_kind()
     remade = f" ({diff.remade:,} of them made anew)" if diff.remade else ""
     lines = [

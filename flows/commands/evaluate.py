@@ -359,7 +359,7 @@ def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: S
 
 
 def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mapping[str, Any]) -> list[str]:
-    """Return an evaluation as lines of text: model and build, headline metrics, notes. `told`: the object of --json."""
+    """Return an evaluation as lines of text: model and build, headline metrics, notes. `result`: the object of --json."""
     metrics = [EvaluationMetric.model_validate(each) for each in result["metrics"]]
     overall = [metric for metric in metrics if not metric.group_by]
     low = min((metric.coverage for metric in overall if metric.coverage is not None), default=1.0)

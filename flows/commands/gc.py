@@ -110,7 +110,7 @@ def gc(
 
 
 def _format_reclaimed(freed: ReclaimedSpace, age_options: Mapping[str, str]) -> Iterator[str]:
-    """Yield lines about the reclaimed space of one kind; `ages`: option → age given on the command line."""
+    """Yield lines about the reclaimed space of one kind; `age_options`: option → age given on the command line."""
     told = f"{freed.kind:16} {freed.count:>9,} {_format_size(freed.size_bytes):>10}"
     left = freed.left or ("could not be done: see the error" if freed.trouble else "")
     yield f"{told}  {left}".rstrip()

@@ -142,7 +142,7 @@ def _convert_and_print(
 ) -> None:
     """Convert a checkpoint; print the model's description and the seconds it took.
 
-    `place`: `module:function` of the converter, in tasks/models/converting; `more`: further arguments of the converter.
+    `converter`: `module:function` of the converter, in tasks/models/converting; `more`: further arguments of the converter.
     """
     started = time.perf_counter()
     convert = resolve_name(f"factmill.tasks.models.converting.{converter}")

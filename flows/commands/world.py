@@ -50,7 +50,7 @@ world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
 def world_serve(
     port: int = typer.Option(8123, min=0, max=65534, help="Port of the app; SPARQL is on the next one. 0: any."),
 ) -> None:
-    """Serve the embedded world on loopback until Ctrl-C: SPARQL, MediaWikiApi, Pageviews, Falcon."""
+    """Serve the embedded world on loopback until Ctrl-C: SPARQL, MediaWiki, Pageviews, Falcon."""
     serve_world_until_interrupted(factmill_home(), port)
 
 

@@ -53,7 +53,7 @@ def open_evaluation_session(
 ) -> EvaluationSession:
     """Open a session that evaluates on the rows of a source; UsageError and SourceError say what was expected.
 
-    `reads`: False if the caller supplies the questions, so that no source is opened.
+    `read_source`: False if the caller supplies the questions, so that no source is opened.
     """
     store = open_store(source) if read_source else None
     return scoring_session.open_scoring_session(get_evaluation(benchmark), store, settings, **options)

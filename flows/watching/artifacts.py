@@ -157,7 +157,7 @@ def make_worst_answers_table(items: Iterable[ReportItem]) -> list[dict[str, Any]
 
 
 def _create_cost_artifact(report: BuildReport, page_or_command: str) -> None:
-    """Create the artifact with a build's result and cost; `look`: its page, or the command that writes it."""
+    """Create the artifact with a build's result and cost; `page_or_command`: its page, or the command that writes it."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
     notes += [format_planted_faults(report.scripted)] if report.scripted else []

@@ -125,7 +125,7 @@ class PairRound:
 def make_pair_rounds(
     rows: Iterable[EvolvingPair], number: int, is_last: bool, rejects: dict[str, Reject]
 ) -> list[PairRound]:
-    """Return the pairs of a round with their choices; a pair without any gets a reject in `lost`."""
+    """Return the pairs of a round with their choices; a pair without any gets a reject in `rejects`."""
     turns = []
     for row in rows:
         if choices := _list_piece_choices(row, is_last=is_last):
@@ -140,7 +140,7 @@ def make_pair_rounds(
 
 
 def choose_pieces(work: BatchWork, turns: Sequence[PairRound], rejects: dict[str, Reject]) -> list[PairRound]:
-    """Choose a piece per pair, requesting only perplexities that can change a choice; failed pairs go to `lost`."""
+    """Choose a piece per pair, requesting only perplexities that can change a choice; failed pairs go to `rejects`."""
     params = work.inputs(BiokalmaInputs).params
     scorer, forms = work.run.services.perplexity(), load_relation_forms()
     chosen, waiting = [], list(turns)

@@ -149,7 +149,7 @@ _FORBIDDEN_TITLE_CHARACTERS = frozenset("#<>[]|{}\n\t")
 
 
 class WikipediaClient:
-    """Client that answers calls from a MediaWikiApi."""
+    """Client that answers calls from a MediaWiki."""
 
     is_outside = True
 

@@ -166,7 +166,7 @@ def parse_completion(
     completion_format: CompletionFormat,
     parse: Callable[[list[str]], A | UnreadableCompletion],
 ) -> CompletionResult[A]:
-    """Read the samples of a completion, one text and finish reason each; `read` gets the stripped texts of readable ones."""
+    """Read the samples of a completion, one text and finish reason each; `parse` gets the stripped texts of readable ones."""
     samples = list(zip(texts, finish, strict=True))
     # many samples are as short as Yes or No, and equal
     as_read = {sample: strip_completion(*sample, completion_format) for sample in dict.fromkeys(samples)}

@@ -269,7 +269,7 @@ def iterate_csv_records(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield for each record of a CSV the number of its first line and its cells by column; columns may be in any order.
 
-    `beside`: optional columns, which are skipped. SourceError for other columns and for invalid CSV.
+    `optional_columns`: optional columns, which are skipped. SourceError for other columns and for invalid CSV.
     """
     csv.field_size_limit(_MAX_CELL_CHARACTERS)
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)

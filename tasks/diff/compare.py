@@ -96,7 +96,7 @@ def load_row_drops(
 
     The row was rejected or merged into another; a merged row has None as its second entry.
 
-    `wanted`: (row number, an id that the row may have had); rows missing in the result were never read.
+    `lookup_ids`: (row number, an id that the row may have had); rows missing in the result were never read.
     """
     numbers, ids = zip(*lookup_ids, strict=True) if lookup_ids else ((), ())
     db.register("diff_wanted", pa.table({"number": numbers, "id": pa.array(ids, pa.string())}))
@@ -180,7 +180,7 @@ def compare_builds(
 ) -> BuildDiff:
     """Return what changed between two builds of one benchmark, each row with its causes.
 
-    `with_answers`: include held-out tables. `left_out`: given for releases only, which have no calls.
+    `with_answers`: include held-out tables. `find_left_out_reason`: given for releases only, which have no calls.
     """
     check_same_benchmark(before, after)
     sides = BuildIdPair(before.build_id, after.build_id)
@@ -332,7 +332,7 @@ def _find_source_cause(
 ) -> ChangeCause | None:
     """Return how a row's source changed; None where its file is unchanged or it has none.
 
-    `names`: columns copied from the source.
+    `source_columns`: columns copied from the source.
     """
     file = str(row.row.get("source_name", ""))
     if locks.is_file_unchanged(file) is not False:

@@ -81,7 +81,7 @@ def load_changed_row_pairs(
 ) -> tuple[list[ChangedRowPair], int]:
     """Return the rows whose columns differ, by id, and how many others differ in provenance columns alone.
 
-    `leave_out`: columns of the main table that are not compared.
+    `excluded_columns`: columns of the main table that are not compared.
     """
     matching = benchmark.matching
     columns = _list_compared_columns(db, benchmark.main_table, excluded_columns)

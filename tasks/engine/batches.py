@@ -130,7 +130,7 @@ class BatchWork:
         return rows
 
     def rows_to_expand(self, model: type[R]) -> list[R]:
-        """Return the batch's rows for a step that expands each into several rows and registers those with `take`."""
+        """Return the batch's rows for a step that expands each into several rows and registers those with `add_input_row`."""
         return rows_from_arrow(model, read_range(self.batch.files, self.batch.start, self.batch.stop))
 
     def table(self, model: type[Row] | None = None) -> pa.Table:
@@ -207,7 +207,7 @@ class BatchWork:
 
         `read` gets the row and the completion's texts, without wrappers, in the form; it returns the parsed value or an
         Unreadable. After an Unreadable, the model is prompted once more with its reply and the reason, if that can help
-        (core/replies.py). A second Unreadable, or a failure, becomes a Reject that quotes the reply. Yields (row, answer) in
+        (core/completions.py). A second Unreadable, or a failure, becomes a Reject that quotes the reply. Yields (row, answer) in
         the given order.
         """
         service, model = self.run.services.model(role)

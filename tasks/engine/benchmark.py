@@ -155,13 +155,13 @@ class Benchmark:
     """Stage before which a pilot draws its rows, if earlier stages must see all rows (to choose among them) or determine which
     calls rows need; empty: directly after the source."""
     pilot_strata_columns: tuple[str, ...] = ()
-    """Columns whose values are as frequent in a pilot as in all rows, if not `part` alone."""
+    """Columns whose values are as frequent in a pilot as in all rows, if not `group_column` alone."""
     pilot_balance_column: str = ""
     """Column for which a pilot draws equally many rows of each value together, since a later stage balances them or they
     share calls."""
     pilot_unit: Callable[[str], str] = str
     """Id of a row where a pilot draws → id of the unit that is drawn as a whole, if the unit's rows share calls
-    (`pilot_sides`)."""
+    (`pilot_balance_column`)."""
     pilot_size: Callable[[Mapping[str, Any]], int] = count_row_characters
     """Row where a pilot draws → number proportional to the calls it will need (a question's paths)."""
     evaluation: str = ""

@@ -155,7 +155,7 @@ class Build:
     ) -> Dataset:
         """Pass rows through a step, in batches.
 
-        `whole`: put all rows in one batch, for a step that compares them with each other. `opens`: the step expands a row
+        `single_batch`: put all rows in one batch, for a step that compares them with each other. `expands`: the step expands a row
         into several (a question's paths); its rows in are the expanded ones. `most_rows`: maximum rows per batch, for a
         step that needs much memory per row (the articles near a question).
         """

@@ -68,7 +68,7 @@ def find_main_failure(reasons: RejectCounts) -> tuple[str, str] | None:
 def format_main_failure(reasons: RejectCounts, detail: str, world: str, has_transient: bool) -> str:
     """Return where and why rows were lost, and what to do, in a few sentences.
 
-    `detail`: of the first reject of the main loss; `world`: as given on the command line; `is_passing`: some rows were lost
+    `detail`: of the first reject of the main loss; `world`: as given on the command line; `has_transient`: some rows were lost
     to transient failures.
     """
     main = find_main_failure(reasons)

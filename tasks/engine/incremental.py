@@ -1,6 +1,6 @@
 """Incremental rebuild, `factmill build BENCHMARK --since BUILD`: revalidate the expired replies of an earlier build.
 
-The items and pages behind the replies (core/calls/freshness/changes.py) are checked for changes in batches. Replies whose
+The items and pages behind the replies (core/calls/freshness.py) are checked for changes in batches. Replies whose
 data has not changed are kept; all others stay expired. The result is written into the run's folder, once per run.
 
 For each build in the embedded world, a record stores what that world says about each thing. If a later state of the world

@@ -192,7 +192,7 @@ def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
 def acquire_run_lock(folder: Path, activity: str = "making this very build") -> int:
     """Acquire a folder's run lock and return its descriptor, which releases it when closed.
 
-    BuildAlreadyRunning if another process has the lock; `doing`: what that process is then said to do.
+    BuildAlreadyRunning if another process has the lock; `activity`: what that process is then said to do.
     """
     fd = os.open(folder / _LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o644)
     if not try_lock_file(fd):

@@ -47,7 +47,7 @@ _UNSCORED_REASONS: dict[str, UnscoredReason] = {"refused": "refused", "cut_off":
 
 
 def make_offline_predictions(work: BatchWork, evaluation: Evaluation, questions: pa.Table) -> pa.Table:
-    """Return rows of `answers` to questions (rows of `asked`), from a file or a built-in model; sends no requests."""
+    """Return rows of `prediction_model` to questions (rows of `question_model`), from a file or a built-in model; sends no requests."""
     name = get_answerer_name(work)
     if files := work.source_files(ANSWERS_FILE_UNIT):
         return make_predictions_from_file(evaluation, questions, load_answers_file(files[0]), name)
@@ -59,7 +59,7 @@ def make_offline_predictions(work: BatchWork, evaluation: Evaluation, questions:
 def make_predictions_from_file(
     evaluation: Evaluation, questions: pa.Table, answers_file: AnswersFile, model_name: str
 ) -> pa.Table:
-    """Return questions (rows of `asked`) with the answers of a file; `name`: of the model that gave them."""
+    """Return questions (rows of `question_model`) with the answers of a file; `model_name`: of the model that gave them."""
     return _make_prediction_table(
         evaluation,
         questions,
@@ -72,7 +72,7 @@ def make_predictions_from_file(
 def make_built_in_predictions(
     evaluation: Evaluation, questions: pa.Table, build_rows: pa.Table, model: str, model_name: str
 ) -> pa.Table:
-    """Return questions (rows of `asked`) with the answers of a built-in model; `rows`: of the measured build."""
+    """Return questions (rows of `question_model`) with the answers of a built-in model; `build_rows`: of the measured build."""
     say = {"oracle": evaluation.make_oracle, "guesser": evaluation.make_guesser}.get(model)
     said = (
         [""] * questions.num_rows if say is None else map(say(build_rows), rows_from_arrow(evaluation.question_model, questions))
@@ -87,7 +87,7 @@ def _make_prediction_table(
     model_name: str,
     completion_format: CompletionFormat | None,
 ) -> pa.Table:
-    """Return questions with the columns of `EvaluationPrediction`, built column by column; `form`: as in `_parse_answer_text`."""
+    """Return questions with the columns of `EvaluationPrediction`, built column by column; `completion_format`: as in `_parse_answer_text`."""
     taken = {text: _parse_answer_text(text, completion_format) for text in set(texts)}
     known = {text: evaluation.read_answer(given.read_texts[0]) if given.read_texts else "" for text, given in taken.items()}
     none, zero = pa.repeat("", len(texts)), pa.repeat(0, len(texts))
@@ -125,7 +125,7 @@ def get_answerer_name(work: BatchWork) -> str:
 
 
 def _parse_answer_text(text: str | None, completion_format: CompletionFormat | None) -> ModelPrediction:
-    """Parse one answer text (None: the file lacks it); `form`: completion format, None for a built-in model."""
+    """Parse one answer text (None: the file lacks it); `completion_format`: completion format, None for a built-in model."""
     if text is None:
         return ModelPrediction(unscored="missing", detail="the file of answers has none to this question")
     if not text.strip():
@@ -160,7 +160,7 @@ def ask_tested_model(
 def parse_model_response(
     response: CallResponse, call_key: str, completion_format: CompletionFormat = PLAIN_TEXT_FORMAT
 ) -> ModelPrediction:
-    """Parse a model's response by a completion format; `key`: of its call."""
+    """Parse a model's response by a completion format; `call_key`: of its call."""
     if response.status != "ok":
         error = response.error or "no reason given"
         unscored = _UNSCORED_REASONS.get(error.partition(":")[0], "model_failed")

@@ -101,12 +101,12 @@ def make_closed_book_evaluation(
 ) -> Evaluation:
     """Return the definition of a closed-book evaluation.
 
-    `of`: the benchmark whose main table (rows of `of.row`) gives the questions; `recipe`: `module:name` of the
+    `benchmark`: the benchmark whose main table (rows of `main_row_model`) gives the questions; `recipe`: `module:name` of the
     definition that is returned. `prompt`: a prompt with the input `question`, or the name of one of the prompts.
-    `gold`: row → its accepted answers, best first. `score`: `equals` gives 1 if the answer is an accepted one, apart
+    `list_gold_answers`: row → its accepted answers, best first. `score`: `equals` gives 1 if the answer is an accepted one, apart
     from case, punctuation and articles; `holds` if it contains one as whole words; or a function from the parsed answer
-    and its row to a score from 0 to 1, None for no score. An empty answer and a refusal score 0. `question`, `groups`,
-    `cluster`: columns of the row with the question, with the groups of metrics, and with the unit that limits and
+    and its row to a score from 0 to 1, None for no score. An empty answer and a refusal score 0. `question_column`, `group_columns`,
+    `cluster_column`: columns of the row with the question, with the groups of metrics, and with the unit that limits and
     bootstrap intervals draw whole. `unit`: `share` if each score is 0 or 1, else the name of the score (F1, …). `more`:
     fields of `Evaluation` that replace those made here.
     """

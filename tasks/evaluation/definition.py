@@ -220,18 +220,18 @@ class Evaluation(Benchmark):
     make_prompt: Callable[[Any, Any], FilledPrompt]
     """A question and the evaluation's parameters → its first prompt."""
     make_dialogue: Callable[[Any, Any], DialogueGenerator] | None = None
-    """A question and the evaluation's parameters → its dialogue of several turns; None: the prompt of `fill`, once."""
+    """A question and the evaluation's parameters → its dialogue of several turns; None: the prompt of `make_prompt`, once."""
     look_up: Callable[[BatchWork, Sequence[tuple[str, Any]]], Sequence[Any]] | None = None
     """(row id, lookup request of its dialogue) pairs → the results, in the same order."""
     inputs_model: type[EvaluationInputs]
     question_model: type[EvaluationQuestion]
     """Row model of questions."""
     prediction_model: type[EvaluationPrediction]
-    """Row model of answers before judging and scoring: the columns of `asked` and of `EvaluationPrediction`."""
+    """Row model of answers before judging and scoring: the columns of `question_model` and of `EvaluationPrediction`."""
     completion_format: CompletionFormat = PLAIN_TEXT_FORMAT
     """Format by which a completion is parsed."""
     read_answer: Callable[[str], str] = str.strip
-    """Text of a completion parsed by `form` → the answer that is scored."""
+    """Text of a completion parsed by `completion_format` → the answer that is scored."""
     make_oracle: Callable[[pa.Table], Callable[[Any], str]]
     """Rows of the measured build → function from a question to its gold answer."""
     make_guesser: Callable[[pa.Table], Callable[[Any], str]]
@@ -257,13 +257,13 @@ class Evaluation(Benchmark):
     """Verdicts of the judge, for human raters to give the same labels; None: there is no judge."""
 
     def load_question_rows(self, load_table: Callable[[str], pa.Table]) -> pa.Table:
-        """Return the rows that questions are made of; `read` loads a table of the measured build by name."""
+        """Return the rows that questions are made of; `load_table` loads a table of the measured build by name."""
         return load_table(self.benchmark.main_table) if self.combine_tables is None else self.combine_tables(load_table)
 
     def make_flow(self, on_finished: "FinishedEvaluationHandler") -> "Flow[..., BuildReport]":
         """Return the Prefect flow of the evaluation: ask, answer, judge if there is a judge, score, measure, publish.
 
-        `leave` adds the results to Prefect's UI.
+        `on_finished` adds the results to Prefect's UI.
         """
         from factmill.tasks.evaluation import (
             steps,  # Prefect's settings are fixed when a flow is made, not when this module is imported
@@ -291,7 +291,7 @@ class Evaluation(Benchmark):
         ]
 
     def list_questions(self, rows: pa.Table, inputs: EvaluationInputs) -> pa.Table:
-        """Return the questions (rows of `asked`) made of rows of the measured build."""
+        """Return the questions (rows of `question_model`) made of rows of the measured build."""
         found = self.make_questions(rows, inputs)
         return found if isinstance(found, pa.Table) else make_arrow_table(self.question_model, found)
 
@@ -349,7 +349,7 @@ def resolve_evaluation_inputs(
 
 
 def load_evaluation_questions(evaluation: Evaluation, store: TableStore, inputs: EvaluationInputs) -> pa.Table:
-    """Load the rows of a store and return the questions made of them (rows of `asked`)."""
+    """Load the rows of a store and return the questions made of them (rows of `question_model`)."""
     return evaluation.list_questions(
         evaluation.load_question_rows(lambda name: load_benchmark_table(evaluation.benchmark, store, name)[0]), inputs
     )

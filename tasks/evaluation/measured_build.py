@@ -96,7 +96,7 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
 
 
 def check_answers_match_build(answered_build: str, build_id: str, answers_name: str) -> None:
-    """UsageError if `answers` (a file or a name for the message) refer to another build than the one measured on."""
+    """UsageError if `answers_name` (a file or a name for the message) refer to another build than the one measured on."""
     if answered_build and answered_build != build_id:
         raise UsageError(
             f'{answers_name}: answers to the questions of {answered_build}, and {build_id} is measured on; name {answered_build}, or take "build" '

@@ -101,15 +101,15 @@ class EvaluationSession:
         return self.evaluation.look_up(self.lookup_work, [(row_id, request)])[0]
 
     def list_questions(self) -> pa.Table:
-        """Return the questions (rows of the evaluation's `asked`)."""
+        """Return the questions (rows of the evaluation's `question_model`)."""
         return self.evaluation.list_questions(self.rows, self.inputs)
 
     def score_answers(
         self, answers: AnswersFile | str, model_name: str, questions: pa.Table | None = None
     ) -> ScoringResult:
-        """Score answers: those given, or those of the built-in model of that name; `name`: of the model in the results.
+        """Score answers: those given, or those of the built-in model of that name; `model_name`: of the model in the results.
 
-        `asked`: the questions (rows of the evaluation's `asked`); None: all of the session's.
+        `questions`: the questions (rows of the evaluation's `question_model`); None: all of the session's.
         """
         questions = self.list_questions() if questions is None else questions
         notes: dict[str, str] = {}
@@ -211,13 +211,13 @@ def open_scoring_session(
 
 
 def make_question_json(question: Any, messages: Sequence[Mapping[str, str]], build: str) -> dict[str, Any]:
-    """Return a question (a row of `asked`) as JSON for other programs; `build`: id of its build."""
+    """Return a question (a row of `question_model`) as JSON for other programs; `build`: id of its build."""
     told = {"id": question.question_id, "setting": question.setting, "question": question.question}
     return {**told, "messages": list(messages), "build": build}
 
 
 def make_question_table(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return questions (rows of `asked`) from rows with at least their columns; SourceError if they do not fit."""
+    """Return questions (rows of `question_model`) from rows with at least their columns; SourceError if they do not fit."""
     model = evaluation.question_model
     try:
         kept = [model.model_validate({name: row[name] for name in model.model_fields}) for row in rows]

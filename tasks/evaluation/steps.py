@@ -144,7 +144,7 @@ def make_prediction_step(evaluation: Evaluation) -> BatchTask:
 
 
 def make_predictions(work: BatchWork, evaluation: Evaluation, questions: pa.Table) -> pa.Table:
-    """Return the answers (rows of `answers`) to questions (rows of `asked`)."""
+    """Return the answers (rows of `prediction_model`) to questions (rows of `question_model`)."""
     if is_offline_evaluation(work):
         return make_offline_predictions(work, evaluation, questions)
     answered = run_dialogues(work, evaluation, rows_from_arrow(evaluation.question_model, questions))
@@ -179,7 +179,7 @@ def make_scoring_step(evaluation: Evaluation) -> BatchTask:
 
 
 def make_evaluation_flow(evaluation: Evaluation, on_finished: FinishedEvaluationHandler) -> Flow[..., BuildReport]:
-    """Return the flow of an evaluation, made of this module's steps; `leave` presents the results."""
+    """Return the flow of an evaluation, made of this module's steps; `on_finished` presents the results."""
     ask, answer = make_question_step(evaluation), make_prediction_step(evaluation)
     judge = make_judging_step(evaluation) if evaluation.judging_spec else None
     score = make_scoring_step(evaluation) if evaluation.score_predictions is not skip_scoring else None

@@ -54,7 +54,7 @@ def publish_fanoutqa(
     duplicates_flagged: Dataset,
     reviewed: Dataset,
 ) -> BuildReport:
-    """Publish the questions by split; `found` are all rows with all flags, `reviewed` those that passed the review."""
+    """Publish the questions by split; `duplicates_flagged` are all rows with all flags, `reviewed` those that passed the review."""
     inputs = build.run.read_inputs(FanOutInputs)
     rows = rows_from_arrow(FlaggedQuestion, reviewed.table(FlaggedQuestion))
     trees = {row.id: row.tree() for row in rows}

@@ -100,7 +100,7 @@ def find_damaged_files(
 ) -> dict[str, str]:
     """Return file name → problem, for each file that is missing or changed.
 
-    Only files modified since they were last digested are digested; with `anew`, all are. Several threads call `on_read`
+    Only files modified since they were last digested are digested; with `redigest_all`, all are. Several threads call `on_read`
     with the number of bytes just read.
     """
     wrong = find_wrong_sizes(path, files)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.core.rows import MergedAway, Reject, Row, RowOutcome
+from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
 from factmill.tasks.lookups.facts import NamedFact
 
 

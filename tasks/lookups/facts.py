@@ -112,10 +112,10 @@ def load_named_facts(
 ) -> list[NamedFact]:
     """Load a relation's distinct facts as rows of a batch, with the English names of subject and value.
 
-    `limit`: largest number of subjects; None: all. `several`: handling of a subject with several values. `keep`: each
+    `limit`: largest number of subjects; None: all. `multiple_values`: handling of a subject with several values. `keep`: each
     is a fact; `reject`: none is (reason several_gold_answers); `first` and `all`: the first named one, by number, is,
     and the others are merged into it; with `first` it keeps only its own names, with `all` it gets those of all values.
-    `aliases`: also look up other names of values. `name`: looks up names. A fact with an unnamed item is rejected
+    `aliases`: also look up other names of values. `name_lookup`: looks up names. A fact with an unnamed item is rejected
     (item_without_label).
     """
     pairs = list(dict.fromkeys(look_up_fact_pairs(work, relation, limit)))

@@ -39,7 +39,7 @@ K = TypeVar("K")
 MAX_TITLE_REDIRECTS = 5
 """Largest number of successive redirects followed."""
 _DELETED_REVISION_CODES = ("nosuchrevid", "missingcontent", "permissiondenied", "cantundelete")
-"""MediaWikiApi's error codes for a revision that is permanently deleted or hidden."""
+"""MediaWiki's error codes for a revision that is permanently deleted or hidden."""
 
 _CACHED_ARTICLES = 128
 """Number of cached articles, since several steps search a batch's articles; some MB each on a large wiki."""
@@ -73,7 +73,7 @@ class MissingArticle:
 def pin_articles(
     work: BatchWork, row_title_pairs: Iterable[tuple[str, str]], epoch: str
 ) -> dict[str, PinnedArticle | MissingArticle]:
-    """Return title → its article at the time `at` (ISO 8601, UTC), or why there is none; `asked`: (row id, title).
+    """Return title → its article at the time `epoch` (ISO 8601, UTC), or why there is none; `row_title_pairs`: (row id, title).
 
     Spellings of one title are looked up once. Each title takes one call for the revision, one for its text, and more if
     there are redirects.
@@ -95,7 +95,7 @@ def pin_articles(
 def load_article_texts(
     work: BatchWork, row_revision_pairs: Iterable[tuple[str, int]]
 ) -> dict[int, str | MissingArticle]:
-    """Return revision id → the article's text; `asked`: (row id, revision id).
+    """Return revision id → the article's text; `row_revision_pairs`: (row id, revision id).
 
     Blank lines separate headings, paragraphs, list items, captions and table cells. A revision that is unavailable or
     has no text gives an Unpinned.
@@ -135,7 +135,7 @@ class _TitleSearch:
     work: BatchWork
     at: str
     rows: Mapping[str, list[str]]
-    """Title in MediaWikiApi's spelling → rows that need it."""
+    """Title in MediaWiki's spelling → rows that need it."""
     trails: dict[str, list[str]] = field(default_factory=dict)
     """Unresolved title → titles followed so far; the last one is to be looked up."""
     found: dict[str, PinnedArticle | MissingArticle] = field(default_factory=dict)

@@ -70,7 +70,7 @@ def load_release_attachments(warehouse: Path, benchmark: Benchmark, build: Build
 def make_page_visibility(release: Release, rows_with_answers: frozenset[str]) -> PageVisibility:
     """Return what the report page of a release may show: the rows of the release, and nothing that it leaves out.
 
-    `answered`: ids of the rows whose answers the release contains.
+    `rows_with_answers`: ids of the rows whose answers the release contains.
     """
     tables = {*release.forms.configs[0].splits.values()}
     splits = [split for config in release.configs for split in config.splits if split.table in tables]

@@ -113,9 +113,9 @@ _LEFTOVER_NAME = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<kind>draft|o
 
 @contextmanager
 def open_release_draft(target: Path, force: bool) -> Iterator[Path]:
-    """Yield an empty draft folder that is renamed to `place` at the end, or removed on an error.
+    """Yield an empty draft folder that is renamed to `target` at the end, or removed on an error.
 
-    OutputError if `place` cannot be written, holds anything but a release, or holds a release and `force` is false.
+    OutputError if `target` cannot be written, holds anything but a release, or holds a release and `force` is false.
     """
     target = resolve_absolute_path(target)
     try:
@@ -182,7 +182,7 @@ def _remove_replaced(old: Path, target: Path) -> None:
 
 
 def _clean_up_leftovers(target: Path) -> None:
-    """Remove the leftovers of crashed runs next to `place`; restore a release that such a run had just moved away."""
+    """Remove the leftovers of crashed runs next to `target`; restore a release that such a run had just moved away."""
     for left in sorted(target.parent.iterdir()):
         found = _LEFTOVER_NAME.fullmatch(left.name)
         if not found or found["name"] != target.name or not is_left_by_dead_process(found["process"]):

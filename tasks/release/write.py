@@ -33,7 +33,7 @@ RELEASE_FILE_RENDERERS: Mapping[str, Callable[[Release], str]] = {
     MANIFEST_FILE: lambda release: _format_json(make_release_manifest(release)),
     INDEX_FILE: lambda release: _format_json(make_release_index(release)),
 }
-"""File name → renderer of its text (UTF-8), called when the data files are written (`Split.files`)."""
+"""File name → renderer of its text (UTF-8), called when the data files are written (`ReleaseSplit.files`)."""
 REPORT_PAGE_FILE = "report.html"
 """The build's report page, restricted to contents of the release."""
 _WITHHELD_DECISION_FIELDS = ("detail", "context", "proposed", "edited", "note")
@@ -52,7 +52,7 @@ class WrittenRelease:
 def write_release(
     release: Release, folder: Path, *, force: bool = False, write_more: Callable[[Path], object] = lambda _: None
 ) -> WrittenRelease:
-    """Write a release to a folder; `more` writes further files below the draft folder that it receives.
+    """Write a release to a folder; `write_more` writes further files below the draft folder that it receives.
 
     OutputError if the folder exists and is no release, or is one and `force` is false, or if a file cannot be written.
     Existing contents stay untouched until the whole release is written.

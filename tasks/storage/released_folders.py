@@ -115,7 +115,7 @@ def conform_to_row_model(
 
     SourceError if a column is missing or of another type, or the model rejects a row.
 
-    `lacking`: fill columns that another factmill did not write with null. `json_columns`: columns whose texts are JSON.
+    `allow_missing`: fill columns that another factmill did not write with null. `json_columns`: columns whose texts are JSON.
     """
     schema = arrow_schema(model)
     kinds = {field.name: field.type for field in make_nullable_schema(table.schema)}

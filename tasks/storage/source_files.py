@@ -323,7 +323,7 @@ def parse_source_rows(
     rows: Iterable[tuple[int, Any]],
     parse_row: Callable[[str, int, Any], Row | Reject],
 ) -> Iterator[ParsedSourceRow]:
-    """Yield the outcome of `judge` (id, number from 1, row) for each row; SourceError if no row is well-formed."""
+    """Yield the outcome of `parse_row` (id, number from 1, row) for each row; SourceError if no row is well-formed."""
     first = ""
     is_of_this_kind = False
     for number, row in rows:

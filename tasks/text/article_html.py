@@ -1,4 +1,4 @@
-"""Extraction of a Wikipedia article's main text from MediaWikiApi's HTML (SLAQ Appendix A.1; BioKaLMA's leads).
+"""Extraction of a Wikipedia article's main text from MediaWiki's HTML (SLAQ Appendix A.1; BioKaLMA's leads).
 
 data/lists/removed_from_articles.txt lists what is not main text: tags, classes, ids, styles and titles of elements, and
 headings, which are removed with everything below them. The rest is read in document order as paragraphs: a `<p>`, a

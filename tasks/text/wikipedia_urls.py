@@ -2,7 +2,7 @@
 
 Authors paste what their browser shows, so all spellings of an article's URL are read: mobile, unencrypted, with a
 section, percent-encoded or not, by path or as /w/index.php?title=. A URL is refused, with a reason, where it leads to
-no article of this wiki: other hosts and languages, other namespaces, the main page, and titles that MediaWikiApi does not
+no article of this wiki: other hosts and languages, other namespaces, the main page, and titles that MediaWiki does not
 allow. A question mark ends a path, so one in a title must be encoded; a bare one is refused, since a browser opens
 another page for it.
 
@@ -39,11 +39,11 @@ _MAX_TITLE_BYTES = 255
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TITLE_SPACES = re.compile(r"[ _\u00a0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _DIRECTION_MARKS = re.compile(r"[\u200e\u200f\u202a-\u202e]")
-"""Direction marks, which MediaWikiApi removes from titles."""
+"""Direction marks, which MediaWiki removes from titles."""
 _FORBIDDEN_IN_TITLE = re.compile(r"[#<>\[\]|{}\x00-\x1f\x7f\ufffd]")
 _FORBIDDEN_IN_URL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _TITLE_SYNTAX_CONFLICT = re.compile(r"%[0-9A-Fa-f]{2}|&[^\W_]+;|~~~|^:|^\.\.?(?:/|$)|/\.\.?(?:/|$)")
-"""Text that MediaWikiApi forbids in titles, as an escape, an entity, a signature, a prefix or a path."""
+"""Text that MediaWiki forbids in titles, as an escape, an entity, a signature, a prefix or a path."""
 _REDIRECT = re.compile(r'<div class="redirectMsg"><p>[^<]*</p><ul class="redirectText"><li><a [^>]*>([^<]*)</a>')
 
 
@@ -96,7 +96,7 @@ def format_article_url(wiki: str, title: str, revid: int | None = None) -> str:
 
 
 def canonical_title(title: str) -> str:
-    """Return a title in MediaWikiApi's spelling, so that all spellings of one are equal: spaces, first letter, NFC."""
+    """Return a title in MediaWiki's spelling, so that all spellings of one are equal: spaces, first letter, NFC."""
     tidy = _tidy_title_spacing(title)
     first = tidy[:1].upper()
     return tidy if len(first) > 1 else first + tidy[1:]
@@ -128,7 +128,7 @@ def _get_title_prefix(title: str) -> str:
 
 
 def find_redirect(html: str) -> str | None:
-    """Return the title (optionally with #section) that a page's HTML from MediaWikiApi redirects to; None: it is no
+    """Return the title (optionally with #section) that a page's HTML from MediaWiki redirects to; None: it is no
     redirect."""
     found = _REDIRECT.search(html)
     return unescape(found[1]) if found else None

@@ -1,4 +1,4 @@
-"""Web app of the embedded world: MediaWikiApi, Pageviews, Falcon, faults, and a proxy to Oxigraph.
+"""Web app of the embedded world: MediaWiki, Pageviews, Falcon, faults, and a proxy to Oxigraph.
 
 Falcon 2.0 links names in a text to items and properties. The real service is a rule-based linker over an index of labels;
 this one works alike, over the world's English labels and aliases. The longest name at a position wins, case is ignored, and

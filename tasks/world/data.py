@@ -257,7 +257,7 @@ class WorldArticleRevision:
     """Time (ISO 8601, UTC), like 2021-04-03T10:15:00Z."""
     comment: str
     text: str
-    """HTML as MediaWikiApi serves it within div.mw-parser-output."""
+    """HTML as MediaWiki serves it within div.mw-parser-output."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class InjectedFault(BaseModel):
     kind: Literal["status", "delay", "cut", "html", "truncate", "maxlag"]
     """status: respond with `status` and plain text; delay: respond normally after `seconds`; cut: drop the connection
     after `seconds` without a response; html: respond with a web page instead of JSON, with `status` (default 200);
-    truncate: drop the second half of the response body; maxlag: MediaWikiApi's servers lag `seconds` behind."""
+    truncate: drop the second half of the response body; maxlag: MediaWiki's servers lag `seconds` behind."""
     status: int | None = Field(default=None, ge=200, le=599)
     retry_after: int | None = Field(default=None, ge=0)
     """Seconds in the Retry-After header, for kinds status and html."""
@@ -151,5 +151,5 @@ def make_fault_routes(queue: FaultQueue) -> APIRouter:
 
 
 def get_injected_lag_s(request: Request) -> float:
-    """Return the lag in seconds of MediaWikiApi's servers for this request; 0 without a fault."""
+    """Return the lag in seconds of MediaWiki's servers for this request; 0 without a fault."""
     return float(request.scope.get(_LAG_SCOPE_KEY, 0.0))

@@ -2,7 +2,7 @@
 
 A violation never stops the loading, so one run shows all of them; the content of an invalid line is left out.
 
-An article file has YAML front matter, then the first revision as the HTML within MediaWikiApi's div.mw-parser-output. Later
+An article file has YAML front matter, then the first revision as the HTML within MediaWiki's div.mw-parser-output. Later
 revisions are lists of replaced passages, so that the file holds the text once and shows each change at a glance. An old
 passage must occur exactly once in the preceding revision; otherwise the text would be ambiguous.
 """

@@ -71,7 +71,7 @@ def digest_world_store(folder: Path) -> str:
 def opened_world_store(cache: Path, digest: str, load_data: Callable[[], WorldData]) -> Iterator[Path]:
     """Yield the folder of a loaded store, built if missing and protected from removal during the block.
 
-    `read_data` is called only if the store must be built. EmbeddedWorldError if the folder cannot be written or loaded.
+    `load_data` is called only if the store must be built. EmbeddedWorldError if the folder cannot be written or loaded.
     """
     store = cache / digest
     with ExitStack() as held:

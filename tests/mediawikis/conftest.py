@@ -1,6 +1,6 @@
-"""A real MediaWikiApi and the embedded one, started once for all tests of this folder.
+"""A real MediaWiki and the embedded one, started once for all tests of this folder.
 
-Skipped, with what to install, where MediaWikiApi is not there (tests/support/webs/real_mediawiki.py).
+Skipped, with what to install, where MediaWiki is not there (tests/support/webs/real_mediawiki.py).
 """
 
 from collections.abc import Iterator

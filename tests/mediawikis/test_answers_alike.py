@@ -1,4 +1,4 @@
-"""The same questions to a real MediaWikiApi and to the embedded one, and the same answers, but for ids."""
+"""The same questions to a real MediaWiki and to the embedded one, and the same answers, but for ids."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -300,7 +300,7 @@ def test_ci_installs_what_the_skip_message_names() -> None:
 
 
 def test_a_page_is_found_by_its_title(both: Both) -> None:
-    """MediaWikiApi's own search looks into titles, Wikipedia's into texts too: only what both must find is held."""
+    """MediaWiki's own search looks into titles, Wikipedia's into texts too: only what both must find is held."""
     for word in ("Potlatch", "perceptron", "Mercury planet", "zazen"):
         asked = {
             "action": "query",

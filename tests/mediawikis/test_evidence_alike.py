@@ -1,4 +1,4 @@
-"""Evidence pinned in a real MediaWikiApi and in the embedded one is the same, and so are its texts."""
+"""Evidence pinned in a real MediaWiki and in the embedded one is the same, and so are its texts."""
 
 import json
 from collections.abc import Iterator, Sequence

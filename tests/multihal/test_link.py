@@ -35,7 +35,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "Draft of nothing": {"pageid": 3},
     "Nobody at all": {"missing": True},
 }
-"""Title → page as the MediaWikiApi API tells it."""
+"""Title → page as the MediaWiki API tells it."""
 SAME_AS = f"""
     <{RESOURCE}Berlin> <http://www.w3.org/2002/07/owl#sameAs> wd:Q64
     <{RESOURCE}Emil_Berliner> <http://www.w3.org/2002/07/owl#sameAs> wd:Q57084

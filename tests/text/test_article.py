@@ -1,4 +1,4 @@
-"""The main text of articles out of MediaWikiApi's HTML."""
+"""The main text of articles out of MediaWiki's HTML."""
 
 import json
 import re

@@ -87,7 +87,7 @@ def find_best_or_unweighed(
 ) -> int | list[int]:
     """Return the index of the piece with the best score among those not refused, or the indices to be scored first.
 
-    `weighed` maps index → known perplexity. The choice is the one that all perplexities together would give. First,
+    `perplexities` maps index → known perplexity. The choice is the one that all perplexities together would give. First,
     pieces that lag by more than coherence can make up are excluded. Second, scores of the others differ by
     α·Δspecificity + (1−α)·factor·Δraw, where unknown perplexities only bound the factor; an order that holds at both
     bounds holds between them.

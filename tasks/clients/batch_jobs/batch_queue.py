@@ -274,7 +274,7 @@ class BatchQueue(Generic[T]):
         return requests, b"".join(lines)
 
     async def _submit(self, job: JobFile, content: bytes) -> None:
-        """Submit a job. From here on it costs money; the highest cost of its lines is reserved (`Remote.hold`)."""
+        """Submit a job. From here on it costs money; the highest cost of its lines is reserved (`OpenAiBatches.reserve_line_cost`)."""
         file_id = await self._remote.upload(job.name, content)
         job.append(file=file_id, key_mark=await self._remote.digest_credentials())
         await self._create(job)

@@ -44,7 +44,7 @@ class JobServer:
     key_env: str = ""
     kind: str = "openai"
     connection: str = ""
-    """JSON of the model's headers, query parameters and key header (`Model.connection`); empty: it has none. It holds
+    """JSON of the model's headers, query parameters and key header (`ModelSettings.connection_settings`); empty: it has none. It holds
     secrets only as the names of environment variables."""
     has_key_command: bool = False
     """True when a command of the world's file gives the key. A job's file never holds a command, so none runs from it."""
@@ -85,7 +85,7 @@ class JobFile:
     file_id: str = ""
     job_id: str = ""
     key_mark: str = ""
-    """Digest of the key that it was submitted with (`OpenAiServer.mark_key`); empty in older files."""
+    """Digest of the key that it was submitted with (`OpenAiServer.digest_credentials`); empty in older files."""
     open_ids: set[str] = field(default_factory=set)
     """Ids whose answers are not recorded yet."""
     server: JobServer = JobServer()

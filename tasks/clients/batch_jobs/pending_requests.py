@@ -48,9 +48,9 @@ class BatchRequestHandler(Protocol[T_contra]):
     async def probe_refusals(
         self, lines: Sequence[tuple[T_contra, ServerResponse]], learnt: Mapping[str, Any]
     ) -> tuple[Any, CallResponse] | None:
-        """Find out by single requests what the server refuses in a job's lines without naming it, for `read` to use.
+        """Find out by single requests what the server refuses in a job's lines without naming it, for `read_response` to use.
 
-        Return the request that this answered, and its reply; None where it answered none. Errors as of `ask`. `learnt`:
+        Return the request that this answered, and its reply; None where it answered none. Errors as of `send_singly`. `learnt`:
         settings that built the job.
         """
 

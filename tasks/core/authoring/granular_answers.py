@@ -2,7 +2,7 @@
 
 One call restates the known answer from fine to coarse; several samples of another judge whether a description can belong
 to the question (paper §3.1, Appendix B "Data cleaning", Tables 6 and 8). Completions have the formats LEVELS and
-CONSISTENCY (core/replies.py); anything else is Unreadable with a reason, never repaired by guessing.
+CONSISTENCY (core/completions.py); anything else is Unreadable with a reason, never repaired by guessing.
 """
 
 import re

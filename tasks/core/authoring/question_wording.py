@@ -80,7 +80,7 @@ class QuestionWording:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Parse the JSON of `dump`."""
+        """Parse the JSON of `to_json`."""
         found: dict[str, Any] = json.loads(text)
         return cls(**{**found, "names": tuple(found["names"])})
 

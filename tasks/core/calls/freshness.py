@@ -73,7 +73,7 @@ ResourceStates = Mapping[WikiResource, Any]
 def make_state_calls(
     wikidata: str, wikipedia: str, things: Iterable[WikiResource], max_resources: int, on: str
 ) -> list[tuple[Call, list[WikiResource]]]:
-    """Make the calls for the states of things, each with its things; `most`: maximum number of things per call."""
+    """Make the calls for the states of things, each with its things; `max_resources`: maximum number of things per call."""
     items: dict[str, dict[str, list[WikiResource]]] = {}
     pages: dict[str, dict[str, list[WikiResource]]] = {}
     for thing in things:
@@ -210,7 +210,7 @@ def judge_embedded_freshness(
     old_contents: Mapping[str, str],
     new_contents: Mapping[str, str],
 ) -> FreshnessVerdict:
-    """Return whether a response of one state of the embedded world is valid in another; `then`, `now`: bodies of
+    """Return whether a response of one state of the embedded world is valid in another; `old_contents`, `new_contents`: bodies of
     world_contents."""
     things = list_response_contents(operation, parts, body)
     if things is None:

@@ -32,7 +32,7 @@ T_co = TypeVar("T_co", covariant=True)
 CallParts = Mapping[str, Any]
 """Parts of a call by name."""
 MediaWikiGet = Callable[..., Any]
-"""Sends a request to a MediaWikiApi: action and parameters → JSON of the response."""
+"""Sends a request to a MediaWiki: action and parameters → JSON of the response."""
 ValuesBlocks = Mapping[str | tuple[str, ...], Sequence[Any]]
 """Variable or variables of a VALUES block → its rows: terms, or tuples of terms."""
 ServiceName = Literal["wikidata", "wikipedia", "pageviews", "falcon", "dbpedia", "model", "translator", "world"]
@@ -114,9 +114,9 @@ class Operation(Generic[T_co]):
     sparql: SparqlMapping | None = None
     """Mapping to a query of a SPARQL endpoint."""
     fetch_from_wiki: Callable[[MediaWikiGet, Sequence[Call]], list[CallResponse]] | None = None
-    """Function that fetches the responses from a MediaWikiApi."""
+    """Function that fetches the responses from a MediaWiki."""
     batches_titles: bool = False
-    """One MediaWikiApi request can hold the titles of several calls."""
+    """One MediaWiki request can hold the titles of several calls."""
     load_from_graph: Callable[[Any, Sequence[CallParts], str], list[JsonValue]] | str = ""
     """Look-up in a local graph (tasks/graph/lookup.py): graph, parts of calls, their language → one body each. Or a text: why
     graphs do not support it."""

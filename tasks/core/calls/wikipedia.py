@@ -1,7 +1,7 @@
-"""Calls to a Wikipedia through the MediaWikiApi Action API, and their responses.
+"""Calls to a Wikipedia through the MediaWiki Action API, and their responses.
 
-Titles are resolved fifty per request, everything else one by one, as the API requires. Both JSON formats of MediaWikiApi
-(formatversion 1 and 2) are accepted, since wikis differ. A title that is invalid in MediaWikiApi (`a|b`, `<x>`) is a failed
+Titles are resolved fifty per request, everything else one by one, as the API requires. Both JSON formats of MediaWiki
+(formatversion 1 and 2) are accepted, since wikis differ. A title that is invalid in MediaWiki (`a|b`, `<x>`) is a failed
 response `invalid_title`, not a missing page; redirects that form a loop or leave the wiki are a failed response
 `redirect_loop`.
 """
@@ -306,7 +306,7 @@ def _make_invalid_title_failure(title: str) -> CallResponse:
 
 
 def normalise_title(title: str) -> str:
-    """Return a title in MediaWikiApi's normal form, except for its first letter, to match it with the response."""
+    """Return a title in MediaWiki's normal form, except for its first letter, to match it with the response."""
     return unicodedata.normalize("NFC", " ".join(title.replace("_", " ").split()))
 
 

@@ -67,7 +67,7 @@ _LABELLED_ANSWER = re.compile(
 
 
 def read_short_answer(text: str) -> str:
-    """Return the one-line answer in a completion without wrappers (core/replies.py); empty if it is empty."""
+    """Return the one-line answer in a completion without wrappers (core/completions.py); empty if it is empty."""
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     labelled = [found["answer"].strip() for found in map(_LABELLED_ANSWER.fullmatch, lines) if found]
     return (labelled[-1:] or lines[:1] or [""])[0]
@@ -134,7 +134,7 @@ class AnswersFile:
         return self.answers.get((setting, question_id), self.answers.get(("", question_id)))
 
     def format_mismatches(self, asked_questions: Collection[tuple[str, str]]) -> dict[str, str]:
-        """Return mismatches with the questions `asked` (setting, question id), kind → `N: first ids`; empty if none."""
+        """Return mismatches with `asked_questions` (setting, question id), kind → `N: first ids`; empty if none."""
         wanted = set(asked_questions)
         questions = {question_id for _, question_id in wanted}
         missing = [

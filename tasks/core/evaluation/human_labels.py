@@ -66,7 +66,7 @@ class LabelScheme:
     prompts: tuple[str, ...]
     """The judge's prompts, which with its name identify it."""
     make_answer_row: Callable[[str, str, str, str], Any] | None = None
-    """Id, question, gold answer and answer from elsewhere → the answer's row, as input to the evaluation's judging; `of` reads
+    """Id, question, gold answer and answer from elsewhere → the answer's row, as input to the evaluation's judging; `list_judged_parts` reads
     one part from the judged row. None: an answer has several judged parts, so only drawn answers can be labelled."""
     is_ordinal: bool = False
     right_labels: frozenset[str] = frozenset()
@@ -254,7 +254,7 @@ def parse_label_file(
 ) -> ParsedLabelFile:
     """Parse a file of labels.
 
-    `known`: drawn items, by id; `labeller`: name for rows without that column; `benchmark`: the benchmark of answers from
+    `drawn_items`: drawn items, by id; `labeller`: name for rows without that column; `benchmark`: the benchmark of answers from
     elsewhere if the file has no such column; None: accept labels of drawn items only. SourceError for the whole file: no
     table, missing columns, or no usable label.
     """

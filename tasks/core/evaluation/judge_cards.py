@@ -57,7 +57,7 @@ class JudgeCard(StrictModel):
     reweighted: JudgeAgreement | None
     """Estimated agreement on all items that they were drawn from; null if they were not drawn."""
     as_right: JudgeAgreement | None
-    """Agreement on right or wrong only, if there are more than two labels of which some are right; weighted like `main`."""
+    """Agreement on right or wrong only, if there are more than two labels of which some are right; weighted like `main_agreement`."""
     by_class: list[ClassAgreement]
     by_setting: dict[str, JudgeAgreement]
     notes: list[str]

@@ -97,7 +97,7 @@ def count_deviating_clusters(sums: Float64Values, sizes: Float64Values) -> int:
 
 
 def format_interval_warning(clusters: int, deviating: int | None = None) -> str:
-    """Return why there is no interval, or why it is unreliable; empty if it is reliable. `unlike`: result of `count_deviating_clusters`."""
+    """Return why there is no interval, or why it is unreliable; empty if it is reliable. `deviating`: result of `count_deviating_clusters`."""
     if clusters == 1:
         return "one cluster: nothing to draw an interval from"
     if deviating == 0:

@@ -32,7 +32,7 @@ _MAX_CLUSTERS_AT_ONCE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RatioTerms:
-    """A ratio: each item's contribution to numerator (`above`) and denominator (`below`), parallel to the items.
+    """A ratio: each item's contribution to numerator (`numerators`) and denominator (`denominators`), parallel to the items.
 
     Denominators are whole numbers, 0 if the ratio does not apply to an item; NaN as numerator: the item is unscored.
     """

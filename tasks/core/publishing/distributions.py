@@ -58,7 +58,7 @@ def make_grouped_bar_figure(
     kind: Literal["bars", "stacked"] = "bars",
 ) -> ReportFigure:
     """Make a figure with bars of several colours from group → value → count; `stacked` if groups share no row. Of more than
-    `most` values, the commonest stay and the others share one bar."""
+    `max_bars` values, the commonest stay and the others share one bar."""
     cut = {group: _cut_names(counts) for group, counts in groups.items()}
     in_all: Counter[str] = Counter()
     for counts in cut.values():

@@ -27,7 +27,7 @@ class CardSpec:
     """Facts of a build's report and number of rows of the main table → figures with those of the paper, if the report does not
     have them in that form."""
     headline_metric: str = ""
-    """Main metric of its evaluations (`Evaluation.main`)."""
+    """Main metric of its evaluations (`Evaluation.main_metric`)."""
     part_labels: Callable[[], Mapping[str, str]] = dict
     """Labels of parts with cryptic names: PID → label."""
     hub_task: str = "question-answering"
@@ -103,7 +103,7 @@ class ConfigSpec:
     """One config of `load_dataset(DIR, name)`, or several made from one table."""
 
     name: str
-    """Name of the config and its folder; unused with `by`."""
+    """Name of the config and its folder; unused with `config_column`."""
     title: str
     """One line that describes its rows."""
     splits: Mapping[str, str]
@@ -127,13 +127,13 @@ class ReleaseSpec:
     paper: PaperCitation | None = None
     """The paper that it rebuilds; None: there is none."""
     source_column: str | None = None
-    """Column of the main table with the source of a row; None: `source_of` gives it."""
+    """Column of the main table with the source of a row; None: `get_source` gives it."""
     get_source: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin, _row: (
         ""
     )
     """A build's manifest, the origin of its inputs, and a row of the main table → the row's source."""
     licence_column: str | None = None
-    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `licence_of` gives it."""
+    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `get_licence` gives it."""
     get_licence: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = (
         lambda _lock, _origin, _row: NO_LICENCE_STATED
     )
@@ -141,7 +141,7 @@ class ReleaseSpec:
     list_pages: Callable[[Mapping[str, Any], str], Iterable[SourcePage]] = lambda _row, _wiki: ()
     """Row of `pages_table` and the wiki of its build (`get_build_wikipedia`) → the pages whose text or facts it contains."""
     pages_table: str = ""
-    """Table whose rows `pages` takes; empty: the main table."""
+    """Table whose rows `list_pages` takes; empty: the main table."""
     has_facts: bool = True
     """Rows contain facts, labels or descriptions of Wikidata."""
     never_held_out_split: str = ""

@@ -142,9 +142,9 @@ def make_forecast(
     """Forecast the whole build.
 
     `rows`: id of each observed row of scaled stages, with and without calls → its size, as a multiple of the mean of all rows.
-    `parallel`: service → concurrent requests; `most_bundled`: service → maximum calls per request; `gaps_s`: service → seconds
+    `parallel_requests`: service → concurrent requests; `max_bundled`: service → maximum calls per request; `gaps_s`: service → seconds
     between the starts of two requests, if it has a rate limit.
-    `unit`: row → its sampling unit: calls shared by rows of one unit do not indicate that other rows share them.
+    `get_draw_unit`: row → its sampling unit: calls shared by rows of one unit do not indicate that other rows share them.
     """
     scales = {stage.name: stage.scale for stage in stages}
     scaled = next((stage.scale for stage in stages if stage.scale != 1.0), 1.0)

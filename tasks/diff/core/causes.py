@@ -30,7 +30,7 @@ _MIN_TRACEABLE_NUMBER = 10
 
 
 def is_change_carried_over(source_change: tuple[Any, Any], target_change: tuple[Any, Any]) -> bool:
-    """True where what `taken` gained (or lost) is contained in what `given` gained (or lost); both: (before, after)."""
+    """True where what `target_change` gained (or lost) is contained in what `source_change` gained (or lost); both: (before, after)."""
     gone, come = _split_lost_and_gained(source_change)
     lost, won = _split_lost_and_gained(target_change)
     if _overlaps_or_contains(won, come) or _overlaps_or_contains(lost, gone):

@@ -193,7 +193,7 @@ def format_changed_value(value: Any) -> str:
 
 
 def format_value_in_line(value: Any, max_characters: int) -> str:
-    """Return a value as one line, cleaned and cut to `longest`."""
+    """Return a value as one line, cleaned and cut to `max_characters`."""
     return _cut_excerpt(" ".join(format_changed_value(value).split()), 0, max_characters)
 
 

@@ -80,9 +80,9 @@ class Cluster:
         groups: Sequence[ClusterRequestGroup],
         on_answer: Callable[[int, Any], None],
     ) -> None:
-        """Send every group to capable workers; call `take` with its number and answer as soon as each answer arrives.
+        """Send every group to capable workers; call `on_answer` with its number and answer as soon as each answer arrives.
 
-        If `take` raises MalformedWorkerAnswer, raise ServiceUnreachable that names the worker.
+        If `on_answer` raises MalformedWorkerAnswer, raise ServiceUnreachable that names the worker.
         """
         client = self._connect()
         question = _import_request_class()

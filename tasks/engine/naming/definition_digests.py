@@ -87,8 +87,8 @@ def collect_code_dependencies(
 ) -> CodeDependencies:
     """Return everything that these definitions, given as (module, name), depend on, including themselves.
 
-    `code`: dotted name → text; a package's own module is called `package.__init__`. `room_of`: module → "" if its
-    definitions count, the name of its package if that counts by version, None if it does not count. `crossed`: packages
+    `code`: dotted name → text; a package's own module is called `package.__init__`. `package_of`: module → "" if its
+    definitions count, the name of its package if that counts by version, None if it does not count. `traversed`: packages
     that count by version but are followed all the same, to our definitions that they use. BuildError for an unknown
     definition.
     """

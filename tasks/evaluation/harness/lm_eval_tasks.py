@@ -44,7 +44,7 @@ _TaskDumper.add_representer(_YamlFunction, lambda dumper, name: dumper.represent
 def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str, canary: str = "") -> list[Path]:
     """Write a benchmark's task folder, with all settings of the session that need only one prompt; return its files.
 
-    `made_of`: the build's id; `canary`: a text to put into every file. Without such a setting nothing is written.
+    `build_id`: the build's id; `canary`: a text to put into every file. Without such a setting nothing is written.
     """
     benchmark, say_gold = session.evaluation.benchmark.name, session.evaluation.make_oracle(session.rows)
     files: dict[str, str] = {}

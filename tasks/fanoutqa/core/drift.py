@@ -74,7 +74,7 @@ def compute_lost_share(counts: Mapping[str, int]) -> float | None:
 
 
 def check_lost_share(counts: Mapping[str, int], limit: float) -> Literal["within", "over", "untold"]:
-    """Check whether more than a share `most` (0 to 1) of references is lost; `untold`: failed look-ups would decide."""
+    """Check whether more than a share `limit` (0 to 1) of references is lost; `untold`: failed look-ups would decide."""
     share = compute_lost_share(counts)
     if share is not None and share > limit:
         return "over"

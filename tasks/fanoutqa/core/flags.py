@@ -280,7 +280,7 @@ def _flag_too_few_articles(question: FanOutQuestion) -> Iterator[QuestionFlag]:
 
 
 def _capitalise_title(title: str) -> str:
-    """Return a title as MediaWikiApi stores it: with a capital first letter."""
+    """Return a title as MediaWiki stores it: with a capital first letter."""
     return title[:1].upper() + title[1:]
 
 

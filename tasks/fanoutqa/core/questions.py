@@ -26,7 +26,7 @@ class ArticleEvidence:
     """The article that a sub-question rests on."""
 
     title: str
-    """As MediaWikiApi writes it: decoded, spaces for underscores, without the section."""
+    """As MediaWiki writes it: decoded, spaces for underscores, without the section."""
     url: str
     """As written in the source."""
     pageid: int | None = None

@@ -49,7 +49,7 @@ def _collect_values(table: pa.Table, column: str) -> set[str]:
 
 
 def split_by_column(table: pa.Table, column: str, first_value: str) -> Iterator[tuple[str, pa.Table]]:
-    """Yield (value, rows) for each value of a column: `leads` first, then the others sorted."""
+    """Yield (value, rows) for each value of a column: `first_value` first, then the others sorted."""
     for value in sorted(set(table[column].to_pylist()), key=lambda each: (each != first_value, each)):
         yield value, table.filter(pc.equal(table[column], value))
 

@@ -219,7 +219,7 @@ class Ablator:
     def _run_in_passes(self, count: int, mask: Callable[[int, int], tuple[int, Any, Any]], when: str) -> list[Any]:
         """Return the logits of `count` runs, with as many runs a pass as fit into memory.
 
-        `mask`: first run and number of runs of a pass → arguments of `_pass`; `when`: names a pass's first and last run
+        `mask`: first run and number of runs of a pass → arguments of `_run_layers`; `when`: names a pass's first and last run
         in NonFiniteLogit's message.
         """
         found: list[Any] = []

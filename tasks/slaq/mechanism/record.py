@@ -56,7 +56,7 @@ class MechanismParams(BenchmarkParams):
     """Folder of the model that gave the answers, in Hugging Face's form (repeatable: one for each evaluation, in its order)."""
     pairs: Annotated[str | None, CliOption(metavar="FILE")] = None
     """CSV with the columns id, short_text, long_text: parts of both answers that state the same fact, as people paired them; they come before what is found."""
-    judge: Annotated[str, CliOption(metavar="MECHANISM_NAME")] = "judge"
+    judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
     """The model of the world's file, [models.NAME], that quotes the part of a long answer which states a fact, where the answer does not number its parts; or exact, which aligns the words of both answers, and stands in where the world's judge is no model."""
     per_kind: int = Field(default=30, ge=1, le=MAX_SETTING_NUMBER)
     """Facts of each model and kind (right in both answers; right in one) to score; they are drawn with the seed until so many are scored, or none is left."""

@@ -73,7 +73,7 @@ def clean_warehouse(path: Path, keeping: RetentionPolicy, *, remove: bool) -> li
 def _clean_tables(
     path: Path, keeping: RetentionPolicy, removed_folders: Sequence[Path], *, remove: bool
 ) -> list[ReclaimedSpace]:
-    """Remove builds and records; `gone`: run folders that are, or would be, removed."""
+    """Remove builds and records; `removed_folders`: run folders that are, or would be, removed."""
     runs = work_folder(path)
     with open_warehouse(path) as db:
         if holder := find_active_process(path):

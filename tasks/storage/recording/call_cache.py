@@ -196,8 +196,8 @@ class CallCache:
     ) -> None:
         """Open the cache for a run and merge journals of dead processes.
 
-        `floor`: in mode `refresh`, records must be newer than this record id. `pinned_build`: serve only the replies that
-        this build used (for `verify`). `oldest`: service → earliest time of a valid reply in mode `record`, except for
+        `newer_than`: in mode `refresh`, records must be newer than this record id. `pinned_build`: serve only the replies that
+        this build used (for `verify`). `oldest_allowed`: service → earliest time of a valid reply in mode `record`, except for
         immutable replies (core/calls/freshness.py). `stale_if_error`: serve expired replies if the service now fails.
         """
         self.mode: CallCacheMode = mode

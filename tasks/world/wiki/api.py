@@ -1,4 +1,4 @@
-"""MediaWikiApi's Action API over HTTP: /w/api.php (GET, POST) with its errors, warnings and maxlag; and action=parse."""
+"""MediaWiki's Action API over HTTP: /w/api.php (GET, POST) with its errors, warnings and maxlag; and action=parse."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -133,7 +133,7 @@ def make_action_api_routes(wiki: EmbeddedWiki) -> APIRouter:
 
 
 def answer_action_api_request(wiki: EmbeddedWiki, parameters: Mapping[str, str], lag_s: float) -> Response:
-    """Return the response to a request with these parameters, at a replication lag of `lag` seconds."""
+    """Return the response to a request with these parameters, at a replication lag of `lag_s` seconds."""
     params = ActionApiParameters(parameters)
     shape = ReplyFormat(2 if parameters.get("formatversion") in {"2", "latest"} else 1)
     headers: dict[str, str] = {}

@@ -230,7 +230,7 @@ def _make_revision_entry(
         if name in wanted:
             entry |= part
     if "content" in wanted:
-        # MediaWikiApi's mark for a revision with lost text; this wiki has rendered HTML and no wikitext
+        # MediaWiki's mark for a revision with lost text; this wiki has rendered HTML and no wikitext
         content = {"contentmodel": "wikitext", **shape.format_flags(textmissing=True)}
         entry |= {"slots": {"main": content}} if has_slots else content
     return entry

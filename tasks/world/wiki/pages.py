@@ -1,9 +1,9 @@
 """Pages of the embedded Wikipedia: articles, redirects and categories, found by title, page id or revision.
 
-A text is HTML, as MediaWikiApi serves it within div.mw-parser-output; there is no wikitext. Redirect and category pages have
+A text is HTML, as MediaWiki serves it within div.mw-parser-output; there is no wikitext. Redirect and category pages have
 no file of their own; their ids and texts are derived from their names, made up like all page ids here. Titles are
-normalised as in MediaWikiApi: underscores become spaces, the first letter a capital; namespace names ignore case; character
-references are decoded; a fragment is cut off. Category members are sorted as MediaWikiApi does without ICU (collation
+normalised as in MediaWiki: underscores become spaces, the first letter a capital; namespace names ignore case; character
+references are decoded; a fragment is cut off. Category members are sorted as MediaWiki does without ICU (collation
 `uppercase`); English Wikipedia's order differs for accents, digits and signs.
 """
 
@@ -83,7 +83,7 @@ class WikiPage:
 
     @property
     def page_props(self) -> dict[str, str]:
-        """Page properties by MediaWikiApi's names: disambiguation page, short description, item."""
+        """Page properties by MediaWiki's names: disambiguation page, short description, item."""
         props = {"disambiguation": ""} if self.is_disambiguation else {}
         props |= {"wikibase-shortdesc": self.short_description} if self.short_description else {}
         return props | ({"wikibase_item": self.qid} if self.qid else {})
@@ -188,7 +188,7 @@ def format_page_path(title: str) -> str:
 
 
 def format_redirect_html(target: str) -> str:
-    """Return MediaWikiApi's HTML for a redirect to a title, optionally with #fragment."""
+    """Return MediaWiki's HTML for a redirect to a title, optionally with #fragment."""
     title, mark, fragment = target.partition("#")
     href = f"/wiki/{format_page_path(title)}{mark}{format_page_path(fragment)}"
     link = f'<a href="{href}" title="{escape(title)}">{escape(target)}</a>'
@@ -214,7 +214,7 @@ def _make_synthetic_page(
 
 
 _WIKI_LINK = re.compile(r'<a href="/(?:wiki/|w/index\.php\?title=)([^"#&?]+)')
-"""A link within the wiki; links to missing pages may lead to the editor, as in MediaWikiApi."""
+"""A link within the wiki; links to missing pages may lead to the editor, as in MediaWiki."""
 
 _TAG = re.compile(r"<[^>]+>")
 

@@ -254,7 +254,7 @@ def answer_query_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: 
             prop_more |= PAGE_PROPERTY_ADDERS[name](PagePropertiesRequest(wiki, params, shape, page_set.pages, entries))
         query |= _format_page_set(page_set, entries, shape)
     elif props:
-        # MediaWikiApi returns nothing for a property without pages
+        # MediaWiki returns nothing for a property without pages
         for name in props:
             PAGE_PROPERTY_ADDERS[name](PagePropertiesRequest(wiki, params, shape, {}, {}))
     if prop_more:

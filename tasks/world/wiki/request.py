@@ -1,4 +1,4 @@
-"""A request to the Action API: parameters parsed as in MediaWikiApi, warnings, and response format versions.
+"""A request to the Action API: parameters parsed as in MediaWiki, warnings, and response format versions.
 
 Responses in format versions 1 and 2 differ in details (flags, pages, the key of a text); Shape handles them, so that
 the other modules build one response for both.
@@ -18,7 +18,7 @@ _COMMON_PARAMETERS = {
 
 
 class ActionApiError(Exception):
-    """A request that MediaWikiApi rejects: error code, message, and more keys of the error object."""
+    """A request that MediaWiki rejects: error code, message, and more keys of the error object."""
 
     def __init__(self, code: str, info: str, **more: Any) -> None:
         super().__init__(info)

@@ -184,7 +184,7 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
     ]
     assert "(--pilot N) tells" in notes[0]
     drawn = [stage("read", 1, 1), stage("draw_pilot", 1, 1), stage("ask", 1, 1)]
-    pilot = replace(basis, asked=BuildCallUsage(drawn, [told]), source_rows=None)
+    pilot = replace(basis, usage=BuildCallUsage(drawn, [told]), source_rows=None)
     _, _, [first, *_] = forecast_build(world(), pilot, 500)
     assert first.startswith("no usage is known of some models") and "--pilot" not in first, "it is a pilot already"
 

@@ -1,4 +1,4 @@
-"""A real MediaWikiApi and the embedded one that hold the same pages, asked at once and held to each other, but for ids.
+"""A real MediaWiki and the embedded one that hold the same pages, asked at once and held to each other, but for ids.
 
 Both hold data/world, pages with histories (page_histories.py), and pages in many kinds of markup. Of these the embedded
 one has the HTML that the real one makes of their wikitext, and of the world's articles the real one has no text.
@@ -31,7 +31,7 @@ _CATEGORIES = "  Pages with broken file links: []\n  Probes: []\n  Probes within
 
 
 class OnceRendered(WikipediaClient):
-    """A Wikipedia that is asked for each text once, since a MediaWikiApi without caches renders it anew every time."""
+    """A Wikipedia that is asked for each text once, since a MediaWiki without caches renders it anew every time."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, "p", LIMITS, "factmill tests")

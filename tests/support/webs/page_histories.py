@@ -100,7 +100,7 @@ _SHOWN = {
 <li>Blue is new</li></ul>
 <ol class="references"><li id="cite_note-1"><span class="reference-text">Seen in 1999.</span></li></ol>""",
 }
-"""What MediaWikiApi shows of texts that are neither a plain redirect nor a sentence; a real one holds this to be so."""
+"""What MediaWiki shows of texts that are neither a plain redirect nor a sentence; a real one holds this to be so."""
 PAGEID, REVID = 7_910_000, 8_910_000
 """The first page's numbers; the next ones follow, revisions by ten a page."""
 

@@ -1,4 +1,4 @@
-"""A real MediaWikiApi on loopback with the titles of an embedded world: Debian's package on SQLite and PHP's server.
+"""A real MediaWiki on loopback with the titles of an embedded world: Debian's package on SQLite and PHP's server.
 
 The pages come in by an XML dump with the world's dates, so histories, redirects and categories are those of the
 embedded Wikipedia; page and revision ids are the wiki's own. The world's articles are HTML, so what stands for them here
@@ -138,7 +138,7 @@ class RealMediaWiki:
 
 @contextmanager
 def running_mediawiki(cache: Path, data: WorldData, written: Mapping[str, Sequence[str]]) -> Iterator[RealMediaWiki]:
-    """Serve a MediaWikiApi with a world's pages; set up in `cache` where it is not there yet.
+    """Serve a MediaWiki with a world's pages; set up in `cache` where it is not there yet.
 
     `written`: title → wikitexts of its revisions, the oldest first.
 
@@ -172,7 +172,7 @@ def default_cache() -> Path:
 
 
 def find_programs() -> str:
-    """Return the versions of MediaWikiApi and PHP; NotInstalledError names what is missing."""
+    """Return the versions of MediaWiki and PHP; NotInstalledError names what is missing."""
     missing = [] if shutil.which("php") else ["the command php"]
     needed = [_INSTALLED / "api.php", *(_INSTALLED / "extensions" / name / "extension.json" for name in _EXTENSIONS)]
     missing += [str(path) for path in needed if not path.is_file()]
@@ -191,7 +191,7 @@ def find_programs() -> str:
 
 
 def write_dump(pages: list[WikiPage]) -> str:
-    """Return pages with their histories as MediaWikiApi's export format has them."""
+    """Return pages with their histories as MediaWiki's export format has them."""
     lines = ['<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">']
     for page in pages:
         lines.append(f"<page><title>{escape(page.title)}</title><ns>{page.namespace}</ns>")
@@ -303,7 +303,7 @@ def _set_up(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _maintain(folder: Path, script: str, *options: str, settings: Path | None = None, said: str = "") -> None:
-    """Run one of MediaWikiApi's own programs; `settings`: where they are not the folder's."""
+    """Run one of MediaWiki's own programs; `settings`: where they are not the folder's."""
     command = [*_php(folder), str(_INSTALLED / "maintenance" / f"{script}.php"), *options]
     _run(command, {**os.environ, "MW_CONFIG_FILE": str(settings or folder / "LocalSettings.php")}, said)
 

@@ -87,7 +87,7 @@ def _pack_parts(parts: Iterator[str], between: str) -> list[str]:
 
 
 def select_chunks(chunks: Sequence[ArticleChunk], query: str, max_characters: int) -> list[ArticleChunk]:
-    """Return the chunks that fit a query best, as many as fit in `room` characters, in their original order."""
+    """Return the chunks that fit a query best, as many as fit in `max_characters` characters, in their original order."""
     costs = [len(chunk.text) + _MARKUP_CHARACTERS for chunk in chunks]
     max_characters -= sum(
         len(title) + _MARKUP_CHARACTERS for title, _ in {(chunk.title, chunk.revid) for chunk in chunks}

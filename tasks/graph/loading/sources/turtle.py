@@ -21,7 +21,7 @@ TURTLE_BATCH_TRIPLES = 50_000
 def convert_turtle_to_ntriples(
     read: Callable[[int], bytes], source: str, skipped_triples: int = 0
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield batches of N-Triples lines, one per triple, with their number, after the first `passed_over` triples.
+    """Yield batches of N-Triples lines, one per triple, with their number, after the first `skipped_triples` triples.
 
     `read` returns at most the given number of next bytes, none at the end. Blank nodes keep their labels or get random
     ones. Raises SourceError with line and column for invalid Turtle.

@@ -119,8 +119,8 @@ def score_semantic_similarity(
 ) -> tuple[npt.NDArray[np.float64], list[str]]:
     """Return each answer's cosine with its nearest accepted answer, and that accepted answer.
 
-    The score is NaN if the answer or all accepted ones are empty. `vectors`: all texts that occur; `encoded`: their
-    unit vectors (len(vectors) × dimensions).
+    The score is NaN if the answer or all accepted ones are empty. `encoded_texts`: all texts that occur; `vectors`: their
+    unit vectors (len(encoded_texts) × dimensions).
     """
     row = {text: position for position, text in enumerate(encoded_texts)}
     scores = np.full(len(answers), np.nan)
