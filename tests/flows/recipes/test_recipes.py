@@ -48,11 +48,11 @@ class Noted:
     def __init__(self) -> None:
         self.done: list[Any] = []
 
-    def load(self, step: StepTask, units: Any) -> Rows:
+    def load_source(self, step: StepTask, units: Any) -> Rows:
         self.done.append(("load", step.name, list(units)))
         return Rows(step.name)
 
-    def stage(self, step: StepTask, rows: Rows, **options: Any) -> Rows:
+    def run_stage(self, step: StepTask, rows: Rows, **options: Any) -> Rows:
         self.done.append((step.name, rows.name, {name: value for name, value in options.items() if value}))
         return Rows(step.name)
 
@@ -89,7 +89,7 @@ def test_rows_pass_through_the_steps_in_their_order_and_the_last_ones_are_publis
     assert recipe.fn(FROM_WIKIDATA, RunOptions()).build_id == "granola-1"
     assert build.done == [
         *FIRST,
-        ("link_question_entities", "make_questions_from_facts", {"whole": True, "most_rows": 9}),
+        ("link_question_entities", "make_questions_from_facts", {"single_batch": True, "most_rows": 9}),
         ("remove_trivial_answers", "link_question_entities", {}),
         ("publish", {"granola_eq": "remove_trivial_answers"}),
         ("leave", "remove_trivial_answers"),
