@@ -69,16 +69,16 @@ def load_differing_calls(
     try:
         db.execute(
             f"CREATE OR REPLACE TEMP TABLE {_ROW_CALLS_TABLE} AS SELECT DISTINCT w.number, w.side, u.stage, c.operation, c.service, "
-            "c.parts, c.key, c.status, c.record_id, md5(c.status || coalesce(c.error, '') || c.body) AS said "
+            "c.parts, c.key, c.status, c.record_id, md5(c.status || coalesce(c.error, '') || c.body) AS reply_digest "
             "FROM diff_wanted w JOIN build_calls u ON u.id = w.id AND u.build_id = CASE w.side WHEN 'before' THEN ? ELSE ? END "
             "JOIN calls c USING (record_id)",
             [sides.before, sides.after],
         )
         rows = db.sql(
-            f"SELECT s.* EXCLUDE (said), c.error, c.body, CAST(c.asked_at AS DATE) AS day FROM {_ROW_CALLS_TABLE} s "
+            f"SELECT s.* EXCLUDE (reply_digest), c.error, c.body, CAST(c.asked_at AS DATE) AS day FROM {_ROW_CALLS_TABLE} s "
             f"JOIN calls c USING (record_id) WHERE NOT EXISTS (SELECT 1 FROM {_ROW_CALLS_TABLE} o WHERE o.number = s.number "
             "AND o.side <> s.side AND o.stage = s.stage AND o.operation = s.operation AND o.parts = s.parts "
-            "AND o.said = s.said) ORDER BY s.number, s.record_id"
+            "AND o.reply_digest = s.reply_digest) ORDER BY s.number, s.record_id"
         ).to_arrow_table()
     finally:
         db.unregister("diff_wanted")
@@ -103,7 +103,7 @@ def load_row_drops(
     try:
         rows = db.execute(
             "SELECT w.number, r.stage, r.reason, r.detail, r.row FROM diff_wanted w JOIN rejects r ON r.id = w.id AND r.build_id = ? "
-            "UNION ALL SELECT w.number, m.stage, 'merged', 'united with ' || m.into_id, NULL FROM diff_wanted w "
+            "UNION ALL SELECT w.number, m.stage, 'merged', 'merged into ' || m.into_id, NULL FROM diff_wanted w "
             "JOIN merged_rows m ON m.id = w.id AND m.build_id = ? ORDER BY 1, 2",
             [build_id, build_id],
         ).fetchall()
@@ -161,8 +161,8 @@ def check_same_benchmark(before: BuildRecord, after: BuildRecord) -> None:
     """Raise UsageError unless both builds are of one benchmark."""
     if before.benchmark != after.benchmark:
         raise UsageError(
-            f"{before.build_id} and {after.build_id} are of different benchmarks; two builds of one are compared "
-            "(see `factmill builds`)"
+            f"{before.build_id} and {after.build_id} are of different benchmarks ({before.benchmark}, {after.benchmark}); choose two "
+            "builds of one benchmark (`factmill builds` lists them)"
         )
 
 
@@ -234,7 +234,10 @@ def _find_differing_rows(
             for table, name, before, after in pair.changed_columns
         )
         content = tuple(each for each in columns if each.table or each.name not in matching.provenance_columns)
-        ids = (list_row_trace_ids(matching, benchmark.trace_id_columns, old), list_row_trace_ids(matching, benchmark.trace_id_columns, row))
+        ids = (
+            list_row_trace_ids(matching, benchmark.trace_id_columns, old),
+            list_row_trace_ids(matching, benchmark.trace_id_columns, row),
+        )
         found.append(_DifferingRow("changed", row, pair.id_before, *ids, content))
     lost: tuple[tuple[RowChangeKind, Any, str], ...] = (("removed", gone, sides.after), ("added", come, sides.before))
     for kind, table, build_id in lost:
@@ -255,9 +258,18 @@ def _load_row_pairs(
 ) -> dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]]:
     """Return id pair → both rows, reduced to the columns that identify them and locate their calls."""
     matching = benchmark.matching
-    named = [*benchmark.display_columns, *benchmark.trace_id_columns, *matching.provenance_columns, *(name for key in matching.keys for name in key)]
+    named = [
+        *benchmark.display_columns,
+        *benchmark.trace_id_columns,
+        *matching.provenance_columns,
+        *(name for key in matching.keys for name in key),
+    ]
     # provenance columns of other tables are not in the main one
-    there = [name for name in dict.fromkeys(["id", *named, benchmark.group_column]) if name in benchmark.main_row_model.model_fields]
+    there = [
+        name
+        for name in dict.fromkeys(["id", *named, benchmark.group_column])
+        if name in benchmark.main_row_model.model_fields
+    ]
     columns = ", ".join(f'"{name}"' for name in there)
     found: list[dict[str, dict[str, Any]]] = []
     for build_id, ids in zip((sides.before, sides.after), zip(*pairs, strict=True) if pairs else ((), ()), strict=True):
@@ -291,8 +303,10 @@ def _explain_differing_rows(
         for number, row in enumerate(some):
             facts = _gather_row_evidence(benchmark, locks, row, calls.get(number, ([], [])), stages)
             why = find_left_out_reason(row.kind, row.row) if find_left_out_reason and row.kind != "changed" else ""
-            told = replace(facts, other_rows_changed=others, has_calls=find_left_out_reason is None, left_out_reason=why)
-            causes = explain_row_change(told, locks)
+            evidence = replace(
+                facts, other_rows_changed=others, has_calls=find_left_out_reason is None, left_out_reason=why
+            )
+            causes = explain_row_change(evidence, locks)
             shown = {name: row.row[name] for name in benchmark.display_columns}
             yield RowChange(row.kind, row.row["id"], row.id_before, causes, row.columns, shown, row.fate)
 
@@ -339,20 +353,18 @@ def _find_source_cause(
         return None
     place = f"row {row.row['source_row']}"
     if row.kind == "changed":
-        told = (
-            f"{place}: {', '.join(each.name for each in source_changes)} otherwise"
+        description = (
+            f"{place}: {', '.join(each.name for each in source_changes)} changed"
             if source_changes
             else f"{place}: moved"
         )
-        return ChangeCause("source", file, told) if source_changes or not has_content else None
+        return ChangeCause("source", file, description) if source_changes or not has_content else None
     if row.fate is not None:
         is_same = row.rejected_row is None or contains_all_values(
             row.rejected_row, [row.row[name] for name in source_columns if name in row.row]
         )
-        return None if is_same else ChangeCause("source", file, f"{place}: otherwise")
+        return None if is_same else ChangeCause("source", file, f"{place}: content changed")
     was_read = locks.has_file_before_and_after(file)
     if all(was_read):
-        return ChangeCause("source", file, f"{place}: {'new' if row.kind == 'added' else 'gone'}")
-    return ChangeCause(
-        "source", file, "the file was not read before" if was_read[1] else "the file is not read any more"
-    )
+        return ChangeCause("source", file, f"{place}: {'new' if row.kind == 'added' else 'removed'}")
+    return ChangeCause("source", file, "the file was not read before" if was_read[1] else "the file is no longer read")

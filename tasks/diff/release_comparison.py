@@ -53,7 +53,7 @@ def load_release_or_build(name: str, warehouse: Path) -> ReleaseOrBuild:
     except UnknownBuild as error:
         if folder.is_dir():
             raise UsageError(
-                f"{name}: a folder that is no release: it has no {INDEX_FILE}; one is made by factmill release BUILD --to DIR"
+                f"{name}: the folder has no {INDEX_FILE}, so it is not a release; `factmill release BUILD --to DIR` makes one"
             ) from error
         raise
 

@@ -66,8 +66,8 @@ def count_paired_rows(db: Connection) -> int:
 def find_columns_missing_in_one_build(db: Connection, benchmark: Benchmark, sides: BuildIdPair) -> list[str]:
     """Return required columns that one build was made without: all null there, filled in the other."""
     required = [each.name for each in arrow_schema(benchmark.main_row_model) if not each.nullable and each.name != "id"]
-    told = ", ".join(f'count("{name}")' for name in required)
-    query = f"SELECT count(*), {told} FROM {benchmark.main_table} WHERE build_id = ?"
+    counted = ", ".join(f'count("{name}")' for name in required)
+    query = f"SELECT count(*), {counted} FROM {benchmark.main_table} WHERE build_id = ?"
     counts = [db.execute(query, [build_id]).fetchall()[0] for build_id in (sides.before, sides.after)]
     return [
         name
@@ -123,10 +123,10 @@ def _build_pairing_query(table: str, key: Sequence[str]) -> str:
     columns = ", ".join(f'"{name}"' for name in key)
     named = ", ".join(f'"{name}" AS k{at}' for at, name in enumerate(key))
 
-    def left_over(mine: str) -> str:
+    def left_over(id_column: str) -> str:
         return (
             f"(SELECT any_value(id) AS row_id, {named} FROM {table} t WHERE build_id = ? "
-            f"AND NOT EXISTS (SELECT 1 FROM {_PAIRS_TABLE} p WHERE p.{mine} = t.id) "
+            f"AND NOT EXISTS (SELECT 1 FROM {_PAIRS_TABLE} p WHERE p.{id_column} = t.id) "
             f"GROUP BY {columns} HAVING count(*) = 1)"
         )
 
@@ -147,12 +147,12 @@ def _compare_paired_rows(
 ) -> dict[tuple[str, str], list[tuple[str, str, Any, Any]]]:
     """Return (id before, id after) → differing columns."""
     tests = {name: f'a."{name}" IS DISTINCT FROM b."{name}"' for name in columns}
-    told = ", ".join(
+    differences = ", ".join(
         f'{test} AS d{at}, CASE WHEN {test} THEN a."{name}" END AS a{at}, CASE WHEN {test} THEN b."{name}" END AS b{at}'
         for at, (name, test) in enumerate(tests.items())
     )
     rows = db.sql(
-        f"SELECT p.id_before, p.id_after, {told} FROM {_PAIRS_TABLE} p "
+        f"SELECT p.id_before, p.id_after, {differences} FROM {_PAIRS_TABLE} p "
         f"JOIN (SELECT * FROM {table} WHERE build_id = ?) a ON a.id = p.id_before "
         f"JOIN (SELECT * FROM {table} WHERE build_id = ?) b ON b.id = p.id_after WHERE {' OR '.join(tests.values())}",
         params=[sides.before, sides.after],

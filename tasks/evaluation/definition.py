@@ -194,7 +194,9 @@ class Evaluation(Benchmark):
     trace_id_columns: tuple[str, ...] = ("id",)
     model_roles: Callable[[Any], Collection[str]] = lambda params: params.list_model_names()
     matching: BuildComparisonRules = field(
-        default_factory=partial(BuildComparisonRules, provenance_columns=("call", "tokens_in", "tokens_out"))
+        default_factory=partial(
+            BuildComparisonRules, provenance_columns=("call", "judge_call", "judge_calls", "tokens_in", "tokens_out")
+        )
     )
     params: type[EvaluationParams]
     resolve_inputs: Callable[[Any, RunOptions], ResolvedInputs[EvaluationInputs]]

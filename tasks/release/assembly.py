@@ -58,7 +58,7 @@ from factmill.tasks.storage.shards import digest_rows
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import format_did_you_mean
 
-_CANARY_DOC = "The same in every row: whoever makes a training set finds these rows by it and leaves them out."
+_CANARY_DOC = "The same text in every row; makers of training sets can find these rows by it and exclude them."
 _EXAMPLE_ROWS = 3
 _REVIEW_PARENT_LINK = ParentRowLink(column="row_id")
 
@@ -75,20 +75,20 @@ def assemble_release(
     with open_warehouse(warehouse) as db:
         tables = load_verified_tables(db, warehouse, build)
         published = load_table_digests(db, build.build_id)
-    beside = load_release_attachments(warehouse, benchmark, build)
-    rejects, withheld = beside.redact_rejects(options, held_out)
-    told = list_row_sources(tables[benchmark.main_table], forms, build)
-    keep = mark_released_rows(told, options.excluded)
-    check_releasable(told, keep, options, build)
+    attachments = load_release_attachments(warehouse, benchmark, build)
+    rejects, withheld = attachments.redact_rejects(options, held_out)
+    sources = list_row_sources(tables[benchmark.main_table], forms, build)
+    keep = mark_released_rows(sources, options.excluded)
+    check_releasable(sources, keep, options, build)
     shown = dict(_drop_excluded_rows(tables, benchmark, forms, keep))
     open_configs = [each for each in forms.configs if not {*each.splits.values()} & {*held_out}]
     configs = tuple(
         config for each in open_configs for config in _make_configs(each, shown, benchmark, forms.canary_line)
     )
-    left_out = (*_list_excluded(told, options), *_list_held_out(tables, held_out), *withheld)
+    left_out = (*_list_excluded(sources, options), *_list_held_out(tables, held_out), *withheld)
     is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in left_out)
     there = tables if is_whole else {split.table for config in configs for split in config.splits}
-    counted = Counter(each for each, is_kept in zip(told, keep, strict=True) if is_kept)
+    counted = Counter(each for each, is_kept in zip(sources, keep, strict=True) if is_kept)
     is_own_world = get_build_wikipedia(build.lock) == "embedded"
     return Release(
         benchmark=benchmark,
@@ -112,9 +112,9 @@ def assemble_release(
         examples=_draw_examples(configs),
         decisions=tuple(iterate_review_decisions(shown, benchmark, held_out)),
         rejects=rejects,
-        judge_cards=beside.judge_cards,
-        audit=beside.audit,
-        evaluations=beside.evaluations,
+        judge_cards=attachments.judge_cards,
+        audit=attachments.audit,
+        evaluations=attachments.evaluations,
         options=options,
     )
 
@@ -140,7 +140,7 @@ def check_releasable(
     }
     if wrong := [name for name in options.excluded if name not in known]:
         raise UsageError(
-            f"--without {wrong[0]}: {build.build_id} has no such source or licence{format_did_you_mean(wrong[0], known)}; there are: "
+            f"--without {wrong[0]}: {build.build_id} has no such source or licence{format_did_you_mean(wrong[0], known)}; it has: "
             f"{', '.join(sorted(known)) or 'none'}"
         )
     staying = [each for each, is_kept in zip(sources, keep, strict=True) if is_kept]
@@ -154,11 +154,11 @@ def check_releasable(
         without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
         allow = " ".join(f"--allow-licence {shlex.quote(licence.id)}" for licence in refused)
         raise UsageError(
-            f"{build.build_id} cannot be released as it is, by the licences of its sources (rows): {'; '.join(lines)}. "
-            f"Leave these rows out: {without} (or --without SOURCE); or, if you may hand them on: {allow}"
+            f"{build.build_id} cannot be released: licences of its sources (rows) do not allow it: {'; '.join(lines)}. "
+            f"Exclude these rows with {without} (or --without SOURCE); or, if you may redistribute them, use {allow}"
         )
     if not staying:
-        raise UsageError(f"{build.build_id}: no row is left to release; leave less out")
+        raise UsageError(f"{build.build_id}: no row is left to release; exclude fewer sources and licences (--without)")
 
 
 def _drop_excluded_rows(
@@ -181,8 +181,8 @@ def _make_configs(
     """Yield the config, or one config per value of `forms.by`; BuildFormatTooOld for a table that the build lacks."""
     if lacking := [table for table in forms.splits.values() if table not in tables]:
         raise BuildFormatTooOld(
-            f"this build has no table {lacking[0]}: an earlier factmill made it; make it again with the same command: recorded "
-            "replies are not asked for again"
+            f"this build has no table {lacking[0]}: an earlier version of factmill made it; rebuild it with the same command "
+            "(recorded replies are reused)"
         )
     if forms.config_column:
         ((split, table),) = forms.splits.items()
@@ -222,13 +222,13 @@ def _count_rows_by_page(table: pa.Table, forms: ReleaseSpec, wiki: str) -> dict[
 def _list_excluded(sources: Sequence[SourceAndLicence], options: ReleaseOptions) -> Iterator[ReleaseOmission]:
     for name in options.excluded:
         rows = sum(name == source or name in split_licence_expression(licence) for source, licence in sources)
-        yield ReleaseOmission(name, "as the release was asked for", rows)
+        yield ReleaseOmission(name, "the publisher excluded it", rows)
 
 
 def _list_held_out(tables: Mapping[str, pa.Table], held_out: Collection[str]) -> Iterator[ReleaseOmission]:
     for name in held_out:
         if name in tables:
-            yield ReleaseOmission(name, "it tells answers of the test part", tables[name].num_rows)
+            yield ReleaseOmission(name, "it contains answers of the test part", tables[name].num_rows)
 
 
 def _draw_examples(configs: Sequence[ReleaseConfig]) -> tuple[Mapping[str, Any], ...]:
@@ -247,12 +247,12 @@ def restrict_diff_to_release(
     for build in (earlier, release.build):
         with open_warehouse(warehouse) as db:
             main = published_table(db, build.build_id, release.benchmark.main_table)
-        told = list_row_sources(main, release.forms, build)
-        refused = list_refused_licences((licence for _, licence in told), release.options.allowed_licences)
+        sources = list_row_sources(main, release.forms, build)
+        refused = list_refused_licences((licence for _, licence in sources), release.options.allowed_licences)
         without = dict.fromkeys([*release.options.excluded, *(each.id for each in refused)])
-        there = {name for source, licence in told for name in (source, *split_licence_expression(licence))}
+        there = {name for source, licence in sources for name in (source, *split_licence_expression(licence))}
         names |= {name: None for name in without if name in there}
-        keep = mark_released_rows(told, without)
+        keep = mark_released_rows(sources, without)
         kept.append(frozenset(row_id for row_id, stays in zip(main["id"].to_pylist(), keep, strict=True) if stays))
     if not names:
         return diff, []

@@ -79,7 +79,7 @@ def make_page_visibility(release: Release, rows_with_answers: frozenset[str]) ->
     return PageVisibility(
         rows=rows,
         unanswered=rows - rows_with_answers,
-        withheld=f"What it says is left out: {withheld[0]}." if withheld else "",
+        withheld=f"The content is left out: {withheld[0]}." if withheld else "",
         decisions=release.decisions,
         canary=release.forms.canary_line,
     )
@@ -115,9 +115,9 @@ def _explain_withheld_details(
 ) -> str:
     """Return why the detail texts of rejects, which may quote rows, are left out; empty if they are not."""
     if held_out:
-        return "they may tell answers of the test part"
+        return "they may reveal answers of the test part"
     if choices.excluded or list_refused_licences(reject_licences, choices.allowed_licences):
-        return "they may quote rows that are left out, or whose licence forbids it"
+        return "they may quote rows that are left out, or rows whose licence forbids redistribution"
     return ""
 
 

@@ -125,7 +125,7 @@ class Release:
     """The first is the default config."""
     sources: tuple[SourceRowCount, ...]
     licences: tuple[Licence, ...]
-    """Licences of the release as a whole."""
+    """Licences of the complete release."""
     pages: Mapping[SourcePage, int]
     """Page → number of rows that carry its text or facts, sorted by title."""
     pages_licence: Licence

@@ -57,7 +57,7 @@ def render_croissant(release: Release) -> str:
     """Return the text of croissant.json."""
     build = release.build
     name, _, about = release.benchmark.title.partition(":")
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "@context": _JSON_LD_CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": _CONFORMS_TO,
@@ -75,7 +75,7 @@ def render_croissant(release: Release) -> str:
         "distribution": [_make_file_object(file) for _, _, file in _iterate_parquet_files(release)],
         "recordSet": [_make_record_set(*each) for each in _iterate_parquet_files(release)],
     }
-    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(metadata, ensure_ascii=False, indent=1) + "\n"
 
 
 def _iterate_parquet_files(release: Release) -> Iterator[tuple[ReleaseConfig, ReleaseSplit, ReleaseDataFile]]:

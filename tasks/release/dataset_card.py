@@ -108,7 +108,9 @@ def _render_card_body(release: Release) -> str:
         united=sum(stage.get("merged", 0) for stage in release.stages),
         ends=list_headline_results(release),
         built_in="; ".join(
-            f"{model}: {told.partition(':')[0]}" for model, told in BUILT_IN_MODELS.items() if model in shown
+            f"{model}: {description.partition(':')[0]}"
+            for model, description in BUILT_IN_MODELS.items()
+            if model in shown
         ),
         alike=group_configs_by_table(release.configs),
         title_of_rows=_format_rows_title(release),
@@ -140,7 +142,11 @@ def count_rows_by_group(release: Release) -> list[tuple[str, int]]:
         for split in config.splits:
             if split.table in tables:
                 names = split.rows.column_names
-                by = split.rows[release.benchmark.group_column].to_pylist() if release.benchmark.group_column in names else []
+                by = (
+                    split.rows[release.benchmark.group_column].to_pylist()
+                    if release.benchmark.group_column in names
+                    else []
+                )
                 counts.update(shorten_line(str(each), MAX_NAME_CHARACTERS) for each in by)
     return sorted(counts.items())
 
@@ -168,18 +174,20 @@ def list_headline_results(release: Release) -> list[tuple[str, float]]:
 def compare_build_with_paper(release: Release) -> PaperComparisons:
     """Return figures of the build together with the paper's."""
     if release.shape_comparison:
-        return {name.replace("_", " "): (each["here"], each["paper"]) for name, each in release.shape_comparison.items()}
+        return {
+            name.replace("_", " "): (each["here"], each["paper"]) for name, each in release.shape_comparison.items()
+        }
     try:
         return release.forms.card.compare_with_paper(release.build.report["facts"], release.rows)
     except KeyError as error:
         raise BuildFormatTooOld(
-            f"{release.build.build_id} was made by an earlier factmill: its report is without {error}; make it again with the "
-            "same command (recorded replies are not asked for again)"
+            f"{release.build.build_id} was made by an earlier version of factmill: its report lacks {error}; rebuild it with the "
+            "same command (recorded replies are reused)"
         ) from error
 
 
 def list_overall_metrics(release: Release) -> list[EvaluationMetric]:
-    """Return the models' metrics over the whole build, without groups and without missing values."""
+    """Return the models' metrics over the complete build, without groups and without missing values."""
     every = [metric for measured in release.evaluations for metric in measured.metrics]
     return [metric for metric in every if not metric.group_by and metric.value is not None]
 
@@ -191,12 +199,12 @@ def _format_rows_title(release: Release) -> str:
 
 def _format_split_notes(config: ReleaseConfig) -> dict[str, str]:
     """Return column → note on the splits that have it, for columns that some split lacks."""
-    told = {}
+    notes = {}
     for column in config.docs:
         having = [split.name for split in config.splits if column in (*split.own_columns, CANARY_COLUMN)]
         if len(having) < len(config.splits):
-            told[column] = f" In {', '.join(having)} alone, null elsewhere."
-    return told
+            notes[column] = f" Only in {', '.join(having)}, null elsewhere."
+    return notes
 
 
 def _format_example(row: Mapping[str, Any]) -> str:
@@ -267,7 +275,7 @@ def render_citation_file(release: Release) -> str:
     build = release.build
     about = release.benchmark.title.partition(":")[2].strip()
     licences = [licence.id for licence in release.licences]
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "cff-version": "1.2.0",
         "message": "Cite this build, and the paper whose benchmark it rebuilds.",
         "type": "dataset",
@@ -280,12 +288,12 @@ def render_citation_file(release: Release) -> str:
         "repository-code": _PROJECT_URL,
         "identifiers": [
             {"type": "other", "value": f"sha256:{build.content_digest}", "description": "Content of the build"},
-            {"type": "other", "value": f"sha256:{build.lock_digest}", "description": "Lock of the build"},
+            {"type": "other", "value": f"sha256:{build.lock_digest}", "description": "Manifest of the build"},
         ],
         "keywords": ["benchmark", "factuality", "language models"],
         **({"references": [_make_paper_reference(release.forms.paper)]} if release.forms.paper else {}),
     }
-    text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120)
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
     return f"# {release.forms.canary_line}\n{text}"
 
 

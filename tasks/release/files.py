@@ -36,7 +36,7 @@ def write_release_file(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}; name another place with --to") from error
+        raise OutputError(f"{path}: cannot be written: {error.strerror}; choose another place with --to") from error
 
 
 def list_release_files(folder: Path) -> list[str]:
@@ -58,12 +58,12 @@ def _hash_file(path: Path) -> str:
 
 def write_data_files(release: Release, folder: Path) -> Release:
     """Write the data files of every split below a folder; return the release with their paths and digests."""
-    told = make_parquet_metadata(release)
+    metadata = make_parquet_metadata(release)
     configs = [
         replace(
             config,
             splits=tuple(
-                replace(split, files=_write_split_files(release, config, split, folder, told))
+                replace(split, files=_write_split_files(release, config, split, folder, metadata))
                 for split in config.splits
             ),
         )
@@ -74,13 +74,13 @@ def write_data_files(release: Release, folder: Path) -> Release:
 
 def make_parquet_metadata(release: Release) -> dict[str, str]:
     """Return the metadata of each Parquet file: build, licence, canary and notice."""
-    told = {
+    texts = {
         "build": release.build.build_id,
         "licence": " AND ".join(licence.id for licence in release.licences),
         "canary": release.forms.canary_line,
         "notice": release.notice,
     }
-    return {f"factmill.{name}": text for name, text in told.items() if text}
+    return {f"factmill.{name}": text for name, text in texts.items() if text}
 
 
 def _write_split_files(
@@ -125,7 +125,9 @@ def open_release_draft(target: Path, force: bool) -> Iterator[Path]:
         draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
         draft.mkdir()
     except OSError as error:
-        raise OutputError(f"{target}: no folder to write to: {error.strerror}; name another with --to") from error
+        raise OutputError(
+            f"{target}: the folder cannot be created: {error.strerror}; choose another with --to"
+        ) from error
     try:
         yield draft
         _move_draft(draft, target, force)
@@ -137,20 +139,22 @@ def _check_replaceable(target: Path, force: bool) -> None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not target.is_dir():
-        raise OutputError(f"{target}: a file, where a folder is to be written; name another with --to")
+        raise OutputError(f"{target}: this is a file; expected a folder. Choose another with --to")
     if not is_release(target):
         raise OutputError(
-            f"{target}: the folder holds something else than a release, which is left alone; name another with --to"
+            f"{target}: the folder contains something other than a release and is not replaced; choose another with --to"
         )
     if not force:
-        raise OutputError(f"{target}: a release lies there; replace it with --force, or name another folder with --to")
+        raise OutputError(
+            f"{target}: the folder contains a release already; replace it with --force, or choose another folder with --to"
+        )
     try:
         with suppress(BuildFormatTooOld):  # its files are intact, and about to be replaced
             load_release(target)
     except SourceError as error:
         raise OutputError(
-            f"{target}: not replaced, since what lies there is no whole release. {error}. To write there, remove the folder "
-            "yourself; or name another with --to"
+            f"{target}: not replaced, because the release there is not intact. {error}. To write there, remove the folder "
+            "yourself; or choose another with --to"
         ) from error
 
 
@@ -167,9 +171,9 @@ def _move_draft(draft: Path, target: Path, force: bool) -> None:
             old.rename(target)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise OutputError(
-                f"{target}: another release was written there meanwhile; replace it with --force"
+                f"{target}: another process has written a release there meanwhile; replace it with --force"
             ) from error
-        raise OutputError(f"{target}: cannot be written: {error.strerror}; name another with --to") from error
+        raise OutputError(f"{target}: cannot be written: {error.strerror}; choose another with --to") from error
     _remove_replaced(old, target)
 
 

@@ -11,9 +11,9 @@ from factmill.tasks.release.core.licences import get_licence, split_licence_expr
 
 _LICENCE_COLUMNS = ("source", "what", "licence", "licence_name", "licence_url", "rows", "note", CANARY_COLUMN)
 _ATTRIBUTION_COLUMNS = ("title", "revision", "url", "licence", "licence_url", "rows", "note", CANARY_COLUMN)
-_EMBEDDED_PAGE_NOTE = "written for factmill's embedded world; the address leads to no page of Wikipedia"
+_EMBEDDED_PAGE_NOTE = "written for factmill's embedded world; the URL is no page of Wikipedia"
 
-_EMBEDDED_ROWS_NOTE = "written for factmill's embedded world, in the forms that the paper's sources have"
+_EMBEDDED_ROWS_NOTE = "written for factmill's embedded world, in the format of the paper's sources"
 
 
 def render_licence_table(release: Release) -> str:
@@ -36,7 +36,7 @@ def render_attribution_table(release: Release) -> str:
                 "rows": rows,
                 "note": _EMBEDDED_PAGE_NOTE
                 if release.is_from_embedded_world
-                else "by its editors, who are named in the page's history",
+                else "by its editors, whom the page's history names",
             }
             for page, rows in release.pages.items()
         ),
@@ -54,7 +54,7 @@ def _iterate_licence_lines(release: Release) -> Iterator[Mapping[str, object]]:
             )
             yield _make_licence_line(line.source, "questions and answers", part, line.rows, note)
     if release.forms.has_facts:
-        note = "no attribution is asked for"
+        note = "no attribution required"
         what = "facts and labels" if release.is_from_embedded_world else "facts, labels and descriptions"
         yield _make_licence_line("Wikidata", what, "CC0-1.0", release.rows, note)
     if release.pages:

@@ -55,7 +55,7 @@ def write_release(
     """Write a release to a folder; `write_more` writes further files below the draft folder that it receives.
 
     OutputError if the folder exists and is no release, or is one and `force` is false, or if a file cannot be written.
-    Existing contents stay untouched until the whole release is written.
+    Existing contents stay untouched until the complete release is written.
     """
     with open_release_draft(folder, force) as draft:
         release = write_data_files(release, draft)
@@ -76,7 +76,7 @@ def make_release_manifest(release: Release) -> dict[str, Any]:
     withheld = bool(leaves_out and reviewing and reviewing["decisions"])
     if withheld:
         decisions = [
-            {name: told for name, told in each.items() if name not in _WITHHELD_DECISION_FIELDS}
+            {name: value for name, value in each.items() if name not in _WITHHELD_DECISION_FIELDS}
             for each in reviewing["decisions"]
         ]
         lock["params"] = {**lock["params"], "reviewing": {**reviewing, "decisions": decisions}}
@@ -87,8 +87,8 @@ def make_release_manifest(release: Release) -> dict[str, Any]:
         "published_at": build.published_at.isoformat(),
         "lock_digest": build.lock_digest,
         "content_digest": build.content_digest,
-        "withheld": "texts of review decisions, which tell hidden answers or rows that are left out: the digest is of the lock with "
-        "them"
+        "withheld": "texts of review decisions that reveal hidden answers or excluded rows; lock_digest is the digest of the lock "
+        "with them"
         if withheld
         else "",
         CANARY_COLUMN: release.forms.canary_line,

@@ -42,11 +42,11 @@ def render_changes_html(diff: BuildDiff) -> str:
     facts = {
         "before": f"{diff.before.build_id}, {diff.before.published}, {diff.before.rows:,} rows",
         "after": f"{diff.after.build_id}, {diff.after.published}, {diff.after.rows:,} rows",
-        "the same": f"{diff.same:,}" + (f", {diff.remade:,} of them made anew" if diff.remade else ""),
+        "the same": f"{diff.same:,}" + (f", {diff.remade:,} of them with other provenance" if diff.remade else ""),
         **{kind: f"{counts[kind]:,}" for kind in ROW_CHANGE_KINDS},
         **({"unexplained": f"{unexplained:,}"} if unexplained else {}),
         **{f"table {name}": _format_change_counts(found) for name, found in diff.tables.items()},
-        **({"columns new or gone": ", ".join(diff.new_columns)} if diff.new_columns else {}),
+        **({"columns in one build only": ", ".join(diff.new_columns)} if diff.new_columns else {}),
     }
     kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
     page = {
@@ -100,14 +100,14 @@ CHANGES_RENDERERS: Mapping[str, Callable[[BuildDiff], str]] = {
 
 def make_diff_json(diff: BuildDiff) -> dict[str, Any]:
     """Return a diff as a JSON-able dict: the fields of its class and counts."""
-    told = replace_surrogates_in_json(to_jsonable_python(asdict(diff), inf_nan_mode="strings"))
+    content = replace_surrogates_in_json(to_jsonable_python(asdict(diff), inf_nan_mode="strings"))
     counted = {
         "differs": diff.has_row_changes,
         "counts": diff.count_rows_by_kind(),
         "causes": diff.count_rows_by_cause(),
         "unexplained": count_unexplained_rows(diff),
     }
-    return {**{name: told[name] for name in told if name != "rows"}, **counted, "rows": told["rows"]}
+    return {**{name: content[name] for name in content if name != "rows"}, **counted, "rows": content["rows"]}
 
 
 def _make_row_entry(row: RowChange) -> dict[str, Any]:

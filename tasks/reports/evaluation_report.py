@@ -71,16 +71,18 @@ def rank_models(
     units = {(each.setting, each.metric): each.unit for each in metrics}
     models = {model: dict(_iterate_headline_scores(evaluation, table, units)) for model, table in tables.items()}
     places = sorted(
-        {place for mine in models.values() for place in mine}, key=lambda at: _get_headline_order(evaluation, at)
+        {place for scores in models.values() for place in scores}, key=lambda at: _get_headline_order(evaluation, at)
     )
     shared: dict[str, list[MetricScores]] = {model: [] for model in models}
     for place in places:
-        mine = {model: scores[place] for model, scores in models.items() if _count_scored_items(scores.get(place))}
-        is_share = all(each.is_share for each in mine.values())
+        present = {model: scores[place] for model, scores in models.items() if _count_scored_items(scores.get(place))}
+        is_share = all(each.is_share for each in present.values())
         kept = (
-            keep_shared_items([dataclasses.replace(each, is_share=is_share) for each in mine.values()]) if mine else []
+            keep_shared_items([dataclasses.replace(each, is_share=is_share) for each in present.values()])
+            if present
+            else []
         )
-        for model, scores in zip(mine, kept, strict=True):
+        for model, scores in zip(present, kept, strict=True):
             shared[model].append(scores)
     compared = compare_all_models({model: scores for model, scores in shared.items() if scores}, seed)
     rankings = []
@@ -331,7 +333,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
     digest = inputs.pop("source_digest")
     files = [name for _, name, _, _ in record.origin["files"].get("answers", ())]
     measured = each.measured
-    told = {
+    reported = {
         "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if _is_built_in_model(each) else ""),
         "Answers": f"from a file made by another program: {format_parameter_value(files)}" if files else "",
         "Judge": _describe_judge(each),
@@ -354,7 +356,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
         label,
         facts["model"],
         record.build_id,
-        {name: shorten_with_note(text, _MAX_FACT_CHARACTERS) for name, text in told.items() if text},
+        {name: shorten_with_note(text, _MAX_FACT_CHARACTERS) for name, text in reported.items() if text},
     )
 
 
@@ -366,13 +368,13 @@ def _describe_judge(each: PublishedEvaluation) -> str:
     judge = each.record.report["facts"]["judge"]
     if not judge:
         return "none: a program scores the answers"
-    told = _format_judge_card(each)
+    card = _format_judge_card(each)
     if judge == EXACT_JUDGE:
         return (
-            "exact – a program that compares words, numbers and dates: a lexical lower bound, since it knows no other way "
-            f"to say the same; {told}"
+            "exact – a program that compares words, numbers and dates: a lexical lower bound, since it recognises no "
+            f"paraphrase; {card}"
         )
-    return f"{judge} – {told}"
+    return f"{judge} – {card}"
 
 
 def _format_judge_card(each: PublishedEvaluation) -> str:
@@ -393,8 +395,8 @@ def _warn_of_model_coverage(overall: Iterable[EvaluationMetric]) -> Iterator[str
             worst[metric.model] = metric if before is None or metric.coverage < (before.coverage or 0.0) else before
     for model, metric in worst.items():
         yield (
-            f"Only {format_share(metric.coverage)} of what {model} was asked has a score ({format_identifier(metric.metric)}, "
-            f"{metric.setting}): what lacks one is seldom missing at random, so mind the bounds."
+            f"Only {format_share(metric.coverage)} of the answers of {model} have a score ({format_identifier(metric.metric)}, "
+            f"{metric.setting}). Scores are seldom missing at random, so consider the bounds too."
         )
 
 
@@ -402,15 +404,15 @@ def _list_report_warnings(named: Mapping[str, PublishedEvaluation]) -> Iterator[
     for label, each in named.items():
         facts = each.record.report["facts"]
         if _is_built_in_model(each):
-            yield f"{label} is no model but built in: {BUILT_IN_MODELS[facts['model']]}."
+            yield f"{label} is not a model but a built-in baseline: {BUILT_IN_MODELS[facts['model']]}."
     for label, each in named.items():
         facts, measured = each.record.report["facts"], each.measured
         if measured is None:
-            yield f"The measured build {facts['measured']} is not in this warehouse any more."
+            yield f"The measured build {facts['measured']} is no longer in this warehouse."
         elif is_scripted(measured.lock):
             yield (
-                f"The rows of {measured.build_id} were written by scripted replies, which stand in for a language model: "
-                "these figures show how measuring works and rank no models."
+                f"Scripted replies, not a language model, wrote the rows of {measured.build_id}: these figures demonstrate the "
+                "measurement and do not rank models."
             )
         for notes in (measured.caution if measured else "", each.record.caution):
             if notes:
@@ -421,8 +423,8 @@ def _list_report_warnings(named: Mapping[str, PublishedEvaluation]) -> Iterator[
         for note in (*facts.get("notes", ()), *each.record.report["notes"]):
             yield f"{label}: {escape_control_characters(note)}"
         if facts["judge"] and (facts["judge"] != EXACT_JUDGE or each.card):
-            told = escape_control_characters(_format_judge_card(each))
-            yield f"{told[0].upper()}{told[1:]}."
+            card = escape_control_characters(_format_judge_card(each))
+            yield f"{card[0].upper()}{card[1:]}."
 
 
 def _warn_of_input_differences(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
@@ -434,7 +436,7 @@ def _warn_of_input_differences(named: Mapping[str, PublishedEvaluation]) -> Iter
     for name, values in seen.items():
         if len(set(values.values())) > 1:
             how = "" if name == "prompts" else f" ({'; '.join(f'{model}: {value}' for model, value in values.items())})"
-            yield f"The evaluations differ in {format_identifier(name)} too, not in the model alone{how}."
+            yield f"The evaluations differ in {format_identifier(name)} too, not only in the model{how}."
 
 
 def list_input_differences(taken: BuildRecord, other: BuildRecord) -> list[str]:
@@ -451,7 +453,7 @@ def _format_evaluation_inputs(record: BuildRecord) -> dict[str, str]:
     """Return name → formatted value of an evaluation's inputs, without the model and setting."""
     lock = record.lock
     params = dict(lock["params"])
-    told = {
+    named = {
         "judge": record.report["facts"]["judge"],
         "code": digest_json(lock["code"])[:12],
         **params.pop("params"),
@@ -459,7 +461,7 @@ def _format_evaluation_inputs(record: BuildRecord) -> dict[str, str]:
     }
     return {
         name: format_parameter_value(value)
-        for name, value in {**told, "prompts": lock["prompts"]}.items()
+        for name, value in {**named, "prompts": lock["prompts"]}.items()
         if name not in ("model", "setting")
     }
 
@@ -471,14 +473,14 @@ def _compare_with_paper(
     ours = {(each.metric, each.setting, each.group_by, each.group, each.model): each.value for each in metrics}
     places = dict.fromkeys((each.metric, each.setting, each.group_by, each.group) for each in paper)
     for place in places:
-        mine = {label: ours[*place, label] for label in labels if (*place, label) in ours}
-        if mine:
+        our_values = {label: ours[*place, label] for label in labels if (*place, label) in ours}
+        if our_values:
             theirs = {
                 each.model: each.value
                 for each in paper
                 if (each.metric, each.setting, each.group_by, each.group) == place
             }
-            yield PaperComparisonRow(*place, ours=mine, paper=theirs)
+            yield PaperComparisonRow(*place, ours=our_values, paper=theirs)
 
 
 def _count_unscored(tables: Mapping[str, pa.Table]) -> Iterator[UnscoredCount]:

@@ -25,7 +25,7 @@ def shorten_line(text: str, longest: int = 60) -> str:
 
 def format_row_balance(report: Mapping[str, Any]) -> str:
     """Return a build's row balance from its report: source rows = published + rejected + merged."""
-    opened = f" + {report['opened']:,} opened from them" if report.get("opened") else ""
+    opened = f" + {report['opened']:,} expanded from them" if report.get("opened") else ""
     return (
         f"{report['inputs']:,} source rows{opened} = {report['rows']:,} published + {report['rejects']:,} rejected + "
         f"{report.get('merged', 0):,} merged"
@@ -95,9 +95,9 @@ _TEMPLATES_FOLDER = "data/templates"
 _REPORT_TEMPLATE = "page.html"
 
 
-def render_markdown_template(template: str, **told: Any) -> str:
+def render_markdown_template(template: str, **variables: Any) -> str:
     """Return a rendered Markdown template; every value is escaped unless it is already Markup."""
-    text = markdown_environment().get_template(template).render(**told)
+    text = markdown_environment().get_template(template).render(**variables)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

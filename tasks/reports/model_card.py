@@ -202,7 +202,9 @@ def _make_card_part(taken: BenchmarkEvaluations, report: EvaluationReport | None
 def _list_rows(evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBest]) -> Iterator[SettingRow]:
     """Yield a row for each measured setting, those of the paper first, in its order."""
     rankings = {each.setting: each for each in report.rankings}
-    order = {setting: at for at, setting in enumerate(dict.fromkeys([*evaluation.default_settings, *evaluation.settings]))}
+    order = {
+        setting: at for at, setting in enumerate(dict.fromkeys([*evaluation.default_settings, *evaluation.settings]))
+    }
     settings = sorted({each.setting for each in report.headline}, key=lambda name: (order.get(name, len(order)), name))
     for setting in settings:
         ranking = rankings.get(setting)
@@ -232,8 +234,8 @@ def _list_paper_bests(evaluation: Evaluation, paper: Sequence[PaperComparisonRow
 
 def _list_paper_notes(evaluation: Evaluation) -> tuple[str, ...]:
     """Return where the paper states the main metric, and why ours may not be comparable."""
-    told = [each for each in evaluation.paper_results if each.metric == evaluation.main_metric]
-    return tuple(dict.fromkeys(f"{each.where}: {each.note}" if each.note else each.where for each in told))
+    results = [each for each in evaluation.paper_results if each.metric == evaluation.main_metric]
+    return tuple(dict.fromkeys(f"{each.where}: {each.note}" if each.note else each.where for each in results))
 
 
 def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluations]) -> Iterator[str]:
@@ -241,8 +243,8 @@ def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluations]) -> Iterator[st
     builds = dict.fromkeys(build.build_id for build in measured if build is not None and is_scripted(build.lock))
     if builds:
         yield (
-            f"This card ranks no models: the rows of {', '.join(builds)} were written by scripted replies, which stand in "
-            "for a language model, so its figures show how measuring works."
+            f"This card does not rank models: scripted replies, not a language model, wrote the rows of {', '.join(builds)}, so "
+            "its figures only demonstrate the measurement."
         )
 
 
@@ -254,10 +256,10 @@ def _warn_of_card_coverage(reports: Sequence[EvaluationReport | None]) -> Iterat
                 place = (metric.model, report.benchmark)
                 low[place] = min(metric.coverage, low.get(place, 1.0))
     if low:
-        told = "; ".join(f"{model} on {name} {format_share(share)}" for (model, name), share in sorted(low.items()))
+        shares = "; ".join(f"{model} on {name} {format_share(share)}" for (model, name), share in sorted(low.items()))
         yield (
-            f"Only a part of what was asked has a score ({told}, by the metric that has fewest): what lacks one is seldom "
-            "missing at random, so mind the bounds."
+            f"Only a part of the answers have a score ({shares}, by the metric with the fewest scores). Scores are seldom missing "
+            "at random, so consider the bounds too."
         )
 
 
@@ -265,13 +267,13 @@ def _format_left_out(taken: BenchmarkEvaluations) -> Iterator[str]:
     for each in taken.evaluated:
         others = taken.left_out.get(each.record.build_id, ())
         if others:
-            told = [
+            named = [
                 f"{other.build_id} ({'; '.join(list_input_differences(each.record, other)) or 'the same inputs'})"
                 for other in others[:_MAX_LEFT_OUT_NAMED]
             ]
             more = [f"{len(others) - _MAX_LEFT_OUT_NAMED} more"] if len(others) > _MAX_LEFT_OUT_NAMED else []
             model = escape_control_characters(each.record.report["facts"]["model"])
-            yield f"{model}: of {len(others) + 1} evaluations {each.record.build_id} was taken. Left out: {', '.join([*told, *more])}."
+            yield f"{model}: of {len(others) + 1} evaluations, this card uses {each.record.build_id}. Left out: {', '.join([*named, *more])}."
 
 
 def _draw_main_metrics(models: Sequence[str], parts: Sequence[CardPart]) -> ReportFigure | None:

@@ -94,9 +94,9 @@ CARD_RENDERERS: Mapping[str, Callable[[ModelCard], str]] = {
 """File ending → renderer of a card."""
 
 
-def render_html_template(template: str, **told: Any) -> str:
+def render_html_template(template: str, **variables: Any) -> str:
     """Return a page rendered from a template of data/templates, with the common style."""
-    return html_environment().get_template(template).render(style=Markup(read_template("style.css")), **told)
+    return html_environment().get_template(template).render(style=Markup(read_template("style.css")), **variables)
 
 
 def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Draws figures as inline SVG with the page's colours, for light mode, dark mode and print; output is deterministic.
 
 Matplotlib draws with placeholder colours, which are then replaced by the page's CSS variables. Bars are horizontal, so
-that names of any length fit beside them; the page shows the legend above the figure.
+that names of any length fit to the left of them; the page shows the legend above the figure.
 """
 
 import io

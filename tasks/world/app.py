@@ -96,10 +96,10 @@ def make_falcon_routes(data: WorldData) -> APIRouter:
             named = [(titles[qid], surface) for qid, surface in linked if qid in titles]
             reply["entities_dbpedia"] = [(make_dbpedia_iri(title), surface) for title, surface in named]
             reply["relations_dbpedia"] = []  # the embedded world knows no DBpedia ontology
-        told = {
+        body = {
             kind: [{"URI": uri, "surface form": surface} for uri, surface in found] for kind, found in reply.items()
         }
-        return JSONResponse(told)
+        return JSONResponse(body)
 
     return router
 
@@ -142,7 +142,7 @@ def make_world_app(data: WorldData, sparql_url: str) -> FastAPI:
                     content=await request.body(),
                 )
             except httpx.HTTPError as error:
-                return PlainTextResponse(f"oxigraph does not answer: {error}\n", status_code=502)
+                return PlainTextResponse(f"oxigraph does not respond: {error}\n", status_code=502)
         return Response(reply.content, reply.status_code, media_type=reply.headers.get("content-type"))
 
     # faults act on plain bodies, so compression wraps them

@@ -59,18 +59,19 @@ def digest_world_contents(data: WorldData) -> dict[str, JsonValue]:
         [(ANSWERS_CONTENT, WORLD_ANSWERS_VERSION)], _iterate_item_contents(data), _iterate_page_contents(data)
     )
     return {
-        thing: digest_bytes(repr(told).encode("utf-8", "surrogatepass"))[:_DIGEST_CHARACTERS] for thing, told in things
+        thing: digest_bytes(repr(content).encode("utf-8", "surrogatepass"))[:_DIGEST_CHARACTERS]
+        for thing, content in things
     }
 
 
 def _iterate_item_contents(data: WorldData) -> Iterator[tuple[str, object]]:
     bearers: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     facts: dict[str, list[tuple[str, object]]] = defaultdict(list)
-    told = {qid: _RawReprText(repr(item)) for qid, item in data.items.items()}
+    item_texts = {qid: _RawReprText(repr(item)) for qid, item in data.items.items()}
     for qid, item in data.items.items():
-        yield f"item {qid}", told[qid]
+        yield f"item {qid}", item_texts[qid]
         named = {each.value.qid for each in item.statements if isinstance(each.value, ItemValue)}
-        yield f"near {qid}", [told[qid], *(told[each] for each in sorted(named) if each in told)]
+        yield f"near {qid}", [item_texts[qid], *(item_texts[each] for each in sorted(named) if each in item_texts)]
         for name in dict.fromkeys(item.names):
             bearers[name].append((qid, name == item.labels["en"]))
         for statement in item.iterate_best_statements():

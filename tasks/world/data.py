@@ -118,7 +118,7 @@ def split_statement(text: str) -> SplitStatement:
         elif equals and is_wikidata_property_id(pid) and qualifier:
             qualifiers.append((pid, qualifier))
         else:
-            raise ValueError(f"{part!r} is no qualifier; expected PID=value, `preferred` or `deprecated`")
+            raise ValueError(f"{part!r} is not a qualifier; expected PID=value, `preferred` or `deprecated`")
     if len(ranks) > 1:
         raise ValueError(f"{len(ranks)} ranks; expected at most one")
     if not value.strip():
@@ -132,14 +132,14 @@ def parse_statement_value(text: str, data_type: PropertyDataType) -> StatementVa
         return UnknownValue()
     if data_type == "item":
         if not is_wikidata_item_id(text):
-            raise ValueError(f"{text!r} is no item; expected a QID like Q64")
+            raise ValueError(f"{text!r} is not an item; expected a QID like Q64")
         return ItemValue(text)
     if data_type == "time":
         return parse_time_value(text)
     if data_type == "quantity":
         if match := _QUANTITY_PATTERN.fullmatch(text):
             return QuantityValue(match["amount"].removeprefix("+"), match["unit"])
-        raise ValueError(f"{text!r} is no quantity; expected a number, then a unit item or nothing: `1.96 Q11573`")
+        raise ValueError(f"{text!r} is not a quantity; expected a number, then a unit item or nothing: `1.96 Q11573`")
     return TextValue(text)
 
 
@@ -147,7 +147,9 @@ def parse_time_value(text: str) -> TimeValue:
     """Parse a date, month, year, decade or century, optionally followed by ` BCE`; ValueError if it is none."""
     match = _TIME_PATTERN.fullmatch(text)
     if not match:
-        raise ValueError(f"{text!r} is no time; expected 1879-03-14, 1879-03, 1879, 1870s, 19th century, or those BCE")
+        raise ValueError(
+            f"{text!r} is not a time; expected 1879-03-14, 1879-03, 1879, 1870s, 19th century, or those BCE"
+        )
     is_bce = match["bce"] is not None
     if match["century"]:
         century = int(match["century"])
@@ -175,7 +177,7 @@ def _count_days_in_month(time: TimeValue) -> int:
 
 def _require_valid_time(is_valid: bool, text: str, rule: str) -> None:
     if not is_valid:
-        raise ValueError(f"{text!r} is no time: {rule}")
+        raise ValueError(f"{text!r} is not a time: {rule}")
 
 
 WORLD_FOLDER = ASSETS_ROOT / "data" / "world"
@@ -326,5 +328,7 @@ def digest_world(folder: Path = WORLD_FOLDER) -> str:
     try:
         parts = [f"{p.relative_to(folder).as_posix()} {digest_bytes(p.read_bytes())}" for p in list_world_files(folder)]
     except OSError as error:
-        raise EmbeddedWorldError(f"{error.filename}: cannot be read: {error.strerror}; the world needs it") from error
+        raise EmbeddedWorldError(
+            f"{error.filename}: cannot be read: {error.strerror}; the embedded world needs this file"
+        ) from error
     return combine_digests([WORLD_ANSWERS_VERSION, *parts])

@@ -18,9 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _TRANSPORT_SCOPE_KEY, _LAG_SCOPE_KEY = "factmill.transport", "factmill.lag_s"
-_ERROR_PAGE_HTML = (
-    "<!DOCTYPE html>\n<html><head><title>Error</title></head><body><h1>Service error</h1><p>On order.</p></body></html>"
-)
+_ERROR_PAGE_HTML = "<!DOCTYPE html>\n<html><head><title>Error</title></head><body><h1>Service error</h1><p>Injected fault.</p></body></html>"
 
 
 class InjectedFault(BaseModel):
@@ -80,7 +78,7 @@ class FaultMiddleware:
             await self.app({**scope, _LAG_SCOPE_KEY: fault.seconds}, receive, send)
         else:
             headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
-            answer: Response = PlainTextResponse("A fault on order.\n", fault.status or 503, headers)
+            answer: Response = PlainTextResponse("Injected fault.\n", fault.status or 503, headers)
             if fault.kind == "html":
                 answer = HTMLResponse(_ERROR_PAGE_HTML, fault.status or 200, headers)
             await answer(scope, receive, send)

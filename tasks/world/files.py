@@ -82,7 +82,7 @@ class WorldFileFindings:
     def register_description(self, owner: str) -> bool:
         """Record that this file describes `owner`; return False and add a violation on a duplicate."""
         if owner in self.described_in:
-            self.add_violation(owner, f"described twice; it stands in {self.described_in[owner]} already")
+            self.add_violation(owner, f"described twice; {self.described_in[owner]} describes it already")
             return False
         self.described_in[owner] = self.current_file
         return True
@@ -109,7 +109,7 @@ def parse_yaml_mapping(text: str, findings: WorldFileFindings) -> list[tuple[str
         if isinstance(node, yaml.MappingNode):
             for name, count in Counter(str(name.value) for name, _ in node.value).items():
                 if count > 1:
-                    findings.add_violation(f"{key}.{name}", f"stands {count} times; expected once")
+                    findings.add_violation(f"{key}.{name}", f"occurs {count} times; expected once")
             return {str(name.value): read_plain(value, f"{key}.{name.value}") for name, value in node.value}
         if isinstance(node, yaml.SequenceNode):
             return [read_plain(value, key) for value in node.value]
@@ -118,7 +118,7 @@ def parse_yaml_mapping(text: str, findings: WorldFileFindings) -> list[tuple[str
     try:
         node = yaml.compose(text, Loader=yaml.CBaseLoader)
     except yaml.YAMLError as error:
-        hint = "; a lone ? must be written in quotes" if "mapping keys are not allowed" in str(error) else ""
+        hint = "; write a lone ? in quotes" if "mapping keys are not allowed" in str(error) else ""
         findings.add_violation("YAML", " ".join(str(error).split()) + hint)
         return []
     if node is not None and not isinstance(node, yaml.MappingNode):
@@ -153,7 +153,9 @@ def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileVi
     for pid, line in findings.load_mapping(folder / "properties.yaml", folder):
         kind, bar, names = line.partition(" | ") if isinstance(line, str) else ("", "", "")
         if not is_wikidata_property_id(pid) or kind not in PROPERTY_DATA_TYPES or not bar:
-            findings.add_violation(pid, f"expected `PID: type | labels` with one type of {', '.join(PROPERTY_DATA_TYPES)}")
+            findings.add_violation(
+                pid, f"expected `PID: type | labels` with one type of {', '.join(PROPERTY_DATA_TYPES)}"
+            )
         elif findings.register_description(f"property {pid}"):
             properties[pid] = WorldProperty(pid, kind, _parse_labels(pid, names, findings))
     items: dict[str, Item] = {}
@@ -176,7 +178,9 @@ def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileVi
     tree, redirects = _load_categories_file(folder, findings)
     for article in articles.values():
         findings.current_file = findings.described_in[f"article {article.title}"]
-        redirects |= {source: article.title for source in article.redirects if findings.register_description(f"redirect {source}")}
+        redirects |= {
+            source: article.title for source in article.redirects if findings.register_description(f"redirect {source}")
+        }
     data = WorldData(properties, items, articles, tree, redirects)
     add_reference_violations(data, findings)
     return data, findings.violations
@@ -269,7 +273,7 @@ def _load_categories_file(
     for source, target in redirects.items():
         findings.register_description(f"redirect {source}")
         if not isinstance(target, str):
-            findings.add_violation(source, "expected the title of the page it leads to")
+            findings.add_violation(source, "expected the title of its target page")
     return parents, {source: target for source, target in redirects.items() if isinstance(target, str)}
 
 
@@ -291,7 +295,7 @@ def parse_world_article(text: str, findings: WorldFileFindings) -> WorldArticle 
             findings.add_violation(f"{title}.{key}", expected)
     qid = head.get("qid")
     if qid is not None and not is_wikidata_item_id(str(qid)):
-        findings.add_violation(f"{title}.qid", f"{qid!r} is no QID")
+        findings.add_violation(f"{title}.qid", f"{qid!r} is not a QID; expected one like Q64")
         qid = None
     revisions = _parse_revisions(title, head.get("revisions"), match[2].strip(), findings)
     if not revisions:
@@ -343,7 +347,7 @@ def _parse_revisions(title: str, given: Any, text: str, findings: WorldFileFindi
             WorldArticleRevision(revid, before.revid if before else 0, at, str(entry.get("comment", "")), text)
         )
         if before and (revid <= before.revid or at <= before.at):
-            findings.add_violation(key, "expected a higher revid and a later time than the revision before")
+            findings.add_violation(key, "expected a higher revid and a later time than those of the preceding revision")
     return revisions
 
 
@@ -364,7 +368,7 @@ def _replace_passages(key: str, pairs: Any, text: str, findings: WorldFileFindin
 def _parse_number(key: str, given: Any, at_least: int, findings: WorldFileFindings) -> int:
     if isinstance(given, str) and given.isascii() and given.isdigit() and int(given) >= at_least:
         return int(given)
-    findings.add_violation(key, f"{given!r}: expected a whole number of {at_least} or more")
+    findings.add_violation(key, f"{given!r}: expected an integer of {at_least} or more")
     return 0
 
 
@@ -386,7 +390,7 @@ def _check_items(data: WorldData) -> ReferenceProblems:
                 unit = value.unit if isinstance(value, QuantityValue) else None
                 named = value.qid if isinstance(value, ItemValue) else unit
                 if named and named not in data.items:
-                    yield f"item {qid}", f"{qid}.{statement.pid}", f"{named} is described nowhere"
+                    yield f"item {qid}", f"{qid}.{statement.pid}", f"{named} is not described in entities/"
         if item.title and titles.setdefault(item.title, qid) != qid:
             yield f"item {qid}", f"{qid}.wiki", f"{titles[item.title]} has the article {item.title!r} too"
 
@@ -402,14 +406,14 @@ def _check_articles(data: WorldData) -> ReferenceProblems:
         named = data.items.get(article.qid or "")
         if not article.qid:
             if title in data.items_by_title:
-                yield owner, key, f"missing; {data.items_by_title[title].qid} names this article as its own"
+                yield owner, key, f"missing; expected {data.items_by_title[title].qid}, which has `wiki: {title}`"
         elif named is None:
-            yield owner, key, f"{article.qid} is described nowhere in entities/"
+            yield owner, key, f"{article.qid} is not described in entities/"
         elif named.title != title:
-            yield owner, key, f"{article.qid} says `wiki: {named.title}`; expected `wiki: {title}`"
+            yield owner, key, f"{article.qid} has `wiki: {named.title}`; expected `wiki: {title}`"
     for number, titles in owners.items():
         for title in titles[1:]:
-            yield f"article {title}", title, f"{number} is used by {titles[0]!r} already"
+            yield f"article {title}", title, f"{titles[0]!r} uses {number} already"
 
 
 def _check_categories_and_redirects(data: WorldData) -> ReferenceProblems:
@@ -425,4 +429,4 @@ def _check_categories_and_redirects(data: WorldData) -> ReferenceProblems:
         if source in data.articles:
             yield f"redirect {source}", source, "is a redirect and an article; expected one of them"
         if title not in data.articles and title not in data.redirects:
-            yield f"redirect {source}", source, f"leads to {title!r}, which is no article"
+            yield f"redirect {source}", source, f"leads to {title!r}, which is neither an article nor a redirect"

@@ -140,24 +140,24 @@ def _make_daily_views_of_year(title: str, mean: float, year: int) -> tuple[int, 
 
 def _round_by_chance(views: float, byte: int) -> int:
     """Round up or down at random, so that articles with few views have days without any."""
-    whole = int(views)
-    return whole + (byte / 256 < views - whole)
+    floor = int(views)
+    return floor + (byte / 256 < views - floor)
 
 
 def _compute_view_share(views: int, access: str, agent: str) -> int:
     """Return the share of a day's views with one access method and agent; shares add up to the total."""
     if agent == "all-agents":
         return sum(_compute_view_share(views, access, each) for each in ("user", *_AGENT_SHARES))
-    whole = views if agent == "user" else views * _AGENT_SHARES[agent] // 100
+    of_agent = views if agent == "user" else views * _AGENT_SHARES[agent] // 100
     if access == "all-access":
-        return whole
-    parts = {way: whole * hundredths // 100 for way, hundredths in _ACCESS_SHARES.items()}
-    parts["mobile-web"] = whole - parts["desktop"] - parts["mobile-app"]
+        return of_agent
+    parts = {way: of_agent * hundredths // 100 for way, hundredths in _ACCESS_SHARES.items()}
+    parts["mobile-web"] = of_agent - parts["desktop"] - parts["mobile-app"]
     return parts[access]
 
 
 def _sum_monthly_views(series: list[tuple[date, int]], start: date, end: date) -> list[tuple[date, int]]:
-    """Sum the whole months between start and end."""
+    """Sum the complete months between start and end."""
     sums: dict[date, int] = {}
     for day, views in series:
         month = day.replace(day=1)

@@ -151,8 +151,8 @@ def _iterate_sitelink_triples(item: Item) -> Iterator[str]:
 def _iterate_statement_triples(
     qid: str, statement: Statement, is_best: bool, truthy: set[str], seen_values: set[str]
 ) -> Iterator[str]:
-    told = [qid, statement.pid, repr(statement.value), repr(statement.qualifiers), statement.rank]
-    digest = digest_json(told).upper()
+    content = [qid, statement.pid, repr(statement.value), repr(statement.qualifiers), statement.rank]
+    digest = digest_json(content).upper()
     # an id like Q42-D8404CDA-25E4-4334-AF13-A3290BCD9C0F; equal content gives equal ids
     name = f"{qid}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
     node, pid = _format_iri(WDS, name), statement.pid

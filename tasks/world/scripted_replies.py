@@ -42,8 +42,8 @@ SCRIPTED_REPLIES_FOLDER = ASSETS_ROOT / "data" / "world" / "replies"
 MAX_INLINE_VARIABLE_CHARACTERS = 300
 """Most characters of a variable stored as text; the file has the digest of a longer one."""
 CONFIGURE_A_MODEL_ADVICE = (
-    "scripted replies are written for the embedded world's own sources alone; for others name a model: give [models.author] "
-    "and [models.judge] in a world's file (data/worlds/live.toml shows how) and build with --world FILE"
+    "scripted replies exist only for the embedded world's own sources; for others configure a model: add [models.author] and "
+    "[models.judge] to a world's file (data/worlds/live.toml is an example) and build with --world FILE"
 )
 _DIGEST_SUFFIX, _BEGINS_SUFFIX = "_digest", "_begins"
 _MAX_BEGINNING_CHARACTERS = 60
@@ -108,10 +108,16 @@ def load_scripted_replies(prompt_id: str) -> ScriptedRepliesFile:
 def _load_scripted_replies_file(path: Path, prompt_id: str) -> ScriptedRepliesFile:
     if not path.is_file():
         return ScriptedRepliesFile("", {})
-    told = parse_yaml_text(path.read_text("utf-8"), str(path))
-    if not isinstance(told, dict) or told.keys() != {"written_by", "replies"} or not isinstance(told["replies"], list):
-        raise EmbeddedWorldError(f"{path}: expected `written_by: …` and `replies:` with a list, nothing else")
-    return ScriptedRepliesFile(str(told["written_by"]), parse_scripted_replies(told["replies"], prompt_id, str(path)))
+    content = parse_yaml_text(path.read_text("utf-8"), str(path))
+    if (
+        not isinstance(content, dict)
+        or content.keys() != {"written_by", "replies"}
+        or not isinstance(content["replies"], list)
+    ):
+        raise EmbeddedWorldError(f"{path}: expected `written_by: …` and `replies:` with a list, and no other key")
+    return ScriptedRepliesFile(
+        str(content["written_by"]), parse_scripted_replies(content["replies"], prompt_id, str(path))
+    )
 
 
 def parse_yaml_text(text: str, where: str) -> Any:
@@ -130,7 +136,7 @@ def parse_scripted_replies(entries: Sequence[Any], prompt_id: str, where: str) -
         key, reply = _parse_scripted_reply(entry, inputs, f"{where}: reply {number}")
         if key in replies:
             raise EmbeddedWorldError(
-                f"{where}: reply {number}: another one has the same variables; keep one of them: {format_scripted_reply_key(key)}"
+                f"{where}: reply {number}: an earlier reply has the same variables; keep one of them: {format_scripted_reply_key(key)}"
             )
         replies[key] = reply
     return replies
@@ -140,10 +146,10 @@ def _parse_scripted_reply(entry: Any, inputs: Sequence[str], where: str) -> tupl
     if not isinstance(entry, dict) or "reply" not in entry:
         raise EmbeddedWorldError(f"{where}: expected the variables {', '.join(inputs)}, and `reply`")
     if entry["reply"] is None:
-        raise EmbeddedWorldError(f"{where}: `reply` is empty; write the reply, or take the entry out")
+        raise EmbeddedWorldError(f"{where}: `reply` is empty; write the reply, or remove the entry")
     if wrong := [name for name, value in entry.items() if not isinstance(value, str)]:
         raise EmbeddedWorldError(
-            f"{where}: YAML reads {wrong[0]} as {entry[wrong[0]]!r}, which is no text; write the text in quotes"
+            f"{where}: YAML reads {wrong[0]} as {entry[wrong[0]]!r}, which is not a text; write the text in quotes"
         )
     begins = {name: value for name, value in entry.items() if name.endswith(_BEGINS_SUFFIX)}
     variables = {name: value for name, value in entry.items() if name not in _REPLY_KEYS and name not in begins}
@@ -175,8 +181,8 @@ def format_scripted_replies_file(prompt_id: str, file: ScriptedRepliesFile) -> s
         reply = file.replies[key]
         finish = "" if reply.finish == "stop" else reply.finish
         own = {name: text for name, text in (("fault", reply.fault), ("finish", finish)) if text}
-        told = {**dict(key), **dict(reply.begins), **own, "reply": reply.text}
-        entries.append({name: told[name] for name in (*names, *_REPLY_KEYS) if name in told})
+        fields = {**dict(key), **dict(reply.begins), **own, "reply": reply.text}
+        entries.append({name: fields[name] for name in (*names, *_REPLY_KEYS) if name in fields})
     return (
         f"# Replies to prompts/{prompt_id}.md in the embedded world, written beforehand; no model is asked at run time.\n"
         f"{format_readable_yaml({'written_by': file.written_by})}replies:\n{''.join(format_readable_yaml([each]) for each in entries)}"
@@ -280,6 +286,6 @@ class ScriptedRepliesService:
         for prompt in sorted(missing.keys() - self._reported_prompts):
             self._reported_prompts.add(prompt)
             progress.print_and_log(
-                f"note: {missing[prompt]:,} of {prompts.count(prompt):,} prompts {prompt} asked just now have no scripted "
-                f"reply, and their rows will be rejected (no_scripted_reply); {CONFIGURE_A_MODEL_ADVICE}"
+                f"note: {missing[prompt]:,} of {prompts.count(prompt):,} prompts {prompt} have no scripted reply, so their rows will "
+                f"be rejected (no_scripted_reply); {CONFIGURE_A_MODEL_ADVICE}"
             )

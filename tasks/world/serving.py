@@ -2,7 +2,7 @@
 
 Oxigraph is a child process that ends with this one (tasks/processes.py); the app runs in a thread of this process.
 Oxigraph's store is loaded once per state of the files and cached under <home>/world-cache. It is built in a temporary folder
-and renamed into place, so a kill leaves either a whole store or litter that the next builder removes. The system releases
+and renamed into place, so a kill leaves either a complete store or leftovers that the next builder removes. The system releases
 both locks when their holder dies: `build.lock` lets one process build at a time, and a shared lock on `<digest>.lock`
 protects a store in use from removal as stale.
 """
@@ -58,7 +58,7 @@ def find_oxigraph_binary() -> Path:
         path = Path(str(file.locate()))
         if file.stem == "oxigraph" and file.parent.name in {"bin", "Scripts"} and path.is_file():
             return path.resolve()
-    raise EmbeddedWorldError("the oxigraph package has no server binary beside this Python; install it again")
+    raise EmbeddedWorldError("the package oxigraph has no server binary in this Python's environment; install it again")
 
 
 def digest_world_store(folder: Path) -> str:
@@ -85,7 +85,7 @@ def opened_world_store(cache: Path, digest: str, load_data: Callable[[], WorldDa
                         _build_store(cache, store, load_data())
         except OSError as error:
             raise EmbeddedWorldError(
-                f"the embedded world's store: {error}; make {cache} writable or free some space"
+                f"the embedded world's store cannot be built or opened: {error}; make {cache} writable or free some space"
             ) from error
         yield store
 
@@ -133,7 +133,9 @@ def _hold_file_lock(path: Path, lock_mode: int) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise EmbeddedWorldError(f"{path} is held by another process for {_LOCK_TIMEOUT_S:.0f} s") from None
+                    raise EmbeddedWorldError(
+                        f"{path}: another process has held this lock for {_LOCK_TIMEOUT_S:.0f} s; wait until it ends, or stop it"
+                    ) from None
                 time.sleep(0.02)
         yield
 
@@ -235,8 +237,8 @@ def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
             break
         stop_child_process(process)
     else:
-        said = load_log_tail(log).partition("\n\nStack backtrace")[0]
-        raise EmbeddedWorldError(f"oxigraph did not start on port {chosen}: {said}")
+        log_text = load_log_tail(log).partition("\n\nStack backtrace")[0]
+        raise EmbeddedWorldError(f"oxigraph did not start on port {chosen}: {log_text}")
     try:
         yield chosen
     finally:
@@ -260,7 +262,7 @@ def _running_app(data: WorldData, sparql_url: str, port: int) -> Iterator[int]:
             listener.bind((LOOPBACK_HOST, port))
         except OSError as error:
             raise EmbeddedWorldError(
-                f"port {port} on {LOOPBACK_HOST} cannot be used: {error}; give another one"
+                f"port {port} on {LOOPBACK_HOST} cannot be used: {error}; choose another with --port"
             ) from error
         config = uvicorn.Config(
             make_world_app(data, sparql_url),
@@ -278,7 +280,7 @@ def _running_app(data: WorldData, sparql_url: str, port: int) -> Iterator[int]:
             while not server.started:
                 if not thread.is_alive() or time.monotonic() > deadline:
                     raise EmbeddedWorldError(
-                        "the embedded world's app did not start; the lines above on standard error say why"
+                        "the embedded world's app did not start; see the lines above on standard error"
                     )
                 time.sleep(0.005)
             yield listener.getsockname()[1]

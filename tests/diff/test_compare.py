@@ -7,8 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.builds.built import add_call
 from support.builds.changes import HOSTILE, LOCK
+from support.builds.published import publish_rows
+from support.rows.slaq_answers import judged_rows
 
+from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.diff.compare import compare_builds
 from factmill.tasks.diff.core.changes import BuildDiff
@@ -17,6 +21,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.granola.benchmark import GRANOLA
 from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
 from factmill.tasks.storage.builds import BuildRecord, publish
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -129,5 +134,42 @@ def test_hostile_and_long_values_are_compared_like_others(tmp_path: Path) -> Non
 def test_builds_of_different_benchmarks_are_not_compared(tmp_path: Path) -> None:
     first = make_build(tmp_path / "w.duckdb", GRANOLA, "c1", granola_eq=[ask(1)])
     other = make_build(tmp_path / "w.duckdb", FANOUTQA, "c1", fanoutqa=[{"id": "q"}])
-    with pytest.raises(UsageError, match=f"{first.build_id} and {other.build_id} are of different benchmarks"):
+    with pytest.raises(UsageError, match=f"{first.build_id} and {other.build_id} .*granola, fanoutqa.*factmill builds"):
         compare_builds(tmp_path / "w.duckdb", GRANOLA, first, other)
+
+
+def publish_judged(warehouse: Path, digest: str, verdicts: Sequence[int]) -> BuildRecord:
+    """Publish answers to two short questions with the calls of a judge whose prompt has this digest."""
+    rows = [row.model_dump() for row in judged_rows("short", [verdicts])]
+    prompt = {"prompt": "slaq/judge_short", "prompt_digest": digest, "model": "gpt-9"}
+    for row in rows:
+        row["judge_call"] = f"{digest} {row['id']}"
+    build = publish_rows(
+        warehouse, SLAQ_EVALUATION, {"slaq_answers": rows}, prompts={"slaq/judge_short": digest}, lists={"l.txt": "1"}
+    )
+    with open_warehouse(warehouse) as db:
+        for row, verdict in zip(rows, verdicts, strict=True):
+            parts = {**prompt, "variables": {"question": row["question_id"]}}
+            add_call(db, build, row["id"], parts, {"texts": [f"Verdict: {verdict}"]}, key=row["judge_call"])
+    return build
+
+
+def test_an_edited_prompt_of_the_judge_is_the_cause_of_other_verdicts(tmp_path: Path) -> None:
+    """And an answer that is judged alike by the edited prompt is the same."""
+    before = publish_judged(tmp_path / "w.duckdb", "p1", [1, 1])
+    after = publish_judged(tmp_path / "w.duckdb", "p2", [1, 0])
+    found = compare_builds(tmp_path / "w.duckdb", SLAQ_EVALUATION, before, after)
+    assert tell(found) == [("changed", "short/t0/2", "short/t0/2", ("verdicts",))]
+    assert [cause.label for cause in found.rows[0].causes] == ["prompt: slaq/judge_short"]
+    assert (found.same, found.remade) == (1, 1)
+
+
+def test_the_calls_of_every_judge_are_provenance() -> None:
+    calls = {
+        (name, column)
+        for name, evaluation in EVALUATIONS.items()
+        for column in evaluation.main_row_model.model_fields
+        if column.startswith("judge_call")
+    }
+    assert {name for name, _ in calls} >= {"biokalma", "fanoutqa", "slaq"}
+    assert all(column in EVALUATIONS[name].matching.provenance_columns for name, column in calls)

@@ -44,7 +44,7 @@ def test_what_forbids_it_or_is_not_known_is_refused(told: tuple[str, ...], refus
 
 def test_a_reason_is_that_of_the_licence() -> None:
     assert "commercial" in get_licence("CC-BY-NC-4.0").refusal_reason
-    assert "adapted" in get_licence("CC-BY-ND-4.0").refusal_reason
+    assert "adaptation" in get_licence("CC-BY-ND-4.0").refusal_reason
     assert "does not know" in get_licence("S-Lab-1.0").refusal_reason
 
 

@@ -99,7 +99,7 @@ def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
     assert told == []
     lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
     assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "row_id": "q1", "decision": "keep"}]
-    assert "digest is of the lock with them" in lock["withheld"]
+    assert "texts of review decisions" in lock["withheld"] and "digest" in lock["withheld"]
     with_them = read(warehouse, FANOUTQA, ReleaseOptions(includes_hidden_answers=True))
     write_release(with_them, tmp_path / "all")
     queue = (tmp_path / "all/decisions.csv").read_text("utf-8")
@@ -116,7 +116,7 @@ def test_the_lock_tells_no_texts_of_decisions_about_rows_that_are_left_out(tmp_p
     write_release(fewer, tmp_path / "out")
     lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
     assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "row_id": "q1", "decision": "keep"}]
-    assert "rows that are left out" in lock["withheld"]
+    assert "texts of review decisions" in lock["withheld"] and "rows" in lock["withheld"]
 
 
 def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> None:
@@ -190,9 +190,9 @@ def test_what_is_no_release_is_left_alone(warehouse: Path, tmp_path: Path) -> No
     (tmp_path / "mine/thesis.tex").write_text("years of work")
     (tmp_path / "file").write_text("mine too")
     for force in (False, True):
-        with pytest.raises(OutputError, match="holds something else than a release"):
+        with pytest.raises(OutputError, match=r"mine: .*--to"):
             write_release(release, tmp_path / "mine", force=force)
-        with pytest.raises(OutputError, match="a file, where a folder is to be written"):
+        with pytest.raises(OutputError, match=r"file: .*expected a folder.*--to"):
             write_release(release, tmp_path / "file", force=force)
     assert read_all(tmp_path / "mine") == {"thesis.tex": b"years of work"}
     (tmp_path / "empty").mkdir()
@@ -239,7 +239,7 @@ def test_of_two_that_end_at_once_the_second_is_told(warehouse: Path, tmp_path: P
         write_release(release, other)
         other.rename(tmp_path / "out")
 
-    with pytest.raises(OutputError, match="another release was written there meanwhile"):
+    with pytest.raises(OutputError, match=r"out: .*meanwhile.*--force"):
         write_release(release, tmp_path / "out", write_more=write_another)
     assert (tmp_path / "out/SHA256SUMS").is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
@@ -256,7 +256,7 @@ def test_what_a_killed_run_left_is_cleared_away_and_what_it_moved_is_put_back(wa
     killed = (f".out.{gone.pid}.draft", f".out.{os.getpid()}.draft")
     for name in (*killed, f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"):
         (tmp_path / name).mkdir()
-    with pytest.raises(OutputError, match="a release lies there"):
+    with pytest.raises(OutputError, match=r"out: .*--force.*--to"):
         write_release(release, tmp_path / "out")
     assert read_all(tmp_path / "out") == before
     left = {path.name for path in tmp_path.iterdir()} - {"out"}

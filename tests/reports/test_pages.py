@@ -15,7 +15,7 @@ from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
-from factmill.tasks.evaluation.definition import ReportItem
+from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, ReportItem
 from factmill.tasks.reports.evaluation_report import EvaluationReport, make_evaluation_report
 from factmill.tasks.reports.item_browser import MAX_ITEM_ENTRIES
 from factmill.tasks.reports.rendering import (
@@ -87,9 +87,8 @@ def test_what_groups_are_called_is_text_and_cut(name: str) -> None:
 
 
 def test_the_first_line_says_how_little_has_a_score(report: EvaluationReport, page: str) -> None:
-    told = f"Only 40.0 % of what {MODEL} was asked has a score"
-    assert report.warnings[0].startswith(told)
-    assert render_report_markdown(report).startswith("> **Only 40.0 % of what weak ")
+    assert report.warnings[0].startswith("Only 40.0 %") and MODEL in report.warnings[0]
+    assert render_report_markdown(report).startswith("> **Only 40.0 % ")
     assert page.index("Only 40.0 %") < page.index("<h1>")
     full = make_evaluation_report(EVALUATION, [make_evaluated("strong", ["gold"] * 20)])
     assert full.warnings == ()
@@ -99,8 +98,10 @@ def test_what_rules_and_built_in_models_made_is_said_to_be_so() -> None:
     report = make_evaluation_report(
         EVALUATION, [make_evaluated("oracle", ["gold"] * 3, scripted={"x": "1"}, judge="exact")]
     )
-    assert "oracle is no model but built in: the gold answers: every metric's best end." in report.warnings
-    assert any("written by scripted replies" in warning for warning in report.warnings)
+    assert any(
+        warning.startswith("oracle ") and f": {BUILT_IN_MODELS['oracle']}." in warning for warning in report.warnings
+    )
+    assert any("scripted replies" in warning.lower() for warning in report.warnings)
     assert "lexical lower bound" in report.subjects[0].facts["Judge"]
     judged = make_evaluation_report(EVALUATION, [make_evaluated("m", ["gold"] * 3, judge="gpt-9")])
     assert any(warning.startswith("Unchecked judge") for warning in judged.warnings)
@@ -120,7 +121,10 @@ def test_an_evaluation_that_differs_in_more_than_the_model_is_marked() -> None:
     other = make_evaluated("other", GOOD)
     other.record.lock["params"]["params"]["limit"] = 5
     report = make_evaluation_report(EVALUATION, [make_evaluated("one", GOOD), other])
-    assert "The evaluations differ in limit too, not in the model alone (one: not set; other: 5)." in report.warnings
+    assert any(
+        warning.startswith("The evaluations differ in limit ") and "(one: not set; other: 5)" in warning
+        for warning in report.warnings
+    )
 
 
 def test_one_page_holds_no_more_items_than_can_be_read() -> None:

@@ -48,7 +48,7 @@ def test_times_keep_their_precision_and_count_years_astronomically(
     "text", ["", "0", "1879-13", "1879-02-29", "1900-02-29", "1879-3-1", "sometime", "0th century"]
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time"):
+    with pytest.raises(ValueError, match="not a time"):
         parse_time_value(text)
 
 
@@ -56,7 +56,7 @@ def test_quantities_keep_every_digit() -> None:
     assert parse_statement_value("1.960 Q11573", "quantity") == QuantityValue("1.960", "Q11573")
     assert parse_statement_value("+3", "quantity") == QuantityValue("3", None)
     assert parse_statement_value("-3", "quantity") == QuantityValue("-3", None)
-    with pytest.raises(ValueError, match="is no quantity"):
+    with pytest.raises(ValueError, match=r"'3,755,251' .*expected a number"):
         parse_statement_value("3,755,251", "quantity")
 
 
@@ -101,30 +101,30 @@ BERLIN = "articles/Berlin.html"
 GERMANY = "articles/Germany.html"
 CASES = [
     # file changed, text in it, text instead; file that is found wrong, key, problem
-    (PLACES, "P36: Q64", "P36: Q99", PLACES, "Q183.P36: ", "Q99 is described nowhere"),
+    (PLACES, "P36: Q64", "P36: Q99", PLACES, "Q183.P36: ", "Q99 is not described"),
     (PLACES, "P36: Q64", "P99: Q64", PLACES, "Q183.P99: ", "unknown property"),
-    (PLACES, "P36: Q64", "P36: Berlin", PLACES, "Q183.P36: ", "'Berlin' is no item"),
+    (PLACES, "P36: Q64", "P36: Berlin", PLACES, "Q183.P36: ", "'Berlin' is not an item"),
     (PLACES, "P585=2018-12-31", "P77=2018", PLACES, "Q64.P1082: ", "qualifier P77 is unknown"),
-    (PLACES, "P585=2018-12-31", "P585=sometime", PLACES, "Q64.P1082: ", "'sometime' is no time"),
-    (PLACES, "| deprecated", "| bad", PLACES, "Q64.P1082: ", "'bad' is no qualifier"),
+    (PLACES, "P585=2018-12-31", "P585=sometime", PLACES, "Q64.P1082: ", "'sometime' is not a time"),
+    (PLACES, "| deprecated", "| bad", PLACES, "Q64.P1082: ", "'bad' is not a qualifier"),
     (PLACES, "| deprecated", "| deprecated | preferred", PLACES, "Q64.P1082: ", "2 ranks"),
-    (PLACES, "9999999 | deprecated", "3,7", PLACES, "Q64.P1082: ", "'3,7' is no quantity"),
-    (PLACES, "P571: 13th century", "P571: 13th", PLACES, "Q64.P571: ", "'13th' is no time"),
+    (PLACES, "9999999 | deprecated", "3,7", PLACES, "Q64.P1082: ", "'3,7' is not a quantity"),
+    (PLACES, "P571: 13th century", "P571: 13th", PLACES, "Q64.P571: ", "'13th' is not a time"),
     (PLACES, "P571: 13th century", "P571: [1237, 1237]", PLACES, "Q64.P571: ", "is stated 2 times"),
-    (PLACES, "P571: 13th century", "P17: Q90", PLACES, "Q64.P17: ", "stands 2 times"),
+    (PLACES, "P571: 13th century", "P17: Q90", PLACES, "Q64.P17: ", "2 times; expected once"),
     (PLACES, "P571: 13th century", "born: 1237", PLACES, "Q64.born: ", "unknown key"),
     (PLACES, "P571: 13th century", "P571: {year: 1237}", PLACES, "Q64.P571: ", "expected a text"),
     (PLACES, "Q515:", "Q64:", PLACES, "item Q64: ", "described twice"),
-    (PEOPLE, "Q868:", "Q64:", PLACES, "item Q64: ", "it stands in entities/people.yaml already"),
+    (PEOPLE, "Q868:", "Q64:", PLACES, "item Q64: ", "entities/people.yaml"),
     (PLACES, "label: Berlin / = / =", "label: Berlin / =", PLACES, "Q64.label: ", "5 labels"),
     (PLACES, "{label: census}", "{is: census}", PLACES, "Q39825: ", "no label"),
-    (PLACES, "P571: 13th century", "P571: ?", PLACES, "YAML: ", "a lone ? must be written in quotes"),
+    (PLACES, "P571: 13th century", "P571: ?", PLACES, "YAML: ", "in quotes"),
     (PLACES, "wiki: Germany", "wiki: Berlin", PLACES, "Q64.wiki: ", "Q183 has the article 'Berlin' too"),
     (PROPERTIES, "P17: item |", "P17: thing |", PROPERTIES, "P17: ", "expected `PID: type | labels`"),
     (PROPERTIES, "P1082: quantity | population", "P1082: quantity | a / b", PROPERTIES, "P1082: ", "2 labels"),
     (CATEGORIES, "Cities: [Places]", "Cities: [Nowhere]", CATEGORIES, "Cities: ", "'Nowhere' is not in the tree"),
     (CATEGORIES, "Cities: [Places]", "Cities: [Cities]", CATEGORIES, "Cities: ", "is its own parent"),
-    (CATEGORIES, "BER: Berlin", "BER: Nowhere", CATEGORIES, "BER: ", "leads to 'Nowhere', which is no article"),
+    (CATEGORIES, "BER: Berlin", "BER: Nowhere", CATEGORIES, "BER: ", "leads to 'Nowhere'"),
     (CATEGORIES, "BER: Berlin", "Germany: Berlin", CATEGORIES, "Germany: ", "is a redirect and an article"),
     (CATEGORIES, "BER: Berlin", "City of Berlin: Berlin", BERLIN, "redirect City of Berlin: ", "described twice"),
     (BERLIN, "Müller, F", "X, F", BERLIN, "Berlin.revisions[1]: ", "occurs 0 times; expected exactly once"),
@@ -132,10 +132,10 @@ CASES = [
     (BERLIN, "revid: 8000102", "revid: 7", BERLIN, "Berlin.revisions[1]: ", "expected a higher revid"),
     (BERLIN, "at: 2022-09-18T07:40:00Z", "at: 2022", BERLIN, "Berlin.revisions[1].at: ", "expected a time like"),
     (BERLIN, "qid: Q64", "qid: Q183", BERLIN, "Berlin.qid: ", "expected `wiki: Berlin`"),
-    (BERLIN, "qid: Q64", "qid: Q777", BERLIN, "Berlin.qid: ", "Q777 is described nowhere"),
-    (BERLIN, "qid: Q64\n", "", BERLIN, "Berlin.qid: ", "missing; Q64 names this article as its own"),
-    (BERLIN, "pageid: 7000001", "pageid: 7000002", GERMANY, "Germany: ", "pageid 7000002 is used by 'Berlin'"),
-    (BERLIN, "views: 4200", "views: many", BERLIN, "Berlin.views: ", "expected a whole number"),
+    (BERLIN, "qid: Q64", "qid: Q777", BERLIN, "Berlin.qid: ", "Q777 is not described"),
+    (BERLIN, "qid: Q64\n", "", BERLIN, "Berlin.qid: ", "missing; expected Q64"),
+    (BERLIN, "pageid: 7000001", "pageid: 7000002", GERMANY, "Germany: ", "'Berlin' uses pageid 7000002"),
+    (BERLIN, "views: 4200", "views: many", BERLIN, "Berlin.views: ", "expected an integer of 0 or more"),
     (BERLIN, "views: 4200", "views: 4200\nviews: 42", BERLIN, "Berlin.views: ", "at most once, and no other key"),
     (BERLIN, "Cities|Berlin", "Towns|Berlin", BERLIN, "Berlin: ", "category 'Towns' is not in the tree"),
     (BERLIN, "views: 4200", "disambiguation: no", BERLIN, "Berlin.disambiguation: ", "expected true or false"),

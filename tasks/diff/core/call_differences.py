@@ -219,7 +219,9 @@ def _find_request_causes(changed_parts: dict[str, tuple[Any, Any]], locks: Manif
         if name in _PARAMETER_PARTS:
             changed = locks.find_cause("parameter", name) or locks.find_cause("parameter", f"{name}s")
             yield changed or ChangeCause("parameter", name, f"{changed_parts[name][0]} → {changed_parts[name][1]}")
-    if any(name in _LIST_PARTS for name in changed_parts) and (lists := locks.list_causes("list") or locks.list_causes("code")):
+    if any(name in _LIST_PARTS for name in changed_parts) and (
+        lists := locks.list_causes("list") or locks.list_causes("code")
+    ):
         yield merge_possible_causes(lists)
 
 
@@ -250,7 +252,7 @@ def _find_model_reply_cause(before: RecordedRowCall, after: RecordedRowCall, loc
         return settings
     if before.key != after.key and (code := locks.list_causes("code")):
         return merge_possible_causes(code)
-    return ChangeCause("reply", what, f"asked on {before.asked_at} and again on {after.asked_at}")
+    return ChangeCause("reply", what, f"sent on {before.asked_at} and again on {after.asked_at}")
 
 
 def _find_service_reply_cause(
@@ -269,7 +271,9 @@ def _find_service_reply_cause(
     if may_differ:
         return world
     return (
-        merge_possible_causes(code) if (code := locks.list_causes("code")) else ChangeCause("reply", after.operation, world.told)
+        merge_possible_causes(code)
+        if (code := locks.list_causes("code"))
+        else ChangeCause("reply", after.operation, world.told)
     )
 
 
@@ -282,7 +286,7 @@ def _format_reply_change(before: RecordedRowCall, after: RecordedRowCall) -> str
             return f"page {subject}: revision {old} → {new}"
         if (views := before.reply.get("views")) != after.reply.get("views"):
             return f"views of {subject}: {views} → {after.reply.get('views')}"
-    return f"{after.operation} of {subject} says otherwise"
+    return f"{after.operation} of {subject} returned something else"
 
 
 def _format_call_subject(call: RecordedRowCall) -> str:

@@ -56,7 +56,7 @@ def _split_words(text: str) -> frozenset[str]:
 
 
 def contains_all_values(value: Any, parts: Iterable[Any]) -> bool:
-    """True where a value contains every text and number of `parts`, whole."""
+    """True where a value contains every complete text and number of `parts`."""
     return all(_collect_leaf_texts(part) <= _collect_leaf_texts(value) for part in parts)
 
 
@@ -99,17 +99,17 @@ def _iterate_leaf_texts(value: Any) -> Iterator[str]:
 
 _UNRECORDED_MODEL_ROLES = ("embedder", "answers")
 """Models without recorded calls: sentence encoders, and models under test that are built in or read from a file."""
-_OTHER_ROWS_CAUSE = ChangeCause("other rows", "", "rows are weighed together, and others of them changed")
+_OTHER_ROWS_CAUSE = ChangeCause("other rows", "", "a stage compares rows with each other, and other rows changed")
 UNEXPLAINED_CAUSE = ChangeCause(
-    "unexplained", "", "its calls and replies are the same, and so is every input that could touch it"
+    "unexplained", "", "the row's calls and replies are the same, and so is every input that could affect it"
 )
 _UNKNOWN_REPLY_CAUSE = ChangeCause(
     "not told",
     "",
-    "the locks are the same, so a reply was another; releases hold no replies: compare the builds where they were made",
+    "the manifests are the same, so a reply changed; releases contain no replies: compare the builds in the warehouse that made them",
 )
 _POSSIBLE_REPLY_CAUSE = ChangeCause(
-    "reply", "", "services and models that may answer otherwise were asked, and releases hold no replies"
+    "reply", "", "the builds used services and models whose replies may vary, and releases contain no replies"
 )
 _REVIEW_REJECT_REASONS = ("dropped_in_review", "not_reviewed")
 """Reject reasons set by a reviewer or by the policy."""
@@ -185,7 +185,9 @@ class _CauseTracer:
 
     def trace_unread_row(self) -> list[ChangeCause]:
         """Return why only one build read the row: its source, what it was drawn from, or a limit on what is read."""
-        limits = [each for each in self.manifests.list_causes("parameter") if each.what in self.evidence.narrowing_parameters]
+        limits = [
+            each for each in self.manifests.list_causes("parameter") if each.what in self.evidence.narrowing_parameters
+        ]
         if self.evidence.source_cause:
             return [merge_possible_causes([self.evidence.source_cause, *limits])]
         if drawn := [own[0] for own in self.direct_causes if own]:
@@ -290,7 +292,7 @@ def _list_traceable_values(call: Any) -> Any:
 
 
 def _has_changed_model_reply(difference: CallDifference) -> bool:
-    """True for a changed model reply, which is surely read whole."""
+    """True for a changed model reply, which is surely read completely."""
     return difference.latest_call.is_model_call and difference.replies_differ
 
 

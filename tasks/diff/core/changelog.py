@@ -28,27 +28,27 @@ def render_changelog(diff: BuildDiff, previous_version: str) -> str:
     It shows rows, columns and the beginnings of their values, but no values of held-out tables.
     """
     counts = diff.count_rows_by_kind()
-    told = [f"# Changes since {escape_markdown(previous_version)}", ""]
-    told += [_format_summary(diff), ""]
+    lines = [f"# Changes since {escape_markdown(previous_version)}", ""]
+    lines += [_format_summary(diff), ""]
     if diff.inputs:
-        told += ["## Inputs", *(_format_input_change(each.cause.label, each.cause.told) for each in diff.inputs), ""]
+        lines += ["## Inputs", *(_format_input_change(each.cause.label, each.cause.told) for each in diff.inputs), ""]
     for kind in ROW_CHANGE_KINDS:
         if counts[kind]:
             rows = [row for row in diff.rows if row.kind == kind]
-            told += [f"## {kind.capitalize()}: {_format_row_count(counts[kind])}", *_format_rows_by_cause(rows), ""]
+            lines += [f"## {kind.capitalize()}: {_format_row_count(counts[kind])}", *_format_rows_by_cause(rows), ""]
     if not diff.has_row_changes:
-        told += ["No row was added, removed or changed.", ""]
+        lines += ["No row was added, removed or changed.", ""]
     if diff.tables or diff.new_columns:
-        told += ["## Beside", *_format_table_and_column_changes(diff), ""]
-    return "\n".join(told).strip() + "\n"
+        lines += ["## Other tables and columns", *_format_table_and_column_changes(diff), ""]
+    return "\n".join(lines).strip() + "\n"
 
 
 def _format_summary(diff: BuildDiff) -> str:
     counts = diff.count_rows_by_kind()
     parts = ", ".join(f"{counts[kind]:,} {kind}" for kind in ROW_CHANGE_KINDS)
-    remade = f" ({diff.remade:,} of them made anew)" if diff.remade else ""
+    remade = f" ({diff.remade:,} of them with other provenance)" if diff.remade else ""
     unexplained = count_unexplained_rows(diff)
-    lost = f" Of {_format_row_count(unexplained)} nothing that is recorded tells why." if unexplained else ""
+    lost = f" Nothing that was recorded explains the change of {_format_row_count(unexplained)}." if unexplained else ""
     return (
         f"{escape_markdown(diff.title)}. From `{diff.before.build_id}` ({diff.before.published}, {_format_row_count(diff.before.rows)}) to "
         f"`{diff.after.build_id}` ({diff.after.published}, {_format_row_count(diff.after.rows)}): {diff.same:,} the same{remade}, "
@@ -75,24 +75,24 @@ def _format_rows_by_cause(rows: Sequence[RowChange]) -> Iterator[str]:
 def _format_row_change(row: RowChange) -> str:
     moved = f" (was {_format_id_as_code(row.id_before)})" if row.kind == "changed" and row.id_before != row.id else ""
     shown = next((str(value) for name, value in row.shown.items() if name != "id" and isinstance(value, str)), "")
-    told = f"{_format_id_as_code(row.id)}{moved} {escape_markdown(format_value_in_line(shown, _MAX_VALUE_CHARACTERS))}".rstrip()
+    row_line = f"{_format_id_as_code(row.id)}{moved} {escape_markdown(format_value_in_line(shown, _MAX_VALUE_CHARACTERS))}".rstrip()
     if row.fate:
-        verb = "united" if row.fate.reason == "merged" else f"rejected ({row.fate.reason})"
+        verb = "merged" if row.fate.reason == "merged" else f"rejected ({row.fate.reason})"
         where = "now" if row.fate.build == "after" else "before"
-        return f"{told}: {where} {verb} at {row.fate.stage}"
+        return f"{row_line}: {where} {verb} at {row.fate.stage}"
     columns = [_format_column_change(each) for each in row.columns[:_MAX_COLUMNS_PER_EXAMPLE]]
     more = (
         [f"{len(row.columns) - _MAX_COLUMNS_PER_EXAMPLE} more columns"]
         if len(row.columns) > _MAX_COLUMNS_PER_EXAMPLE
         else []
     )
-    return ": ".join(filter(None, (told, "; ".join([*columns, *more]))))
+    return ": ".join(filter(None, (row_line, "; ".join([*columns, *more]))))
 
 
 def _format_column_change(column: ColumnChange) -> str:
     name = f"{column.table}.{column.name}" if column.table else column.name
     if column.withheld:
-        return f"`{name}` is otherwise (held out)"
+        return f"`{name}` changed (values held out)"
     before, after = (
         escape_markdown(each) for each in format_change_in_lines(column.before, column.after, _MAX_VALUE_CHARACTERS)
     )
@@ -103,7 +103,7 @@ def _format_table_and_column_changes(diff: BuildDiff) -> Iterator[str]:
     for table, counts in diff.tables.items():
         yield f"- table `{table}`: {', '.join(f'{count:,} {kind}' for kind, count in counts.items() if count)}"
     if diff.new_columns:
-        yield f"- columns that one of the two is without: {', '.join(f'`{name}`' for name in diff.new_columns)}"
+        yield f"- columns that only one of the builds has: {', '.join(f'`{name}`' for name in diff.new_columns)}"
 
 
 def _format_id_as_code(row_id: str) -> str:

@@ -28,22 +28,22 @@ ChangeCauseKind = Literal[
     "unexplained",
 ]
 CAUSE_KIND_MEANINGS: Mapping[ChangeCauseKind, str] = {
-    "source": "the row of the source is new, gone or another",
-    "world": "a service says something else: a page has another revision, an item another statement",
-    "epoch": "the moment whose articles and page views are read is another",
+    "source": "the source row is new, removed or changed",
+    "world": "a service returned something else: a page has another revision, an item another statement",
+    "epoch": "the epoch changed, as of which articles and page views are read",
     "prompt": "the prompt was edited",
     "query": "the query was edited",
     "list": "a list was edited",
-    "model": "another model answered, or the same one with other settings",
-    "parameter": "the build was told something else",
-    "decision": "a reviewer decided otherwise, or the policy is another",
-    "code": "the code of the build is another",
-    "reply": "the same question was asked anew and answered otherwise, or its scripted reply was edited",
-    "other rows": "other rows changed, with which this one is weighed",
-    "one of": "several inputs differ, any of which may be why, and no recorded call tells which",
+    "model": "another model replied, or the same one with other settings",
+    "parameter": "a parameter of the build changed",
+    "decision": "a reviewer's decision or the review policy changed",
+    "code": "the code of the build changed",
+    "reply": "the same request got another reply when it was sent again, or its scripted reply was edited",
+    "other rows": "other rows changed, and a stage compares this row with them",
+    "one of": "several inputs differ, and no recorded call shows which of them is the cause",
     "left out": "the release was made without such rows",
-    "not told": "releases are compared, which hold no recorded calls, and their locks do not tell it",
-    "unexplained": "nothing that is recorded explains it",
+    "not told": "releases contain no recorded calls, and their manifests do not show the cause",
+    "unexplained": "nothing that was recorded explains it",
 }
 """Cause kind → its meaning."""
 ROW_CHANGE_KINDS: tuple[RowChangeKind, ...] = ("added", "removed", "changed")
@@ -57,7 +57,7 @@ class ChangeCause:
     what: str
     """Name of the input: a prompt, list, service or parameter; rows are counted by kind and name."""
     told: str = ""
-    """What changed in it, in one line: `item_facts of Q42 says otherwise`."""
+    """What changed in it, in one line: `item_facts of Q42 returned something else`."""
     stage: str = ""
     """Stage whose calls first show it; empty if none does."""
 
@@ -216,7 +216,7 @@ def excerpt_change(before: Any, after: Any, max_characters: int) -> tuple[str, s
 def _count_common_prefix(old: str, new: str) -> int:
     """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(old), len(new))
-    while low < high:  # bisection: some twenty whole comparisons of megabyte texts, not one per character
+    while low < high:  # bisection: some twenty full comparisons of megabyte texts, not one per character
         middle = (low + high + 1) // 2
         low, high = (middle, high) if old[:middle] == new[:middle] else (low, middle - 1)
     return low

@@ -80,13 +80,11 @@ def compare_manifests(before: ManifestContent, after: ManifestContent) -> Manife
 
 def _iterate_input_changes(before: ManifestContent, after: ManifestContent) -> Iterator[InputChange]:
     yield from _iterate_mapping_changes(
-        "source", _index_source_file_digests(before), _index_source_file_digests(after), "another content"
+        "source", _index_source_file_digests(before), _index_source_file_digests(after), "content changed"
     )
     old, new = (lock["sources"]["wikidata"] for lock in (before, after))
     if old != new:
-        yield _make_input_change(
-            "source" if None in (old, new) else "world", "wikidata", old, new, "facts are drawn from it"
-        )
+        yield _make_input_change("source" if None in (old, new) else "world", "wikidata", old, new, "source of facts")
     yield from _iterate_service_changes(before["services"], after["services"])
     if before["world"]["epoch"] != after["world"]["epoch"]:
         yield _make_input_change("epoch", "", before["world"]["epoch"], after["world"]["epoch"])
@@ -104,7 +102,9 @@ def _iterate_code_changes(before: str | Mapping[str, Any], after: str | Mapping[
     if isinstance(before, str) or isinstance(after, str):
         if before != after:
             yield _make_input_change(
-                "code", "steps", *(each if isinstance(each, str) else "by definition" for each in (before, after))
+                "code",
+                "steps",
+                *(each if isinstance(each, str) else "one digest per definition" for each in (before, after)),
             )
         return
     for module in sorted(before["definitions"].keys() | after["definitions"].keys()):
@@ -160,8 +160,8 @@ def _iterate_parameter_changes(
     old, new = (each.get("reviewing") or {} for each in (before, after))
     if old.get("policy") != new.get("policy"):
         yield _make_input_change("decision", "policy", old.get("policy"), new.get("policy"))
-    if (told := _find_decision_count_change(old, new)) is not None:
-        yield told
+    if (change := _find_decision_count_change(old, new)) is not None:
+        yield change
 
 
 def _find_decision_count_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> InputChange | None:
@@ -195,7 +195,7 @@ def _iterate_mapping_changes(
     kind: ChangeCauseKind, before: Mapping[str, Any], after: Mapping[str, Any], description: str
 ) -> Iterator[InputChange]:
     for name, old, new in _list_differing_entries(before, after):
-        how = "not there before" if old is None else "not there any more" if new is None else description
+        how = "new" if old is None else "removed" if new is None else description
         yield _make_input_change(kind, name, old, new, how)
 
 

@@ -25,8 +25,8 @@ class Licence:
     """Why rows under it are refused unless the publisher allows them; empty: they are released."""
 
 
-_NON_COMMERCIAL_REASON = "it forbids commercial use, which whoever loads a release may make of it"
-_NO_DERIVATIVES_REASON = "it forbids adapted material, and a row is adapted from its source"
+_NON_COMMERCIAL_REASON = "it forbids commercial use, and users of a release may use it commercially"
+_NO_DERIVATIVES_REASON = "it forbids adaptations, and a row is an adaptation of its source"
 KNOWN_LICENCES = {
     licence.id: licence
     for licence in (
@@ -72,7 +72,7 @@ KNOWN_LICENCES = {
             "no licence is stated",
             "",
             "unknown",
-            "nothing says that its rows may be handed on; data/lists/known_sources.csv lists the files whose licence is known",
+            "nothing allows the redistribution of its rows; data/lists/known_sources.csv lists the files with a known licence",
         ),
     )
 }
@@ -109,7 +109,7 @@ def list_refused_licences(expressions: Iterable[str], allowed: Iterable[str]) ->
 
 
 def combine_licences(expressions: Iterable[str]) -> tuple[Licence, ...]:
-    """Return the licences of a release as a whole, sorted by id: those of its rows, without open ones that are not
+    """Return the licences of a complete release, sorted by id: those of its rows, without open ones that are not
     share-alike if any is share-alike.
 
     Material under an open licence without share-alike may be redistributed under a share-alike one. Restrictive and

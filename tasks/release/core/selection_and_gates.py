@@ -39,7 +39,9 @@ def drop_companion_rows(
     table: pa.Table, parent_link: ParentRowLink, kept_parents: pa.Table, removed_parents: pa.Table
 ) -> pa.Table:
     """Return the rows of a companion table without those that belong only to dropped rows of the main table."""
-    lost = _collect_values(removed_parents, parent_link.parent_column) - _collect_values(kept_parents, parent_link.parent_column)
+    lost = _collect_values(removed_parents, parent_link.parent_column) - _collect_values(
+        kept_parents, parent_link.parent_column
+    )
     return table.filter(pa.array([each not in lost for each in table[parent_link.column].to_pylist()], pa.bool_()))
 
 
@@ -109,26 +111,26 @@ class GateFacts:
 
 def find_failed_gates(gates: ReleaseGates, facts: GateFacts) -> list[str]:
     """Return the gates that the build fails, each with found and expected value; empty: it may be released."""
-    closed = [] if facts.rows else ["rows: none is published"]
+    closed = [] if facts.rows else ["rows: 0 published; expected at least 1"]
     before = facts.previous_rows
     if before is not None and abs(facts.rows - before) > gates.max_row_change * before:
         closed.append(
-            f"rows: {facts.rows:,}, in the release before {before:,}; expected within {gates.max_row_change:.0%}"
+            f"rows: {facts.rows:,}, in the previous release {before:,}; expected a change of at most {gates.max_row_change:.0%}"
         )
     for stage in facts.stages:
         lost = stage["rejects"] / stage["rows_in"] if stage["rows_in"] else 0.0
         if lost > gates.max_reject_share:
             closed.append(
-                f"{stage['stage']}: rejected {stage['rejects']:,} of {stage['rows_in']:,} rows ({lost:.0%}); expected "
-                f"{gates.max_reject_share:.0%} at most"
+                f"{stage['stage']}: rejected {stage['rejects']:,} of {stage['rows_in']:,} rows ({lost:.0%}); expected at "
+                f"most {gates.max_reject_share:.0%}"
             )
     if gates.requires_judge_card and facts.judge and not facts.judge_card_count:
-        closed.append(f"judge: nobody has held {facts.judge} against people (factmill judge-card)")
+        closed.append(f"judge: {facts.judge} was not compared with human raters; run `factmill judge-card`")
     if gates.requires_explained_changes and before is not None:
         if facts.unexplained_rows is None:
             closed.append(
-                "changes: the build of the release before is no longer in the warehouse, so nothing tells them"
+                "changes: the previous release's build is no longer in the warehouse, so its rows cannot be compared"
             )
         elif facts.unexplained_rows:
-            closed.append(f"changes: of {facts.unexplained_rows:,} rows nothing that is recorded tells why they changed")
+            closed.append(f"changes: {facts.unexplained_rows:,} rows changed without a recorded cause; expected 0")
     return closed

@@ -20,8 +20,8 @@ from factmill.tasks.storage.builds import BuildRecord, format_planted_faults, is
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
 _SCRIPTED_NOTICE = (
-    "No language model wrote these rows: {author} stand in for one in factmill's embedded world. They show the pipeline and "
-    "are no benchmark to report figures on."
+    "No language model wrote these rows: {author} stand in for one in factmill's embedded world. The rows "
+    "demonstrate the pipeline; do not report benchmark figures on them."
 )
 
 
@@ -259,8 +259,8 @@ def render_build_markdown(page: BuildPage) -> str:
 
 def render_build_json(page: BuildPage) -> str:
     """Return the page as one JSON object, with the keys of its class."""
-    told = replace_surrogates_in_json(to_jsonable_python(asdict(page)))
-    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+    content = replace_surrogates_in_json(to_jsonable_python(asdict(page)))
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 BUILD_RENDERERS: Mapping[str, Callable[[BuildPage], str]] = {
@@ -277,7 +277,7 @@ def format_row_groups(row: PageRow) -> str:
 
 
 def format_trimmed_number(value: float | None, digits: int = 3) -> str:
-    """Format a number without trailing zeros, whole ones without decimals; a dash for None."""
+    """Format a number without trailing zeros, integers without decimals; a dash for None."""
     if value is None:
         return "–"
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"

@@ -61,8 +61,8 @@ _FORECAST_AMOUNTS = {
 }
 """Key of a forecast amount → its label."""
 _SHOWS_ANSWERS_WARNING = (
-    "This page tells answers of the test part, which releases and exports hold out: it is for who makes the benchmark, not "
-    "to be published. The page in a release leaves them out."
+    "This page contains answers of the test part, which releases and exports hold out. It is for the makers of the benchmark; "
+    "do not publish it. The page in a release omits these answers."
 )
 
 
@@ -146,11 +146,11 @@ def _list_build_warnings(build: BuildRecord, tells_answers: bool, faults: Sequen
     if tells_answers:
         yield _SHOWS_ANSWERS_WARNING
     if unsettled := build.report.get("unsettled"):
-        yield f"{unsettled:,} rows were lost to passing failures of a service; the same command tries them again."
+        yield f"{unsettled:,} rows were lost to transient failures of a service; run the same command again to retry them."
     for note in build.report.get("notes", ()):
         yield shorten_with_note(str(note), 500)
     for fault in faults:
-        yield f"Not all could be told: {shorten_with_note(fault, 500)}"
+        yield f"This page is incomplete: {shorten_with_note(fault, 500)}"
 
 
 def _list_build_facts(build: BuildRecord) -> dict[str, str]:
@@ -164,7 +164,7 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
     named = [shorten_with_note(name, 80) for name in list(files)[:_MAX_FILES_NAMED]]
     more = [f"{len(files) - _MAX_FILES_NAMED} more"] if len(files) > _MAX_FILES_NAMED else []
     params = lock["params"].get("params", {})
-    told = {
+    facts = {
         "World": f"{report['world']}, as of {lock['world']['epoch']}",
         "Written by": str(report["author"] or ""),
         "Models": "; ".join(
@@ -175,7 +175,7 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
         "Parameters": "; ".join(
             f"{format_identifier(name)}: {format_parameter_value(value)}" for name, value in params.items()
         ),
-        "Calls": f"{report['calls_sent']:,} sent, {report['calls_replayed']:,} replayed from what was recorded before"
+        "Calls": f"{report['calls_sent']:,} sent, {report['calls_replayed']:,} replayed from the call cache"
         if "calls_sent" in report
         else "",
         "Tokens": f"{report['tokens_in']:,} in, {report['tokens_out']:,} out" if report.get("tokens_in") else "",
@@ -189,7 +189,7 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
         "Content": f"SHA-256 {build.content_digest[:16]}… (of the published tables)",
         "Look further": f"factmill show {build.benchmark} --build {build.build_id}; factmill verify {build.build_id}",
     }
-    return {name: shorten_with_note(text, 2_000) for name, text in told.items()}
+    return {name: shorten_with_note(text, 2_000) for name, text in facts.items()}
 
 
 def _make_stage_summary(stage_report: Mapping[str, Any], is_first: bool) -> StageSummary:
@@ -226,16 +226,18 @@ def _format_spending_bounds(spent: Mapping[str, Any]) -> str:
     """Return the run's budget and what it spent; empty without a budget."""
     if not spent.get("bounds"):
         return ""
-    told = format_budget_limits(BudgetLimits(**spent["bounds"]))
+    limits = format_budget_limits(BudgetLimits(**spent["bounds"]))
     names = ("paid_usd", "unanswered_usd", "requests", "hours")
-    return f"at most {told}; its last run spent {format_spending(RunSpending(**{name: spent[name] for name in names}))}"
+    return (
+        f"at most {limits}; its last run spent {format_spending(RunSpending(**{name: spent[name] for name in names}))}"
+    )
 
 
 def _draw_funnel(stages: Sequence[StageSummary]) -> ReportFigure:
     """Return the funnel of all stages; merged rows come last, and only if there are some, so that the other series have
     the same colours on every page."""
     kinds: dict[str, list[int]] = {
-        "went on": [each.rows_out for each in stages],
+        "passed on": [each.rows_out for each in stages],
         "rejected": [each.rejects for each in stages],
         "merged": [each.merged for each in stages],
     }
@@ -245,7 +247,7 @@ def _draw_funnel(stages: Sequence[StageSummary]) -> ReportFigure:
         for kind, counts in kinds.items()
         if any(counts) or kind != "merged"
     )
-    return ReportFigure("funnel", "What became of the rows", "stacked", "", "rows", series)
+    return ReportFigure("funnel", "Rows of each stage", "stacked", "", "rows", series)
 
 
 def _draw_times(stages: Sequence[StageSummary]) -> ReportFigure:
@@ -269,8 +271,8 @@ def _draw_distributions(
         there = db.table(name).columns if name in load_table_digests(db, build.build_id) else []
         if lacking := [each for each in columns if each not in there]:
             raise BuildFormatTooOld(
-                f"{build.build_id} was made by an earlier factmill, which wrote no {', '.join(lacking)} into {name}; make it "
-                "again with the same command: recorded replies are not asked for again"
+                f"{build.build_id} was made by an earlier version of factmill, which wrote no {', '.join(lacking)} into {name}; "
+                "rebuild it with the same command (recorded replies are reused)"
             )
         listed = ", ".join(f'"{each}"' for each in columns)
         query = f"SELECT {listed} FROM {name} WHERE build_id = ? ORDER BY id"
@@ -309,8 +311,8 @@ def _format_sampling_note(shown_count: int, in_all: int, benchmark: Benchmark) -
     if shown_count == in_all:
         return ""
     return (
-        f"{shown_count:,} of {in_all:,} rows, drawn by a digest of their ids, as many of each {format_identifier(benchmark.group_column)} as there are, up "
-        "to where the page is full"
+        f"{shown_count:,} of {in_all:,} rows, sampled by a digest of their ids, evenly from each {format_identifier(benchmark.group_column)}, "
+        "until the page is full"
     )
 
 
@@ -334,7 +336,7 @@ def _load_review_summary(
 
 
 def _make_page_decision(item: ReviewItem) -> PageDecision:
-    def tell_edits(of: Iterable[TextEdit]) -> str:
+    def format_edits(of: Iterable[TextEdit]) -> str:
         return shorten_with_note("; ".join(f"{each.field}: {each.text}" for each in of), _MAX_REVIEW_CHARACTERS)
 
     return PageDecision(
@@ -342,9 +344,9 @@ def _make_page_decision(item: ReviewItem) -> PageDecision:
         flag=item.flag,
         detail=shorten_with_note(item.detail, _MAX_REVIEW_CHARACTERS),
         context=shorten_with_note(item.context, _MAX_REVIEW_CHARACTERS),
-        proposed=tell_edits(item.proposed),
+        proposed=format_edits(item.proposed),
         decision=item.decision,
-        edited=tell_edits(item.edited),
+        edited=format_edits(item.edited),
         reviewer=shorten_with_note(item.reviewer, 100),
         note=shorten_with_note(item.note, _MAX_REVIEW_CHARACTERS),
     )

@@ -31,7 +31,7 @@ _MAX_FILTER_VALUES, _MAX_FILTER_VALUE_CHARACTERS = 12, 24
 """Maximum number of values, and their characters, of a column that serves as filter."""
 _CALL_OVERHEAD_BYTES = 220
 """Bytes of a call on the page in addition to its texts."""
-_HELD_OUT_NOTE = "Answers of the test part are held out: neither what this row rests on nor its calls are told here."
+_HELD_OUT_NOTE = "Answers of the test part are held out, so this row's companion rows and calls are not shown."
 
 
 def sample_row_ids(db: Connection, benchmark: Benchmark, build_id: str, shown: PageVisibility) -> tuple[list[str], int]:
@@ -58,7 +58,7 @@ def load_page_rows(
     db: Connection, benchmark: Benchmark, build_id: str, ids: Sequence[str], shown: PageVisibility
 ) -> tuple[list[PageRow], list[str]]:
     """Return the first of these rows that fit on a page, sorted by id, and the errors of unexplained rows."""
-    told: list[PageRow] = []
+    entries: list[PageRow] = []
     values: dict[str, dict[str, str]] = {}
     room = MAX_PAGE_ROW_BYTES
     faults: dict[str, None] = {}
@@ -77,11 +77,11 @@ def load_page_rows(
                 ),
             )
             room -= _estimate_row_bytes(entry)
-            if room < 0 and told:
-                return _add_filter_groups(told, values, benchmark.group_column), list(faults)
-            told.append(entry)
+            if room < 0 and entries:
+                return _add_filter_groups(entries, values, benchmark.group_column), list(faults)
+            entries.append(entry)
             values[entry.id] = _get_text_columns(trace["row"])
-    return _add_filter_groups(told, values, benchmark.group_column), list(faults)
+    return _add_filter_groups(entries, values, benchmark.group_column), list(faults)
 
 
 def load_page_rejects(
@@ -135,11 +135,11 @@ def _make_page_reject(benchmark: Benchmark, trace: TraceRecord, shown: PageVisib
 
 def _format_reject_fields(row: str) -> Iterator[str]:
     """Yield the non-empty fields of a rejected row as the stage received it; a row without fields gives one line."""
-    told = parse_rejected_row(row)
-    if not isinstance(told, Mapping):
-        yield f"  {shorten_with_note(format_column_value(told), _MAX_CALL_CHARACTERS)}"
+    received = parse_rejected_row(row)
+    if not isinstance(received, Mapping):
+        yield f"  {shorten_with_note(format_column_value(received), _MAX_CALL_CHARACTERS)}"
         return
-    for name, value in list(told.items())[:_MAX_PROVENANCE_LINES]:
+    for name, value in list(received.items())[:_MAX_PROVENANCE_LINES]:
         if value not in (None, "", [], {}):
             yield f"  {shorten_with_note(name, 60)}: {shorten_with_note(format_column_value(value), _MAX_CALL_CHARACTERS)}"
 
@@ -154,11 +154,11 @@ def _make_row_provenance(
     except BuildFormatTooOld as error:  # still show the row, without its explanation
         faults[str(error)] = None
         lines = []
-    told = [shorten_with_note(line.rstrip(), _MAX_LINE_CHARACTERS) for line in lines[:_MAX_PROVENANCE_LINES]]
+    shown = [shorten_with_note(line.rstrip(), _MAX_LINE_CHARACTERS) for line in lines[:_MAX_PROVENANCE_LINES]]
     if len(lines) > _MAX_PROVENANCE_LINES:
-        told.append(f"  … {len(lines) - _MAX_PROVENANCE_LINES:,} more lines")
+        shown.append(f"  … {len(lines) - _MAX_PROVENANCE_LINES:,} more lines")
     return RowProvenance(
-        tuple(told), tuple(_make_page_calls(trace["calls"])), _make_explain_command(benchmark, trace), withheld
+        tuple(shown), tuple(_make_page_calls(trace["calls"])), _make_explain_command(benchmark, trace), withheld
     )
 
 
@@ -194,10 +194,10 @@ def _make_page_calls(calls: Sequence[TraceRecord]) -> Iterator[PageCall]:
 def _format_call_request(call: TraceRecord) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of a call's request: its settings under an empty name, then the variables of its prompt."""
     what, asked, _ = get_call_content(call)
-    told = ", ".join(
+    settings = ", ".join(
         f"{name} {format_column_value(value)}" for name, value in what.items() if value not in (None, "", [], {})
     )
-    yield "", shorten_with_note(told, _MAX_CALL_CHARACTERS)
+    yield "", shorten_with_note(settings, _MAX_CALL_CHARACTERS)
     for name, value in list(asked.items())[:_MAX_CALL_VARIABLES]:
         yield shorten_with_note(str(name), 60), shorten_with_note(format_column_value(value), _MAX_CALL_CHARACTERS)
 
@@ -225,16 +225,16 @@ def _batch_row_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + _ROWS_PER_READ]
 
 
-def _add_filter_groups(told: Sequence[PageRow], values: Mapping[str, Mapping[str, str]], part: str) -> list[PageRow]:
+def _add_filter_groups(rows: Sequence[PageRow], values: Mapping[str, Mapping[str, str]], part: str) -> list[PageRow]:
     """Return the rows sorted by id, with filter groups from `part` and the columns with few, short values."""
     found: dict[str, set[str]] = {}
-    for row in told:
+    for row in rows:
         for name, value in values[row.id].items():
             found.setdefault(name, set()).add(value)
     kept = [
         name
         for name, each in found.items()
-        if len(each) > 1 and (name == part or _has_few_short_values(each, most=min(_MAX_FILTER_VALUES, len(told) // 2)))
+        if len(each) > 1 and (name == part or _has_few_short_values(each, most=min(_MAX_FILTER_VALUES, len(rows) // 2)))
     ]
     return [
         replace(
@@ -242,7 +242,7 @@ def _add_filter_groups(told: Sequence[PageRow], values: Mapping[str, Mapping[str
             id=shorten_with_note(row.id, 200),
             groups={name: shorten_with_note(values[row.id].get(name) or "–", 80) for name in kept},
         )
-        for row in sorted(told, key=lambda each: each.id)
+        for row in sorted(rows, key=lambda each: each.id)
     ]
 
 

@@ -28,9 +28,11 @@ def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Seq
         return _group_records(query_rows(db, query, build_id, row_ids) if locks else [], lambda each: str(each[column]))
 
     rows = read(benchmark.main_table, "id")
-    beside = {side.table: read(side.table, side.row_id_column) for side in benchmark.companion_tables}
+    companion_rows = {side.table: read(side.table, side.row_id_column) for side in benchmark.companion_tables}
     trails = {
-        row_id: list(dict.fromkeys(rows[row_id][0][name] for name in benchmark.trace_id_columns)) if row_id in rows else [row_id]
+        row_id: list(dict.fromkeys(rows[row_id][0][name] for name in benchmark.trace_id_columns))
+        if row_id in rows
+        else [row_id]
         for row_id in row_ids
     }
     calls = _load_calls_by_id(db, build_id, list(dict.fromkeys(each for trail in trails.values() for each in trail)))
@@ -43,7 +45,7 @@ def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Seq
             "id": row_id,
             "row": rows[row_id][0] if row_id in rows else None,
             "reject": rejects.get(row_id),
-            "beside": {table: found.get(row_id, []) for table, found in beside.items()},
+            "beside": {table: found.get(row_id, []) for table, found in companion_rows.items()},
             "services": lock.get("services", {}),
             "calls": [dict(call) for each in reversed(trails[row_id]) for call in calls.get(each, ())],
         }
@@ -61,7 +63,7 @@ def format_row_trace(benchmark: Benchmark, trace: TraceRecord) -> list[str]:
         lines += [
             f"  rejected at {reject['stage']}: {reject['reason']}",
             f"              {reject['detail']}",
-            f"  row then    {reject['row']}",
+            f"  input row   {reject['row']}",
         ]
     for side in benchmark.companion_tables:
         model = benchmark.tables[side.table]
@@ -86,8 +88,8 @@ def _validate_traced_row(model: type[BaseModel], row: TraceRecord, build_id: str
     except ValidationError as error:
         columns = ", ".join(dict.fromkeys(str(each["loc"][0]) for each in error.errors()))
         raise BuildFormatTooOld(
-            f"{build_id} was made by an earlier factmill: its rows are without, or have otherwise, {columns}; make it again "
-            "with the same command (recorded replies are not asked for again), or see the row as it is with --json"
+            f"{build_id} was made by an earlier version of factmill: its rows lack, or store in another form, {columns}; rebuild it "
+            "with the same command (recorded replies are reused), or show the stored row with --json"
         ) from error
 
 
@@ -133,8 +135,8 @@ def _load_calls_by_id(db: Connection, build_id: str, row_ids: Sequence[str]) -> 
 def _format_check_calls(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
     """Return record id → key and time, for the calls that confirmed other calls as unchanged."""
     query = "SELECT record_id, key, asked_at FROM calls WHERE list_contains(?, record_id)"
-    told = query_rows(db, query, sorted(record_ids)) if record_ids else []
-    return {each["record_id"]: f"{each['key'][:12]} at {each['asked_at'].isoformat()}" for each in told}
+    calls = query_rows(db, query, sorted(record_ids)) if record_ids else []
+    return {each["record_id"]: f"{each['key'][:12]} at {each['asked_at'].isoformat()}" for each in calls}
 
 
 def _group_records(records: Iterable[TraceRecord], key: Callable[[TraceRecord], str]) -> dict[str, list[TraceRecord]]:

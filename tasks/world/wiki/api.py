@@ -107,7 +107,9 @@ def _make_parse_parts(
         "images": find_linked_files(revision.text),
         "externallinks": list(dict.fromkeys(map(unescape, _EXTERNAL_LINK.findall(revision.text)))),
         "displaytitle": f'<span class="mw-page-title-main">{page.title}</span>',
-        "properties": [{"name": n, "*": v} for n, v in page.page_props.items()] if shape.is_version_1 else page.page_props,
+        "properties": [{"name": n, "*": v} for n, v in page.page_props.items()]
+        if shape.is_version_1
+        else page.page_props,
     }
 
 

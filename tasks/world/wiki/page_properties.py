@@ -106,9 +106,13 @@ def add_page_links(request: PagePropertiesRequest) -> ContinueParameters:
     rows: list[tuple[int, str, dict[str, Any]]] = []
     for key, page in request.pages.items():
         if isinstance(page, WikiPage):
-            for title in sorted(find_linked_pages(page.newest_html).values(), key=lambda link: (link.namespace, link.name)):
+            for title in sorted(
+                find_linked_pages(page.newest_html).values(), key=lambda link: (link.namespace, link.name)
+            ):
                 if (not namespaces or title.namespace in namespaces) and (not only or title.full_title in only):
-                    rows.append((key, f"{title.namespace}|{title.name}", {"ns": title.namespace, "title": title.full_title}))
+                    rows.append(
+                        (key, f"{title.namespace}|{title.name}", {"ns": title.namespace, "title": title.full_title})
+                    )
     return _add_limited_rows("links", "pl", rows, request)
 
 
@@ -116,7 +120,9 @@ def add_category_info(request: PagePropertiesRequest) -> ContinueParameters:
     """Add the member counts of categories."""
     for key, page in request.pages.items():
         title = page.title if isinstance(page, WikiPage) else page.full_title
-        if page.namespace == CATEGORY_NAMESPACE and (isinstance(page, WikiPage) or title in request.wiki.members_by_category):
+        if page.namespace == CATEGORY_NAMESPACE and (
+            isinstance(page, WikiPage) or title in request.wiki.members_by_category
+        ):
             kinds = [member.kind for member in request.wiki.members_by_category.get(title, [])]
             counts = {"size": len(kinds), "pages": kinds.count("page"), "files": 0, "subcats": kinds.count("subcat")}
             request.entries[key]["categoryinfo"] = counts
@@ -143,7 +149,9 @@ def add_page_revisions(request: PagePropertiesRequest) -> ContinueParameters:
         )
     revids = request.params.list_integers("revids")
     listing = {
-        name for name in ("rvlimit", "rvstart", "rvend", "rvstartid", "rvendid", "rvuser") if request.params.has_flag(name)
+        name
+        for name in ("rvlimit", "rvstart", "rvend", "rvstartid", "rvendid", "rvuser")
+        if request.params.has_flag(name)
     }
     is_run = bool(listing) or request.params.get_choice("rvdir", ("older", "newer"), "older") == "newer"
     if is_run and revids:
@@ -164,8 +172,8 @@ def add_page_revisions(request: PagePropertiesRequest) -> ContinueParameters:
         elif is_run:
             chosen, more = _choose_history_revisions(page, request.params)
         if chosen:
-            told = [_make_revision_entry(each, wanted, bool(slots), request.shape) for each in chosen]
-            request.entries[key]["revisions"] = told
+            entries = [_make_revision_entry(each, wanted, bool(slots), request.shape) for each in chosen]
+            request.entries[key]["revisions"] = entries
     return more
 
 

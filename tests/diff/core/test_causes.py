@@ -105,7 +105,9 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "other rows": (explain([], [], other_rows_changed=True), ["other rows"]),
     "the source": (explain([], [], source_cause=ChangeCause("source", "a.json"), lock=CODE), ["source: a.json"]),
     "a decision": (
-        explain([], [], changed_decisions=[(None, {"flag": "f", "decision": "edit", "reviewer": "Ann", "edited": ["new"]})]),
+        explain(
+            [], [], changed_decisions=[(None, {"flag": "f", "decision": "edit", "reviewer": "Ann", "edited": ["new"]})]
+        ),
         ["decision: f"],
     ),
     "a reject for what a reply says": (
@@ -125,7 +127,13 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ["decision: policy"],
     ),
     "a limit": (
-        explain([], [], None, CODE | {"params": {"params": {"least": 2, "limit": 4}}}, narrowing_parameters=frozenset({"limit"})),
+        explain(
+            [],
+            [],
+            None,
+            CODE | {"params": {"params": {"least": 2, "limit": 4}}},
+            narrowing_parameters=frozenset({"limit"}),
+        ),
         ["parameter: limit"],
     ),
     "what it was drawn from": (explain([item(["Q1"])], [item(["Q1", "Q2"])], None, CODE), ["world: wikidata"]),

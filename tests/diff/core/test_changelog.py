@@ -6,6 +6,7 @@ from support.builds.changes import make_diff
 
 from factmill.tasks.diff.core.changelog import render_changelog
 from factmill.tasks.diff.core.changes import (
+    CAUSE_KIND_MEANINGS,
     ChangeCause,
     RowChange,
     excerpt_change,
@@ -19,22 +20,22 @@ def test_it_tells_what_is_new_gone_and_otherwise_by_cause() -> None:
     assert told.startswith(
         "# Changes since 1.0\n\nX: a benchmark. From `x-aaa` (2026-01-01, 10 rows) to `x-bbb` (2026-02-01, 11 rows): "
     )
-    assert "8 the same (2 of them made anew), 1 added, 1 removed, 1 changed." in told
+    assert re.search(r"8 the same \(2 [^)]*\), 1 added, 1 removed, 1 changed\.", told)
     for line in (
         "- prompt: x/write: edited (p1 → p2)",
         "## Added: 1 row",
-        "- **source: a.json**: 1 row, since the row of the source is new, gone or another",
+        f"- **source: a.json**: 1 row, since {CAUSE_KIND_MEANINGS['source']}",
         "## Removed: 1 row",
         "## Changed: 1 row",
-        "- **prompt: x/write**: 1 row, since the prompt was edited",
+        f"- **prompt: x/write**: 1 row, since {CAUSE_KIND_MEANINGS['prompt']}",
         "- table `x_side`: 1 added, 3 changed",
-        "- columns that one of the two is without: `fresh`",
     ):
         assert line in told.splitlines(), told
+    assert re.search(r"^- columns .*: `fresh`$", told, re.MULTILINE)
     (removed,) = (line for line in told.splitlines() if line.startswith("  - `x-2<script>"))
     assert removed.endswith("` Why?: now rejected (too_short) at check")
     assert "`x-4` (was `x-3`) How?: `answers`" in told
-    assert "`x_test_answers.answer` is otherwise (held out)" in told
+    assert re.search(r"`x_test_answers\.answer` [^`→]*held out", told)
 
 
 def test_what_rows_say_is_told_as_text_and_short() -> None:
@@ -59,7 +60,7 @@ def test_of_many_rows_a_few_are_told() -> None:
     told = render_changelog(make_diff(rows=rows), "1.0")
     assert "## Added: 5,000 rows" in told
     assert "  - and 4,997 more" in told
-    assert "Of 5,000 rows nothing that is recorded tells why." in told
+    assert re.search(r"explains .* 5,000 rows\.", told.splitlines()[2])
 
 
 def test_nothing_is_told_too() -> None:

@@ -130,6 +130,6 @@ def test_a_source_of_one_s_own_has_no_replies_and_the_build_says_so(
     source.write_text('[{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]', "utf-8")
     ran = factmill("build", "granola", "--source", source, "--warehouse", tmp_path / "own.duckdb")
     assert ran.code == 1
-    first = ran.err.index("1 of 1 prompts granola/granular_answers asked just now have no scripted reply")
+    first = ran.err.index("1 of 1 prompts granola/granular_answers have no scripted reply")
     assert first < ran.err.index("generate_granular_answers: 0 rows, 1 rejected")
     assert "lost 1 to no_scripted_reply" in ran.err and "name a model under [models.author]" in ran.err

@@ -38,7 +38,7 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     ]
     written = toy("report", *ids, "--to", tmp_path / "all.json", "--to", tmp_path / "all.html").out
     assert (
-        f"{tmp_path / 'all.html'}\n" in written and "note: Only 0.0 % of what silent was asked has a score" in written
+        f"{tmp_path / 'all.html'}\n" in written and "note: Only 0.0 % of the answers of silent" in written
     )
     report = json.loads((tmp_path / "all.json").read_text("utf-8"))
     assert {each["model"]: each["ranks"] for each in report["rankings"][0]["placed"]} == {

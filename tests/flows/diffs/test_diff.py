@@ -326,7 +326,7 @@ def test_a_revision_and_a_decision(things: Things, tmp_path: Path) -> None:
     kept = things.build()
     assert list_causes(things, base, kept) == {
         "added Bowl": ["decision: second_model none → keep by Ann"],
-        "added Candle": ["other rows:  rows are weighed together, and others of them changed"],
+        "added Candle": ["other rows:  a stage compares rows with each other, and other rows changed"],
     }
     things.revised = "Anvil"
     revised = things.build("--mode", "refresh")

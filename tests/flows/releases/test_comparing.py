@@ -135,9 +135,9 @@ def test_what_cannot_be_compared_is_told(maker: Maker, tmp_path: Path) -> None:
         maker.release("one", FANOUTQA, fanout_tables()),
         maker.release("other", MULTIHAL, multihal_tables()),
     )
-    with pytest.raises(UsageError, match="are of different benchmarks"):
+    with pytest.raises(UsageError, match="of different benchmarks"):
         maker.compare(one, other)
-    with pytest.raises(UsageError, match=r"a folder that is no release: it has no release\.json"):
+    with pytest.raises(UsageError, match=r"no release\.json"):
         maker.compare(one, str(tmp_path))
     index = json.loads((tmp_path / "one" / "release.json").read_text())
     (tmp_path / "one" / "release.json").write_text(json.dumps(index | {"rows": 99}))
@@ -173,7 +173,7 @@ def test_a_release_takes_the_place_of_the_one_before_where_gates_hold(tmp_path: 
     warehouse, place = tmp_path / "w.duckdb", tmp_path / "out" / "fanoutqa"
     tables = fanout_tables()
     first = publish_rows(warehouse, FANOUTQA, tables)
-    with pytest.raises(ReleaseGateFailed, match=r"judge: nobody has held mine against people"):
+    with pytest.raises(ReleaseGateFailed, match=r"judge: mine .*factmill judge-card"):
         release_if_gates_pass(
             warehouse,
             first.build_id,
@@ -196,6 +196,6 @@ def test_a_release_takes_the_place_of_the_one_before_where_gates_hold(tmp_path: 
 
     fewer = {**tables, "fanoutqa_dev": tables["fanoutqa_dev"][:1], "fanoutqa_test": []}
     third = publish_rows(warehouse, FANOUTQA, fewer, code="2")
-    with pytest.raises(ReleaseGateFailed, match=r"rows: 1, in the release before"):
+    with pytest.raises(ReleaseGateFailed, match=r"rows: 1, "):
         release_if_gates_pass(warehouse, third.build_id, place.parent, OPEN_GATES)
     assert json.loads((place / "release.json").read_text())["build_id"] == second.build_id

@@ -20,20 +20,20 @@ def test_a_build_that_holds_to_everything_goes_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "gate", "facts"),
     [
-        ({"rows": 0, "previous_rows": None}, "rows: none is published"),
-        ({"rows": 111}, "rows: 111, in the release before 100; expected within 10%"),
-        ({"rows": 89}, "rows: 89, in the release before 100"),
-        ({"stages": [{**STAGE, "rejects": 6}]}, "check: rejected 6 of 10 rows (60%); expected 50% at most"),
-        ({"judge_card_count": 0}, "judge: nobody has held judge against people"),
-        ({"unexplained_rows": 2}, "changes: of 2 rows nothing that is recorded tells why they changed"),
-        ({"unexplained_rows": None}, "changes: the build of the release before is no longer in the warehouse"),
+        ({"rows": 0, "previous_rows": None}, "rows", ["0"]),
+        ({"rows": 111}, "rows", ["111", "100", "10%"]),
+        ({"rows": 89}, "rows", ["89", "100", "10%"]),
+        ({"stages": [{**STAGE, "rejects": 6}]}, "check", ["6 of 10 rows", "60%", "50%"]),
+        ({"judge": "gpt-9", "judge_card_count": 0}, "judge", ["gpt-9", "factmill judge-card"]),
+        ({"unexplained_rows": 2}, "changes", ["2 rows"]),
+        ({"unexplained_rows": None}, "changes", ["warehouse"]),
     ],
 )
-def test_a_closed_gate_says_what_was_found_and_expected(change: dict[str, object], told: str) -> None:
+def test_a_closed_gate_says_what_was_found_and_expected(change: dict[str, object], gate: str, facts: list[str]) -> None:
     (closed,) = find_failed_gates(GATES, replace(GOOD, **change))  # type: ignore[arg-type]
-    assert closed.startswith(told)
+    assert closed.startswith(f"{gate}: ") and all(fact in closed for fact in facts)
 
 
 def test_gates_that_are_not_asked_for_stay_open() -> None:

@@ -28,7 +28,7 @@ LOCK: dict[str, Any] = {
 
 HOSTILE = "<script>alert(1)</script>\n</textarea> [x](../../etc) | `y` \u202eabc\x1b[31m\x00"
 PROMPT = ChangeCause("prompt", "x/write", "edited (p1 → p2)", "write")
-WORLD = ChangeCause("world", "wikidata", f"item_facts of {HOSTILE} says otherwise", "look_up")
+WORLD = ChangeCause("world", "wikidata", f"item_facts of {HOSTILE} returned something else", "look_up")
 
 
 def make_diff(**changed: Any) -> BuildDiff:
