@@ -156,7 +156,7 @@ class ChatClient:
 
         ServiceUnreachable when nothing answers at all.
         """
-        heard: list[CallResponse] = []
+        responses: list[CallResponse] = []
         answered: list[CallResponse] = []
 
         async def ask(group: Sequence[_SampleRequest]) -> list[CallResponse]:
@@ -167,7 +167,7 @@ class ChatClient:
             if self._has_sent_first or not draws:
                 return draws
             try:
-                self._sender.send([draws[:1]], ask, lambda _, reply: heard.append(reply))
+                self._sender.send([draws[:1]], ask, lambda _, reply: responses.append(reply))
             except ServiceUnreachable as error:
                 if isinstance(error, AccountBlocked) or not self._server.has_answered:
                     raise
@@ -175,7 +175,7 @@ class ChatClient:
             self._has_sent_first = True
         if not answered:
             return draws
-        join(draws[0], heard[0])
+        join(draws[0], responses[0])
         return draws[1:]
 
     def notes(self) -> list[str]:
@@ -214,13 +214,13 @@ class ChatClient:
                 return [body]
             answer = await self._server.send_paid(_PATH, body)
             probed = await self._probe_unnamed_refusal(model, draw, body, learnt, answer)
-            heard = probed or self._read_response(model, draw, learnt, answer)
-            if isinstance(heard, CallResponse):
+            outcome = probed or self._read_response(model, draw, learnt, answer)
+            if isinstance(outcome, CallResponse):
                 if answer.status < 300:
                     self._probes.note_accepted(model, body)
-                return [heard]
-            learnt |= heard[0]
-            refused = heard[1]
+                return [outcome]
+            learnt |= outcome[0]
+            refused = outcome[1]
 
     async def _probe_unnamed_refusal(
         self,
@@ -266,13 +266,13 @@ class ChatClient:
             answer = await self._server.send_paid(_PATH, body)
             if self._is_unexplained(tried, body, learnt, answer):
                 return None
-            heard = self._read_response(tried, draw, learnt, answer)
-            if isinstance(heard, CallResponse) and answer.status < 300:
+            outcome = self._read_response(tried, draw, learnt, answer)
+            if isinstance(outcome, CallResponse) and answer.status < 300:
                 self._probes.note_accepted(tried, body)
-                return heard
-            if isinstance(heard, CallResponse):
+                return outcome
+            if isinstance(outcome, CallResponse):
                 return None
-            learnt |= heard[0]
+            learnt |= outcome[0]
 
     def _is_unexplained(
         self, model: ModelSettings, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: ServerResponse
@@ -306,8 +306,8 @@ class ChatClient:
         )
         if is_refused and (change := self._find_probed_settings(model, asked)):
             return change
-        heard = self._read_response(model, asked, learnt, answer)
-        return heard if isinstance(heard, CallResponse) else heard[0]
+        outcome = self._read_response(model, asked, learnt, answer)
+        return outcome if isinstance(outcome, CallResponse) else outcome[0]
 
     async def probe_refusals(
         self, lines: Sequence[tuple[_SampleRequest, ServerResponse]], learnt: Mapping[str, Any]
@@ -323,10 +323,12 @@ class ChatClient:
         for draw, answer in refused:
             started = time.perf_counter()
             async with asyncio.timeout(self.model.limits.timeout_s):
-                heard = await self._probe_unnamed_refusal(model, draw, _build_request_body(model, draw), learnt, answer)
-            if isinstance(heard, CallResponse):
-                return draw, replace(heard, latency_s=time.perf_counter() - started)
-            if heard or self._probes.unexplained_refusal:
+                outcome = await self._probe_unnamed_refusal(
+                    model, draw, _build_request_body(model, draw), learnt, answer
+                )
+            if isinstance(outcome, CallResponse):
+                return draw, replace(outcome, latency_s=time.perf_counter() - started)
+            if outcome or self._probes.unexplained_refusal:
                 return None
         return None
 
@@ -431,8 +433,8 @@ def _join_sample_replies(replies: Sequence[CallResponse], once: bool) -> CallRes
     if failed := next((reply for reply in replies if reply.status == "failed" and not _is_refused_reply(reply)), None):
         return replace(spent, body=None, status="failed", error=failed.error, transient=failed.transient)
     if all(map(_is_refused_reply, replies)):
-        said = next(filter(None, (reply.error or _format_refused_reply(reply) for reply in replies)))
-        return replace(spent, body=None, status="failed", error=said, transient=False)
+        refusal = next(filter(None, (reply.error or _format_refused_reply(reply) for reply in replies)))
+        return replace(spent, body=None, status="failed", error=refusal, transient=False)
     bodies: list[Any] = [reply.body or _FILTERED_SAMPLE for reply in replies]
     texts = [text for body in bodies for text in body["texts"]]
     finish = [reason for body in bodies for reason in body["finish"]]

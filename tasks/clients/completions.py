@@ -294,6 +294,8 @@ def _read_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
         named = each.get("function") or {}
         given = named.get("arguments") or ""
         # nine characters, since some servers accept only ids of that length
-        told = {"id": str(each.get("id") or f"call{at:05}"), "name": str(named.get("name") or "")}
-        calls.append({**told, "arguments": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})
+        fields = {"id": str(each.get("id") or f"call{at:05}"), "name": str(named.get("name") or "")}
+        calls.append(
+            {**fields, "arguments": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)}
+        )
     return calls

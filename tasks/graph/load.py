@@ -89,8 +89,8 @@ def load_graph(
         raise LocalGraphError(
             f"graph {name} exists already in {folder}: choose another name, or replace it with --replace"
         )
-    with _explain_load_errors(name, folder), lock_loading_folder(name, folder) as beside:
-        job = _LoadJob(name, request, beside, LoadMeter(progress or _ignore), notice or _ignore, dump_date)
+    with _explain_load_errors(name, folder), lock_loading_folder(name, folder) as loading_folder:
+        job = _LoadJob(name, request, loading_folder, LoadMeter(progress or _ignore), notice or _ignore, dump_date)
         manifest = _build_graph(job)
         install_built_graph(name, folder, replace=replace)
     return manifest

@@ -136,8 +136,8 @@ def iterate_titles(path: Path) -> Iterator[str]:
 def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
     """Write titles.txt and, last, starts.npy."""
     if not source.is_file() or (found := digest_file(source)) != sha256:
-        told = "no such file" if not source.is_file() else f"has changed (SHA-256 {found}, expected {sha256})"
-        raise SourceError(f"{source}: {told}; build again with the file of titles as it is")
+        problem = "no such file" if not source.is_file() else f"has changed (SHA-256 {found}, expected {sha256})"
+        raise SourceError(f"{source}: {problem}; build again with the file of titles as it is")
     folder.mkdir(parents=True, exist_ok=True)
     # an array takes eight bytes a title, a list of ints some thirty
     starts = array("q", [0])
@@ -169,7 +169,7 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
         file.seek(0, os.SEEK_END)
         titles.seek(int(starts[done]))
         began_with, started = done, time.monotonic()
-        said = started
+        last_report_s = started
         while done < count:
             texts = [titles.readline().decode().removesuffix("\n") for _ in range(min(_TITLES_PER_BLOCK, count - done))]
             file.write(np.ascontiguousarray(embedder.encode(texts), "<f4").tobytes())
@@ -183,8 +183,8 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
                 os.fsync(noting.fileno())
             next_note.replace(note)
             now = time.monotonic()
-            if now - said >= _PROGRESS_INTERVAL_S:
-                said, rate = now, (done - began_with) / (now - started)
+            if now - last_report_s >= _PROGRESS_INTERVAL_S:
+                last_report_s, rate = now, (done - began_with) / (now - started)
                 minutes = (count - done) / rate / 60
                 print_and_log(
                     f"titles: {done:,} of {count:,} embedded, {rate:,.0f} a second, about {minutes:,.0f} minutes to go"

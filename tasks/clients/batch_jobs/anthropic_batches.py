@@ -99,7 +99,7 @@ class AnthropicBatches(OpenAiBatches):
                 f"({self._anthropic.model.key_env}) and run the same command again, or have its requests asked, and paid, "
                 f"again: factmill jobs forget {job.name}"
             )
-        said = False
+        is_reported = False
         for pause_s in self.iterate_poll_pauses():
             found, open_ids = await self._request_until_answered(lambda: self._search(job))
             if found or not open_ids:
@@ -109,12 +109,12 @@ class AnthropicBatches(OpenAiBatches):
                     f"{self.name}: {job.name} may be {' or '.join(open_ids)}, which does not tell its requests before it has "
                     "ended; the same build waits for it"
                 )
-            if not said:
+            if not is_reported:
                 progress.print_and_log(
                     f"note: the answer to the creation of {job.name} was lost; it may be {' or '.join(open_ids)}, which is "
                     "waited for"
                 )
-                said = True
+                is_reported = True
             await get_account().budget.sleep(pause_s)
         raise AssertionError("pauses have no end")
 
@@ -173,11 +173,11 @@ class AnthropicBatches(OpenAiBatches):
         self._check_response(answer, "gives no results")
         return content
 
-    def _read_state(self, job_id: str, told: Any) -> BatchJobState:
-        status = told.get("processing_status") if isinstance(told, dict) else None
+    def _read_state(self, job_id: str, payload: Any) -> BatchJobState:
+        status = payload.get("processing_status") if isinstance(payload, dict) else None
         if not isinstance(status, str):
-            raise Retry(f"malformed_reply: no processing_status in {shorten_to_line(str(told))}")
-        counts = told.get("request_counts")
+            raise Retry(f"malformed_reply: no processing_status in {shorten_to_line(str(payload))}")
+        counts = payload.get("request_counts")
         succeeded, errored, canceled, expired, processing = (
             read_count(counts, name) for name in ("succeeded", "errored", "canceled", "expired", "processing")
         )
@@ -190,9 +190,11 @@ class AnthropicBatches(OpenAiBatches):
             succeeded,
             errored + canceled + expired,
             succeeded + errored + canceled + expired + processing,
-            (job_id,) if has_ended and told.get("results_url") else (),
+            (job_id,) if has_ended and payload.get("results_url") else (),
             (),
-            max(0.0, _parse_timestamp(told, "ended_at") - _parse_timestamp(told, "created_at")) if has_ended else 0.0,
+            max(0.0, _parse_timestamp(payload, "ended_at") - _parse_timestamp(payload, "created_at"))
+            if has_ended
+            else 0.0,
         )
 
 

@@ -327,16 +327,16 @@ class BatchQueue(Generic[T]):
 
     async def _poll_until_ended(self, job: JobFile) -> None:
         """Poll a job until it has ended, and read it."""
-        said = ""
+        last_progress = ""
         for pause_s in self._remote.iterate_poll_pauses():
             try:
                 state = await self._remote.fetch_state(job)
             except UnknownBatchJobError as error:
                 job.is_reported = True
                 raise ServiceUnreachable(f"{error}{self._warehouse_option}") from None
-            if not state.is_lost and (told := state.format_progress(len(job.request_ids))) != said:
-                said = told
-                progress.print_and_log(f"job {job.job_id}: {told}")
+            if not state.is_lost and (progress_text := state.format_progress(len(job.request_ids))) != last_progress:
+                last_progress = progress_text
+                progress.print_and_log(f"job {job.job_id}: {progress_text}")
             if state.has_ended:
                 break
             await get_account().budget.sleep(pause_s)  # the budget's time may end first: the job continues by itself
@@ -427,20 +427,20 @@ class BatchQueue(Generic[T]):
     ) -> bool:
         """Deliver the result of a request; True where another job has to ask it again."""
         try:
-            heard = read_batch_result(self._asker, request.asked, job.learnt, answer, state.status)
+            response = read_batch_result(self._asker, request.asked, job.learnt, answer, state.status)
         except Retry as trouble:
             self._remote.bill_failed_line(request, answer)
             request.tries += 1
             if request.tries < self._model.limits.attempts:
                 return True
-            heard = CallResponse(None, "failed", error=str(trouble), transient=True)
-        if not isinstance(heard, CallResponse):
+            response = CallResponse(None, "failed", error=str(trouble), transient=True)
+        if not isinstance(response, CallResponse):
             self._remote.settle_line_cost(request, CallResponse(None))
-            request.learnt = {**job.learnt, **heard}
+            request.learnt = {**job.learnt, **response}
             return True
-        heard = replace(heard, latency_s=state.seconds, cost_usd=heard.cost_usd * self._model.batch_price)
-        self._remote.settle_line_cost(request, heard)
-        self._finish(request, heard)
+        response = replace(response, latency_s=state.seconds, cost_usd=response.cost_usd * self._model.batch_price)
+        self._remote.settle_line_cost(request, response)
+        self._finish(request, response)
         return False
 
     def _finish(self, request: PendingRequest[T], reply: CallResponse) -> None:

@@ -104,9 +104,15 @@ def _is_reachable(job: JobFile) -> bool:
 
 def _make_job_client(server: JobServer, user_agent: str) -> OpenAiBatches:
     limits = ServiceLimits(timeout_s=_TIMEOUT_S)
-    told = {"kind": server.kind, "name": server.model, "url": server.url, "key_env": server.key_env, "limits": limits}
+    settings = {
+        "kind": server.kind,
+        "name": server.model,
+        "url": server.url,
+        "key_env": server.key_env,
+        "limits": limits,
+    }
     try:
-        model = ModelSettings.model_validate(told | server.read_connection())
+        model = ModelSettings.model_validate(settings | server.read_connection())
     except (ValueError, TypeError) as error:
         raise ServiceError(
             f"model {server.model}: a job's file says in no readable way how its server is reached: {error}"

@@ -415,14 +415,14 @@ class OpenAiBatches:
                 return found
         raise AssertionError("pauses have no end")
 
-    def _read_state(self, job_id: str, told: Any) -> BatchJobState:
-        return _parse_job_state(job_id, told)
+    def _read_state(self, job_id: str, payload: Any) -> BatchJobState:
+        return _parse_job_state(job_id, payload)
 
 
-def read_object_id(told: Any) -> str:
-    found = told.get("id") if isinstance(told, dict) else None
+def read_object_id(payload: Any) -> str:
+    found = payload.get("id") if isinstance(payload, dict) else None
     if not isinstance(found, str) or not found:
-        raise Retry(f"malformed_reply: no id in {shorten_to_line(str(told))}")
+        raise Retry(f"malformed_reply: no id in {shorten_to_line(str(payload))}")
     return found
 
 
@@ -435,25 +435,27 @@ def _has_file_name(file: Any, mark: str) -> bool:
     return file.get("filename") == mark
 
 
-def _parse_job_state(job_id: str, told: Any) -> BatchJobState:
-    if not isinstance(told, dict) or not isinstance(told.get("status"), str):
-        raise Retry(f"malformed_reply: no status in {shorten_to_line(str(told))}")
-    counts = told.get("request_counts")
+def _parse_job_state(job_id: str, payload: Any) -> BatchJobState:
+    if not isinstance(payload, dict) or not isinstance(payload.get("status"), str):
+        raise Retry(f"malformed_reply: no status in {shorten_to_line(str(payload))}")
+    counts = payload.get("request_counts")
     done, failed, total = (read_count(counts, name) for name in ("completed", "failed", "total"))
-    errors = told.get("errors")
+    errors = payload.get("errors")
     listed = errors.get("data") if isinstance(errors, dict) else errors
-    ends = [read_count(told, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
+    ends = [read_count(payload, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
     return BatchJobState(
         job_id,
-        told["status"],
+        payload["status"],
         done,
         failed,
         total,
         tuple(
-            told[name] for name in ("output_file_id", "error_file_id") if isinstance(told.get(name), str) and told[name]
+            payload[name]
+            for name in ("output_file_id", "error_file_id")
+            if isinstance(payload.get(name), str) and payload[name]
         ),
         tuple(_format_job_error(each) for each in listed) if isinstance(listed, list) else (),
-        max(0.0, float(max(ends) - read_count(told, "created_at"))) if any(ends) else 0.0,
+        max(0.0, float(max(ends) - read_count(payload, "created_at"))) if any(ends) else 0.0,
     )
 
 
@@ -464,6 +466,6 @@ def _format_job_error(error: Any) -> str:
     return shorten_to_line(f"{error.get('code')}: {line}{error.get('message')}")
 
 
-def read_count(told: Any, name: str) -> int:
-    value = told.get(name) if isinstance(told, dict) else None
+def read_count(payload: Any, name: str) -> int:
+    value = payload.get(name) if isinstance(payload, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -136,7 +136,7 @@ class OfflineRequestFiles:
         """Finish the files of requests; return a message on their content and use. OutputError when that fails."""
         assert self._requests is not None
         with self._lock:
-            told, commands = [], []
+            summaries, commands = [], []
             try:
                 state = {
                     "learnt": self._learnt,
@@ -150,14 +150,14 @@ class OfflineRequestFiles:
                     file.close()
                     final = self._requests if len(self._drafts) == 1 else self._name_file(model, self._requests.suffix)
                     path.replace(final)
-                    told.append(f"{format_request_count(len(self._written[model]))} to {model} in {final}")
+                    summaries.append(f"{format_request_count(len(self._written[model]))} to {model} in {final}")
                     commands.append(f"vllm run-batch --model {model} -i {final} -o REPLIES")
             except OSError as error:
                 raise OutputError(f"cannot write the requests to {self._requests}: {error.strerror}") from error
             self._drafts.clear()
-        several = " and put all replies into one file" if len(told) > 1 else ""
+        several = " and put all replies into one file" if len(summaries) > 1 else ""
         return (
-            f"{self.run}: written: {', '.join(told)}. Have them answered, for example by `{'`, `'.join(commands)}`{several}; then "
+            f"{self.run}: written: {', '.join(summaries)}. Have them answered, for example by `{'`, `'.join(commands)}`{several}; then "
             "give the same command --replies REPLIES, with --requests for what is asked next"
         )
 
@@ -273,14 +273,14 @@ class OfflineBatchQueue(Generic[T]):
         at, answer = found
         settings = self._files.get_settings(self._model.name, at)
         try:
-            heard = read_batch_result(self._asker, asked, settings, answer, "completed")
+            response = read_batch_result(self._asker, asked, settings, answer, "completed")
         except Retry as trouble:
             if self._files.count_failure(request_id, trouble.code) < self._model.limits.attempts:
                 return None
             return CallResponse(None, "failed", error=str(trouble), transient=True)
-        if isinstance(heard, CallResponse):
-            return replace(heard, cost_usd=heard.cost_usd * self._model.batch_price)
+        if isinstance(response, CallResponse):
+            return replace(response, cost_usd=response.cost_usd * self._model.batch_price)
         with self._lock:
-            self._learnt |= {**settings, **heard}
-        self._files.count_refusal(heard)
+            self._learnt |= {**settings, **response}
+        self._files.count_refusal(response)
         return None

@@ -117,9 +117,9 @@ class ModelCredentials(SecretRedactor):
         key = ran.stdout.decode(errors="replace").strip()
         if ran.returncode:
             self.add_secret(key)
-            said = shorten_to_line(self.redact(ran.stderr.decode(errors="replace"))) or "it writes nothing to stderr"
+            output = shorten_to_line(self.redact(ran.stderr.decode(errors="replace"))) or "it writes nothing to stderr"
             raise SettingsError(
-                f"{what} failed with exit code {ran.returncode}: {said}. Run it in a terminal to see why"
+                f"{what} failed with exit code {ran.returncode}: {output}. Run it in a terminal to see why"
             )
         if not key:
             raise SettingsError(f"{what} printed nothing; expected the key on its standard output")

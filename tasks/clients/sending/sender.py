@@ -319,8 +319,8 @@ class Sender:
         if (trouble.retry_after_s or 0) > 10 * SHORT_PAUSE_S:
             _log.warning("%s: asked to wait %.0f s (%s)", self._name, trouble.retry_after_s, trouble)
         if (trouble.retry_after_s or 0) > MAX_PAUSE_S:
-            told = f"the service asked for a pause of {trouble.retry_after_s:.0f} s, over {MAX_PAUSE_S:.0f} s"
-            self._give_up(job, piece, Retry(f"asked_to_wait: {told}; {trouble}"))
+            reason = f"the service asked for a pause of {trouble.retry_after_s:.0f} s, over {MAX_PAUSE_S:.0f} s"
+            self._give_up(job, piece, Retry(f"asked_to_wait: {reason}; {trouble}"))
         elif trouble.split and len(piece.items) > 1:
             job.split(piece)
         elif piece.tries + 1 >= self._limits.attempts or trouble.is_over_limit:

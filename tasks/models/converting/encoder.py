@@ -202,9 +202,9 @@ def _load_pooling_mode(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
     ways = {known.get(key, key) for key in chosen} or {config.get("pooling_mode")}
     size = config.get("word_embedding_dimension", config.get("embedding_dimension", width))
     if ways not in ({"mean"}, {"cls"}) or size != width:
-        told = ", ".join(sorted(map(str, ways)))
+        found = ", ".join(sorted(map(str, ways)))
         raise UsageError(
-            f"{checkpoint / '1_Pooling/config.json'}: pooling {told} of {size} dimensions; expected: mean or cls of {width}"
+            f"{checkpoint / '1_Pooling/config.json'}: pooling {found} of {size} dimensions; expected: mean or cls of {width}"
         )
     return "mean" if ways == {"mean"} else "cls"
 
@@ -240,15 +240,15 @@ def load_encoder_tokenizer(checkpoint: Path, positions: int, vocabulary: int) ->
 
     options = load_checkpoint_json(checkpoint / "tokenizer_config.json", {})
     more = load_checkpoint_json(checkpoint / "sentence_bert_config.json", {})
-    whole, words = checkpoint / "tokenizer.json", checkpoint / "vocab.txt"
-    if whole.is_file():
+    tokenizer_file, vocabulary_file = checkpoint / "tokenizer.json", checkpoint / "vocab.txt"
+    if tokenizer_file.is_file():
         try:
-            tokenizer = Tokenizer.from_file(str(whole))
+            tokenizer = Tokenizer.from_file(str(tokenizer_file))
         except Exception as error:  # the package raises nothing narrower
-            raise UsageError(f"{whole}: no tokenizer: {error}") from error
-    elif words.is_file():
+            raise UsageError(f"{tokenizer_file}: no tokenizer: {error}") from error
+    elif vocabulary_file.is_file():
         opened = BertWordPieceTokenizer(
-            str(words),
+            str(vocabulary_file),
             lowercase=options.get("do_lower_case", True),
             strip_accents=options.get("strip_accents"),
             handle_chinese_chars=options.get("tokenize_chinese_chars", True),

@@ -124,8 +124,8 @@ def _require_decoder(path: Path, header: WeightsHeader) -> None:
 
 def _find_max_positions(header: WeightsHeader, config: Mapping[str, Any]) -> int | None:
     """Return the smaller of the positions in config.json and in the position table; None if neither is given."""
-    told = [config[key] for key in _POSITION_KEYS if isinstance(config.get(key), int)]
-    return min([*told, *header.shapes.get(_POSITION_TABLE, ())[:1]], default=None)
+    limits = [config[key] for key in _POSITION_KEYS if isinstance(config.get(key), int)]
+    return min([*limits, *header.shapes.get(_POSITION_TABLE, ())[:1]], default=None)
 
 
 def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) -> str | None:

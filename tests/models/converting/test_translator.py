@@ -181,7 +181,10 @@ def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
     expected = Translator(made, "cpu", decoding=SHORT).find_best_translations([("Berlin", "de")])
     (made / MODEL_MANIFEST_FILE).unlink()
     make_translator_folder(made, tmp_path / "models", "taken", quantization="float32")
-    assert Translator(tmp_path / "models" / "taken", "cpu", decoding=SHORT).find_best_translations([("Berlin", "de")]) == expected
+    assert (
+        Translator(tmp_path / "models" / "taken", "cpu", decoding=SHORT).find_best_translations([("Berlin", "de")])
+        == expected
+    )
     tokens = (made / "shared_vocabulary.json").read_text("utf-8")
     (made / "shared_vocabulary.json").write_text(tokens.replace("fra_Latn", "madeupword1"), "utf-8")
     refuse(lambda: made, tmp_path, "no fra_Latn, so it would take every language for <unk>")
