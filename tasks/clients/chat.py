@@ -171,7 +171,9 @@ class ChatClient:
             except ServiceUnreachable as error:
                 if isinstance(error, AccountBlocked) or not self._server.has_answered:
                     raise
-                progress.print_and_log(f"note: the first request of all is left to a batch job too: {error}")
+                progress.print_and_log(
+                    f"note: the first request goes into a batch job too, since it failed when sent singly: {error}"
+                )
             self._has_sent_first = True
         if not answered:
             return draws
@@ -186,16 +188,16 @@ class ChatClient:
         probed = named.model_copy(update=self._probes.found_settings)
         notes = []
         if learnt := format_changed_settings(self._configured_model, named):
-            notes.append(f"model {self.model.name} needs {'; '.join(learnt)}: put it into the world's file")
+            notes.append(f"model {self.model.name} needs {'; '.join(learnt)}: add this to the world's file")
         if found := format_changed_settings(named, probed):
             notes.append(
-                f"model {self.model.name} refused a request without saying what it refuses, and took it with "
-                f"{'; '.join(found)}: put it into the world's file"
+                f"model {self.model.name} refused a request without naming a reason, and accepted it with "
+                f"{'; '.join(found)}: add this to the world's file"
             )
         if self._probes.unexplained_refusal:
             notes.append(
-                f"model {self.model.name} refused a request without saying what it refuses ({self._probes.unexplained_refusal}), and refused "
-                f"it too without {self._probes.format_tried()}"
+                f"model {self.model.name} refused a request without naming a reason ({self._probes.unexplained_refusal}), and refused "
+                f"it again without each of {self._probes.format_tried()}"
             )
         return [*notes, *format_unknown_finish_reasons(self.model.name, self._finish_reasons)]
 

@@ -173,7 +173,9 @@ def find_chat_failure(service: str, answer: ServerResponse) -> CallResponse | No
     if failure := find_content_refusal(service, answer):
         return failure
     if answer.status == 404:
-        raise ServiceUnreachable(f"{service}: HTTP 404: {shorten_to_line(answer.text)}. Check url, name and account")
+        raise ServiceUnreachable(
+            f"{service}: HTTP 404: {shorten_to_line(answer.text)}. Check url, name and account of the model"
+        )
     failure = find_http_failure(service, answer.status, answer.text, answer.retry_after)
     # other failures may lie in the account or the server's setup, which people can fix
     return failure and replace(failure, transient=True)

@@ -204,7 +204,7 @@ def get_graph_folder(name: str, folder: Path) -> Path:
     """Return a graph's folder; UsageError if the name is not a valid graph name."""
     if not _GRAPH_NAME.fullmatch(name):
         raise UsageError(
-            f"no graph can be called {name!r}: use letters, digits, `.`, `_`, `-`, a letter or digit first"
+            f"{name!r} is not a valid name of a graph: use letters, digits, `.`, `_` and `-`, starting with a letter or digit"
         )
     return Path(folder) / name
 
@@ -278,14 +278,16 @@ def load_unchecked_manifest(name: str, folder: Path) -> GraphManifest:
     if not path.is_dir():
         raise_missing_graph(name, folder)
     if not (path / GRAPH_MANIFEST_FILE).is_file():
-        raise LocalGraphError(f"{path}: no {GRAPH_MANIFEST_FILE}: it was never finished; {again}")
+        raise LocalGraphError(f"{path}: no {GRAPH_MANIFEST_FILE}, so the graph is unfinished; {again}")
     try:
         content = (path / GRAPH_MANIFEST_FILE).read_bytes()
         fields = json.loads(content)
         found = fields.get("format_version") if isinstance(fields, dict) else None
         if isinstance(found, int) and found != FORMAT_VERSION:
             age = "a newer" if found > FORMAT_VERSION else "an older"
-            raise LocalGraphError(f"{path}: written by {age} factmill (format {found}, here {FORMAT_VERSION}); {again}")
+            raise LocalGraphError(
+                f"{path}: written by {age} version of factmill (format {found}, expected {FORMAT_VERSION}); {again}"
+            )
         return GraphManifest.model_validate_json(content)
     except ValueError as error:
         detail = str(error)
@@ -301,8 +303,8 @@ def raise_missing_graph(name: str, folder: Path) -> NoReturn:
     """Raise LocalGraphError for a missing or half-loaded graph, with advice."""
     if get_loading_folder(name, folder).exists():
         raise LocalGraphError(
-            f"graph {name} in {folder}: half loaded; wait for its load, or give its factmill graph load FILE..."
-            f" --name {name} again, which goes on from there"
+            f"graph {name} in {folder}: half loaded; wait until its load ends, or resume it with the same factmill graph load"
+            f" FILE... --name {name}"
         )
     known = ", ".join(each for each in list_graph_names(folder) if get_graph_folder(each, folder).is_dir()) or "none"
     raise LocalGraphError(f"no graph {name} in {folder} (there: {known}): factmill graph load FILE... --name {name}")
@@ -363,9 +365,7 @@ def lock_loading_folder(name: str, folder: Path) -> Iterator[Path]:
     loading_folder.mkdir(parents=True, exist_ok=True)
     with _try_lock_folder(loading_folder) as is_ours:
         if not is_ours:
-            raise LocalGraphError(
-                f"graph {name} is being loaded into {folder} by another process: wait until it is done"
-            )
+            raise LocalGraphError(f"another process is loading graph {name} into {folder}: wait until it ends")
         # left by a killed process
         remove_path(_get_discarded_graph_path(name, folder))
         remove_path(loading_folder / BUILT_GRAPH_FOLDER)
@@ -414,14 +414,14 @@ def install_built_graph(name: str, folder: Path, *, replace: bool) -> None:
     )
     if target.exists():
         if not replace:
-            raise LocalGraphError(f"graph {name} was put into {folder} by another process in the meantime")
+            raise LocalGraphError(f"another process has meanwhile created graph {name} in {folder}")
         target.rename(old)
     built.rename(target)
     (get_loading_folder(name, folder) / LOAD_REQUEST_FILE).unlink()
     remove_path(old)
 
 
-def remove_graph_or_half_load(name: str, folder: Path) -> Literal["graph", "half load"]:
+def remove_graph_or_half_load(name: str, folder: Path) -> Literal["graph", "unfinished load"]:
     """Remove a name's half load, else its graph; return which. LocalGraphError if neither exists or a load is running."""
     path, loading_folder = get_graph_folder(name, folder), get_loading_folder(name, folder)
     if not loading_folder.exists() and not path.exists():
@@ -434,7 +434,7 @@ def remove_graph_or_half_load(name: str, folder: Path) -> Literal["graph", "half
             # renaming hides it at once; removing takes a while
             path.rename(_get_discarded_graph_path(name, folder))
             remove_path(_get_discarded_graph_path(name, folder))
-    return "half load" if is_half_load else "graph"
+    return "unfinished load" if is_half_load else "graph"
 
 
 def list_graph_statuses(folder: Path) -> list[GraphStatus]:
@@ -456,8 +456,8 @@ def list_graph_statuses(folder: Path) -> list[GraphStatus]:
                     continue
                 request = find_load_request(loading_folder)
             replace = " --replace" if path.exists() else ""
-            go_on = f"to go on: {request.format_command(name)}{replace}; " if request else ""
-            advice = f"{go_on}to drop it: factmill graph remove {name}"
+            go_on = f"to resume: {request.format_command(name)}{replace}; " if request else ""
+            advice = f"{go_on}to remove it: factmill graph remove {name}"
             found.append(GraphStatus(name, "half loaded", None, advice))
     return found
 

@@ -68,7 +68,7 @@ class CrossEncoderSettings(StrictModel):
         if (self.activation == "none" and not any_size) or any(len(columns) != 1 for columns in found):
             wanted_names = ", ".join(" or ".join(sorted(names)) for names in wanted)
             raise UsageError(
-                f"the cross-encoder {name} has the labels {', '.join(self.labels)} (through {self.activation}); expected "
+                f"the cross-encoder {name} has the labels {', '.join(self.labels)} (activation {self.activation}); expected "
                 f"probabilities of: {wanted_names}. Name them in id2label of the checkpoint's config.json and convert it again"
             )
         return [columns[0] for columns in found]

@@ -78,7 +78,7 @@ class AnthropicBatches(OpenAiBatches):
                 may_exist |= trouble.code != "unreachable"
                 raise
             may_exist |= answer.status in (500, 502, 504)
-            self._check_response(answer, "has no Message Batches: leave out mode")
+            self._check_response(answer, "has no Message Batches; remove `mode` from this model in the world's file")
             return read_object_id(parse_json_body(answer.text))
 
         job_id = await self._request_until_answered(make)
@@ -95,9 +95,9 @@ class AnthropicBatches(OpenAiBatches):
             return ""  # noted before a batch is created
         if job.key_mark != await self.digest_credentials():
             raise ServiceUnreachable(
-                f"{self.name}: {job.name} was handed in by another key, and may be under way: set that key "
-                f"({self._anthropic.model.key_env}) and run the same command again, or have its requests asked, and paid, "
-                f"again: factmill jobs forget {job.name}"
+                f"{self.name}: job {job.name} was submitted with another key and may still be running. Set that key "
+                f"({self._anthropic.model.key_env}) and run the same command again; or send, and pay for, its requests again: "
+                f"factmill jobs forget {job.name}"
             )
         is_reported = False
         for pause_s in self.iterate_poll_pauses():
@@ -106,13 +106,13 @@ class AnthropicBatches(OpenAiBatches):
                 return found
             if self._most_silent == 1:
                 raise ServiceUnreachable(
-                    f"{self.name}: {job.name} may be {' or '.join(open_ids)}, which does not tell its requests before it has "
-                    "ended; the same build waits for it"
+                    f"{self.name}: job {job.name} may be {' or '.join(open_ids)}. The server lists a batch's requests only after "
+                    "the batch has ended; run the same build, which waits for it"
                 )
             if not is_reported:
                 progress.print_and_log(
-                    f"note: the answer to the creation of {job.name} was lost; it may be {' or '.join(open_ids)}, which is "
-                    "waited for"
+                    f"note: no response came to the request that created job {job.name}; it may be {' or '.join(open_ids)}; "
+                    "waiting for that batch to end"
                 )
                 is_reported = True
             await get_account().budget.sleep(pause_s)
@@ -144,7 +144,7 @@ class AnthropicBatches(OpenAiBatches):
         after = ""
         for _ in range(_MAX_BATCH_PAGES):
             answer = await self._server.get(f"{MESSAGE_BATCHES_PATH}?limit={_BATCH_PAGE_SIZE}{after}")
-            self._check_response(answer, "lists no Message Batches")
+            self._check_response(answer, "does not list Message Batches")
             page = parse_json_body(answer.text)
             listed = page.get("data") if isinstance(page, dict) else None
             if not isinstance(listed, list):
@@ -170,7 +170,7 @@ class AnthropicBatches(OpenAiBatches):
         answer, content = await self._server.download(f"{MESSAGE_BATCHES_PATH}/{quote(batch_id, safe='')}/results")
         if answer.status == 404:
             return None
-        self._check_response(answer, "gives no results")
+        self._check_response(answer, "returns no results of a batch")
         return content
 
     def _read_state(self, job_id: str, payload: Any) -> BatchJobState:

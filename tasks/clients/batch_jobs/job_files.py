@@ -110,7 +110,7 @@ class JobFile:
             os.fsync(self.lock_fd)
         except OSError as error:
             raise ShardError(
-                f"cannot write {self.path}, which holds what is known of a batch job: {error}; free some space and run the "
+                f"cannot write {self.path}, the state of a batch job: {error}; free some disk space and run the "
                 "same command again"
             ) from error
         self._apply(fields)
@@ -176,7 +176,7 @@ class JobFiles:
             self._folder.mkdir(parents=True, exist_ok=True)
             fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND, 0o644)
         except OSError as error:
-            raise ShardError(f"cannot write {draft}: {error.strerror}; see to it that it can be written") from error
+            raise ShardError(f"cannot write {draft}: {error.strerror}; make its folder writable") from error
         fcntl.flock(fd, fcntl.LOCK_EX)
         job = JobFile(draft, fd)
         try:

@@ -70,7 +70,7 @@ class OfflineRequestFiles:
         self._asked: set[str] = set()
         if requests and not requests.parent.is_dir():
             raise OutputError(
-                f"--requests: there is no folder {requests.parent} to write {requests.name} to; make it first"
+                f"--requests: cannot write {requests.name}: there is no folder {requests.parent}; create it first"
             )
 
     @property
@@ -100,7 +100,7 @@ class OfflineRequestFiles:
     def count_refusal(self, settings: Iterable[str]) -> None:
         """Count a refusal of a request; `settings`: those that change in the next try."""
         with self._lock:
-            self._retry_reasons[f"refused, now written with another {' and '.join(sorted(settings))}"] += 1
+            self._retry_reasons[f"refused; written again with another {' and '.join(sorted(settings))}"] += 1
 
     def carry_over(self, kept: Iterable[str], open_ids: Iterable[str]) -> None:
         """Drop the lines of requests whose replies are recorded, and keep the lines of `open_ids` for the next run."""
@@ -155,10 +155,10 @@ class OfflineRequestFiles:
             except OSError as error:
                 raise OutputError(f"cannot write the requests to {self._requests}: {error.strerror}") from error
             self._drafts.clear()
-        several = " and put all replies into one file" if len(summaries) > 1 else ""
+        several = ", and put all replies into one file" if len(summaries) > 1 else ""
         return (
-            f"{self.run}: written: {', '.join(summaries)}. Have them answered, for example by `{'`, `'.join(commands)}`{several}; then "
-            "give the same command --replies REPLIES, with --requests for what is asked next"
+            f"{self.run}: wrote {', '.join(summaries)}. Run a program that answers them, for example `{'`, `'.join(commands)}`{several}; then "
+            "run the same command with --replies REPLIES, and with --requests for the next requests"
         )
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class OfflineRequestFiles:
         used = len(self._asked & self._answers.keys())
         odd = [self._lines.format_problems()] if self._lines.format_problems() else []
         odd += [f"{number:,} failed ({why})" for why, number in sorted(self._retry_reasons.items())]
-        odd += [f"{found - used:,} answer what is not open"] if used < found else []
+        odd += [f"{found - used:,} answer requests that are no longer open"] if used < found else []
         progress.print_and_log(
             f"{self._replies}: {found:,} replies to this build{''.join(f', {each}' for each in odd)}"
         )
@@ -206,12 +206,12 @@ class OfflineRequestFiles:
                 answers[request_id] = int(at), answer
         if not answers:
             what = (
-                f"all {self._lines.unknown_ids:,} of its lines answer requests of another build; give it to the command that wrote "
-                "those, or name the replies to the file that this command wrote"
+                f"all {self._lines.unknown_ids:,} of its lines answer requests of another build; give it to the command that wrote those "
+                "requests, or give the replies to the file that this command wrote"
                 if self._lines.unknown_ids
-                else 'no line of it is a reply; expected lines such as {"custom_id": …, "response": {"status_code": 200, "body": …}}'
+                else 'none of its lines is a reply; expected lines such as {"custom_id": …, "response": {"status_code": 200, "body": …}}'
             )
-            raise SourceError(f"--replies: {path} holds no reply to a request of {self.run}: {what}")
+            raise SourceError(f"--replies: {path} has no reply to a request of {self.run}: {what}")
         return answers
 
 

@@ -80,13 +80,13 @@ def test_separators_within_a_text_end_no_line():
 def test_a_line_that_says_nothing_is_counted_and_left_out(broken):
     lines = read(b"\n".join([broken, line("b")]))
     assert said(lines) == {"b": "hello"}
-    assert (lines.unreadable, lines.describe()) == (1, "1 could not be read")
+    assert (lines.unreadable, lines.describe()) == (1, "1 are unreadable")
 
 
 def test_lines_of_requests_that_nobody_made_are_left_out():
     lines = read(line("z") + b"\n" + line("a"))
     assert said(lines) == {"a": "hello"}
-    assert lines.describe() == "1 answer no request of ours"
+    assert lines.describe() == "1 belong to no known request"
 
 
 def test_of_doubled_lines_the_first_that_answers_counts():
@@ -94,7 +94,7 @@ def test_of_doubled_lines_the_first_that_answers_counts():
         b"\n".join([line("a", "first"), line("a", "second"), line("b", "no", 500), line("b", "yes"), line("b", "late")])
     )
     assert said(lines) == {"a": "first", "b": "yes"}
-    assert lines.describe() == "3 came twice"
+    assert lines.describe() == "3 are duplicates"
 
 
 @pytest.mark.parametrize(
