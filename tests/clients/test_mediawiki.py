@@ -23,7 +23,9 @@ PASSING = (
     *("cirrussearch-too-busy-error", "cirrussearch-too-busy-for-you-anonymous-error", "cirrussearch-backend-error"),
 )
 STOPPING = {
-    **dict.fromkeys(("blocked", "autoblocked", "wikimedia-globalblocking-ipblocked-range"), "blocks your address"),
+    **dict.fromkeys(
+        ("blocked", "autoblocked", "wikimedia-globalblocking-ipblocked-range"), "blocks your address or account"
+    ),
     "mwoauth-invalid-authorization": "refuses the token",
 }
 

@@ -54,7 +54,7 @@ def test_a_name_that_is_taken_is_refused_replaced_or_kept(tmp_path: Path) -> Non
         (making / "more").write_text("more")
         return write(making)
 
-    with pytest.raises(UsageError, match=r"a model mine in .* already: give --replace"):
+    with pytest.raises(UsageError, match=r"model mine already exists in .*--replace"):
         write_model_folder("mine", tmp_path, "embedder", write_more)
     assert write_model_folder("mine", tmp_path, "embedder", write_more, "keep") == first
     assert "more" in write_model_folder("mine", tmp_path, "embedder", write_more, "replace").files
@@ -125,7 +125,7 @@ def test_of_several_processes_one_converts_and_all_find_the_model(tmp_path: Path
             '{"format_version": 99, "kind": "embedder"}',
             "another version of factmill .*format: 99, here: 1",
         ),
-        (MODEL_MANIFEST_FILE, None, "no factmill-model.json in it: no converted model"),
+        (MODEL_MANIFEST_FILE, None, "no factmill-model.json"),
     ],
 )
 def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path, file: str, content: str | None, told: str) -> None:
@@ -143,7 +143,7 @@ def test_a_checkpoint_and_a_model_of_another_kind_are_told_apart(tmp_path: Path)
     with pytest.raises(UsageError, match="checkpoint that is not converted: factmill models add embedder"):
         load_model_manifest(tmp_path / "raw", "embedder")
     write_model_folder("mine", tmp_path, "translator", write)
-    with pytest.raises(UsageError, match="mine is of kind translator, wanted is: embedder"):
+    with pytest.raises(UsageError, match="mine is of kind translator, expected embedder"):
         load_model_manifest(tmp_path / "mine", "embedder")
     with pytest.raises(UsageError, match="no model folder"):
         load_model_manifest(tmp_path / "nothing", "embedder")

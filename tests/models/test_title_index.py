@@ -146,7 +146,7 @@ def test_a_list_that_was_copied_by_half_is_copied_anew(source: Path, tmp_path: P
 def test_an_index_that_was_damaged_is_told_by_its_folder(source: Path, tmp_path: Path) -> None:
     folder = open_index(source, tmp_path).folder
     np.save(folder / "vectors.npy", np.zeros((2, 4), np.float32))
-    with pytest.raises(OutputError, match=r"vectors.npy: \(2, 4\) does not fit its titles; remove the folder"):
+    with pytest.raises(OutputError, match=r"vectors.npy: .*\(2, 4\).*remove the folder"):
         open_index(source, tmp_path)
     (folder / "vectors.npy").write_bytes(b"nothing")
     with pytest.raises(OutputError, match="is damaged"):

@@ -178,7 +178,7 @@ def test_without_a_size_no_end_is_foretold(tmp_path: Path) -> None:
 
 def test_an_existing_graph_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
     first = load(tmp_path)
-    with pytest.raises(LocalGraphError, match=r"graph small exists already.*--replace"):
+    with pytest.raises(LocalGraphError, match=r"graph small already exists.*--replace"):
         load(tmp_path, "wd:Q1 wdt:P31 wd:Q7")
     assert whole_graphs(tmp_path) == [first]
 

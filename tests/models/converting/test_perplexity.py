@@ -162,7 +162,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> 
     refuse(tmp_path / "nothing", tmp_path, "no such directory")
     folder = tmp_path / "checkpoint"
     folder.mkdir()
-    refuse(folder, tmp_path, r"no config\.json in it")
+    refuse(folder, tmp_path, r"no config\.json")
     (folder / "config.json").write_text("{", "utf-8")
     refuse(folder, tmp_path, r"config\.json: not JSON")
     (folder / "config.json").write_text('{"model_type": "gpt2"}', "utf-8")
@@ -242,7 +242,7 @@ def test_a_folder_of_ctranslate2_that_is_not_whole_is_refused(tmp_path: Path) ->
 
 def test_a_translator_is_no_language_model(tmp_path: Path) -> None:
     made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
-    refuse(made, tmp_path, "of kind translator, wanted is: perplexity")
+    refuse(made, tmp_path, "of kind translator, expected perplexity")
     (made / MODEL_MANIFEST_FILE).unlink()
     (made / "shared_vocabulary.json").rename(made / "vocabulary.json")
     refuse(made, tmp_path, "of CTranslate2's kind TransformerSpec; a perplexity needs a causal language model")

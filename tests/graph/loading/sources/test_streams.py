@@ -122,7 +122,7 @@ def test_damaged_packed_data_are_named_with_the_line(tmp_path: Path, packing: st
     [
         (b"", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
-        (gzip.compress(LINES, mtime=0) + b"and more", "damaged gzip data behind line"),
+        (gzip.compress(LINES, mtime=0) + b"and more", "gzip data is damaged after line"),
         (b"\xfd7zXZ\x00", "xz; decompress it into a pipe"),
         (b"PK\x03\x04....", "a zip archive"),
         ("<a:s> <a:p> <a:o> .\n".encode("utf-16"), "UTF-16"),
