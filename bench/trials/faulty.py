@@ -35,7 +35,7 @@ SPOILT: list[dict[str, Any]] = [
     {"status": 307, "headers": {"Location": "/v1/chat/completions"}, "text": "moved"},
 ]
 AWAY, AWAY_RATE = ("redirect",), 0.05
-SENT_AWAY = "another host, to which nothing is sent"
+SENT_AWAY = "redirects = ["
 Handle = Callable[[Seen], dict[str, Any]]
 
 

@@ -153,18 +153,18 @@ def build_chat_completion(message: Any) -> Any:
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         return message
     blocks = [block for block in message["content"] if isinstance(block, Mapping)]
-    said: dict[str, Any] = {
+    chat_message: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text"),
     }
     if calls := [_build_tool_call(block) for block in blocks if block.get("type") == "tool_use"]:
-        said["tool_calls"] = calls
+        chat_message["tool_calls"] = calls
     if message.get("stop_reason") == "refusal":
-        said["refusal"] = (message.get("stop_details") or {}).get("explanation") or "refusal"
+        chat_message["refusal"] = (message.get("stop_details") or {}).get("explanation") or "refusal"
     return {
         "id": message.get("id"),
         "model": message.get("model"),
-        "choices": [{"index": 0, "message": said, "finish_reason": message.get("stop_reason")}],
+        "choices": [{"index": 0, "message": chat_message, "finish_reason": message.get("stop_reason")}],
         "usage": message.get("usage"),
     }
 
@@ -201,16 +201,18 @@ def convert_batch_result_line(line: bytes) -> bytes:
         result = found["result"]
         kind = result["type"]
         if kind == "succeeded":
-            told: dict[str, Any] = {"response": {"status_code": 200, "body": build_chat_completion(result["message"])}}
+            payload: dict[str, Any] = {
+                "response": {"status_code": 200, "body": build_chat_completion(result["message"])}
+            }
         elif kind == "errored":
             error = result["error"]
             status = _STATUS_BY_ERROR_TYPE.get(error.get("error", error).get("type"), 500)
-            told = {"response": {"status_code": status, "body": error}}
+            payload = {"response": {"status_code": status, "body": error}}
         else:
-            told = {"error": _ERROR_BY_UNFINISHED_RESULT[kind]}
+            payload = {"error": _ERROR_BY_UNFINISHED_RESULT[kind]}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return line
-    return json.dumps({"custom_id": found.get("custom_id"), **told}).encode("ascii")
+    return json.dumps({"custom_id": found.get("custom_id"), **payload}).encode("ascii")
 
 
 MESSAGE_BATCHES_PATH = "/v1/messages/batches"

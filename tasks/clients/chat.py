@@ -156,7 +156,7 @@ class ChatClient:
 
         ServiceUnreachable when nothing answers at all.
         """
-        heard: list[CallResponse] = []
+        responses: list[CallResponse] = []
         answered: list[CallResponse] = []
 
         async def ask(group: Sequence[_SampleRequest]) -> list[CallResponse]:
@@ -167,15 +167,17 @@ class ChatClient:
             if self._has_sent_first or not draws:
                 return draws
             try:
-                self._sender.send([draws[:1]], ask, lambda _, reply: heard.append(reply))
+                self._sender.send([draws[:1]], ask, lambda _, reply: responses.append(reply))
             except ServiceUnreachable as error:
                 if isinstance(error, AccountBlocked) or not self._server.has_answered:
                     raise
-                progress.print_and_log(f"note: the first request of all is left to a batch job too: {error}")
+                progress.print_and_log(
+                    f"note: the first request goes into a batch job too, since it failed when sent singly: {error}"
+                )
             self._has_sent_first = True
         if not answered:
             return draws
-        join(draws[0], heard[0])
+        join(draws[0], responses[0])
         return draws[1:]
 
     def notes(self) -> list[str]:
@@ -186,16 +188,16 @@ class ChatClient:
         probed = named.model_copy(update=self._probes.found_settings)
         notes = []
         if learnt := format_changed_settings(self._configured_model, named):
-            notes.append(f"model {self.model.name} needs {'; '.join(learnt)}: put it into the world's file")
+            notes.append(f"model {self.model.name} needs {'; '.join(learnt)}: add this to the world's file")
         if found := format_changed_settings(named, probed):
             notes.append(
-                f"model {self.model.name} refused a request without saying what it refuses, and took it with "
-                f"{'; '.join(found)}: put it into the world's file"
+                f"model {self.model.name} refused a request without naming a reason, and accepted it with "
+                f"{'; '.join(found)}: add this to the world's file"
             )
         if self._probes.unexplained_refusal:
             notes.append(
-                f"model {self.model.name} refused a request without saying what it refuses ({self._probes.unexplained_refusal}), and refused "
-                f"it too without {self._probes.format_tried()}"
+                f"model {self.model.name} refused a request without naming a reason ({self._probes.unexplained_refusal}), and refused "
+                f"it again without each of {self._probes.format_tried()}"
             )
         return [*notes, *format_unknown_finish_reasons(self.model.name, self._finish_reasons)]
 
@@ -214,13 +216,13 @@ class ChatClient:
                 return [body]
             answer = await self._server.send_paid(_PATH, body)
             probed = await self._probe_unnamed_refusal(model, draw, body, learnt, answer)
-            heard = probed or self._read_response(model, draw, learnt, answer)
-            if isinstance(heard, CallResponse):
+            outcome = probed or self._read_response(model, draw, learnt, answer)
+            if isinstance(outcome, CallResponse):
                 if answer.status < 300:
                     self._probes.note_accepted(model, body)
-                return [heard]
-            learnt |= heard[0]
-            refused = heard[1]
+                return [outcome]
+            learnt |= outcome[0]
+            refused = outcome[1]
 
     async def _probe_unnamed_refusal(
         self,
@@ -266,13 +268,13 @@ class ChatClient:
             answer = await self._server.send_paid(_PATH, body)
             if self._is_unexplained(tried, body, learnt, answer):
                 return None
-            heard = self._read_response(tried, draw, learnt, answer)
-            if isinstance(heard, CallResponse) and answer.status < 300:
+            outcome = self._read_response(tried, draw, learnt, answer)
+            if isinstance(outcome, CallResponse) and answer.status < 300:
                 self._probes.note_accepted(tried, body)
-                return heard
-            if isinstance(heard, CallResponse):
+                return outcome
+            if isinstance(outcome, CallResponse):
                 return None
-            learnt |= heard[0]
+            learnt |= outcome[0]
 
     def _is_unexplained(
         self, model: ModelSettings, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: ServerResponse
@@ -306,8 +308,8 @@ class ChatClient:
         )
         if is_refused and (change := self._find_probed_settings(model, asked)):
             return change
-        heard = self._read_response(model, asked, learnt, answer)
-        return heard if isinstance(heard, CallResponse) else heard[0]
+        outcome = self._read_response(model, asked, learnt, answer)
+        return outcome if isinstance(outcome, CallResponse) else outcome[0]
 
     async def probe_refusals(
         self, lines: Sequence[tuple[_SampleRequest, ServerResponse]], learnt: Mapping[str, Any]
@@ -323,10 +325,12 @@ class ChatClient:
         for draw, answer in refused:
             started = time.perf_counter()
             async with asyncio.timeout(self.model.limits.timeout_s):
-                heard = await self._probe_unnamed_refusal(model, draw, _build_request_body(model, draw), learnt, answer)
-            if isinstance(heard, CallResponse):
-                return draw, replace(heard, latency_s=time.perf_counter() - started)
-            if heard or self._probes.unexplained_refusal:
+                outcome = await self._probe_unnamed_refusal(
+                    model, draw, _build_request_body(model, draw), learnt, answer
+                )
+            if isinstance(outcome, CallResponse):
+                return draw, replace(outcome, latency_s=time.perf_counter() - started)
+            if outcome or self._probes.unexplained_refusal:
                 return None
         return None
 
@@ -431,8 +435,8 @@ def _join_sample_replies(replies: Sequence[CallResponse], once: bool) -> CallRes
     if failed := next((reply for reply in replies if reply.status == "failed" and not _is_refused_reply(reply)), None):
         return replace(spent, body=None, status="failed", error=failed.error, transient=failed.transient)
     if all(map(_is_refused_reply, replies)):
-        said = next(filter(None, (reply.error or _format_refused_reply(reply) for reply in replies)))
-        return replace(spent, body=None, status="failed", error=said, transient=False)
+        refusal = next(filter(None, (reply.error or _format_refused_reply(reply) for reply in replies)))
+        return replace(spent, body=None, status="failed", error=refusal, transient=False)
     bodies: list[Any] = [reply.body or _FILTERED_SAMPLE for reply in replies]
     texts = [text for body in bodies for text in body["texts"]]
     finish = [reason for body in bodies for reason in body["finish"]]

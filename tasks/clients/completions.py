@@ -173,7 +173,9 @@ def find_chat_failure(service: str, answer: ServerResponse) -> CallResponse | No
     if failure := find_content_refusal(service, answer):
         return failure
     if answer.status == 404:
-        raise ServiceUnreachable(f"{service}: HTTP 404: {shorten_to_line(answer.text)}. Check url, name and account")
+        raise ServiceUnreachable(
+            f"{service}: HTTP 404: {shorten_to_line(answer.text)}. Check url, name and account of the model"
+        )
     failure = find_http_failure(service, answer.status, answer.text, answer.retry_after)
     # other failures may lie in the account or the server's setup, which people can fix
     return failure and replace(failure, transient=True)
@@ -294,6 +296,8 @@ def _read_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
         named = each.get("function") or {}
         given = named.get("arguments") or ""
         # nine characters, since some servers accept only ids of that length
-        told = {"id": str(each.get("id") or f"call{at:05}"), "name": str(named.get("name") or "")}
-        calls.append({**told, "arguments": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})
+        fields = {"id": str(each.get("id") or f"call{at:05}"), "name": str(named.get("name") or "")}
+        calls.append(
+            {**fields, "arguments": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)}
+        )
     return calls

@@ -83,8 +83,8 @@ def _iterate_events(text: str) -> Iterator[dict[str, Any] | None]:
 
 def _parse_event_data(data: list[str], name: str, *, is_last: bool) -> Iterator[dict[str, Any] | None]:
     """Yield the objects in the data lines of one event: one, or one a line where a server leaves out the blank lines."""
-    whole = "\n".join(data)
-    for text in [whole] if len(data) == 1 or _is_json(whole) else data:
+    joined = "\n".join(data)
+    for text in [joined] if len(data) == 1 or _is_json(joined) else data:
         if text.strip() == _STREAM_END_DATA:
             yield None
             continue

@@ -231,11 +231,11 @@ class OpenAiServer:
 
         A token of a request has at least one byte, and replies are limited; overcounts seen earlier scale both bounds.
         """
-        told = json.dumps(
+        text = json.dumps(
             [body.get(name) for name in ("messages", "prompt", "tools", "response_format")], ensure_ascii=False
         )
         asked = (
-            len(told.encode(errors="replace"))
+            len(text.encode(errors="replace"))
             + _MAX_TEMPLATE_TOKENS
             + _MAX_TOKENS_PER_MESSAGE * len(body.get("messages", ()))
         )

@@ -149,7 +149,7 @@ class SparqlClient:
 def _get_sparql_record(call: Call) -> SparqlMapping:
     operation = find_operation(call.operation)
     if operation is None or operation.sparql is None:
-        raise ValueError(f"{call.operation} cannot be asked of a SPARQL endpoint: its record does not say how")
+        raise ValueError(f"a SPARQL endpoint cannot answer {call.operation}: the operation defines no SPARQL mapping")
     return operation.sparql
 
 

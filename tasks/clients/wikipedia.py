@@ -116,13 +116,13 @@ class MediaWikiApi:
         for code, text in errors:
             if _BLOCKED_ERROR_CODE.fullmatch(code):
                 raise ServiceUnreachable(
-                    f"{self._name}: blocks us ({code}): {shorten_to_line(text)}. Send nothing more until you know why: the wiki's block log "
-                    "gives the reason for your address or account. What was answered is kept; run the same command once you are unblocked"
+                    f"{self._name}: blocks your address or account ({code}): {shorten_to_line(text)}. Send no more requests until you know why; the "
+                    "wiki's block log gives the reason. Answers so far are recorded; run the same command once the block ends"
                 )
             if _TOKEN_REFUSED_CODE.fullmatch(code):
                 raise ServiceUnreachable(
-                    f"{self._name}: refuses the token ({code}): {shorten_to_line(text)}. Put a valid one into the environment variable that "
-                    "token_env names, or leave token_env out"
+                    f"{self._name}: refuses the token ({code}): {shorten_to_line(text)}. Put a valid token into the environment variable that "
+                    "token_env names, or remove token_env"
                 )
         for code, text in errors:
             if _TRANSIENT_ERROR_CODE.fullmatch(code):
@@ -179,7 +179,9 @@ class WikipediaClient:
                 continue
             operation = find_operation(call.operation)
             if operation is None or operation.fetch_from_wiki is None:
-                raise ValueError(f"{call.operation} cannot be asked of a MediaWiki: its record does not say how")
+                raise ValueError(
+                    f"a MediaWiki cannot answer {call.operation}: the operation defines no MediaWiki request"
+                )
             if operation.batches_titles:
                 together[call.operation].append(call)
             else:

@@ -275,7 +275,7 @@ def _open_array(file: Path) -> Array:
     dtype = np.dtype(_ARRAY_DTYPES[file.stem])
     if array.ndim != 1 or array.dtype != dtype:
         raise LocalGraphError(
-            f"{file}: holds {array.dtype} of shape {array.shape}, expected one row of {dtype}; {again}"
+            f"{file}: has type {array.dtype} and shape {array.shape}, expected one dimension of {dtype}; {again}"
         )
     # kernels are compiled for plain arrays
     return array.view(np.ndarray)
@@ -294,7 +294,7 @@ def _check_array_lengths(path: Path, found: dict[str, Array]) -> None:
     for name, length in expected.items():
         if name in found and len(found[name]) != length:
             raise LocalGraphError(
-                f"{path / name}.npy: has {len(found[name]):,} entries, expected {length:,} as other files say:"
+                f"{path / name}.npy: has {len(found[name]):,} entries, expected {length:,} as in the other files:"
                 f" damaged; {format_reload_advice(path.name)}"
             )
 
@@ -341,7 +341,7 @@ def _write_properties(connection: duckdb.DuckDBPyConnection, folder: Path) -> np
     properties = np.array([number for (number,) in connection.execute(_PROPERTIES_QUERY).fetchall()], np.int32)
     if len(properties) > MAX_PROPERTIES:
         raise LocalGraphError(
-            f"{folder}: the triples use {len(properties):,} properties; a graph holds {MAX_PROPERTIES:,} at most"
+            f"{folder}: the triples use {len(properties):,} properties; a graph can hold at most {MAX_PROPERTIES:,}"
         )
     with _create_array_file(folder, "properties", len(properties)) as file:
         file.write(properties.data)

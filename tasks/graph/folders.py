@@ -150,13 +150,13 @@ def _load_checked_files(path: Path) -> _CheckedFiles:
 
 def _write_checked_files(path: Path, notes: _CheckedFiles) -> None:
     """Record files as checked; do nothing if the folder is not writable."""
-    beside = path / f".{CHECKED_FILES_NOTE}.{os.getpid()}"
+    draft = path / f".{CHECKED_FILES_NOTE}.{os.getpid()}"
     with suppress(OSError):
         try:
-            beside.write_bytes(_CHECKED_FILES_ADAPTER.dump_json(notes, indent=2))
-            beside.replace(path / CHECKED_FILES_NOTE)
+            draft.write_bytes(_CHECKED_FILES_ADAPTER.dump_json(notes, indent=2))
+            draft.replace(path / CHECKED_FILES_NOTE)
         finally:
-            beside.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
 
 
 class LoadedSourceFile(StrictModel):
@@ -204,7 +204,7 @@ def get_graph_folder(name: str, folder: Path) -> Path:
     """Return a graph's folder; UsageError if the name is not a valid graph name."""
     if not _GRAPH_NAME.fullmatch(name):
         raise UsageError(
-            f"no graph can be called {name!r}: use letters, digits, `.`, `_`, `-`, a letter or digit first"
+            f"{name!r} is not a valid name of a graph: use letters, digits, `.`, `_` and `-`, starting with a letter or digit"
         )
     return Path(folder) / name
 
@@ -278,14 +278,16 @@ def load_unchecked_manifest(name: str, folder: Path) -> GraphManifest:
     if not path.is_dir():
         raise_missing_graph(name, folder)
     if not (path / GRAPH_MANIFEST_FILE).is_file():
-        raise LocalGraphError(f"{path}: no {GRAPH_MANIFEST_FILE}: it was never finished; {again}")
+        raise LocalGraphError(f"{path}: no {GRAPH_MANIFEST_FILE}, so the graph is unfinished; {again}")
     try:
         content = (path / GRAPH_MANIFEST_FILE).read_bytes()
-        told = json.loads(content)
-        found = told.get("format_version") if isinstance(told, dict) else None
+        fields = json.loads(content)
+        found = fields.get("format_version") if isinstance(fields, dict) else None
         if isinstance(found, int) and found != FORMAT_VERSION:
             age = "a newer" if found > FORMAT_VERSION else "an older"
-            raise LocalGraphError(f"{path}: written by {age} factmill (format {found}, here {FORMAT_VERSION}); {again}")
+            raise LocalGraphError(
+                f"{path}: written by {age} version of factmill (format {found}, expected {FORMAT_VERSION}); {again}"
+            )
         return GraphManifest.model_validate_json(content)
     except ValueError as error:
         detail = str(error)
@@ -301,8 +303,8 @@ def raise_missing_graph(name: str, folder: Path) -> NoReturn:
     """Raise LocalGraphError for a missing or half-loaded graph, with advice."""
     if get_loading_folder(name, folder).exists():
         raise LocalGraphError(
-            f"graph {name} in {folder}: half loaded; wait for its load, or give its factmill graph load FILE..."
-            f" --name {name} again, which goes on from there"
+            f"graph {name} in {folder}: half loaded; wait until its load ends, or resume it with the same factmill graph load"
+            f" FILE... --name {name}"
         )
     known = ", ".join(each for each in list_graph_names(folder) if get_graph_folder(each, folder).is_dir()) or "none"
     raise LocalGraphError(f"no graph {name} in {folder} (there: {known}): factmill graph load FILE... --name {name}")
@@ -312,8 +314,8 @@ def raise_if_damaged(name: str, folder: Path, damage: dict[str, str]) -> None:
     """Raise LocalGraphError if any file of a graph is damaged; `damage`: file name → problem."""
     if damage:
         path = get_graph_folder(name, folder)
-        told = "; ".join(f"{path / file}: {flaw}" for file, flaw in sorted(damage.items()))
-        raise LocalGraphError(f"{told}: damaged; {format_reload_advice(name)}")
+        problems = "; ".join(f"{path / file}: {flaw}" for file, flaw in sorted(damage.items()))
+        raise LocalGraphError(f"{problems}: damaged; {format_reload_advice(name)}")
 
 
 class LoadRequest(StrictModel):
@@ -359,41 +361,41 @@ def lock_loading_folder(name: str, folder: Path) -> Iterator[Path]:
 
     On exit, a half load with its request stays; anything else is removed.
     """
-    beside = get_loading_folder(name, folder)
-    beside.mkdir(parents=True, exist_ok=True)
-    with _try_lock_folder(beside) as is_ours:
+    loading_folder = get_loading_folder(name, folder)
+    loading_folder.mkdir(parents=True, exist_ok=True)
+    with _try_lock_folder(loading_folder) as is_ours:
         if not is_ours:
-            raise LocalGraphError(
-                f"graph {name} is being loaded into {folder} by another process: wait until it is done"
-            )
+            raise LocalGraphError(f"another process is loading graph {name} into {folder}: wait until it ends")
         # left by a killed process
         remove_path(_get_discarded_graph_path(name, folder))
-        remove_path(beside / BUILT_GRAPH_FOLDER)
+        remove_path(loading_folder / BUILT_GRAPH_FOLDER)
         try:
-            yield beside
+            yield loading_folder
         finally:
-            remove_path(beside / BUILT_GRAPH_FOLDER if (beside / LOAD_REQUEST_FILE).exists() else beside)
+            remove_path(
+                loading_folder / BUILT_GRAPH_FOLDER if (loading_folder / LOAD_REQUEST_FILE).exists() else loading_folder
+            )
 
 
-def find_load_request(beside: Path) -> LoadRequest | None:
+def find_load_request(loading_folder: Path) -> LoadRequest | None:
     """Return the request of the half load in a folder; None if there is none."""
     try:
-        return LoadRequest.model_validate_json((beside / LOAD_REQUEST_FILE).read_bytes())
+        return LoadRequest.model_validate_json((loading_folder / LOAD_REQUEST_FILE).read_bytes())
     except (FileNotFoundError, ValidationError):
         # an unreadable request comes from another version
         return None
 
 
-def write_load_request(beside: Path, request: LoadRequest) -> None:
+def write_load_request(loading_folder: Path, request: LoadRequest) -> None:
     """Write the request of the half load in a folder, which makes the half load worth keeping."""
-    if find_load_request(beside) != request:
-        partly = beside / f"{LOAD_REQUEST_FILE}.partly"
+    if find_load_request(loading_folder) != request:
+        partly = loading_folder / f"{LOAD_REQUEST_FILE}.partly"
         with partly.open("w", encoding="utf-8") as file:
             file.write(request.model_dump_json(indent=2))
             file.flush()
             # a power loss would leave an empty request and waste hours of reading
             os.fsync(file.fileno())
-        partly.rename(beside / LOAD_REQUEST_FILE)
+        partly.rename(loading_folder / LOAD_REQUEST_FILE)
 
 
 def empty_folder(path: Path) -> None:
@@ -412,34 +414,34 @@ def install_built_graph(name: str, folder: Path, *, replace: bool) -> None:
     )
     if target.exists():
         if not replace:
-            raise LocalGraphError(f"graph {name} was put into {folder} by another process in the meantime")
+            raise LocalGraphError(f"another process has meanwhile created graph {name} in {folder}")
         target.rename(old)
     built.rename(target)
     (get_loading_folder(name, folder) / LOAD_REQUEST_FILE).unlink()
     remove_path(old)
 
 
-def remove_graph_or_half_load(name: str, folder: Path) -> Literal["graph", "half load"]:
+def remove_graph_or_half_load(name: str, folder: Path) -> Literal["graph", "unfinished load"]:
     """Remove a name's half load, else its graph; return which. LocalGraphError if neither exists or a load is running."""
-    path, beside = get_graph_folder(name, folder), get_loading_folder(name, folder)
-    if not beside.exists() and not path.exists():
+    path, loading_folder = get_graph_folder(name, folder), get_loading_folder(name, folder)
+    if not loading_folder.exists() and not path.exists():
         raise_missing_graph(name, folder)
-    is_half_load = beside.exists()
+    is_half_load = loading_folder.exists()
     with lock_loading_folder(name, folder):
         if is_half_load:
-            empty_folder(beside)
+            empty_folder(loading_folder)
         else:
             # renaming hides it at once; removing takes a while
             path.rename(_get_discarded_graph_path(name, folder))
             remove_path(_get_discarded_graph_path(name, folder))
-    return "half load" if is_half_load else "graph"
+    return "unfinished load" if is_half_load else "graph"
 
 
 def list_graph_statuses(folder: Path) -> list[GraphStatus]:
     """Return the graphs and half loads in a folder, sorted by name; only the sizes of their files are checked."""
     found = []
     for name in list_graph_names(folder):
-        path, beside = get_graph_folder(name, folder), get_loading_folder(name, folder)
+        path, loading_folder = get_graph_folder(name, folder), get_loading_folder(name, folder)
         if path.exists():
             try:
                 manifest = load_unchecked_manifest(name, folder)
@@ -447,15 +449,15 @@ def list_graph_statuses(folder: Path) -> list[GraphStatus]:
                 found.append(GraphStatus(name, "whole", manifest, None))
             except LocalGraphError as error:
                 found.append(GraphStatus(name, "damaged", None, str(error)))
-        if beside.exists():
-            with _try_lock_folder(beside) as is_ours:
+        if loading_folder.exists():
+            with _try_lock_folder(loading_folder) as is_ours:
                 if not is_ours:
                     found.append(GraphStatus(name, "loading", None, "another process is loading it"))
                     continue
-                request = find_load_request(beside)
+                request = find_load_request(loading_folder)
             replace = " --replace" if path.exists() else ""
-            go_on = f"to go on: {request.format_command(name)}{replace}; " if request else ""
-            advice = f"{go_on}to drop it: factmill graph remove {name}"
+            go_on = f"to resume: {request.format_command(name)}{replace}; " if request else ""
+            advice = f"{go_on}to remove it: factmill graph remove {name}"
             found.append(GraphStatus(name, "half loaded", None, advice))
     return found
 

@@ -84,13 +84,13 @@ def load_graph(
     try:
         datetime.fromisoformat(dump_date or "2000-01-01")
     except ValueError as error:
-        raise UsageError(f"dump date {dump_date!r}: give it in ISO 8601, like 2024-05-06") from error
+        raise UsageError(f"dump date {dump_date!r}: expected ISO 8601, such as 2024-05-06") from error
     if target.exists() and not replace:
         raise LocalGraphError(
-            f"graph {name} exists already in {folder}: choose another name, or replace it with --replace"
+            f"graph {name} already exists in {folder}: choose another name, or replace it with --replace"
         )
-    with _explain_load_errors(name, folder), lock_loading_folder(name, folder) as beside:
-        job = _LoadJob(name, request, beside, LoadMeter(progress or _ignore), notice or _ignore, dump_date)
+    with _explain_load_errors(name, folder), lock_loading_folder(name, folder) as loading_folder:
+        job = _LoadJob(name, request, loading_folder, LoadMeter(progress or _ignore), notice or _ignore, dump_date)
         manifest = _build_graph(job)
         install_built_graph(name, folder, replace=replace)
     return manifest
@@ -123,8 +123,8 @@ def _build_graph(job: _LoadJob) -> GraphManifest:
             written = _write_tables_and_arrays(job, staging)
     except SourceChangedError as error:
         if any(source.size_bytes and not source.is_rereadable for source in job.sources):
-            raise SourceError(f"{error}; pipe the same bytes again") from error
-        job.notify(f"{error}; the half load is dropped")
+            raise SourceError(f"{error}; pipe the same bytes again, from the start") from error
+        job.notify(f"{error}; dropped the unfinished load")
         empty_folder(job.folder)
         return _build_graph(job)
     # only after the connection is closed, since closing changes the database
@@ -146,12 +146,12 @@ def _check_half_load(job: _LoadJob) -> None:
     before = find_load_request(job.folder)
     if not before or not before.loads_same_rows(job.request):
         if (job.folder / LOAD_REQUEST_FILE).exists():
-            job.notify("a half load of other files or options, or by another version, is dropped")
+            job.notify("dropped an unfinished load of other files or options, or by another version")
         empty_folder(job.folder)
     elif not (job.folder / STAGING_FILE).exists():
-        job.notify("the rows of the half load are gone; all is read anew")
+        job.notify("the rows of the unfinished load are missing; reading all files from the start")
     elif before.files != job.request.files:
-        job.notify(f"going on with the half load of {', '.join(before.files)}, since the files have the same sizes")
+        job.notify(f"resuming the unfinished load of {', '.join(before.files)}, since the files have the same sizes")
         write_load_request(job.folder, job.request)
 
 
@@ -160,9 +160,11 @@ def _read_job_sources(job: _LoadJob, staging: StagingDatabase) -> None:
     job.sources = [RdfSource(path, job.request.form, job.meter.report) for path in job.request.files]
     job.meter.set_sources(job.sources, tally.lines)
     if tally.is_whole:
-        job.notify("all files are read already; going on with the tables")
+        job.notify("all files were read before; resuming with the tables")
     elif tally.lines:
-        job.notify(f"going on behind line {tally.lines:,}; what comes before is read again to see that it is the same")
+        job.notify(
+            f"resuming after line {tally.lines:,}; reading the lines before it again to check that they are unchanged"
+        )
     job.meter.start_phase("checking" if tally.lines else "reading")
     read_sources_into_staging(
         job.sources, job.request.languages, staging, job.meter, lambda: write_load_request(job.folder, job.request)
@@ -198,14 +200,14 @@ def _write_tables_and_arrays(job: _LoadJob, staging: StagingDatabase) -> dict[st
 def _make_load_request(files: Sequence[str | Path], languages: Sequence[str], form: RdfSyntax | None) -> LoadRequest:
     """Check the options and that every file exists, before any is read; return the request."""
     if not files:
-        raise UsageError("no file to load: give N-Triples or Turtle, plain or packed, or `-` for standard input")
+        raise UsageError("no file to load: give N-Triples or Turtle, plain or compressed, or `-` for standard input")
     paths = tuple(dict.fromkeys(map(str, files)))
     for path in paths:
         if path != STDIN:
             check_readable(path)
     tags = tuple(sorted({language.lower() for language in languages}))
     if not tags or not all(_LANGUAGE.fullmatch(tag) for tag in tags):
-        raise UsageError(f"languages {list(languages)}: give at least one language tag, like en or pt-br")
+        raise UsageError(f"languages {list(languages)}: expected at least one language tag, such as en or pt-br")
     modules = (Path(__file__).parent / "loading" / f"{name}.py" for name in READING_MODULES)
     code = combine_digests(digest_bytes(module.read_bytes()) for module in modules)
     return LoadRequest(
@@ -223,11 +225,11 @@ def _explain_load_errors(name: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        raise SourceError(f"{error}{_format_resume_advice(name, folder, 'put it right')}") from error
+        raise SourceError(f"{error}{_format_resume_advice(name, folder, 'correct it')}") from error
     except (duckdb.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        kept = _format_resume_advice(name, folder, "make room on the disk if it is full")
-        raise LocalGraphError(f"graph {name} cannot be written in {folder}: {reason}{kept}") from error
+        kept = _format_resume_advice(name, folder, "free disk space if the disk is full")
+        raise LocalGraphError(f"cannot write graph {name} in {folder}: {reason}{kept}") from error
     except RuntimeError as error:
         # DuckDB's error for Ctrl-C
         if "interrupted" in str(error):
@@ -239,8 +241,8 @@ def _format_resume_advice(name: str, folder: Path, advice: str) -> str:
     if not (get_loading_folder(name, folder) / LOAD_REQUEST_FILE).exists():
         return ""
     return (
-        f"; what was read before is kept: {advice} and give the same command again, which goes on from there, or drop"
-        f" it: factmill graph remove {name}"
+        f". The rows read so far stay: {advice} and run the same command again to resume, or remove"
+        f" them: factmill graph remove {name}"
     )
 
 

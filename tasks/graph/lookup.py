@@ -228,10 +228,10 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         places = [find_places_in_sorted(arrays.properties, _parse_id_numbers(pids)) for pids in lists]
         wanted = [nth * count + each[each >= 0] for nth, each in enumerate(places)]
         edges = _gather_edges(arrays.out, arrays.items.find_places(_parse_id_numbers(qid for qid, _ in asked)))
-        mine = np.isin(
+        is_wanted = np.isin(
             list_of[edges.owners] * count + edges.properties, np.concatenate([np.empty(0, np.int64), *wanted])
         )
-        named = _list_edge_ids(arrays, _OwnedEdges._make(column[mine] for column in edges))
+        named = _list_edge_ids(arrays, _OwnedEdges._make(column[is_wanted] for column in edges))
         labels = self.find_labels({qid for _, _, qid in named}, language)
         found: list[list[ItemNeighbour]] = [[] for _ in asked]
         for owner, pid, qid in named:
@@ -250,7 +250,7 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         numbers = _parse_id_numbers(asked)
         keys = {"keys": pa.table({"position": pa.array(np.arange(len(numbers))), "item": pa.array(numbers)})}
         literals = self.query(_ITEM_VALUES_QUERY, keys)
-        said = {(at, f"P{pid}", f"Q{qid}"): text for at, pid, qid, text in self.query(_ITEM_CLAIMS_QUERY, keys)}
+        statements = {(at, f"P{pid}", f"Q{qid}"): text for at, pid, qid, text in self.query(_ITEM_CLAIMS_QUERY, keys)}
         claims = _list_edge_ids(self.arrays, _gather_edges(self.arrays.out, self.arrays.items.find_places(numbers)))
         ids = {each for _, *both in claims for each in both} | {f"P{pid}" for _, pid, *_ in literals}
         labels = self.find_labels(ids, language)
@@ -259,7 +259,9 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
             pid, unit_qid = Pid(f"P{number}"), None if unit is None else Qid(f"Q{unit}")
             found[at].append(ItemFact(pid, labels.get(pid), None, value, precision, unit_qid, statement))
         for at, pid, qid in claims:
-            found[at].append(ItemFact(pid, labels.get(pid), qid, labels.get(qid), None, None, said.get((at, pid, qid))))
+            found[at].append(
+                ItemFact(pid, labels.get(pid), qid, labels.get(qid), None, None, statements.get((at, pid, qid)))
+            )
         return dict(zip(asked, found, strict=True))
 
     def find_item_paths(self, subjects: Ints, objects: Ints, options: PathSearchOptions) -> FoundPaths:

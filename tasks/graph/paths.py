@@ -284,7 +284,7 @@ def _make_literal_targets(
 def _make_numbers_table(objects: Sequence[PartialDate] | Sequence[NumberWithUnit]) -> pa.Table | None:
     numbers = [each for each in objects if isinstance(each, NumberWithUnit)]
     if len(numbers) not in (0, len(objects)):
-        raise ValueError("expected dates or numbers, got both in one batch")
+        raise ValueError("expected only dates or only numbers in one batch, got both")
     if not numbers:
         return None
     return pa.table(
@@ -312,4 +312,4 @@ def _check_pair_lengths(subjects: Ints, objects: Sequence[object] | Ints) -> Non
 
 
 def _read_nothing(ids: Ints) -> pa.Table:
-    raise AssertionError(f"a graph without literals has none with the ids {ids}")
+    raise AssertionError(f"the graph has no literals, but these ids were asked for: {ids}")

@@ -66,10 +66,10 @@ class CrossEncoderSettings(StrictModel):
             for names in wanted
         ]
         if (self.activation == "none" and not any_size) or any(len(columns) != 1 for columns in found):
-            told = ", ".join(" or ".join(sorted(names)) for names in wanted)
+            wanted_names = ", ".join(" or ".join(sorted(names)) for names in wanted)
             raise UsageError(
-                f"the cross-encoder {name} has the labels {', '.join(self.labels)} (through {self.activation}); expected "
-                f"probabilities of: {told}. Name them in id2label of the checkpoint's config.json and convert it again"
+                f"the cross-encoder {name} has the labels {', '.join(self.labels)} (activation {self.activation}); expected "
+                f"probabilities of: {wanted_names}. Name them in id2label of the checkpoint's config.json and convert it again"
             )
         return [columns[0] for columns in found]
 
@@ -129,8 +129,10 @@ class CrossEncoder:
 
     def _score_batch(self, tokens: list[list[int]], types: list[list[int]]) -> Floats:
         """Return the scores of pairs that have equally many tokens."""
-        told = types if self.settings.is_typed else None
-        output = self._encoder.forward_batch(tokens, token_type_ids=told).last_hidden_state.to_device(self._to_cpu)
+        token_types = types if self.settings.is_typed else None
+        output = self._encoder.forward_batch(tokens, token_type_ids=token_types).last_hidden_state.to_device(
+            self._to_cpu
+        )
         return np.stack([self._apply_head(state) for state in np.array(output)[:, 0].astype(np.float64)])
 
     def _apply_head(self, state: Floats) -> Floats:

@@ -65,8 +65,8 @@ def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
     is_int8 = is_stored_as_int8(path / CTRANSLATE2_WEIGHTS_FILE)
     if wanted == "int8" and not is_int8:
         raise UsageError(
-            f"{path}: its weights are not stored as int8; convert it again with --quantization int8, or leave compute_type "
-            "out of the world's file"
+            f"{path}: its weights are not int8; convert it again with --quantization int8, or remove compute_type "
+            "from the world's file"
         )
     return wanted or ("int8" if is_int8 else "float32")
 
@@ -128,6 +128,6 @@ def open_ctranslate2_model(
         )
     except (RuntimeError, ValueError) as error:
         raise UsageError(
-            f"{path}: as {compute_type} on {device}, CTranslate2 {ctranslate2.__version__} cannot open it ({error}); "
-            f"made with {made_with}"
+            f"{path}: CTranslate2 {ctranslate2.__version__} cannot open it as {compute_type} on {device} ({error}); "
+            f"it was made with {made_with}"
         ) from error

@@ -235,8 +235,8 @@ def resolve_embedder_folder(name_or_path: str, home_folder: Path) -> Path:
                 found = digest_file(package / file) if (package / file).is_file() else "missing"
                 if found != expected:
                     raise UsageError(
-                        f"{package / file}: is not the file of {PACKAGED_EMBEDDER} that we know (SHA-256 {found}, expected {expected}); "
-                        f"to use it all the same: factmill models add embedder {package} --name {PACKAGED_EMBEDDER}"
+                        f"{package / file}: is not the known file of {PACKAGED_EMBEDDER} (SHA-256 {found}, expected {expected}); "
+                        f"to use it anyway: factmill models add embedder {package} --name {PACKAGED_EMBEDDER}"
                     )
             from factmill.tasks.models.converting.encoder import make_embedder_folder
 

@@ -85,7 +85,7 @@ def model_path(name: str, folder: Path) -> Path:
     """Return the folder of a model; UsageError for a name that is not allowed."""
     if not _MODEL_NAME_PATTERN.fullmatch(name):
         raise UsageError(
-            f"no model can be called {name!r}: use letters, digits, `.`, `_`, `-`, a letter or digit first"
+            f"{name!r} is not a valid name of a model: use letters, digits, `.`, `_` and `-`, starting with a letter or digit"
         )
     return folder / name
 
@@ -132,7 +132,7 @@ def write_model_folder(
             if if_there == "keep":
                 return load_model_manifest(path)
             if if_there == "refuse":
-                raise UsageError(f"there is a model {name} in {folder} already: give --replace, or another --name")
+                raise UsageError(f"the model {name} already exists in {folder}: give --replace, or another --name")
         try:
             _remove_folder(making)
             making.mkdir()
@@ -157,7 +157,7 @@ def write_model_folder(
             _remove_model_folder(path)
             making.rename(path)
         except OSError as error:
-            raise OutputError(f"the model {name} cannot be written into {folder}: {error}") from error
+            raise OutputError(f"cannot write the model {name} into {folder}: {error}") from error
         finally:
             _remove_folder(making)
     return manifest
@@ -166,13 +166,13 @@ def write_model_folder(
 def load_model_manifest(path: Path, kind: ModelKind | None = None) -> ModelManifest:
     """Load a model folder's manifest and check its files' sizes; UsageError says what is wrong and what to do."""
     if not path.is_dir():
-        raise UsageError(f"no model folder {path}: factmill models list shows those that are there")
+        raise UsageError(f"no model folder {path}: factmill models list shows the existing ones")
     if not (path / MODEL_MANIFEST_FILE).is_file():
         if (path / "config.json").is_file():
             raise UsageError(
-                f"{path}: a checkpoint that was not converted: factmill models add {kind or 'embedder'} {path}"
+                f"{path}: a checkpoint that is not converted: factmill models add {kind or 'embedder'} {path}"
             )
-        raise UsageError(f"{path}: no {MODEL_MANIFEST_FILE} in it: no converted model, or one that was never finished")
+        raise UsageError(f"{path}: no {MODEL_MANIFEST_FILE}: not a converted model, or an unfinished one")
     try:
         content = json.loads((path / MODEL_MANIFEST_FILE).read_bytes())
         version = content["format_version"]
@@ -191,7 +191,7 @@ def load_model_manifest(path: Path, kind: ModelKind | None = None) -> ModelManif
             path, f"{MODEL_MANIFEST_FILE}: {'.'.join(map(str, found['loc']))}: {found['msg']}"
         ) from error
     if kind and manifest.kind != kind:
-        raise UsageError(f"{path}: the model {manifest.name} is of kind {manifest.kind}, wanted is: {kind}")
+        raise UsageError(f"{path}: the model {manifest.name} is of kind {manifest.kind}, expected {kind}")
     for file, expected in manifest.files.items():
         size = (path / file).stat().st_size if (path / file).is_file() else None
         if size != expected.size_bytes:
@@ -205,7 +205,7 @@ def load_verified_manifest(path: Path, kind: ModelKind) -> ModelManifest:
     manifest = load_model_manifest(path, kind)
     for file, expected in manifest.files.items():
         if digest_file(path / file) != expected.sha256:
-            raise _make_damaged_error(path, f"{file} does not hold what was written into it", kind)
+            raise _make_damaged_error(path, f"{file} has changed since it was written (its SHA-256 differs)", kind)
     return manifest
 
 
@@ -214,7 +214,7 @@ def parse_model_settings(path: Path, manifest: ModelManifest, settings: type[S])
     try:
         return settings.model_validate(manifest.settings)
     except ValidationError as error:
-        raise UsageError(f"{path}: its settings are not those of the kind {manifest.kind}: {error}") from error
+        raise UsageError(f"{path}: its settings do not fit the kind {manifest.kind}: {error}") from error
 
 
 def copy_model(converted: Path, kind: ModelKind, making: Path) -> ConversionResult:

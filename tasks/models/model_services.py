@@ -73,20 +73,20 @@ class LocalModelService(Generic[M]):
                 deliver(
                     call, CallResponse(None, "failed", f"unknown_operation: a {self._what} has no {call.operation}")
                 )
-        mine = _WaitingCalls([call for call in calls if call.operation in self._answers], deliver)
+        own = _WaitingCalls([call for call in calls if call.operation in self._answers], deliver)
         with self._queueing:
-            self._waiting.append(mine)
+            self._waiting.append(own)
         try:
             with self._lock:
-                if mine.calls and mine.problem is None:
-                    self._answer_waiting_calls(mine)
+                if own.calls and own.problem is None:
+                    self._answer_waiting_calls(own)
         finally:
             with self._queueing:
-                self._waiting = [each for each in self._waiting if each is not mine]
-        if mine.problem is not None:
-            raise mine.problem
+                self._waiting = [each for each in self._waiting if each is not own]
+        if own.problem is not None:
+            raise own.problem
 
-    def _answer_waiting_calls(self, mine: _WaitingCalls) -> None:
+    def _answer_waiting_calls(self, own: _WaitingCalls) -> None:
         """Answer the calls of all callers waiting now; callers still without replies go back to waiting."""
         with self._queueing:
             together, self._waiting = self._waiting, []
@@ -95,8 +95,8 @@ class LocalModelService(Generic[M]):
         def deliver(call: Call, reply: CallResponse) -> None:
             for each in together:
                 each.deliver_reply(call.key, reply)
-            if mine.problem is not None and all(each.problem for each in together):
-                raise mine.problem
+            if own.problem is not None and all(each.problem for each in together):
+                raise own.problem
 
         try:
             if self._model is None:
@@ -142,8 +142,8 @@ def _answer_translate_path(model: Translator, calls: Sequence[Call], deliver: Re
         return [PathPart(*part) for part in zip(parts, labels, strict=True)], str(call.parts["language"])
 
     for some in _iterate_runs_by_length(calls, lambda call: sum(len(part.text) for part in read(call)[0])):
-        for call, told in zip(some, model.translate_paths([read(call) for call in some]), strict=True):
-            deliver(call, CallResponse([{"text": part.text, "origin": part.origin} for part in told.parts]))
+        for call, translated in zip(some, model.translate_paths([read(call) for call in some]), strict=True):
+            deliver(call, CallResponse([{"text": part.text, "origin": part.origin} for part in translated.parts]))
 
 
 def _iterate_runs_by_length(calls: Sequence[Call], count: Callable[[Call], int]) -> Iterator[list[Call]]:

@@ -86,7 +86,7 @@ def get_tokenizer_file(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise UsageError(
-        f"{folder}: neither {TOKENIZER_JSON} nor {SENTENCEPIECE_FILES[0]} in it, by which words are cut; put the checkpoint's own file "
+        f"{folder}: neither {TOKENIZER_JSON} nor {SENTENCEPIECE_FILES[0]}, which split texts into tokens; put the checkpoint's own file "
         "there, or write one where transformers is installed: "
         "AutoTokenizer.from_pretrained(PATH, use_fast=True).save_pretrained(PATH)"
     )
@@ -100,7 +100,7 @@ def load_text_tokenizer(path: Path) -> TextTokenizer:
         try:
             pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
         except (RuntimeError, OSError) as error:
-            raise UsageError(f"{path}: no SentencePiece model: {error}") from error
+            raise UsageError(f"{path}: not a SentencePiece model: {error}") from error
         numbers = {pieces.id_to_piece(number): number for number in range(pieces.get_piece_size())}
         cut = lambda text: list(pieces.encode(text, out_type=str))  # noqa: E731
         return TextTokenizer(path, cut, numbers, pieces.id_to_piece(pieces.unk_id()))
@@ -109,7 +109,7 @@ def load_text_tokenizer(path: Path) -> TextTokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower
-        raise UsageError(f"{path}: not a file of tokenizers: {error}") from error
+        raise UsageError(f"{path}: not a file of the tokenizers package: {error}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True

@@ -84,12 +84,12 @@ def open_title_index(source: Path, sha256: str, embedder: Embedder, home_folder:
                 _embed_titles(folder, starts, embedder)
     except OSError as error:
         raise OutputError(
-            f"{folder}: the index of titles cannot be written: {error.strerror}; what is there is kept"
+            f"{folder}: cannot write the index of titles: {error.strerror}; the finished part stays, and the next run continues it"
         ) from error
     vectors = _load_array(folder / "vectors.npy")
     if vectors.shape != (len(starts) - 1, embedder.dimensions) or vectors.dtype != np.float32:
         raise OutputError(
-            f"{folder}/vectors.npy: {vectors.shape} does not fit its titles; remove the folder to make it anew"
+            f"{folder}/vectors.npy: its shape {vectors.shape} does not fit its titles; remove the folder to build it again"
         )
     return TitleIndex(folder, starts, vectors)
 
@@ -98,7 +98,7 @@ def _load_array(path: Path) -> npt.NDArray[Any]:
     try:
         return np.load(path, mmap_mode="r")
     except ValueError as error:
-        raise OutputError(f"{path}: is damaged ({error}); remove its folder to make it anew") from error
+        raise OutputError(f"{path}: is damaged ({error}); remove its folder to build it again") from error
 
 
 def iterate_titles(path: Path) -> Iterator[str]:
@@ -117,7 +117,7 @@ def iterate_titles(path: Path) -> Iterator[str]:
                 try:
                     text = line.decode("utf-8").strip().removeprefix("\ufeff")
                 except UnicodeDecodeError as error:
-                    raise SourceError(f"{place}: is not UTF-8; expected a title") from error
+                    raise SourceError(f"{place}: not UTF-8; expected a title") from error
                 if number == 1 and text in _DUMP_HEADERS:
                     continue
                 namespace, tab, title = text.rpartition("\t")
@@ -136,8 +136,8 @@ def iterate_titles(path: Path) -> Iterator[str]:
 def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
     """Write titles.txt and, last, starts.npy."""
     if not source.is_file() or (found := digest_file(source)) != sha256:
-        told = "no such file" if not source.is_file() else f"has changed (SHA-256 {found}, expected {sha256})"
-        raise SourceError(f"{source}: {told}; build again with the file of titles as it is")
+        problem = "no such file" if not source.is_file() else f"has changed (SHA-256 {found}, expected {sha256})"
+        raise SourceError(f"{source}: {problem}; build again with the present file of titles")
     folder.mkdir(parents=True, exist_ok=True)
     # an array takes eight bytes a title, a list of ints some thirty
     starts = array("q", [0])
@@ -146,7 +146,7 @@ def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
             starts.append(starts[-1] + file.write(f"{title}\n".encode()))
         os.fsync(file.fileno())
     if len(starts) == 1:
-        raise SourceError(f"{source}: holds no titles; expected one a line")
+        raise SourceError(f"{source}: no titles in it; expected one per line")
     draft = folder / "starts.draft.npy"
     np.save(draft, np.frombuffer(starts, np.int64))
     draft.replace(folder / "starts.npy")
@@ -159,7 +159,7 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
     done = int(note.read_text()) if note.is_file() and draft.is_file() else 0
     lacking = (count - done) * width - shutil.disk_usage(folder).free
     if lacking > 0:
-        raise OutputError(f"{folder}: the vectors of {count:,} titles need {lacking / 1e9:.1f} GB more of free disk")
+        raise OutputError(f"{folder}: the vectors of {count:,} titles need {lacking / 1e9:.1f} GB more free disk space")
     with draft.open("r+b" if done else "wb") as file, (folder / "titles.txt").open("rb") as titles:
         np.lib.format.write_array_header_2_0(
             file, {"descr": "<f4", "fortran_order": False, "shape": (count, embedder.dimensions)}
@@ -169,7 +169,7 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
         file.seek(0, os.SEEK_END)
         titles.seek(int(starts[done]))
         began_with, started = done, time.monotonic()
-        said = started
+        last_report_s = started
         while done < count:
             texts = [titles.readline().decode().removesuffix("\n") for _ in range(min(_TITLES_PER_BLOCK, count - done))]
             file.write(np.ascontiguousarray(embedder.encode(texts), "<f4").tobytes())
@@ -183,11 +183,11 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
                 os.fsync(noting.fileno())
             next_note.replace(note)
             now = time.monotonic()
-            if now - said >= _PROGRESS_INTERVAL_S:
-                said, rate = now, (done - began_with) / (now - started)
+            if now - last_report_s >= _PROGRESS_INTERVAL_S:
+                last_report_s, rate = now, (done - began_with) / (now - started)
                 minutes = (count - done) / rate / 60
                 print_and_log(
-                    f"titles: {done:,} of {count:,} embedded, {rate:,.0f} a second, about {minutes:,.0f} minutes to go"
+                    f"titles: {done:,} of {count:,} embedded, {rate:,.0f} per second, about {minutes:,.0f} minutes left"
                 )
     draft.replace(folder / "vectors.npy")
     note.unlink()

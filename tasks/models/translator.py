@@ -418,23 +418,29 @@ class Translator:
         self, sources: Mapping[int, TokenList], codes: Mapping[int, str], is_free: bool
     ) -> dict[int, TranslationOutcome]:
         """Return the translation for each place, or why there is none."""
-        found = dict(zip(sources, self.search.find_best_translations(list(sources.values()), list(codes.values()), is_free), strict=True))
+        found = dict(
+            zip(
+                sources,
+                self.search.find_best_translations(list(sources.values()), list(codes.values()), is_free),
+                strict=True,
+            )
+        )
         outcomes: dict[int, TranslationOutcome] = {
             place: Untranslatable("unfinished", f"no end within {len(one.tokens)} tokens")
             for place, one in found.items()
             if not one.tokens or one.tokens[-1] != END_TOKEN
         }
-        said = {place: list(one.tokens[:-1]) for place, one in found.items() if place not in outcomes}
+        found_tokens = {place: list(one.tokens[:-1]) for place, one in found.items() if place not in outcomes}
         least = self.settings.least_probability
         if least is not None:
-            targets = [[codes[place], *pieces] for place, pieces in said.items()]
-            logs = self.search.score_translations([sources[place] for place in said], targets)
-            for place, probability in zip(said, map(_compute_least_probability, logs), strict=True):
+            targets = [[codes[place], *pieces] for place, pieces in found_tokens.items()]
+            logs = self.search.score_translations([sources[place] for place in found_tokens], targets)
+            for place, probability in zip(found_tokens, map(_compute_least_probability, logs), strict=True):
                 if probability < least:
                     detail = f"a token of probability {probability:.3f}; at least {least:.3f} is wanted"
                     outcomes[place] = Untranslatable("unsure", detail)
         return outcomes | {
-            place: self._decode_pieces(pieces) for place, pieces in said.items() if place not in outcomes
+            place: self._decode_pieces(pieces) for place, pieces in found_tokens.items() if place not in outcomes
         }
 
     def _decode_pieces(self, pieces: Sequence[str]) -> TranslationOutcome:

@@ -112,7 +112,9 @@ def test_tools_and_what_they_gave_go_both_ways(serve, inbox) -> None:
     open_chat(server).send([first, second], inbox)
     read = parse_chat_response(inbox[first].body)
     assert read.finish == ("tool_use",)
-    assert [(each.id, each.name, each.parsed_arguments) for each in read.tool_calls[0]] == [("toolu_1", "search", {"title": "ö"})]
+    assert [(each.id, each.name, each.parsed_arguments) for each in read.tool_calls[0]] == [
+        ("toolu_1", "search", {"title": "ö"})
+    ]
     assert server.seen[0]["tools"] == [{"name": "search", "input_schema": {"type": "object"}}]
     [after] = [sent for sent in server.seen if len(sent["messages"]) == 3]
     assert after["messages"][1]["content"] == [{"type": "tool_use", "id": "c1", "name": "search", "input": {}}]

@@ -141,5 +141,5 @@ def test_trouble_has_a_cause(client, server, inbox, answer, code, tries, transie
 
 def test_an_endpoint_that_refuses_us_stops_the_run(client, server, inbox):
     server.script({"status": 403, "text": "blocked"})
-    with pytest.raises(ServiceUnreachable, match=r"DBpedia at .* refuses us with HTTP 403"):
+    with pytest.raises(ServiceUnreachable, match=r"DBpedia at .* HTTP 403"):
         client.send([make_same_as_call(HERE, f"{RESOURCE}Berlin")], inbox)

@@ -261,7 +261,8 @@ def test_a_server_that_only_streams_teaches_it_once(text, server, inbox):
     chat.send([ask(number) for number in range(1, 6)], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     assert len(server.seen) == 7
-    assert chat.notes() == ["model m needs stream = true: put it into the world's file"]
+    (note,) = chat.notes()
+    assert note.startswith("model m needs stream = true: ")
 
 
 def test_a_server_that_takes_no_stream_options_is_asked_without(server, inbox):

@@ -23,7 +23,9 @@ PASSING = (
     *("cirrussearch-too-busy-error", "cirrussearch-too-busy-for-you-anonymous-error", "cirrussearch-backend-error"),
 )
 STOPPING = {
-    **dict.fromkeys(("blocked", "autoblocked", "wikimedia-globalblocking-ipblocked-range"), "blocks us"),
+    **dict.fromkeys(
+        ("blocked", "autoblocked", "wikimedia-globalblocking-ipblocked-range"), "blocks your address or account"
+    ),
     "mwoauth-invalid-authorization": "refuses the token",
 }
 
@@ -121,7 +123,5 @@ def test_a_refusal_without_a_time_pauses_all_requests_of_the_service(server, lim
 
 def test_wikimedias_word_on_user_agents_says_what_to_write(server, limits, inbox):
     server.script({"status": 403, "text": "Please set a user-agent and respect our robot policy."})
-    with pytest.raises(
-        ServiceUnreachable, match=r'refuses our user agent with HTTP 403: Please.*user_agent = "factmill'
-    ):
+    with pytest.raises(ServiceUnreachable, match=r'HTTP 403: Please.*user_agent = "factmill'):
         WikipediaClient(server.url, HERE, limits, "factmill").send([make_search_call(HERE, "one", 3)], inbox)

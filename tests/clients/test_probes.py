@@ -58,7 +58,7 @@ def test_a_parameter_that_is_refused_without_a_word_is_found_and_no_row_is_lost(
         "each that is under way when the first is refused is refused too"
     )
     [note] = chat.notes()
-    assert found in note and "without saying what it refuses" in note
+    assert found in note and "without naming a reason" in note
 
 
 def test_requests_that_are_refused_meanwhile_wait_for_the_probes_of_one(server, inbox) -> None:
@@ -97,7 +97,7 @@ def test_a_probe_whose_refusal_says_why_is_adapted(server, inbox) -> None:
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     assert len(server.seen) == 40 + 2
     named, found = chat.notes()
-    assert 'needs temperature = "none"' in named and "took it with seed = false" in found
+    assert 'needs temperature = "none"' in named and "accepted it with seed = false" in found
 
 
 def test_when_no_probe_passes_the_refusal_stands_and_no_other_request_is_probed(server, inbox) -> None:

@@ -18,8 +18,8 @@ FAULTS = {
     "expired": "certificate has expired.*REQUESTS_CA_BUNDLE",
     "other host": "Hostname mismatch.*REQUESTS_CA_BUNDLE",
     "unknown authority": "unable to get local issuer certificate.*REQUESTS_CA_BUNDLE",
-    "no TLS": "agree on no version of TLS.*one for https",
-    "old TLS": "agree on no version of TLS.*one for https",
+    "no TLS": "no common version of TLS.*https",
+    "old TLS": "no common version of TLS.*https",
 }
 
 

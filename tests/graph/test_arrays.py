@@ -98,7 +98,7 @@ def test_more_properties_than_places_can_tell_apart_are_refused_by_number(tmp_pa
         )
         connection.execute("CREATE TABLE literals (property INTEGER, qualifier INTEGER)")
         connection.execute("CREATE TABLE items AS SELECT unnest([1, 2])::BIGINT AS item")
-        with pytest.raises(LocalGraphError, match=r"use 65,536 properties; a graph holds 65,535"):
+        with pytest.raises(LocalGraphError, match=r"use 65,536 properties; .* 65,535"):
             write_arrays(connection, tmp_path)
 
 

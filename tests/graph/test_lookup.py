@@ -201,7 +201,13 @@ def test_an_empty_batch_and_unknown_ids_have_empty_answers(make_graph: Make) -> 
     graph = make_graph(PEOPLE)
     huge = "Q" + "9" * 30
     assert ask(graph) == []
-    assert graph.find_items_by_name([]) == graph.load_descriptions([]) == neighbours(graph, [], ["P31"]) == graph.find_labels([]) == {}
+    assert (
+        graph.find_items_by_name([])
+        == graph.load_descriptions([])
+        == neighbours(graph, [], ["P31"])
+        == graph.find_labels([])
+        == {}
+    )
     assert graph.list_neighbours([]) == []
     assert graph.load_descriptions([huge]) == {huge: ItemDescription(None, None, None, None)}
     assert neighbours(graph, [huge], ["P31"]) == {huge: []}

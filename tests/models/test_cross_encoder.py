@@ -123,7 +123,9 @@ def test_a_model_is_known_by_its_digest_and_refused_without_the_labels_wanted(tm
     assert get_cross_encoder_identity("nli", tmp_path, [ENTAILMENT_LABELS]) == {"name": "nli", "digest": opened.digest}
     assert make_cross_encoder_folder(tmp_path / "nli", tmp_path / "again").digest == opened.digest
     convert(tmp_path, "unnamed")
-    with pytest.raises(UsageError, match=r"unnamed has the labels LABEL_0, LABEL_1 \(through softmax\); .* entailment"):
+    with pytest.raises(
+        UsageError, match=r"unnamed has the labels LABEL_0, LABEL_1 \(activation softmax\); .* entailment"
+    ):
         get_cross_encoder_identity("unnamed", tmp_path, [ENTAILMENT_LABELS])
     convert(tmp_path, "single", id2label={"0": "LABEL_0"})
     assert get_cross_encoder_identity("single", tmp_path, [CONSISTENT_LABELS])["name"] == "single"
@@ -145,11 +147,11 @@ def test_an_unknown_name_is_told_with_what_there_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"model_type": "deberta-v2"}, "model_type is 'deberta-v2'; can be converted: bert, roberta"),
-        ({"id2label": {"1": "yes", "2": "no"}}, "id2label names 1, 2; expected the numbers from 0 on"),
+        ({"model_type": "deberta-v2"}, "model_type is 'deberta-v2'; expected one of: bert, roberta"),
+        ({"id2label": {"1": "yes", "2": "no"}}, "id2label has the keys 1, 2;"),
         ({"problem_type": "multi_label_classification"}, "problem_type multi_label_classification of 2 labels"),
-        ({"id2label": {"0": "x"}, "sbert_ce_default_activation_function": "torch.nn.ReLU"}, "goes through torch.nn.ReLU"),
-        ({"id2label": NLI, "hidden_size": 48}, r"tensor .* config.json asks for"),
+        ({"id2label": {"0": "x"}, "sbert_ce_default_activation_function": "torch.nn.ReLU"}, "torch.nn.ReLU; expected"),
+        ({"id2label": NLI, "hidden_size": 48}, r"tensor .* config.json"),
     ],
 )  # fmt: skip
 def test_a_checkpoint_is_refused_by_what_is_wrong(tmp_path: Path, config: dict[str, Any], told: str) -> None:
@@ -168,7 +170,7 @@ def test_a_folder_that_was_converted_is_taken_as_it_is(tmp_path: Path) -> None:
     opened = convert(tmp_path, id2label=NLI)
     taken = make_cross_encoder_folder(models_folder(tmp_path) / "nli", tmp_path / "elsewhere", "mine")
     assert (taken.name, taken.digest) == ("mine", opened.digest)
-    with pytest.raises(UsageError, match="of kind cross-encoder, wanted is: embedder"):
+    with pytest.raises(UsageError, match="of kind cross-encoder, expected embedder"):
         make_embedder_folder(models_folder(tmp_path) / "nli", tmp_path / "elsewhere")
 
 

@@ -54,7 +54,7 @@ def test_a_name_that_is_taken_is_refused_replaced_or_kept(tmp_path: Path) -> Non
         (making / "more").write_text("more")
         return write(making)
 
-    with pytest.raises(UsageError, match=r"a model mine in .* already: give --replace"):
+    with pytest.raises(UsageError, match=r"model mine already exists in .*--replace"):
         write_model_folder("mine", tmp_path, "embedder", write_more)
     assert write_model_folder("mine", tmp_path, "embedder", write_more, "keep") == first
     assert "more" in write_model_folder("mine", tmp_path, "embedder", write_more, "replace").files
@@ -73,7 +73,7 @@ def test_a_conversion_that_breaks_off_leaves_the_model_of_before(tmp_path: Path)
 
     with pytest.raises(UsageError, match="the checkpoint is wrong"):
         write_model_folder("mine", tmp_path, "embedder", fail, "replace")
-    with pytest.raises(OutputError, match=r"mine cannot be written into .*No space left"):
+    with pytest.raises(OutputError, match=r"cannot write the model mine into .*No space left"):
         write_model_folder("mine", tmp_path, "embedder", fill_disk, "replace")
     assert set(load_verified_manifest(tmp_path / "mine", "embedder").files) == {"model.bin", "sub/words"}
     assert not (tmp_path / ".mine.making").exists()
@@ -117,7 +117,7 @@ def test_of_several_processes_one_converts_and_all_find_the_model(tmp_path: Path
     [
         ("model.bin", "1234", "damaged: model.bin has 4 bytes, expected 5 bytes; convert it again"),
         ("model.bin", None, "damaged: model.bin is missing, expected 5 bytes"),
-        ("model.bin", "54321", "damaged: model.bin does not hold what was written into it"),
+        ("model.bin", "54321", "damaged: model.bin .*SHA-256"),
         (MODEL_MANIFEST_FILE, "{", "damaged: factmill-model.json cannot be read"),
         (MODEL_MANIFEST_FILE, '{"format_version": 1, "name": 5}', "damaged: factmill-model.json: name"),
         (
@@ -125,7 +125,7 @@ def test_of_several_processes_one_converts_and_all_find_the_model(tmp_path: Path
             '{"format_version": 99, "kind": "embedder"}',
             "another version of factmill .*format: 99, here: 1",
         ),
-        (MODEL_MANIFEST_FILE, None, "no factmill-model.json in it: no converted model"),
+        (MODEL_MANIFEST_FILE, None, "no factmill-model.json"),
     ],
 )
 def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path, file: str, content: str | None, told: str) -> None:
@@ -140,10 +140,10 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path, file: str, conten
 def test_a_checkpoint_and_a_model_of_another_kind_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(UsageError, match="a checkpoint that was not converted: factmill models add embedder"):
+    with pytest.raises(UsageError, match="checkpoint that is not converted: factmill models add embedder"):
         load_model_manifest(tmp_path / "raw", "embedder")
     write_model_folder("mine", tmp_path, "translator", write)
-    with pytest.raises(UsageError, match="mine is of kind translator, wanted is: embedder"):
+    with pytest.raises(UsageError, match="mine is of kind translator, expected embedder"):
         load_model_manifest(tmp_path / "mine", "embedder")
     with pytest.raises(UsageError, match="no model folder"):
         load_model_manifest(tmp_path / "nothing", "embedder")
@@ -151,9 +151,9 @@ def test_a_checkpoint_and_a_model_of_another_kind_are_told_apart(tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["", "..", "../up", ".hidden", "a b", "a/b"])
 def test_a_name_that_is_no_folder_s_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="no model can be called"):
+    with pytest.raises(UsageError, match="not a valid name of a model"):
         write_model_folder(name, tmp_path, "embedder", write)
-    with pytest.raises(UsageError, match="no model can be called"):
+    with pytest.raises(UsageError, match="not a valid name of a model"):
         remove_model(name, tmp_path)
 
 

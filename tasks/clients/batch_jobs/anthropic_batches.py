@@ -78,7 +78,7 @@ class AnthropicBatches(OpenAiBatches):
                 may_exist |= trouble.code != "unreachable"
                 raise
             may_exist |= answer.status in (500, 502, 504)
-            self._check_response(answer, "has no Message Batches: leave out mode")
+            self._check_response(answer, "has no Message Batches; remove `mode` from this model in the world's file")
             return read_object_id(parse_json_body(answer.text))
 
         job_id = await self._request_until_answered(make)
@@ -95,26 +95,26 @@ class AnthropicBatches(OpenAiBatches):
             return ""  # noted before a batch is created
         if job.key_mark != await self.digest_credentials():
             raise ServiceUnreachable(
-                f"{self.name}: {job.name} was handed in by another key, and may be under way: set that key "
-                f"({self._anthropic.model.key_env}) and run the same command again, or have its requests asked, and paid, "
-                f"again: factmill jobs forget {job.name}"
+                f"{self.name}: job {job.name} was submitted with another key and may still be running. Set that key "
+                f"({self._anthropic.model.key_env}) and run the same command again; or send, and pay for, its requests again: "
+                f"factmill jobs forget {job.name}"
             )
-        said = False
+        is_reported = False
         for pause_s in self.iterate_poll_pauses():
             found, open_ids = await self._request_until_answered(lambda: self._search(job))
             if found or not open_ids:
                 return found
             if self._most_silent == 1:
                 raise ServiceUnreachable(
-                    f"{self.name}: {job.name} may be {' or '.join(open_ids)}, which does not tell its requests before it has "
-                    "ended; the same build waits for it"
+                    f"{self.name}: job {job.name} may be {' or '.join(open_ids)}. The server lists a batch's requests only after "
+                    "the batch has ended; run the same build, which waits for it"
                 )
-            if not said:
+            if not is_reported:
                 progress.print_and_log(
-                    f"note: the answer to the creation of {job.name} was lost; it may be {' or '.join(open_ids)}, which is "
-                    "waited for"
+                    f"note: no response came to the request that created job {job.name}; it may be {' or '.join(open_ids)}; "
+                    "waiting for that batch to end"
                 )
-                said = True
+                is_reported = True
             await get_account().budget.sleep(pause_s)
         raise AssertionError("pauses have no end")
 
@@ -144,7 +144,7 @@ class AnthropicBatches(OpenAiBatches):
         after = ""
         for _ in range(_MAX_BATCH_PAGES):
             answer = await self._server.get(f"{MESSAGE_BATCHES_PATH}?limit={_BATCH_PAGE_SIZE}{after}")
-            self._check_response(answer, "lists no Message Batches")
+            self._check_response(answer, "does not list Message Batches")
             page = parse_json_body(answer.text)
             listed = page.get("data") if isinstance(page, dict) else None
             if not isinstance(listed, list):
@@ -170,14 +170,14 @@ class AnthropicBatches(OpenAiBatches):
         answer, content = await self._server.download(f"{MESSAGE_BATCHES_PATH}/{quote(batch_id, safe='')}/results")
         if answer.status == 404:
             return None
-        self._check_response(answer, "gives no results")
+        self._check_response(answer, "returns no results of a batch")
         return content
 
-    def _read_state(self, job_id: str, told: Any) -> BatchJobState:
-        status = told.get("processing_status") if isinstance(told, dict) else None
+    def _read_state(self, job_id: str, payload: Any) -> BatchJobState:
+        status = payload.get("processing_status") if isinstance(payload, dict) else None
         if not isinstance(status, str):
-            raise Retry(f"malformed_reply: no processing_status in {shorten_to_line(str(told))}")
-        counts = told.get("request_counts")
+            raise Retry(f"malformed_reply: no processing_status in {shorten_to_line(str(payload))}")
+        counts = payload.get("request_counts")
         succeeded, errored, canceled, expired, processing = (
             read_count(counts, name) for name in ("succeeded", "errored", "canceled", "expired", "processing")
         )
@@ -190,9 +190,11 @@ class AnthropicBatches(OpenAiBatches):
             succeeded,
             errored + canceled + expired,
             succeeded + errored + canceled + expired + processing,
-            (job_id,) if has_ended and told.get("results_url") else (),
+            (job_id,) if has_ended and payload.get("results_url") else (),
             (),
-            max(0.0, _parse_timestamp(told, "ended_at") - _parse_timestamp(told, "created_at")) if has_ended else 0.0,
+            max(0.0, _parse_timestamp(payload, "ended_at") - _parse_timestamp(payload, "created_at"))
+            if has_ended
+            else 0.0,
         )
 
 

@@ -279,8 +279,8 @@ class BatchQueue(Generic[T]):
         job.append(file=file_id, key_mark=await self._remote.digest_credentials())
         await self._create(job)
         progress.print_and_log(
-            f"job {job.job_id}: {format_request_count(len(job.request_ids))} to {self._model.name} handed in; done within "
-            f"{self._model.jobs.window}, as a rule"
+            f"job {job.job_id}: submitted {format_request_count(len(job.request_ids))} to {self._model.name}; expected to end within "
+            f"{self._model.jobs.window}"
         )
 
     async def _create(self, job: JobFile) -> None:
@@ -303,11 +303,11 @@ class BatchQueue(Generic[T]):
                 return
             await self._create(job)
             progress.print_and_log(
-                f"job {job.job_id}: made of {format_request_count(len(job.request_ids))} that an earlier run had uploaded"
+                f"job {job.job_id}: created from {format_request_count(len(job.request_ids))} that an earlier run uploaded"
             )
         elif not job.has_been_read:
             progress.print_and_log(
-                f"job {job.job_id}: going on with {format_request_count(len(job.request_ids))} that an earlier run handed in"
+                f"job {job.job_id}: resuming {format_request_count(len(job.request_ids))} that an earlier run submitted"
             )
         await self._poll_until_ended(job)
 
@@ -327,16 +327,16 @@ class BatchQueue(Generic[T]):
 
     async def _poll_until_ended(self, job: JobFile) -> None:
         """Poll a job until it has ended, and read it."""
-        said = ""
+        last_progress = ""
         for pause_s in self._remote.iterate_poll_pauses():
             try:
                 state = await self._remote.fetch_state(job)
             except UnknownBatchJobError as error:
                 job.is_reported = True
                 raise ServiceUnreachable(f"{error}{self._warehouse_option}") from None
-            if not state.is_lost and (told := state.format_progress(len(job.request_ids))) != said:
-                said = told
-                progress.print_and_log(f"job {job.job_id}: {told}")
+            if not state.is_lost and (progress_text := state.format_progress(len(job.request_ids))) != last_progress:
+                last_progress = progress_text
+                progress.print_and_log(f"job {job.job_id}: {progress_text}")
             if state.has_ended:
                 break
             await get_account().budget.sleep(pause_s)  # the budget's time may end first: the job continues by itself
@@ -364,7 +364,9 @@ class BatchQueue(Generic[T]):
         try:
             found = await self._asker.probe_refusals(answered, job.learnt)
         except (Retry, TimeoutError, BudgetFullyReserved, FactmillError) as error:
-            progress.print_and_log(f"note: job {job.job_id}: what is refused in it could not be found out: {error}")
+            progress.print_and_log(
+                f"note: job {job.job_id}: could not find out why the server refuses requests in it: {error}"
+            )
             return
         for request, _ in waiting:
             if found and request.asked is found[0]:
@@ -373,16 +375,16 @@ class BatchQueue(Generic[T]):
 
     async def _handle_failed_job(self, job: JobFile, state: BatchJobState) -> None:
         """Handle a job that failed as a whole: make smaller ones where the server has too much in progress, else raise."""
-        why = "; ".join(state.errors) or "it gives no reason"
+        why = "; ".join(state.errors) or "the server gives no reason"
         is_full = _TOKEN_LIMIT_ERROR_CODE in why
         if is_full:
             self._capacity.note_refusal(len(job.request_ids), max(0, job.requests_in_flight - len(job.request_ids)))
         if not is_full or self._capacity.lone_refusals >= self._model.limits.attempts:
             self._files.delete(job)
-            raise ServiceUnreachable(f"{self._remote.name}: job {job.job_id} failed, and nothing of it was done: {why}")
+            raise ServiceUnreachable(f"{self._remote.name}: job {job.job_id} failed and answered no request: {why}")
         progress.print_and_log(
-            f"note: job {job.job_id}: {why}. All jobs together have {format_request_count(int(self._capacity.max_in_flight))} at most from now on, "
-            "and more again when such are taken"
+            f"note: job {job.job_id}: {why}. From now on all jobs together hold at most {format_request_count(int(self._capacity.max_in_flight))}; "
+            "the limit rises again after the server accepts such jobs"
         )
         await get_account().budget.sleep(next(self._pauses))
         self._requeue(job)
@@ -408,15 +410,15 @@ class BatchQueue(Generic[T]):
         if cancelled:
             self._files.delete(job)
             raise ServiceUnreachable(
-                f"{self._remote.name}: job {job.job_id} was cancelled; what it had done is kept, without an answer "
-                f"stay {format_request_count(cancelled)}. The same command asks in a new job what is left"
+                f"{self._remote.name}: job {job.job_id} was cancelled. Its finished answers are recorded; "
+                f"{format_request_count(cancelled)} remained without an answer. The same command submits the rest in a new job"
             )
         if state.is_lost:
             self._files.delete(job)
         if again:
-            why = "lost, since the server knows it no more" if state.is_lost else "left unanswered"
+            why = "lost, since the server no longer knows the job" if state.is_lost else "without an answer"
             progress.print_and_log(
-                f"note: job {job.job_id}: {format_request_count(len(again))} {why}, which another job asks"
+                f"note: job {job.job_id}: {format_request_count(len(again))} {why}; another job sends them again"
             )
             # requests asked again unchanged need this job no more; those asked with other settings need what it learnt
             self._files.drop_requests(job, [request.custom_id for request in again if not request.learnt])
@@ -427,20 +429,20 @@ class BatchQueue(Generic[T]):
     ) -> bool:
         """Deliver the result of a request; True where another job has to ask it again."""
         try:
-            heard = read_batch_result(self._asker, request.asked, job.learnt, answer, state.status)
+            response = read_batch_result(self._asker, request.asked, job.learnt, answer, state.status)
         except Retry as trouble:
             self._remote.bill_failed_line(request, answer)
             request.tries += 1
             if request.tries < self._model.limits.attempts:
                 return True
-            heard = CallResponse(None, "failed", error=str(trouble), transient=True)
-        if not isinstance(heard, CallResponse):
+            response = CallResponse(None, "failed", error=str(trouble), transient=True)
+        if not isinstance(response, CallResponse):
             self._remote.settle_line_cost(request, CallResponse(None))
-            request.learnt = {**job.learnt, **heard}
+            request.learnt = {**job.learnt, **response}
             return True
-        heard = replace(heard, latency_s=state.seconds, cost_usd=heard.cost_usd * self._model.batch_price)
-        self._remote.settle_line_cost(request, heard)
-        self._finish(request, heard)
+        response = replace(response, latency_s=state.seconds, cost_usd=response.cost_usd * self._model.batch_price)
+        self._remote.settle_line_cost(request, response)
+        self._finish(request, response)
         return False
 
     def _finish(self, request: PendingRequest[T], reply: CallResponse) -> None:
@@ -452,6 +454,6 @@ class BatchQueue(Generic[T]):
         """Report for each job that continues without us how to resume it and how to cancel it."""
         for job in self._files.list_unreported_jobs():
             progress.print_and_log(
-                f"note: job {job.job_id} goes on at the server, and is paid for; the same command goes on with it. To cancel "
+                f"note: job {job.job_id} continues at the server and costs money; the same command resumes it. To cancel "
                 f"it: factmill jobs cancel {shlex.quote(job.job_id)}{self._warehouse_option}"
             )

@@ -19,10 +19,10 @@ from factmill.tasks.settings import read_api_key
 _TIMEOUT_S = 20.0
 _MAX_PARALLEL_CHECKS = 8
 _SERVER_NOT_NOTED_REASON = (
-    "it was made by an earlier version, which did not note the server; the same build goes on with it"
+    "an earlier version of factmill made it and did not record its server; the same build resumes it"
 )
 
-_KEY_COMMAND_REASON = "key_command of the world's file gives its key, and no command runs from a job's file; the same build goes on with it"
+_KEY_COMMAND_REASON = "its key comes from key_command in the world's file, and factmill runs no command from a job's file; the same build resumes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def cancel_job(job: JobFile, user_agent: str) -> BatchJobState:
     async def cancel() -> BatchJobState:
         if not job.server.url:
             raise ServiceError(
-                f"job {job.job_id or job.name}: {_SERVER_NOT_NOTED_REASON}, and says how to cancel it when it is stopped"
+                f"job {job.job_id or job.name}: {_SERVER_NOT_NOTED_REASON}, and prints how to cancel it when you stop it"
             )
         if job.server.has_key_command:
             raise ServiceError(
@@ -71,14 +71,14 @@ def cancel_job(job: JobFile, user_agent: str) -> BatchJobState:
         job.job_id = job.job_id or await remote.find_job(job)
         if not job.job_id:
             raise ServiceError(
-                f"{job.name} was never handed in to {remote.name}, so there is nothing to cancel; the same build hands it in, "
-                f"and `factmill jobs forget {job.name}` leaves it out"
+                f"job {job.name} was never submitted to {remote.name}, so there is nothing to cancel. The same build submits it; "
+                f"`factmill jobs forget {job.name}` removes it"
             )
         state = await remote.fetch_state(job)
         if state.has_ended:
             raise ServiceError(
                 f"job {job.job_id} has ended ({state.format_progress(len(job.request_ids))}), so there is nothing to cancel; the same build "
-                f"{'asks anew what is left of it' if state.is_lost else 'takes its answers'}"
+                f"{'sends its remaining requests again' if state.is_lost else 'reads its answers'}"
             )
         return await remote.cancel(job.job_id)
 
@@ -104,12 +104,18 @@ def _is_reachable(job: JobFile) -> bool:
 
 def _make_job_client(server: JobServer, user_agent: str) -> OpenAiBatches:
     limits = ServiceLimits(timeout_s=_TIMEOUT_S)
-    told = {"kind": server.kind, "name": server.model, "url": server.url, "key_env": server.key_env, "limits": limits}
+    settings = {
+        "kind": server.kind,
+        "name": server.model,
+        "url": server.url,
+        "key_env": server.key_env,
+        "limits": limits,
+    }
     try:
-        model = ModelSettings.model_validate(told | server.read_connection())
+        model = ModelSettings.model_validate(settings | server.read_connection())
     except (ValueError, TypeError) as error:
         raise ServiceError(
-            f"model {server.model}: a job's file says in no readable way how its server is reached: {error}"
+            f"model {server.model}: the server's settings in the job's file are invalid: {error}"
         ) from None
     return make_batch_client(
         make_chat_server(model, lambda: read_api_key(model), user_agent), BatchJobSettings(), attempts=1, most_silent=1

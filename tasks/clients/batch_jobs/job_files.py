@@ -64,8 +64,8 @@ class JobServer:
 
     def read_connection(self) -> dict[str, Any]:
         """Return the settings in `connection`, and no others in it; ValueError when it is not a JSON object."""
-        told = json.loads(self.connection or "{}")
-        return {name: told[name] for name in _CONNECTION_KEYS if name in told}
+        settings = json.loads(self.connection or "{}")
+        return {name: settings[name] for name in _CONNECTION_KEYS if name in settings}
 
 
 @dataclass(eq=False, slots=True)
@@ -99,9 +99,9 @@ class JobFile:
     has_been_read: bool = False
     """True once its answers were read."""
 
-    def append(self, **told: Any) -> None:
+    def append(self, **fields: Any) -> None:
         """Append a change of the job's state to the file; ShardError when the disk is full."""
-        line = b"\n" * (not told) + json.dumps(told, separators=(",", ":")).encode() + b"\n"
+        line = b"\n" * (not fields) + json.dumps(fields, separators=(",", ":")).encode() + b"\n"
         size = os.fstat(self.lock_fd).st_size
         try:
             if os.write(self.lock_fd, line) < len(line):
@@ -110,10 +110,10 @@ class JobFile:
             os.fsync(self.lock_fd)
         except OSError as error:
             raise ShardError(
-                f"cannot write {self.path}, which holds what is known of a batch job: {error}; free some space and run the "
+                f"cannot write {self.path}, the state of a batch job: {error}; free some disk space and run the "
                 "same command again"
             ) from error
-        self._apply(told)
+        self._apply(fields)
 
     def load(self) -> None:
         """Load the file's state; lines torn by a crash are skipped, and a file that another process removed is ignored."""
@@ -123,23 +123,23 @@ class JobFile:
             return
         for line in content.split(b"\n"):
             try:
-                told = json.loads(line)
-                self._apply(told)
+                fields = json.loads(line)
+                self._apply(fields)
             except (ValueError, TypeError, AttributeError, RecursionError):
                 continue
 
-    def _apply(self, told: Mapping[str, Any]) -> None:
-        if "ids" in told:
-            self.name, self.created_s = str(told["name"]), float(told["begun"])
-            self.request_ids = frozenset(told["ids"])
+    def _apply(self, fields: Mapping[str, Any]) -> None:
+        if "ids" in fields:
+            self.name, self.created_s = str(fields["name"]), float(fields["begun"])
+            self.request_ids = frozenset(fields["ids"])
             self.open_ids = set(self.request_ids)
-            self.learnt = dict(told["learnt"])
-            self.server = JobServer(**told.get("server", {}))
-            self.run = str(told.get("run", ""))
-        self.file_id = told.get("file", self.file_id)
-        self.job_id = told.get("job", self.job_id)
-        self.key_mark = told.get("key_mark", self.key_mark)
-        self.open_ids -= set(told.get("kept", ()))
+            self.learnt = dict(fields["learnt"])
+            self.server = JobServer(**fields.get("server", {}))
+            self.run = str(fields.get("run", ""))
+        self.file_id = fields.get("file", self.file_id)
+        self.job_id = fields.get("job", self.job_id)
+        self.key_mark = fields.get("key_mark", self.key_mark)
+        self.open_ids -= set(fields.get("kept", ()))
 
 
 class JobFiles:
@@ -176,12 +176,12 @@ class JobFiles:
             self._folder.mkdir(parents=True, exist_ok=True)
             fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND, 0o644)
         except OSError as error:
-            raise ShardError(f"cannot write {draft}: {error.strerror}; see to it that it can be written") from error
+            raise ShardError(f"cannot write {draft}: {error.strerror}; make its folder writable") from error
         fcntl.flock(fd, fcntl.LOCK_EX)
         job = JobFile(draft, fd)
         try:
-            told = {"server": asdict(self._server), "run": self._run}
-            job.append(name=name, begun=time.time(), learnt=dict(learnt), ids=sorted(ids), **told)
+            fields = {"server": asdict(self._server), "run": self._run}
+            job.append(name=name, begun=time.time(), learnt=dict(learnt), ids=sorted(ids), **fields)
         except ShardError:
             draft.unlink(missing_ok=True)
             os.close(fd)
@@ -228,7 +228,11 @@ class JobFiles:
     def list_unreported_jobs(self) -> list[JobFile]:
         """Return the jobs that the server still works on, each only once."""
         with self._lock:
-            jobs = [job for job in self._locked_jobs.values() if job.job_id and not job.has_been_read and not job.is_reported]
+            jobs = [
+                job
+                for job in self._locked_jobs.values()
+                if job.job_id and not job.has_been_read and not job.is_reported
+            ]
             for job in jobs:
                 job.is_reported = True
         return jobs
@@ -255,8 +259,8 @@ class JobFiles:
         if not try_lock_file(fd):
             os.close(fd)
             return None
-        told = os.fstat(fd)
-        mark = (told.st_size, told.st_mtime_ns)
+        stat = os.fstat(fd)
+        mark = (stat.st_size, stat.st_mtime_ns)
         if path in self._seen_files and self._seen_files[path][0] == mark and not self._seen_files[path][1] & wanted:
             os.close(fd)
             return None

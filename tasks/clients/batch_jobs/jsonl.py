@@ -44,9 +44,9 @@ class ParsedBatchResults:
     def format_problems(self) -> str:
         """Format the problems of the lines as text; empty: none."""
         odd = {
-            "could not be read": self.unreadable,
-            "answer no request of ours": self.unknown_ids,
-            "came twice": self.duplicates,
+            "are unreadable": self.unreadable,
+            "belong to no known request": self.unknown_ids,
+            "are duplicates": self.duplicates,
         }
         return ", ".join(f"{count:,} {what}" for what, count in odd.items() if count)
 

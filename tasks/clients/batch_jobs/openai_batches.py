@@ -177,7 +177,9 @@ class OpenAiBatches:
 
         async def send() -> str:
             answer = await self._server.upload(name, content, "batch")
-            self._check_response(answer, "takes no files, so it has no batch jobs: leave out mode")
+            self._check_response(
+                answer, "accepts no files, so it has no batch jobs; remove `mode` from this model in the world's file"
+            )
             return read_object_id(parse_json_body(answer.text))
 
         return await self._request_until_answered(send)
@@ -207,7 +209,7 @@ class OpenAiBatches:
                 if _FILE_NOT_READY_WORDING.search(answer.text) or 0 < not_found < self._attempts:
                     tried = False  # the request was answered, so no job was made
                     raise Retry(f"file_not_ready: {shorten_to_line(answer.text)}")
-            self._check_response(answer, "has no batch jobs: leave out mode")
+            self._check_response(answer, "has no batch jobs; remove `mode` from this model in the world's file")
             return read_object_id(parse_json_body(answer.text))
 
         return await self._request_until_answered(make)
@@ -229,15 +231,15 @@ class OpenAiBatches:
             file = await self._request_until_answered(look)
             status = str(file.get("status")).lower() if isinstance(file, dict) else ""
             if status in _FILE_FAILED_STATUSES:
-                why = shorten_to_line(str(file.get("status_details") or "it gives no reason"))
+                why = shorten_to_line(str(file.get("status_details") or "the server gives no reason"))
                 raise UnprocessableFileError(
-                    f"{self.name}: cannot process the file {file_id} of a batch job, so no job is made of it: {why}. The same "
+                    f"{self.name}: cannot process the file {file_id} of a batch job, so no job was created from it: {why}. The same "
                     "command uploads the requests again"
                 )
             if status not in _FILE_PENDING_STATUSES and (status != "uploaded" or looks >= self._attempts):
                 return
             if looks == 2:
-                progress.print_and_log(f"note: {self.name}: its file {file_id} is {status}, and waited for")
+                progress.print_and_log(f"note: {self.name}: waiting for its file {file_id}, which is {status}")
             await get_account().budget.sleep(pause_s)
 
     async def fetch_state(self, job: JobFile) -> BatchJobState:
@@ -254,15 +256,15 @@ class OpenAiBatches:
                         f"http_404: {shorten_to_line(answer.text)}"
                     )  # a server that has just started may not have loaded all jobs yet
                 return None
-            self._check_response(answer, "has no batch jobs: leave out mode")
+            self._check_response(answer, "has no batch jobs; remove `mode` from this model in the world's file")
             return self._read_state(job.job_id, parse_json_body(answer.text))
 
         state = await self._request_until_answered(ask)
         if state is None:
             if doubt := await self._find_reason_to_wait(job):
                 raise UnknownBatchJobError(
-                    f"{self.name}: knows no job {job.job_id}, but {doubt}. Where the job is gone for good, have its "
-                    f"{format_request_count(len(job.open_ids))} asked, and paid, anew: factmill jobs forget {shlex.quote(job.job_id)}"
+                    f"{self.name}: knows no job {job.job_id}, but {doubt}. If the job is gone for good, send, and pay for, its "
+                    f"{format_request_count(len(job.open_ids))} again: factmill jobs forget {shlex.quote(job.job_id)}"
                 )
             return BatchJobState(job.job_id, _LOST_STATUS, 0, 0, 0, (), (), 0.0)
         return state
@@ -270,13 +272,17 @@ class OpenAiBatches:
     async def _find_reason_to_wait(self, job: JobFile) -> str:
         """Return why an unknown job may still be running, and what to do; empty: it is lost."""
         if job.key_mark != await self.digest_credentials():
-            whose = "another key" if job.key_mark else "an earlier version, which did not note by which key"
+            whose = (
+                "with another key"
+                if job.key_mark
+                else "by an earlier version of factmill, which did not record its key"
+            )
             model = self._server.model
-            named = model.key_env or ("key_command" if model.key_command else "the world's file names none today")
-            return f"it was handed in by {whose}, and may be known by that: set that key ({named}) and run the same command again"
+            named = model.key_env or ("key_command" if model.key_command else "the world's file names none now")
+            return f"it was submitted {whose}, and the server may know it under that key: set that key ({named}) and run the same command again"
         found = await self._request_until_answered(lambda: self._find_listed(job))
         if found is None:
-            return "this server lists none at all, and may be another than took it: see what answers at this address"
+            return "this server lists no jobs at all and may not be the one that accepted it: check which server answers at this address"
         return f"the server lists it as {found}: run the same command again later" if found else ""
 
     async def _find_listed(self, job: JobFile) -> str | None:
@@ -288,7 +294,7 @@ class OpenAiBatches:
 
         async def ask() -> BatchJobState:
             answer = await self._server.post(f"{self._batches}/{quote(job_id, safe='')}/cancel", {})
-            self._check_response(answer, f"knows no job {job_id}, or cancels none")
+            self._check_response(answer, f"does not know job {job_id}, or cannot cancel jobs")
             return self._read_state(job_id, parse_json_body(answer.text))
 
         return await self._request_until_answered(ask)
@@ -309,9 +315,9 @@ class OpenAiBatches:
         scrub = self._server.credentials.redact
         lines.results = {key: replace(answer, text=scrub(answer.text)) for key, answer in lines.results.items()}
         for file_id in gone:
-            progress.print_and_log(f"note: job {state.job_id}: its file {file_id} is gone from the server")
+            progress.print_and_log(f"note: job {state.job_id}: the server no longer has its file {file_id}")
         if odd := lines.format_problems():
-            progress.print_and_log(f"note: job {state.job_id}: of its lines {odd}; they are left out")
+            progress.print_and_log(f"note: job {state.job_id}: of its lines, {odd}; factmill skips them")
         return lines
 
     async def _download_file(self, file_id: str) -> bytes | None:
@@ -321,7 +327,7 @@ class OpenAiBatches:
             answer, content = await self._server.download(f"/files/{quote(file_id, safe='')}/content")
             if answer.status == 404:
                 return None
-            self._check_response(answer, "gives no files")
+            self._check_response(answer, "returns no files")
             return content
 
         return await self._request_until_answered(get)
@@ -349,7 +355,7 @@ class OpenAiBatches:
         found = await self._find_id_in_list(kind, is_it, mark)
         if found is None:
             progress.print_and_log(
-                f"note: {self.name} lists no {kind}, so it is not known whether {mark} came to it; it is sent again"
+                f"note: {self.name} lists no {kind}, so factmill cannot tell whether {mark} arrived; it sends it again"
             )
         return found or ""
 
@@ -361,7 +367,7 @@ class OpenAiBatches:
             answer = await self._server.get(f"/{kind}?limit={_LIST_PAGE_SIZE}{after}")
             if answer.status in _UNSUPPORTED_STATUSES:
                 return None
-            self._check_response(answer, f"lists no {kind}")
+            self._check_response(answer, f"does not list {kind}")
             page = parse_json_body(answer.text)
             listed = page.get("data") if isinstance(page, dict) else None
             if not isinstance(listed, list):
@@ -378,7 +384,7 @@ class OpenAiBatches:
         returns 404."""
         if answer.status == 413:
             raise ServiceUnreachable(
-                f"{self.name}: the file of a batch job is too large for it; lower jobs.megabytes or jobs.requests of this model "
+                f"{self.name}: the file of a batch job is too large for this server; lower jobs.megabytes or jobs.requests of this model "
                 f"in the world's file (HTTP 413: {shorten_to_line(answer.text)})"
             )
         if answer.status in (404, 405, 501):
@@ -386,7 +392,7 @@ class OpenAiBatches:
         if failure := find_content_refusal(self.name, answer) or find_http_failure(
             self.name, answer.status, answer.text, answer.retry_after
         ):
-            raise ServiceUnreachable(f"{self.name}: a batch job is refused: {failure.error}")
+            raise ServiceUnreachable(f"{self.name}: the server refuses a batch job: {failure.error}")
 
     async def _request_until_answered(self, request: Callable[[], Awaitable[T]]) -> T:
         """Send a request until it is answered, and return its result; BudgetExhausted when the run's hours end meanwhile."""
@@ -397,17 +403,17 @@ class OpenAiBatches:
                 self._was_answered |= trouble.code != "unreachable"
                 if trouble.is_over_limit:
                     raise ServiceUnreachable(
-                        f"{trouble}. The batch job is kept; run the same command once the limit is raised"
+                        f"{trouble}. The batch job continues; raise the limit and run the same command again"
                     ) from None
                 if silent >= (self._most_silent if self._was_answered else self._attempts):
                     raise ServiceUnreachable(
-                        f"{self.name}: gave no useful answer about a batch job to {silent} requests in a row; last trouble: "
-                        f"{trouble}. What it works on it goes on with; run the same command again later"
+                        f"{self.name}: gave no useful response about a batch job to {silent} requests in a row; last problem: "
+                        f"{trouble}. Its jobs continue; run the same command again later"
                     ) from None
                 wait_s = max(pause_s, trouble.retry_after_s or 0)
                 if silent == 2 or wait_s > max(pause_s, _REPORTED_WAIT_S):
                     progress.print_and_log(
-                        f"note: {self.name} does not answer about its batch jobs ({trouble}); it is asked again in {wait_s:,.0f} s"
+                        f"note: {self.name} does not answer about its batch jobs ({trouble}); next request in {wait_s:,.0f} s"
                     )
                 await get_account().budget.sleep(wait_s)
             else:
@@ -415,14 +421,14 @@ class OpenAiBatches:
                 return found
         raise AssertionError("pauses have no end")
 
-    def _read_state(self, job_id: str, told: Any) -> BatchJobState:
-        return _parse_job_state(job_id, told)
+    def _read_state(self, job_id: str, payload: Any) -> BatchJobState:
+        return _parse_job_state(job_id, payload)
 
 
-def read_object_id(told: Any) -> str:
-    found = told.get("id") if isinstance(told, dict) else None
+def read_object_id(payload: Any) -> str:
+    found = payload.get("id") if isinstance(payload, dict) else None
     if not isinstance(found, str) or not found:
-        raise Retry(f"malformed_reply: no id in {shorten_to_line(str(told))}")
+        raise Retry(f"malformed_reply: no id in {shorten_to_line(str(payload))}")
     return found
 
 
@@ -435,25 +441,27 @@ def _has_file_name(file: Any, mark: str) -> bool:
     return file.get("filename") == mark
 
 
-def _parse_job_state(job_id: str, told: Any) -> BatchJobState:
-    if not isinstance(told, dict) or not isinstance(told.get("status"), str):
-        raise Retry(f"malformed_reply: no status in {shorten_to_line(str(told))}")
-    counts = told.get("request_counts")
+def _parse_job_state(job_id: str, payload: Any) -> BatchJobState:
+    if not isinstance(payload, dict) or not isinstance(payload.get("status"), str):
+        raise Retry(f"malformed_reply: no status in {shorten_to_line(str(payload))}")
+    counts = payload.get("request_counts")
     done, failed, total = (read_count(counts, name) for name in ("completed", "failed", "total"))
-    errors = told.get("errors")
+    errors = payload.get("errors")
     listed = errors.get("data") if isinstance(errors, dict) else errors
-    ends = [read_count(told, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
+    ends = [read_count(payload, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
     return BatchJobState(
         job_id,
-        told["status"],
+        payload["status"],
         done,
         failed,
         total,
         tuple(
-            told[name] for name in ("output_file_id", "error_file_id") if isinstance(told.get(name), str) and told[name]
+            payload[name]
+            for name in ("output_file_id", "error_file_id")
+            if isinstance(payload.get(name), str) and payload[name]
         ),
         tuple(_format_job_error(each) for each in listed) if isinstance(listed, list) else (),
-        max(0.0, float(max(ends) - read_count(told, "created_at"))) if any(ends) else 0.0,
+        max(0.0, float(max(ends) - read_count(payload, "created_at"))) if any(ends) else 0.0,
     )
 
 
@@ -464,6 +472,6 @@ def _format_job_error(error: Any) -> str:
     return shorten_to_line(f"{error.get('code')}: {line}{error.get('message')}")
 
 
-def read_count(told: Any, name: str) -> int:
-    value = told.get(name) if isinstance(told, dict) else None
+def read_count(payload: Any, name: str) -> int:
+    value = payload.get(name) if isinstance(payload, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -109,11 +109,11 @@ def read_batch_result(
         raise Retry(f"{code} no line for this request")
     if not answer.status:
         raise Retry(answer.text)
-    heard = asker.read_response(asked, learnt, ServerResponse(answer.status, answer.text, None))
-    if not isinstance(heard, CallResponse) and heard.items() <= learnt.items():
+    response = asker.read_response(asked, learnt, ServerResponse(answer.status, answer.text, None))
+    if not isinstance(response, CallResponse) and response.items() <= learnt.items():
         # it was asked with these settings already, and still refused
         return make_failed_response(f"http_{answer.status}", shorten_to_line(answer.text), transient=True)
-    return heard
+    return response
 
 
 _JOBS_BEFORE_GROWTH = 4

@@ -70,7 +70,7 @@ class OfflineRequestFiles:
         self._asked: set[str] = set()
         if requests and not requests.parent.is_dir():
             raise OutputError(
-                f"--requests: there is no folder {requests.parent} to write {requests.name} to; make it first"
+                f"--requests: cannot write {requests.name}: there is no folder {requests.parent}; create it first"
             )
 
     @property
@@ -100,7 +100,7 @@ class OfflineRequestFiles:
     def count_refusal(self, settings: Iterable[str]) -> None:
         """Count a refusal of a request; `settings`: those that change in the next try."""
         with self._lock:
-            self._retry_reasons[f"refused, now written with another {' and '.join(sorted(settings))}"] += 1
+            self._retry_reasons[f"refused; written again with another {' and '.join(sorted(settings))}"] += 1
 
     def carry_over(self, kept: Iterable[str], open_ids: Iterable[str]) -> None:
         """Drop the lines of requests whose replies are recorded, and keep the lines of `open_ids` for the next run."""
@@ -136,7 +136,7 @@ class OfflineRequestFiles:
         """Finish the files of requests; return a message on their content and use. OutputError when that fails."""
         assert self._requests is not None
         with self._lock:
-            told, commands = [], []
+            summaries, commands = [], []
             try:
                 state = {
                     "learnt": self._learnt,
@@ -150,15 +150,15 @@ class OfflineRequestFiles:
                     file.close()
                     final = self._requests if len(self._drafts) == 1 else self._name_file(model, self._requests.suffix)
                     path.replace(final)
-                    told.append(f"{format_request_count(len(self._written[model]))} to {model} in {final}")
+                    summaries.append(f"{format_request_count(len(self._written[model]))} to {model} in {final}")
                     commands.append(f"vllm run-batch --model {model} -i {final} -o REPLIES")
             except OSError as error:
                 raise OutputError(f"cannot write the requests to {self._requests}: {error.strerror}") from error
             self._drafts.clear()
-        several = " and put all replies into one file" if len(told) > 1 else ""
+        several = ", and put all replies into one file" if len(summaries) > 1 else ""
         return (
-            f"{self.run}: written: {', '.join(told)}. Have them answered, for example by `{'`, `'.join(commands)}`{several}; then "
-            "give the same command --replies REPLIES, with --requests for what is asked next"
+            f"{self.run}: wrote {', '.join(summaries)}. Run a program that answers them, for example `{'`, `'.join(commands)}`{several}; then "
+            "run the same command with --replies REPLIES, and with --requests for the next requests"
         )
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class OfflineRequestFiles:
         used = len(self._asked & self._answers.keys())
         odd = [self._lines.format_problems()] if self._lines.format_problems() else []
         odd += [f"{number:,} failed ({why})" for why, number in sorted(self._retry_reasons.items())]
-        odd += [f"{found - used:,} answer what is not open"] if used < found else []
+        odd += [f"{found - used:,} answer requests that are no longer open"] if used < found else []
         progress.print_and_log(
             f"{self._replies}: {found:,} replies to this build{''.join(f', {each}' for each in odd)}"
         )
@@ -206,12 +206,12 @@ class OfflineRequestFiles:
                 answers[request_id] = int(at), answer
         if not answers:
             what = (
-                f"all {self._lines.unknown_ids:,} of its lines answer requests of another build; give it to the command that wrote "
-                "those, or name the replies to the file that this command wrote"
+                f"all {self._lines.unknown_ids:,} of its lines answer requests of another build; give it to the command that wrote those "
+                "requests, or give the replies to the file that this command wrote"
                 if self._lines.unknown_ids
-                else 'no line of it is a reply; expected lines such as {"custom_id": …, "response": {"status_code": 200, "body": …}}'
+                else 'none of its lines is a reply; expected lines such as {"custom_id": …, "response": {"status_code": 200, "body": …}}'
             )
-            raise SourceError(f"--replies: {path} holds no reply to a request of {self.run}: {what}")
+            raise SourceError(f"--replies: {path} has no reply to a request of {self.run}: {what}")
         return answers
 
 
@@ -273,14 +273,14 @@ class OfflineBatchQueue(Generic[T]):
         at, answer = found
         settings = self._files.get_settings(self._model.name, at)
         try:
-            heard = read_batch_result(self._asker, asked, settings, answer, "completed")
+            response = read_batch_result(self._asker, asked, settings, answer, "completed")
         except Retry as trouble:
             if self._files.count_failure(request_id, trouble.code) < self._model.limits.attempts:
                 return None
             return CallResponse(None, "failed", error=str(trouble), transient=True)
-        if isinstance(heard, CallResponse):
-            return replace(heard, cost_usd=heard.cost_usd * self._model.batch_price)
+        if isinstance(response, CallResponse):
+            return replace(response, cost_usd=response.cost_usd * self._model.batch_price)
         with self._lock:
-            self._learnt |= {**settings, **heard}
-        self._files.count_refusal(heard)
+            self._learnt |= {**settings, **response}
+        self._files.count_refusal(response)
         return None

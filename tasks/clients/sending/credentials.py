@@ -92,7 +92,9 @@ class ModelCredentials(SecretRedactor):
         self.add_secret(key)
         for name, value in {"the API key": key, **headers}.items():
             if not (value.isascii() and value.isprintable()):
-                raise ServiceUnreachable(f"{self._name}: {name} holds characters that no header can carry")
+                raise ServiceUnreachable(
+                    f"{self._name}: {name} contains characters that an HTTP header cannot hold; expected printable ASCII"
+                )
         of_key = {model.key_header: key} if model.key_header else {"Authorization": f"Bearer {key}"}
         own = {name.lower() for name in headers}
         headers = {**{name: value for name, value in of_key.items() if name.lower() not in own}, **headers}
@@ -117,9 +119,9 @@ class ModelCredentials(SecretRedactor):
         key = ran.stdout.decode(errors="replace").strip()
         if ran.returncode:
             self.add_secret(key)
-            said = shorten_to_line(self.redact(ran.stderr.decode(errors="replace"))) or "it writes nothing to stderr"
+            output = shorten_to_line(self.redact(ran.stderr.decode(errors="replace"))) or "nothing on stderr"
             raise SettingsError(
-                f"{what} failed with exit code {ran.returncode}: {said}. Run it in a terminal to see why"
+                f"{what} failed with exit code {ran.returncode}: {output}. Run it in a terminal to see why"
             )
         if not key:
             raise SettingsError(f"{what} printed nothing; expected the key on its standard output")

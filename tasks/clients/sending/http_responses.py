@@ -44,12 +44,12 @@ def find_http_failure(service: str, status: int, text: str, retry_after: str | N
         raise AccountBlocked(service, f"HTTP {status}: {detail}")
     if status == 403 and _USER_AGENT_MENTION.search(text):
         raise ServiceUnreachable(
-            f"{service}: refuses our user agent with HTTP {status}: {detail.rstrip('.')}. Write a web page or mail address of yours into "
+            f"{service}: refuses factmill's user agent with HTTP {status}: {detail.rstrip('.')}. Put your web page or mail address into "
             'user_agent in the world\'s file, such as user_agent = "factmill/0.1 (you@example.org)"'
         )
     if status in (401, 403):
         raise ServiceUnreachable(
-            f"{service}: refuses us with HTTP {status}: {detail.rstrip('.')}. Check the key or token, and the contact address in user_agent"
+            f"{service}: refuses the request with HTTP {status}: {detail.rstrip('.')}. Check the key or token, and the contact address in user_agent"
         )
     if 300 <= status < 400:
         raise Retry(f"{code}: a redirect that leads nowhere: {detail}", parse_retry_after(retry_after))

@@ -120,7 +120,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         except httpx2.ProxyError as error:
             if str(_PROXY_AUTH_REQUIRED) in str(error):
                 raise self._refused(route) from None
-            raise httpx2.ConnectError(f"the proxy {route.proxy} says: {error}") from error
+            raise httpx2.ConnectError(f"the proxy {route.proxy} reports: {error}") from error
         except httpx2.ConnectError as error:
             if not route.proxy:
                 raise
@@ -132,7 +132,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
 
     def _refused(self, route: _Route) -> ServiceUnreachable:
         return ServiceUnreachable(
-            f"{self._name}: the proxy {route.proxy} refuses us with HTTP {_PROXY_AUTH_REQUIRED}. Put the user and the password that it "
+            f"{self._name}: the proxy {route.proxy} refuses the request with HTTP {_PROXY_AUTH_REQUIRED}. Put the user and password that it "
             "expects into the proxy's address in HTTPS_PROXY or HTTP_PROXY, or name the model's host in NO_PROXY"
         )
 
@@ -190,7 +190,7 @@ def _make_proxy(address: str, authorities: ssl.SSLContext) -> httpx2.Proxy:
         return httpx2.Proxy(address, ssl_context=authorities if address.startswith("https:") else None)
     except (ValueError, httpx2.InvalidURL):
         raise SettingsError(
-            f"{format_proxy_address(address)}, which HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, is no address of a proxy; expected "
+            f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {format_proxy_address(address)} is not the address of a proxy; expected "
             "one such as http://proxy.example.org:3128"
         ) from None
 
@@ -216,7 +216,7 @@ def _load_ssl_context(bundle: str | None, *_given: str | None) -> ssl.SSLContext
             context.load_verify_locations(capath=bundle) if is_folder else context.load_verify_locations(cafile=bundle)
     except (OSError, ssl.SSLError) as error:
         raise SettingsError(
-            "the certificates that REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: "
-            f"{error.strerror or error}; name a file of certificates in PEM form"
+            "cannot read the certificates in REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE or SSL_CERT_DIR: "
+            f"{error.strerror or error}; set it to a file of certificates in PEM format"
         ) from None
     return context

@@ -141,15 +141,17 @@ def check_redirect(service: str, asked: str, location: str, allowed: Collection[
         old, new = urlsplit(asked), urlsplit(leads_to)
         _ = new.port
     except ValueError as error:
-        raise ServiceUnreachable(f"{service} redirects to {location[:200]!r}, which is no address: {error}") from None
+        raise ServiceUnreachable(
+            f"{service} redirects to {location[:200]!r}, which is not a valid address: {error}"
+        ) from None
     host = new.netloc.rpartition("@")[2].lower()
     if new.scheme not in _DEFAULT_PORTS or (old.scheme, new.scheme) == ("https", "http"):
-        why = "which is not followed, since it would be sent unencrypted"
+        why = "which factmill does not follow, since the request would be unencrypted"
     elif is_same_host(asked, leads_to) or host in allowed:
         return
     else:
         why = (
-            f"another host, to which nothing is sent; put that address into the world's file, or allow it there: "
+            f"another host; factmill sends nothing there. Put that address into the world's file, or allow it there: "
             f'limits = {{ redirects = ["{host}"] }}'
         )
     raise ServiceUnreachable(f"{service} redirects to {new.scheme}://{host}{new.path[:200]}, {why}")

@@ -315,12 +315,12 @@ class Sender:
             backoff_s = self._limits.backoff_s if trouble.code in _RATE_LIMIT_CODES else None
             pause_s = self._limiter.note_trouble(trouble.retry_after_s, backoff_s)
             if pause_s > 10 * SHORT_PAUSE_S:
-                _log.warning("%s: nothing is sent for %.0f s (%s)", self._name, pause_s, trouble)
+                _log.warning("%s: pausing all requests for %.0f s (%s)", self._name, pause_s, trouble)
         if (trouble.retry_after_s or 0) > 10 * SHORT_PAUSE_S:
-            _log.warning("%s: asked to wait %.0f s (%s)", self._name, trouble.retry_after_s, trouble)
+            _log.warning("%s: the service asked for a pause of %.0f s (%s)", self._name, trouble.retry_after_s, trouble)
         if (trouble.retry_after_s or 0) > MAX_PAUSE_S:
-            told = f"the service asked for a pause of {trouble.retry_after_s:.0f} s, over {MAX_PAUSE_S:.0f} s"
-            self._give_up(job, piece, Retry(f"asked_to_wait: {told}; {trouble}"))
+            reason = f"the service asked for a pause of {trouble.retry_after_s:.0f} s, over {MAX_PAUSE_S:.0f} s"
+            self._give_up(job, piece, Retry(f"asked_to_wait: {reason}; {trouble}"))
         elif trouble.split and len(piece.items) > 1:
             job.split(piece)
         elif piece.tries + 1 >= self._limits.attempts or trouble.is_over_limit:
@@ -335,13 +335,13 @@ class Sender:
         lost.add(self._find_subject(piece.items[0]) if self._find_subject else object())
         if not self._was_answered:
             raise ServiceUnreachable(
-                f"{self._name}: cannot be reached: {str(trouble).removeprefix('unreachable: ')}. Check network and address, "
-                "see `factmill doctor`"
+                f"{self._name}: cannot be reached: {str(trouble).removeprefix('unreachable: ')}. Check the network and the address, "
+                "and run `factmill doctor`"
             )
         if len(lost) >= max(_MAX_LOST_IN_ROW[trouble.is_about_request], 2 * self._limits.parallel):
             raise ServiceUnreachable(
-                f"{self._name}: gave no useful answer to {len(lost)} requests in a row, each tried up to"
-                f" {self._limits.attempts} times; last trouble: {str(trouble).rstrip('.')}. Answers so far are kept; run again later"
+                f"{self._name}: gave no useful response to {len(lost)} requests in a row, each tried up to"
+                f" {self._limits.attempts} times; last problem: {str(trouble).rstrip('.')}. Answers so far are recorded; run again later"
             )
 
     def _compute_pause_s(self, tries: int, trouble: Retry) -> float:
@@ -361,11 +361,11 @@ def _find_tls_advice(trouble: Retry, was_answered: bool) -> str:
     for each in iterate_exception_chain(trouble):
         if isinstance(each, ssl.SSLCertVerificationError):
             return (
-                "The server's certificate is not accepted: the service has to renew it, or the address or this machine's clock is "
-                "wrong. If your own authority signs it, name that authority's file (PEM) in REQUESTS_CA_BUNDLE and SSL_CERT_FILE"
+                "The server's certificate is not valid: the service has to renew it, or the address or this machine's clock is "
+                "wrong. If your own authority signs it, set REQUESTS_CA_BUNDLE and SSL_CERT_FILE to that authority's file (PEM)"
             )
         if isinstance(each, ssl.SSLError) and not isinstance(each, _TRANSIENT_TLS_ERRORS) and not was_answered:
-            return "The server and this machine agree on no version of TLS: check whether the address is one for https"
+            return "The server and this machine have no common version of TLS: check that the address is one for https"
     return ""
 
 

@@ -214,9 +214,9 @@ def _make_statement_handler(tables: Mapping[str, bytes], read: ColumnReader) -> 
         statements, predicates, objects = _split_terms(lines)
         statements, values = _read_statement(statements), read(objects)
         for table, namespace in tables.items():
-            mine = pc.starts_with(predicates, pattern=_WIKIDATA + namespace + b"/P")
-            properties = _read_property(namespace)(predicates.filter(mine))
-            out.add_rows(table, statements.filter(mine), properties, values.filter(mine))
+            is_in_namespace = pc.starts_with(predicates, pattern=_WIKIDATA + namespace + b"/P")
+            properties = _read_property(namespace)(predicates.filter(is_in_namespace))
+            out.add_rows(table, statements.filter(is_in_namespace), properties, values.filter(is_in_namespace))
 
     return take
 
@@ -228,12 +228,12 @@ def _handle_other_values(lines: pa.BinaryArray, out: SortedLines) -> None:
     is_unknown = pc.starts_with(objects, pattern=_GENID_IRI_START)
     is_item = pc.match_substring_regex(objects, pattern=rb"\A" + _ITEM + rb" \.\n\z")
     is_iri = pc.invert(pc.or_(pc.or_(is_quoted, is_unknown), is_item))
-    for table, mine, read in (
+    for table, is_kind, read in (
         ("item_values", is_item, _read_last_item),
         ("other_values", is_quoted, _read_quoted),
         ("other_values", is_iri, _make_iri_reader(b"<", ends_line=True)),
     ):
-        out.add_rows(table, statements.filter(mine), properties.filter(mine), read(objects.filter(mine)))
+        out.add_rows(table, statements.filter(is_kind), properties.filter(is_kind), read(objects.filter(is_kind)))
     if is_unknown.true_count:
         out.not_kept["unknown_value"] += is_unknown.true_count
 
@@ -246,8 +246,8 @@ def _handle_texts(lines: pa.BinaryArray, out: SortedLines) -> None:
     languages = pc.ascii_lower(_slice_text(tags, 0, -_LINE_END_BYTES))
     texts = _resolve_escapes(_slice_text(quoted, 1))
     for predicate, table in _TEXT_TABLES.items():
-        mine = pc.and_(pc.equal(predicates, b"<" + predicate), is_item)
-        out.add_rows(table, numbers.filter(mine), languages.filter(mine), texts.filter(mine))
+        is_selected = pc.and_(pc.equal(predicates, b"<" + predicate), is_item)
+        out.add_rows(table, numbers.filter(is_selected), languages.filter(is_selected), texts.filter(is_selected))
     other = pc.invert(is_item)
     out.add_rows("property_labels", numbers.filter(other), languages.filter(other), texts.filter(other))
 
@@ -280,7 +280,7 @@ def make_line_patterns(languages: Sequence[str]) -> LinePatterns:
     kept = tuple(sorted({*languages, ANY_LANGUAGE}))
     words = QUOTED_TEXT + rb"@(?i:" + b"|".join(re.escape(language).encode() for language in kept) + rb")"
     texts = rb"<(?:" + b"|".join(map(re.escape, _TEXT_TABLES)) + rb")>"
-    said = {"statement_values": b"prop/statement", "qualifier_values": b"prop/qualifier"}
+    simple_values = {"statement_values": b"prop/statement", "qualifier_values": b"prop/qualifier"}
     pointed = {"statement_nodes": b"prop/statement/value", "qualifier_nodes": b"prop/qualifier/value"}
     any_value = rb"(?:" + IRI + rb"|" + QUOTED_TEXT + rb"(?:@" + LANGUAGE_TAG + rb"|\^\^" + IRI + rb")?)"
     direct = _read_property(b"prop/direct")
@@ -296,7 +296,7 @@ def make_line_patterns(languages: Sequence[str]) -> LinePatterns:
             (_ITEM, rb"<" + re.escape(SAME_AS_IRI) + rb">", _ITEM, _make_row_handler("redirects", _read_item, None, _read_last_item)),
         ]),
         (_WIKIDATA + b"entity/s", [
-            (_STATEMENT, _make_predicate_pattern(*said.values()), _DATE_OR_NUMBER, _make_statement_handler(said, _read_value)),
+            (_STATEMENT, _make_predicate_pattern(*simple_values.values()), _DATE_OR_NUMBER, _make_statement_handler(simple_values, _read_value)),
             (_STATEMENT, _make_predicate_pattern(b"prop/statement"), any_value, _handle_other_values),
             (_STATEMENT, _make_predicate_pattern(*pointed.values()), _NODE, _make_statement_handler(pointed, _read_last_node)),
             (_STATEMENT, _ONTOLOGY + rb"rank>", _ONTOLOGY + rb"DeprecatedRank>", _make_row_handler("deprecated", _read_statement)),
@@ -395,14 +395,16 @@ def _sort_by_pattern(lines: pa.BinaryArray, shapes: LinePatterns, out: SortedLin
     wrong, left = _BlockLines(lines, np.arange(len(lines))).split_by_mask(_find_invalid_literals(lines))
     unlike = [wrong.places]
     for start, group in [*shapes.groups, (b"", [])]:
-        mine, left = left.split_by_mask(pc.starts_with(left.lines, pattern=start))
+        candidates, left = left.split_by_mask(pc.starts_with(left.lines, pattern=start))
         for pattern, take in [*group, (TRIPLE, _handle_unkept)]:
-            if not len(mine.lines):
+            if not len(candidates.lines):
                 break
-            fitting, mine = mine.split_by_mask(pc.match_substring_regex(mine.lines, pattern=rb"\A" + pattern + rb" \.\n\z"))
+            fitting, candidates = candidates.split_by_mask(
+                pc.match_substring_regex(candidates.lines, pattern=rb"\A" + pattern + rb" \.\n\z")
+            )
             if len(fitting.lines):
                 take(fitting.lines, out)
-        unlike.append(mine.places)
+        unlike.append(candidates.places)
     return np.sort(np.concatenate(unlike))
 
 

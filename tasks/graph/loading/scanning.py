@@ -453,10 +453,10 @@ def scan_lines(
     edges, texts, values, changes = taken[1:]
     out.add_rows("edges", *_make_id_columns(numbers[edges], 3))
     for table, name in enumerate(_SCANNED_TEXT_TABLES):
-        mine = texts[numbers[texts, 1] == table]
-        words = _slice_strings(view, spans[mine, 0], spans[mine, 1])
-        languages_of = pc.ascii_lower(_slice_strings(view, spans[mine, 2], spans[mine, 3]))
-        out.add_rows(name, pa.array(numbers[mine, 0]), languages_of, words)
+        rows = texts[numbers[texts, 1] == table]
+        words = _slice_strings(view, spans[rows, 0], spans[rows, 1])
+        languages_of = pc.ascii_lower(_slice_strings(view, spans[rows, 2], spans[rows, 3]))
+        out.add_rows(name, pa.array(numbers[rows, 0]), languages_of, words)
     out.add_rows(
         "direct_values", *_make_id_columns(numbers[values], 2), _slice_strings(view, spans[values, 0], spans[values, 1])
     )

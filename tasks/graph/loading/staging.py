@@ -178,11 +178,11 @@ class LoadTally:
     def finish_source(self, source: RdfSource) -> None:
         """Count a source read to its end; SourceError if it has no triple or none that a graph keeps."""
         if not self.triples:
-            raise SourceError(f"{source.path}: holds no triple")
+            raise SourceError(f"{source.path}: has no triples")
         if self.kept == self.kept_before:
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.not_kept.items()))
             raise SourceError(
-                f"{source.path}: none of its triples is of use in a graph (so far {kinds}); expected a dump of Wikidata"
+                f"{source.path}: a graph uses none of its triples (so far {kinds}); expected a dump of Wikidata"
             )
         self.finished.append(
             LoadedSourceFile(
@@ -266,8 +266,8 @@ def open_staging(path: Path, name: str) -> Iterator[StagingDatabase]:
                 raise
             # not dropped automatically: a full disk has the same symptom, and hours of reading may be in it
             raise LocalGraphError(
-                f"{path / STAGING_FILE}: the half load cannot be gone on with ({error}); make room if the disk is full, or"
-                f" drop it: factmill graph remove {name}"
+                f"{path / STAGING_FILE}: cannot resume the unfinished load ({error}); free disk space if the disk is full, or"
+                f" remove the load: factmill graph remove {name}"
             ) from error
         yield staging
 
@@ -322,7 +322,7 @@ def _check_finished_sources(sources: Sequence[RdfSource], tally: LoadTally) -> N
             source.digest_from_disk()
             is_other = (source.size_bytes, source.sha256) != (before.size_bytes, before.sha256)
         if is_other:
-            raise SourceChangedError(f"{source.path}: does not hold what was read from it before")
+            raise SourceChangedError(f"{source.path}: its content has changed since it was read before")
         tally.finished[nth] = before.model_copy(update={"path": source.path})
 
 

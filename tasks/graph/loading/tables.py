@@ -258,10 +258,10 @@ def find_dump_date(connection: duckdb.DuckDBPyConnection) -> str | None:
     return None if found is None else str(found)
 
 
-def digest_graph_tables(connection: duckdb.DuckDBPyConnection, **beside: Any) -> str:
-    """Return the SHA-256 over all stored rows in order and over `beside`: whatever else affects results."""
+def digest_graph_tables(connection: duckdb.DuckDBPyConnection, **extra: Any) -> str:
+    """Return the SHA-256 over all stored rows in order and over `extra`: whatever else affects results."""
     tables = {name: _digest_table_columns(connection, name) for name in _DIGESTED_TABLES}
-    return digest_json({"tables": tables, **beside})
+    return digest_json({"tables": tables, **extra})
 
 
 def _digest_table_columns(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:

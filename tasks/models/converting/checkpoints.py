@@ -85,7 +85,7 @@ def make_converted_model_folder(
     """
     checkpoint = resolve_absolute_path(checkpoint)
     if not checkpoint.is_dir():
-        raise UsageError(f"{checkpoint}: no such directory; give the one that holds a checkpoint's config.json")
+        raise UsageError(f"{checkpoint}: no such directory; give the directory with a checkpoint's config.json")
 
     def write(making: Path) -> ConversionResult:
         if (checkpoint / MODEL_MANIFEST_FILE).is_file():
@@ -104,7 +104,7 @@ def require_converted_files(converted: Path, files: Sequence[str], kind: ModelKi
     """Raise UsageError unless a folder converted by CTranslate2 has all of the files."""
     if missing := [file for file in files if not (converted / file).is_file()]:
         raise UsageError(
-            f"{converted}: {', '.join(missing)} not in it, which a converted model of the kind {kind} has; "
+            f"{converted}: no {', '.join(missing)}, which a converted model of kind {kind} needs; "
             f"convert the checkpoint itself: factmill models add {kind} CHECKPOINT"
         )
 
@@ -153,7 +153,7 @@ def load_checkpoint_json(path: Path, default: Any = None) -> Any:
     """
     if not path.is_file():
         if default is None:
-            raise UsageError(f"{path.parent}: no {path.name} in it, as a checkpoint has")
+            raise UsageError(f"{path.parent}: no {path.name}, which a checkpoint needs")
         return default
     try:
         content = json.loads(path.read_bytes())
@@ -191,7 +191,7 @@ class SafetensorsFile:
         self._bytes = np.memmap(path, np.uint8, "r")
         length = int.from_bytes(self._bytes[:8].tobytes(), "little")
         if len(self._bytes) < 8 or length > min(_MAX_HEADER_BYTES, len(self._bytes) - 8):
-            raise UsageError(f"{path}: no safetensors file, or cut off within its header")
+            raise UsageError(f"{path}: not a safetensors file, or truncated within its header")
         try:
             header: dict[str, Any] = json.loads(self._bytes[8 : 8 + length].tobytes())
             self.entries: dict[str, tuple[str, tuple[int, ...], int, int]] = {
@@ -200,19 +200,19 @@ class SafetensorsFile:
                 if name != "__metadata__"
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(f"{path}: no safetensors file: its header cannot be read ({error!r})") from error
+            raise UsageError(f"{path}: not a safetensors file: cannot read its header ({error!r})") from error
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Return a tensor as float32; UsageError if it is missing, of another shape or not floating-point."""
         if name not in self.entries:
-            raise UsageError(f"{self.path}: no tensor {name}, which the architecture in config.json needs")
+            raise UsageError(f"{self.path}: no tensor {name}, which the architecture in config.json requires")
         dtype, found, start, end = self.entries[name]
         if found != shape:
-            raise UsageError(f"{self.path}: tensor {name} is {found}, config.json asks for {shape}")
+            raise UsageError(f"{self.path}: tensor {name} has shape {found}, expected {shape} as in config.json")
         if dtype not in _FLOAT_DTYPES:
-            raise UsageError(f"{self.path}: tensor {name} is {dtype}, expected one of {', '.join(_FLOAT_DTYPES)}")
+            raise UsageError(f"{self.path}: tensor {name} has type {dtype}, expected one of {', '.join(_FLOAT_DTYPES)}")
         if end - start != math.prod(shape) * _FLOAT_DTYPES[dtype].itemsize or not 8 <= start <= end <= len(self._bytes):
-            raise UsageError(f"{self.path}: tensor {name} is cut off: the file is truncated or damaged")
+            raise UsageError(f"{self.path}: tensor {name} is incomplete: the file is truncated or damaged")
         values = self._bytes[start:end].view(_FLOAT_DTYPES[dtype])
         if dtype == "BF16":
             # a bfloat16 is the upper half of a float32

@@ -105,7 +105,7 @@ def make_embedder_folder(
         prompts = load_checkpoint_json(checkpoint / "config_sentence_transformers.json", {})
         if prompts.get("default_prompt_name"):
             raise UsageError(
-                f"{checkpoint}: puts the prompt {prompts['default_prompt_name']!r} before every text; give an encoder without"
+                f"{checkpoint}: it puts the prompt {prompts['default_prompt_name']!r} before every text; give an encoder without a default prompt"
             )
         max_tokens, made_with = _convert_encoder(checkpoint, shape, making)
         settings = {"dimensions": shape.width, "pooling": pooling, "normalised": True, "max_tokens": max_tokens}
@@ -133,7 +133,7 @@ def make_cross_encoder_folder(
         labels = [named.get(str(number)) for number in range(len(named))]
         if None in labels:
             raise UsageError(
-                f"{checkpoint / 'config.json'}: id2label names {', '.join(named)}; expected the numbers from 0 on"
+                f"{checkpoint / 'config.json'}: id2label has the keys {', '.join(named)}; expected consecutive numbers from 0"
             )
         activation = _parse_score_activation(checkpoint, config, len(labels))
         max_tokens, made_with = _convert_encoder(checkpoint, shape, making)
@@ -159,9 +159,9 @@ def _parse_encoder_shape(checkpoint: Path, config: dict[str, Any]) -> EncoderSha
     """Read the encoder's shape from config.json; UsageError if the architecture is not of the BERT family."""
     path, architecture = checkpoint / "config.json", config.get("model_type")
     if architecture not in _ARCHITECTURES:
-        raise UsageError(f"{path}: model_type is {architecture!r}; can be converted: {', '.join(_ARCHITECTURES)}")
+        raise UsageError(f"{path}: model_type is {architecture!r}; expected one of: {', '.join(_ARCHITECTURES)}")
     if not (checkpoint / SAFETENSORS_FILE).is_file():
-        other = " (pytorch_model.bin is there: save the model anew as safetensors)"
+        other = " (there is a pytorch_model.bin: save the model as safetensors)"
         raise UsageError(
             f"{checkpoint}: no {SAFETENSORS_FILE}{other if (checkpoint / 'pytorch_model.bin').is_file() else ''}"
         )
@@ -186,7 +186,7 @@ def _parse_encoder_shape(checkpoint: Path, config: dict[str, Any]) -> EncoderSha
             epsilon=config.get("layer_norm_eps", 1e-12),
         )
     except KeyError as error:
-        raise UsageError(f"{path}: no {error}, expected of a {architecture} encoder") from error
+        raise UsageError(f"{path}: no {error}, which a {architecture} encoder needs") from error
 
 
 def _load_pooling_mode(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
@@ -194,7 +194,7 @@ def _load_pooling_mode(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
     for module in load_checkpoint_json(checkpoint / "modules.json", []):
         kind = module["type"].rsplit(".", 1)[-1]
         if kind not in ("Transformer", "Pooling", "Normalize"):
-            raise UsageError(f"{checkpoint / 'modules.json'}: a {kind} module, which cannot be converted")
+            raise UsageError(f"{checkpoint / 'modules.json'}: cannot convert a {kind} module")
     config = load_checkpoint_json(checkpoint / "1_Pooling/config.json")
     # older checkpoints have a flag for each pooling mode, newer ones the mode itself
     chosen = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
@@ -202,9 +202,9 @@ def _load_pooling_mode(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
     ways = {known.get(key, key) for key in chosen} or {config.get("pooling_mode")}
     size = config.get("word_embedding_dimension", config.get("embedding_dimension", width))
     if ways not in ({"mean"}, {"cls"}) or size != width:
-        told = ", ".join(sorted(map(str, ways)))
+        found = ", ".join(sorted(map(str, ways)))
         raise UsageError(
-            f"{checkpoint / '1_Pooling/config.json'}: pooling {told} of {size} dimensions; expected: mean or cls of {width}"
+            f"{checkpoint / '1_Pooling/config.json'}: pooling {found} of {size} dimensions; expected mean or cls of {width}"
         )
     return "mean" if ways == {"mean"} else "cls"
 
@@ -217,15 +217,17 @@ def _parse_score_activation(
     if labels > 1:
         if kind not in (None, "single_label_classification"):
             raise UsageError(
-                f"{checkpoint / 'config.json'}: problem_type {kind} of {labels} labels; expected labels of which one "
-                "holds, or one score"
+                f"{checkpoint / 'config.json'}: problem_type {kind} of {labels} labels; expected "
+                "single_label_classification, or one score"
             )
         return "softmax"
     own = config.get("sentence_transformers") or {}
     named = own.get("activation_fn") or config.get("sbert_ce_default_activation_function")
     named = named or ("Identity" if kind == "regression" else "Sigmoid")
     if (last := named.rsplit(".", 1)[-1]) not in ("Identity", "Sigmoid"):
-        raise UsageError(f"{checkpoint / 'config.json'}: the score goes through {named}; expected: Sigmoid, Identity")
+        raise UsageError(
+            f"{checkpoint / 'config.json'}: the activation of the score is {named}; expected Sigmoid or Identity"
+        )
     return "sigmoid" if last == "Sigmoid" else "none"
 
 
@@ -240,22 +242,22 @@ def load_encoder_tokenizer(checkpoint: Path, positions: int, vocabulary: int) ->
 
     options = load_checkpoint_json(checkpoint / "tokenizer_config.json", {})
     more = load_checkpoint_json(checkpoint / "sentence_bert_config.json", {})
-    whole, words = checkpoint / "tokenizer.json", checkpoint / "vocab.txt"
-    if whole.is_file():
+    tokenizer_file, vocabulary_file = checkpoint / "tokenizer.json", checkpoint / "vocab.txt"
+    if tokenizer_file.is_file():
         try:
-            tokenizer = Tokenizer.from_file(str(whole))
+            tokenizer = Tokenizer.from_file(str(tokenizer_file))
         except Exception as error:  # the package raises nothing narrower
-            raise UsageError(f"{whole}: no tokenizer: {error}") from error
-    elif words.is_file():
+            raise UsageError(f"{tokenizer_file}: not a file of the tokenizers package: {error}") from error
+    elif vocabulary_file.is_file():
         opened = BertWordPieceTokenizer(
-            str(words),
+            str(vocabulary_file),
             lowercase=options.get("do_lower_case", True),
             strip_accents=options.get("strip_accents"),
             handle_chinese_chars=options.get("tokenize_chinese_chars", True),
         )
         tokenizer = Tokenizer.from_str(opened.to_str())
     else:
-        raise UsageError(f"{checkpoint}: neither tokenizer.json nor vocab.txt: not an encoder's checkpoint")
+        raise UsageError(f"{checkpoint}: neither tokenizer.json nor vocab.txt, so it is not an encoder's checkpoint")
     max_tokens = min(positions, int(more.get("max_seq_length") or options.get("model_max_length") or positions))
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)
@@ -265,7 +267,7 @@ def load_encoder_tokenizer(checkpoint: Path, positions: int, vocabulary: int) ->
     names = {place: token for token, place in tokenizer.get_vocab().items()}
     if names and max(names) >= vocabulary:
         raise UsageError(
-            f"{checkpoint}: the tokenizer knows {max(names) + 1:,} tokens, the encoder {vocabulary:,}: "
+            f"{checkpoint}: the tokenizer has {max(names) + 1:,} tokens, the encoder {vocabulary:,}, so "
             "they do not belong together"
         )
     unknown = options.get("unk_token", "[UNK]")

@@ -102,15 +102,13 @@ def list_decoder_tokens(cutter: TextTokenizer, size: int | None) -> list[str]:
     Some weights have more than the tokenizer, rounded up; some tokenizers have tokens that the weights lack.
     """
     if not isinstance(size, int) or size < 1:
-        raise UsageError(
-            f"{cutter.path.parent}/config.json: vocab_size is {size!r}; expected how many tokens there are"
-        )
+        raise UsageError(f"{cutter.path.parent}/config.json: vocab_size is {size!r}; expected the number of tokens")
     tokens = [f"madeupword{number}" for number in range(size)]
     for token, number in cutter.token_ids.items():
         if number < size:
             tokens[number] = token
     if len(set(tokens)) < size:
-        raise UsageError(f"{cutter.path}: two tokens of one name; the vocabulary cannot be told apart")
+        raise UsageError(f"{cutter.path}: two tokens have the same name, so the vocabulary is ambiguous")
     return tokens
 
 
@@ -124,8 +122,8 @@ def _require_decoder(path: Path, header: WeightsHeader) -> None:
 
 def _find_max_positions(header: WeightsHeader, config: Mapping[str, Any]) -> int | None:
     """Return the smaller of the positions in config.json and in the position table; None if neither is given."""
-    told = [config[key] for key in _POSITION_KEYS if isinstance(config.get(key), int)]
-    return min([*told, *header.shapes.get(_POSITION_TABLE, ())[:1]], default=None)
+    limits = [config[key] for key in _POSITION_KEYS if isinstance(config.get(key), int)]
+    return min([*limits, *header.shapes.get(_POSITION_TABLE, ())[:1]], default=None)
 
 
 def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) -> str | None:

@@ -66,8 +66,8 @@ def make_translator_folder(
     """
     if checkpoint.is_dir() and not (checkpoint / NLLB_SENTENCEPIECE_FILE).is_file():
         raise UsageError(
-            f"{resolve_absolute_path(checkpoint)}: no {NLLB_SENTENCEPIECE_FILE} in it; put the checkpoint's own SentencePiece file there, "
-            "which words are cut by"
+            f"{resolve_absolute_path(checkpoint)}: no {NLLB_SENTENCEPIECE_FILE}; put the checkpoint's own SentencePiece file there, "
+            "which splits texts into tokens"
         )
     stored = quantization or (None if (checkpoint / MODEL_MANIFEST_FILE).is_file() else "int8")
     convert = partial(convert_nllb_checkpoint, quantization=stored or "int8")
@@ -81,7 +81,7 @@ def convert_nllb_checkpoint(checkpoint: Path, making: Path, quantization: Quanti
     config = load_checkpoint_json(checkpoint / "config.json")
     if config.get("model_type") != "m2m_100":
         raise UsageError(
-            f"{checkpoint}: a model of type {config.get('model_type')!r}; NLLB-200 checkpoints are of type 'm2m_100'"
+            f"{checkpoint}: model_type is {config.get('model_type')!r}; expected 'm2m_100', the type of NLLB-200 checkpoints"
         )
     bos, pad, eos, unk = SPECIAL_TOKENS
     vocabulary = ConverterVocabulary(list_nllb_tokens(checkpoint, config["vocab_size"]), bos, eos, unk, pad)
@@ -108,11 +108,11 @@ def load_sentencepiece_pieces(checkpoint: Path) -> list[str]:
     try:
         pieces = sentencepiece.SentencePieceProcessor(model_file=str(checkpoint / NLLB_SENTENCEPIECE_FILE))
     except RuntimeError as error:
-        raise UsageError(f"{checkpoint / NLLB_SENTENCEPIECE_FILE}: no SentencePiece model: {error}") from error
+        raise UsageError(f"{checkpoint / NLLB_SENTENCEPIECE_FILE}: not a SentencePiece model: {error}") from error
     first = [pieces.id_to_piece(number) for number in range(3)]
     if first != ["<unk>", "<s>", END_TOKEN]:
         raise UsageError(
-            f"{checkpoint / NLLB_SENTENCEPIECE_FILE}: begins with {first}; NLLB's begins with <unk>, <s>, {END_TOKEN}"
+            f"{checkpoint / NLLB_SENTENCEPIECE_FILE}: its first pieces are {first}; expected those of NLLB, <unk>, <s>, {END_TOKEN}"
         )
     return [pieces.id_to_piece(number) for number in range(3, pieces.get_piece_size())]
 
@@ -131,14 +131,14 @@ def list_nllb_tokens(checkpoint: Path, size: int) -> list[str]:
         token: n for n, token in enumerate([*SPECIAL_TOKENS, *pieces, *_list_codes(checkpoint), MASK_TOKEN])
     }
     if missing := sorted(set(NLLB_LANGUAGE_CODES.values()) - set(numbers)):
-        raise UsageError(f"{checkpoint}: knows no language {', '.join(missing)}")
+        raise UsageError(f"{checkpoint}: its tokenizer has no token for the languages {', '.join(missing)}")
     if strange := [piece for piece in (*SPECIAL_TOKENS, *pieces) if piece not in numbers]:
         raise UsageError(
-            f"{checkpoint}: {NLLB_SENTENCEPIECE_FILE} and tokenizer.json do not belong together: {strange[0]!r}"
+            f"{checkpoint}: {NLLB_SENTENCEPIECE_FILE} and tokenizer.json do not belong together: tokenizer.json has no token {strange[0]!r}"
         )
     if max(numbers.values()) >= size:
         raise UsageError(
-            f"{checkpoint}: its tokens are numbered to {max(numbers.values())}, but the model has {size}; "
+            f"{checkpoint}: its highest token id is {max(numbers.values())}, but the model has {size} tokens; "
             f"give the {NLLB_SENTENCEPIECE_FILE} and the list of special tokens that belong to it"
         )
     tokens = [f"madeupword{number}" for number in range(size)]
@@ -167,7 +167,7 @@ def _copy_converted_nllb(converted: Path, making: Path) -> ConversionResult:
     tokens = load_checkpoint_json(converted / "shared_vocabulary.json")
     if unknown := sorted(set(NLLB_LANGUAGE_CODES.values()) - set(tokens)):
         raise UsageError(
-            f"{converted}: its vocabulary has no {', '.join(unknown)}, so it would take every language for <unk>; "
+            f"{converted}: its vocabulary has no {', '.join(unknown)}, so the model would read every language as <unk>; "
             "convert the checkpoint itself: factmill models add translator CHECKPOINT"
         )
     if (expected := [*SPECIAL_TOKENS, *load_sentencepiece_pieces(converted)]) != tokens[: len(expected)]:

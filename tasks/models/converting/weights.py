@@ -91,8 +91,8 @@ def ensure_seven_bit_int8(folder: Path, quantization: Quantization | None) -> No
         if each.dtype == _INT8
     ):
         print_and_log(
-            "its int8 weights are in 8 bits, whose products overflow on CPUs without VNNI instructions: they are kept in 7 "
-            "bits; converting the checkpoint itself loses less"
+            "its int8 weights use 8 bits, whose products overflow on CPUs without VNNI instructions; factmill stores them in 7 "
+            "bits. Converting the checkpoint itself loses less precision"
         )
     store_in_seven_bits(path)
 

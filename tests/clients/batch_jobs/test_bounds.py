@@ -95,5 +95,5 @@ def test_a_pause_that_the_server_asks_for_is_told_and_not_waited_for_beyond_the_
     server.web.handle = lambda seen: refusal if seen.path.endswith("/files") else serve(seen)
     got, budget = ask_bound(server, tmp_path, BudgetLimits(hours=1e-4))
     assert (got, server.jobs) == ({}, [])
-    assert "http_429: " in told[-1] and "it is asked again in 7,200 s" in told[-1]
+    assert "http_429: " in told[-1] and "7,200 s" in told[-1]
     assert budget.spent.hours < 1

@@ -26,7 +26,7 @@ def test_a_job_gives_what_single_calls_give_at_half_the_price(make_server, tmp_p
         "model": "m-1", "messages": [{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who is person 0?"}],
         "temperature": 0.7, "max_tokens": 99, "stream": False, "seed": 0,
     }  # fmt: skip
-    assert told[0] == "job batch_0001: 40 requests to m-1 handed in; done within 24h, as a rule"
+    assert told[0].startswith("job batch_0001: ") and all(fact in told[0] for fact in ("40 requests", "m-1", "24h"))
     assert "job batch_0001: 10 of 40 done, in_progress" in told
     assert told[-1] == "job batch_0001: 40 of 40 done, completed"
     assert list((tmp_path / "jobs").iterdir()) == []
@@ -116,12 +116,12 @@ def test_a_server_of_jobs_alone_gets_the_first_request_by_a_job_too(make_server,
     server.answers_singly = False
     assert len(collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True)), ask_all(3))) == 3
     assert [len(server.read_input(job)) for job in server.jobs] == [3]
-    assert told[0].startswith("note: the first request of all is left to a batch job too: ")
+    assert told[0].startswith("note: ") and "first request" in told[0] and "HTTP" in told[0]
 
 
 def test_a_server_that_cannot_be_reached_is_told_at_once_and_not_waited_for(make_server, tmp_path, told):
     chat = open_chat(make_server(), tmp_path, url="http://127.0.0.1:9/v1", jobs=jobs(first_singly=True))
-    with pytest.raises(ServiceUnreachable, match=r"cannot be reached: .* Check network and address"):
+    with pytest.raises(ServiceUnreachable, match=r"cannot be reached: .*factmill doctor"):
         collect(chat, ask_all(3))
     with pytest.raises(ServiceUnreachable, match="cannot be reached"):
         collect(chat, ask_all(1))  # another batch of the stage
@@ -222,7 +222,7 @@ def test_a_cancelled_job_keeps_what_was_done_and_stops_the_run(make_server, tmp_
     server = make_server()
     server.ends = {1: "cancelled"}
     chat, got, calls = open_chat(server, tmp_path), {}, ask_all(10)
-    with pytest.raises(ServiceUnreachable, match=r"job batch_0001 was cancelled; .* without an answer stay 5 requests"):
+    with pytest.raises(ServiceUnreachable, match=r"job batch_0001 was cancelled.* 5 requests"):
         chat.send(calls, lambda call, reply: got.update({call.key: reply}))
     assert len(got) == 5
     assert len(collect(open_chat(server, tmp_path), [call for call in calls if call.key not in got])) == 5
@@ -232,7 +232,7 @@ def test_a_cancelled_job_keeps_what_was_done_and_stops_the_run(make_server, tmp_
 def test_a_job_that_fails_as_a_whole_says_why(make_server, tmp_path):
     server = make_server()
     server.ends = {1: "failed model_mismatch"}
-    with pytest.raises(ServiceUnreachable, match="nothing of it was done: model_mismatch: not today"):
+    with pytest.raises(ServiceUnreachable, match=r"batch_0001 failed.*: model_mismatch: not today"):
         collect(open_chat(server, tmp_path), ask_all(3))
     assert list((tmp_path / "jobs").iterdir()) == []
 
@@ -242,7 +242,7 @@ def test_jobs_are_made_smaller_when_the_account_has_too_much_in_hand(make_server
     server.ends = {1: "failed token_limit_exceeded"}
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 5, 5]
-    assert any("All jobs together have 5 requests at most from now on" in line for line in told)
+    assert any("token_limit_exceeded" in line and " 5 requests" in line for line in told)
 
 
 @pytest.mark.parametrize(("few", "sizes"), [(20, [59]), (2, [59, 5]), (0, [59, 5])])
@@ -316,7 +316,7 @@ def test_a_job_that_is_refused_while_others_are_in_hand_waits_for_them_and_keeps
 def test_a_full_account_is_waited_for_and_ends_the_run_when_it_stays_full(make_server, tmp_path):
     server = make_server()
     server.most_in_hand = lambda: 0
-    with pytest.raises(ServiceUnreachable, match="nothing of it was done: token_limit_exceeded"):
+    with pytest.raises(ServiceUnreachable, match=r"failed.*: token_limit_exceeded"):
         collect(open_chat(server, tmp_path), ask_all(8))
     assert list_sizes(server) == "8x 4x 2x 1x 1x 1x 1x"
     assert list((tmp_path / "jobs").iterdir()) == []

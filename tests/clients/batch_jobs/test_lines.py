@@ -80,13 +80,13 @@ def test_separators_within_a_text_end_no_line():
 def test_a_line_that_says_nothing_is_counted_and_left_out(broken):
     lines = read(b"\n".join([broken, line("b")]))
     assert said(lines) == {"b": "hello"}
-    assert (lines.unreadable, lines.format_problems()) == (1, "1 could not be read")
+    assert (lines.unreadable, lines.format_problems()) == (1, "1 are unreadable")
 
 
 def test_lines_of_requests_that_nobody_made_are_left_out():
     lines = read(line("z") + b"\n" + line("a"))
     assert said(lines) == {"a": "hello"}
-    assert lines.format_problems() == "1 answer no request of ours"
+    assert lines.format_problems() == "1 belong to no known request"
 
 
 def test_of_doubled_lines_the_first_that_answers_counts():
@@ -94,7 +94,7 @@ def test_of_doubled_lines_the_first_that_answers_counts():
         b"\n".join([line("a", "first"), line("a", "second"), line("b", "no", 500), line("b", "yes"), line("b", "late")])
     )
     assert said(lines) == {"a": "first", "b": "yes"}
-    assert lines.format_problems() == "3 came twice"
+    assert lines.format_problems() == "3 are duplicates"
 
 
 @pytest.mark.parametrize(
@@ -112,25 +112,25 @@ def test_of_doubled_lines_the_first_that_answers_counts():
     ],
 )
 def test_what_a_line_says(told, expected):
-    assert read(json.dumps({"custom_id": "a", **told}).encode()).results == {"a": expected}
+    assert read(json.dumps({"custom_id": "a", **told}).encode()).answers == {"a": expected}
 
 
 @given(st.lists(st.sampled_from([line("a"), line("b", "né"), line("c")[:-9], b"\r", b"\x00", b"", b'{"custom_id":', b"\xff\xfe"])), st.binary(max_size=40))  # fmt: skip
 def test_nothing_that_comes_raises_and_whole_lines_are_found(parts, noise):
     lines = read(b"\n".join([noise.replace(b"\n", b""), *parts]))
     if not noise.startswith((b"\xff\xfe", b"\xfe\xff")):
-        assert ("b" in lines.results) == (line("b", "né") in parts)
-    assert set(lines.results) <= set(KNOWN)
+        assert ("b" in lines.answers) == (line("b", "né") in parts)
+    assert set(lines.answers) <= set(KNOWN)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["custom_id", "response", "error", "status_code", "body", "code"]), inner), max_leaves=8))  # fmt: skip
 def test_any_json_is_a_line_or_none(told):
     lines = read(json.dumps(told).encode())
-    assert len(lines.results) + lines.unreadable + lines.unknown_ids == 1
+    assert len(lines.answers) + lines.unreadable + lines.unknown == 1
 
 
 def test_a_refusal_beside_an_empty_response_is_read_with_its_status():
     """As vLLM's program writes it."""
     refusal = {"error": {"message": "n must be 1 when using greedy sampling", "code": 400}}
     told = {"custom_id": "a", "response": {"status_code": 400, "request_id": "r"}, "error": refusal}
-    assert read(json.dumps(told).encode()).results == {"a": BatchResult(400, json.dumps(refusal))}
+    assert read(json.dumps(told).encode()).answers == {"a": BatchResult(400, json.dumps(refusal))}

@@ -45,8 +45,8 @@ def test_no_command_runs_from_a_job_s_file(server, tmp_path):
     job = begin(tmp_path, server, key_command=["touch", str(ran)])
     assert str(ran) not in job.path.read_text()
     [looked] = inspect_jobs([job], "tests")
-    assert looked.state is None and "no command runs from a job's file" in looked.trouble
-    with pytest.raises(ServiceError, match="no command runs from a job's file"):
+    assert looked.state is None and "key_command" in looked.trouble
+    with pytest.raises(ServiceError, match="key_command"):
         cancel_job(job, "tests")
     connection = f'{{"key_command": ["touch", "{ran}"]}}'
     job.server = dataclasses.replace(job.server, connection=connection, has_key_command=False)

@@ -92,10 +92,8 @@ def test_what_is_refused_is_written_otherwise_and_understood_again_when_it_is_re
     for _ in range(2):
         assert rounds.ask(calls, rounds.replies, choices=True)[0] == {}
         assert ["max_completion_tokens" in line["body"] for line in rounds.lines] == [True, True]
-    assert (
-        told[-1]
-        == f"{rounds.replies}: 2 replies to this build, 2 failed (refused, now written with another token_limit)"
-    )
+    assert told[-1].startswith(f"{rounds.replies}: 2 replies to this build, 2 failed (refused")
+    assert "another token_limit)" in told[-1]
     rounds.answer()
     assert rounds.ask(calls, rounds.replies, choices=True)[0] == {}
     assert [line["body"].get("n") for line in rounds.lines] == [None] * 4
@@ -151,8 +149,8 @@ def test_without_a_file_to_write_the_rest_is_asked_of_the_server(rounds):
     ("content", "said"),
     [
         (None, "cannot read"),
-        ("", "no line of it is a reply"),
-        ("{}\n", "no line of it is a reply"),
+        ("", "none of its lines is a reply"),
+        ("{}\n", "none of its lines is a reply"),
         (
             '{"custom_id": "0123abcd-0-x", "error": {"code": "y"}}\n',
             "all 1 of its lines answer requests of another build",

@@ -301,5 +301,5 @@ def test_solutions_that_make_no_sense_are_left_out(server, limits, inbox):
 def test_what_no_record_says_how_to_ask_is_refused(server, limits):
     client = SparqlClient("Wikidata", server.url, HERE, limits, AGENT)
     for operation in ("no_such_operation", "pageviews"):
-        with pytest.raises(ValueError, match=f"{operation} cannot be asked of a SPARQL endpoint"):
+        with pytest.raises(ValueError, match=f"SPARQL endpoint cannot answer {operation}"):
             client.send([Call(HERE, operation, {})], lambda *_: None)

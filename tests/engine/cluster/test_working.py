@@ -41,7 +41,7 @@ def test_a_damaged_folder_is_refused_when_named_and_left_out_else(
     monkeypatch.setattr("factmill.tasks.engine.cluster.worker.choose_default_embedder", lambda home: "char-ngrams-1")
     weights = (tiny / "model.bin").read_bytes()
     (tiny / "model.bin").write_bytes(bytes([weights[0] ^ 1]) + weights[1:])
-    with pytest.raises(UsageError, match=r"damaged: model\.bin does not hold what was written"):
+    with pytest.raises(UsageError, match=r"damaged: model\.bin"):
         load_servable_resources(tmp_path, ["tiny"], [], "cpu", 1, print)
     said: list[str] = []
     offers = load_servable_resources(tmp_path, [], [], "cpu", 1, said.append)

@@ -101,7 +101,7 @@ def test_a_source_that_cannot_be_used_is_named_before_prefect_starts(
         (KEYED, [], 2, "the environment variable that its key_env names is not set"),
         ("name = " + LONG, [], 2, "not a TOML file that can be read"),
         ("name = " + DEEP, [], 2, "not a TOML file that can be read"),
-        (None, ["--graph", ""], 2, "no graph can be called ''"),
+        (None, ["--graph", ""], 2, "'' is not a valid name of a graph"),
         (None, ["--world", "x" * 4000], 2, "cannot be read: File name too long"),
         (None, ["--world", "a\x1b[31mb"], 2, "no world 'a\\x1b[31mb'"),
         (REMOTE.replace("http://127.0.0.1:9/", "file:///etc/passwd"), [], 2, "wikidata.url: expected an address that begins"),

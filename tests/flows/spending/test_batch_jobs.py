@@ -67,7 +67,7 @@ def test_a_build_by_batch_jobs_has_the_rows_of_single_calls(
     # a batch of four rows asks at most 4 requests in the first stage with a model, and 16 in the second
     sizes = [len(server.read_input(job)) for job in server.jobs]
     assert sizes[0] > 4 or max(sizes) > 16, "a job holds what several batches ask"
-    assert "job batch_0001: " in ran.err and " handed in; done within 24h" in ran.err
+    assert "job batch_0001: submitted " in ran.err and " within 24h" in ran.err
     rows = read_rows(tmp_path / f"{world.stem}.duckdb", ran.json)
     assert rows == read_rows(tmp_path / "embedded.duckdb", embedded.json)
     assert ran.json["cost_usd"] > 0
@@ -151,7 +151,7 @@ def test_replies_that_are_missing_or_spoilt_are_asked_for_again_and_given_twice_
             before + b"".join(kept) + b'{"cus\n{"custom_id": "elsewhere-0-x", "error": {"code": "x"}}\n'
         )
         ran = build.go_on("--replies", build.replies)
-        assert "1 could not be read, 1 answer no request of ours" in ran.err
+        assert "1 are unreadable, 1 belong to no known request" in ran.err
         before = b"".join(kept)
     assert ran.code == 0, ran.err
     assert read_tables(build.warehouse, ran.json) == read_tables(tmp_path / "direct.duckdb", direct.json)
@@ -168,7 +168,7 @@ def test_replies_to_another_build_are_refused_and_without_requests_the_server_is
     refused = granola.go_on("--replies", slaq.replies)
     assert refused.code == 2
     assert (
-        "holds no reply to a request of granola-" in refused.err and "answer requests of another build" in refused.err
+        "no reply to a request of granola-" in refused.err and "answer requests of another build" in refused.err
     )
     missing = granola.go_on("--replies", granola.replies)
     assert (missing.code, "--replies: cannot read" in missing.err) == (2, True)

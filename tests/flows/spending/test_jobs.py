@@ -99,7 +99,7 @@ def test_a_cancelled_job_is_told_and_what_it_had_done_is_taken(
 ) -> None:
     ran = factmill("jobs", "cancel", "batch", "--json", MY_KEY="key")
     assert ran.json == {"cancelled": [{"job": "batch_0001", "state": "cancelling", "done": 0, "requests": 10}]}
-    with pytest.raises(ServiceUnreachable, match="was cancelled; what it had done is kept"):
+    with pytest.raises(ServiceUnreachable, match="batch_0001 was cancelled"):
         collect(open_chat(server, left), CALLS)
     again = collect(open_chat(server, left), CALLS)
     assert bodies(again) == bodies(collect(open_chat(server, None, mode="single"), CALLS))
@@ -145,14 +145,14 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     server.forget()
     ran = factmill("jobs", "--json", MY_KEY="other")
     assert (ran.json["jobs"][0]["state"], ran.json["jobs"][0]["done"]) == ("unknown", None)
-    assert "knows no job batch_0001, but it was handed in by another key" in ran.json["jobs"][0]["note"]
+    assert "knows no job batch_0001, but it was submitted with another key" in ran.json["jobs"][0]["note"]
     assert "factmill jobs forget batch_0001" in ran.json["jobs"][0]["note"]
     [known] = list_known(factmill)
     assert known["state"] == "lost"
     assert known["note"] == "its server knows it no more; the same build asks, and pays, anew what is left of it"
     server.close()
     assert (
-        "cannot be reached" in list_known(factmill)[0]["note"] or "no useful answer" in list_known(factmill)[0]["note"]
+        "cannot be reached" in list_known(factmill)[0]["note"] or "no useful response" in list_known(factmill)[0]["note"]
     )
     ran = factmill("jobs", "cancel", "--all", MY_KEY="key")
     assert ran.code == 1

@@ -52,29 +52,29 @@ MODULES = '[{"type": "sentence_transformers.models.Pooling"}, {"type": "sentence
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (change("config.json", model_type="mpnet"), "model_type is 'mpnet'; can be converted: bert, roberta"),
+        (change("config.json", model_type="mpnet"), "model_type is 'mpnet'; expected one of: bert, roberta"),
         (change("config.json", position_embedding_type="relative_key"), "expected: absolute"),
         (change("config.json", hidden_act="mish"), "hidden_act 'mish'"),
         (change("config.json", is_decoder=True), "is_decoder True"),
-        (change("config.json", hidden_size=48), r"pooling mean of 24|tensor .* is \(19, 24\), config.json asks for"),
+        (change("config.json", hidden_size=48), r"pooling mean of 24|tensor .* has shape \(19, 24\), expected .*config.json"),
         (put("config.json", b"{"), "config.json: not JSON"),
-        (put("config.json", b'{"model_type": "bert"}'), "no 'num_hidden_layers', expected of a bert encoder"),
-        (drop("config.json"), "no config.json in it, as a checkpoint has"),
+        (put("config.json", b'{"model_type": "bert"}'), "no 'num_hidden_layers'.* bert encoder"),
+        (drop("config.json"), "no config.json"),
         (drop("model.safetensors"), "no model.safetensors"),
         (drop("vocab.txt"), "neither tokenizer.json nor vocab.txt"),
-        (drop("1_Pooling/config.json"), "1_Pooling: no config.json in it"),
-        (put("1_Pooling/config.json", b'{"pooling_mode": "max"}'), "pooling max of 24 dimensions; expected: mean or cls"),
+        (drop("1_Pooling/config.json"), "1_Pooling: no config.json"),
+        (put("1_Pooling/config.json", b'{"pooling_mode": "max"}'), "pooling max of 24 dimensions; expected mean or cls"),
         (change("1_Pooling/config.json", pooling_mode_max_tokens=True), "pooling mean, pooling_mode_max_tokens"),
         (change("1_Pooling/config.json", word_embedding_dimension=99), "pooling mean of 99 dimensions"),
-        (put("modules.json", MODULES.encode()), "a Dense module, which cannot be converted"),
+        (put("modules.json", MODULES.encode()), "modules.json: .* Dense module"),
         (put("config_sentence_transformers.json", b'{"default_prompt_name": "query"}'), "puts the prompt 'query'"),
-        (put("tokenizer.json", b"{}"), "tokenizer.json: no tokenizer"),
+        (put("tokenizer.json", b"{}"), "tokenizer.json: not a file of the tokenizers package"),
         (put("tokenizer_config.json", b"[]"), "holds list, expected a JSON object"),
-        (put("vocab.txt", "\n".join([*VOCABULARY, "more"]).encode()), "knows 20 tokens, the encoder 19"),
+        (put("vocab.txt", "\n".join([*VOCABULARY, "more"]).encode()), "20 tokens, the encoder 19"),
         (put("model.safetensors", b""), "empty, expected a safetensors file"),
-        (put("model.safetensors", b"\xff" * 40), "no safetensors file, or cut off"),
-        (put("model.safetensors", b"\x02" + bytes(7) + b"{]"), "its header cannot be read"),
-        (cut_weights, "cut off: the file is truncated or damaged"),
+        (put("model.safetensors", b"\xff" * 40), "not a safetensors file, or truncated"),
+        (put("model.safetensors", b"\x02" + bytes(7) + b"{]"), "cannot read its header"),
+        (cut_weights, "the file is truncated or damaged"),
         (without(QUERY), f"no tensor {QUERY}"),
     ],
 )  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_checkpoint_is_refused_by_what_is_wrong(tmp_path: Path, spoil: Callabl
 def test_weights_that_only_torch_reads_are_told_with_what_to_do(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
     (checkpoint / "model.safetensors").rename(checkpoint / "pytorch_model.bin")
-    with pytest.raises(UsageError, match="save the model anew as safetensors"):
+    with pytest.raises(UsageError, match=r"pytorch_model\.bin.* as safetensors"):
         make_embedder_folder(checkpoint, tmp_path / "models")
 
 
@@ -105,7 +105,7 @@ def test_a_folder_that_was_converted_is_taken_as_it_is_when_it_is_whole(tmp_path
 
 def test_tensors_of_whole_numbers_are_no_weights(tmp_path: Path) -> None:
     write_tensors(tmp_path / "x", {"ids": np.arange(4, dtype=np.int32)}, "I32")
-    with pytest.raises(UsageError, match="tensor ids is I32, expected one of F64, F32, F16, BF16"):
+    with pytest.raises(UsageError, match="tensor ids has type I32, expected one of F64, F32, F16, BF16"):
         SafetensorsFile(tmp_path / "x").read("ids", (4,))
 
 

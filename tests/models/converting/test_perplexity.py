@@ -162,15 +162,15 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> 
     refuse(tmp_path / "nothing", tmp_path, "no such directory")
     folder = tmp_path / "checkpoint"
     folder.mkdir()
-    refuse(folder, tmp_path, r"no config\.json in it")
+    refuse(folder, tmp_path, r"no config\.json")
     (folder / "config.json").write_text("{", "utf-8")
     refuse(folder, tmp_path, r"config\.json: not JSON")
     (folder / "config.json").write_text('{"model_type": "gpt2"}', "utf-8")
     refuse(folder, tmp_path, r"neither tokenizer\.json nor tokenizer\.model in it.*save_pretrained")
     (folder / "tokenizer.model").write_text("x", "utf-8")
-    refuse(folder, tmp_path, r"tokenizer\.model: no SentencePiece model")
+    refuse(folder, tmp_path, r"tokenizer\.model: not a SentencePiece model")
     (folder / "tokenizer.json").write_text("{}", "utf-8")
-    refuse(folder, tmp_path, r"tokenizer\.json: not a file of tokenizers")
+    refuse(folder, tmp_path, r"tokenizer\.json: not a file of the tokenizers package")
     write_tokenizer(folder / "tokenizer.json")
     refuse(folder, tmp_path, "vocab_size is None")
 
@@ -229,7 +229,7 @@ def test_a_folder_of_ctranslate2_that_is_not_whole_is_refused(tmp_path: Path) ->
     (made / "vocabulary.json").write_text("{}", "utf-8")
     refuse(made, tmp_path, "expected a list of tokens")
     (made / "vocabulary.json").unlink()
-    refuse(made, tmp_path, r"vocabulary\.json not in it, which a converted model of the kind perplexity has")
+    refuse(made, tmp_path, r"no .*vocabulary\.json, which .* kind perplexity")
     write_random_decoder(made)
     (made / "tokenizer.json").unlink()
     refuse(made, tmp_path, r"neither tokenizer\.json nor")
@@ -242,7 +242,7 @@ def test_a_folder_of_ctranslate2_that_is_not_whole_is_refused(tmp_path: Path) ->
 
 def test_a_translator_is_no_language_model(tmp_path: Path) -> None:
     made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
-    refuse(made, tmp_path, "of kind translator, wanted is: perplexity")
+    refuse(made, tmp_path, "of kind translator, expected perplexity")
     (made / MODEL_MANIFEST_FILE).unlink()
     (made / "shared_vocabulary.json").rename(made / "vocabulary.json")
     refuse(made, tmp_path, "of CTranslate2's kind TransformerSpec; a perplexity needs a causal language model")

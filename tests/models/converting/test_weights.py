@@ -86,7 +86,9 @@ def test_eight_bits_of_others_are_taken_with_a_warning_and_kept_in_seven(
         models / "wide" / CTRANSLATE2_WEIGHTS_FILE
     )
     make_language_model_folder(floats, models, "exact", quantization="float32")
-    exact, near = (LanguageModel(models / name, "cpu").compute_log_probabilities(SENTENCES) for name in ("exact", "wide"))
+    exact, near = (
+        LanguageModel(models / name, "cpu").compute_log_probabilities(SENTENCES) for name in ("exact", "wide")
+    )
     for one, other in zip(exact, near, strict=True):
         assert abs(other.perplexity / one.perplexity - 1) < 0.05
 

@@ -148,7 +148,9 @@ def test_bits_of_texts_of_any_length_are_the_same_in_company(
 def test_company_says_what_a_search_alone_says(multiplier: Multiplier) -> None:
     alone = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", batching="alone")
     anchored = anchor(Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu"), multiplier)
-    assert [found.tokens for found in anchored.find_best_translations(ASKED)] == [found.tokens for found in alone.find_best_translations(ASKED)]
+    assert [found.tokens for found in anchored.find_best_translations(ASKED)] == [
+        found.tokens for found in alone.find_best_translations(ASKED)
+    ]
     assert anchored.find_best_translations([]) == []
 
 

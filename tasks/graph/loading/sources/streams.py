@@ -37,10 +37,10 @@ MAX_LINE_BYTES = 32 << 20
 
 _BOM = b"\xef\xbb\xbf"
 _UNSUPPORTED_FORMATS = {
-    b"\xfd7zXZ": "compressed with xz; unpack it into a pipe and read `-`",
+    b"\xfd7zXZ": "compressed with xz; decompress it into a pipe and read `-`",
     b"PK\x03\x04": "a zip archive; unpack it first",
-    b"\xff\xfe": "UTF-16 text; RDF is UTF-8",
-    b"\xfe\xff": "UTF-16 text; RDF is UTF-8",
+    b"\xff\xfe": "UTF-16 text; expected UTF-8",
+    b"\xfe\xff": "UTF-16 text; expected UTF-8",
 }
 _MAGIC_SIZE_BYTES = 8
 _SYNTAX_GUESS_BYTES = 1 << 16
@@ -233,7 +233,7 @@ class RdfSource:
     def _check_skipped_bytes(self, after: SourcePosition) -> None:
         """Check the digest of the part before a position; SourceChangedError if it differs."""
         if after.text_bytes and self._digest_of_text.hexdigest() != after.sha256:
-            raise SourceChangedError(f"{self.path}: does not hold what was read from it before")
+            raise SourceChangedError(f"{self.path}: its content has changed since it was read before")
 
     def _read_turtle(self, text: "_PeekableText", after: SourcePosition) -> Iterator[LineBlock]:
         handed_out = 0
@@ -258,10 +258,10 @@ class RdfSource:
         if isinstance(error, OSError) and error.errno is not None:
             return f"cannot be read: {error.strerror}"
         packing = {"bz2": "bzip2"}.get(self._packing or "", self._packing)
-        behind = f"behind {'triple' if self._is_turtle else 'line'} {self.end.lines:,}"
+        behind = f"after {'triple' if self._is_turtle else 'line'} {self.end.lines:,}"
         if "Truncated" in str(error):
-            return f"ends in the middle of its {packing} data, {behind}: fetch it again"
-        return f"damaged {packing} data {behind} ({error}): fetch it again"
+            return f"its {packing} data is truncated {behind}: download it again"
+        return f"its {packing} data is damaged {behind} ({error}): download it again"
 
 
 def find_rdf_syntax(path: str, form: RdfSyntax | None) -> RdfSyntax | None:
@@ -276,11 +276,11 @@ def check_readable(path: str) -> None:
         is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
     except OSError as error:
         raise SourceError(
-            f"{path}: no such file ({error.strerror}); give N-Triples or Turtle, plain or packed, or `-` for standard"
+            f"{path}: no such file ({error.strerror}); give N-Triples or Turtle, plain or compressed, or `-` for standard"
             " input"
         ) from error
     if is_folder:
-        raise SourceError(f"{path}: is a folder; give the files in it")
+        raise SourceError(f"{path}: is a folder; give its files")
     # opening a pipe would consume its first bytes
     if not os.access(path, os.R_OK):
         raise SourceError(f"{path}: cannot be read: permission denied")

@@ -43,7 +43,9 @@ def convert_turtle_to_ntriples(
             yield data, len(some)
     except SyntaxError as error:
         expected = error.msg.partition(": ")[2] or error.msg
-        raise SourceError(f"{source}: no Turtle at line {error.lineno}, column {error.offset}: {expected}") from error
+        raise SourceError(
+            f"{source}: invalid Turtle at line {error.lineno}, column {error.offset}: {expected}"
+        ) from error
 
 
 def _format_ntriples(triples: "list[Quad]") -> bytes:

@@ -102,9 +102,7 @@ def test_size_and_digest_are_those_of_the_file_on_disk(tmp_path: Path, name: str
 def test_packed_data_that_are_cut_are_named_with_the_line(tmp_path: Path, packing: str, cut: int) -> None:
     path = tmp_path / "bad.nt"
     path.write_bytes(PACKS[packing](LINES) + PACKS[packing](os.urandom(9000))[:-cut])
-    with pytest.raises(
-        SourceError, match=rf"bad\.nt: ends in the middle of its {packing} data, behind line \d+: fetch it again"
-    ):
+    with pytest.raises(SourceError, match=rf"bad\.nt: its {packing} data is truncated after line \d+"):
         read_all(path)
 
 
@@ -115,7 +113,7 @@ def test_damaged_packed_data_are_named_with_the_line(tmp_path: Path, packing: st
     noise = bytearray(PACKS[packing](os.urandom(9000)))
     noise[5:40] = bytes(35)
     path.write_bytes(whole + noise)
-    with pytest.raises(SourceError, match=rf"bad\.nt: damaged {packing} data behind line \d+ \(.*fetch it again"):
+    with pytest.raises(SourceError, match=rf"bad\.nt: its {packing} data is damaged after line \d+ \("):
         read_all(path)
 
 
@@ -124,8 +122,8 @@ def test_damaged_packed_data_are_named_with_the_line(tmp_path: Path, packing: st
     [
         (b"", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
-        (gzip.compress(LINES, mtime=0) + b"and more", "damaged gzip data behind line"),
-        (b"\xfd7zXZ\x00", "xz; unpack it into a pipe"),
+        (gzip.compress(LINES, mtime=0) + b"and more", "gzip data is damaged after line"),
+        (b"\xfd7zXZ\x00", "xz; decompress it into a pipe"),
         (b"PK\x03\x04....", "a zip archive"),
         ("<a:s> <a:p> <a:o> .\n".encode("utf-16"), "UTF-16"),
     ],
@@ -142,7 +140,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, stored: bytes, what
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"none\.nt: no such file"):
         read_all(tmp_path / "none.nt")
-    with pytest.raises(SourceError, match="is a folder; give the files in it"):
+    with pytest.raises(SourceError, match="is a folder"):
         read_all(tmp_path)
 
 
@@ -252,10 +250,10 @@ def test_turtle_is_written_as_canonical_lines_one_a_triple(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (b"a:s a:p b:o .\n", "no Turtle at line 302, column 9: The prefix b: has not been declared"),
-        (b'a:s a:p "open .\n', r"no Turtle at line 302, column \d+"),
-        (b"a:s a:p", "no Turtle at line 302, column 8: Unexpected end"),
-        (b"a:s a:p a:\xff .", r"no Turtle at line 302, column \d+: .*(?i:utf-8)"),
+        (b"a:s a:p b:o .\n", "invalid Turtle at line 302, column 9: The prefix b: has not been declared"),
+        (b'a:s a:p "open .\n', r"invalid Turtle at line 302, column \d+"),
+        (b"a:s a:p", "invalid Turtle at line 302, column 8: Unexpected end"),
+        (b"a:s a:p a:\xff .", r"invalid Turtle at line 302, column \d+: .*(?i:utf-8)"),
     ],
 )
 def test_what_is_no_turtle_is_named_with_line_and_column(tmp_path: Path, text: bytes, what: str) -> None:
@@ -269,14 +267,14 @@ def test_what_is_no_turtle_is_named_with_line_and_column(tmp_path: Path, text: b
 def test_other_files_are_no_turtle(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "odd.ttl"
     path.write_bytes(content)
-    with pytest.raises(SourceError, match=r"odd\.ttl: no Turtle at line 1, column \d+: ."):
+    with pytest.raises(SourceError, match=r"odd\.ttl: invalid Turtle at line 1, column \d+: ."):
         read_all(path)
 
 
 def test_cut_turtle_is_named_as_cut(tmp_path: Path) -> None:
     path = tmp_path / "a.ttl.gz"
     path.write_bytes(gzip.compress(TURTLE * 20)[:-9])
-    with pytest.raises(SourceError, match=r"ends in the middle of its gzip data, behind triple \d+"):
+    with pytest.raises(SourceError, match=r"gzip data is truncated after triple \d+"):
         read_all(path)
 
 
@@ -315,5 +313,5 @@ def test_a_source_that_is_not_what_it_was_is_told(tmp_path: Path, name: str, tex
     assert end != SOURCE_START
     for changed in (text.replace(b"5", b"6", 1), text[: end.text_bytes - 30]):
         path.write_bytes(changed)
-        with pytest.raises(SourceChangedError, match="does not hold what was read from it before"):
+        with pytest.raises(SourceChangedError, match="has changed"):
             list(RdfSource(path).read_blocks(700, after=end))
