@@ -200,8 +200,8 @@ def _resolve_pair(
             row.id, "not_joined", f"{row.relation} joins none of {_join_names(people)} to any of {_join_names(others)}"
         )
     if len(joined) > 1:
-        told = [f"{a} and {b}" for a, b in joined]
-        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins {_join_names(told)}")
+        pairs = [f"{a} and {b}" for a, b in joined]
+        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins {_join_names(pairs)}")
     person_qid, other_qid = joined[0]
     return row.extend_to(
         ResolvedPair,
@@ -233,8 +233,8 @@ def deduplicate_person_pairs(batch: StageBatch) -> BatchReceipt:
     for group in groups.values():
         kept = min(group, key=lambda row: row.paragraph is None)
         if full := [qid for qid in kept.names if pairs[qid] == per_person]:
-            told = f"{per_person} pairs before it are about {full[0]}; --per-person allows more"
-            outcomes.append(Reject(kept.id, "person_has_enough_rows", told))
+            detail = f"{per_person} pairs before it are about {full[0]}; --per-person allows more"
+            outcomes.append(Reject(kept.id, "person_has_enough_rows", detail))
         else:
             pairs.update(kept.names.keys())
             outcomes.append(kept)
@@ -309,10 +309,10 @@ def _distinguish_people(
         for facts in (of_person, of_other)
     ]
     if born[0] is None or born[1] is None or born[0] == born[1]:
-        told = (
+        detail = (
             f"{row.person_qid} and {row.other_qid} are both called {row.person}, and no dates of birth tell the elder"
         )
-        return Reject(row.id, "same_name", told)
+        return Reject(row.id, "same_name", detail)
     ages = ("the elder", "the younger") if born[0] < born[1] else ("the younger", "the elder")
     return f"{row.person} ({ages[0]})", f"{row.other} ({ages[1]})"
 
@@ -417,13 +417,13 @@ def count_relations_over_build(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(PairWithParagraph)
     counts = count_relation_graphs([pool for row in rows for pool in (row.person_pool, row.other_pool)])
     labels = {piece.pid: piece.property for row in rows for piece in (*row.person_pool, *row.other_pool)}
-    told = {
+    counts_by_relation = {
         pid: RelationCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
         for pid, graphs in sorted(Counter(counts).items(), key=lambda pair: get_wikidata_id_number(pair[0]))
     }
-    work.extras = make_arrow_table(RelationCount, told.values())
+    work.extras = make_arrow_table(RelationCount, counts_by_relation.values())
     counted = []
     for row in rows:
         pids = dict.fromkeys(piece.pid for piece in (*row.person_pool, *row.other_pool))
-        counted.append(row.extend_to(CountedPair, relation_counts=[told[pid] for pid in pids]))
+        counted.append(row.extend_to(CountedPair, relation_counts=[counts_by_relation[pid] for pid in pids]))
     return work.finish(counted, CountedPair)

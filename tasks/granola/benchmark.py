@@ -18,7 +18,7 @@ from factmill.tasks.granola.params import (
 )
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
-_FACT_STATUS_TEXTS = {True: "holds the fact", False: "knows other values alone", None: "does not know the fact"}
+_FACT_STATUS_TEXTS = {True: "has the fact", False: "has only other values", None: "does not know the fact"}
 
 
 def list_source_row_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ AUDIT = AuditProtocol(
     criteria=(
         AuditCriterion("correctness", "Is an answer wrong?", paper_value=0.008),
         AuditCriterion(
-            "informativeness", "Could an answer be had from the question's template alone?", paper_value=0.06
+            "informativeness", "Could an answer be given from the question's template alone?", paper_value=0.06
         ),
         AuditCriterion(
             "granularity",

@@ -114,6 +114,9 @@ MULTIHAL = Benchmark(
             "ignored_properties.txt",
             "known_sources.csv",
         ),
-        queries=(*WIKIDATA_QUERIES, *(file for each in (*PATH_OPERATIONS, SAME_AS_OPERATION) for file in each.query_files)),
+        queries=(
+            *WIKIDATA_QUERIES,
+            *(file for each in (*PATH_OPERATIONS, SAME_AS_OPERATION) for file in each.query_files),
+        ),
     ),
 )

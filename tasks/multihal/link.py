@@ -147,7 +147,9 @@ def _link_by_labels(work: BatchWork, texts: Sequence[tuple[str, str]]) -> Mentio
     function_words = frozenset(load_list_entries("function_words"))
     spans = {text: list_linkable_spans(text, function_words) for _, text in texts}
     names = {form for found in spans.values() for span in found for form in list_spelling_variants(span.text)}
-    bearers = {name: [item.qid for item in items] for name, items in graph.find_items_by_name(sorted(names)).items() if items}
+    bearers = {
+        name: [item.qid for item in items] for name, items in graph.find_items_by_name(sorted(names)).items() if items
+    }
     degrees = graph.count_edges(sorted({qid for qids in bearers.values() for qid in qids}))
     weights = {str(qid): degree.out + degree.into for qid, degree in degrees.items()}
     return {

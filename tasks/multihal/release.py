@@ -89,12 +89,12 @@ def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
 def count_by_domain(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
     """Return "source: domain" → counts of questions and paths, most paths first; `paths`: (source, domain, question id)."""
     of_each = Counter(paths)
-    told: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for (source, domain, _), count in of_each.items():
-        line = told.setdefault(f"{source}: {domain}", {"questions": 0, "paths": 0})
+        line = counts.setdefault(f"{source}: {domain}", {"questions": 0, "paths": 0})
         line["questions"] += 1
         line["paths"] += count
-    return dict(sorted(told.items(), key=lambda each: (-each[1]["paths"], each[0])))
+    return dict(sorted(counts.items(), key=lambda each: (-each[1]["paths"], each[0])))
 
 
 def _count_by_source(rows: pa.Table) -> dict[str, int]:

@@ -239,6 +239,6 @@ def split_topics_by_views(batch: StageBatch) -> BatchReceipt:
         most, least, left_out = select_most_and_least_viewed(topics, per_half)
         outcomes += [row.extend_to(ChosenTopic, half="most") for row in most]
         outcomes += [row.extend_to(ChosenTopic, half="least") for row in least]
-        told = f"{per_half} a half, spares with them, of {len(topics)} in {category}"
-        outcomes += [Reject(row.id, reason, f"{row.views} views; {told}") for row, reason in left_out]
+        detail = f"{per_half} a half, spares with them, of {len(topics)} in {category}"
+        outcomes += [Reject(row.id, reason, f"{row.views} views; {detail}") for row, reason in left_out]
     return work.finish(outcomes, ChosenTopic)

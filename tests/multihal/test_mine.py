@@ -62,7 +62,9 @@ class Web:
 
     def services(self) -> Any:
         wikidata = SparqlClient("Wikidata", self.server.url, "w", LIMITS, "factmill tests")
-        return SimpleNamespace(wikidata=wikidata, make_path_finder=lambda ask: EndpointPathFinder(ask, wikidata.identity))
+        return SimpleNamespace(
+            wikidata=wikidata, make_path_finder=lambda ask: EndpointPathFinder(ask, wikidata.identity)
+        )
 
     def _answer(self, seen: Seen) -> dict[str, Any]:
         if self.too_much and self.too_much in read_query(seen):

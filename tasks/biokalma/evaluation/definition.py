@@ -207,7 +207,9 @@ def score_biokalma_predictions(answers: pa.Table, inputs: BiokalmaEvaluationInpu
 
 def add_empty_ratings(row: BiokalmaPrediction) -> RatedBiokalmaPrediction:
     """Return an answer's row with empty ratings."""
-    return row.extend_to(RatedBiokalmaPrediction, **dict.fromkeys(RATING_CRITERIA), unrated=[], judge="", judge_calls=[])
+    return row.extend_to(
+        RatedBiokalmaPrediction, **dict.fromkeys(RATING_CRITERIA), unrated=[], judge="", judge_calls=[]
+    )
 
 
 def _choose_aligner(
@@ -261,20 +263,20 @@ def resolve_biokalma_evaluation_inputs(
 
 def list_report_notes(inputs: BiokalmaEvaluationInputs) -> list[str]:
     """Return report notes: metrics that no model produced, and values that no model can reach."""
-    told = []
+    notes = []
     if any(setting not in (GIVEN_SETTING, f"{ABLATED_PREFIX}100") for setting in inputs.settings):
-        told.append(
+        notes.append(
             "recall counts what the graphs lack too (Table 5), so where pieces are left out nobody reaches 1, nor does the oracle"
         )
     if inputs.params.nli is None:
-        told.append(
+        notes.append(
             "alignment and [NA] are by a lexical rule: --nli names no cross-encoder (factmill models add cross-encoder --help)"
         )
     if not inputs.params.judge:
-        told.append(
+        notes.append(
             "no text is rated for coherence, consistency, fluency and relevance: that takes a model that judges"
         )
-    return told
+    return notes
 
 
 def explain_biokalma_prediction(row: ScoredBiokalmaPrediction) -> Iterator[str]:
@@ -290,8 +292,8 @@ def explain_biokalma_prediction(row: ScoredBiokalmaPrediction) -> Iterator[str]:
     if row.citations:
         yield f"  citations   each with the sentence it stands in (whether that bears it out: {row.aligner})"
     for cited in row.citations:
-        told = f"{cited.qid} {cited.property}: {cited.value}" if cited.kind == "triple" else cited.text
-        yield f"              {cited.sentence + 1}. {told}   {format_citation_verdict(cited)}"
+        text = f"{cited.qid} {cited.property}: {cited.value}" if cited.kind == "triple" else cited.text
+        yield f"              {cited.sentence + 1}. {text}   {format_citation_verdict(cited)}"
     rated = {name: getattr(row, name) for name in JUDGE_PROMPTS}
     if any(rated.values()):
         yield f"  ratings     {', '.join(f'{name} {value or chr(8211)}' for name, value in rated.items())} of 5   (by {row.judge})"
@@ -305,8 +307,8 @@ def format_citation_verdict(cited: ScoredCitation) -> str:
         return f"malformed: {cited.why}"
     if cited.kind == "not_available":
         return "marks what is missing" if cited.is_aligned else "marks nothing that is missing"
-    told = "needed" if cited.is_needed else "in the graph" if cited.is_correct else "not in the graph"
-    return told if cited.is_aligned else f"{told}, not what its sentence says"
+    verdict = "needed" if cited.is_needed else "in the graph" if cited.is_correct else "not in the graph"
+    return verdict if cited.is_aligned else f"{verdict}, not what its sentence says"
 
 
 def list_biokalma_services(params: BiokalmaEvaluationParams) -> tuple[str, ...]:

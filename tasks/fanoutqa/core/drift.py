@@ -84,13 +84,13 @@ def check_lost_share(counts: Mapping[str, int], limit: float) -> Literal["within
 
 def flatten_drift(drift: ReferenceDrift) -> dict[str, Any]:
     """Return a reference at two moments as one row of the columns COLUMNS."""
-    told = {"kind": drift.kind} | {
+    fields = {"kind": drift.kind} | {
         name: getattr(drift.before, name) for name in ("question_id", "path", "sub_question", "answer", "url")
     }
     for side, reference in (("before", drift.before), ("after", drift.after)):
         for name in ("title", "revid", "timestamp", "missing", "problem"):
-            told[f"{name}_{side}"] = getattr(reference, name)
-    return {name: told[name] for name in DRIFT_COLUMNS}
+            fields[f"{name}_{side}"] = getattr(reference, name)
+    return {name: fields[name] for name in DRIFT_COLUMNS}
 
 
 def format_drift_csv(drifts: Iterable[ReferenceDrift]) -> str:

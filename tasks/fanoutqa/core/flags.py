@@ -117,9 +117,9 @@ def _flag_uncomposed_answer(question: FanOutQuestion) -> Iterator[QuestionFlag]:
         parts = ", ".join(f"{part!r}" for part in missing)
         detail = f"{parts} in the answer: expected among the sub-answers or as a number that follows from them."
         yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
-    for key, value, said in _list_swapped_values(question.answer, question):
+    for key, value, expected in _list_swapped_values(question.answer, question):
         if value not in missing:
-            detail = f"{value!r} for {key!r} in the answer: expected {said!r}, as the sub-question about it says."
+            detail = f"{value!r} for {key!r} in the answer: expected {expected!r}, as the sub-question about it says."
             yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
 
 
@@ -244,10 +244,10 @@ def _compute_derived_numbers(numbers: Sequence[float]) -> Iterator[str]:
     yield from _list_roundings(total / len(numbers))
     for one, other in combinations(numbers, 2):
         yield from _list_roundings(abs(one - other))
-        for part, whole in ((one, other), (other, one)):
-            if whole:
-                yield from _list_roundings(part / whole)
-                yield from _list_roundings(100 * part / whole)
+        for part, base in ((one, other), (other, one)):
+            if base:
+                yield from _list_roundings(part / base)
+                yield from _list_roundings(100 * part / base)
 
 
 def _list_roundings(number: float) -> Iterator[str]:
@@ -297,7 +297,9 @@ def list_required_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str]:
         for part in iterate_answer_primitives(answer):
             # a text may leave out bracketed words, and write numbers and dates in many ways
             values = (
-                [] if isinstance(part, bool) else [said.value for said in tokenize_amounts(_BRACKETED.sub(" ", part))]
+                []
+                if isinstance(part, bool)
+                else [amount.value for amount in tokenize_amounts(_BRACKETED.sub(" ", part))]
             )
             words = [value for value in values if isinstance(value, str)]
             longest = max(words, key=len, default="")
@@ -335,8 +337,8 @@ def assign_splits(
             for other, count in shared.items()
             if 2 * count >= min(len(own), len(seen[other][1]))
         ]
-        beside = sides[seen[min(twins)[1]][0]] if twins else None
-        sides[question_id] = published or beside or _draw_split(own, seed, dev_share)
+        twin_split = sides[seen[min(twins)[1]][0]] if twins else None
+        sides[question_id] = published or twin_split or _draw_split(own, seed, dev_share)
         seen.append((question_id, own))
         for title in own:
             using[title].append(at)

@@ -109,13 +109,13 @@ def resolve_fanoutqa_evaluation_inputs(
 
 def list_fanoutqa_report_notes(inputs: FanOutEvaluationInputs) -> list[str]:
     """Return the notes for a report's figures, a sentence each."""
-    told = ["ROUGE-2 counts pairs of words: a gold answer of one word has none, and gives 0 even to the oracle"]
+    notes = ["ROUGE-2 counts pairs of words: a gold answer of one word has none, and gives 0 even to the oracle"]
     if inputs.lemmatizer == RuleLemmatizer.name:
-        told.append(
+        notes.append(
             f"lemmas are by rules: the public scorer's are of spaCy's {SPACY_MODEL}, which is not installed or not wanted, so "
             "its numbers (--scorer upstream) are met but for words whose lemmas differ"
         )
-    return told
+    return notes
 
 
 def list_fanoutqa_services(params: FanOutEvaluationParams) -> tuple[str, ...]:

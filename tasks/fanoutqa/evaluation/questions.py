@@ -152,8 +152,10 @@ def list_fanoutqa_setting_questions(
     for setting in inputs.settings:
         for row in chosen:
             if row.id in drawn:
-                told = {"question_id": row.id, "item": row.id, "cluster": row.id, "setting": setting}
-                yield FanOutEvaluationQuestion.model_validate({**row.model_dump(), **told, "id": f"{setting}/{row.id}"})
+                fields = {"question_id": row.id, "item": row.id, "cluster": row.id, "setting": setting}
+                yield FanOutEvaluationQuestion.model_validate(
+                    {**row.model_dump(), **fields, "id": f"{setting}/{row.id}"}
+                )
 
 
 def fill_fanoutqa_question_prompt(asked: FanOutEvaluationQuestion, _: object = None) -> FilledPrompt:
@@ -210,8 +212,10 @@ def add_judge_grade(row: FanOutPrediction, judged: AnswerJudgment[str] | None, j
         return row.extend_to(
             FanOutJudgedPrediction, grade=grade, judge=judge, judge_call="", judge_unscored="", judge_detail=""
         )
-    told = {"judge_unscored": judged.unscored, "judge_detail": judged.detail}
-    return row.extend_to(FanOutJudgedPrediction, grade=judged.verdict or "", judge=judge, judge_call=judged.call, **told)
+    fields = {"judge_unscored": judged.unscored, "judge_detail": judged.detail}
+    return row.extend_to(
+        FanOutJudgedPrediction, grade=judged.verdict or "", judge=judge, judge_call=judged.call, **fields
+    )
 
 
 FANOUTQA_JUDGING: JudgingSpec[FanOutPrediction, str, FanOutJudgedPrediction] = JudgingSpec(

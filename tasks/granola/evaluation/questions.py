@@ -72,14 +72,14 @@ def _make_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs, set
     chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
     compared = choose_audit_sample(drawn, inputs.params.similarity, inputs.params.seed)
     named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
-    told = {
+    columns = {
         "setting": pa.repeat(setting, chosen.num_rows),
         "id": pc.binary_join_element_wise(setting, chosen["id"], "/"),
         "is_compared": pc.is_in(chosen["id"], pa.array(compared, pa.string())),
     }
     kept = {name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")}
     schema = arrow_schema(GranolaQuestion)
-    return pa.table(named | told | kept).select(schema.names).cast(schema)
+    return pa.table(named | columns | kept).select(schema.names).cast(schema)
 
 
 def fill_prompt(asked: GranolaQuestion, params: GranolaEvaluationParams) -> FilledPrompt:

@@ -117,7 +117,7 @@ def list_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) -> Iterator
 
 def _make_qa_questions(rows: Sequence[MultiHalRow]) -> Iterator[MultiHalQuestion]:
     key: Callable[[MultiHalRow], tuple[str, str]] = lambda row: (row.question_id, row.language)  # noqa: E731
-    return (make_qa_question(list(mine)) for _, mine in groupby(sorted(rows, key=key), key))
+    return (make_qa_question(list(same_question)) for _, same_question in groupby(sorted(rows, key=key), key))
 
 
 def guess_answers(rows: pa.Table) -> Callable[[MultiHalQuestion], str]:
@@ -251,14 +251,14 @@ def _draw_score_bars(metrics: Sequence[EvaluationMetric]) -> Iterator[ReportFigu
     spread = {_make_metric_key(each): each.value for each in metrics if each.metric == SCORE_DEVIATION}
     series = []
     for model, setting in sorted({(model, setting) for model, setting, _ in means}):
-        mine = {group: means[model, setting, group] for _, _, group in means if (model, setting, group) in means}
-        values = tuple(each.value for each in mine.values())
-        sds = [spread.get((model, setting, group)) or 0.0 for group in mine]
+        group_means = {group: means[model, setting, group] for _, _, group in means if (model, setting, group) in means}
+        values = tuple(each.value for each in group_means.values())
+        sds = [spread.get((model, setting, group)) or 0.0 for group in group_means]
         ends = [None if value is None else (value - sd, value + sd) for value, sd in zip(values, sds, strict=True)]
         series.append(
             FigureSeries(
                 f"{model}, {setting}",
-                tuple(mine),
+                tuple(group_means),
                 values,
                 tuple(end and end[0] for end in ends),
                 tuple(end and end[1] for end in ends),
@@ -330,15 +330,19 @@ MULTIHAL_PAPER_FIGURES = tuple(
 
 def score_multihal(answers: pa.Table, inputs: MultiHalEvaluationInputs, tools: ScoringModels) -> pa.Table:
     """Add the score columns of `MultiHalScoredPrediction` to answers (rows of `MultiHalPrediction`)."""
-    said: list[str] = answers["answer_read"].to_pylist()
+    answer_texts: list[str] = answers["answer_read"].to_pylist()
     accepted: list[list[str]] = answers["accepted"].to_pylist()
-    texts = sorted({*said, *(text for each in accepted for text in each)})
+    texts = sorted({*answer_texts, *(text for each in accepted for text in each)})
     embedder = tools.embedder()
-    scores, nearest = score_semantic_similarity(said, accepted, texts, embedder.encode(texts))
+    scores, nearest = score_semantic_similarity(answer_texts, accepted, texts, embedder.encode(texts))
     values = pa.array(scores, from_pandas=True)
-    for name, column in (("semantic_score", values), ("nearest", nearest), ("encoder", [embedder.name] * len(said))):
+    for name, column in (
+        ("semantic_score", values),
+        ("nearest", nearest),
+        ("encoder", [embedder.name] * len(answer_texts)),
+    ):
         answers = answers.append_column(name, pa.array(column) if isinstance(column, list) else column)
-    pairs = make_premise_answer_pairs(answers["question"].to_pylist(), said, accepted)
+    pairs = make_premise_answer_pairs(answers["question"].to_pylist(), answer_texts, accepted)
     for option in CROSS_ENCODER_METRICS:
         for name, column in _score_with_cross_encoder(option, getattr(inputs.params, option), pairs, tools).items():
             answers = answers.append_column(name, column)
@@ -355,7 +359,7 @@ def _score_with_cross_encoder(
         return {**empty, named: pa.repeat("", len(pairs))}
     encoder = tools.cross_encoder(model)
     scores = keep_best_pair_scores(
-        pairs, encoder.score([pair for mine in pairs for pair in mine], list(kinds.values()))
+        pairs, encoder.score([pair for row_pairs in pairs for pair in row_pairs], list(kinds.values()))
     )
     found = {kind: pa.array(scores[:, at], from_pandas=True) for at, kind in enumerate(kinds)}
     return {**found, named: pa.repeat(encoder.name, len(pairs))}
@@ -387,8 +391,8 @@ def explain_answer(row: MultiHalScoredPrediction) -> Iterator[str]:
     else:
         yield f"  score       {row.semantic_score:.2f} with {row.nearest!r} (encoder {row.encoder})"
     if row.entailment is not None:
-        told = f"entailment {row.entailment:.2f}, contradiction {row.contradiction:.2f}"
-        yield f"  nli         {told} (question with an accepted answer ⇒ answer, by {row.nli_model})"
+        scores = f"entailment {row.entailment:.2f}, contradiction {row.contradiction:.2f}"
+        yield f"  nli         {scores} (question with an accepted answer ⇒ answer, by {row.nli_model})"
     if row.consistency is not None:
         yield f"  consistency {row.consistency:.2f} (by {row.consistency_model})"
 

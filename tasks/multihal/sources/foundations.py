@@ -287,14 +287,14 @@ class FoundationFormat:
             taken = self.extract_columns(row, source.path, number)
             if isinstance(taken, tuple):
                 return Reject(row_id, *taken)
-            said = {"input": row[self.question].strip(), "output": row[self.answer].strip(), **taken}
+            fields = {"input": row[self.question].strip(), "output": row[self.answer].strip(), **taken}
             return FoundationQuestion(
                 id=row_id,
                 source_dataset=self.name,
                 licence=source.licence,
                 source_name=source.name,
                 source_row=number,
-                **said,
+                **fields,
             )
 
         return parse_source_rows(source, "_".join(filter(None, (self.prefix, self.get_part(source.path)))), rows, judge)

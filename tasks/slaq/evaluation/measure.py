@@ -48,12 +48,12 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     groups = _list_fact_groups(rows, topics)
     given: dict[str, SettingVerdicts] = {}
     for setting in (SHORT_SETTING, LONG_SETTING):
-        if mine := [row for row in rows if row["setting"] == setting]:
+        if setting_rows := [row for row in rows if row["setting"] == setting]:
             values, reasons = given[setting] = (
                 np.full((len(topics), PAIRS_PER_TOPIC), np.nan),
                 np.empty((len(topics), PAIRS_PER_TOPIC), object),
             )
-            for row in mine:
+            for row in setting_rows:
                 first = max(row["position"] - 1, 0)
                 place = at[row["item"]], slice(first, first + len(row["golds"]))
                 reasons[place] = f"{row['unscored']}\n{row['detail']}"

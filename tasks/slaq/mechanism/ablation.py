@@ -57,8 +57,12 @@ def tokenize_prompt_and_answer(
         end = tokenizer.eos_token_id
         # some tokenizers append an end token, which would end the prompt before the answer
         prompt = prompt[:-1] if len(prompt) > 1 and prompt[-1] == end != prompt[0] else prompt
-    told = tokenizer(answer, add_special_tokens=False, return_offsets_mapping=True)
-    return list(prompt), list(told["input_ids"]), [(int(begin), int(end)) for begin, end in told["offset_mapping"]]
+    encoded = tokenizer(answer, add_special_tokens=False, return_offsets_mapping=True)
+    return (
+        list(prompt),
+        list(encoded["input_ids"]),
+        [(int(begin), int(end)) for begin, end in encoded["offset_mapping"]],
+    )
 
 
 class UnsupportedArchitecture(Exception):
@@ -293,11 +297,11 @@ class Ablator:
         def hook(_mlp: Any, _arguments: tuple[Any, ...], out: Any) -> Any:
             if self._keep is None:
                 return None
-            told, *rest = (
+            hidden, *rest = (
                 out if isinstance(out, tuple) else (out,)
             )  # mixtures of experts also return their router's choice
-            told = told * self._keep[:, layer, self.heads].to(told.dtype)[:, None, None]
-            return (told, *rest) if isinstance(out, tuple) else told
+            hidden = hidden * self._keep[:, layer, self.heads].to(hidden.dtype)[:, None, None]
+            return (hidden, *rest) if isinstance(out, tuple) else hidden
 
         return hook
 

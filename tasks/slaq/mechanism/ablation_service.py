@@ -167,9 +167,9 @@ def load_causal_model(folder: Path, device: Device = "auto", precision: Precisio
             str(folder), dtype=getattr(torch, precision), local_files_only=True
         )
     except (OSError, ValueError, KeyError, RuntimeError, AttributeError, ImportError) as error:
-        told = str(error).strip().partition("\n")[0]
+        first_line = str(error).strip().partition("\n")[0]
         raise UsageError(
-            f"{folder}: transformers {transformers.__version__} cannot open it as a causal language model: {told}"
+            f"{folder}: transformers {transformers.__version__} cannot open it as a causal language model: {first_line}"
         ) from error
     if not tokenizer.is_fast:
         raise UsageError(f"{folder}: its tokenizer has no tokenizer.json, which tells where tokens stand in a text")

@@ -37,16 +37,16 @@ def measure_mechanism(
         MetricScores(
             setting=kind,
             metric=feature,
-            items=[row["id"] for row in mine],
-            clusters=[row["item"] for row in mine],
-            values=np.array([np.nan if row[feature] is None else row[feature] for row in mine], np.float64),
-            groups={"model": [row["model"] for row in mine]} if len(models) > 1 else {},
+            items=[row["id"] for row in kind_rows],
+            clusters=[row["item"] for row in kind_rows],
+            values=np.array([np.nan if row[feature] is None else row[feature] for row in kind_rows], np.float64),
+            groups={"model": [row["model"] for row in kind_rows]} if len(models) > 1 else {},
             worst=0.0 if feature in SIMILARITY_MEASURES[:2] else -1.0,
             unit="share" if feature in SIMILARITY_MEASURES[:2] else "correlation",
         )
         for feature in SIMILARITY_MEASURES
-        for kind, mine in of_kind.items()
-        if mine
+        for kind, kind_rows in of_kind.items()
+        if kind_rows
     ]
     found = [*measure_mean_metrics(scores, seed), *_measure_kind_differences(rows, seed)]
     found += _measure_kind_predictions(rows, folds, seed)
@@ -65,8 +65,14 @@ def measure_mechanism(
 def _measure_kind_differences(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[MeasuredMetric]:
     """Yield each measure's difference aligned − misaligned, with p adjusted over the six (Benjamini and Hochberg)."""
     scored = {feature: [row for row in rows if row[feature] is not None] for feature in SIMILARITY_MEASURES}
-    values = {feature: np.array([row[feature] for row in mine], np.float64) for feature, mine in scored.items()}
-    is_aligned = {feature: np.array([row["kind"] == ALIGNED for row in mine], bool) for feature, mine in scored.items()}
+    values = {
+        feature: np.array([row[feature] for row in feature_rows], np.float64)
+        for feature, feature_rows in scored.items()
+    }
+    is_aligned = {
+        feature: np.array([row["kind"] == ALIGNED for row in feature_rows], bool)
+        for feature, feature_rows in scored.items()
+    }
     by_topic, by_fact = (
         [
             compute_permutation_p(values[each], is_aligned[each], [row[unit] for row in scored[each]], seed)
@@ -148,13 +154,13 @@ def _measure_kind_predictions(rows: Sequence[Mapping[str, Any]], folds: int, see
             yield _make_mechanism_metric(
                 name, ROC_AUC + ending, sum(aucs) / len(aucs), len(scored), len(rows), note=note
             )
-            told = dict(zip((row["id"] for row in scored), predicted.is_right, strict=True))
+            is_right = dict(zip((row["id"] for row in scored), predicted.is_right, strict=True))
             right = MetricScores(
                 setting=name,
                 metric=ACCURACY + ending,
                 items=[row["id"] for row in rows],
                 clusters=[row["item"] for row in rows],
-                values=np.array([told.get(row["id"], np.nan) for row in rows], np.float64),
+                values=np.array([is_right.get(row["id"], np.nan) for row in rows], np.float64),
                 is_share=True,
                 unit="share",
             )
@@ -210,14 +216,14 @@ _MEASURE_TITLES = {
 def draw_mechanism_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Draw the similarities of both kinds of facts (Figure 4), and how well they predict the kind (Figure 5)."""
     found = {(each.setting, each.metric): each for each in metrics if not each.group_by}
-    told = {**_MEASURE_TITLES, ALL_SIX_MEASURES: ALL_SIX_MEASURES}
+    titles = {**_MEASURE_TITLES, ALL_SIX_MEASURES: ALL_SIX_MEASURES}
     kinds = [
         make_metric_series(kind, ((_MEASURE_TITLES[each], found.get((kind, each))) for each in SIMILARITY_MEASURES))
         for kind in (ALIGNED, MISALIGNED)
         if any((kind, each) in found for each in SIMILARITY_MEASURES)
     ]
     measures = [
-        make_metric_series(label, ((told[each], found.get((each, metric))) for each in told))
+        make_metric_series(label, ((titles[each], found.get((each, metric))) for each in titles))
         for label, metric in (("ROC-AUC", ROC_AUC), ("accuracy", ACCURACY))
         if any((found[at].value is not None) for at in found if at[1] == metric)
     ]

@@ -217,8 +217,8 @@ def explain_fact(row: ComparedFact) -> Iterator[str]:
     for name in SIMILARITY_MEASURES:
         value, check = getattr(row, name), getattr(row.hungarian, name)
         if value is not None:
-            told = "" if check is None else f"   (one to one: {check:.3f})"
-            yield f"  {name:18} {value:.3f}{told}"
+            check_text = "" if check is None else f"   (one to one: {check:.3f})"
+            yield f"  {name:18} {value:.3f}{check_text}"
     yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
 
 

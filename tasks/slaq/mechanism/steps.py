@@ -240,7 +240,9 @@ def _make_ablation_calls(work: BatchWork, identity: str, row: PairedFact) -> lis
         )  # fmt: skip
         if params.tokens == "gold":
             answer, text = answer[:start] + row.gold, row.gold  # noqa: PLW2901 - what stands in place of both
-        calls.append(make_ablate_call(identity, fill_slaq_answer_prompt(asked).build_messages(), answer, start, text, **how))
+        calls.append(
+            make_ablate_call(identity, fill_slaq_answer_prompt(asked).build_messages(), answer, start, text, **how)
+        )
     return calls
 
 

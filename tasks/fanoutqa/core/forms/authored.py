@@ -55,8 +55,8 @@ def check_authored(found: object, least_articles: int = MIN_ARTICLES) -> list[Fo
     subs = [sub for _, sub in walk_sub_questions(found, _AUTHORED_LISTS)]
     articles = {_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
     if subs and len(articles) < least_articles:
-        told = f"expected at least {least_articles} different articles as evidence, found {len(articles)}"
-        broken.append(make_violation("", "too_few_articles", told))
+        message = f"expected at least {least_articles} different articles as evidence, found {len(articles)}"
+        broken.append(make_violation("", "too_few_articles", message))
     return sort_violations_by_path(broken)
 
 
@@ -112,8 +112,8 @@ def _check_evidence_or_strategy(found: Mapping[Any, Any], path: str, level: int)
     """Yield violations in a question's support, which is an article or a strategy."""
     if "evidence" in found:
         if level == 0:
-            told = "has evidence of its own; expected it at sub-questions alone, of which no article answers all"
-            yield make_violation(path, "evidence_at_top", told)
+            message = "has evidence of its own; expected it at sub-questions alone, of which no article answers all"
+            yield make_violation(path, "evidence_at_top", message)
         elif "strategy" in found:
             yield make_violation(
                 path, "evidence_and_strategy", "has both evidence and strategy; expected one of the two"
@@ -125,8 +125,8 @@ def _check_evidence_or_strategy(found: Mapping[Any, Any], path: str, level: int)
         elif isinstance(problem := parse_article_url(found["evidence"]), str):
             yield make_violation(path, "evidence_no_article", f"evidence: {problem}")
     elif "strategy" not in found and level:
-        told = "has neither evidence nor strategy; expected the address of an article, or sub-questions"
-        yield make_violation(path, "no_evidence_no_strategy", told)
+        message = "has neither evidence nor strategy; expected the address of an article, or sub-questions"
+        yield make_violation(path, "no_evidence_no_strategy", message)
     if "strategy" not in found and not level:
         yield make_violation(path, "no_strategy", "has no strategy; expected a list of sub-questions")
     if "then" in found and "strategy" not in found:
@@ -142,8 +142,8 @@ def _check_sub_question_list(found: Mapping[Any, Any], key: str, path: str, leve
     elif not listed:
         yield make_violation(path, "empty_list", f"{key} is an empty list; expected a question in it, or no {key}")
     elif level == MAX_SUB_QUESTION_LEVELS:
-        told = f"expected at most {MAX_SUB_QUESTION_LEVELS} levels of sub-questions, found more; ask some of them side by side"
-        yield make_violation(path, "too_deep", told)
+        message = f"expected at most {MAX_SUB_QUESTION_LEVELS} levels of sub-questions, found more; ask some of them side by side"
+        yield make_violation(path, "too_deep", message)
     else:
         for sub_path, sub in enumerate_sub_questions(found, [key], path):
             if isinstance(sub, Mapping):
@@ -182,9 +182,11 @@ def _check_authored_dependencies(found: Mapping[Any, Any], path: str) -> Iterato
         elif not isinstance(needed, list) or not needed or not all(map(is_nonblank_text, needed)):
             yield make_mismatch_violation(at, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
-            told = f"depends_on names {format_value_summary(unknown[0])}; expected ids of the questions beside it"
+            message = f"depends_on names {format_value_summary(unknown[0])}; expected ids of the questions beside it"
             yield make_violation(
-                at, "depends_on_nobody", f"{told} ({', '.join(map(format_value_summary, paths)) or 'none has an id'})"
+                at,
+                "depends_on_nobody",
+                f"{message} ({', '.join(map(format_value_summary, paths)) or 'none has an id'})",
             )
         elif is_nonblank_text(sub.get("id")):
             needs[sub["id"]] += needed
@@ -194,11 +196,11 @@ def _check_authored_dependencies(found: Mapping[Any, Any], path: str) -> Iterato
         listed = order if isinstance(order, list) and all(map(is_nonblank_text, order)) else []
         lists = {kind: [sub.get("id") for under, _, sub in well_formed if under == kind] for kind in _AUTHORED_LISTS}
         if not listed or len(paths) != len(subs) or sorted(listed) != sorted(paths):
-            told = f"expected the ids of all questions under strategy and then as order, found {format_value_summary(order)}"
-            yield make_violation(path, "wrong_order", told)
+            message = f"expected the ids of all questions under strategy and then as order, found {format_value_summary(order)}"
+            yield make_violation(path, "wrong_order", message)
         elif any(ids != [each for each in listed if each in ids] for ids in lists.values()):
-            told = "order mixes strategy and then; expected the questions of each in the order they have there"
-            yield make_violation(path, "wrong_order", told)
+            message = "order mixes strategy and then; expected the questions of each in the order they have there"
+            yield make_violation(path, "wrong_order", message)
 
 
 def _article_key(found: Mapping[Any, Any]) -> str:

@@ -31,9 +31,9 @@ class FormViolation:
     """The place, what was expected, what was found."""
 
 
-def make_violation(path: str, rule: str, told: str) -> FormViolation:
+def make_violation(path: str, rule: str, message: str) -> FormViolation:
     """Return a violation; its sentence begins with the path."""
-    return FormViolation(path, rule, f"{path or 'top-level question'}: {told}")
+    return FormViolation(path, rule, f"{path or 'top-level question'}: {message}")
 
 
 def make_mismatch_violation(path: str, rule: str, wanted: str, found: object) -> FormViolation:
@@ -53,20 +53,20 @@ def is_nonblank_text(value: object) -> TypeGuard[str]:
 
 def format_value_summary(value: object) -> str:
     """Return a short phrase for any value: its JSON text if short, else its kind."""
-    told = f"a value of type {type(value).__name__}"
+    summary = f"a value of type {type(value).__name__}"
     match value:
         case None | bool() | float():
-            told = json.dumps(value)
+            summary = json.dumps(value)
         case int():
-            told = f"{value}" if abs(value) < _MAX_SHOWN_NUMBER else "a number of more than 20 digits"
+            summary = f"{value}" if abs(value) < _MAX_SHOWN_NUMBER else "a number of more than 20 digits"
         case str():
             shown = value if len(value) <= _MAX_SHOWN_CHARACTERS else f"{value[: _MAX_SHOWN_CHARACTERS - 1]}…"
-            told = _quote_json(shown) if value.strip() else "an empty text"
+            summary = _quote_json(shown) if value.strip() else "an empty text"
         case Mapping():
-            told = "an object" if value else "an empty object"
+            summary = "an object" if value else "an empty object"
         case Sequence():
-            told = f"a list of {len(value)}" if value else "an empty list"
-    return told
+            summary = f"a list of {len(value)}" if value else "an empty list"
+    return summary
 
 
 def check_unknown_keys(found: Mapping[Any, Any], known: Sequence[str], path: str) -> Iterator[FormViolation]:
@@ -124,12 +124,12 @@ def check_categories(found: Mapping[Any, Any]) -> Iterator[FormViolation]:
             if isinstance(categories, list)
             else None
         )
-        told = (
+        summary = (
             f"a list with {format_value_summary(shown)}"
             if isinstance(categories, list)
             else format_value_summary(categories)
         )
-        yield make_violation("", "wrong_categories", f"expected categories as a list of texts, found {told}")
+        yield make_violation("", "wrong_categories", f"expected categories as a list of texts, found {summary}")
 
 
 def enumerate_sub_questions(found: Mapping[Any, Any], keys: Sequence[str], path: str) -> Iterator[tuple[str, Any]]:
@@ -184,9 +184,9 @@ def check_dependency_cycles(needs: Mapping[str, Sequence[str]], paths: Mapping[s
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         round_trip: list[str] = error.args[1]
-        told = " → ".join(paths[each] for each in reversed(round_trip))
+        cycle = " → ".join(paths[each] for each in reversed(round_trip))
         yield make_violation(
-            paths[round_trip[0]], "depends_on_itself", f"depends_on leads back to where it began: {told}"
+            paths[round_trip[0]], "depends_on_itself", f"depends_on leads back to where it began: {cycle}"
         )
 
 

@@ -144,8 +144,8 @@ def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Form
             path, "evidence_missing", "no evidence; expected an article, or null where there are sub-questions"
         )
     elif evidence is None and found.get("decomposition") == []:
-        told = "has neither evidence nor decomposition; expected an article, or sub-questions"
-        yield make_violation(path, "no_evidence_no_decomposition", told)
+        message = "has neither evidence nor decomposition; expected an article, or sub-questions"
+        yield make_violation(path, "no_evidence_no_decomposition", message)
     elif evidence is not None:
         if found.get("decomposition"):
             yield make_violation(
@@ -185,8 +185,8 @@ def _check_released_dependencies(placed: list[tuple[str, Mapping[Any, Any]]]) ->
         if not isinstance(needed, list) or not all(map(is_nonblank_text, needed)):
             yield make_mismatch_violation(path, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
-            told = f"depends_on names {format_value_summary(unknown[0])}; expected ids of the questions beside it"
-            yield make_violation(path, "depends_on_nobody", told)
+            message = f"depends_on names {format_value_summary(unknown[0])}; expected ids of the questions beside it"
+            yield make_violation(path, "depends_on_nobody", message)
         elif is_nonblank_text(sub.get("id")):
             needs[sub["id"]] += needed
     yield from check_dependency_cycles(needs, paths)

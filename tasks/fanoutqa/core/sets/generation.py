@@ -155,13 +155,13 @@ def _make_tried_question(
     members: Sequence[SetMember],
     compose: Callable[[str], ComposedQuestion | QuestionRefusal],
 ) -> TriedQuestion:
-    told: dict[str, JsonValue] = {"set": member_set.kind.unit, "plan": list(_make_plan_key(plan)) if plan else []}
-    told |= {"owner": member_set.owner.qid} if member_set.owner else {"members": [each.qid for each in members]}
+    identity: dict[str, JsonValue] = {"set": member_set.kind.unit, "plan": list(_make_plan_key(plan)) if plan else []}
+    identity |= {"owner": member_set.owner.qid} if member_set.owner else {"members": [each.qid for each in members]}
     owners = [member_set.owner.qid] if member_set.owner else []
     name = " ".join([member_set.kind.unit, *owners, *(_list_plan_pids(plan) if plan else ())])
-    row_id = digest_json(told)[:_ID_LENGTH]
+    row_id = digest_json(identity)[:_ID_LENGTH]
     items = (*owners, *(each.qid for each in members))
-    return TriedQuestion(row_id, canonical_json(told), name, items, compose(row_id))
+    return TriedQuestion(row_id, canonical_json(identity), name, items, compose(row_id))
 
 
 def _list_plan_pids(plan: _QuestionPlan) -> list[str]:
@@ -224,10 +224,10 @@ def _choose_answer_members(
                 "no_threshold",
                 f"no round number parts {member_set.min_members} or more by {by.pid} from {MIN_LEFT_OUT} or more others",
             )
-        told = format_threshold(limit, ordered[0][1].unit, by.kind == "time")
+        threshold = format_threshold(limit, ordered[0][1].unit, by.kind == "time")
         beyond = [each for each in ordered if (each[1].sort_key[0] > limit) == plan.is_high]
         return _ChosenMembers(
-            beyond, Template(by.above if plan.is_high else by.below).substitute(limit=told), limit=told
+            beyond, Template(by.above if plan.is_high else by.below).substitute(limit=threshold), limit=threshold
         )
     if len(ordered) < member_set.min_members + MIN_LEFT_OUT:
         return QuestionRefusal(
@@ -260,8 +260,8 @@ def _select_named_members(member_set: MemberSet, plan: _QuestionPlan) -> MemberV
 
 def _verify_named_member(member: SetMember, asked: PropertyPhrases) -> PropertyValue | str:
     value = verify_member(member, asked)
-    said = index_text(f"{member.name}{member.year_suffix}")
-    if isinstance(value, PropertyValue) and find_answer_in_text(value.answer, said).found:
+    name_index = index_text(f"{member.name}{member.year_suffix}")
+    if isinstance(value, PropertyValue) and find_answer_in_text(value.answer, name_index).found:
         return "its name says the answer"
     return value
 
@@ -285,9 +285,9 @@ def _compose_named_question(
     least = member_set.min_members + (MIN_LEFT_OUT if plan.by else 0)
     if len(picked) < least:
         verified = [(each.name, _verify_named_member(each, plan.asked)) for each in member_set.members]
-        told = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
+        problems = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
         return QuestionRefusal(
-            "too_few_members", f"{len(picked)} members are borne out, expected {least} or more; {told[:500]}"
+            "too_few_members", f"{len(picked)} members are borne out, expected {least} or more; {problems[:500]}"
         )
     choice = _choose_answer_members(member_set, plan, picked)
     if isinstance(choice, QuestionRefusal):
@@ -383,8 +383,8 @@ def _compose_question(
         month=member_set.month if (member_set.owner and member_set.kind.changes) or chosen_at or asked_at else "",
     )
     answer: dict[str, AnswerValue] = {member.name: value.answer for member, value in choice.member_values}
-    if told := wording.find_revealed_answers(answer):
-        return QuestionRefusal("question_says_answer", f"a question about these names would say {', '.join(told)}")
+    if revealed := wording.find_revealed_answers(answer):
+        return QuestionRefusal("question_says_answer", f"a question about these names would say {', '.join(revealed)}")
     statements = dict.fromkeys(each for _, value in (*asked, *ranked) for each in value.statements)
     return ComposedQuestion(
         FanOutQuestion(row_id, "", subs, answer, (member_set.kind.members,)), wording, tuple(statements)

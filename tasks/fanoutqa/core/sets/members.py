@@ -100,8 +100,8 @@ def _find_listed_set_refusal(member_set: MemberSet, owner: SetMember) -> Questio
     if owner.article is None:
         return QuestionRefusal("no_list_article", f"{owner.name}: {owner.article_problem}")
     if lost := [each for each in members if each.article is None]:
-        told = "; ".join(f"{each.name}: {each.article_problem}" for each in lost[:3])
-        return QuestionRefusal("member_without_article", f"{len(lost)} of {len(members)}: {told}")
+        problems = "; ".join(f"{each.name}: {each.article_problem}" for each in lost[:3])
+        return QuestionRefusal("member_without_article", f"{len(lost)} of {len(members)}: {problems}")
     titles = [each.article.evidence.title for each in (owner, *members) if each.article]
     if len(set(titles)) < len(titles) or len({each.name for each in members}) < len(members):
         return QuestionRefusal(
@@ -124,8 +124,8 @@ def _find_listing_gap(member_set: MemberSet, article: MemberArticle) -> Question
             if more := [
                 name for name in member_set.other_names if name in paragraph and find_answer_in_text(name, known).found
             ]:
-                told = f"{article.evidence.title} names {', '.join(more)} among the members that the graph knows"
-                return QuestionRefusal(LIST_NOT_VERIFIED, told)
+                detail = f"{article.evidence.title} names {', '.join(more)} among the members that the graph knows"
+                return QuestionRefusal(LIST_NOT_VERIFIED, detail)
     return None
 
 
@@ -152,8 +152,10 @@ def verify_all_members(
     found: MemberValues = []
     names = [member.name for member in members]
     for member in members:
-        beside = read_text_after_name(member.name, names, owner.article.text) if owner and owner.article else None
-        value = verify_member(member, asked, beside)
+        text_after_name = (
+            read_text_after_name(member.name, names, owner.article.text) if owner and owner.article else None
+        )
+        value = verify_member(member, asked, text_after_name)
         if isinstance(value, str):
             reason, where = (LIST_NOT_VERIFIED, owner) if owner else (MEMBER_NOT_VERIFIED, member)
             title = where.article.evidence.title if where.article else where.name

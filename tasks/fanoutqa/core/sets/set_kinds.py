@@ -213,6 +213,6 @@ def _parse_choice(place: str, text: str, choices: Mapping[str, bool]) -> bool:
 def _check_template(place: str, text: str, one_of: frozenset[str], others: frozenset[str] = frozenset()) -> str:
     names = set(Template(text).get_identifiers())
     if len(names & one_of) != 1 or names - one_of - others:
-        told = " or ".join(f"${name}" for name in sorted(one_of))
-        raise SettingsError(f"{place}: expected {told} once in {text!r}")
+        fields = " or ".join(f"${name}" for name in sorted(one_of))
+        raise SettingsError(f"{place}: expected {fields} once in {text!r}")
     return text

@@ -191,7 +191,9 @@ def test_what_one_article_does_not_say_is_not_tried_in_every_form() -> None:
             "not name Corvo, Dorn",
         ),
         (
-            make_set(make_owner(LIST.replace("Gorm", "Gorm and Hestur")), make_islands(), other_names=("Hestur", "Skye")),
+            make_set(
+                make_owner(LIST.replace("Gorm", "Gorm and Hestur")), make_islands(), other_names=("Hestur", "Skye")
+            ),
             "list_not_verified",
             "Grey Sea names Hestur among the members",
         ),
