@@ -135,7 +135,7 @@ def make_pair_rounds(
                 PairRound(row, choices, [compute_specificity(each.graphs, each.graphs_in_all) for each in found])
             )
         else:
-            rejects[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: no piece is left to add")
+            rejects[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: the pool has no piece left to add")
     return turns
 
 
@@ -247,11 +247,13 @@ def _start_evolution(row: CountedPair, answer: ParsedCompletion[_AnnotatedParagr
     cited = annotated.cited
     unstated = "; ".join(f"{piece.qid} {piece.property}: {piece.value}" for piece in cited.unstated)
     if cited.is_mostly_unstated:
-        problem = f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not in the text"
-        return Reject(row.id, "cites_unstated", f"{problem} they are cited for: {unstated}; in {annotated.text}")
+        problem = (
+            f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not in the cited text"
+        )
+        return Reject(row.id, "cites_unstated", f"{problem}: {unstated}; annotated text: {annotated.text}")
     pieces = list_new_pieces(cited.pieces, [], load_pair_relations().inverses)
     if not pieces:
-        problem = f"{cited.unknown_citations} citations that are in no pool, {len(cited.unstated)} of what the text does not say"
+        problem = f"no valid citation: {cited.unknown_citations} are in no pool, {len(cited.unstated)} are not stated in the text"
         return Reject(row.id, "no_citation", f"{problem}: {annotated.text}")
     first = EvolutionRound(
         number=1,
@@ -284,7 +286,7 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
         if row.id in lost:
             outcomes.append(lost[row.id])
         elif lacking := list_people_without_pieces(row.names, complete):
-            outcomes.append(Reject(row.id, "person_missing", f"no piece of knowledge is about {lacking[0]}"))
+            outcomes.append(Reject(row.id, "person_missing", f"no complete piece of knowledge is about {lacking[0]}"))
         else:
             outcomes.append(row.replace(minimum_knowledge=complete))
     rounds = ((row.id, each) for row in rows.values() for each in row.rounds)

@@ -204,7 +204,7 @@ def _map_dbpedia_to_wikidata(
         if qid:
             same[uri] = qid
         else:
-            missed.add_cause(row_id, f"{uri}: {reply.error or 'no item of Wikidata is the same'}", reply.transient)
+            missed.add_cause(row_id, f"{uri}: {reply.error or 'Wikidata has no equivalent item'}", reply.transient)
     return same
 
 
@@ -219,18 +219,18 @@ def _link_context_articles(
     links: dict[str, list[EntityLink]] = defaultdict(list)
     for row_id, address, title in titles:
         if title is None:
-            missed.add_cause(row_id, f"{address}: no article of the English Wikipedia")
+            missed.add_cause(row_id, f"{address}: not an article of the English Wikipedia")
             continue
         reply = records[calls[title].key].reply()
         page = parse_resolved_title(reply.body) if reply.status == "ok" else None
         if page is None:
             missed.add_cause(row_id, f"{address}: {reply.error}", reply.transient)
         elif page.missing:
-            missed.add_cause(row_id, f"{address}: there is no such page")
+            missed.add_cause(row_id, f"{address}: page not found")
         elif page.is_disambiguation:
             missed.add_cause(row_id, f"{address}: a disambiguation page")
         elif not page.qid:
-            missed.add_cause(row_id, f"{address}: an article without an item of Wikidata")
+            missed.add_cause(row_id, f"{address}: the article has no Wikidata item")
         else:
             links[row_id].append(EntityLink(qid=page.qid, surface=address, via="wikipedia", rank=1))
     return links

@@ -119,7 +119,7 @@ def _make_mining_outcome(
     if not paths and problem:
         return Reject(row.id, "wikidata_failed", problem, retryable=row.id in failed.transient_rows)
     if not paths:
-        return Reject(row.id, "no_path", f"none of one or two hops between the items of its {pairs} pairs")
+        return Reject(row.id, "no_path", f"no path of one or two hops joins the items of its {pairs} pairs")
     return row.extend_to(QuestionWithPaths, pairs=pairs, paths_in_all=total, paths=list(paths))
 
 
@@ -193,7 +193,7 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
             counts = Counter(path.reason for path in dropped[known:])
             why = "ends_alike" if "ends_alike" in counts else "no_labelled_path"
             reason_counts = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-            detail = f"all {len(row.paths)} paths are dropped ({reason_counts}; see multihal_dropped_paths)"
+            detail = f"all {len(row.paths)} paths were dropped ({reason_counts}; see multihal_dropped_paths)"
             outcomes.append(Reject(row.id, why, detail))
     work.extras = make_arrow_table(DroppedPath, dropped)
     return work.finish(outcomes, QuestionWithPaths)

@@ -128,7 +128,11 @@ def _find_moved_value(row: ScoredPath, parts: Sequence[str]) -> str | None:
     is_whole = len(parts) == len(path_labels) and (
         is_item_or_property_id(last) or parts[-1].split(" ")[0] == path_labels[-1].split(" ")[0]
     )
-    return None if is_whole else f"expected the value of {'; '.join(path_labels)} at the end, found {'; '.join(parts)}"
+    return (
+        None
+        if is_whole
+        else f"expected {len(path_labels)} parts that end with the value of {'; '.join(path_labels)}, found {'; '.join(parts)}"
+    )
 
 
 def _make_published_row(row: ScoredPath, language: str, **changed: object) -> MultiHalRow:

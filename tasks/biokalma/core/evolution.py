@@ -59,7 +59,7 @@ def count_relation_graphs(pools: Iterable[Iterable[KnowledgePiece]]) -> Counter[
 def compute_specificity(count: int, graphs: int) -> float:
     """Return log(2N / Count) of a relation in `count` of the 2N `graphs`; ValueError unless 1 ≤ count ≤ graphs."""
     if not 1 <= count <= graphs:
-        raise ValueError(f"a relation was counted in {count} of {graphs} graphs; expected 1 to {graphs}")
+        raise ValueError(f"the relation occurs in {count} of {graphs} graphs; expected 1 to {graphs}")
     return math.log(graphs / count)
 
 
@@ -249,7 +249,7 @@ def _meaning_key(piece: KnowledgePiece) -> tuple[str, str, str | None, str]:
 def _raw_coherence(perplexity: float | None, scale: CoherenceScale) -> float:
     """Return a text's own part of coherence: 1/perplexity, or e to the power of it for softmax."""
     if perplexity is not None and not perplexity > 0:
-        raise ValueError(f"perplexity {perplexity}: expected a number above 0, or None where there is none")
+        raise ValueError(f"perplexity {perplexity}: expected a number above 0, or None if there is no perplexity")
     inverse = 0.0 if perplexity is None else 1 / max(perplexity, 1.0)
     return math.exp(inverse) if scale == "softmax" else inverse
 

@@ -87,8 +87,8 @@ def read_relation_forms(text: str) -> dict[str, RelationForm]:
         form = next((form for form in get_args(SentenceForm) if form == line["form"]), None)
         if form is None or line["article"] not in ("yes", ""):
             raise SettingsError(
-                f"relation_forms.csv, line {reader.line_num}: expected a form of {get_args(SentenceForm)} and yes or nothing in "
-                f"column article, found {line}"
+                f"relation_forms.csv, line {reader.line_num}: expected one of {get_args(SentenceForm)} in column form and yes or "
+                f"nothing in column article, found {line}"
             )
         found[line["pid"]] = RelationForm(form, line["wording"] or line["label"], line["article"] == "yes")
     return found

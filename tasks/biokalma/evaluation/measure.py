@@ -355,11 +355,11 @@ _TABLE_7 = {"GPT-4 (0.5)": (90.9, 97.6, 30.8, 42.1, 35.6), "ChatGPT (0.5)": (82.
 _TABLE_7_TEXTS = {"GPT-4 (0.5)": (4.38, 4.77, 4.48, 4.48), "ChatGPT (0.5)": (4.64, 4.89, 4.45, 4.70)}
 """Ratings for general questions; those for specific ones are in Tables 3 and 4."""
 _OTHER_DATA_NOTE = (
-    "other pairs of people, other models, and a Wikidata of 2023; its citations were read by a simpler rule"
+    "the paper uses other pairs of people, other models, a Wikidata of 2023, and a simpler rule to read citations"
 )
-_ALIGNMENT_NOTE = f"{_OTHER_DATA_NOTE}; alignment by an 11B model of entailment"
+_ALIGNMENT_NOTE = f"{_OTHER_DATA_NOTE}; alignment by an 11B entailment model"
 _RATING_NOTE = (
-    f"{_OTHER_DATA_NOTE}; rated by text-davinci-003, on 100 answers a model, an unreadable rating counting as 3"
+    f"{_OTHER_DATA_NOTE}; rated by text-davinci-003 on 100 answers per model; an unreadable rating counts as 3"
 )
 _MICROS = tuple(f"{MICRO}_{each}" for each in (ALIGNMENT, *_CITATION_METRICS))
 _MACROS = tuple(f"{MACRO}_{each}" for each in (PRECISION, RECALL, F1))

@@ -157,7 +157,7 @@ def rate_biokalma_answers(batch: StageBatch) -> BatchReceipt:
 
 
 def _refuse_to_rate(row: BiokalmaPrediction) -> int:
-    raise TypeError(f"{row.id}: a program rates no text")
+    raise TypeError(f"{row.id}: the program judge cannot rate texts")
 
 
 def _add_rating(

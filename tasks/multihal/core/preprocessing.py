@@ -91,7 +91,9 @@ def merge_duplicate_questions(
     without repeats (ignoring case and spaces); an answer that any duplicate counts as right is not incorrect.
     """
     if duplicates.count != len(questions):
-        raise ValueError(f"{len(questions)} questions, but duplicates among {duplicates.count} rows")
+        raise ValueError(
+            f"{len(questions)} questions, but the duplicates are of {duplicates.count} rows; expected the same number"
+        )
     if rule == "ours":
         duplicates = filter_by_particulars(questions, duplicates)
     leaders = duplicates.list_group_leaders(None if rule == "paper" else [_list_passages(each) for each in questions])

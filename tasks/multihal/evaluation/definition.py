@@ -75,9 +75,9 @@ class MultiHalEvaluationParams(EvaluationParams):
     languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], CliOption("--language")] = ()
     """Only questions in this language (repeatable). Default: all that the build has."""
     nli: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Also score entailment and contradiction (question with gold answer ⇒ answer) by this cross-encoder of `factmill models list`, which must know the languages that are asked in."""
+    """Also score entailment and contradiction (question with gold answer ⇒ answer) with this cross-encoder (see `factmill models list`), which must support the languages of the questions."""
     consistency: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Also score how consistent answers are with the gold ones by this cross-encoder, of one score or with a label for it."""
+    """Also score the consistency of answers with the gold answers with this cross-encoder, which has one output or a label for consistency."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the roles used: the model under test and the sentence encoder that compares its answers."""
@@ -226,7 +226,7 @@ def _correlate_with_judge(with_path: pa.Table, seed: int) -> Iterator[MeasuredMe
 def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return Figure 3 and the gain from a path, by language and by foundation."""
     titles = {"language": "What a path adds, by language", "source_dataset": "What a path adds, by foundation"}
-    note = "Semantic score with a path less that of the same question asked alone; whiskers are 95 % intervals over questions."
+    note = "Semantic score with a path minus the score of the same question without one; whiskers are 95 % intervals over questions."
     deltas = [
         make_group_figure(
             metrics,
@@ -265,7 +265,7 @@ def _draw_score_bars(metrics: Sequence[EvaluationMetric]) -> Iterator[ReportFigu
             )
         )
     if series:
-        note = "Whiskers are one standard deviation to either side, as in the paper's Figure 3; intervals of the means stand in the table."
+        note = "Whiskers are one standard deviation to either side, as in the paper's Figure 3; the table has the intervals of the means."
         yield ReportFigure(
             "semantic_score",
             "Semantic score, by language",
@@ -318,7 +318,7 @@ MULTIHAL_PAPER_FIGURES = tuple(
         model=model,
         value=value,
         where="Table 8",
-        note="the paper's rows, translator and encoder (paraphrase-multilingual-MiniLM-L12-v2) are others",
+        note="the paper uses other rows, another translator and another encoder (paraphrase-multilingual-MiniLM-L12-v2)",
         group_by="language",
         group=language,
     )
@@ -436,8 +436,8 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
         *(kind for kinds in CROSS_ENCODER_METRICS.values() for kind in kinds),
     ),
     main_metric=SEMANTIC_SCORE,
-    main_metric_meaning="How near the model's answers are in meaning to an accepted one, by a sentence encoder (1: the same), when it "
-    "is asked alone (qa) and when it is given a path of facts that leads to the answer (kg_rag).",
+    main_metric_meaning="Similarity in meaning of the model's answers to an accepted answer, by a sentence encoder (1: the same), for the "
+    "question alone (qa) and with a path of facts that leads to the answer (kg_rag).",
     make_questions=list_questions,
     make_prompt=fill_prompt,
     inputs_model=MultiHalEvaluationInputs,

@@ -141,10 +141,10 @@ RATING_REPLY_FORM = ReplyForm(
 )
 """`Rating: 4`, or `Fluency: 4`."""
 RATING_QUESTIONS = {
-    "coherence": "Do the sentences make one well-ordered account?",
-    "consistency": "Does it say what the knowledge shown says, and nothing else?",
-    "fluency": "Is it well written, without faults of grammar and wording?",
-    "relevance": "Does it tell what the question asks for, and nothing beside?",
+    "coherence": "Do the sentences form one well-ordered text?",
+    "consistency": "Does it state what the knowledge shown states, and nothing else?",
+    "fluency": "Is it well written, without errors in grammar and wording?",
+    "relevance": "Does it answer what the question asks for, and nothing else?",
 }
 """Criterion → question for human raters."""
 _EXPECTED_RATING = 'expected a whole number from 1 to 5 in a line of the form "Rating: 4"'
