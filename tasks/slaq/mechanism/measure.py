@@ -239,13 +239,13 @@ def draw_mechanism_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFi
             tuple(kinds), "Figure 4. Whiskers are 95 % intervals over topics.",
         ),
         ReportFigure(
-            "prediction", "Telling aligned from misaligned facts by similarity", "bars", "features", "of held-out facts",
-            tuple(measures), "Figure 5. Logistic regression, cross-validated by topic; 0.5 is chance where both kinds are as many. "
+            "prediction", "Prediction of aligned and misaligned facts from similarity", "bars", "features", "for held-out facts",
+            tuple(measures), "Figure 5. Logistic regression, cross-validated by topic; 0.5 is chance if both kinds are equally frequent. "
             "Whiskers are 95 % intervals over topics.", (0.0, 1.0),
         ),
         ReportFigure(
-            "coefficients", "Weights of the six measures together", "bars", "similarity measure", "coefficient",
-            tuple(weights if has_weights else ()), "Figure 5. In units of each measure's spread; above 0: the more alike, the likelier aligned.",
+            "coefficients", "Weights of all six measures", "bars", "similarity measure", "coefficient",
+            tuple(weights if has_weights else ()), "Figure 5. In units of the standard deviation of each measure; above 0: more similar facts are more likely aligned.",
         ),
     ]  # fmt: skip
     return [each for each in figures if each.series]
@@ -258,7 +258,7 @@ MECHANISM_PAPER_RESULTS = tuple(
         model="Qwen-2.5 1B, 3B and Qwen-3 1.7B, 4B",
         value=value,
         where=where,
-        note="four models with 30 facts of each kind together; answers were paired by hand",
+        note="four models pooled, 30 facts of each kind; answers were paired by hand",
     )
     for metric, setting, where, value in (
         ("containment", ALIGNED, "Figure 4", 0.552),

@@ -116,8 +116,8 @@ def _require_positive_logits(rows: Sequence[AblatedFact]) -> None:
         tokens = [*row.short_tokens, *row.long_tokens]
         if tokens and 2 * sum(each.base <= 0 for each in tokens) >= len(tokens):
             raise UsageError(
-                f"{row.model}: in the fact {row.id} {row.detail}. Facts of this model would remain unscored, so nothing more is "
-                "ablated: give --centre"
+                f"{row.model}, fact {row.id}: {row.detail}. Facts of this model would remain unscored, so the analysis stopped; "
+                "run it again with --centre"
             )
 
 

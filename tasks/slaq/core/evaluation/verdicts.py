@@ -67,8 +67,8 @@ def read_verdicts(text: str, expected: int) -> Verdicts | UnreadableCompletion:
 
 
 SLAQ_VERDICT_MEANINGS = {
-    "1": "right: it says what the gold answer says, in whatever words, or what is as right an answer to the question",
-    "0": "wrong: it says something else, leaves it out, or leaves open which of several is meant",
+    "1": "right: it says the same as the gold answer in any words, or is an equally right answer to the question",
+    "0": "wrong: it says something else, leaves the fact out, or does not choose one of several",
 }
 """Verdict → its meaning, as shown to people who label answers."""
 
