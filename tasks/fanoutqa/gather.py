@@ -301,7 +301,7 @@ def _find_item_article(wiki: str, qid: str, known: _UnitLookups, read: _SetEvide
     item = known.items.get(qid)
     pin = known.find_pin(qid)
     if item is None or item.title is None or pin is None:
-        return "the graph knows no English article"
+        return "the graph has no English article"
     if isinstance(pin, MissingArticle):
         return f"{pin.reason}: {pin.detail}"
     text = read.texts[pin.revid]
@@ -425,9 +425,7 @@ def _read_question_files(work: BatchWork) -> Iterator[RowOutcome]:
             elif (first.answer, first.decomposition) == (read.outcome.answer, read.outcome.decomposition):
                 yield MergedAway(read.row_id, first.id)
             else:
-                detail = (
-                    f"{first.source_name}, row {first.source_row} asks the same with another answer or decomposition"
-                )
+                detail = f"{first.source_name}, row {first.source_row} asks the same question with another answer or decomposition"
                 yield Reject(read.row_id, "contradicts", detail)
 
 

@@ -47,7 +47,9 @@ def compare_references(before: Iterable[EvidenceReference], after: Iterable[Evid
     """Return the drift of every reference, by id; ValueError unless both sides hold the same references."""
     earlier, later = ({each.id: each for each in side} for side in (before, after))
     if alone := sorted(earlier.keys() ^ later.keys()):
-        raise ValueError(f"{len(alone)} references stand on one side alone, the first is {alone[0]}")
+        raise ValueError(
+            f"{len(alone)} references are on only one side, the first is {alone[0]}; expected the same references on both"
+        )
     return [
         ReferenceDrift(_classify(earlier[each], later[each]), earlier[each], later[each]) for each in sorted(earlier)
     ]

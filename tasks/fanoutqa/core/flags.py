@@ -57,17 +57,17 @@ from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 FLAGS: Mapping[str, str] = MappingProxyType(
     {
-        "answer_not_composed": "A part of the answer neither stands in the sub-answers nor follows from them simply.",
-        "same_article": "Two sub-questions rest on the same article.",
-        "too_few_articles": f"The question rests on fewer than {MIN_ARTICLES} different articles.",
-        "answer_not_found": "An article does not say the sub-answer that rests on it.",
-        "one_article_has_all": "One article near the question says all sub-answers, so no fanning out is needed.",
+        "answer_not_composed": "A part of the answer is neither in the sub-answers nor follows from them directly.",
+        "same_article": "Two sub-questions use the same article.",
+        "too_few_articles": f"The question uses fewer than {MIN_ARTICLES} different articles.",
+        "answer_not_found": "An article does not contain the sub-answer that is based on it.",
+        "one_article_has_all": "One article near the question contains all sub-answers, so the question does not need several articles.",
         "not_objective": "A model judged that the question has no single objective answer.",
         "wording": "A model proposes a better wording: grammar or units.",
-        "unproven_unit": "A model proposes a wording with a unit that the evidence does not have beside the numbers.",
-        "cannot_be_mended": "A model found the wording wrong and could not mend it.",
-        "unscored": "A model's verdict could not be read, so this was not judged.",
-        "duplicate": "Another question says nearly the same; or one of the two is generated and holds nearly all facts of the other.",
+        "unproven_unit": "A model proposes a wording with a unit that the evidence does not have next to the numbers.",
+        "cannot_be_mended": "A model found a fault in the wording and could not correct it.",
+        "unscored": "The verdict of a model could not be read, so the question was not judged.",
+        "duplicate": "Another question is nearly the same, or one of the two is generated and has nearly all facts of the other.",
     }
 )
 """Flag code → meaning, for all flags of the benchmark."""

@@ -183,7 +183,7 @@ _SHARE_RANGE = (0.0, 1.0)
 _FANOUTQA_WHISKERS_NOTE = "Whiskers are 95 % intervals over questions."
 _FIGURE_TITLES = {
     LOOSE: "Loose accuracy: share of the gold answer's strings that are found",
-    UPSTREAM_LOOSE: "Loose accuracy as the public scorer counts",
+    UPSTREAM_LOOSE: "Loose accuracy by the public scorer",
     JUDGED: "Answers that the judge grades B, C or E",
 }
 
@@ -192,7 +192,7 @@ def draw_fanoutqa_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFig
     """Return figures by setting, with our and the paper's models side by side (Figure 2), and by number of articles."""
     drawn = [_draw_settings(metrics, metric) for metric in _FIGURE_TITLES]
     groups = (*(name for _, name in ARTICLE_COUNT_GROUPS), LARGEST_ARTICLE_GROUP)
-    title = "Loose accuracy by number of articles that a question needs"
+    title = "Loose accuracy by number of needed articles"
     layout = {"name": "articles", "title": title, "note": _FANOUTQA_WHISKERS_NOTE, "y_range": _SHARE_RANGE}
     by_articles = make_group_figure(metrics, LOOSE, "articles", "lines", groups, **layout)
     return [figure for figure in [*drawn, by_articles] if figure.series]
@@ -218,7 +218,7 @@ def _draw_settings(metrics: Sequence[EvaluationMetric], metric: str) -> ReportFi
         if metric == JUDGED and any(each.judge == EXACT_JUDGE for each in ours.values())
         else ""
     )
-    note = f"Figure 2. {_FANOUTQA_WHISKERS_NOTE} The paper's models were asked other questions.{bound}"
+    note = f"Figure 2. {_FANOUTQA_WHISKERS_NOTE} The paper's models answered other questions.{bound}"
     return ReportFigure(
         metric, _FIGURE_TITLES[metric], "bars", "model", metric.replace("_", " "), tuple(series), note, _SHARE_RANGE
     )
@@ -270,7 +270,7 @@ _PAPER_TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
 """Setting → values of each model of _MODELS, in the order of _METRICS; empty: not measured in that setting."""
 HUMAN_UPPER_BOUND = 0.847
 """Share of people's answers marked right by hand (§4.5)."""
-_PAPER_QUESTIONS_NOTE = "the paper's questions are the test part of its own data"
+_PAPER_QUESTIONS_NOTE = "the paper uses the test part of its own data"
 _PAPER_NOTES = {
     LOOSE: f"{_PAPER_QUESTIONS_NOTE}; its scorer is `upstream`",
     STRICT: f"{_PAPER_QUESTIONS_NOTE}; its scorer is `upstream`",
