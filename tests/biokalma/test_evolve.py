@@ -1,6 +1,7 @@
 """Annotation, evolution and questions over the real steps and a chat server: what an author may say, and what cannot be weighed."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

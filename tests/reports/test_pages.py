@@ -99,7 +99,7 @@ def test_what_rules_and_built_in_models_made_is_said_to_be_so() -> None:
     report = make_evaluation_report(
         EVALUATION, [make_evaluated("oracle", ["gold"] * 3, scripted={"x": "1"}, judge="exact")]
     )
-    assert "oracle is no model but built in: the gold answers: every metric's best end." in report.warnings
+    assert any(warning.startswith("oracle ") and "gold answers" in warning for warning in report.warnings)
     assert any("written by scripted replies" in warning for warning in report.warnings)
     assert "lexical lower bound" in report.subjects[0].facts["Judge"]
     judged = make_evaluation_report(EVALUATION, [make_evaluated("m", ["gold"] * 3, judge="gpt-9")])

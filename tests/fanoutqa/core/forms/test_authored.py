@@ -262,7 +262,7 @@ def test_any_tree_is_written_and_read_back_whole(seed: int) -> None:
 
 
 def test_a_question_of_the_test_part_cannot_be_written() -> None:
-    with pytest.raises(ValueError, match="q9: .*expected a question of the dev part"):
+    with pytest.raises(ValueError, match=r"q9: .*expected a question of the dev part"):
         format_authored(FanOutQuestion("q9", "Who?"))
     with pytest.raises(ValueError, match="expected a question of the dev part"):
         format_authored(replace(parse_authored(author_question()), answer=None))
