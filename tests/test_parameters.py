@@ -44,7 +44,7 @@ def test_prefects_form_shows_ranges_and_choices() -> None:
     [
         ("granola", {"params": {"limit": -1}}, "params.limit: Input should be greater than or equal to 1"),
         ("biokalma", {"params": {"class_qid": "P5"}}, "expected the QID of a class"),
-        ("slaq", {"params": {"categories": ["Category:Art"]}}, "expected the name of a category, without its prefix"),
+        ("slaq", {"params": {"categories": ["Category:Art"]}}, "without the prefix Category:"),
         ("multihal", {"params": {"languages": ["nld"]}}, "Input should be 'eng', 'deu'"),
         ("fanoutqa", {"params": {"epoch": "soon"}}, "expected a day like 2023-11-20"),
         ("fanoutqa", {"params": {"size": 3}}, "Extra inputs are not permitted"),
@@ -129,9 +129,9 @@ def test_a_build_with_the_parameters_of_an_earlier_factmill_says_so() -> None:
 @pytest.mark.parametrize(
     ("benchmark", "used", "note"),
     [
-        ("granola", "entityquestions/P19.json", "since their names begin with none of P19"),
-        ("multihal", "truthfulqa/TruthfulQA.csv", "since their columns are of no foundation"),
-        ("biokalma", "biokalma/pairs.jsonl", "since they lack the columns paragraph, person, relation, other"),
+        ("granola", "entityquestions/P19.json", "names do not begin with P19"),
+        ("multihal", "truthfulqa/TruthfulQA.csv", "columns match no foundation"),
+        ("biokalma", "biokalma/pairs.jsonl", "lack the columns paragraph, person, relation, other"),
     ],
 )
 def test_files_of_a_source_that_are_not_used_are_noted(tmp_path: Path, benchmark: str, used: str, note: str) -> None:

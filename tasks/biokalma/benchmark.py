@@ -12,13 +12,13 @@ from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, Benchma
 def explain_row(row: BiokalmaRow) -> Iterator[str]:
     """Yield a row's contents as readable lines."""
     pages = f": {', '.join(row.text_pages)}" if row.text_pages else ""
-    yield f"  source      {row.source_name}, row {row.source_row}; its text from {row.text_source}{pages} ({row.licence})"
+    yield f"  source      {row.source_name}, row {row.source_row}; text from {row.text_source}{pages} ({row.licence})"
     (person, other), (name, other_name) = row.people, row.names
     yield f"  people      {name} ({person}), {row.relation_label} {other_name} ({other})"
     yield f"  general     {row.general_question}"
     yield f"  specific    {row.specific_question}"
     yield f"  paragraph   {row.paragraph}"
-    yield "  knowledge   in the order in which it was added (biokalma_rounds has all candidates with their scores):"
+    yield "  knowledge   in the order of addition (biokalma_rounds has all candidates with their scores):"
     for piece in row.minimum_knowledge:
         item = f" ({piece.value_qid})" if piece.value_qid else ""
         yield f"              {piece.qid} {piece.property} ({piece.pid}): {piece.value}{item}"
@@ -28,22 +28,22 @@ def explain_row(row: BiokalmaRow) -> Iterator[str]:
 AUDIT = AuditProtocol(
     paper_section="the paper's Table 2: 50 entries, general and specific questions",
     criteria=(
-        AuditCriterion("authenticity_general", "General question: does it tell facts as they are?", "score", 1, 1.0),
-        AuditCriterion("authenticity_specific", "Specific question: does it tell facts as they are?", "score", 1, 1.0),
+        AuditCriterion("authenticity_general", "General question: are the facts in it true?", "score", 1, 1.0),
+        AuditCriterion("authenticity_specific", "Specific question: are the facts in it true?", "score", 1, 1.0),
         AuditCriterion(
-            "relevance_general", "General question: is every piece of the set needed for it?", "score", 1, 0.73
+            "relevance_general", "General question: does answering it need every piece of the set?", "score", 1, 0.73
         ),
         AuditCriterion(
-            "relevance_specific", "Specific question: is every piece of the set needed for it?", "score", 1, 0.84
+            "relevance_specific", "Specific question: does answering it need every piece of the set?", "score", 1, 0.84
         ),
         AuditCriterion(
-            "naturalness_general", "General question: is it concise, and understood at once?", "score", 5, 4.38
+            "naturalness_general", "General question: is it concise and easy to understand?", "score", 5, 4.38
         ),
         AuditCriterion(
-            "naturalness_specific", "Specific question: is it concise, and understood at once?", "score", 5, 3.52
+            "naturalness_specific", "Specific question: is it concise and easy to understand?", "score", 5, 3.52
         ),
-        AuditCriterion("significance_general", "General question: would anybody ask it?", "score", 5, 3.94),
-        AuditCriterion("significance_specific", "Specific question: would anybody ask it?", "score", 5, 3.68),
+        AuditCriterion("significance_general", "General question: would people ask it?", "score", 5, 3.94),
+        AuditCriterion("significance_specific", "Specific question: would people ask it?", "score", 5, 3.68),
     ),
 )
 

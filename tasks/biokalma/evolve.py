@@ -135,7 +135,7 @@ def make_pair_rounds(
                 PairRound(row, choices, [compute_specificity(each.graphs, each.graphs_in_all) for each in found])
             )
         else:
-            rejects[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: no piece is left to add")
+            rejects[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: the pool has no piece left to add")
     return turns
 
 
@@ -152,7 +152,9 @@ def choose_pieces(work: BatchWork, turns: Sequence[PairRound], rejects: dict[str
                     turn.tried.append(place)
                     chosen.append(turn)
                 case []:
-                    rejects[turn.row.id] = _make_perplexity_reject(turn.row.id, turn.perplexity_replies[min(turn.perplexity_replies)])
+                    rejects[turn.row.id] = _make_perplexity_reject(
+                        turn.row.id, turn.perplexity_replies[min(turn.perplexity_replies)]
+                    )
                 case places:
                     wanted += [(turn, place) for place in places]
         calls = [
@@ -245,12 +247,14 @@ def _start_evolution(row: CountedPair, answer: ParsedCompletion[_AnnotatedParagr
     cited = annotated.cited
     unstated = "; ".join(f"{piece.qid} {piece.property}: {piece.value}" for piece in cited.unstated)
     if cited.is_mostly_unstated:
-        told = f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not in the text"
-        return Reject(row.id, "cites_unstated", f"{told} they are cited for: {unstated}; in {annotated.text}")
+        problem = (
+            f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not stated in the text that cites them"
+        )
+        return Reject(row.id, "cites_unstated", f"{problem}: {unstated}; annotated text: {annotated.text}")
     pieces = list_new_pieces(cited.pieces, [], load_pair_relations().inverses)
     if not pieces:
-        told = f"{cited.unknown_citations} citations that are in no pool, {len(cited.unstated)} of what the text does not say"
-        return Reject(row.id, "no_citation", f"{told}: {annotated.text}")
+        problem = f"no valid citation ({cited.unknown_citations} not in a pool, {len(cited.unstated)} not stated in the text)"
+        return Reject(row.id, "no_citation", f"{problem}: {annotated.text}")
     first = EvolutionRound(
         number=1,
         chosen=pieces,
@@ -278,13 +282,13 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     for row in rows.values():
         # the last round ensures that each person has one complete relation
-        whole = list_complete_pieces(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
+        complete = list_complete_pieces(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
         if row.id in lost:
             outcomes.append(lost[row.id])
-        elif lacking := list_people_without_pieces(row.names, whole):
-            outcomes.append(Reject(row.id, "person_missing", f"no piece of knowledge is about {lacking[0]}"))
+        elif lacking := list_people_without_pieces(row.names, complete):
+            outcomes.append(Reject(row.id, "person_missing", f"no complete piece of knowledge is about {lacking[0]}"))
         else:
-            outcomes.append(row.replace(minimum_knowledge=whole))
+            outcomes.append(row.replace(minimum_knowledge=complete))
     rounds = ((row.id, each) for row in rows.values() for each in row.rounds)
     work.extras = make_arrow_table(
         EvolutionRoundRow,
@@ -318,7 +322,9 @@ def _request_sentences(
             first, values = turn.pieces[0], "; ".join(each.value for each in turn.pieces)
             turn.refused.append(f"{first.qid} {first.pid} {values}: {answer.parsed.detail}")
             if turn.is_exhausted:
-                reason = answer.parsed.reason if answer.parsed.reason != "reply_not_in_format" else "no_piece_brought_in"
+                reason = (
+                    answer.parsed.reason if answer.parsed.reason != "reply_not_in_format" else "no_piece_brought_in"
+                )
                 rejects[row.id] = Reject(row.id, reason, f"round {number}: {'; '.join(turn.refused)}")
             else:
                 left.append(turn)
@@ -381,8 +387,10 @@ def _make_question_prompts(
 ) -> Iterator[tuple[str, EvolvingPair, FilledPrompt]]:
     prompt = load_prompt(prompt_id)
     for row in rows:
-        told = {qid: [piece for piece in row.minimum_knowledge if piece.qid == qid] for qid in row.names}
-        knowledge = "\n".join(format_person_knowledge(row.names[qid], pieces) for qid, pieces in told.items())
+        pieces_by_person = {qid: [piece for piece in row.minimum_knowledge if piece.qid == qid] for qid in row.names}
+        knowledge = "\n".join(
+            format_person_knowledge(row.names[qid], pieces) for qid, pieces in pieces_by_person.items()
+        )
         yield row.id, row, fill_prompt_template(prompt, paragraph=row.paragraph_now, knowledge=knowledge)
 
 
@@ -391,8 +399,8 @@ def _read_general_question(row: EvolvingPair, texts: Sequence[str]) -> str | Unr
     if isinstance(question, UnreadableCompletion):
         return question
     pool, held = [*row.person_pool, *row.other_pool], row.minimum_knowledge
-    whole = {piece.property for piece in list_complete_pieces(held, pool, {})}
-    partial = dict.fromkeys(piece.property for piece in held if piece.property not in whole)
+    complete = {piece.property for piece in list_complete_pieces(held, pool, {})}
+    partial = dict.fromkeys(piece.property for piece in held if piece.property not in complete)
     return check_pair_question(question, [row.person, row.other], held, load_biography_properties(), partial)
 
 

@@ -61,7 +61,7 @@ def check_class_exists(run: Run, inputs: BiokalmaInputs) -> None:
         return
     asked = [make_describe_item_call(wikidata.identity, qid)]
     if find_calls_without_result(run, wikidata, asked, lambda body: any(body.values())):
-        raise UsageError(f"--class {qid}: {wikidata.identity} knows no such item")
+        raise UsageError(f"--class {qid}: {wikidata.identity} has no such item")
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -99,15 +99,15 @@ def _make_pair_from_fact(work: BatchWork, fact: NamedFact, is_instance: Mapping[
     class_qid = work.inputs(BiokalmaInputs).params.class_qid
     pair = (fact.subject, fact.value)
     if others := [qid for qid in pair if not is_instance[qid]]:
-        return Reject(fact.id, "not_of_class", f"{', '.join(others)}: not of {class_qid}")
+        return Reject(fact.id, "not_of_class", f"{', '.join(others)}: not an instance of {class_qid}")
     if fact.drop_outcome:
         return fact.drop_outcome
     if fact.subject == fact.value:
-        return Reject(fact.id, "self_relation", f"{fact.subject} is joined to itself")
+        return Reject(fact.id, "self_relation", f"the relation joins {fact.subject} to itself")
     person, other = fact.subject_name, fact.value_name
     assert person and other
     if class_qid == HUMAN_QID and (short := [name for name in (person, other) if not is_complete_name(name)]):
-        return Reject(fact.id, "incomplete_name", f"{short[0]}: a first and a family name are wanted")
+        return Reject(fact.id, "incomplete_name", f"{short[0]!r}: expected a first and a family name")
     return PersonPair(
         id=fact.id,
         person=person,
@@ -194,14 +194,14 @@ def _resolve_pair(
         ]
     for name, found in ((row.person, people), (row.other, others)):
         if not found:
-            return Reject(row.id, "name_not_found", f"nobody of the class bears the name {name!r}")
+            return Reject(row.id, "name_not_found", f"no item of the class has the name {name!r}")
     if not joined:
         return Reject(
             row.id, "not_joined", f"{row.relation} joins none of {_join_names(people)} to any of {_join_names(others)}"
         )
     if len(joined) > 1:
-        told = [f"{a} and {b}" for a, b in joined]
-        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins {_join_names(told)}")
+        pairs = [f"{a} and {b}" for a, b in joined]
+        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins several pairs: {_join_names(pairs)}")
     person_qid, other_qid = joined[0]
     return row.extend_to(
         ResolvedPair,
@@ -233,8 +233,8 @@ def deduplicate_person_pairs(batch: StageBatch) -> BatchReceipt:
     for group in groups.values():
         kept = min(group, key=lambda row: row.paragraph is None)
         if full := [qid for qid in kept.names if pairs[qid] == per_person]:
-            told = f"{per_person} pairs before it are about {full[0]}; --per-person allows more"
-            outcomes.append(Reject(kept.id, "person_has_enough_rows", told))
+            detail = f"{per_person} earlier pairs are about {full[0]}; --per-person allows more"
+            outcomes.append(Reject(kept.id, "person_has_enough_rows", detail))
         else:
             pairs.update(kept.names.keys())
             outcomes.append(kept)
@@ -272,7 +272,7 @@ def _add_knowledge_pools(row: ResolvedPair, facts: Mapping[str, Sequence[ItemFac
     other_pool = make_knowledge_pool(row.other_qid, of_other, left_out)
     for qid, pool in ((row.person_qid, person_pool), (row.other_qid, other_pool)):
         if not pool:
-            return Reject(row.id, "empty_pool", f"nothing is known of {qid} but what no pool holds")
+            return Reject(row.id, "empty_pool", f"{qid} has no facts except those that pools exclude")
     names = _distinguish_people(row, of_person, of_other)
     if isinstance(names, Reject):
         return names
@@ -309,10 +309,8 @@ def _distinguish_people(
         for facts in (of_person, of_other)
     ]
     if born[0] is None or born[1] is None or born[0] == born[1]:
-        told = (
-            f"{row.person_qid} and {row.other_qid} are both called {row.person}, and no dates of birth tell the elder"
-        )
-        return Reject(row.id, "same_name", told)
+        detail = f"{row.person_qid} and {row.other_qid} are both called {row.person}, and dates of birth do not show which one is older"
+        return Reject(row.id, "same_name", detail)
     ages = ("the elder", "the younger") if born[0] < born[1] else ("the younger", "the elder")
     return f"{row.person} ({ages[0]})", f"{row.other} ({ages[1]})"
 
@@ -384,7 +382,7 @@ def _add_first_paragraph(work: BatchWork, row: PooledPair, articles: Mapping[str
         (piece for piece in row.person_pool if (piece.pid, piece.value_qid) == (row.relation, row.other_qid)), None
     )
     if relation is None:
-        return Reject(row.id, "no_paragraph", f"no article names both, and {row.relation} is no knowledge of a pool")
+        return Reject(row.id, "no_paragraph", f"no article names both people, and {row.relation} is not in their pools")
     sentence = verbalise_piece(relation, row.person, load_relation_forms())
     return row.extend_to(PairWithParagraph, text=sentence, text_source="fact", text_pages=[], licence=WIKIDATA_LICENCE)
 
@@ -417,13 +415,13 @@ def count_relations_over_build(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(PairWithParagraph)
     counts = count_relation_graphs([pool for row in rows for pool in (row.person_pool, row.other_pool)])
     labels = {piece.pid: piece.property for row in rows for piece in (*row.person_pool, *row.other_pool)}
-    told = {
+    counts_by_relation = {
         pid: RelationCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
         for pid, graphs in sorted(Counter(counts).items(), key=lambda pair: get_wikidata_id_number(pair[0]))
     }
-    work.extras = make_arrow_table(RelationCount, told.values())
+    work.extras = make_arrow_table(RelationCount, counts_by_relation.values())
     counted = []
     for row in rows:
         pids = dict.fromkeys(piece.pid for piece in (*row.person_pool, *row.other_pool))
-        counted.append(row.extend_to(CountedPair, relation_counts=[told[pid] for pid in pids]))
+        counted.append(row.extend_to(CountedPair, relation_counts=[counts_by_relation[pid] for pid in pids]))
     return work.finish(counted, CountedPair)

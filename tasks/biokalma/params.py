@@ -45,21 +45,21 @@ class BiokalmaParams(BenchmarkParams):
     """Parameters of a BioKaLMA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """JSONL or CSV file of paragraphs about two people, or a folder (repeatable); `wikidata`: the facts of the Wikidata itself. Default: our own, or those facts where the Wikidata is another than the embedded one."""
+    """JSONL or CSV file of paragraphs about two people, or a folder (repeatable), or `wikidata` for pairs from the facts of the Wikidata. Default: the paragraphs that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
     class_qid: Annotated[str, AfterValidator(_validate_class_qid), CliOption("--class", "QID")] = HUMAN_QID
-    """Class of the pairs' items."""
+    """Class of the items that make up the pairs."""
     relations: Annotated[tuple[str, ...], BeforeValidator(_split_commas), CliOption(metavar="PIDS")] = ()
-    """Relations to take pairs from, with commas between. Default: between people."""
+    """Relations to take pairs from, separated by commas. Default: the relations between people."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
-    """At most so many source rows, spread over the sources."""
+    """Maximum number of source rows, spread over the sources."""
     per_person: int = Field(default=3, ge=1)
-    """At most so many rows about one person: of more, the first stay."""
+    """Maximum number of rows about one person; the first ones are kept."""
     rounds: int = Field(default=5, ge=1, le=100)
-    """Rounds of evolution; the first annotates."""
+    """Number of evolution rounds; the first one annotates the paragraph."""
     alpha: float = Field(default=0.5, ge=0, le=1)
     """Weight of specificity against coherence when a piece is chosen (the paper gives none)."""
     coherence: CoherenceScale = "softmax"
-    """How 1/perplexity becomes coherence: softmax, the paper's formula, which over a whole pool is nearly flat, so that it decides between equals alone; range, from 0 for a round's least coherent piece to 1 for its most coherent, so that it can outweigh specificity."""
+    """How 1/perplexity becomes coherence: softmax (the paper's formula) is nearly flat over a whole pool, so that coherence decides only between equally specific pieces; range scales from 0 (the least coherent piece of a round) to 1 (the most coherent), so that coherence can outweigh specificity."""
 
 
 class BiokalmaInputs(BuildInputs):
@@ -89,7 +89,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
         files = find_pair_files(paths)
         if params.relations:
             raise UsageError(
-                "--relations is for pairs from a Wikidata (--source wikidata); rows of a file name their own"
+                "--relations needs pairs from a Wikidata (--source wikidata); the rows of a file name their own relations"
             )
     units = resolve_pair_relations(params.relations, params.class_qid) if from_wikidata else list(files)
     return ResolvedInputs(
@@ -104,7 +104,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
         {name: [pin_source_file(path, name)] for name, path in files.items()},
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=format_unused_files(
-            paths, list(files.values()), f"since they lack the columns {', '.join(PERSON_PAIR_COLUMNS)}"
+            paths, list(files.values()), f"because they lack the columns {', '.join(PERSON_PAIR_COLUMNS)}"
         ),
     )
 
@@ -117,5 +117,7 @@ def resolve_pair_relations(relations: Sequence[str], class_qid: str) -> list[str
             f"--relations: unknown relation {', '.join(unknown)}; data/lists/pair_relations.csv has {', '.join(known.labels)}"
         )
     if not relations and class_qid != HUMAN_QID:
-        raise UsageError(f"--class {class_qid}: name the relations that join such items, like --relations P749,P355")
+        raise UsageError(
+            f"--class {class_qid}: give the relations that join items of this class, like --relations P749,P355"
+        )
     return list(dict.fromkeys(relations or known.people_pids))

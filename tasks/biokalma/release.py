@@ -93,7 +93,7 @@ def list_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourcePage]
 
 def compare_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
     """Return figure → (this build's value, the paper's value) (§2.3)."""
-    return {"questions": (rows, 1_085), "pieces of knowledge a question": (facts["pieces_per_question"]["mean"], 6.8)}
+    return {"questions": (rows, 1_085), "pieces of knowledge per question": (facts["pieces_per_question"]["mean"], 6.8)}
 
 
 CARD = CardSpec(
@@ -101,25 +101,25 @@ CARD = CardSpec(
     part_labels=lambda: load_pair_relations().labels,
     about=(
         "A row is a general and a specific question about two people whom a relation joins, with the smallest set of "
-        "knowledge (item, property, value) that answers them and the whole pool it was chosen from. A model answers from the "
-        "pool, cites what it says, and marks with [NA] what it lacks; citations are scored against the set."
+        "knowledge (item, property, value) that answers them and the whole pool that it was chosen from. A model answers from "
+        "the pool, cites its sources, and marks what the pool lacks with [NA]; citations are scored against the set."
     ),
     steps={
         "read_person_pairs": "Paragraphs about two people are read, or drawn from the facts of a Wikidata.",
-        "resolve_people": "Both names are resolved to the one pair of items that bears them and is joined.",
-        "deduplicate_person_pairs": "Pairs of the same people are united, and of a person's pairs the first few stay.",
-        "pool_knowledge": "The one-hop graphs of both make the pool.",
+        "resolve_people": "Both names are resolved to the only pair of items with these names that the relation joins.",
+        "deduplicate_person_pairs": "Pairs of the same people are merged, and only the first few pairs of each person are kept.",
+        "pool_knowledge": "The one-hop graphs of both people form the pool.",
         "find_pair_paragraphs": "The text of the first round is taken from the file or from the articles' openings.",
-        "count_relations_over_build": "In how many graphs each relation occurs is counted (Equation 1).",
+        "count_relations_over_build": "The graphs in which each relation occurs are counted (Equation 1).",
         "annotate_paragraph": "First round: the author model marks which pieces of the pool the text states.",
-        "evolve_paragraph": "Each further round adds the property that is most specific and fits best, with all its values, as one sentence that is checked by program.",
-        "write_biography_questions": "The author model asks a general and a specific question that the set answers.",
+        "evolve_paragraph": "Each further round adds the most specific and best fitting property, with all its values, as one sentence that a program checks.",
+        "write_biography_questions": "The author model writes a general and a specific question that the set answers.",
     },
     limits=(
-        "The minimum set is what the paragraph was made of: another set may answer a question as well.",
-        "Of each property asked for the set has all values that the graph has, which may lack some; the paragraph may tell more than is asked.",
-        "Coherence is weighed by the perplexities of one language model; with a small one it decides between equals only.",
-        "People are real; facts are Wikidata's at one time and may be wrong or outdated.",
+        "The minimum set is the set that the paragraph was made from; another set may answer a question as well.",
+        "For each property asked for, the set has all values that the graph has, but the graph may lack some; the paragraph may state more than the question asks.",
+        "The perplexities of one language model determine coherence; with a small model, coherence decides only between equally specific pieces.",
+        "The people are real; the facts are from Wikidata at one point in time and may be wrong or outdated.",
     ),
     compare_with_paper=compare_with_paper,
 )
@@ -151,13 +151,13 @@ BIOKALMA_RELEASE = ReleaseSpec(
         ),
         ConfigSpec(
             name="candidates",
-            title="Items of Wikidata that bear the people's names, and which of them the relation joins",
+            title="Wikidata items with the people's names, and which of them the relation joins",
             splits={"test": "biokalma_candidates"},
             parent_link=_BELONGS_TO_PAIR,
         ),
         ConfigSpec(
             name="relations",
-            title="In how many people's graphs each relation occurs (Equation 1 of the paper)",
+            title="Number of people's graphs in which each relation occurs (Equation 1 of the paper)",
             splits={"test": "biokalma_relations"},
         ),
     ),
@@ -178,17 +178,17 @@ def draw_biokalma_distributions(build: PublishedTables) -> Iterator[ReportFigure
         "pieces",
     )
     pairs = count_by_frequency(build.load_column(_TABLE, "relation_label"))
-    yield make_bar_figure("pairs", "Pairs by their relation", "questions", pairs, "relation")
+    yield make_bar_figure("pairs", "Pairs by relation", "questions", pairs, "relation")
     yield make_bar_figure(
         "properties",
-        "What the pieces tell",
+        "Properties of the pieces",
         "pieces",
         count_by_frequency(piece["property"] for pieces in knowledge for piece in pieces),
         "property",
     )
     yield make_bar_figure(
         "text_sources",
-        "Where the first paragraph is from",
+        "Source of the first paragraph",
         "questions",
         count_by_frequency(build.load_column(_TABLE, "text_source")),
         "text",
@@ -196,7 +196,7 @@ def draw_biokalma_distributions(build: PublishedTables) -> Iterator[ReportFigure
     decided = build.facts.get("rounds_decided_by", {})
     yield make_bar_figure(
         "decided",
-        "What chose the pieces of the later rounds",
+        "Measure that decided the choice of pieces in later rounds",
         "rounds",
         dict(sorted(decided.items(), key=lambda each: (-each[1], each[0]))),
         "measure",

@@ -73,11 +73,13 @@ def make_built_in_predictions(
     evaluation: Evaluation, questions: pa.Table, build_rows: pa.Table, model: str, model_name: str
 ) -> pa.Table:
     """Return questions (rows of `question_model`) with the answers of a built-in model; `build_rows`: of the measured build."""
-    say = {"oracle": evaluation.make_oracle, "guesser": evaluation.make_guesser}.get(model)
-    said = (
-        [""] * questions.num_rows if say is None else map(say(build_rows), rows_from_arrow(evaluation.question_model, questions))
+    make_answerer = {"oracle": evaluation.make_oracle, "guesser": evaluation.make_guesser}.get(model)
+    texts = (
+        [""] * questions.num_rows
+        if make_answerer is None
+        else map(make_answerer(build_rows), rows_from_arrow(evaluation.question_model, questions))
     )
-    return _make_prediction_table(evaluation, questions, list(said), model_name, None)
+    return _make_prediction_table(evaluation, questions, list(texts), model_name, None)
 
 
 def _make_prediction_table(
@@ -89,7 +91,9 @@ def _make_prediction_table(
 ) -> pa.Table:
     """Return questions with the columns of `EvaluationPrediction`, built column by column; `completion_format`: as in `_parse_answer_text`."""
     taken = {text: _parse_answer_text(text, completion_format) for text in set(texts)}
-    known = {text: evaluation.read_answer(given.read_texts[0]) if given.read_texts else "" for text, given in taken.items()}
+    known = {
+        text: evaluation.read_answer(given.read_texts[0]) if given.read_texts else "" for text, given in taken.items()
+    }
     none, zero = pa.repeat("", len(texts)), pa.repeat(0, len(texts))
     columns = {
         "answer": [text or "" for text in texts],
@@ -130,12 +134,12 @@ def _parse_answer_text(text: str | None, completion_format: CompletionFormat | N
         return ModelPrediction(unscored="missing", detail="the file of answers has none to this question")
     if not text.strip():
         return ModelPrediction((text,), ("",), unscored="no_answer", detail="the answer is empty")
-    said = None if completion_format is None else strip_completion(text, "stop", completion_format)
-    if isinstance(said, UnreadableCompletion):
+    parsed = None if completion_format is None else strip_completion(text, "stop", completion_format)
+    if isinstance(parsed, UnreadableCompletion):
         return ModelPrediction(
-            (text,), ("",), unscored=_UNSCORED_REASONS.get(said.kind, "no_answer"), detail=said.reason
+            (text,), ("",), unscored=_UNSCORED_REASONS.get(parsed.kind, "no_answer"), detail=parsed.reason
         )
-    return ModelPrediction((text,), (said.text if said else text.strip(),))
+    return ModelPrediction((text,), (parsed.text if parsed else text.strip(),))
 
 
 def ask_tested_model(
@@ -224,13 +228,20 @@ def run_dialogues(
         # all lookups come before the next prompts, so that the prompts are sent together
         if looks := [(row_id, each) for row_id, each in wanted.items() if not isinstance(each, FilledPrompt)]:
             if evaluation.look_up is None:
-                raise TypeError(f"{evaluation.name} looks up {looks[0][1]!r}, and has nothing that does")
+                raise TypeError(
+                    f"{evaluation.name}: its dialogue requests the lookup {looks[0][1]!r}, but the evaluation defines no look_up"
+                )
             for (row_id, _), found in zip(looks, evaluation.look_up(work, looks), strict=True):
                 go_on(row_id, found)
             continue
         asks = dict(wanted)
-        said = ask_tested_model(work, [rows[row_id] for row_id in asks], lambda row: asks[row.id], evaluation.completion_format)  # noqa: B023 - used at once
-        for row, given in list(said):
+        predictions = ask_tested_model(
+            work,
+            [rows[row_id] for row_id in asks],
+            lambda row: asks[row.id],  # noqa: B023 - used at once
+            evaluation.completion_format,
+        )
+        for row, given in list(predictions):
             go_on(row.id, given)
     yield from ((row, answers[row.id]) for row in questions)
 
@@ -273,9 +284,9 @@ class JudgingSpec(Generic[B, V, R]):
 
 def judge_predictions(work: BatchWork, rows: Sequence[B], spec: JudgingSpec[B, V, R]) -> Iterator[R]:
     """Judge all answers that can be judged; yield the judged rows in the order given."""
-    said = dict(_iterate_judgments(work, [row for row in rows if spec.needs_verdict(row)], spec))
+    judgments = dict(_iterate_judgments(work, [row for row in rows if spec.needs_verdict(row)], spec))
     name = get_judge_name(work.run.manifest)
-    return (spec.make_judged_row(row, said.get(row.id), name) for row in rows)
+    return (spec.make_judged_row(row, judgments.get(row.id), name) for row in rows)
 
 
 def _iterate_judgments(

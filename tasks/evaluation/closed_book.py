@@ -46,8 +46,8 @@ from factmill.tasks.options import CliOption
 
 CLOSED_BOOK_SETTING = "closed_book"
 SCORING_RULES = {
-    "equals": "it is one of the accepted ones, apart from case, punctuation and articles",
-    "holds": "it holds one of the accepted ones as whole words",
+    "equals": "it equals an accepted answer, ignoring case, punctuation and articles",
+    "holds": "it contains an accepted answer as whole words",
 }
 """Built-in scoring rule → when an answer is right."""
 
@@ -56,7 +56,7 @@ class ClosedBookParams(EvaluationParams):
     """Parameters of a closed-book evaluation."""
 
     setting: Annotated[tuple[Literal["closed_book"], ...], CliOption("--setting", "NAME")] = ()
-    """The one setting that there is."""
+    """The only setting."""
 
 
 class ClosedBookInputs(EvaluationInputs):
@@ -116,14 +116,14 @@ def make_closed_book_evaluation(
     def list_questions(rows: pa.Table, inputs: ClosedBookInputs) -> Iterator[ClosedBookQuestion]:
         clusters = [str(each) for each in rows[cluster_column].to_pylist()]
         drawn = sample_question_clusters(clusters, inputs.params)
-        for row, mine in zip(rows_from_arrow(benchmark.main_row_model, rows), clusters, strict=True):
-            if mine in drawn:
+        for row, cluster in zip(rows_from_arrow(benchmark.main_row_model, rows), clusters, strict=True):
+            if cluster in drawn:
                 row_id = _get_column_text(row, "id")
                 yield ClosedBookQuestion(
                     id=f"{CLOSED_BOOK_SETTING}/{row_id}",
                     question_id=row_id,
                     item=row_id,
-                    cluster=mine,
+                    cluster=cluster,
                     setting=CLOSED_BOOK_SETTING,
                     question=_get_column_text(row, question_column),
                     golds=list(list_gold_answers(row)),
@@ -204,8 +204,8 @@ def make_closed_book_evaluation(
     def describe_score(row: ScoredClosedBookPrediction) -> str:
         if row.score is None:
             return f"unscored: {row.unscored or 'no_gold'}"
-        told = ("right" if row.score else "wrong") if unit == "share" else f"{metric_name} {row.score:.2f}"
-        return f"{told} ({row.unscored})" if row.unscored else told
+        verdict = ("right" if row.score else "wrong") if unit == "share" else f"{metric_name} {row.score:.2f}"
+        return f"{verdict} ({row.unscored})" if row.unscored else verdict
 
     def explain_answer(row: ScoredClosedBookPrediction) -> Iterator[str]:
         yield f"  question    {row.question}   (factmill explain {name} {row.item})"
@@ -228,7 +228,13 @@ def make_closed_book_evaluation(
         },
         "main_table": answers_table,
         "group_column": "setting",
-        "display_columns": {"id": "id", "question": "question", "golds": "gold", "answer": "answer", "score": metric_name},
+        "display_columns": {
+            "id": "id",
+            "question": "question",
+            "golds": "gold",
+            "answer": "answer",
+            "score": metric_name,
+        },
         "explain": explain_answer,
         "assets": BenchmarkAssets(prompts=(prompt,) if isinstance(prompt, str) else ()),
         "benchmark": benchmark,

@@ -53,27 +53,27 @@ def compute_corrected_rates(
     sums: dict[str, dict[str, list[float]]] = {}
     rows = scores.filter(pc.and_(pc.equal(scores["metric"], scheme.metric), pc.is_valid(scores["value"])))
     for row in rows.select(["setting", "cluster", "value"]).to_pylist():
-        mine = sums.setdefault(row["setting"], {}).setdefault(row["cluster"], [0.0] * 4)
-        mine[0] += 1
-        mine[1] += row["value"]
+        totals = sums.setdefault(row["setting"], {}).setdefault(row["cluster"], [0.0] * 4)
+        totals[0] += 1
+        totals[1] += row["value"]
     for row in answers.to_pylist():
         for verdict in [part.verdict for part in scheme.list_judged_parts(row) if part.verdict]:
-            mine = sums[row["setting"]][row["cluster"]]
-            mine[2] += 1
-            mine[3] += verdict in scheme.right_labels
+            totals = sums[row["setting"]][row["cluster"]]
+            totals[2] += 1
+            totals[3] += verdict in scheme.right_labels
     for setting, of_question in sorted(sums.items()):
         own = card.rates.get(setting)
         is_known = own is not None and own.sensitivity is not None and own.specificity is not None
         rates = own if is_known else card.rates.get("")
         if rates is None:
-            found, notes = None, ["the card was made by an earlier factmill: make it again"]
+            found, notes = None, ["an earlier version of factmill made this judge card; make it again"]
         else:
             is_own = rates is own and card.drawn_of == (build_id,)
             found = correct_judged_share(list(of_question), np.array([*of_question.values()]), rates, is_own, seed)
             few = format_interval_warning(min(len(of_question), len(rates.questions)))
             notes = [
                 few if found else _explain_missing_rate(rates),
-                "" if rates is own else "by the labels of all settings",
+                "" if rates is own else "corrected with the labels of all settings",
             ]
         yield CorrectedRate(
             model=model,
@@ -92,5 +92,5 @@ def compute_corrected_rates(
 def _explain_missing_rate(rates: JudgeErrorRates) -> str:
     missing = "wrong" if rates.specificity is None else "right" if rates.sensitivity is None else ""
     if missing:
-        return f"people call none of {rates.n} labelled answers {missing}: label more"
-    return f"on {rates.n} labelled answers the judge tells right from wrong no better than chance"
+        return f"people labelled none of the {rates.n} answers {missing}: label more answers"
+    return f"on {rates.n} labelled answers, the judge separates right from wrong no better than chance"

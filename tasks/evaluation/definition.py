@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from factmill.tasks.models.embedders import Embedder
 
 BUILT_IN_MODELS = {
-    "oracle": "the gold answers: every metric's best end",
-    "guesser": "the commonest answer of the same kind: the floor",
+    "oracle": "the gold answers: the best value of every metric",
+    "guesser": "the most common answer of the same kind: the floor",
     "silent": "no answer at all",
 }
 """Models that need no server; they show the best and the worst value of each metric."""
@@ -66,19 +66,19 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """The build to measure on: its id, the beginning of one, or latest: of whole builds of the default source the newest, else the newest of all. Default: the build whose questions --answers has answers to, where the file says it, else latest."""
+    """The build to measure on: its id, the start of its id, or latest (the newest complete build of the default source, else the newest build). Default: the build that the file of --answers names, else latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
-    """Measure on this release's folder instead: no build is needed; its files must be those of SHA256SUMS."""
+    """Measure on the release in this folder instead of a build; its files must match SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME
-    """A model of the world's file, [models.NAME]; or oracle, guesser, silent, which need no server. With --answers: what the model is called."""
+    """The model to measure: [models.NAME] of the world's file, or oracle, guesser, silent, which need no server. With --answers: the model's name in tables and reports."""
     answers: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Score these answers and ask no model: one JSON object a line, {"id": …, "answer": …}, with "setting" where there are several, and the "build" of the file of --questions."""
+    """Score the answers in this file and call no model: one JSON object per line, {"id": …, "answer": …}, with "setting" if there are several settings, and "build" as in the file that --questions writes."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
-    """Questions, drawn with the seed; those that rest on the same facts are drawn together."""
+    """Number of questions, drawn with the seed; questions on the same facts are drawn together. Default: all."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
-    """Seed of the draw of questions and of the intervals."""
+    """Seed for drawing the questions and for the confidence intervals."""
     setting: Annotated[tuple[str, ...], CliOption("--setting", "NAME")] = ()
-    """Only this setting (repeatable); an evaluation's own parameters name its settings."""
+    """Only this setting (repeatable)."""
 
     @property
     def calls_tested_model(self) -> bool:
@@ -94,7 +94,7 @@ class JudgedEvaluationParams(EvaluationParams):
     """Parameters of an evaluation whose answers are judged."""
 
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """The model of the world's file that judges, [models.NAME]; or exact, a program that compares words, numbers and dates, which stands in where the world's judge is no model."""
+    """The judge: [models.NAME] of the world's file, or exact, a program that compares words, numbers and dates. The world's judge is replaced by exact if it is not a real model."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the names of the model under test and of the judge model."""
@@ -339,7 +339,11 @@ def resolve_evaluation_inputs(
         params=params.model_copy(update=changed),
         source_digest=measured.record.content_digest,
         settings=settings
-        or (evaluation.default_settings if not files and params.model not in BUILT_IN_MODELS else evaluation.offline_settings),
+        or (
+            evaluation.default_settings
+            if not files and params.model not in BUILT_IN_MODELS
+            else evaluation.offline_settings
+        ),
         **more,
     )
     if measured.answers_file is not None:
@@ -413,6 +417,6 @@ def _check_chat_model(world: World, name: str, option: str, others: Sequence[str
     if name not in there:
         known = ", ".join([*there, *others])
         raise SettingsError(
-            f"{option} {name}: the world {world.name} names no model so that could be asked; there are: {known}"
+            f"{option} {name}: the world {world.name} has no chat model of that name; available: {known}"
             f'{format_did_you_mean(name, [*there, *others])}. Add [models.{name}] with kind = "openai" to the world\'s file'
         )

@@ -63,7 +63,9 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
     if params.answers is not None:
         path = Path(os.path.realpath(params.answers))  # a loop of links is no traceback
         if not path.is_file():
-            raise UsageError(f"{params.answers}: no such file of answers; factmill evaluate {benchmark.name} --help")
+            raise UsageError(
+                f"{params.answers}: file of answers not found; for its format see factmill evaluate {benchmark.name} --help"
+            )
         answers = pin_source_file(path)
     asked_of = load_answers_file(answers).build if answers else ""
     note = ""
@@ -72,15 +74,11 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
         store = TableStore(resolve_warehouse_path(run), record.build_id)
     else:
         if params.build != LATEST_BUILD_KEYWORD:
-            raise UsageError("--build and --release both say what to measure on; give one of them")
+            raise UsageError("--build and --release both choose what to measure on; give only one of them")
         folder = Path(params.release)
         if not folder.is_dir() or not is_release(folder):
-            why = (
-                f"no release lies there: it has no {INDEX_FILE}; one"
-                if folder.is_dir()
-                else "no such folder; a release"
-            )
-            raise UsageError(f"--release {folder}: {why} is made by factmill release BUILD --to DIR")
+            why = f"the folder is not a release (no {INDEX_FILE})" if folder.is_dir() else "folder not found"
+            raise UsageError(f"--release {folder}: {why}; make a release with factmill release BUILD --to DIR")
         store = TableStore(resolve_absolute_path(folder))
         record = load_release(store.path).record
     if record.benchmark != benchmark.name:
@@ -99,8 +97,8 @@ def check_answers_match_build(answered_build: str, build_id: str, answers_name: 
     """UsageError if `answers_name` (a file or a name for the message) refer to another build than the one measured on."""
     if answered_build and answered_build != build_id:
         raise UsageError(
-            f'{answers_name}: answers to the questions of {answered_build}, and {build_id} is measured on; name {answered_build}, or take "build" '
-            "out of the answers to score them on other rows"
+            f"{answers_name}: the answers are to the questions of {answered_build}, but the evaluation measures on {build_id}; measure on "
+            f'{answered_build}, or remove "build" from the answers to score them on other rows'
         )
 
 
@@ -115,14 +113,18 @@ def format_release_omissions(benchmark: Benchmark, store: TableStore) -> list[st
     names = [each.what for each in load_release(store.path).index.left_out] if is_release(store.path) else []
     hidden = [name for name in names if name in benchmark.tables and not name.endswith("_review")]
     others = [name for name in names if name not in benchmark.tables and name != REJECT_DETAILS_OMISSION]
-    told = [f"the release has no {', '.join(hidden)}: questions with hidden answers are not measured"] if hidden else []
-    return [*told, f"the release leaves out {', '.join(others)}: these rows are not measured"] if others else told
+    notes = [f"the release has no {', '.join(hidden)}: questions with hidden answers are left out"] if hidden else []
+    return (
+        [*notes, f"the release leaves out {', '.join(others)}: the evaluation leaves these rows out"]
+        if others
+        else notes
+    )
 
 
 def format_measured_build(evaluation: BuildRecord) -> str:
     """Format the build, and the release if there is one, that an evaluation measured on."""
     flow = evaluation.origin["flow"]
-    return f"{flow['build']} as released to {flow['release']}" if flow.get("release") else str(flow["build"])
+    return f"{flow['build']}, from the release in {flow['release']}" if flow.get("release") else str(flow["build"])
 
 
 def find_measured_build_record(warehouse: Path, evaluation: BuildRecord) -> BuildRecord | None:
@@ -168,14 +170,14 @@ def load_benchmark_table(benchmark: Benchmark, store: TableStore, table: str) ->
         if table not in benchmark.held_out_tables:
             raise
         raise SourceError(
-            f"{error}. It is held out of an export without answers, and {benchmark.name} is not measured without it; export "
-            "again: factmill export BUILD --to DIR --with-answers"
+            f"{error}. An export without answers leaves this table out, and {benchmark.name} cannot be measured without it; export "
+            "again with factmill export BUILD --to DIR --with-answers"
         ) from error
     try:
         return rows.select(schema.names).cast(schema).sort_by("id"), digest
     except (KeyError, ValueError, TypeError) as error:
         raise SourceError(
-            f"{where}: not the columns of {benchmark.name}, as this factmill builds it: {error}"
+            f"{where}: the columns are not those that this version of factmill builds for {benchmark.name}: {error}"
         ) from error
 
 
@@ -190,15 +192,15 @@ def _resolve_build(
         found = [build for build in builds if build.build_id == answered_build]
         if not found:
             raise UnknownBuild(
-                f"{params.answers}: answers to the questions of {answered_build}, which is not in {warehouse}; name the warehouse that "
-                f"has it (--warehouse FILE) or a release of it (--release DIR). See `factmill builds`"
+                f"{params.answers}: the answers are to the questions of {answered_build}, which is not in {warehouse}; give the warehouse "
+                f"that has this build (--warehouse FILE) or a release of it (--release DIR). `factmill builds` lists the builds"
             )
         return found[0], ""
     ranked = rank_builds(build for build in builds if build.benchmark == benchmark.name)
     if not ranked:
         raise UnknownBuild(
-            f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}, or name a release "
-            "with --release DIR"
+            f"{warehouse} has no build of {benchmark.name} to measure on; make one with factmill build {benchmark.name}, or give "
+            "a release with --release DIR"
         )
     return ranked[0], format_latest_choice(ranked)
 
@@ -210,8 +212,8 @@ def _check_release_matches_build(record: BuildRecord, store: TableStore, warehou
         claimed = load_release(store.path).index.content_digest
         if build.build_id == record.build_id and build.content_digest != claimed:
             raise SourceError(
-                f"{store.path}: says that it is a release of {record.build_id}, whose rows in {warehouse} are others; fetch the "
-                "release again from its publisher, or measure on the build with --build"
+                f"{store.path}: the release claims to be of {record.build_id}, but that build has other rows in {warehouse}; download "
+                "the release again from its publisher, or measure on the build with --build"
             )
 
 
@@ -222,8 +224,8 @@ def _open_measured_store(work: BatchWork) -> TableStore:
         return TableStore(warehouse, found[-1].build_id)
     folder = work.run.origin["flow"].get("release")
     if folder is None:
-        raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")
+        raise UnknownBuild(f"the measured build is no longer in {warehouse}; build it again, then evaluate again")
     store = TableStore(Path(folder))
     if load_release(store.path).record.content_digest != digest:
-        raise SourceError(f"{folder}: not the release that was measured lies there; evaluate again")
+        raise SourceError(f"{folder}: the release in this folder is not the one that was measured; evaluate again")
     return store

@@ -97,7 +97,9 @@ class EvaluationSession:
     def look_up(self, row_id: str, request: object) -> Any:
         """Return the result of a dialogue's lookup request."""
         if self.evaluation.look_up is None:
-            raise TypeError(f"{self.evaluation.name} looks up {request!r}, and has nothing that does")
+            raise TypeError(
+                f"{self.evaluation.name}: its dialogue requests the lookup {request!r}, but the evaluation defines no look_up"
+            )
         return self.evaluation.look_up(self.lookup_work, [(row_id, request)])[0]
 
     def list_questions(self) -> pa.Table:
@@ -117,12 +119,14 @@ class EvaluationSession:
             answered = make_built_in_predictions(self.evaluation, questions, self.rows, answers, model_name)
         else:
             keys = list_question_keys(questions)
-            answers.require_any_match(keys, f"answers to questions of {self.build_id or self.evaluation.benchmark.name}")
+            answers.require_any_match(
+                keys, f"answers to questions of {self.build_id or self.evaluation.benchmark.name}"
+            )
             answered = make_predictions_from_file(self.evaluation, questions, answers, model_name)
             notes |= answers.format_mismatches(keys)
         if self.lacking_tables:
             lacking = ", ".join(self.lacking_tables)
-            notes["held out"] = f"the release has no {lacking}: questions with hidden answers are not measured"
+            notes["held out"] = f"the release has no {lacking}: questions with hidden answers are left out"
         if self.latest_choice:
             notes["latest"] = self.latest_choice
         return replace(
@@ -135,7 +139,9 @@ class EvaluationSession:
         if judging is None:
             return answers
         judged = (
-            judging.make_judged_row(row, AnswerJudgment(judging.judge_exactly(row)) if judging.needs_verdict(row) else None, EXACT_JUDGE)
+            judging.make_judged_row(
+                row, AnswerJudgment(judging.judge_exactly(row)) if judging.needs_verdict(row) else None, EXACT_JUDGE
+            )
             for row in rows_from_arrow(self.evaluation.prediction_model, answers)
         )
         return make_arrow_table(judging.row_model, judged)
@@ -147,8 +153,8 @@ class EvaluationSession:
     def compute_metrics(self, scored: pa.Table, model_name: str, judge: str = EXACT_JUDGE) -> ScoringResult:
         """Compute the scores and metrics of rows of the main table."""
         scores, metrics = self.evaluation.compute_metrics(scored, self.inputs)
-        told = self.evaluation.label_metrics(metrics, model_name, judge if self.evaluation.judging_spec else "")
-        return ScoringResult(scored, scores, make_arrow_table(EvaluationMetric, told))
+        labelled = self.evaluation.label_metrics(metrics, model_name, judge if self.evaluation.judging_spec else "")
+        return ScoringResult(scored, scores, make_arrow_table(EvaluationMetric, labelled))
 
 
 def open_scoring_session(
@@ -170,25 +176,29 @@ def open_scoring_session(
         if get_origin(known[name].annotation if name in known else None) is tuple and isinstance(value, str):
             options[name] = (value,)
         if name not in known or name in _RESERVED_OPTIONS:
-            raise UsageError(f"{evaluation.benchmark.name}: there is no option {name}{format_did_you_mean(name, known)}")
+            raise UsageError(f"{evaluation.benchmark.name}: unknown option {name}{format_did_you_mean(name, known)}")
     if (
         issubclass(evaluation.params, JudgedEvaluationParams)
         and options.setdefault("judge", EXACT_JUDGE) != EXACT_JUDGE
     ):
-        raise UsageError(f"judge is {options['judge']}; here no model is asked: expected {EXACT_JUDGE}")
+        raise UsageError(f"judge is {options['judge']!r}; no model is called here, expected {EXACT_JUDGE!r}")
     try:
         params = evaluation.params(**options, setting=tuple(settings))
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"{evaluation.benchmark.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}") from error
+        raise UsageError(
+            f"{evaluation.benchmark.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}"
+        ) from error
     digests: list[str] = []
     lacks: list[str] = []
     build, choice = "", ""
     if store and store.path.is_file():
         if not store.build and not asked_of:
-            mine = [each for each in list_builds(store.path) if each.benchmark == evaluation.benchmark.name]
-            choice = format_latest_choice(rank_builds(mine))
-        build = resolve_build(store.path, store.build or asked_of or f"{LATEST_PREFIX}{evaluation.benchmark.name}").build_id
+            builds = [each for each in list_builds(store.path) if each.benchmark == evaluation.benchmark.name]
+            choice = format_latest_choice(rank_builds(builds))
+        build = resolve_build(
+            store.path, store.build or asked_of or f"{LATEST_PREFIX}{evaluation.benchmark.name}"
+        ).build_id
         store = TableStore(store.path, build)
     elif store and is_release(store.path):
         build = load_release(store.path).record.build_id
@@ -212,8 +222,8 @@ def open_scoring_session(
 
 def make_question_json(question: Any, messages: Sequence[Mapping[str, str]], build: str) -> dict[str, Any]:
     """Return a question (a row of `question_model`) as JSON for other programs; `build`: id of its build."""
-    told = {"id": question.question_id, "setting": question.setting, "question": question.question}
-    return {**told, "messages": list(messages), "build": build}
+    fields = {"id": question.question_id, "setting": question.setting, "question": question.question}
+    return {**fields, "messages": list(messages), "build": build}
 
 
 def make_question_table(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -222,5 +232,5 @@ def make_question_table(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]
     try:
         kept = [model.model_validate({name: row[name] for name in model.model_fields}) for row in rows]
     except (KeyError, ValidationError) as error:
-        raise SourceError(f"asked: no rows of what {evaluation.benchmark.name} asks: {error}") from error
+        raise SourceError(f"asked: the rows are not questions of {evaluation.benchmark.name}: {error}") from error
     return make_arrow_table(model, kept)

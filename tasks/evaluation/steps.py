@@ -54,8 +54,8 @@ def publish_evaluation(
     lock = build.run.manifest
     if answers.num_rows and pc.all(pc.equal(answers["unscored"], "model_failed")).as_py():
         build.end_without_rows(
-            f"{lock['author']} answered none of {answers.num_rows} questions, the first: {answers['detail'][0].as_py()}. "
-            f"What to do: look at the model with `factmill doctor --world {build.options.world}`, then run the same command again"
+            f"{lock['author']} answered none of {answers.num_rows} questions; the error of the first: {answers['detail'][0].as_py()}. "
+            f"What to do: check the model with `factmill doctor --world {build.options.world}`, then run the same command again"
         )
     measured = label_evaluation_metrics(build, evaluation, metrics)
     release = build.run.origin["flow"].get("release")
@@ -138,7 +138,9 @@ def make_prediction_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that puts each question to the model once."""
 
     def answer(work: BatchWork) -> BatchReceipt:
-        return work.finish_table(make_predictions(work, evaluation, work.table(evaluation.question_model)), evaluation.prediction_model)
+        return work.finish_table(
+            make_predictions(work, evaluation, work.table(evaluation.question_model)), evaluation.prediction_model
+        )
 
     return _make_batch_task(f"answer_{evaluation.benchmark.name}_questions", answer)
 
@@ -150,7 +152,8 @@ def make_predictions(work: BatchWork, evaluation: Evaluation, questions: pa.Tabl
     answered = run_dialogues(work, evaluation, rows_from_arrow(evaluation.question_model, questions))
     name = get_answerer_name(work)
     return make_arrow_table(
-        evaluation.prediction_model, (given.make_prediction(row, evaluation.prediction_model, name) for row, given in answered)
+        evaluation.prediction_model,
+        (given.make_prediction(row, evaluation.prediction_model, name) for row, given in answered),
     )
 
 
@@ -170,9 +173,12 @@ def make_scoring_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that scores answers, which are judged if the evaluation has a judge."""
 
     def score(work: BatchWork) -> BatchReceipt:
-        answers = work.table(evaluation.judging_spec.row_model if evaluation.judging_spec else evaluation.prediction_model)
+        answers = work.table(
+            evaluation.judging_spec.row_model if evaluation.judging_spec else evaluation.prediction_model
+        )
         return work.finish_table(
-            evaluation.score_predictions(answers, work.inputs(evaluation.inputs_model), work.run.services), evaluation.main_row_model
+            evaluation.score_predictions(answers, work.inputs(evaluation.inputs_model), work.run.services),
+            evaluation.main_row_model,
         )
 
     return _make_batch_task(f"score_{evaluation.benchmark.name}_answers", score)
@@ -197,7 +203,9 @@ def make_evaluation_flow(evaluation: Evaluation, on_finished: FinishedEvaluation
             made = build.run_stage(score, made) if score else made
             answers = made.table(cast(type[EvaluationPrediction], evaluation.main_row_model))
             scores, metrics = evaluation.compute_metrics(answers, locked.inputs)
-            report = publish_evaluation(build, evaluation, answers, scores, metrics, evaluation.list_notes(locked.inputs))
+            report = publish_evaluation(
+                build, evaluation, answers, scores, metrics, evaluation.list_notes(locked.inputs)
+            )
             on_finished(report, evaluation, answers, label_evaluation_metrics(build, evaluation, metrics))
         return report
 

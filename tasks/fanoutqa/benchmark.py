@@ -42,19 +42,19 @@ def explain_fanoutqa_row(row: PublishedFanOutQuestion) -> Iterator[str]:
 def explain_evidence_references(references: Sequence[EvidenceReference], _services: Mapping[str, str]) -> Iterator[str]:
     """Yield two lines for each article behind a row's sub-questions."""
     for each in references:
-        found = {True: "found", False: "not found", None: "not to be told from a text"}[each.found]
+        found = {True: "found", False: "not found", None: "cannot be checked in a text"}[each.found]
         where = f"{each.title}, revision {each.revid} of {each.timestamp or 'the release'}: {found}"
         yield f"  {each.path:11} {each.sub_question} — {each.answer}"
         yield f"              {f'{each.title_asked}: {each.problem}' if each.problem else where}"
 
 
 FANOUTQA_AUDIT = AuditProtocol(
-    paper_section="Appendix B, whose filters look for these; it gives no shares",
+    paper_section="Appendix B, whose filters find these faults; the paper gives no shares",
     criteria=(
         AuditCriterion("wrong_answer", "Is the answer wrong, or not composed of the sub-questions' answers?"),
         AuditCriterion("not_in_evidence", "Is a sub-question's answer not in its article?"),
-        AuditCriterion("not_objective", "Does the answer depend on taste, or on the day it is asked?"),
-        AuditCriterion("poorly_phrased", "Is a question ungrammatical, or a unit missing?"),
+        AuditCriterion("not_objective", "Does the answer depend on taste, or on the day of the question?"),
+        AuditCriterion("poorly_phrased", "Is a question ungrammatical, or does it lack a unit?"),
     ),
 )
 

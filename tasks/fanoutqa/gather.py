@@ -271,7 +271,9 @@ def _pin_item_articles(
 def _record_transient_failure(place: str, found: PinnedArticle | MissingArticle | str, known: _UnitLookups) -> None:
     """Mark a set as failed if the problem is transient, so that a later run tries it again."""
     if isinstance(found, MissingArticle) and found.retryable:
-        known.failures_by_set.setdefault(_parse_set_id(place), Reject(place, found.reason, found.detail, retryable=True))
+        known.failures_by_set.setdefault(
+            _parse_set_id(place), Reject(place, found.reason, found.detail, retryable=True)
+        )
 
 
 def _load_set_evidence(work: BatchWork, kind: SetKind, drawn: _CandidateSet, known: _UnitLookups) -> _SetEvidence:
@@ -299,7 +301,7 @@ def _find_item_article(wiki: str, qid: str, known: _UnitLookups, read: _SetEvide
     item = known.items.get(qid)
     pin = known.find_pin(qid)
     if item is None or item.title is None or pin is None:
-        return "the graph knows no English article"
+        return "the graph has no English article"
     if isinstance(pin, MissingArticle):
         return f"{pin.reason}: {pin.detail}"
     text = read.texts[pin.revid]
@@ -321,10 +323,10 @@ def _try_set_questions(
     """Yield the questions tried on a set; a single refusal if one of its look-ups failed."""
     read = _load_set_evidence(work, kind, each, known)
     if failed := known.failures_by_set.get(each.id):
-        told = canonical_json({"set": each.id})
+        content = canonical_json({"set": each.id})
         yield TriedQuestion(
-            digest_json(told)[:16],
-            told,
+            digest_json(content)[:16],
+            content,
             each.id,
             tuple(each.items),
             QuestionRefusal(failed.reason, failed.detail, failed.retryable),
@@ -423,8 +425,8 @@ def _read_question_files(work: BatchWork) -> Iterator[RowOutcome]:
             elif (first.answer, first.decomposition) == (read.outcome.answer, read.outcome.decomposition):
                 yield MergedAway(read.row_id, first.id)
             else:
-                told = f"{first.source_name}, row {first.source_row} asks the same with another answer or decomposition"
-                yield Reject(read.row_id, "contradicts", told)
+                detail = f"{first.source_name}, row {first.source_row} asks the same question with another answer or decomposition"
+                yield Reject(read.row_id, "contradicts", detail)
 
 
 WORD_QUESTION_PROMPT = "fanoutqa/word_question"
@@ -442,7 +444,8 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
         if row.wording
     ]
     worded = {
-        row.id: answer for row, answer in work.prompt_model("author", asked, WORDED_QUESTION_FORMAT, _read_worded_question)
+        row.id: answer
+        for row, answer in work.prompt_model("author", asked, WORDED_QUESTION_FORMAT, _read_worded_question)
     }
     return work.finish((_apply_worded_question(row, worded) for row in rows), GatheredFanOutQuestion)
 
@@ -470,4 +473,6 @@ def _apply_worded_question(row: GatheredFanOutQuestion, worded: Mapping[str, Par
     answer = worded.get(row.id)
     if answer is None:
         return row
-    return answer.parsed if isinstance(answer.parsed, Reject) else row.replace(question=answer.parsed, author=answer.model)
+    return (
+        answer.parsed if isinstance(answer.parsed, Reject) else row.replace(question=answer.parsed, author=answer.model)
+    )

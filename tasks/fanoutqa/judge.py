@@ -48,11 +48,13 @@ def judge_questions(batch: StageBatch) -> BatchReceipt:
     to_judge = [(row.id, row, fill_prompt_template(objective, question=row.question, epoch=epoch)) for row in rows]
     steps = _load_answer_steps(work, rows)
     to_mend = [(row.id, row, _fill_judge_wording_prompt(wording, row, steps[row.id])) for row in rows]
-    verdicts = [answer for _, answer in work.prompt_model("judge", to_judge, OBJECTIVITY_FORM, _read_objectivity_problem)]
+    verdicts = [
+        answer for _, answer in work.prompt_model("judge", to_judge, OBJECTIVITY_FORM, _read_objectivity_problem)
+    ]
     wordings = [answer for _, answer in work.prompt_model("judge", to_mend, WORDING_FORM, _read_wording_judgement)]
     outcomes = (
-        _add_judge_flags(row, verdict, said, steps[row.id])
-        for row, verdict, said in zip(rows, verdicts, wordings, strict=True)
+        _add_judge_flags(row, verdict, wording, steps[row.id])
+        for row, verdict, wording in zip(rows, verdicts, wordings, strict=True)
     )
     return work.finish(outcomes, FlaggedQuestion)
 
@@ -73,15 +75,15 @@ def _make_answer_step(sub: SubQuestion, texts: Mapping[int, str | MissingArticle
 
 
 def _fill_judge_wording_prompt(prompt: PromptTemplate, row: FlaggedQuestion, steps: AnswerSteps) -> FilledPrompt:
-    told = "\n".join(_format_answer_steps(steps)) or _NOT_GIVEN
-    return fill_prompt_template(prompt, question=row.question, answer=row.answer or _NOT_GIVEN, steps=told)
+    step_lines = "\n".join(_format_answer_steps(steps)) or _NOT_GIVEN
+    return fill_prompt_template(prompt, question=row.question, answer=row.answer or _NOT_GIVEN, steps=step_lines)
 
 
 def _format_answer_steps(steps: AnswerSteps) -> Iterator[str]:
     for sub, title, text in steps:
         passage = find_answer_passage(sub.answer, text)
-        told = f" [{title}]" if title else ""
-        yield f"{sub.question} — {dump_json(sub.answer)}{told}{f': {passage}' if passage else ''}"
+        suffix = f" [{title}]" if title else ""
+        yield f"{sub.question} — {dump_json(sub.answer)}{suffix}{f': {passage}' if passage else ''}"
 
 
 def _read_objectivity_problem(_row: FlaggedQuestion, texts: Sequence[str]) -> str | UnreadableCompletion | None:
@@ -124,9 +126,9 @@ def _make_judge_flags(question: str, found: str | WordingReply | None, steps: An
         return []
     if found.kind == "flag":
         return [QuestionFlag(code="cannot_be_mended", path="", detail=found.text)]
-    told = f"the judge {format_wording_change(question, found.text)}"
+    change = f"the judge {format_wording_change(question, found.text)}"
     evidence = [(title, sub.answer, text) for sub, title, text in steps if title]
     unproven = [find_unsupported_unit(unit, evidence) for unit in find_added_units(question, found.text)]
     if lacking := [each for each in unproven if each]:
-        return [QuestionFlag(code="unproven_unit", path="", detail=f"{told}; {lacking[0]}", proposed=found.text)]
-    return [QuestionFlag(code="wording", path="", detail=told, proposed=found.text)]
+        return [QuestionFlag(code="unproven_unit", path="", detail=f"{change}; {lacking[0]}", proposed=found.text)]
+    return [QuestionFlag(code="wording", path="", detail=change, proposed=found.text)]

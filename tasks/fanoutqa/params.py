@@ -26,7 +26,7 @@ QUESTION_FILES, TITLE_FILE = "files", "titles"
 """Names of the manifest's file groups: question files (also a unit, next to the kinds of sets), and the title list."""
 _EMBEDDED_QUESTIONS = ASSETS_ROOT / "data" / "world" / "sources" / "fanoutqa"
 _WIKIDATA_LICENCE = "CC0-1.0"
-_NO_TITLES_NOTE = "no --titles: the retrieval check looks among the articles of these questions alone"
+_NO_TITLES_NOTE = "no --titles: the retrieval check searches only the articles of these questions"
 
 
 def _parse_epoch_option(given: str) -> str:
@@ -40,21 +40,21 @@ class FanOutParams(BenchmarkParams):
     """Options of a FanOutQA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder of questions, authored or released (repeatable); `wikidata`: made from the facts of the Wikidata. Default: our own, and wikidata."""
+    """File or folder of questions, authored or released (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, and wikidata."""
     sets: Annotated[tuple[str, ...], CliOption(metavar="KIND")] = ()
     """Kinds of sets to make questions from (repeatable). Default: all."""
     sets_a_kind: int = Field(default=12, ge=1, le=MAX_SETTING_NUMBER)
-    """Sets of one kind, at most."""
+    """Maximum number of sets per kind."""
     epoch: Annotated[str, AfterValidator(_parse_epoch_option), CliOption(metavar="DATE")] = FANOUTQA_SNAPSHOT[:10]
-    """Articles are those of this day or moment (UTC)."""
+    """Articles are used in their state on this day or at this moment (UTC)."""
     titles: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """All titles of the wiki, one a line (.gz too), for the retrieval check. Default: those of the questions."""
+    """File with all titles of the wiki, one per line (also .gz), for the retrieval check. Default: the titles of the questions' articles."""
     near: int = Field(default=30, ge=1, le=1000)
-    """Articles near a question that the retrieval check reads."""
+    """Number of articles near each question that the retrieval check reads."""
     seed: int = Field(default=7, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
-    """Seed of the split into dev and test. A question that shares half of its articles with another lies on its side."""
+    """Seed of the split into dev and test. Questions that share half of their articles are in the same part."""
     review: ReviewPolicy = "auto"
-    """What becomes of flagged rows: what each flag's rule says, mostly dropped (auto), left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
+    """How to treat flagged rows: `auto` applies the rule of each flag, which mostly drops the row; `manual` leaves them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
 
 
 class FanOutInputs(BuildInputs):
@@ -84,7 +84,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     wanted = list(dict.fromkeys(params.source)) or [str(_EMBEDDED_QUESTIONS), WIKIDATA_SOURCE]
     from_wikidata = WIKIDATA_SOURCE in wanted
     if params.sets and not from_wikidata:
-        raise UsageError("--sets is for questions made from a Wikidata; add --source wikidata")
+        raise UsageError("--sets needs questions made from a Wikidata; add --source wikidata")
     found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
     kinds = resolve_set_kinds(params.sets) if from_wikidata else []
     files = {
@@ -119,7 +119,7 @@ def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:
         found = [file for file in list_source_files(path) if file == path or file.suffix.lower() in (".json", ".jsonl")]
         if not found:
             raise SourceError(
-                f"{path}: no .json or .jsonl file in that folder; expected questions in the authored or the released form"
+                f"{path}: the folder has no .json or .jsonl file; expected questions in the authored or released form"
             )
         files += [each for each in map(Path.resolve, found) if each not in files]
     return {_shorten_to_unique_path(path, files): path for path in files}
@@ -152,7 +152,7 @@ def parse_past_epoch(epoch: str) -> str:
     """Return a past day or ISO 8601 moment in UTC; UsageError for anything else."""
     moment = parse_epoch(epoch)
     if moment > f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}":
-        raise UsageError(f"epoch {epoch!r} is still to come; expected a day or moment of the past")
+        raise UsageError(f"epoch {epoch!r} is in the future; expected a past day or moment")
     return moment
 
 
@@ -163,6 +163,6 @@ def resolve_titles_file(titles: str | None) -> list[Path]:
     path = Path(titles)
     if not path.is_file():
         raise UsageError(
-            f"--titles {titles}: no such file; expected one title a line, as in a wiki's dump of all titles"
+            f"--titles {titles}: file not found; expected a file with one title per line, such as a wiki's dump of all titles"
         )
     return [path]

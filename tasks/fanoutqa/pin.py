@@ -85,8 +85,8 @@ def _list_leaf_references(tree: FanOutQuestion) -> list[LeafReference]:
 def _reject_unpinned_question(row_id: str, troubles: Sequence[tuple[str, MissingArticle]]) -> Reject:
     """Return a question's reject by its first permanent problem; by a transient one only if there is no other."""
     lasting = [trouble for _, trouble in troubles if not trouble.retryable]
-    told = "; ".join(f"{path}: {trouble.detail}" for path, trouble in troubles)
-    return Reject(row_id, (lasting or [trouble for _, trouble in troubles])[0].reason, told, retryable=not lasting)
+    detail = "; ".join(f"{path}: {trouble.detail}" for path, trouble in troubles)
+    return Reject(row_id, (lasting or [trouble for _, trouble in troubles])[0].reason, detail, retryable=not lasting)
 
 
 def _apply_pins(tree: FanOutQuestion, pins: Mapping[ArticleEvidence, PinnedArticle | MissingArticle]) -> FanOutQuestion:
@@ -149,22 +149,22 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
     )
     known = {revid: index_article_text(text) for revid, text in texts.items() if isinstance(text, str)}
     outcomes: list[RowOutcome] = []
-    told: list[ReferenceFinding] = []
+    findings: list[ReferenceFinding] = []
     for row in rows:
         lost = [(path, trouble) for path, _, _, each in leaves[row.id] if (trouble := _find_text_problem(each, texts))]
         if lost:
             outcomes.append(_reject_unpinned_question(row.id, lost))
-            told += [_make_failed_finding(f"{row.id} {path}", trouble) for path, trouble in lost]
+            findings += [_make_failed_finding(f"{row.id} {path}", trouble) for path, trouble in lost]
             continue
-        findings = [(leaf, _find_leaf_answer(leaf, known)) for leaf in leaves[row.id]]
+        leaf_findings = [(leaf, _find_leaf_answer(leaf, known)) for leaf in leaves[row.id]]
         flags = find_structure_flags(trees[row.id])
-        flags += [_flag_missing_answer(leaf, finding) for leaf, finding in findings if finding.found is False]
+        flags += [_flag_missing_answer(leaf, finding) for leaf, finding in leaf_findings if finding.found is False]
         outcomes.append(row.extend_to(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
-        told += [
+        findings += [
             ReferenceFinding(id=f"{row.id} {leaf[0]}", found=finding.found, missing=list(finding.missing), problem=None)
-            for leaf, finding in findings
+            for leaf, finding in leaf_findings
         ]
-    work.extras = make_arrow_table(ReferenceFinding, told)
+    work.extras = make_arrow_table(ReferenceFinding, findings)
     return work.finish(outcomes, FlaggedQuestion)
 
 
@@ -188,9 +188,9 @@ def _find_leaf_answer(leaf: LeafReference, known: Mapping[int, IndexedText]) -> 
 
 def _flag_missing_answer(leaf: LeafReference, finding: AnswerFinding) -> QuestionFlag:
     path, question, _answer, evidence = leaf
-    told = ", ".join(finding.missing)
+    missing = ", ".join(finding.missing)
     return QuestionFlag(
         code="answer_not_found",
         path=path,
-        detail=f"{evidence.title} (revision {evidence.revid}) does not say {told}, which is to answer: {question}",
+        detail=f"{evidence.title} (revision {evidence.revid}) does not say {missing}, which is to answer: {question}",
     )

@@ -34,25 +34,25 @@ def list_fanoutqa_source_pages(row: Mapping[str, Any], _wiki: str) -> Iterator[S
 FANOUTQA_CARD = CardSpec(
     headline_metric="loose",
     about=(
-        "A row is a question that is answered by way of at least five articles, with its decomposition into sub-questions, "
-        "their answers, and the revision of the article behind each. It is asked closed book, with search over the Wikipedia "
+        "A row is a question whose answer needs at least five articles, with its decomposition into sub-questions, their "
+        "answers, and the article revision for each. It is asked closed book, with search over the Wikipedia "
         "of the epoch, or with the evidence provided. The dev part has answers; those of the test part are withheld."
     ),
     steps={
-        "gather_questions": "Questions are read from files, authored or released, or made of a Wikidata's facts about sets of items.",
-        "phrase_generated_questions": "The author model words the questions made of facts, within what the facts say.",
+        "gather_questions": "Questions are read from authored or released files, or made from the facts of a Wikidata about sets of items.",
+        "phrase_generated_questions": "The author model words the questions that are made from facts, without adding to the facts.",
         "pin_evidence": "Every article is pinned to its newest revision at or before the epoch.",
-        "flag_answers": "Answers that are not composed of sub-answers, articles used twice and sub-answers that the article does not say are flagged.",
-        "find_near_articles": "Articles near a question by their titles are found.",
-        "check_near_articles": "Questions that one of them answers wholly are flagged.",
+        "flag_answers": "Answers that are not composed of sub-answers, articles used twice and sub-answers that the article does not contain are flagged.",
+        "find_near_articles": "Articles with titles near to a question are found.",
+        "check_near_articles": "Questions that one of these articles answers completely are flagged.",
         "judge_questions": "A judge flags subjective questions and faulty wording.",
-        "flag_duplicates": "Equal questions are flagged.",
-        "review_questions": "What is flagged is kept, edited or dropped: by a person's decision, or by each flag's rule.",
+        "flag_duplicates": "Duplicate questions are flagged.",
+        "review_questions": "Flagged questions are kept, edited or dropped by a person's decision or by the rule of the flag.",
     },
     limits=(
-        "Answers are as of the epoch: a model that knows newer facts is marked wrong. `factmill drift fanoutqa` says which answers have changed since.",
-        "Strings are matched after normalisation: an answer in other words counts as wrong with loose and strict accuracy, which is why a judge stands beside them.",
-        "Dev and test are split by question; questions that share half of their articles lie on one side.",
+        "Answers are as of the epoch: a model that knows newer facts is marked wrong. `factmill drift fanoutqa` shows which answers have changed since.",
+        "Strings are matched after normalisation: an answer in other words counts as wrong in loose and strict accuracy, so a judge grades the answers too.",
+        "Dev and test are split by question; questions that share half of their articles are in the same part.",
     ),
 )
 
@@ -80,12 +80,12 @@ FANOUTQA_RELEASE = ReleaseSpec(
         ),
         ConfigSpec(
             name="provenance",
-            title="Where each question is from, and what checks and reviewers said of it",
+            title="Source of each question, and the results of its checks and reviews",
             splits={"full": "fanoutqa"},
         ),
         ConfigSpec(
             name="articles",
-            title="The articles that questions rest on, each at one revision",
+            title="The articles that questions use, each at one revision",
             splits={"full": "fanoutqa_articles"},
             parent_link=ParentRowLink(column="title", parent_column="articles"),
         ),
@@ -97,7 +97,7 @@ FANOUTQA_RELEASE = ReleaseSpec(
         ),
         ConfigSpec(
             name="references",
-            title="The article behind each sub-question, and whether it says the answer",
+            title="The article for each sub-question, and whether it contains the answer",
             splits={"full": "fanoutqa_references"},
             parent_link=ParentRowLink(column="question_id"),
         ),
@@ -119,10 +119,10 @@ def draw_fanoutqa_distributions(build: PublishedTables) -> Iterator[ReportFigure
     ]
     yield _draw_counts_by_split("categories", "Questions by category", categories, "category")
     articles = count_by_number(len(row["articles"]) for row in rows)
-    yield make_bar_figure("articles", "Articles a question", "questions", articles, "articles")
+    yield make_bar_figure("articles", "Articles per question", "questions", articles, "articles")
     yield make_bar_figure(
         "sub_questions",
-        "Sub-questions a question",
+        "Sub-questions per question",
         "questions",
         count_by_number(row["sub_questions"] for row in rows),
         "sub-questions",
@@ -130,11 +130,11 @@ def draw_fanoutqa_distributions(build: PublishedTables) -> Iterator[ReportFigure
     flags = build.facts.get("flags", {})
     yield make_bar_figure(
         "flags",
-        "What checks flagged",
+        "Flags of the checks",
         "questions",
         dict(sorted(flags.items(), key=lambda each: (-each[1], each[0]))),
         "flag",
-        "Of all questions that were checked, those that were then dropped too.",
+        "Over all checked questions, including those that were dropped later.",
     )
 
 

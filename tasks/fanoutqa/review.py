@@ -40,14 +40,14 @@ def flag_duplicates(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(FlaggedQuestion)
     vectors = work.run.services.embedder().encode([row.question for row in rows])
     near: dict[int, list[tuple[float, int, str]]] = defaultdict(list)
-    for one, other, likeness, told in _find_duplicate_pairs(rows, vectors):
-        near[one].append((-likeness, other, told))
-        near[other].append((-likeness, one, told))
+    for one, other, likeness, measure in _find_duplicate_pairs(rows, vectors):
+        near[one].append((-likeness, other, measure))
+        near[other].append((-likeness, one, measure))
     flags: dict[int, QuestionFlag] = {}
     for at in sorted(range(len(rows)), key=lambda at: (len(rows[at].flags), at)):
         # the nearest one that stays, of those that are already decided
-        seen = [(other, told) for _, other, told in sorted(near[at]) if _is_kept_before(rows, other, at)]
-        kept = next(((rows[other], told) for other, told in seen if other not in flags), None)
+        seen = [(other, measure) for _, other, measure in sorted(near[at]) if _is_kept_before(rows, other, at)]
+        kept = next(((rows[other], measure) for other, measure in seen if other not in flags), None)
         if kept:
             detail = f"asks the same as {kept[0].id} ({kept[1]}): {kept[0].question}"
             flags[at] = QuestionFlag(code="duplicate", path="", detail=detail)

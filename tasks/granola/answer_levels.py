@@ -54,12 +54,16 @@ def generate_granular_answers(batch: StageBatch) -> BatchReceipt:
         )
         for row in work.rows(QuestionWithPopularity)
     ]
-    answers = work.prompt_model("author", asked, LEVELS_FORMAT, lambda row, texts: read_answer_levels(texts[0], row.answer))
+    answers = work.prompt_model(
+        "author", asked, LEVELS_FORMAT, lambda row, texts: read_answer_levels(texts[0], row.answer)
+    )
     return work.finish(
         (
             answer.parsed
             if isinstance(answer.parsed, Reject)
-            else row.extend_to(QuestionWithLevels, levels=list(answer.parsed), author=answer.model, author_call=answer.key)
+            else row.extend_to(
+                QuestionWithLevels, levels=list(answer.parsed), author=answer.model, author_call=answer.key
+            )
             for row, answer in answers
         ),
         QuestionWithLevels,
@@ -104,7 +108,7 @@ def score_description_consistency(batch: StageBatch) -> BatchReceipt:
             }
             above = "question" if question.parsed > params.max_error_score else "answer"
             name, description = described[above]
-            scores = f"question entity {question.parsed:.3f}, answer {answer.parsed:.3f}; at most {params.max_error_score} is kept"
+            scores = f"question entity {question.parsed:.3f}, answer {answer.parsed:.3f}; the maximum is {params.max_error_score}"
             detail = f"{row.question} {row.answer}; {name}: {description}; scores: {scores}"
             outcomes.append(Reject(row.id, f"{above}_description_inconsistent", detail))
         else:
@@ -141,13 +145,13 @@ def remove_trivial_answers(batch: StageBatch) -> BatchReceipt:
     relations, lexicon = load_relations(), load_lexicon()
     params = work.inputs(GranolaInputs).params
     rows = work.rows(ConsistencyScoredQuestion)
-    told, failed = look_up_claims(
+    claims, failed = look_up_claims(
         work, ((row.id, row.answer_entity_qid) for row in rows), (*EXPANDED_EVIDENCE_PIDS, *LEAF_EVIDENCE_PIDS)
     )
     reached = (
         (row.id, edge.qid)
         for row in rows
-        for edge in told.get(row.answer_entity_qid, ())
+        for edge in claims.get(row.answer_entity_qid, ())
         if edge.pid in EXPANDED_EVIDENCE_PIDS
     )
     around, unknown = expand_neighbourhood(work, reached, BROADER_PIDS, _EVIDENCE_HOPS)
@@ -159,13 +163,15 @@ def remove_trivial_answers(batch: StageBatch) -> BatchReceipt:
             continue
         cleaned = clean_levels(row.levels, row.question, relations[row.relation], trivial)
         qid = row.answer_entity_qid
-        evidence = gather_evidence(row.answer, row.answer_entity_description, {**around, qid: told[qid]}, qid, lexicon)
+        evidence = gather_evidence(
+            row.answer, row.answer_entity_description, {**around, qid: claims[qid]}, qid, lexicon
+        )
         levels, ungrounded = split_grounded_levels(cleaned.levels, evidence, lexicon, params.levels == "all")
         removed = "; ".join(f"{text!r} {why}" for text, why in (*cleaned.removed, *ungrounded)) or "none"
         if not levels:
-            outcomes.append(Reject(row.id, "first_answer_missing", f"{row.question} removed: {removed}"))
+            outcomes.append(Reject(row.id, "first_answer_missing", f"{row.question} removed answers: {removed}"))
         elif len(levels) < params.min_levels:
-            detail = f"{row.question} left: {levels}; removed: {removed}; at least {params.min_levels} are needed"
+            detail = f"{row.question} answers left: {levels}; removed: {removed}; expected at least {params.min_levels}"
             outcomes.append(Reject(row.id, "too_few_levels", detail))
         else:
             outcomes.append(

@@ -18,7 +18,7 @@ from factmill.tasks.granola.params import (
 )
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
-_FACT_STATUS_TEXTS = {True: "holds the fact", False: "knows other values alone", None: "does not know the fact"}
+_FACT_STATUS_TEXTS = {True: "has the fact", False: "has only other values", None: "has no value for this relation"}
 
 
 def list_source_row_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def explain_row(row: GranolaRow) -> Iterator[str]:
     """Yield a row's contents as readable lines."""
     yield f"  source      {row.source_name}, row {row.source_row}, relation {row.relation}"
     yield f"  question    {row.question}"
-    made = {True: " (made of its claims)", False: ""}
+    made = {True: " (made from its claims)", False: ""}
     yield (
         f"  about       {row.question_entity} = {row.question_entity_qid}: {row.question_entity_description}"
         f"{made[row.question_entity_description_made]}"
@@ -54,7 +54,7 @@ def explain_candidates(candidates: Sequence[EntityCandidateRow], services: Mappi
     yield f"  items of {services['wikidata']} with these names:"
     by_number = sorted(candidates, key=lambda each: get_wikidata_id_number(each.qid))
     for each in sorted(by_number, key=lambda each: each.role, reverse=True):
-        holds = " (holds the relation)" if each.linked else ""
+        holds = " (has the relation)" if each.linked else ""
         yield f"    {each.role:8} {each.name!r}: {each.qid} by {each.via}{' (chosen)' if each.chosen else ''}{holds}"
 
 
@@ -63,11 +63,11 @@ AUDIT = AuditProtocol(
     criteria=(
         AuditCriterion("correctness", "Is an answer wrong?", paper_value=0.008),
         AuditCriterion(
-            "informativeness", "Could an answer be had from the question's template alone?", paper_value=0.06
+            "informativeness", "Could an answer be given from the question's template alone?", paper_value=0.06
         ),
         AuditCriterion(
             "granularity",
-            "Is an answer not coarser than those before it, or the first not the given one?",
+            "Is an answer not coarser than the one before it, or is the first answer not the given one?",
             paper_value=0.09,
         ),
     ),

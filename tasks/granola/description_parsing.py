@@ -164,9 +164,9 @@ def read_described_kinds(description: str) -> frozenset[str]:
     text = _GROUP_OPENING.sub("", tidy_description(description))
     if text.lower().startswith("fictional "):
         return frozenset({"character"})
-    whole = read_description_head(text)
-    if whole.noun.endswith(" of"):
-        return kinds[whole.noun]
+    head = read_description_head(text)
+    if head.noun.endswith(" of"):
+        return kinds[head.noun]
     heads = [read_description_head(piece.strip()) for piece in _ENUMERATION.split(_ENUMERATION_END.sub("", text))]
     known = [head for head in heads if head.noun]
     found = [kinds[head.noun] for head in known if not _is_modifier(head.phrase)]

@@ -177,7 +177,9 @@ def _add_descriptions(
         known = described[qid]
         description = known.description or made[qid]
         if not description:
-            missing = f"{qid} has no English description, and the Wikidata has no class of it to make one"
+            missing = (
+                f"{qid} has no English description, and the Wikidata has no class of the item from which to make one"
+            )
             return Reject(row.id, f"{role}_entity_not_described", missing)
         columns |= {
             f"{role}_entity_description": description,
@@ -199,26 +201,26 @@ def _check_linked_items(
     """
     subject, value = bearers[row.question_entity_qid], bearers[row.answer_entity_qid]
     sides = ((row.question_entity, subject), (row.answer, value))
-    told = "; ".join(f"{name}: {each.description}{_format_years(row.relation, each)}" for name, each in sides)
+    descriptions = "; ".join(f"{name}: {each.description}{_format_years(row.relation, each)}" for name, each in sides)
     if reason := find_contradiction(row.relation, subject, value, load_lexicon()):
-        return Reject(row.id, reason, told)
+        return Reject(row.id, reason, descriptions)
     if row.fact_in_graph is False:
         known = f"for {row.relation} of {row.question_entity_qid} the Wikidata has {', '.join(row.other_values)}"
         return make_review_item(
-            "granola", row.id, OTHER_VALUE_FLAG, f"{known}, not {row.answer}", f"{row.question} {told}"
+            "granola", row.id, OTHER_VALUE_FLAG, f"{known}, not {row.answer}", f"{row.question} {descriptions}"
         )
     if policy == "smallest":
         return None
     if subject.name and normalize_answer(subject.name) != normalize_answer(row.question_entity):
-        called = f"{subject.name!r}, {row.question_entity!r} is an alias of it alone"
-        detail = f"{row.question_entity_qid} is called {called}, and the Wikidata does not hold the fact"
+        called = f"{subject.name!r}, {row.question_entity!r} is only its alias"
+        detail = f"{row.question_entity_qid} is called {called}, and the Wikidata does not have the fact"
         return Reject(row.id, "namesake_by_alias", detail)
     rivals = [bearers[qid] for qid in _list_needed_qids(row, policy)[2:] if _may_be_place(bearers[qid])]
     if rivals and not is_only_matching_place(subject, value, rivals, load_lexicon()):
-        several = f"{len(rivals) + 1} places bear the name {row.answer!r}, and nothing says which is meant"
-        return Reject(row.id, "which_place_unknown", f"{several}: {told}")
+        several = f"{len(rivals) + 1} places have the name {row.answer!r}, and nothing indicates which one is meant"
+        return Reject(row.id, "which_place_unknown", f"{several}: {descriptions}")
     doubt = find_pair_doubt(row.relation, subject, value, load_lexicon())
-    return make_review_item("granola", row.id, doubt, told, f"{row.question} {row.answer}") if doubt else None
+    return make_review_item("granola", row.id, doubt, descriptions, f"{row.question} {row.answer}") if doubt else None
 
 
 def _may_be_place(bearer: NameBearer) -> bool:
@@ -229,7 +231,11 @@ def _may_be_place(bearer: NameBearer) -> bool:
 def _format_years(relation: str, one: NameBearer) -> str:
     # other relations need no dates, and a row's text must not depend on other rows of its batch
     known = relation in KINSHIP_RELATIONS and (one.birth_year is not None or one.death_year is not None)
-    return f" ({'–'.join('' if year is None else str(year) for year in (one.birth_year, one.death_year))})" if known else ""
+    return (
+        f" ({'–'.join('' if year is None else str(year) for year in (one.birth_year, one.death_year))})"
+        if known
+        else ""
+    )
 
 
 def _get_row_bearers(row: EntityQuestion, found: Mapping[str, Sequence[ItemCandidate]]) -> BearerPair:
@@ -309,11 +315,11 @@ def _link_entities(
     )
     if matches.pairs and pair not in matches.pairs:
         others = ", ".join(" and ".join(found_pair) for found_pair in sorted(matches.pairs))
-        detail = f"the smallest numbers are {' and '.join(pair)}, but {row.relation} holds between {others}; --policy linked takes those"
+        detail = f"the smallest numbers are {' and '.join(pair)}, but {row.relation} holds between {others}; --policy linked chooses those"
         return Reject(row.id, "other_items_hold_the_relation", detail)
     if pair[0] == pair[1] and not matches.holds(pair):
         return Reject(
-            row.id, "one_item_for_both", f"{pair[0]} bears both names: {row.question_entity!r} and {row.answer!r}"
+            row.id, "one_item_for_both", f"{pair[0]} has both names: {row.question_entity!r} and {row.answer!r}"
         )
     return row.extend_to(
         LinkedQuestion,

@@ -34,25 +34,25 @@ class GranolaParams(BenchmarkParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself. Default: our own, or those facts where the Wikidata is another than the embedded one."""
+    """File or folder to read (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
     relations: Annotated[tuple[str, ...], CliOption("--relation", "PID")] = ()
     """Only this relation (repeatable). Default: the paper's sixteen."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
-    """At most so many source rows, spread over the relations."""
+    """Maximum number of source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Which item of several with one name: `linked`, the one of which the Wikidata holds the fact, if it does of any; else, and with `smallest` (the paper's) always, the smallest number. With `linked`, rows are dropped where nothing says that the item is the one meant."""
+    """Which item to choose if several have the name: `linked`, the item for which the Wikidata has the fact, else the one with the smallest number; `smallest` (as in the paper), always the one with the smallest number. With `linked`, rows are dropped if nothing confirms that the item is the right one."""
     levels: Literal["usual", "all"] = "usual"
-    """Places that may be answers: `usual`, without counties of the United States but as the given answer; `all`."""
+    """Places that may be answers: `usual`, all but counties of the United States (unless the given answer is one); `all`."""
     samples: int = Field(default=8, ge=1, le=1000)
-    """Samples of the judge for each description."""
+    """Number of samples that the judge gives for each description."""
     max_error_score: float = Field(default=0.5, ge=0, le=1)
-    """Highest share of the judge's samples that may find fault with a description."""
+    """Maximum share of the judge's samples that reject a description; rows above it are dropped."""
     min_levels: int = Field(default=2, ge=1, le=MAX_SETTING_NUMBER)
-    """Answers a row must have."""
+    """Minimum number of answers of a row."""
     answer_in_question: Literal["keep", "drop"] = "keep"
-    """What becomes of questions that contain their answer (Who is the author of Euclid's Elements?)."""
+    """Keep or drop questions that contain their answer (Who is the author of Euclid's Elements?)."""
     review: ReviewPolicy = "auto"
-    """What becomes of rows with doubtful items: rows that the Wikidata contradicts wait for a review and other doubtful rows are dropped (auto), all are left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
+    """How to treat rows with doubtful items: `auto` holds rows that the Wikidata contradicts for review and drops other doubtful rows; `manual` leaves all of them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
 
 
 class GranolaInputs(BuildInputs):
@@ -118,8 +118,8 @@ def list_unused_file_notes(
     """Return notes on files in the source's folders that no relation uses, except files of relations not asked for."""
     known = load_relations() if requested_relations else {}
     left = [file for path in paths for file in list_source_files(path) if relation_of_file(file) in known]
-    told = f"since their names begin with none of {', '.join(requested_relations or used)}"
-    return format_unused_files(paths, [*left, *(file for files in used.values() for file in files)], told)
+    reason = f"because their names do not begin with {' or '.join(requested_relations or used)}"
+    return format_unused_files(paths, [*left, *(file for files in used.values() for file in files)], reason)
 
 
 def resolve_granola_relations(relations: Sequence[str]) -> list[str]:
@@ -127,6 +127,6 @@ def resolve_granola_relations(relations: Sequence[str]) -> list[str]:
     known = load_relations()
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(
-            f"--relation: unknown relation {', '.join(unknown)}; there are templates for {', '.join(known)}"
+            f"--relation: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}"
         )
     return list(dict.fromkeys(relations)) or [pid for pid, relation in known.items() if relation.is_default]

@@ -53,9 +53,9 @@ def count_ambiguous_names(candidates: pa.Table) -> dict[str, int]:
     The policies differ where the relation holds between candidates, but not for those with the smallest QID numbers.
     """
     linked = pc.fill_null(candidates["linked"], False)
-    told = candidates.select(["row_id", "role", "name"])
-    told = told.append_column("linked", linked).append_column("agrees", pc.and_(linked, candidates["chosen"]))
-    groups = told.group_by(["row_id", "role"], use_threads=False).aggregate(
+    named = candidates.select(["row_id", "role", "name"])
+    named = named.append_column("linked", linked).append_column("agrees", pc.and_(linked, candidates["chosen"]))
+    groups = named.group_by(["row_id", "role"], use_threads=False).aggregate(
         [("name", "first"), ("name", "count"), ("linked", "any"), ("agrees", "any")]
     )
     names = groups.group_by("name_first", use_threads=False).aggregate([("name_count", "last")])

@@ -34,24 +34,24 @@ CARD = CardSpec(
     part_labels=lambda: {pid: each.label for pid, each in load_relations().items()},
     about=(
         "A row is a question about an entity with its gold answer and coarser answers that are also true, from fine to "
-        "coarse: born in Brooklyn, in New York City, in the United States. With them an answer is not just right or wrong: "
-        "GRANOLA accuracy counts a match at any level, informativeness how fine that level is."
+        "coarse: born in Brooklyn, in New York City, in the United States. They allow more than right and wrong: "
+        "GRANOLA accuracy counts a match at any level, and informativeness measures how fine that level is."
     ),
     steps={
-        "read_entity_questions": "Rows with one gold answer are read from files in EntityQuestions' form, or questions are made of a Wikidata's facts.",
-        "extract_question_entities": "The entity that a question is about is cut out of it by its relation's template.",
-        "link_question_entities": "Names in question and answer are looked up as labels, then as aliases; of several bearers the ones of which the Wikidata holds the fact are meant, else those with the smallest numbers.",
-        "describe_entities": "Both items get Wikidata's English description, or one made of class and country, and marked. Where the Wikidata does not hold the fact, places that lie apart and relatives who never met are dropped; rows that it contradicts, and people and places that hardly go together, are reviewed.",
-        "measure_popularity": "Page views of both items' articles over the last twelve full months are added up.",
+        "read_entity_questions": "Rows with one gold answer are read from files in the format of EntityQuestions, or questions are made from the facts of a Wikidata.",
+        "extract_question_entities": "The template of the relation extracts the entity from the question.",
+        "link_question_entities": "Names in question and answer are looked up as labels, then as aliases; if several items have a name, the items for which the Wikidata has the fact are chosen, else those with the smallest numbers.",
+        "describe_entities": "Both items get Wikidata's English description, or one that is made from class and country and marked as such. If the Wikidata does not have the fact, rows whose places lie in different countries or regions, or whose relatives cannot have met, are dropped; rows that it contradicts, and rows with unlikely pairs of people and places, are reviewed.",
+        "measure_popularity": "The page views of both items' articles are summed over the last twelve full months.",
         "generate_granular_answers": "The author model writes answers from fine to coarse, in one call.",
-        "score_description_consistency": "Samples of a judge say whether each description fits the question; where more than half object to either, the row goes.",
-        "remove_trivial_answers": "Answers of a list of trivial ones (a person, a university), that repeat a level, or that neither the item's claims nor its description nor our lists bear out go.",
+        "score_description_consistency": "A judge model is sampled on whether each description fits the question; if more than half of the samples reject a description, the row is dropped.",
+        "remove_trivial_answers": "Answers are removed if they are trivial (a person, a university), repeat a level, or are not supported by the item's claims, its description or our lists.",
     },
     limits=(
-        "Where `fact_in_graph` is null the Wikidata does not confirm the fact: names and descriptions alone say which items are meant.",
+        "If `fact_in_graph` is null, the Wikidata does not confirm the fact: the items were chosen by names and descriptions only.",
         "A coarser answer is true of the item, but not every true coarser answer is listed: a model can be right and unmatched.",
-        "Popularity is page views of the English Wikipedia over twelve months; days without a count add none.",
-        "Items were matched to names by rule; `question_entity_candidates` and `answer_entity_candidates` say how many there were.",
+        "Popularity is page views of the English Wikipedia over twelve months; days without a count add nothing.",
+        "Items were matched to names by rule; `question_entity_candidates` and `answer_entity_candidates` give the number of candidates.",
     ),
 )
 
@@ -75,7 +75,7 @@ GRANOLA_RELEASE = ReleaseSpec(
         ),
         ConfigSpec(
             name="candidates",
-            title="Items of Wikidata that bear the names in questions and answers, and which were chosen",
+            title="Wikidata items with the names in questions and answers, and which were chosen",
             splits={"test": "granola_candidates"},
             parent_link=ParentRowLink(column="row_id"),
         ),
@@ -90,7 +90,7 @@ def draw_granola_distributions(build: PublishedTables) -> Iterator[ReportFigure]
     """Yield charts: answers per question, page views, questions by relation."""
     yield make_bar_figure(
         "answers",
-        "Answers a question, from fine to coarse",
+        "Answers per question, from fine to coarse",
         "questions",
         count_by_number(build.load_column(_TABLE, "num_granola_answers")),
         "answers",
@@ -104,7 +104,7 @@ def draw_granola_distributions(build: PublishedTables) -> Iterator[ReportFigure]
         "popularity",
         "Page views of the items' articles",
         "questions",
-        {f"item of the {role}": {name: counts.get(name, 0) for name in order} for role, counts in popularity.items()},
+        {f"{role} entity": {name: counts.get(name, 0) for name in order} for role, counts in popularity.items()},
         "page views",
     )
     known = load_relations()

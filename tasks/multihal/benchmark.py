@@ -19,21 +19,21 @@ def explain_multihal_row(row: MultiHalRow) -> Iterator[str]:
     yield f"  question    {row.input}{f'   (translated by {row.translated_by})' if row.translated_by else ''}"
     yield f"  answer      {row.output}   ({row.answer_type})"
     if row.disputed_answers:
-        yield f"  disputed    {' | '.join(row.disputed_answers)}   (another foundation's answers, which agree with none of these)"
-    yield f"  items       of the question {', '.join(row.subjects)}; of the answer {', '.join(row.objects)}"
+        yield f"  disputed    {' | '.join(row.disputed_answers)}   (answers of other foundations that agree with none of these)"
+    yield f"  items       question {', '.join(row.subjects)}; answer {', '.join(row.objects)}"
     yield f"  path        {'; '.join(row.trip_labels)}"
     yield f"  as ids      {' '.join(row.responses)}"
-    yield f"  its words   {', '.join(row.part_sources)}"
+    yield f"  label from  {', '.join(row.part_sources)}"
     yield f"  score       {row.judged_score} of 5 (judge {row.judged_by}; chosen by {row.chosen_by})"
 
 
 AUDIT = AuditProtocol(
-    paper_section="the paper checks paths by a judge model alone",
+    paper_section="the paper checks paths only with a judge model",
     criteria=(
-        AuditCriterion("wrong_answer", "Is the answer wrong, or none to the question?"),
+        AuditCriterion("wrong_answer", "Is the answer wrong, or not an answer to the question?"),
         AuditCriterion("useless_path", "Does the path not help to answer the question?"),
-        AuditCriterion("wrong_path", "Is a step of the path untrue?"),
-        AuditCriterion("faulty_translation", "Is question, answer or path translated wrongly?"),
+        AuditCriterion("wrong_path", "Is a step of the path false?"),
+        AuditCriterion("faulty_translation", "Is the question, answer or path translated incorrectly?"),
     ),
 )
 
@@ -114,6 +114,9 @@ MULTIHAL = Benchmark(
             "ignored_properties.txt",
             "known_sources.csv",
         ),
-        queries=(*WIKIDATA_QUERIES, *(file for each in (*PATH_OPERATIONS, SAME_AS_OPERATION) for file in each.query_files)),
+        queries=(
+            *WIKIDATA_QUERIES,
+            *(file for each in (*PATH_OPERATIONS, SAME_AS_OPERATION) for file in each.query_files),
+        ),
     ),
 )

@@ -41,7 +41,9 @@ def select_paths(batch: StageBatch) -> BatchReceipt:
     choices = {row.id: start_path_selection(row.id, [format_path(path.labels) for path in row.paths]) for row in rows}
     by_id = {row.id: row for row in rows}
     failed: dict[str, Reject] = {}
-    while open_now := [row_id for row_id, choice in choices.items() if choice.needs_another_round and row_id not in failed]:
+    while open_now := [
+        row_id for row_id, choice in choices.items() if choice.needs_another_round and row_id not in failed
+    ]:
         _run_selection_round(work, [by_id[row_id] for row_id in open_now], choices, failed)
     dropped: list[DroppedPath] = []
     outcomes: list[RowOutcome] = [
@@ -56,13 +58,19 @@ def _run_selection_round(
 ) -> None:
     prompt = load_prompt(SELECTION_PROMPT)
     asked = [
-        (row.id, row, make_selection_prompt(prompt, row.input, list_right_answers(row), choices[row.id].shuffle_candidates(turn)))
+        (
+            row.id,
+            row,
+            make_selection_prompt(prompt, row.input, list_right_answers(row), choices[row.id].shuffle_candidates(turn)),
+        )
         for row in rows
         for turn in (1, 2)
     ]
     answers = [
         answer
-        for _, answer in work.prompt_model("judge", asked, SELECTION_REPLY_FORM, lambda _, texts: read_selected_paths(texts[0]))
+        for _, answer in work.prompt_model(
+            "judge", asked, SELECTION_REPLY_FORM, lambda _, texts: read_selected_paths(texts[0])
+        )
     ]
     for row, first, second in zip(rows, answers[0::2], answers[1::2], strict=True):
         if lost := _find_judge_failure(first) or _find_judge_failure(second):

@@ -147,7 +147,9 @@ def _link_by_labels(work: BatchWork, texts: Sequence[tuple[str, str]]) -> Mentio
     function_words = frozenset(load_list_entries("function_words"))
     spans = {text: list_linkable_spans(text, function_words) for _, text in texts}
     names = {form for found in spans.values() for span in found for form in list_spelling_variants(span.text)}
-    bearers = {name: [item.qid for item in items] for name, items in graph.find_items_by_name(sorted(names)).items() if items}
+    bearers = {
+        name: [item.qid for item in items] for name, items in graph.find_items_by_name(sorted(names)).items() if items
+    }
     degrees = graph.count_edges(sorted({qid for qids in bearers.values() for qid in qids}))
     weights = {str(qid): degree.out + degree.into for qid, degree in degrees.items()}
     return {
@@ -202,7 +204,7 @@ def _map_dbpedia_to_wikidata(
         if qid:
             same[uri] = qid
         else:
-            missed.add_cause(row_id, f"{uri}: {reply.error or 'no item of Wikidata is the same'}", reply.transient)
+            missed.add_cause(row_id, f"{uri}: {reply.error or 'Wikidata has no equivalent item'}", reply.transient)
     return same
 
 
@@ -217,18 +219,18 @@ def _link_context_articles(
     links: dict[str, list[EntityLink]] = defaultdict(list)
     for row_id, address, title in titles:
         if title is None:
-            missed.add_cause(row_id, f"{address}: no article of the English Wikipedia")
+            missed.add_cause(row_id, f"{address}: not an article of the English Wikipedia")
             continue
         reply = records[calls[title].key].reply()
         page = parse_resolved_title(reply.body) if reply.status == "ok" else None
         if page is None:
             missed.add_cause(row_id, f"{address}: {reply.error}", reply.transient)
         elif page.missing:
-            missed.add_cause(row_id, f"{address}: there is no such page")
+            missed.add_cause(row_id, f"{address}: page not found")
         elif page.is_disambiguation:
             missed.add_cause(row_id, f"{address}: a disambiguation page")
         elif not page.qid:
-            missed.add_cause(row_id, f"{address}: an article without an item of Wikidata")
+            missed.add_cause(row_id, f"{address}: the article has no Wikidata item")
         else:
             links[row_id].append(EntityLink(qid=page.qid, surface=address, via="wikipedia", rank=1))
     return links

@@ -82,15 +82,15 @@ def _mine_answer_type(
     if answer_type == "other":
         objects = np.array([target for _, _, target in pairs], np.int64)
         result = finder.find_item_paths(subjects, objects, options)
-        told = make_path_id_lists(result.paths, subjects, objects)
+        id_lists = make_path_id_lists(result.paths, subjects, objects)
     else:
         # all answers of one type are values of one type
         values = cast(list[PartialDate] | list[NumberWithUnit], [target for _, _, target in pairs])
         result = finder.find_literal_paths(
             subjects, values, load_property_numbers(ANSWER_TYPE_PROPERTY_LISTS[answer_type]), options
         )
-        told = make_path_id_lists(result.paths, subjects)
-    for line, ids in zip(result.paths.to_pylist(), told.to_pylist(), strict=True):
+        id_lists = make_path_id_lists(result.paths, subjects)
+    for line, ids in zip(result.paths.to_pylist(), id_lists.to_pylist(), strict=True):
         row_id, subject, target = pairs[line["pair"]]
         found[row_id].append(
             WikidataPath(
@@ -119,7 +119,7 @@ def _make_mining_outcome(
     if not paths and problem:
         return Reject(row.id, "wikidata_failed", problem, retryable=row.id in failed.transient_rows)
     if not paths:
-        return Reject(row.id, "no_path", f"none of one or two hops between the items of its {pairs} pairs")
+        return Reject(row.id, "no_path", f"no path of one or two hops joins the items of its {pairs} pairs")
     return row.extend_to(QuestionWithPaths, pairs=pairs, paths_in_all=total, paths=list(paths))
 
 
@@ -181,19 +181,19 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
                 dropped.append(
                     _make_dropped_path(row.id, f"label/{number}", path.ids, "part_in_no_words", ", ".join(wordless))
                 )
-            elif (told := list_path_labels(path, labels))[0] == told[-1] and not keeps_alike:
+            elif (path_labels := list_path_labels(path, labels))[0] == path_labels[-1] and not keeps_alike:
                 # a film and the country it is named after, or the novel it is based on
-                dropped.append(_make_dropped_path(row.id, f"label/{number}", path.ids, "ends_alike", told[0]))
+                dropped.append(_make_dropped_path(row.id, f"label/{number}", path.ids, "ends_alike", path_labels[0]))
             else:
-                kept.append(path.model_copy(update={"labels": told}))
+                kept.append(path.model_copy(update={"labels": path_labels}))
         if kept:
             outcomes.append(row.replace(paths=kept))
         else:
             # `ends_alike` where at least one fully labelled path has the same label at both ends
             counts = Counter(path.reason for path in dropped[known:])
             why = "ends_alike" if "ends_alike" in counts else "no_labelled_path"
-            told_all = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-            detail = f"all {len(row.paths)} paths are dropped ({told_all}; see multihal_dropped_paths)"
+            reason_counts = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+            detail = f"all {len(row.paths)} paths were dropped ({reason_counts}; see multihal_dropped_paths)"
             outcomes.append(Reject(row.id, why, detail))
     work.extras = make_arrow_table(DroppedPath, dropped)
     return work.finish(outcomes, QuestionWithPaths)

@@ -32,27 +32,27 @@ class MultiHalParams(BenchmarkParams):
     """Options of a MultiHal build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder with foundations' files (repeatable). Default: our own."""
+    """File or folder with files of the foundations (repeatable). Default: the files that ship with factmill."""
     foundations: Annotated[tuple[FoundationName, ...], CliOption("--foundation")] = ()
     """Only this foundation, a benchmark that questions are taken from (repeatable). Default: all."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
-    """At most so many rows of each foundation."""
+    """Maximum number of rows per foundation."""
     union: DuplicateRule = "ours"
-    """Which near questions are one: those with the same numbers, codes, names and passages, or all, as in the paper."""
+    """Which similar questions count as one: ours, those with the same numbers, codes, names and passages; paper, all of them."""
     linker: LinkerName = "labels"
-    """How names are linked: by the local graph's labels, or Falcon 2.0."""
+    """How names are linked to items: labels, by the labels of the local graph; falcon, by Falcon 2.0."""
     all_hops: bool = False
-    """Two hops even where one finds a path."""
+    """Also search paths of two hops where one hop finds a path."""
     most_paths: int = Field(default=100, ge=1, le=MAX_SETTING_NUMBER)
-    """Paths kept of one subject-object pair."""
+    """Maximum number of paths per subject-object pair."""
     keep_ends_alike: bool = False
     """Keep paths whose two ends have the same label (Devdas; based on; Devdas)."""
     min_score: int = Field(default=DEFAULT_MIN_SCORE, ge=1, le=5)
-    """Lowest score that is published."""
+    """Minimum score of a published path."""
     languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], CliOption("--language")] = ()
-    """Only this beside English (repeatable). Default: all where the world names a translator. Portuguese is Brazil's."""
+    """Only this language in addition to English (repeatable). Default: all if the world has a translator, else only English. Portuguese is Brazilian."""
     label_source: Literal["translated", "wikidata"] = "translated"
-    """Path labels in other languages: all translated, or Wikidata's own where there is one (Portuguese of either norm)."""
+    """Path labels in other languages: translated, all by the translator; wikidata, Wikidata's own labels where they exist (Brazilian or European Portuguese)."""
 
 
 class MultiHalInputs(BuildInputs):
@@ -77,7 +77,7 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
     if params.label_source == "wikidata":
         check_graph_languages(world, factmill_home(), [LANGUAGE_TAGS[language] for language in languages])
     if len(languages) == 1 and not params.languages:
-        print_and_log(f"the world {world.name} names no translator: rows in English alone")
+        print_and_log(f"the world {world.name} has no translator: the build has only rows in English")
     return ResolvedInputs(
         MultiHalInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),

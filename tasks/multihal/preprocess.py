@@ -67,9 +67,7 @@ def _make_typed_question(row: FoundationQuestion, refusals: frozenset[str]) -> R
     settled = classify_answer(row.output, row.answer_type, load_unit_qids(), row.input)
     value = settled.value
     if value is None and settled.answer_type != "other":
-        return Reject(
-            row.id, "unknown_unit", f"{row.output}: the unit is none of data/lists/units.csv, so no value is it"
-        )
+        return Reject(row.id, "unknown_unit", f"{row.output}: the unit is not in data/lists/units.csv")
     unit = f"Q{value.unit}" if isinstance(value, NumberWithUnit) and value.unit else None
     looked_for = value.number if isinstance(value, NumberWithUnit) else value and str(value)
     # merged rows may contribute refusals

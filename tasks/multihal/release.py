@@ -89,12 +89,12 @@ def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
 def count_by_domain(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
     """Return "source: domain" → counts of questions and paths, most paths first; `paths`: (source, domain, question id)."""
     of_each = Counter(paths)
-    told: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for (source, domain, _), count in of_each.items():
-        line = told.setdefault(f"{source}: {domain}", {"questions": 0, "paths": 0})
+        line = counts.setdefault(f"{source}: {domain}", {"questions": 0, "paths": 0})
         line["questions"] += 1
         line["paths"] += count
-    return dict(sorted(told.items(), key=lambda each: (-each[1]["paths"], each[0])))
+    return dict(sorted(counts.items(), key=lambda each: (-each[1]["paths"], each[0])))
 
 
 def _count_by_source(rows: pa.Table) -> dict[str, int]:
@@ -127,25 +127,25 @@ def compare_multihal_with_paper(facts: Mapping[str, Any], rows: int) -> PaperCom
 CARD = CardSpec(
     headline_metric="semantic_score",
     about=(
-        "A row is a question of one of seven benchmarks of hallucination with its answer and one path of Wikidata that leads "
-        "from what the question is about to the answer, judged 4 or 5 of 5, in one of six languages. Asked without the path "
-        "and with it, a model shows what a knowledge graph adds."
+        "A row is a question from one of seven hallucination benchmarks with its answer and one Wikidata path from the subject "
+        "of the question to the answer, judged 4 or 5 of 5, in one of six languages. A model that answers without and with "
+        "the path shows what a knowledge graph adds."
     ),
     steps={
-        "read_foundation": "Rows of the foundations' own files are read, each told by its form.",
-        "deduplicate_foundation_questions": "Equal questions are united by the cosine of their sentence embeddings, unless they differ in a number, a code or a name, or rest on different passages; answers that agree with none of the first question's are disputed, and count neither as right nor as wrong.",
-        "classify_answer_types": "Refusals go; answers are told apart as dates, numbers, ranks and the rest.",
-        "link_entities": "Names in question and answer are linked to items of Wikidata.",
-        "mine_paths": "All paths of one hop, else of two, between these items are found, in both directions, also to dates, numbers and ranks.",
-        "label_paths": "Items and properties of paths get their labels; a path with a part that has none goes, and one whose ends have the same label unless the build keeps them.",
-        "select_paths": "Of more than ten paths a judge chooses ten, in two shuffled passes.",
-        "score_paths": "The judge scores each path from 1 to 5 by how far it helps to answer; 4 and 5 stay.",
-        "translate_paths": "Question, answers (right, wrong and disputed) and path are translated; numbers, dates and ids stay as they are.",
+        "read_foundation": "The rows of the foundations' own files are read; the format of a file identifies its foundation.",
+        "deduplicate_foundation_questions": "Equal questions are merged by the cosine of their sentence embeddings, unless they differ in a number, a code or a name, or are based on different passages; answers that agree with no answer of the first question are disputed, and count neither as right nor as wrong.",
+        "classify_answer_types": "Refusals are dropped; answers are classified as dates, numbers, ranks and others.",
+        "link_entities": "Names in question and answer are linked to Wikidata items.",
+        "mine_paths": "All paths between these items are found, of one hop, or of two hops if there is none, in both directions, and also to dates, numbers and ranks.",
+        "label_paths": "Items and properties of paths get their labels; a path is dropped if a part has no label, or if its ends have the same label (unless the build keeps such paths).",
+        "select_paths": "If there are more than ten paths, a judge chooses ten, in two shuffled passes.",
+        "score_paths": "The judge scores each path from 1 to 5 by how much it helps to answer; paths with 4 and 5 are kept.",
+        "translate_paths": "Question, answers (right, wrong and disputed) and path are translated; numbers, dates and ids are unchanged.",
     },
     limits=(
-        "A path that leads to the answer need not say why it is the answer.",
-        "Translations are by machine; `part_sources` says which labels are Wikidata's own.",
-        "Foundations differ in what an answer is: a word, a sentence, a paragraph. Compare models within one `source_dataset`.",
+        "A path that leads to the answer does not always explain why it is the answer.",
+        "Translations are made by machine; `part_sources` shows which labels are Wikidata's own.",
+        "Answers are words, sentences or paragraphs, depending on the foundation. Compare models within one `source_dataset`.",
     ),
     compare_with_paper=compare_multihal_with_paper,
     hub_task="question-answering",
@@ -166,7 +166,7 @@ MULTIHAL_RELEASE = ReleaseSpec(
     configs=(
         ConfigSpec(
             name="multihal",
-            title="Questions with judged paths of Wikidata that lead to their answers, one row a path",
+            title="Questions with judged Wikidata paths that lead to their answers, one row per path",
             splits={"test": "multihal"},
             config_column="language",
             first_value="eng",
@@ -204,7 +204,7 @@ def draw_multihal_distributions(build: PublishedTables) -> Iterator[ReportFigure
     )
     yield make_bar_figure(
         "answer_types",
-        "Paths by type of the answer",
+        "Paths by type of answer",
         "paths",
         _sort_by_count(build.facts.get("answer_types", {})),
         "type",

@@ -124,11 +124,15 @@ def _translate_row(
 
 def _find_moved_value(row: ScoredPath, parts: Sequence[str]) -> str | None:
     """Return the problem if a translated path has another number of parts or another value at its end, else None."""
-    told, last = row.path_labels, row.responses_formatted[-1]
-    is_whole = len(parts) == len(told) and (
-        is_item_or_property_id(last) or parts[-1].split(" ")[0] == told[-1].split(" ")[0]
+    path_labels, last = row.path_labels, row.responses_formatted[-1]
+    is_whole = len(parts) == len(path_labels) and (
+        is_item_or_property_id(last) or parts[-1].split(" ")[0] == path_labels[-1].split(" ")[0]
     )
-    return None if is_whole else f"expected the value of {'; '.join(told)} at the end, found {'; '.join(parts)}"
+    return (
+        None
+        if is_whole
+        else f"expected {len(path_labels)} parts that end with the value of {'; '.join(path_labels)}, found {'; '.join(parts)}"
+    )
 
 
 def _make_published_row(row: ScoredPath, language: str, **changed: object) -> MultiHalRow:

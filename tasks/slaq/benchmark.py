@@ -22,7 +22,7 @@ EVIDENCE_SENTENCES_PER_ANSWER = 1
 def explain_slaq_row(row: SlaqRow) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for a row."""
     yield f"  source      {row.URL}, revision {row.revid}, of {row.Category} ({row.licence})"
-    yield f"  page views  {row.Pageviews:,} ({row.half} viewed of its category)"
+    yield f"  page views  {row.Pageviews:,} (in the {row.half} viewed half of its category)"
     for number, kind in enumerate(row.fact_types, 1):
         question, answer = getattr(row, f"ShortQ{number}"), getattr(row, f"ShortA{number}")
         yield f"  {number}. {kind:8} {question} — {answer}"

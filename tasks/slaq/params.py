@@ -20,7 +20,7 @@ _WIKIPEDIA_LICENCE, _EMBEDDED_WIKI_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 def _parse_category_name(given: str) -> str:
     name = " ".join(given.replace("_", " ").split())
     if not name or name.lower().startswith("category:"):
-        raise ValueError(f"{name!r}: expected the name of a category, without its prefix, like Astronomy")
+        raise ValueError(f"{name!r}: expected the name of a category without the prefix Category:, like Astronomy")
     return name
 
 
@@ -32,21 +32,21 @@ class SlaqParams(BenchmarkParams):
     ] = ()
     """Only this category (repeatable). Default: the paper's fifteen."""
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)
-    """Topics of each half of a category."""
+    """Number of topics in each half (most and least viewed) of a category."""
     spares: int = Field(default=5, ge=0, le=MAX_SETTING_NUMBER)
-    """Topics beyond that, tried in case others fail a check."""
+    """Number of spare topics per half, used if others fail a check."""
     candidates: int = Field(default=120, ge=2, le=MAX_SETTING_NUMBER)
-    """Pages drawn from a category."""
+    """Number of pages drawn from each category."""
     depth: int = Field(default=1, ge=0, le=100)
-    """Levels of subcategories whose pages count too."""
+    """Levels of subcategories from which pages are drawn too."""
     min_chars: int = Field(default=1000, ge=0, le=MAX_SETTING_NUMBER)
-    """Characters that a main text must have."""
+    """Minimum length of an article's main text, in characters."""
     days: int = Field(default=VIEW_DAYS, ge=1, le=3660)
-    """Days of page views before the world's epoch."""
+    """Number of days before the world's epoch over which page views are summed."""
     seed: int = Field(default=7, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
-    """Seed of the draw."""
+    """Seed for drawing the pages."""
     review: ReviewPolicy = "auto"
-    """What becomes of flagged rows: what each flag's rule says, mostly dropped (auto), left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
+    """How to treat flagged rows: `auto` applies the rule of each flag, which mostly drops the row; `manual` leaves them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
 
 
 class SlaqInputs(BuildInputs):

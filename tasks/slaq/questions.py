@@ -116,11 +116,13 @@ def check_questions(batch: StageBatch) -> BatchReceipt:
         if isinstance(answer.parsed, Reject):
             outcomes.append(answer.parsed)
             continue
-        flags = [f"ShortQ{number}: {said}" for number, said in enumerate(answer.parsed, 1) if said is not None]
+        flags = [f"ShortQ{number}: {problem}" for number, problem in enumerate(answer.parsed, 1) if problem is not None]
         items += [
             make_review_item("slaq", row.id, SECOND_MODEL_FLAG, flag, _format_topic_for_review(row)) for flag in flags
         ]
-        checked.append(row.extend_to(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[]))
+        checked.append(
+            row.extend_to(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[])
+        )
     outcomes += review_rows(
         work, checked, items, work.inputs(SlaqInputs).reviewing, SLAQ_AUTO_RULES, EDITABLE_SLAQ_TEXTS
     )
@@ -144,9 +146,13 @@ def balance_halves(batch: StageBatch) -> BatchReceipt:
     per_half = work.inputs(SlaqInputs).params.per_half
     outcomes: list[RowOutcome] = []
     for category in dict.fromkeys(row.category for row in rows):
-        mine = [row for row in rows if row.category == category]
-        most = sorted((row for row in mine if row.half == "most"), key=lambda row: (-(row.views or 0), row.pageid))
-        least = sorted((row for row in mine if row.half == "least"), key=lambda row: (row.views or 0, -row.pageid))
+        category_rows = [row for row in rows if row.category == category]
+        most = sorted(
+            (row for row in category_rows if row.half == "most"), key=lambda row: (-(row.views or 0), row.pageid)
+        )
+        least = sorted(
+            (row for row in category_rows if row.half == "least"), key=lambda row: (row.views or 0, -row.pageid)
+        )
         kept = min(len(most), len(least), per_half)
         outcomes += [*most[:kept], *least[:kept]]
         for row in (*most[kept:], *least[kept:]):
@@ -169,7 +175,8 @@ def classify_fact_answers(batch: StageBatch) -> BatchReceipt:
         for question, answer in zip(row.questions, row.answers, strict=True)
     ]
     answers = [
-        answer for _, answer in work.prompt_model("judge", asked, FACT_TYPE_FORM, lambda _, texts: read_fact_type(texts[0]))
+        answer
+        for _, answer in work.prompt_model("judge", asked, FACT_TYPE_FORM, lambda _, texts: read_fact_type(texts[0]))
     ]
     licence = work.inputs(SlaqInputs).licence
     return work.finish(

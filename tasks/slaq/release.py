@@ -42,24 +42,24 @@ def compare_slaq_with_paper(facts: Mapping[str, Any], rows: int) -> PaperCompari
 SLAQ_CARD = CardSpec(
     headline_metric="accuracy",
     about=(
-        "A row is a topic of Wikipedia with five facts, each asked for in a short question of its own and all of them in one "
-        "long question. A model that knows a fact should say it both ways: accuracy of both and their agreement are measured."
+        "A row is a Wikipedia topic with five facts; a short question asks for each fact, and one long question for all five. "
+        "A model that knows a fact should state it in both answers: their accuracy and agreement are measured."
     ),
     steps={
-        "draw_category_pages": "Pages of fifteen categories and the level below them are drawn by seed.",
-        "merge_duplicate_pages": "A page of several categories stays in one.",
-        "scrape_articles": "The main text is taken as of the world's epoch.",
-        "count_topic_pageviews": "Page views before the epoch are added up.",
-        "split_topics_by_views": "The most and least viewed topics of each category stay.",
-        "write_questions": "The author model writes five short question-answer pairs and a long one from the article; every check by program has a reason of its own, and the model is asked once more.",
-        "check_questions": "A second model looks at phrasing and grounding; what it flags goes to review.",
-        "balance_halves": "Both halves of a category end with equally many topics.",
-        "classify_fact_answers": "Answers are told apart by the kind of entity they name.",
+        "draw_category_pages": "Pages of fifteen categories and their subcategories are drawn with a seed.",
+        "merge_duplicate_pages": "A page in several categories is kept in one.",
+        "scrape_articles": "The main text is that of the world's epoch.",
+        "count_topic_pageviews": "Page views before the epoch are summed.",
+        "split_topics_by_views": "The most and least viewed topics of each category are kept.",
+        "write_questions": "The author model writes five short question-answer pairs and a long one from the article; programs check them, each with its own reject reason, and the model gets a second attempt.",
+        "check_questions": "A second model checks phrasing and grounding; topics that it flags are reviewed.",
+        "balance_halves": "Both halves of a category get the same number of topics.",
+        "classify_fact_answers": "Answers are classified by the kind of entity that they name.",
     },
     limits=(
         "Answers are in the words of one revision of one article; a judge has to allow for other words.",
-        "Popularity is page views of the English Wikipedia up to one day; days without a count add none.",
-        "The order of facts in the long question is that of the article, and position matters: `factmill evaluate slaq` draws accuracy by position.",
+        "Popularity is page views of the English Wikipedia up to one day; days without a count add nothing.",
+        "The order of facts in the long question is that of the article, and position matters: `factmill evaluate slaq` reports accuracy by position.",
     ),
     compare_with_paper=compare_slaq_with_paper,
 )
@@ -80,12 +80,12 @@ SLAQ_RELEASE = ReleaseSpec(
     configs=(
         ConfigSpec(
             name="slaq",
-            title="Topics with the same five facts asked for in five short questions and in a long one",
+            title="Topics with the same five facts in five short questions and in a long one",
             splits={"test": "slaq"},
         ),
         ConfigSpec(
             name="categories",
-            title="What each category of topics held, and how many of its pages were drawn",
+            title="Number of pages in each category, and of those drawn",
             splits={"test": "slaq_categories"},
         ),
     ),
@@ -121,8 +121,8 @@ def draw_slaq_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
         "topics",
         {f"{half} viewed": {each: views[half].get(each, 0) for each in bins} for half in _HALVES},
         "page views",
-        "Halves are of each category, so that a topic in the most viewed half of one may be less viewed than one in the "
-        "least viewed half of another.",
+        "Each category is split into halves, so a topic in the most viewed half of one category may have fewer views than a "
+        "topic in the least viewed half of another.",
         kind="stacked",
     )
     types = count_by_frequency(each for row in columns["fact_types"] for each in row)

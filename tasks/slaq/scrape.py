@@ -111,7 +111,7 @@ def _iterate_category_members(
         reply = work.get_call_records(service, [(unit, call)])[call.key].reply()
         if reply.status != "ok":
             raise ServiceUnreachable(
-                f"{service.identity} does not list the category {category}: {reply.error}; try again later"
+                f"{service.identity} failed to list the category {category}: {reply.error}; try again later"
             )
         found = parse_category_members(reply.body)
         yield from found.members
@@ -182,14 +182,14 @@ def _find_page_reject(row: CategoryPage, page: ResolvedTitle) -> Reject | None:
     if page.missing:
         return _make_missing_page_reject(row)
     if page.redirected_from:
-        return Reject(row.id, "redirect", f"{row.title} leads to {page.title}")
+        return Reject(row.id, "redirect", f"{row.title} redirects to {page.title}")
     if page.is_disambiguation:
-        return Reject(row.id, "disambiguation", f"{row.title} tells several things of this name apart")
+        return Reject(row.id, "disambiguation", f"{row.title} is a disambiguation page")
     return Reject(row.id, "list_page", f"{row.title} is a list") if _LIST_TITLE.match(row.title) else None
 
 
 def _make_missing_page_reject(row: CategoryPage) -> Reject:
-    return Reject(row.id, "page_missing", f"{row.title}: there is no such page any more")
+    return Reject(row.id, "page_missing", f"{row.title}: the page no longer exists")
 
 
 def _make_topic_or_reject(
@@ -200,10 +200,10 @@ def _make_topic_or_reject(
     if revision.missing:
         return _make_missing_page_reject(row)
     if revision.revid is None or page is None:
-        return Reject(row.id, "younger_than_epoch", f"{row.title} has no revision of {at} or before")
+        return Reject(row.id, "younger_than_epoch", f"{row.title} has no revision at or before {at}")
     text = extract_article_text(page.text, load_article_removals()).text
     if len(text) < least:
-        return Reject(row.id, "too_short", f"{len(text):,} characters of main text; at least {least:,} are wanted")
+        return Reject(row.id, "too_short", f"{len(text):,} characters of main text; expected at least {least:,}")
     url = f"{inputs.articles_at}{quote(page.title.replace(' ', '_'), safe='()!*,;:@/~$-_.')}"
     return row.extend_to(TopicArticle, url=url, revid=page.revid, text=text)
 
@@ -239,6 +239,6 @@ def split_topics_by_views(batch: StageBatch) -> BatchReceipt:
         most, least, left_out = select_most_and_least_viewed(topics, per_half)
         outcomes += [row.extend_to(ChosenTopic, half="most") for row in most]
         outcomes += [row.extend_to(ChosenTopic, half="least") for row in least]
-        told = f"{per_half} a half, spares with them, of {len(topics)} in {category}"
-        outcomes += [Reject(row.id, reason, f"{row.views} views; {told}") for row, reason in left_out]
+        detail = f"{per_half} topics per half (with spares) of {len(topics)} in {category}"
+        outcomes += [Reject(row.id, reason, f"{row.views} views; {detail}") for row, reason in left_out]
     return work.finish(outcomes, ChosenTopic)

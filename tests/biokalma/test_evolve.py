@@ -1,6 +1,7 @@
 """Annotation, evolution and questions over the real steps and a chat server: what an author may say, and what cannot be weighed."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -277,12 +278,14 @@ def test_a_piece_that_says_a_used_one_the_other_way_round_is_for_a_person_with_n
     scorer = Weigher({"Ada": 1.5})
     left = run(evolve_paragraph, rows, scorer)
     assert (chosen(left, "child"), chosen(left, "father")) == (["poet"], ["Ada"])
-    assert left.rejects == {"told": ("pool_exhausted", "round 2: no piece is left to add")}
+    ((row_id, (reason, detail)),) = left.rejects.items()
+    assert (row_id, reason, detail.startswith("round 2: ")) == ("told", "pool_exhausted", True)
 
 
 def test_with_no_round_but_the_first_both_people_must_be_in_it(author: ScriptedAuthor, run: Run) -> None:
     left = run(evolve_paragraph, [evolving("Ada", [WRITER]), evolving("both")], rounds=1)
-    assert left.rejects == {"Ada": ("person_missing", "no piece of knowledge is about Q2")}
+    ((row_id, (reason, detail)),) = left.rejects.items()
+    assert (row_id, reason, "Q2" in detail) == ("Ada", "person_missing", True)
     assert left.rows.keys() == {"both"}
 
 
@@ -293,9 +296,9 @@ def test_a_pool_that_is_used_up_ends_the_pair(author: ScriptedAuthor, run: Run) 
         evolving_pair("single", "single met Bob.", [WRITER], [WRITER], [POET]),
     ]
     left = run(evolve_paragraph, rows, rounds=4)
-    assert left.rejects == {
-        "small": ("pool_exhausted", "round 4: no piece is left to add"),
-        "single": ("pool_exhausted", "round 3: no piece is left to add"),
+    assert {row_id: (reason, detail.partition(":")[0]) for row_id, (reason, detail) in left.rejects.items()} == {
+        "small": ("pool_exhausted", "round 4"),
+        "single": ("pool_exhausted", "round 3"),
     }
     assert Counter(each["row_id"] for each in left.extras) == {"small": 3, "single": 2}
     assert run(evolve_paragraph, rows[:1], rounds=3).rows.keys() == {"small"}
@@ -428,13 +431,11 @@ def test_a_text_without_a_citation_of_the_pool_goes_no_further(author: ScriptedA
     }
     author.manners = {name: always(f"Paragraph: {name} {text}") for name, text in marked.items()}
     left = run(annotate_paragraph, [counted_pair(name, TEXT.format(name), ADA, BOB) for name in marked])
-    assert left.rejects == {
-        name: (
-            "no_citation",
-            f"{removed} citations that are in no pool, {unstated} of what the text does not say: {name} {marked[name]}",
-        )
-        for name, removed, unstated in (("bare", 0, 0), ("missing", 0, 0), ("invented", 2, 0), ("unstated", 0, 1))
-    }
+    counts = {"bare": ["0", "0"], "missing": ["0", "0"], "invented": ["2", "0"], "unstated": ["0", "1"]}
+    assert left.rejects.keys() == counts.keys()
+    for name, (reason, detail) in left.rejects.items():
+        head, text = detail.split(": ", 1)
+        assert (reason, re.findall(r"\d+", head), text) == ("no_citation", counts[name], f"{name} {marked[name]}")
     assert left.receipt.unsettled == 0
 
 
@@ -444,9 +445,8 @@ def test_an_author_that_cites_the_pool_is_not_believed(author: ScriptedAuthor, r
     left = run(annotate_paragraph, [counted_pair("Ada", TEXT.format("Ada"), ADA, BOB)])
     reason, detail = left.rejects["Ada"]
     assert reason == "cites_unstated"
-    assert detail.startswith(
-        "4 of 5 cited pieces are not in the text they are cited for: Q2 P106: poet; Q2 P20: Dover; "
-    )
+    assert detail.startswith("4 of 5 cited pieces ")
+    assert ": Q2 P106: poet; Q2 P20: Dover; " in detail
 
 
 def test_the_text_itself_must_stay_as_it_is_and_the_author_is_told_once(author: ScriptedAuthor, run: Run) -> None:

@@ -40,11 +40,11 @@ def test_a_relation_stands_for_all_kinds_of_its_sets() -> None:
 
 def test_a_moment_to_come_is_refused() -> None:
     assert parse_past_epoch("2023-11-20") == "2023-11-20T00:00:00Z"
-    with pytest.raises(UsageError, match="still to come"):
+    with pytest.raises(UsageError, match=r"epoch '2099-01-01.*past"):
         parse_past_epoch("2099-01-01")
 
 
 def test_a_list_of_titles_has_to_be_there(tmp_path: Path) -> None:
     assert resolve_titles_file(None) == []
-    with pytest.raises(UsageError, match="one title a line"):
+    with pytest.raises(UsageError, match=r"--titles .*titles.txt: .*one title per line"):
         resolve_titles_file(str(tmp_path / "titles.txt"))

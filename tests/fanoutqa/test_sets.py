@@ -159,8 +159,8 @@ def test_novels_are_named_in_the_question(make: Callable[..., Left], wiki: Small
     [
         ([SmallPage(100, "Midland", "<p>It is flat.</p>")], "list_not_verified", "Midland does not name Avia"),
         ([SmallPage(100, "Midland", written="2024-01-01T00:00:00Z")], "no_list_article", "younger_than_epoch"),
-        ([SmallPage(3, "Corland", written="2024-01-01T00:00:00Z")], "member_without_article", "1 of 6: Corland"),
-        ([SmallPage(3, "Corland", redirect_to="Bellmark")], "same_article", "one article"),
+        ([SmallPage(3, "Corland", written="2024-01-01T00:00:00Z")], "member_without_article", ": Corland: "),
+        ([SmallPage(3, "Corland", redirect_to="Bellmark")], "same_article", "the same article"),
         (
             [SmallPage(3, "Corland", "<p>It is old.</p>")],
             "member_not_verified",
@@ -169,7 +169,7 @@ def test_novels_are_named_in_the_question(make: Callable[..., Left], wiki: Small
         (
             [SmallPage(100, "Midland", f"<p>Midland borders on {', '.join(NEIGHBOURS)} and Smallia.</p>")],
             "list_not_verified",
-            "names Smallia among the members",
+            "names Smallia ",
         ),
     ],
 )

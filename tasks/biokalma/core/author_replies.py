@@ -74,13 +74,13 @@ def find_unsupported_term(text: str, known: Iterable[str]) -> str | None:
     A date is known if a known one is equal or finer. The first word of a text is a name unless it is a common sentence
     opener.
     """
-    said = [part.value for each in known for part in tokenize_values(each)]
-    words = frozenset(value for value in said if isinstance(value, str))
+    known_values = [part.value for each in known for part in tokenize_values(each)]
+    words = frozenset(value for value in known_values if isinstance(value, str))
     for at, (written, value) in enumerate(tokenize_values(text)):
         if isinstance(value, str):
             if value not in words and (_is_proper_name(written, opens=at == 0) or _is_time(value)):
                 return written
-        elif written.lower() not in _ALLOWED_NUMBERS and not any(value_states(each, value) for each in said):
+        elif written.lower() not in _ALLOWED_NUMBERS and not any(value_states(each, value) for each in known_values):
             return written
     units = (each.value for each in tokenize_amounts(text))
     return next(
@@ -90,11 +90,11 @@ def find_unsupported_term(text: str, known: Iterable[str]) -> str | None:
 
 def list_allowed_texts(pieces: Iterable[KnowledgePiece], names: Iterable[str]) -> list[str]:
     """Return what a text about some pieces may name: the people, and the pieces' values and properties."""
-    told = [
+    piece_texts = [
         (format_date_in_prose(piece.value) if piece.value_qid is None else piece.value, piece.property)
         for piece in pieces
     ]
-    return [*names, *(text for both in told for text in both)]
+    return [*names, *(text for both in piece_texts for text in both)]
 
 
 def _is_proper_name(written: str, *, opens: bool) -> bool:
@@ -192,11 +192,11 @@ def mentions_value(sentence: str, piece: KnowledgePiece) -> bool:
 
     A bracketed qualifier at a label's end, as in "Artemisia (film)", may be missing.
     """
-    said = states_date(sentence, piece.value) if piece.value_qid is None else None
+    date_stated = states_date(sentence, piece.value) if piece.value_qid is None else None
     return (
         contains_whole_words(fold_case_and_accents(sentence), fold_case_and_accents(_QUALIFIER.sub("", piece.value)))
-        if said is None
-        else said
+        if date_stated is None
+        else date_stated
     )
 
 
@@ -249,10 +249,10 @@ def _read_labelled(text: str, label: str) -> str | UnreadableCompletion:
     found = list(re.finditer(rf"^{label}:", text, re.IGNORECASE | re.MULTILINE))
     if len(found) != 1:
         return UnreadableCompletion(f'{len(found)} lines of the form "{label}: …", expected one')
-    said = strip_surrounding_emoji(" ".join(text[found[0].end() :].split()))
-    if not any(character.isalnum() for character in said):
+    labelled_text = strip_surrounding_emoji(" ".join(text[found[0].end() :].split()))
+    if not any(character.isalnum() for character in labelled_text):
         return UnreadableCompletion(f'nothing stands behind "{label}:"')
-    return said
+    return labelled_text
 
 
 _MIN_UNSTATED = 3
@@ -306,7 +306,9 @@ def find_stated_knowledge(
                 found, read.sentences[each.sentence], text, names
             )
         removed += not found
-    stated, unstated = (tuple(piece for piece, said in is_stated.items() if said is which) for which in (True, False))
+    stated, unstated = (
+        tuple(piece for piece, stated_flag in is_stated.items() if stated_flag is which) for which in (True, False)
+    )
     return StatedKnowledge(stated, removed, unstated)
 
 
@@ -384,8 +386,8 @@ def check_asked_share(
     share = 1 - len(missing) / len(pieces)
     if share < MIN_ASKED_SHARE:
         labels = ", ".join(dict.fromkeys(piece.property for piece in missing))
-        told = f"{len(pieces) - len(missing)} of {len(pieces)} facts, expected all"
-        return UnreadableCompletion(f"asks_too_little: the question asks for {told}; not for: {labels}")
+        asked = f"{len(pieces) - len(missing)} of {len(pieces)} facts, expected all"
+        return UnreadableCompletion(f"asks_too_little: the question asks for {asked}; not for: {labels}")
     return question, round(share, 4)
 
 

@@ -361,8 +361,8 @@ def _pair_brackets(flat: str, known: PieceIndex) -> tuple[dict[int, int], set[in
 def _read_bracket(flat: str, start: int, closed: int | None, following: int, known: PieceIndex) -> _Bracket:
     """Read a bracket that opens like a citation; `closed`: end of its partner, `following`: start of the next."""
     head = _CITATION_HEAD.match(flat, start)
-    if head and (whole := known.read_known_parts(flat, head.end(), head[1].upper(), is_head=True)):
-        return _Bracket(start, whole[1], [(part, "") for part in whole[0]])
+    if head and (parts_and_end := known.read_known_parts(flat, head.end(), head[1].upper(), is_head=True)):
+        return _Bracket(start, parts_and_end[1], [(part, "") for part in parts_and_end[0]])
     if closed is None or following < closed:
         # up to where it closes or another one opens
         stop = flat.find("]", start, following) + 1

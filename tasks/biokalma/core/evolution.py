@@ -59,7 +59,7 @@ def count_relation_graphs(pools: Iterable[Iterable[KnowledgePiece]]) -> Counter[
 def compute_specificity(count: int, graphs: int) -> float:
     """Return log(2N / Count) of a relation in `count` of the 2N `graphs`; ValueError unless 1 ≤ count ≤ graphs."""
     if not 1 <= count <= graphs:
-        raise ValueError(f"a relation was counted in {count} of {graphs} graphs; expected 1 to {graphs}")
+        raise ValueError(f"the relation occurs in {count} of {graphs} graphs; expected 1 to {graphs}")
     return math.log(graphs / count)
 
 
@@ -132,7 +132,7 @@ def list_scored_candidates(
     """
     is_whole = len(perplexities) == len(pieces)
     shares = compute_coherence([perplexities[at] for at in range(len(pieces))], scale) if is_whole else []
-    told = [
+    candidates = [
         RelationCandidate(
             qid=piece.qid,
             pid=piece.pid,
@@ -147,9 +147,9 @@ def list_scored_candidates(
     ]
     rest = sorted(
         set(range(len(pieces))) - set(tried),
-        key=lambda at: (-_get_ranking_score(told[at]), _piece_sort_key(pieces[at])),
+        key=lambda at: (-_get_ranking_score(candidates[at]), _piece_sort_key(pieces[at])),
     )
-    return [told[at] for at in (*tried, *rest)]
+    return [candidates[at] for at in (*tried, *rest)]
 
 
 def classify_deciding_score(
@@ -171,20 +171,20 @@ def list_new_pieces(
     A child relation implies a father relation (`inverses`, PairRelations), and some relations mean the same for one
     value (a partner who is the spouse), so a smallest set holds only one of the two.
     """
-    said = set(map(_meaning_key, known))
+    seen = set(map(_meaning_key, known))
     new = []
     for piece in pieces:
         qid, pid, value_qid, value = _meaning_key(piece)
         turned = {(value_qid, _EQUIVALENT_RELATIONS.get(other, other), qid) for other in inverses.get(pid, ())}
-        if (qid, pid, value_qid, value) in said or not turned.isdisjoint(each[:3] for each in said):
+        if (qid, pid, value_qid, value) in seen or not turned.isdisjoint(each[:3] for each in seen):
             continue
         if any(
             each[0] == qid and {each[1], pid} == _WORK_PIDS and each[3][:_STEM_LENGTH] == value[:_STEM_LENGTH]
-            for each in said
+            for each in seen
         ):
             continue
         new.append(piece)
-        said.add((qid, pid, value_qid, value))
+        seen.add((qid, pid, value_qid, value))
     return new
 
 
@@ -221,8 +221,8 @@ def list_complete_pieces(
 
 def list_people_without_pieces(people: Iterable[str], pieces: Iterable[KnowledgePiece]) -> list[str]:
     """Return the people (QIDs) that no piece is about, in order, each once."""
-    told = {piece.qid for piece in pieces}
-    return [qid for qid in dict.fromkeys(people) if qid not in told]
+    covered = {piece.qid for piece in pieces}
+    return [qid for qid in dict.fromkeys(people) if qid not in covered]
 
 
 def _reader_key(piece: KnowledgePiece) -> tuple[str, str, str]:
@@ -249,7 +249,7 @@ def _meaning_key(piece: KnowledgePiece) -> tuple[str, str, str | None, str]:
 def _raw_coherence(perplexity: float | None, scale: CoherenceScale) -> float:
     """Return a text's own part of coherence: 1/perplexity, or e to the power of it for softmax."""
     if perplexity is not None and not perplexity > 0:
-        raise ValueError(f"perplexity {perplexity}: expected a number above 0, or None where there is none")
+        raise ValueError(f"perplexity {perplexity}: expected a number above 0, or None if there is no perplexity")
     inverse = 0.0 if perplexity is None else 1 / max(perplexity, 1.0)
     return math.exp(inverse) if scale == "softmax" else inverse
 

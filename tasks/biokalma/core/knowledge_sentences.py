@@ -87,8 +87,8 @@ def read_relation_forms(text: str) -> dict[str, RelationForm]:
         form = next((form for form in get_args(SentenceForm) if form == line["form"]), None)
         if form is None or line["article"] not in ("yes", ""):
             raise SettingsError(
-                f"relation_forms.csv, line {reader.line_num}: expected a form of {get_args(SentenceForm)} and yes or nothing in "
-                f"column article, found {line}"
+                f"relation_forms.csv, line {reader.line_num}: expected one of {get_args(SentenceForm)} in column form and yes or "
+                f"nothing in column article, found {line}"
             )
         found[line["pid"]] = RelationForm(form, line["wording"] or line["label"], line["article"] == "yes")
     return found
@@ -98,21 +98,21 @@ def verbalise_piece(
     piece: KnowledgePiece, name: str, forms: Mapping[str, RelationForm], more: Sequence[KnowledgePiece] = ()
 ) -> str:
     """Return a piece as a sentence about the item with this name; `more`: further values of its relation."""
-    said = forms.get(piece.pid) or derive_relation_form(piece.property)
+    relation = forms.get(piece.pid) or derive_relation_form(piece.property)
     subject = f"The {name}" if _INSTITUTION_PATTERN.fullmatch(name) else name
     values = [format_date_in_prose(each.value) if each.value_qid is None else each.value for each in (piece, *more)]
-    if said.takes_article:
+    if relation.takes_article:
         values = [f"the {value}" if _TAKES_ARTICLE.fullmatch(value) else value for value in values]
     value = f"{', '.join(values[:-1])} and {values[-1]}" if more else values[0]
-    match said.form:
+    match relation.form:
         case "verb":
-            told = f"{subject} {said.wording} {value}"
+            sentence = f"{subject} {relation.wording} {value}"
         case "is":
-            told = f"{subject} is {said.wording} {value}"
+            sentence = f"{subject} is {relation.wording} {value}"
         case "possessive":
-            verb = "include" if _is_plural(said.wording) else "is"
-            told = f"{_add_possessive(subject)} {said.wording} {verb} {value}"
-    return told if told.endswith((".", "!", "?")) else f"{told}."
+            verb = "include" if _is_plural(relation.wording) else "is"
+            sentence = f"{_add_possessive(subject)} {relation.wording} {verb} {value}"
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 def derive_relation_form(label: str) -> RelationForm:

@@ -64,10 +64,12 @@ def read_pair_relations(text: str) -> PairRelations:
             raise SettingsError(f"{place}: expected people or others in column between, found {line['between']!r}")
         inverses[line["pid"]] = frozenset(filter(None, line["inverse"].split("|")))
         if wrong := [pid for pid in inverses[line["pid"]] if not is_pid(pid)]:
-            raise SettingsError(f"{place}: expected PIDs with | between in column inverse, found {wrong[0]!r}")
+            raise SettingsError(f"{place}: expected PIDs separated by | in column inverse, found {wrong[0]!r}")
         names = {fold_name(name) for name in (line["pid"], line["label"], *line["other_names"].split("|"))} - {""}
         if taken := sorted(names & pids.keys()):
-            raise SettingsError(f"{place}: the name {taken[0]!r} stands for {pids[taken[0]]} already; give it to one")
+            raise SettingsError(
+                f"{place}: {pids[taken[0]]} already has the name {taken[0]!r}; give the name to only one relation"
+            )
         pids.update(dict.fromkeys(names, line["pid"]))
         labels[line["pid"]] = line["label"].strip()
         if line["between"] == "people":

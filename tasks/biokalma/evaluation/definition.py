@@ -93,15 +93,15 @@ class BiokalmaEvaluationParams(JudgedEvaluationParams):
     """Parameters of an evaluation on BioKaLMA."""
 
     setting: Annotated[tuple[BiokalmaSetting, ...], CliOption("--setting", "NAME")] = ()
-    """Only this setting (repeatable). Default: all, as the paper reports them; for built-in models those without wrong graphs, for answers of a file given_graph."""
+    """Only this setting (repeatable). Default: all settings that the paper reports; for built-in models the settings without wrong graphs; for answers from a file given_graph."""
     form: Annotated[tuple[BiokalmaQuestionForm, ...], CliOption("--form")] = ()
-    """Only this question of each row (repeatable). Default: both; the paper's main figures are of the specific one."""
+    """Only this question of each row (repeatable). Default: both; the paper's main figures use the specific question."""
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """The model of the world's file that rates texts, [models.NAME], in the settings given_graph and retrieved: four calls an answer. Where it is no model, or exact, no text is rated: a program cannot."""
+    """The model that rates texts in the settings given_graph and retrieved, [models.NAME] of the world's file; four calls per answer. If it is exact or not a real model, no text is rated, since a program cannot rate texts."""
     nli: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """The cross-encoder of `factmill models list` that says whether a sentence bears out its citation. Default: a lexical rule, which is named in the report."""
+    """The cross-encoder (see `factmill models list`) that decides whether a sentence supports its citation. Default: a lexical rule, which the report names."""
     scorer: CitationScorer = "fixed"
-    """fixed: citations count as the paper defines it; upstream: as its public script counts them."""
+    """How citations are counted: fixed, as the paper defines it; upstream, as the paper's public script does it."""
 
 
 class BiokalmaEvaluationInputs(EvaluationInputs):
@@ -131,7 +131,7 @@ def list_questions_without_retrieval(rows: pa.Table, inputs: BiokalmaEvaluationI
     settings = tuple(each for each in inputs.settings if each != RETRIEVED_SETTING)
     if not settings:
         raise UsageError(
-            f"--setting {RETRIEVED_SETTING}: what it shows is looked up while a model is asked, with --model; expected another "
+            f"--setting {RETRIEVED_SETTING}: this setting looks up graphs while a model answers (--model); expected another "
             f"setting, like {GIVEN_SETTING}"
         )
     return list_questions(rows, inputs.model_copy(update={"settings": settings}))
@@ -207,7 +207,9 @@ def score_biokalma_predictions(answers: pa.Table, inputs: BiokalmaEvaluationInpu
 
 def add_empty_ratings(row: BiokalmaPrediction) -> RatedBiokalmaPrediction:
     """Return an answer's row with empty ratings."""
-    return row.extend_to(RatedBiokalmaPrediction, **dict.fromkeys(RATING_CRITERIA), unrated=[], judge="", judge_calls=[])
+    return row.extend_to(
+        RatedBiokalmaPrediction, **dict.fromkeys(RATING_CRITERIA), unrated=[], judge="", judge_calls=[]
+    )
 
 
 def _choose_aligner(
@@ -227,12 +229,15 @@ def _choose_aligner(
 
 
 SETTINGS = {
-    RETRIEVED_SETTING: "the graphs of the people whom the question names, looked up: the baseline",
-    GIVEN_SETTING: "the graphs of the two people whom it is about",
-    **{f"{REMOVED_PREFIX}{number}": f"these, with {number} of the pieces it takes left out" for number in (1, 2, 3)},
-    f"{ABLATED_PREFIX}100": "these, as the first of the following",
+    RETRIEVED_SETTING: "the graphs of the people whom the question names, looked up (the baseline)",
+    GIVEN_SETTING: "the graphs of the two people whom the question is about",
     **{
-        f"{ABLATED_PREFIX}{share}": f"{share} % of these; the others are replaced by somebody else's"
+        f"{REMOVED_PREFIX}{number}": f"as given_graph, with {number} of the needed pieces left out"
+        for number in (1, 2, 3)
+    },
+    f"{ABLATED_PREFIX}100": "as given_graph, the first point of the series ablated_80 to ablated_20",
+    **{
+        f"{ABLATED_PREFIX}{share}": f"{share} % of the right graphs; graphs of other people replace the rest"
         for share in (80, 60, 40, 20)
     },
 }
@@ -261,20 +266,18 @@ def resolve_biokalma_evaluation_inputs(
 
 def list_report_notes(inputs: BiokalmaEvaluationInputs) -> list[str]:
     """Return report notes: metrics that no model produced, and values that no model can reach."""
-    told = []
+    notes = []
     if any(setting not in (GIVEN_SETTING, f"{ABLATED_PREFIX}100") for setting in inputs.settings):
-        told.append(
-            "recall counts what the graphs lack too (Table 5), so where pieces are left out nobody reaches 1, nor does the oracle"
+        notes.append(
+            "recall also counts pieces that the graphs lack (Table 5), so if pieces are left out no model reaches 1, not even the oracle"
         )
     if inputs.params.nli is None:
-        told.append(
-            "alignment and [NA] are by a lexical rule: --nli names no cross-encoder (factmill models add cross-encoder --help)"
+        notes.append(
+            "a lexical rule computes alignment and [NA], since --nli names no cross-encoder (factmill models add cross-encoder --help)"
         )
     if not inputs.params.judge:
-        told.append(
-            "no text is rated for coherence, consistency, fluency and relevance: that takes a model that judges"
-        )
-    return told
+        notes.append("no text is rated for coherence, consistency, fluency and relevance: ratings need a judge model")
+    return notes
 
 
 def explain_biokalma_prediction(row: ScoredBiokalmaPrediction) -> Iterator[str]:
@@ -288,10 +291,10 @@ def explain_biokalma_prediction(row: ScoredBiokalmaPrediction) -> Iterator[str]:
         yield f"  needed      {piece.qid} {piece.property}: {piece.value}{'   (not shown)' if piece in row.removed else ''}"
     yield format_answer_line(row.answer, row)
     if row.citations:
-        yield f"  citations   each with the sentence it stands in (whether that bears it out: {row.aligner})"
+        yield f"  citations   each with the number of its sentence (checked by: {row.aligner})"
     for cited in row.citations:
-        told = f"{cited.qid} {cited.property}: {cited.value}" if cited.kind == "triple" else cited.text
-        yield f"              {cited.sentence + 1}. {told}   {format_citation_verdict(cited)}"
+        text = f"{cited.qid} {cited.property}: {cited.value}" if cited.kind == "triple" else cited.text
+        yield f"              {cited.sentence + 1}. {text}   {format_citation_verdict(cited)}"
     rated = {name: getattr(row, name) for name in JUDGE_PROMPTS}
     if any(rated.values()):
         yield f"  ratings     {', '.join(f'{name} {value or chr(8211)}' for name, value in rated.items())} of 5   (by {row.judge})"
@@ -304,9 +307,9 @@ def format_citation_verdict(cited: ScoredCitation) -> str:
     if cited.kind == "malformed":
         return f"malformed: {cited.why}"
     if cited.kind == "not_available":
-        return "marks what is missing" if cited.is_aligned else "marks nothing that is missing"
-    told = "needed" if cited.is_needed else "in the graph" if cited.is_correct else "not in the graph"
-    return told if cited.is_aligned else f"{told}, not what its sentence says"
+        return "marks something missing" if cited.is_aligned else "marks nothing missing"
+    verdict = "needed" if cited.is_needed else "in the graph" if cited.is_correct else "not in the graph"
+    return verdict if cited.is_aligned else f"{verdict}, but its sentence says something else"
 
 
 def list_biokalma_services(params: BiokalmaEvaluationParams) -> tuple[str, ...]:
@@ -320,7 +323,7 @@ def list_biokalma_services(params: BiokalmaEvaluationParams) -> tuple[str, ...]:
 
 BIOKALMA_EVALUATION: Evaluation = Evaluation(
     name="biokalma_evaluation",
-    title="Measure a model on BioKaLMA: answers that cite a knowledge graph, and say what it lacks",
+    title="Measure a model on BioKaLMA: answers that cite a knowledge graph and mark what it lacks",
     examples=(
         "factmill evaluate biokalma --model oracle",
         "factmill evaluate biokalma --world my-world.toml --model mine --setting retrieved --form specific --limit 50",
@@ -350,8 +353,8 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     offline_settings=(GIVEN_SETTING,),
     headline_metrics=HEADLINE,
     main_metric=f"{MICRO}_{F1}",
-    main_metric_meaning="Whether the model's citations are the knowledge that it takes to answer: the harmonic mean of how many of them "
-    "are right and needed, and how much of what is needed they cite.",
+    main_metric_meaning="Whether the model cites the knowledge that the answer needs: the harmonic mean of the share of its citations that "
+    "are right and needed, and the share of the needed knowledge that it cites.",
     make_questions=list_questions_without_retrieval,
     make_prompt=fill_prompt,
     inputs_model=BiokalmaEvaluationInputs,

@@ -82,7 +82,9 @@ class _SettingCounts:
         """Return each answer's own ratio over 1, from which macro metrics are computed."""
         part = self.parts[metric]
         with np.errstate(invalid="ignore", divide="ignore"):
-            own = np.where(np.isnan(part.numerators) | (part.denominators > 0), part.numerators / part.denominators, 0.0)
+            own = np.where(
+                np.isnan(part.numerators) | (part.denominators > 0), part.numerators / part.denominators, 0.0
+            )
         return RatioTerms(own, (part.denominators > 0).astype(np.float64))
 
 
@@ -157,7 +159,9 @@ def _score_macro_shares(counts: _SettingCounts) -> list[pa.Table]:
     for metric in RATIO_COUNTS:
         own = counts.ratios_per_answer(metric)
         there = np.isnan(own.numerators) | (own.denominators > 0)
-        found.append(make_score_rows(counts.answers.filter(pa.array(there)), f"{MACRO}_{metric}", own.numerators[there]))
+        found.append(
+            make_score_rows(counts.answers.filter(pa.array(there)), f"{MACRO}_{metric}", own.numerators[there])
+        )
     return found
 
 
@@ -166,13 +170,13 @@ def _score_ratings(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     if not pc.any(pc.not_equal(answers["judge"], "")).as_py():
         return
     for name in RATING_CRITERIA:
-        told = [
+        reasons_and_details = [
             next((each.split(": ", 2)[1:] for each in unrated if each.startswith(f"{name}: ")), [unscored, detail])
             for unrated, unscored, detail in zip(
                 *(answers[column].to_pylist() for column in ("unrated", "unscored", "detail")), strict=True
             )
         ]
-        reasons, details = zip(*told, strict=True)
+        reasons, details = zip(*reasons_and_details, strict=True)
         changed = answers.drop_columns(["unscored", "detail"])
         for column, values in (("unscored", reasons), ("detail", details)):
             changed = changed.append_column(column, pa.array(values, pa.string()))
@@ -210,13 +214,13 @@ def list_biokalma_report_items(answers: pa.Table) -> list[ReportItem]:
 
 
 def _format_citation_counts(counts: Mapping[str, int]) -> str:
-    told = (
+    parts = (
         f"{counts['correct']} of {counts['cited']} citations in the graph, {counts['needed']} needed",
         f"{counts['found']} of {counts['minimum']} pieces found",
         f"{counts['marked']} [NA], {counts['marked_right']} right" if counts["marked"] or counts["removed"] else "",
         f"{counts['malformed']} malformed" if counts["malformed"] else "",
     )
-    return "; ".join(filter(None, told))
+    return "; ".join(filter(None, parts))
 
 
 def _compute_answer_f1(counts: Mapping[str, int]) -> float:
@@ -243,17 +247,17 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     found = {(each.model, each.setting, each.metric): each for each in metrics if not each.group_by}
     named = {GIVEN_SETTING: "the two people's graphs given", RETRIEVED_SETTING: "graphs looked up"}
     drawn = []
-    for setting, told in named.items():
+    for setting, setting_label in named.items():
         cited, note = (
             [f"{MICRO}_{each}" for each in (*_CITATION_METRICS, ALIGNMENT)],
             f"Micro figures, as in Table 3. {_INTERVALS_NOTE}",
         )
         drawn += [
-            _draw_bars(found, f"citations_{setting}", f"Citations, {told}", setting, cited, note, _SHARE_AXIS),
+            _draw_bars(found, f"citations_{setting}", f"Citations, {setting_label}", setting, cited, note, _SHARE_AXIS),
             _draw_bars(
                 found,
                 f"texts_{setting}",
-                f"Texts, {told}",
+                f"Texts, {setting_label}",
                 setting,
                 RATING_CRITERIA,
                 f"Table 4. {_INTERVALS_NOTE}",
@@ -304,13 +308,13 @@ def _draw_lines(
     series = []
     for model in dict.fromkeys(model for model, _, _ in found):
         for metric in metrics:
-            mine = {
+            points = {
                 x: found[place]
                 for setting, x in settings.items()
                 if (place := (model, setting, f"{MICRO}_{metric}")) in found
             }
-            if len(mine) > 1:
-                series.append(make_metric_series(f"{model}, {_shorten_metric(metric)}", mine.items()))
+            if len(points) > 1:
+                series.append(make_metric_series(f"{model}, {_shorten_metric(metric)}", points.items()))
     return ReportFigure(
         name, title, "lines", x_label, "share", tuple(series), f"{where}, micro. {_INTERVALS_NOTE}", _SHARE_AXIS
     )
@@ -351,11 +355,11 @@ _TABLE_7 = {"GPT-4 (0.5)": (90.9, 97.6, 30.8, 42.1, 35.6), "ChatGPT (0.5)": (82.
 _TABLE_7_TEXTS = {"GPT-4 (0.5)": (4.38, 4.77, 4.48, 4.48), "ChatGPT (0.5)": (4.64, 4.89, 4.45, 4.70)}
 """Ratings for general questions; those for specific ones are in Tables 3 and 4."""
 _OTHER_DATA_NOTE = (
-    "other pairs of people, other models, and a Wikidata of 2023; its citations were read by a simpler rule"
+    "the paper uses other pairs of people, other models, a Wikidata of 2023, and a simpler rule to read citations"
 )
-_ALIGNMENT_NOTE = f"{_OTHER_DATA_NOTE}; alignment by an 11B model of entailment"
+_ALIGNMENT_NOTE = f"{_OTHER_DATA_NOTE}; alignment by an 11B entailment model"
 _RATING_NOTE = (
-    f"{_OTHER_DATA_NOTE}; rated by text-davinci-003, on 100 answers a model, an unreadable rating counting as 3"
+    f"{_OTHER_DATA_NOTE}; rated by text-davinci-003 on 100 answers per model; an unreadable rating counts as 3"
 )
 _MICROS = tuple(f"{MICRO}_{each}" for each in (ALIGNMENT, *_CITATION_METRICS))
 _MACROS = tuple(f"{MACRO}_{each}" for each in (PRECISION, RECALL, F1))

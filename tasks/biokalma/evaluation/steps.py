@@ -93,7 +93,7 @@ def _find_question_names(
     # a person is named in full, as in the questions (Appendix A.1)
     shortest = 2 if class_qid == HUMAN_QID else 1
     spans = {row.id: list_name_spans(row.question, shortest, function_words) for row in rows}
-    spelled = [(row_id, each) for row_id, mine in spans.items() for span in mine for each in span.spellings]
+    spelled = [(row_id, each) for row_id, row_spans in spans.items() for span in row_spans for each in span.spellings]
     found, failed = look_up_items_by_name(work, spelled)
     asked = [(row_id, item.qid) for row_id, each in spelled for item in found.get(each, [])[:MAX_BEARERS_PER_NAME]]
     is_instance, failed_class = look_up_class_membership(work, asked, class_qid)
@@ -101,7 +101,7 @@ def _find_question_names(
         each: [item for item in items[:MAX_BEARERS_PER_NAME] if is_instance.get(item.qid)]
         for each, items in found.items()
     }
-    return {row_id: choose_names(mine, bearers) for row_id, mine in spans.items()}, failed | failed_class
+    return {row_id: choose_names(row_spans, bearers) for row_id, row_spans in spans.items()}, failed | failed_class
 
 
 ask_biokalma_questions = make_question_step(replace(BIOKALMA_EVALUATION, make_questions=list_questions))
@@ -124,7 +124,9 @@ def answer_biokalma_questions(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     rows, name = work.rows(BiokalmaQuestion), get_answerer_name(work)
     lacking = (
-        ModelPrediction(unscored="lookup_failed", detail=row.lookup_failure).make_prediction(row, BiokalmaPrediction, name)
+        ModelPrediction(unscored="lookup_failed", detail=row.lookup_failure).make_prediction(
+            row, BiokalmaPrediction, name
+        )
         for row in rows
         if row.lookup_failure
     )
@@ -155,7 +157,7 @@ def rate_biokalma_answers(batch: StageBatch) -> BatchReceipt:
 
 
 def _refuse_to_rate(row: BiokalmaPrediction) -> int:
-    raise TypeError(f"{row.id}: a program rates no text")
+    raise TypeError(f"{row.id}: the program judge cannot rate texts")
 
 
 def _add_rating(
@@ -164,8 +166,8 @@ def _add_rating(
     if judged is None:
         return row
     why = [f"{criterion}: {judged.unscored}: {judged.detail}"] if judged.unscored else []
-    told = {criterion: judged.verdict, "unrated": row.unrated + why, "judge_calls": [*row.judge_calls, judged.call]}
-    return row.replace(judge=judge, **told)
+    fields = {criterion: judged.verdict, "unrated": row.unrated + why, "judge_calls": [*row.judge_calls, judged.call]}
+    return row.replace(judge=judge, **fields)
 
 
 score_biokalma_answers = make_scoring_step(replace(BIOKALMA_EVALUATION, prediction_model=RatedBiokalmaPrediction))

@@ -91,10 +91,10 @@ def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ParsedSo
         relation = relations.find_pid(row["relation"])
         if relation is None:
             known = ", ".join(f"{label} ({pid})" for pid, label in relations.labels.items())
-            return Reject(row_id, "unknown_relation", f"{row['relation']!r} names none of {known}")
+            return Reject(row_id, "unknown_relation", f"unknown relation {row['relation']!r}; expected one of {known}")
         person, other = (" ".join(row[column].split()) for column in ("person", "other"))
         if complete_names and (short := [name for name in (person, other) if not is_complete_name(name)]):
-            return Reject(row_id, "incomplete_name", f"{short[0]}: a first and a family name are wanted")
+            return Reject(row_id, "incomplete_name", f"{short[0]!r}: expected a first and a family name")
         label = relations.get_label(relation)
         paragraph = (row["paragraph"] or "").strip()
         if not paragraph:
@@ -126,7 +126,9 @@ def _index_by_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, P
     for path in sorted(paths):
         other = found.get(path.stem) or added.get(path.stem)
         if other and other.resolve() != path.resolve():
-            raise SourceError(f"{path}: rows of {other} would have the same ids; give one of the two another name")
+            raise SourceError(
+                f"{path}: its rows would have the same ids as those of {other}; rename one of the two files"
+            )
         added[path.stem] = path
     return added
 
@@ -134,7 +136,7 @@ def _index_by_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, P
 def _iterate_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
     suffix = source.path.suffix.lower()
     if suffix not in _SUFFIXES:
-        raise SourceError(f"{source.path}: not of a known kind; expected {_EXPECTED_FILE}")
+        raise SourceError(f"{source.path}: unknown kind of file; expected {_EXPECTED_FILE}")
     return iterate_csv(source, PERSON_PAIR_COLUMNS) if suffix == ".csv" else iterate_json(source, _EXPECTED_FILE)
 
 
@@ -143,4 +145,4 @@ def _find_pair_problem(row: Any) -> str:
         return problem
     if "paragraph" not in row:
         return f"the column paragraph is missing (found: {', '.join(map(str, row))[:300]})"
-    return "" if row["paragraph"] is None or isinstance(row["paragraph"], str) else "the column paragraph is no text"
+    return "" if row["paragraph"] is None or isinstance(row["paragraph"], str) else "the column paragraph is not a text"

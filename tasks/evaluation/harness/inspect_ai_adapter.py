@@ -87,8 +87,8 @@ async def score_sample(session: EvaluationSession, state: TaskState, grader: Mod
     if judging is None or grader is None:
         judged = session.judge_exactly(make_arrow_table(type(answer), [answer]))
     else:
-        said = await _ask_judge_model(grader, answer, judging) if judging.needs_verdict(answer) else None
-        judged = make_arrow_table(judging.row_model, [judging.make_judged_row(answer, said, grader.name)])
+        judgment = await _ask_judge_model(grader, answer, judging) if judging.needs_verdict(answer) else None
+        judged = make_arrow_table(judging.row_model, [judging.make_judged_row(answer, judgment, grader.name)])
     scored = session.score_predictions(judged)
     (row,) = scored.to_pylist()
     (item,) = session.evaluation.list_report_items(scored)
@@ -122,8 +122,8 @@ def compute_sample_metrics(
             place = (metric.setting if several else "", metric.metric, metric.group_by, metric.group)
             name = "/".join(filter(None, place))
             values[name] = metric.value if metric.value is not None else math.nan
-            told = {"n": metric.n, "unscored": metric.n_unscored, "ci_low": metric.ci_low, "ci_high": metric.ci_high}
-            values |= {f"{name}_{ending}": value for ending, value in told.items()}
+            details = {"n": metric.n, "unscored": metric.n_unscored, "ci_low": metric.ci_low, "ci_high": metric.ci_high}
+            values |= {f"{name}_{ending}": value for ending, value in details.items()}
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
@@ -144,8 +144,8 @@ def _make_prediction_row(
 
 def _get_prediction(session: EvaluationSession, state: TaskState) -> EvaluationPrediction:
     """Return the row of a sample's answer: stored by our dialogue, or made of the last output of another solver."""
-    if told := state.store.get(PREDICTION_STORE_KEY):
-        return session.evaluation.prediction_model.model_validate(told)
+    if stored := state.store.get(PREDICTION_STORE_KEY):
+        return session.evaluation.prediction_model.model_validate(stored)
     given = ModelPrediction(unscored="model_failed", detail="the sample ended before the model had answered")
     if state.output.choices:
         given = _parse_outputs(session, [state.output])
@@ -167,9 +167,9 @@ async def _send_prompt(
 
 
 def _make_tool_info(tool: Mapping[str, Any]) -> ToolInfo:
-    told = tool["function"]
-    parameters = ToolParams.model_validate(told["parameters"])
-    return ToolInfo(name=told["name"], description=told["description"], parameters=parameters)
+    function = tool["function"]
+    parameters = ToolParams.model_validate(function["parameters"])
+    return ToolInfo(name=function["name"], description=function["description"], parameters=parameters)
 
 
 def _make_generate_config(ask: FilledPrompt, max_tokens: int | None) -> GenerateConfig:
@@ -178,7 +178,9 @@ def _make_generate_config(ask: FilledPrompt, max_tokens: int | None) -> Generate
 
 def _parse_outputs(session: EvaluationSession, outputs: Sequence[ModelOutput]) -> ModelPrediction:
     finishes = [_get_finish_reason(output) for output in outputs]
-    given = parse_prediction_samples([output.completion for output in outputs], finishes, session.evaluation.completion_format)
+    given = parse_prediction_samples(
+        [output.completion for output in outputs], finishes, session.evaluation.completion_format
+    )
     spent = [output.usage for output in outputs if output.usage]
     tokens = {
         name: sum(getattr(usage, f"{name[7:]}put_tokens") for usage in spent) for name in ("tokens_in", "tokens_out")
@@ -197,12 +199,15 @@ async def _ask_judge_model(
     ask = judging.make_prompt(answer)
     for _ in range(2):
         output = await grader.generate(_make_messages(ask), config=_make_generate_config(ask, None))
-        heard = parse_completion(
-            [output.completion], [_get_finish_reason(output)], judging.completion_format, partial(judging.parse_verdict, answer)
+        parsed = parse_completion(
+            [output.completion],
+            [_get_finish_reason(output)],
+            judging.completion_format,
+            partial(judging.parse_verdict, answer),
         )
-        if not isinstance(heard.result, UnreadableCompletion):
-            return AnswerJudgment(heard.result)
-        if not heard.rejected_text:
+        if not isinstance(parsed.result, UnreadableCompletion):
+            return AnswerJudgment(parsed.result)
+        if not parsed.rejected_text:
             break
-        ask = ask.with_correction(heard.rejected_text, heard.result.format_correction())
-    return AnswerJudgment(None, "judge_unreadable", heard.result.reason)
+        ask = ask.with_correction(parsed.rejected_text, parsed.result.format_correction())
+    return AnswerJudgment(None, "judge_unreadable", parsed.result.reason)

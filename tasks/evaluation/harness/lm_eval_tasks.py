@@ -46,7 +46,7 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
 
     `build_id`: the build's id; `canary`: a text to put into every file. Without such a setting nothing is written.
     """
-    benchmark, say_gold = session.evaluation.benchmark.name, session.evaluation.make_oracle(session.rows)
+    benchmark, format_gold = session.evaluation.benchmark.name, session.evaluation.make_oracle(session.rows)
     files: dict[str, str] = {}
     metrics: dict[str, list[str]] = {}
     few = session.with_build_rows(session.rows["id"].to_pylist()[:_METRIC_SAMPLE_ROWS])
@@ -55,9 +55,11 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
     for setting, pairs in _list_single_prompts(session).items():
         named = (name for name in session.evaluation.headline_metrics if (setting, name) in known)
         metrics[setting] = [*named, "unscored"]
-        files[f"{setting}.jsonl"] = "".join(_format_question_line(*pair, say_gold(pair[0]), canary) for pair in pairs)
-        told = _make_task_config(session, setting, pairs[0][1], metrics[setting], build_id)
-        files[f"factmill_{benchmark}_{setting}.yaml"] = _dump_yaml(told)
+        files[f"{setting}.jsonl"] = "".join(
+            _format_question_line(*pair, format_gold(pair[0]), canary) for pair in pairs
+        )
+        config = _make_task_config(session, setting, pairs[0][1], metrics[setting], build_id)
+        files[f"factmill_{benchmark}_{setting}.yaml"] = _dump_yaml(config)
     if not files:
         return []
     group = {"group": f"factmill_{benchmark}", "task": [f"factmill_{benchmark}_{setting}" for setting in metrics]}
@@ -74,7 +76,9 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
         for name, text in files.items():
             (place / name).write_text(text, "utf-8", newline="")
     except OSError as error:
-        raise OutputError(f"{place}: cannot be written: {error.strerror}; name another with --lm-eval") from error
+        raise OutputError(
+            f"{place}: cannot be written: {error.strerror}; give another folder with --lm-eval"
+        ) from error
     return [place / name for name in files]
 
 
@@ -93,7 +97,7 @@ def _find_single_prompt(session: EvaluationSession, asked: EvaluationQuestion) -
     if not isinstance(ask, FilledPrompt) or ask.samples > 1 or ask.tools:
         return None
     try:
-        dialogue.send(ModelPrediction(("said",), ("said",)))
+        dialogue.send(ModelPrediction(("answer",), ("answer",)))
     except StopIteration:
         return ask
     return None
@@ -117,7 +121,7 @@ def _make_task_config(
     *before, _ = ask.build_messages()
     system = "".join(f"{each['content']}\n\n" for each in before if each["role"] == "system")
     turns = [each["content"] for each in before if each["role"] != "system"]
-    samples = [{"prompt": said, "target": reply} for said, reply in zip(turns[::2], turns[1::2], strict=True)]
+    samples = [{"prompt": prompt, "target": reply} for prompt, reply in zip(turns[::2], turns[1::2], strict=True)]
     shown: Mapping[str, Any] = {
         "fewshot_config": {"sampler": "first_n", "samples": samples},
         "num_fewshot": len(samples),

@@ -159,11 +159,11 @@ def _format_pinned_reference(reference: EvidenceReference) -> str:
 def format_drift_summary(build_id: str, moments: tuple[str, str], counts: dict[str, int]) -> str:
     """Return the summary in one line."""
     kinds = [name for name in counts if name not in ("references", "questions", "in_another_revision")]
-    told = ", ".join(f"{counts[kind]:,} {kind.replace('_', ' ')}" for kind in kinds)
+    kind_counts = ", ".join(f"{counts[kind]:,} {kind.replace('_', ' ')}" for kind in kinds)
     share = compute_lost_share(counts)
     return (
         f"{build_id}, {moments[0] or 'its epoch'} → {moments[1]}: n = {counts['references']:,} references of "
-        f"{counts['questions']:,} questions, {counts['in_another_revision']:,} in another revision; {told}"
+        f"{counts['questions']:,} questions, {counts['in_another_revision']:,} in another revision; {kind_counts}"
         + ("" if share is None else f"; lost: {share:.2%} of those looked up")
     )
 

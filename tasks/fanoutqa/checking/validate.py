@@ -126,7 +126,7 @@ def validate_file(file: Path, least_articles: int) -> FileReport:
             flags = find_structure_flags(found.question)
             report.valid.append(ValidQuestion(number, str(found.form), found.question, flags, unresolved))
     if not report.valid and not report.invalid:
-        raise SourceError(f"{file}: no questions; expected {EXPECTED_FORM}")
+        raise SourceError(f"{file}: the file has no questions; expected {EXPECTED_FORM}")
     return report
 
 
@@ -139,7 +139,7 @@ def find_similar_questions(reports: Sequence[FileReport], world: str) -> Similar
     embedder = open_shared_embedder(embedder_name(load_world(world), factmill_home()), factmill_home())
     if len(placed) < 2:
         return SimilarQuestionPairs(embedder.name, [])
-    progress.print_and_log(f"comparing {len(placed):,} questions by {embedder.name}")
+    progress.print_and_log(f"comparing {len(placed):,} questions with {embedder.name}")
     vectors = embedder.encode([each.question.question for _, each in placed])
     # find_duplicate_pairs compares with ">", the paper with "at least 0.9"
     found = find_duplicate_pairs(vectors, float(np.nextafter(MIN_DUPLICATE_COSINE, 0)))
@@ -202,7 +202,7 @@ def _format_file_counts(counts: Mapping[str, Any]) -> Iterator[str]:
     for code, number in counts["flags"].items():
         yield f"  flag {code}: {number} in {counts['flagged_questions'][code]} questions ({FLAGS[code]})"
     if counts["invalid"]:
-        yield "  invalid questions are left out of builds; mend them at the places named and run this again"
+        yield "  builds leave out invalid questions; correct them at the places given above and validate again"
 
 
 def _join_counts(counts: Mapping[str, int]) -> str:

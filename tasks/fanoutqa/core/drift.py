@@ -47,7 +47,9 @@ def compare_references(before: Iterable[EvidenceReference], after: Iterable[Evid
     """Return the drift of every reference, by id; ValueError unless both sides hold the same references."""
     earlier, later = ({each.id: each for each in side} for side in (before, after))
     if alone := sorted(earlier.keys() ^ later.keys()):
-        raise ValueError(f"{len(alone)} references stand on one side alone, the first is {alone[0]}")
+        raise ValueError(
+            f"{len(alone)} references are on only one side, the first is {alone[0]}; expected the same references on both"
+        )
     return [
         ReferenceDrift(_classify(earlier[each], later[each]), earlier[each], later[each]) for each in sorted(earlier)
     ]
@@ -84,13 +86,13 @@ def check_lost_share(counts: Mapping[str, int], limit: float) -> Literal["within
 
 def flatten_drift(drift: ReferenceDrift) -> dict[str, Any]:
     """Return a reference at two moments as one row of the columns COLUMNS."""
-    told = {"kind": drift.kind} | {
+    fields = {"kind": drift.kind} | {
         name: getattr(drift.before, name) for name in ("question_id", "path", "sub_question", "answer", "url")
     }
     for side, reference in (("before", drift.before), ("after", drift.after)):
         for name in ("title", "revid", "timestamp", "missing", "problem"):
-            told[f"{name}_{side}"] = getattr(reference, name)
-    return {name: told[name] for name in DRIFT_COLUMNS}
+            fields[f"{name}_{side}"] = getattr(reference, name)
+    return {name: fields[name] for name in DRIFT_COLUMNS}
 
 
 def format_drift_csv(drifts: Iterable[ReferenceDrift]) -> str:

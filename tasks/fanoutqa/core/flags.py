@@ -57,17 +57,17 @@ from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 FLAGS: Mapping[str, str] = MappingProxyType(
     {
-        "answer_not_composed": "A part of the answer neither stands in the sub-answers nor follows from them simply.",
-        "same_article": "Two sub-questions rest on the same article.",
-        "too_few_articles": f"The question rests on fewer than {MIN_ARTICLES} different articles.",
-        "answer_not_found": "An article does not say the sub-answer that rests on it.",
-        "one_article_has_all": "One article near the question says all sub-answers, so no fanning out is needed.",
+        "answer_not_composed": "A part of the answer is neither in the sub-answers nor follows from them directly.",
+        "same_article": "Two sub-questions use the same article.",
+        "too_few_articles": f"The question uses fewer than {MIN_ARTICLES} different articles.",
+        "answer_not_found": "An article does not contain the sub-answer that is based on it.",
+        "one_article_has_all": "One article near the question contains all sub-answers, so the question does not need several articles.",
         "not_objective": "A model judged that the question has no single objective answer.",
         "wording": "A model proposes a better wording: grammar or units.",
-        "unproven_unit": "A model proposes a wording with a unit that the evidence does not have beside the numbers.",
-        "cannot_be_mended": "A model found the wording wrong and could not mend it.",
-        "unscored": "A model's verdict could not be read, so this was not judged.",
-        "duplicate": "Another question says nearly the same; or one of the two is generated and holds nearly all facts of the other.",
+        "unproven_unit": "A model proposes a wording with a unit that the evidence does not have next to the numbers.",
+        "cannot_be_mended": "A model found a fault in the wording and could not correct it.",
+        "unscored": "The verdict of a model could not be read, so the question was not judged.",
+        "duplicate": "Another question is nearly the same, or one of the two is generated and has nearly all facts of the other.",
     }
 )
 """Flag code → meaning, for all flags of the benchmark."""
@@ -117,9 +117,9 @@ def _flag_uncomposed_answer(question: FanOutQuestion) -> Iterator[QuestionFlag]:
         parts = ", ".join(f"{part!r}" for part in missing)
         detail = f"{parts} in the answer: expected among the sub-answers or as a number that follows from them."
         yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
-    for key, value, said in _list_swapped_values(question.answer, question):
+    for key, value, expected in _list_swapped_values(question.answer, question):
         if value not in missing:
-            detail = f"{value!r} for {key!r} in the answer: expected {said!r}, as the sub-question about it says."
+            detail = f"{value!r} for {key!r} in the answer: expected {expected!r}, as the sub-question about it says."
             yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
 
 
@@ -244,10 +244,10 @@ def _compute_derived_numbers(numbers: Sequence[float]) -> Iterator[str]:
     yield from _list_roundings(total / len(numbers))
     for one, other in combinations(numbers, 2):
         yield from _list_roundings(abs(one - other))
-        for part, whole in ((one, other), (other, one)):
-            if whole:
-                yield from _list_roundings(part / whole)
-                yield from _list_roundings(100 * part / whole)
+        for part, base in ((one, other), (other, one)):
+            if base:
+                yield from _list_roundings(part / base)
+                yield from _list_roundings(100 * part / base)
 
 
 def _list_roundings(number: float) -> Iterator[str]:
@@ -297,7 +297,9 @@ def list_required_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str]:
         for part in iterate_answer_primitives(answer):
             # a text may leave out bracketed words, and write numbers and dates in many ways
             values = (
-                [] if isinstance(part, bool) else [said.value for said in tokenize_amounts(_BRACKETED.sub(" ", part))]
+                []
+                if isinstance(part, bool)
+                else [amount.value for amount in tokenize_amounts(_BRACKETED.sub(" ", part))]
             )
             words = [value for value in values if isinstance(value, str)]
             longest = max(words, key=len, default="")
@@ -335,8 +337,8 @@ def assign_splits(
             for other, count in shared.items()
             if 2 * count >= min(len(own), len(seen[other][1]))
         ]
-        beside = sides[seen[min(twins)[1]][0]] if twins else None
-        sides[question_id] = published or beside or _draw_split(own, seed, dev_share)
+        twin_split = sides[seen[min(twins)[1]][0]] if twins else None
+        sides[question_id] = published or twin_split or _draw_split(own, seed, dev_share)
         seen.append((question_id, own))
         for title in own:
             using[title].append(at)

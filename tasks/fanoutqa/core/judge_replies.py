@@ -179,14 +179,14 @@ def _read_rewritten_question(lines: Sequence[str], question: str) -> WordingRepl
 def format_wording_change(question: str, rewrite: str) -> str:
     """Return a phrase on what a rewrite changes: `changes "a" to "an", adds "in metres"`."""
     before, after = question.split(), rewrite.split()
-    told = []
+    changes = []
     for kind, start, stop, low, high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         old, new = (f'"{" ".join(words)}"' for words in (before[start:stop], after[low:high]))
         if kind == "replace":
-            told.append(f"changes {old} to {new}")
+            changes.append(f"changes {old} to {new}")
         elif kind != "equal":
-            told.append(f"adds {new}" if kind == "insert" else f"drops {old}")
-    return ", ".join(told)
+            changes.append(f"adds {new}" if kind == "insert" else f"drops {old}")
+    return ", ".join(changes)
 
 
 def _read_flag_reason(lines: Sequence[str]) -> str | None:
@@ -204,13 +204,13 @@ def _find_rewrite_problem(question: str, rewrite: str) -> str | None:
         return f'the reply is {_shorten_reply(rewrite)!r}, expected "No change.", a rewritten question, or FLAG with a reason'
     before, after = _list_numeric_values(question), _list_numeric_values(rewrite)
     kept = [value for _, value in after]
-    if lost := next((said for said, value in before if not any(value_states(each, value) for each in kept)), None):
+    if lost := next((source for source, value in before if not any(value_states(each, value) for each in kept)), None):
         return f"the rewrite lacks {lost!r}, which the question has; expected all its numbers and names"
     known = [value for _, value in before]
-    if new := next((said for said, value in after if not any(value_states(each, value) for each in known)), None):
+    if new := next((source for source, value in after if not any(value_states(each, value) for each in known)), None):
         return f"the rewrite has {new!r}, which the question lacks; expected no other numbers"
     words = {value for _, value in tokenize_values(_join_initials(rewrite))}
-    if lost := next((said for said, value in _list_capitalised_words(question) if value not in words), None):
+    if lost := next((source for source, value in _list_capitalised_words(question) if value not in words), None):
         return f"the rewrite lacks {lost!r}, which the question has; expected all its numbers and names"
     return None
 
@@ -218,8 +218,8 @@ def _find_rewrite_problem(question: str, rewrite: str) -> str | None:
 def _list_numeric_values(text: str) -> list[tuple[str, TokenValue]]:
     """Return (text, value) of numbers, dates, ordinals and decades; not of "one", which is a pronoun too."""
     return [
-        (said, value)
-        for said, value in tokenize_values(_join_initials(text))
+        (source, value)
+        for source, value in tokenize_values(_join_initials(text))
         if (not isinstance(value, str) or value[0].isdigit()) and value != NumberValue("1")
     ]
 
@@ -227,13 +227,13 @@ def _list_numeric_values(text: str) -> list[tuple[str, TokenValue]]:
 def _list_capitalised_words(text: str) -> Iterator[tuple[str, TokenValue]]:
     """Yield (text, value) of the capitalised words, except those that merely begin a sentence."""
     for sentence in split_sentences(_join_initials(text)):
-        told = tokenize_values(sentence)
-        for at, (said, value) in enumerate(told):
-            if not isinstance(value, str) or not said[0].isupper() or value in _SENTENCE_OPENERS:
+        tokens = tokenize_values(sentence)
+        for at, (source, value) in enumerate(tokens):
+            if not isinstance(value, str) or not source[0].isupper() or value in _SENTENCE_OPENERS:
                 continue
-            opens_a_name = at + 1 < len(told) and told[at + 1].source[0].isupper()
-            if at or opens_a_name or said.endswith(("'s", "’s")):
-                yield said, value
+            opens_a_name = at + 1 < len(tokens) and tokens[at + 1].source[0].isupper()
+            if at or opens_a_name or source.endswith(("'s", "’s")):
+                yield source, value
 
 
 def _join_initials(text: str) -> str:

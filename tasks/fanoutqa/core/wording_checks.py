@@ -116,8 +116,8 @@ def find_wording_addition(question: str, wording: QuestionWording) -> str | None
         if before and (before.value == "in" or not (isinstance(before.value, str) or before.value in counts)):
             return f"has {before.source} {each.source}, which no piece has; expected no other units"
     if len(own) > MAX_ADDED_WORDS:
-        told = ", ".join(each.source for _, each in own)
-        return f"adds {told}; expected the pieces and at most {MAX_ADDED_WORDS} words of your own"
+        added = ", ".join(each.source for _, each in own)
+        return f"adds {added}; expected the pieces and at most {MAX_ADDED_WORDS} words of your own"
     return None
 
 

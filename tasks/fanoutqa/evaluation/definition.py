@@ -67,14 +67,14 @@ from factmill.tasks.storage.table_store import TableStore
 
 _SETTING_DESCRIPTIONS = {
     CLOSED_BOOK: "the question alone",
-    OPEN_BOOK: "the question, and articles as of the epoch that the model searches for",
-    EVIDENCE_PROVIDED: "the question with the best passages of the articles that it needs",
+    OPEN_BOOK: "the question, and articles as of the epoch for which the model searches",
+    EVIDENCE_PROVIDED: "the question with the most relevant passages of the articles that it needs",
 }
 _STOP_REASONS = {
-    "rounds": "its rounds were used up",
-    "tokens": "its tokens were used up (--most-tokens)",
-    "time": "its seconds were used up (--most-seconds)",
-    "room": "there was no room for more",
+    "rounds": "it had used up its rounds (--rounds)",
+    "tokens": "it had used up its tokens (--most-tokens)",
+    "time": "it had used up its seconds (--most-seconds)",
+    "room": "its context was full",
 }
 
 
@@ -88,8 +88,8 @@ def resolve_fanoutqa_evaluation_inputs(
         and TableStore(Path(params.release)).lacks_released_table("fanoutqa_test_answers")
     ):
         raise UsageError(
-            f"--release {params.release}: it was made without the answers of the test part, so --split test cannot be scored; "
-            "ask its makers for one made by factmill release --with-answers, or measure on --split dev"
+            f"--release {params.release}: the release lacks the answers of the test part, so --split test cannot be scored; "
+            "ask its publisher for one made with factmill release --with-answers, or measure with --split dev"
         )
     model = load_world(run.world, run.graph).models.get(params.model)
     context = params.context_tokens or (model and model.context_tokens) or DEFAULT_CONTEXT_TOKENS
@@ -109,13 +109,13 @@ def resolve_fanoutqa_evaluation_inputs(
 
 def list_fanoutqa_report_notes(inputs: FanOutEvaluationInputs) -> list[str]:
     """Return the notes for a report's figures, a sentence each."""
-    told = ["ROUGE-2 counts pairs of words: a gold answer of one word has none, and gives 0 even to the oracle"]
+    notes = ["ROUGE-2 counts pairs of words: a gold answer of one word has none, so that even the oracle gets 0"]
     if inputs.lemmatizer == RuleLemmatizer.name:
-        told.append(
-            f"lemmas are by rules: the public scorer's are of spaCy's {SPACY_MODEL}, which is not installed or not wanted, so "
-            "its numbers (--scorer upstream) are met but for words whose lemmas differ"
+        notes.append(
+            f"rules give the lemmas: the public scorer uses spaCy's {SPACY_MODEL}, which is not installed or not chosen, so the "
+            "numbers of --scorer upstream differ from it for words whose lemmas differ"
         )
-    return told
+    return notes
 
 
 def list_fanoutqa_services(params: FanOutEvaluationParams) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def explain_fanoutqa_answer(row: FanOutScoredPrediction) -> Iterator[str]:
     yield f"  gold        {'; '.join(format_gold_answer(json.loads(row.gold)).splitlines())}"
     yield from map(_format_search, row.searches)
     if row.stopped:
-        yield f"  stopped     told to answer, since {_STOP_REASONS[row.stopped]}"
+        yield f"  stopped     the model had to answer, because {_STOP_REASONS[row.stopped]}"
     if row.context:
         yield f"  shown       {len(row.context)} passages as of {row.epoch}: {'; '.join(row.context[:5])}{' …' if len(row.context) > 5 else ''}"
     yield format_answer_line("; ".join(row.answer.splitlines()), row)
@@ -139,10 +139,12 @@ def explain_fanoutqa_answer(row: FanOutScoredPrediction) -> Iterator[str]:
     )
     yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
     if row.loose is not None:
-        yield f"  strings     {row.loose:.3f} of the gold answer's, public scorer {_format_score(row.upstream_loose)} (lemmas: {row.lemmatizer})"
+        yield f"  strings     {row.loose:.3f} of the gold answer's strings found, public scorer {_format_score(row.upstream_loose)} (lemmas: {row.lemmatizer})"
         yield f"  rouge       1: {_format_score(row.rouge1)}, 2: {_format_score(row.rouge2)}, L: {_format_score(row.rougeL)}"
     yield from (
-        [f"  bleurt      {row.bleurt_like:.3f} (a cross-encoder in its place)"] if row.bleurt_like is not None else []
+        [f"  bleurt      {row.bleurt_like:.3f} (by a cross-encoder instead of BLEURT)"]
+        if row.bleurt_like is not None
+        else []
     )
     if row.grade:
         yield f"  grade       {row.grade}: {GRADES[row.grade]}   (by {row.judge}{', a program' if row.judge == EXACT_JUDGE else ''})"
@@ -201,8 +203,8 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     offline_settings=(CLOSED_BOOK,),
     headline_metrics=(LOOSE, STRICT, UPSTREAM_LOOSE, UPSTREAM_STRICT, JUDGED),
     main_metric=LOOSE,
-    main_metric_meaning="The share of the gold answer's strings that the model's answer says, averaged over questions: what it finds of "
-    "answers that lie in many articles, from memory (closed_book), by searching (open_book), and with the articles given.",
+    main_metric_meaning="The share of the gold answer's strings in the model's answer, averaged over questions whose answers are spread over "
+    "many articles: from memory (closed_book), with search (open_book), and with the articles provided.",
     combine_tables=collect_gold_questions,
     make_questions=list_fanoutqa_setting_questions,
     make_prompt=fill_fanoutqa_question_prompt,
@@ -222,7 +224,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     list_report_items=list_fanoutqa_report_items,
     paper_results=FANOUTQA_PAPER_FIGURES,
     label_scheme=LabelScheme(
-        instruction="How does the answer stand to the gold answer?",
+        instruction="How does the answer compare with the gold answer?",
         classes={grade: GRADES[grade] for grade in GRADES_WORST_FIRST},
         right_labels=RIGHT_GRADES,
         metric=JUDGED,

@@ -52,8 +52,8 @@ def resolve_lemmatizer_name(wanted: str = "auto") -> str:
         if wanted == "auto":
             return RuleLemmatizer.name
         raise UsageError(
-            f"--lemmas {wanted}: no spaCy model of that name is installed beside spaCy; expected auto, rules or a model "
-            f"such as {SPACY_MODEL} (pip install spacy, then spacy download {SPACY_MODEL})"
+            f"--lemmas {wanted}: spaCy or its model of that name is not installed; expected auto, rules or a model such as "
+            f"{SPACY_MODEL} (pip install spacy, then spacy download {SPACY_MODEL})"
         ) from error
 
 

@@ -79,8 +79,8 @@ def _list_shown_metrics(answers: pa.Table, scorer: StringScorer) -> list[str]:
     fixed, upstream = (LOOSE, STRICT), (UPSTREAM_LOOSE, UPSTREAM_STRICT)
     chosen, other = (fixed, upstream) if scorer == "fixed" else (upstream, fixed)
     differs = any(
-        not np.array_equal(column_to_floats(answers[mine]), column_to_floats(answers[theirs]), equal_nan=True)
-        for mine, theirs in zip(chosen, other, strict=True)
+        not np.array_equal(column_to_floats(answers[ours]), column_to_floats(answers[theirs]), equal_nan=True)
+        for ours, theirs in zip(chosen, other, strict=True)
     )
     shown = [*chosen, *(other if differs else ()), *ROUGE_KINDS]
     shown += [JUDGED] if pc.any(pc.not_equal(answers["judge"], "")).as_py() else []
@@ -92,11 +92,11 @@ def _make_score_rows(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
     if name != JUDGED:
         return make_score_rows(answers, name, column_to_floats(answers[name])), name in (STRICT, UPSTREAM_STRICT)
     own = pc.equal(answers["unscored"], "")
-    told = answers
+    scored = answers
     for column in ("unscored", "detail"):
         why = pc.if_else(own, answers[f"judge_{column}"], answers[column])
-        told = told.set_column(told.schema.get_field_index(column), column, why)
-    return make_score_rows(told, name, judge_correctness(answers)), True
+        scored = scored.set_column(scored.schema.get_field_index(column), column, why)
+    return make_score_rows(scored, name, judge_correctness(answers)), True
 
 
 def judge_correctness(answers: pa.Table) -> ScoreArray:
@@ -146,9 +146,9 @@ def list_fanoutqa_report_items(answers: pa.Table) -> list[ReportItem]:
             verdict=format_score_summary(each["loose"], each["grade"], each["unscored"] or each["judge_unscored"]),
             score=each["loose"],
             row_id=each["item"],
-            groups={name: group or "" for name, group in beside.items()},
+            groups={name: group or "" for name, group in row_groups.items()},
         )
-        for each, beside in zip(answers.to_pylist(), groups, strict=True)
+        for each, row_groups in zip(answers.to_pylist(), groups, strict=True)
     ]
 
 
@@ -183,7 +183,7 @@ _SHARE_RANGE = (0.0, 1.0)
 _FANOUTQA_WHISKERS_NOTE = "Whiskers are 95 % intervals over questions."
 _FIGURE_TITLES = {
     LOOSE: "Loose accuracy: share of the gold answer's strings that are found",
-    UPSTREAM_LOOSE: "Loose accuracy as the public scorer counts",
+    UPSTREAM_LOOSE: "Loose accuracy by the public scorer",
     JUDGED: "Answers that the judge grades B, C or E",
 }
 
@@ -192,9 +192,9 @@ def draw_fanoutqa_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFig
     """Return figures by setting, with our and the paper's models side by side (Figure 2), and by number of articles."""
     drawn = [_draw_settings(metrics, metric) for metric in _FIGURE_TITLES]
     groups = (*(name for _, name in ARTICLE_COUNT_GROUPS), LARGEST_ARTICLE_GROUP)
-    title = "Loose accuracy by number of articles that a question needs"
-    told = {"name": "articles", "title": title, "note": _FANOUTQA_WHISKERS_NOTE, "y_range": _SHARE_RANGE}
-    by_articles = make_group_figure(metrics, LOOSE, "articles", "lines", groups, **told)
+    title = "Loose accuracy by number of needed articles"
+    layout = {"name": "articles", "title": title, "note": _FANOUTQA_WHISKERS_NOTE, "y_range": _SHARE_RANGE}
+    by_articles = make_group_figure(metrics, LOOSE, "articles", "lines", groups, **layout)
     return [figure for figure in [*drawn, by_articles] if figure.series]
 
 
@@ -203,10 +203,10 @@ def _draw_settings(metrics: Sequence[EvaluationMetric], metric: str) -> ReportFi
     theirs = {
         (each.setting, f"{each.model} (paper)"): each.value for each in FANOUTQA_PAPER_FIGURES if each.metric == metric
     }
-    told = [setting for setting in SETTING_ORDER if any(setting == place[0] for place in ours)]
-    shown = tuple(dict.fromkeys(model for setting, model in [*ours, *theirs] if setting in told))
+    settings = [setting for setting in SETTING_ORDER if any(setting == place[0] for place in ours)]
+    shown = tuple(dict.fromkeys(model for setting, model in [*ours, *theirs] if setting in settings))
     series = []
-    for setting in told:
+    for setting in settings:
         drawn = make_metric_series(setting.replace("_", " "), ((model, ours.get((setting, model))) for model in shown))
         values = tuple(
             value if (setting, model) in ours else theirs.get((setting, model))
@@ -218,7 +218,7 @@ def _draw_settings(metrics: Sequence[EvaluationMetric], metric: str) -> ReportFi
         if metric == JUDGED and any(each.judge == EXACT_JUDGE for each in ours.values())
         else ""
     )
-    note = f"Figure 2. {_FANOUTQA_WHISKERS_NOTE} The paper's models were asked other questions.{bound}"
+    note = f"Figure 2. {_FANOUTQA_WHISKERS_NOTE} The paper's models answered other questions.{bound}"
     return ReportFigure(
         metric, _FIGURE_TITLES[metric], "bars", "model", metric.replace("_", " "), tuple(series), note, _SHARE_RANGE
     )
@@ -270,7 +270,7 @@ _PAPER_TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
 """Setting → values of each model of _MODELS, in the order of _METRICS; empty: not measured in that setting."""
 HUMAN_UPPER_BOUND = 0.847
 """Share of people's answers marked right by hand (§4.5)."""
-_PAPER_QUESTIONS_NOTE = "the paper's questions are the test part of its own data"
+_PAPER_QUESTIONS_NOTE = "the paper uses the test part of its own data"
 _PAPER_NOTES = {
     LOOSE: f"{_PAPER_QUESTIONS_NOTE}; its scorer is `upstream`",
     STRICT: f"{_PAPER_QUESTIONS_NOTE}; its scorer is `upstream`",

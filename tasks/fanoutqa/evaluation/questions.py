@@ -60,25 +60,25 @@ class FanOutEvaluationParams(JudgedEvaluationParams):
     ] = ()
     """Only this setting (repeatable). Default: all three, as in the paper."""
     split: Literal["dev", "test", "all"] = "all"
-    """Only questions of this part. Questions without an answer in the build, as of a released test file, are not asked."""
+    """Only questions of this part. Questions whose answer the build lacks, such as those of a released test file, are left out."""
     scorer: Literal["fixed", "upstream"] = "fixed"
-    """Whose loose and strict accuracy comes first: ours, or that of the public scorer with its faults. Both are told where they differ."""
+    """Which loose and strict accuracy comes first: fixed, ours; upstream, that of the public scorer with its faults. Reports show both if they differ."""
     lemmas: Annotated[str, CliOption(metavar="NAME")] = "auto"
-    """What brings words to their dictionary form: a spaCy model, rules, or auto: an installed spaCy model, else rules."""
+    """How words are lemmatised: a spaCy model by name; rules; auto, the default spaCy model if it is installed, else rules."""
     bleurt: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Also score answers by this cross-encoder of `factmill models list`, in the place of BLEURT."""
+    """Also score answers with this cross-encoder (see `factmill models list`), as a replacement for BLEURT."""
     tools: ToolUse = "auto"
-    """Open book: how the model searches. By the chat protocol's tools (always), by lines of plain text (never), or by tools unless its server refuses them or the world's file says tools = false (auto)."""
+    """Open book: how the model searches: always, with tool calls of the chat protocol; never, with lines of plain text; auto, with tool calls unless the server rejects them or the world's file has tools = false."""
     rounds: int = Field(default=16, ge=1, le=1000)
-    """Open book: turns in which the model may search; then it is told to answer, once."""
+    """Open book: maximum number of turns with searches; after them the model gets one turn to answer."""
     most_tokens: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
-    """Open book: tokens, read and written, that a question's turns may take together before the model is told to answer. Default: no bound but rounds."""
+    """Open book: maximum number of input and output tokens over all turns of a question; after them the model must answer. Default: only --rounds limits it."""
     most_seconds: float | None = Field(default=None, gt=0, le=MAX_WAIT_S)
-    """Open book: seconds in which the model may answer, all turns of a question together, before it is told to answer; recorded ones, so a replay ends at the same turn. Default: no bound."""
+    """Open book: maximum number of seconds of model time over all turns of a question; after them the model must answer. Recorded times count, so a replay ends at the same turn. Default: no limit."""
     context_tokens: int | None = Field(default=None, ge=1024, le=MAX_SETTING_NUMBER)
-    """Tokens that the model can be shown at once, its answer included; 4 characters count as one. Default: context_tokens of the world's file, else 8,192."""
+    """Maximum number of tokens in the model's context, including its answer; 4 characters count as one token. Default: context_tokens of the world's file, else 8,192."""
     retrieval_share: Annotated[float, CliOption("--retrieval-share", "SHARE")] = Field(default=0.5, gt=0, le=1)
-    """Open book: share of the context that one search may fill (paper: half)."""
+    """Open book: maximum share of the context that one search may fill (paper: half)."""
 
 
 class FanOutEvaluationInputs(EvaluationInputs):
@@ -152,8 +152,10 @@ def list_fanoutqa_setting_questions(
     for setting in inputs.settings:
         for row in chosen:
             if row.id in drawn:
-                told = {"question_id": row.id, "item": row.id, "cluster": row.id, "setting": setting}
-                yield FanOutEvaluationQuestion.model_validate({**row.model_dump(), **told, "id": f"{setting}/{row.id}"})
+                fields = {"question_id": row.id, "item": row.id, "cluster": row.id, "setting": setting}
+                yield FanOutEvaluationQuestion.model_validate(
+                    {**row.model_dump(), **fields, "id": f"{setting}/{row.id}"}
+                )
 
 
 def fill_fanoutqa_question_prompt(asked: FanOutEvaluationQuestion, _: object = None) -> FilledPrompt:
@@ -210,8 +212,10 @@ def add_judge_grade(row: FanOutPrediction, judged: AnswerJudgment[str] | None, j
         return row.extend_to(
             FanOutJudgedPrediction, grade=grade, judge=judge, judge_call="", judge_unscored="", judge_detail=""
         )
-    told = {"judge_unscored": judged.unscored, "judge_detail": judged.detail}
-    return row.extend_to(FanOutJudgedPrediction, grade=judged.verdict or "", judge=judge, judge_call=judged.call, **told)
+    fields = {"judge_unscored": judged.unscored, "judge_detail": judged.detail}
+    return row.extend_to(
+        FanOutJudgedPrediction, grade=judged.verdict or "", judge=judge, judge_call=judged.call, **fields
+    )
 
 
 FANOUTQA_JUDGING: JudgingSpec[FanOutPrediction, str, FanOutJudgedPrediction] = JudgingSpec(

@@ -52,8 +52,10 @@ def _look_up_article_batch(
         for at, each in enumerate(found)
         if isinstance(looks[at][1], ArticleSearch) and not each.chunks and not each.is_transient_failure
     ]
-    for at, told in zip(missing, _find_similar_titles(work, [(looks[at], found[at]) for at in missing]), strict=True):
-        found[at] = told
+    for at, similar in zip(
+        missing, _find_similar_titles(work, [(looks[at], found[at]) for at in missing]), strict=True
+    ):
+        found[at] = similar
     work.retryable_rows += sum(each.is_transient_failure for each in found)
     return found
 
@@ -92,13 +94,13 @@ def _select_passages(
     lost = [text for _, revid in needed if isinstance(text := texts[revid], MissingArticle)]
     if any(each.retryable for each in lost) or (lost and len(lost) == len(needed)):
         return _make_missing_result(next((each for each in lost if each.retryable), lost[0]))
-    whole = [
+    chunks = [
         chunk
         for title, revid in needed
         if isinstance(text := texts[revid], str)
         for chunk in split_article(title, revid, text)
     ]
-    return ArticleLookupResult(tuple(select_chunks(whole, look.query, look.max_characters)), len(whole))
+    return ArticleLookupResult(tuple(select_chunks(chunks, look.query, look.max_characters)), len(chunks))
 
 
 def _make_missing_result(why: MissingArticle) -> ArticleLookupResult:
@@ -115,7 +117,9 @@ def _find_similar_titles(
         make_search_call(service.identity, look.title[:_MAX_QUERY_CHARACTERS], _MAX_SIMILAR_TITLES)
         for _, look, _ in asked
     ]
-    records = work.get_call_records(service, zip((row_id for row_id, _, _ in asked), searches, strict=True)) if asked else {}
+    records = (
+        work.get_call_records(service, zip((row_id for row_id, _, _ in asked), searches, strict=True)) if asked else {}
+    )
     replies = [records[call.key].reply() for call in searches]
     named = [parse_search_titles(reply.body) if reply.status == "ok" else () for reply in replies]
     dated = [
@@ -128,12 +132,12 @@ def _find_similar_titles(
     ]
     pairs = [(row_id, call) for (row_id, _, _), calls in zip(asked, dated, strict=True) for call in calls.values()]
     dates = {key: record.reply() for key, record in (work.get_call_records(service, pairs) if pairs else {}).items()}
-    told = []
+    results = []
     for (_, _, found), reply, calls in zip(asked, replies, dated, strict=True):
         there = [(title, dates[call.key]) for title, call in calls.items()]
         failed = next((each for each in (reply, *(date for _, date in there)) if each.transient), None)
         if failed:
-            told.append(
+            results.append(
                 ArticleLookupResult(reason="wikipedia_failed", detail=failed.error or "", is_transient_failure=True)
             )
         else:
@@ -142,5 +146,5 @@ def _find_similar_titles(
                 for title, date in there
                 if date.status == "ok" and parse_page_revision(date.body).revid is not None
             ]
-            told.append(ArticleLookupResult(reason=found.reason, detail=found.detail, similar=tuple(similar)))
-    return told
+            results.append(ArticleLookupResult(reason=found.reason, detail=found.detail, similar=tuple(similar)))
+    return results

@@ -68,8 +68,8 @@ def examine_question(found: object, least_articles: int = MIN_ARTICLES) -> Exami
         broken = check_authored(found, least_articles)
         return ExaminedQuestion("authored", None if broken else parse_authored(found), tuple(broken))
     keys = ", ".join(map(format_value_summary, list(found)[:10])) or "none"
-    told = f"expected the keys question and strategy, decomposition or necessary_evidence, found {keys}"
-    return ExaminedQuestion(None, None, (make_violation("", "unknown_form", told),))
+    message = f"expected the keys question and strategy, decomposition or necessary_evidence, found {keys}"
+    return ExaminedQuestion(None, None, (make_violation("", "unknown_form", message),))
 
 
 def read_question_file(source: SourceFile, least_articles: int = MIN_ARTICLES) -> Iterator[ParsedSourceRow]:

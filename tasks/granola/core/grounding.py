@@ -207,14 +207,14 @@ def split_grounded_levels(
 
 def _find_removal_reason(level: str, before: Sequence[str], evidence: AnswerEvidence, lexicon: Lexicon) -> str:
     """Return why an answer must be removed, given the answers before it; empty where it stays."""
-    said = lexicon.read_terms(level)
+    terms = lexicon.read_terms(level)
     names = {singular_form(word) for word in _WORD.findall(level) if word[0].isupper()}
-    if not said or not all(evidence.supports(term, term in names) for term in said):
+    if not terms or not all(evidence.supports(term, term in names) for term in terms):
         return "not_supported"
     if _INDEFINITE_PHRASE.match(level) and f" {normalize_answer(before[0])} " in f" {normalize_answer(level)} ":
         return "names_the_answer"
     if normalize_answer(level) in (f"greater {normalize_answer(each)}" for each in before) or (
-        len(said) == 1 and said[0][0] == "=" and said == lexicon.read_terms(before[0])
+        len(terms) == 1 and terms[0][0] == "=" and terms == lexicon.read_terms(before[0])
     ):
         return "reworded"
     return next(filter(None, (_find_overlap_reason(level, each, evidence, lexicon) for each in before[1:])), "")
@@ -222,16 +222,18 @@ def _find_removal_reason(level: str, before: Sequence[str], evidence: AnswerEvid
 
 def _find_overlap_reason(level: str, earlier: str, evidence: AnswerEvidence, lexicon: Lexicon) -> str:
     """Return why an answer says no less than an earlier one; empty where it says less."""
-    said, said_before = _normalise_terms(level, lexicon), _normalise_terms(earlier, lexicon)
-    if said == said_before:
+    terms, earlier_terms = _normalise_terms(level, lexicon), _normalise_terms(earlier, lexicon)
+    if terms == earlier_terms:
         return "reworded"
-    is_place = said in evidence.place_depths or all(term[0] == "=" for term in said)
+    is_place = terms in evidence.place_depths or all(term[0] == "=" for term in terms)
     ends = tuple(f" {link} {normalize_answer(level)}" for link in ("of", "at", "by"))
     if _INDEFINITE_PHRASE.match(earlier) and not is_place and normalize_answer(earlier).endswith(ends):
         # a member of a university's college is a member of the university
         return "named_before"
-    is_nearer = said in evidence.place_depths and evidence.place_depths[said] < evidence.place_depths.get(said_before, 0)
-    return "finer_than_before" if is_nearer or (_INDEFINITE_PHRASE.match(level) and said_before < said) else ""
+    is_nearer = terms in evidence.place_depths and evidence.place_depths[terms] < evidence.place_depths.get(
+        earlier_terms, 0
+    )
+    return "finer_than_before" if is_nearer or (_INDEFINITE_PHRASE.match(level) and earlier_terms < terms) else ""
 
 
 def _normalise_terms(text: str, lexicon: Lexicon) -> frozenset[str]:

@@ -182,7 +182,9 @@ def find_contradiction(relation: str, subject: NameBearer, value: NameBearer, le
     only words after "in", "capital of" and the like count.
     """
     if relation in KINSHIP_RELATIONS:
-        is_apart = _died_before_birth(subject.death_year, value.birth_year) or _died_before_birth(value.death_year, subject.birth_year)
+        is_apart = _died_before_birth(subject.death_year, value.birth_year) or _died_before_birth(
+            value.death_year, subject.birth_year
+        )
         return "lifetimes_disagree" if is_apart else ""
     if relation not in LOCATED_RELATIONS:
         return ""
@@ -233,9 +235,13 @@ def find_item_places(bearer: NameBearer, lexicon: Lexicon) -> frozenset[str]:
 
     The name Victoria does not place Victoria in Canada.
     """
-    told = _find_claimed_countries(bearer.claims, lexicon) | lexicon.expand_places(bearer.description)
-    own = lexicon.expand_places(bearer.name, told)
-    return told | own if not told or lexicon.select_countries(own) & lexicon.select_countries(told) else told
+    claimed = _find_claimed_countries(bearer.claims, lexicon) | lexicon.expand_places(bearer.description)
+    named = lexicon.expand_places(bearer.name, claimed)
+    return (
+        claimed | named
+        if not claimed or lexicon.select_countries(named) & lexicon.select_countries(claimed)
+        else claimed
+    )
 
 
 def _find_claimed_countries(claims: Iterable[ItemNeighbour], lexicon: Lexicon) -> frozenset[str]:

@@ -82,8 +82,8 @@ def explain_granola_prediction(row: ScoredGranolaPrediction) -> Iterator[str]:
     yield format_answer_line(row.answer, row)
     yield from [f"  read as     {row.answer_read}"] if row.answer_read != row.answer else []
     for number, level in enumerate(row.granola_answers, 1):
-        told = f"   F1 {row.level_f1[number - 1]:.2f}" if row.level_f1 else ""
-        yield f"  level {number}     {level}{told}{'   (matched)' if number == row.matched_level else ''}"
+        score = f"   F1 {row.level_f1[number - 1]:.2f}" if row.level_f1 else ""
+        yield f"  level {number}     {level}{score}{'   (matched)' if number == row.matched_level else ''}"
     yield f"  verdict     {format_verdict(row.matched_level, row.is_idk, row.unscored)}{f': {row.detail}' if row.detail else ''}"
     if row.semantic_similarity is not None:
         yield f"  similarity  {row.semantic_similarity:.2f} with {row.granola_answers[0]!r} (encoder {row.encoder})"
@@ -130,8 +130,8 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     offline_settings=("greedy",),
     headline_metrics=MAIN_METRICS,
     main_metric="granola_accuracy",
-    main_metric_meaning="Of the questions on single facts, the share to which the model gave an answer that is true at some level of "
-    "detail: the year counts as the day does.",
+    main_metric_meaning="The share of questions on single facts to which the model gave an answer that is true at some level of detail: "
+    "a year counts as much as a day.",
     make_questions=list_questions,
     make_prompt=fill_prompt,
     make_dialogue=make_granola_dialogue,

@@ -30,7 +30,7 @@ def measure_granola(
     The metrics include variations of τ and λ over all answers, with `tau` or `lambda` as their group.
     """
     columns = list(list_metric_columns(answers, decay))
-    told = [
+    score_tables = [
         make_score_rows(answers.filter(pa.array(column.applies)), column.metric, column.values[column.applies])
         for column in columns
         if column.groups
@@ -54,7 +54,7 @@ def measure_granola(
             metric.model_copy(update={"group_by": name, "group": f"{value:g}"})
             for metric, (name, value, _) in zip(moved, varied, strict=True)
         ]
-    return pa.concat_tables(told), metrics
+    return pa.concat_tables(score_tables), metrics
 
 
 def _make_metric_scores(
@@ -116,7 +116,7 @@ def list_granola_report_items(answers: pa.Table) -> list[ReportItem]:
     return items
 
 
-_OTHER_ROWS_NOTE = "the paper's rows are its own, and it does not state τ, T and N"
+_OTHER_ROWS_NOTE = "the paper uses its own rows, and does not state τ, T and N"
 _BLEURT_NOTE = "the paper's similarity is BLEURT, ours a cosine"
 GRANOLA_PAPER_FIGURES = (
     *(

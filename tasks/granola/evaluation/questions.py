@@ -35,19 +35,19 @@ class GranolaEvaluationParams(EvaluationParams):
     """Parameters of an evaluation on GRANOLA-EQ."""
 
     setting: Annotated[tuple[GranolaSettingName, ...], CliOption("--setting", "NAME")] = ()
-    """Only this setting (repeatable). Default: those that the paper reports, all but temperature."""
+    """Only this setting (repeatable). Default: the settings that the paper reports, all but temperature."""
     samples: int = Field(default=5, ge=1, le=1000)
-    """Answers drawn to each question by self_consistency and drag, the paper's N, which it does not state."""
+    """Number of answers that self_consistency and drag sample per question (N in the paper, which does not state its value)."""
     temperature: float = Field(default=0.7, gt=0, le=2)
-    """Temperature at which answers are drawn, the paper's T, which it does not state."""
+    """Temperature at which answers are sampled (T in the paper, which does not state its value)."""
     tau: float = Field(default=0.5, ge=0, lt=1)
-    """An answer matches a level when its token F1 exceeds this, the paper's τ, which it does not state."""
+    """An answer matches a level if its token F1 exceeds this value (τ in the paper, which does not state its value)."""
     decay: Annotated[float, CliOption("--lambda", "NUMBER")] = Field(default=0.5, ge=0)
-    """How fast informativeness falls from level to level, the paper's λ: exp(-λ (level - 1))."""
+    """How fast informativeness falls with the level: exp(-λ (level - 1)), with the paper's λ."""
     popularity_bins: int = Field(default=5, ge=1, le=100)
-    """Bins of equal size by the popularity of the question's entity."""
+    """Number of equal-sized bins by the popularity of the question's entity."""
     similarity: int = Field(default=2000, ge=0, le=MAX_SETTING_NUMBER)
-    """So many questions, drawn with the seed, whose answers are also compared with the gold answer by the world's sentence encoder, as in the paper's Table 3; 0: none."""
+    """Number of questions, drawn with the seed, whose answers are also compared with the gold answer by the world's sentence encoder, as in the paper's Table 3; 0: none."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the model under test, and the sentence encoder where answers are compared."""
@@ -72,14 +72,14 @@ def _make_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs, set
     chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
     compared = choose_audit_sample(drawn, inputs.params.similarity, inputs.params.seed)
     named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
-    told = {
+    columns = {
         "setting": pa.repeat(setting, chosen.num_rows),
         "id": pc.binary_join_element_wise(setting, chosen["id"], "/"),
         "is_compared": pc.is_in(chosen["id"], pa.array(compared, pa.string())),
     }
     kept = {name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")}
     schema = arrow_schema(GranolaQuestion)
-    return pa.table(named | told | kept).select(schema.names).cast(schema)
+    return pa.table(named | columns | kept).select(schema.names).cast(schema)
 
 
 def fill_prompt(asked: GranolaQuestion, params: GranolaEvaluationParams) -> FilledPrompt:

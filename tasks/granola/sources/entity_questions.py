@@ -51,7 +51,7 @@ def find_relation_files(paths: Sequence[Path], relations: Sequence[str]) -> dict
                 if relation not in relations:
                     raise SourceError(
                         f"{path}: expected a file name that begins with one of the relations {', '.join(relations)}, "
-                        "like P19.test.json; or name its relation with --relation"
+                        "like P19.test.json; or give its relation with --relation"
                     )
             if relation in relations and (file == path or file.suffix.lower() in _SUFFIXES):
                 found.setdefault(relation, []).append(file)
@@ -67,7 +67,7 @@ def read_questions(source: SourceFile) -> list[RawQuestion]:
     rows = [_read_row(*read) for read in iterate_json(source, "rows with the columns question and answers")]
     if rows and all(row.problem for row in rows):
         raise SourceError(
-            f"{source.path}: {rows[0].problem} in row 1, and no other row is better; expected the columns question and answers"
+            f"{source.path}: no row is valid; row 1: {rows[0].problem}; expected the columns question and answers"
         )
     return rows
 
@@ -86,7 +86,7 @@ def _find_question_problem(value: Any) -> str:
         return f"the column answers is missing (found: {', '.join(map(str, value))[:300]})"
     answers = value["answers"]
     is_list = isinstance(answers, list) and all(isinstance(answer, str) for answer in answers)
-    return "" if is_list else "the column answers is no list of texts"
+    return "" if is_list else "the column answers is not a list of texts"
 
 
 def relation_of_file(path: Path) -> str:

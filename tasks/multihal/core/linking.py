@@ -57,15 +57,17 @@ def list_linkable_spans(text: str, function_words: Set[str]) -> list[WordSpan]:
     """
     words = list(_WORD.finditer(text))
     has_meaning = [_is_content_word(word[0], function_words) for word in words]
-    whole = text.strip()
-    spans = [WordSpan(0, max(len(words), 1), whole)] if whole and (any(has_meaning) or not whole.islower()) else []
+    stripped = text.strip()
+    spans = (
+        [WordSpan(0, max(len(words), 1), stripped)] if stripped and (any(has_meaning) or not stripped.islower()) else []
+    )
     for start in range(len(words)):
         for stop in range(start + 1, min(start + MAX_LINKED_NAME_WORDS, len(words)) + 1):
             first, behind = words[start].start(), words[stop - 1].end()
-            told = text[first:behind]
+            span_text = text[first:behind]
             is_quoted = first > 0 and behind < len(text) and {text[first - 1], text[behind]} <= _QUOTES
-            if is_quoted or (any(has_meaning[start:stop]) and _may_be_name(told, function_words)):
-                spans.append(WordSpan(start, stop, told))
+            if is_quoted or (any(has_meaning[start:stop]) and _may_be_name(span_text, function_words)):
+                spans.append(WordSpan(start, stop, span_text))
     return spans
 
 

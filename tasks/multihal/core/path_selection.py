@@ -159,13 +159,13 @@ _ADDRESS_OR_FILE_NAME = re.compile(rf"\S+://|www\.|File:|.*\.(?:{_MEDIA_EXTENSIO
 
 def list_path_labels(path: WikidataPath, labels: Mapping[str, str]) -> list[str]:
     """Return a path's labels and its value in readable form; semicolons become commas since they separate parts."""
-    told = [labels.get(part, part) for part in path.ids]
+    path_labels = [labels.get(part, part) for part in path.ids]
     if not is_qid(path.ids[-1]):
         value = format_wikidata_literal(
             path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None
         )
-        told[-1] = format_value_with_unit(value, "en") or value
-    return [part.replace(";", ",") for part in told]
+        path_labels[-1] = format_value_with_unit(value, "en") or value
+    return [part.replace(";", ",") for part in path_labels]
 
 
 def iterate_ids_to_label(path: WikidataPath) -> Iterator[str]:
@@ -177,12 +177,11 @@ def iterate_ids_to_label(path: WikidataPath) -> Iterator[str]:
 
 def find_parts_without_words(path: WikidataPath, labels: Mapping[str, str]) -> list[str]:
     """Return the parts of a path that are neither a label with words nor, at the end, a number or date."""
-    told = [(part, labels.get(part, part)) for part in path.ids]
+    labelled_parts = [(part, labels.get(part, part)) for part in path.ids]
     wordless = [
-        told_part
-        for part, told_part in told
-        if is_item_or_property_id(part)
-        and (is_item_or_property_id(told_part) or _ADDRESS_OR_FILE_NAME.match(told_part))
+        label
+        for part, label in labelled_parts
+        if is_item_or_property_id(part) and (is_item_or_property_id(label) or _ADDRESS_OR_FILE_NAME.match(label))
     ]
     values = [part for part in path.ids if not is_item_or_property_id(part)]
     if values == path.ids[-1:] and (canonical_number(values[0]) or compute_date_key(values[0]) is not None):

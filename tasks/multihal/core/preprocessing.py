@@ -63,8 +63,8 @@ def have_same_particulars(one: str, other: str) -> bool:
 
 def _list_particulars(question: str) -> tuple[list[object], list[str], list[str]]:
     """Return numbers and ordinals, codes (PS5, FIFA, B), and quoted names, each in text order."""
-    said = [each.value for each in tokenize_amounts(question)]
-    counted: list[object] = [value for value in said if is_number_or_date(value) or str(value)[0].isdigit()]
+    amounts = [each.value for each in tokenize_amounts(question)]
+    counted: list[object] = [value for value in amounts if is_number_or_date(value) or str(value)[0].isdigit()]
     words = [word.strip(_EDGE_PUNCTUATION).removesuffix("'s").removesuffix("’s") for word in question.split()]
     quoted = [normalize_answer(first or second) for first, second in _QUOTED_NAME.findall(question)]
     return counted, [word for at, word in enumerate(words) if _is_code(word) and (at or word != "A")], quoted
@@ -77,8 +77,8 @@ def _is_code(word: str) -> bool:
 
 def _contains_capitalised_words(one: str, other: str) -> bool:
     """True if every capitalised word of `one`, except its first, occurs in `other` in any case."""
-    told = {each.value for each in tokenize_amounts(other)}
-    return all(each.value in told for each in tokenize_amounts(one[:1].lower() + one[1:]) if each.is_capital)
+    other_values = {each.value for each in tokenize_amounts(other)}
+    return all(each.value in other_values for each in tokenize_amounts(one[:1].lower() + one[1:]) if each.is_capital)
 
 
 def merge_duplicate_questions(
@@ -91,7 +91,9 @@ def merge_duplicate_questions(
     without repeats (ignoring case and spaces); an answer that any duplicate counts as right is not incorrect.
     """
     if duplicates.count != len(questions):
-        raise ValueError(f"{len(questions)} questions, but duplicates among {duplicates.count} rows")
+        raise ValueError(
+            f"{len(questions)} questions, but the duplicates are of {duplicates.count} rows; expected the same number"
+        )
     if rule == "ours":
         duplicates = filter_by_particulars(questions, duplicates)
     leaders = duplicates.list_group_leaders(None if rule == "paper" else [_list_passages(each) for each in questions])

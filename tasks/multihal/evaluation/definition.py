@@ -75,9 +75,9 @@ class MultiHalEvaluationParams(EvaluationParams):
     languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], CliOption("--language")] = ()
     """Only questions in this language (repeatable). Default: all that the build has."""
     nli: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Also score entailment and contradiction (question with gold answer ⇒ answer) by this cross-encoder of `factmill models list`, which must know the languages that are asked in."""
+    """Also score entailment and contradiction (question with gold answer ⇒ answer) with this cross-encoder (see `factmill models list`), which must support the languages of the questions."""
     consistency: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Also score how consistent answers are with the gold ones by this cross-encoder, of one score or with a label for it."""
+    """Also score the consistency of answers with the gold answers with this cross-encoder, which has one output or a label for consistency."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the roles used: the model under test and the sentence encoder that compares its answers."""
@@ -117,7 +117,7 @@ def list_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) -> Iterator
 
 def _make_qa_questions(rows: Sequence[MultiHalRow]) -> Iterator[MultiHalQuestion]:
     key: Callable[[MultiHalRow], tuple[str, str]] = lambda row: (row.question_id, row.language)  # noqa: E731
-    return (make_qa_question(list(mine)) for _, mine in groupby(sorted(rows, key=key), key))
+    return (make_qa_question(list(same_question)) for _, same_question in groupby(sorted(rows, key=key), key))
 
 
 def guess_answers(rows: pa.Table) -> Callable[[MultiHalQuestion], str]:
@@ -226,7 +226,7 @@ def _correlate_with_judge(with_path: pa.Table, seed: int) -> Iterator[MeasuredMe
 def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return Figure 3 and the gain from a path, by language and by foundation."""
     titles = {"language": "What a path adds, by language", "source_dataset": "What a path adds, by foundation"}
-    note = "Semantic score with a path less that of the same question asked alone; whiskers are 95 % intervals over questions."
+    note = "Semantic score with a path minus the score of the same question without one; whiskers are 95 % intervals over questions."
     deltas = [
         make_group_figure(
             metrics,
@@ -251,21 +251,21 @@ def _draw_score_bars(metrics: Sequence[EvaluationMetric]) -> Iterator[ReportFigu
     spread = {_make_metric_key(each): each.value for each in metrics if each.metric == SCORE_DEVIATION}
     series = []
     for model, setting in sorted({(model, setting) for model, setting, _ in means}):
-        mine = {group: means[model, setting, group] for _, _, group in means if (model, setting, group) in means}
-        values = tuple(each.value for each in mine.values())
-        sds = [spread.get((model, setting, group)) or 0.0 for group in mine]
+        group_means = {group: means[model, setting, group] for _, _, group in means if (model, setting, group) in means}
+        values = tuple(each.value for each in group_means.values())
+        sds = [spread.get((model, setting, group)) or 0.0 for group in group_means]
         ends = [None if value is None else (value - sd, value + sd) for value, sd in zip(values, sds, strict=True)]
         series.append(
             FigureSeries(
                 f"{model}, {setting}",
-                tuple(mine),
+                tuple(group_means),
                 values,
                 tuple(end and end[0] for end in ends),
                 tuple(end and end[1] for end in ends),
             )
         )
     if series:
-        note = "Whiskers are one standard deviation to either side, as in the paper's Figure 3; intervals of the means stand in the table."
+        note = "Whiskers are one standard deviation to either side, as in the paper's Figure 3; the table has the intervals of the means."
         yield ReportFigure(
             "semantic_score",
             "Semantic score, by language",
@@ -318,7 +318,7 @@ MULTIHAL_PAPER_FIGURES = tuple(
         model=model,
         value=value,
         where="Table 8",
-        note="the paper's rows, translator and encoder (paraphrase-multilingual-MiniLM-L12-v2) are others",
+        note="the paper uses other rows, another translator and another encoder (paraphrase-multilingual-MiniLM-L12-v2)",
         group_by="language",
         group=language,
     )
@@ -330,15 +330,19 @@ MULTIHAL_PAPER_FIGURES = tuple(
 
 def score_multihal(answers: pa.Table, inputs: MultiHalEvaluationInputs, tools: ScoringModels) -> pa.Table:
     """Add the score columns of `MultiHalScoredPrediction` to answers (rows of `MultiHalPrediction`)."""
-    said: list[str] = answers["answer_read"].to_pylist()
+    answer_texts: list[str] = answers["answer_read"].to_pylist()
     accepted: list[list[str]] = answers["accepted"].to_pylist()
-    texts = sorted({*said, *(text for each in accepted for text in each)})
+    texts = sorted({*answer_texts, *(text for each in accepted for text in each)})
     embedder = tools.embedder()
-    scores, nearest = score_semantic_similarity(said, accepted, texts, embedder.encode(texts))
+    scores, nearest = score_semantic_similarity(answer_texts, accepted, texts, embedder.encode(texts))
     values = pa.array(scores, from_pandas=True)
-    for name, column in (("semantic_score", values), ("nearest", nearest), ("encoder", [embedder.name] * len(said))):
+    for name, column in (
+        ("semantic_score", values),
+        ("nearest", nearest),
+        ("encoder", [embedder.name] * len(answer_texts)),
+    ):
         answers = answers.append_column(name, pa.array(column) if isinstance(column, list) else column)
-    pairs = make_premise_answer_pairs(answers["question"].to_pylist(), said, accepted)
+    pairs = make_premise_answer_pairs(answers["question"].to_pylist(), answer_texts, accepted)
     for option in CROSS_ENCODER_METRICS:
         for name, column in _score_with_cross_encoder(option, getattr(inputs.params, option), pairs, tools).items():
             answers = answers.append_column(name, column)
@@ -355,7 +359,7 @@ def _score_with_cross_encoder(
         return {**empty, named: pa.repeat("", len(pairs))}
     encoder = tools.cross_encoder(model)
     scores = keep_best_pair_scores(
-        pairs, encoder.score([pair for mine in pairs for pair in mine], list(kinds.values()))
+        pairs, encoder.score([pair for row_pairs in pairs for pair in row_pairs], list(kinds.values()))
     )
     found = {kind: pa.array(scores[:, at], from_pandas=True) for at, kind in enumerate(kinds)}
     return {**found, named: pa.repeat(encoder.name, len(pairs))}
@@ -387,8 +391,8 @@ def explain_answer(row: MultiHalScoredPrediction) -> Iterator[str]:
     else:
         yield f"  score       {row.semantic_score:.2f} with {row.nearest!r} (encoder {row.encoder})"
     if row.entailment is not None:
-        told = f"entailment {row.entailment:.2f}, contradiction {row.contradiction:.2f}"
-        yield f"  nli         {told} (question with an accepted answer ⇒ answer, by {row.nli_model})"
+        scores = f"entailment {row.entailment:.2f}, contradiction {row.contradiction:.2f}"
+        yield f"  nli         {scores} (question with an accepted answer ⇒ answer, by {row.nli_model})"
     if row.consistency is not None:
         yield f"  consistency {row.consistency:.2f} (by {row.consistency_model})"
 
@@ -432,8 +436,8 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
         *(kind for kinds in CROSS_ENCODER_METRICS.values() for kind in kinds),
     ),
     main_metric=SEMANTIC_SCORE,
-    main_metric_meaning="How near the model's answers are in meaning to an accepted one, by a sentence encoder (1: the same), when it "
-    "is asked alone (qa) and when it is given a path of facts that leads to the answer (kg_rag).",
+    main_metric_meaning="Similarity in meaning of the model's answers to an accepted answer, by a sentence encoder (1: the same), for the "
+    "question alone (qa) and with a path of facts that leads to the answer (kg_rag).",
     make_questions=list_questions,
     make_prompt=fill_prompt,
     inputs_model=MultiHalEvaluationInputs,

@@ -103,7 +103,7 @@ def _extract_truthfulqa(row: Any, _path: Path, _number: int) -> ExtractedColumns
 def _extract_felm(row: Any, path: Path, _number: int) -> ExtractedColumns:
     labels = row.get("labels", row.get("claim_labels"))
     if not isinstance(labels, list) or not labels or not all(isinstance(label, bool) for label in labels):
-        return MALFORMED_ROW, "the column labels (or claim_labels) is no list of true and false"
+        return MALFORMED_ROW, "the column labels (or claim_labels) is not a list of true and false"
     segments = row.get("segmented_response", row.get("claims"))
     if isinstance(segments, list) and len(segments) != len(labels):
         return (
@@ -117,9 +117,9 @@ def _extract_felm(row: Any, path: Path, _number: int) -> ExtractedColumns:
     else:
         domain = "wk" if "wk" in re.split(r"[^a-z]+", path.stem.lower()) else ""
     if not domain:
-        return MALFORMED_ROW, "the column domain is missing, and the file's name does not say wk either"
+        return MALFORMED_ROW, "the column domain is missing, and the file name does not contain wk"
     if domain != "wk":
-        return "other_domain", f"the domain is {domain}; MultiHal takes wk"
+        return "other_domain", f"the domain is {domain}; MultiHal uses only wk"
     if not all(labels):
         return "false_segment", f"{labels.count(False)} of {len(labels)} segments are labelled false"
     references = row.get("ref")
@@ -130,9 +130,9 @@ def _extract_felm(row: Any, path: Path, _number: int) -> ExtractedColumns:
 def _extract_halubench(row: Any, _path: Path, _number: int) -> ExtractedColumns:
     part, label = row["source_ds"].strip().lower(), row["label"].strip().upper()
     if part == "halueval":
-        return "part_of_halueval", "HaluBench has this row from HaluEval, which is read by itself"
+        return "part_of_halueval", "the row is from HaluEval, which is read from its own files"
     if part not in _HALUBENCH_DOMAINS:
-        return MALFORMED_ROW, f"the column source_ds names no known part: {row['source_ds']!r}"
+        return MALFORMED_ROW, f"unknown part in the column source_ds: {row['source_ds']!r}"
     if label != "PASS":
         return "hallucinated" if label == "FAIL" else MALFORMED_ROW, f"the column label is {row['label']!r}, not PASS"
     return {"domain": _HALUBENCH_DOMAINS[part], "context": _make_context(row.get("passage"))}
@@ -140,7 +140,7 @@ def _extract_halubench(row: Any, _path: Path, _number: int) -> ExtractedColumns:
 
 def _extract_shroom(row: Any, _path: Path, _number: int) -> ExtractedColumns:
     if row["task"].strip() != "DM":
-        return "other_task", f"the task is {row['task'].strip()}; MultiHal takes DM"
+        return "other_task", f"the task is {row['task'].strip()}; MultiHal uses only DM"
     if problem := find_row_problem(row, ("src", "tgt")):
         return MALFORMED_ROW, problem
     question = make_meaning_question(row["src"])
@@ -200,12 +200,10 @@ def _check_paraphrase_groups(
         if len(group) < DEFAN_GROUP_ROWS:
             raise SourceError(
                 f"{source.path}: the last group, from row {first} on, has {len(group)} rows instead of {DEFAN_GROUP_ROWS}, "
-                "column questions; the file is cut off or holds no paraphrases"
+                "column questions; the file is cut off or has no paraphrases"
             )
         if len({(_strip_rank_padding(row["answer"]), row["type"].strip()) for _, row in group}) > 1:
-            problem = (
-                f"rows {first} to {last} are no group of {DEFAN_GROUP_ROWS}: they differ in the column answer or type"
-            )
+            problem = f"rows {first} to {last} are not a group of {DEFAN_GROUP_ROWS} paraphrases: they differ in the column answer or type"
             odd.update(dict.fromkeys(range(first, last + 1), problem))
         yield from group
 
@@ -231,9 +229,9 @@ def parse_simpleqa_metadata(text: str) -> Mapping[str, Any] | str:
     try:
         value = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        return f"is no dict of plain values ({type(error).__name__})"
+        return f"is not a dict of plain values ({type(error).__name__})"
     if problem := find_row_problem(value, ("topic", "answer_type")):
-        return f"is not as expected: {problem}"
+        return f"is invalid: {problem}"
     urls = value.get("urls")
     if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
         return "has no list of urls"
@@ -287,14 +285,14 @@ class FoundationFormat:
             taken = self.extract_columns(row, source.path, number)
             if isinstance(taken, tuple):
                 return Reject(row_id, *taken)
-            said = {"input": row[self.question].strip(), "output": row[self.answer].strip(), **taken}
+            fields = {"input": row[self.question].strip(), "output": row[self.answer].strip(), **taken}
             return FoundationQuestion(
                 id=row_id,
                 source_dataset=self.name,
                 licence=source.licence,
                 source_name=source.name,
                 source_row=number,
-                **said,
+                **fields,
             )
 
         return parse_source_rows(source, "_".join(filter(None, (self.prefix, self.get_part(source.path)))), rows, judge)
@@ -304,7 +302,7 @@ class FoundationFormat:
         part = self.find_part(path)
         if part is None:
             raise SourceError(
-                f"{path}: holds rows of {self.name}, but the name does not say of what; expected {self.format_expected_files()}"
+                f"{path}: the file has rows of {self.name}, but its name does not give their part; expected {self.format_expected_files()}"
             )
         return part
 
@@ -349,7 +347,7 @@ FOUNDATIONS: dict[str, FoundationFormat] = {
             lambda path: re.sub(r"[^a-z0-9]+", "-", re.sub(r"\.jsonl?$", "", path.name.lower())).strip("-"),
         ),
         FoundationFormat(
-            "defan", "QA_domain_1_public.csv, … (CSV, one file a domain)", "CSV",
+            "defan", "QA_domain_1_public.csv, … (CSV, one file per domain)", "CSV",
             (("questions", "answer", "type"),),
             "questions", "answer", ("questions", "answer", "type"), _extract_defan,
             re.compile("QA_domain_", re.IGNORECASE), "defan", _find_defan_domain,
@@ -394,17 +392,17 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
                 placed[file] = name
             elif file == path and name is None:
                 raise SourceError(
-                    f"{path}: belongs to no foundation by its columns; expected one of {_format_expected_formats(wanted)}"
+                    f"{path}: the columns match no foundation; expected one of {_format_expected_formats(wanted)}"
                 )
             elif file == path:
-                raise SourceError(f"{path}: is a file of {name}, which is not among {', '.join(wanted)}")
+                raise SourceError(f"{path}: this is a file of {name}, expected files of {', '.join(wanted)}")
     found = _group_by_foundation(placed)
     if missing := [name for name in wanted if name not in found.files and (foundations or not found.files)]:
         raise SourceError(
             f"no file of {', '.join(missing)} in {format_source_contents(paths)}; expected {_format_expected_formats(missing)}"
         )
     if not foundations:
-        found.left_out.extend(format_unused_files(paths, list(placed), "since their columns are of no foundation"))
+        found.left_out.extend(format_unused_files(paths, list(placed), "because their columns match no foundation"))
     return found
 
 
@@ -417,7 +415,7 @@ def _identify_foundation(path: Path) -> str | None:
     for name, foundation in FOUNDATIONS.items():
         if foundation.name_pattern.search(path.name):
             raise SourceError(
-                f"{path}: row 1: named like a file of {name}, but its columns are {', '.join(sorted(columns))[:300] or 'not to be read'}; "
+                f"{path}: row 1: the file name is that of {name}, but its columns are {', '.join(sorted(columns))[:300] or 'unreadable'}; "
                 f"expected {foundation.format_expected_files()}"
             )
     return None
@@ -433,16 +431,16 @@ def _group_by_foundation(placed: Mapping[Path, str]) -> FoundationFiles:
     for path in sorted(placed, key=lambda path: (list(FOUNDATIONS).index(placed[path]), path.name, path)):
         name = placed[path]
         if name == "defan" and path.suffix.lower() == ".json" and (copied := path.with_suffix(".csv")) in placed:
-            found.left_out.append(f"{path}: left out; {copied.name} beside it holds the same rows")
+            found.left_out.append(f"{path}: left out; {copied.name} in the same folder has the same rows")
             continue
         part = FOUNDATIONS[name].get_part(path)
         if name == "defan" and part == _DEFAN_MATH_DOMAIN:
-            why = "DefAn's domain math is no list of questions with 14 paraphrases each"
+            why = "DefAn's domain math is not a list of questions with 14 paraphrases each"
             found.left_out.append(f"{path}: left out; {why}")
             continue
         other = parts.setdefault((name, part), path)
         if other.resolve() != path.resolve():
-            raise SourceError(f"{path}: {name} has this part already, in {other}; name one of the two")
+            raise SourceError(f"{path}: {name} already has this part, from {other}; give only one of the two")
         if other == path:
             found.files.setdefault(name, []).append(path)
     return found

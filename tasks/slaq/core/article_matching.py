@@ -76,15 +76,15 @@ def make_check_word_lists(
 def normalise_article(text: str) -> NormalisedArticle:
     """Normalise an article's text for the checks; lines are paragraphs."""
     written = tuple(sentence for line in text.splitlines() for sentence in split_sentences(line))
-    told = [read_word_values(sentence) for sentence in written]
-    capitals = [(opens, value) for each in told for opens, _, value in iterate_capitalized_words(each)]
+    sentence_values = [read_word_values(sentence) for sentence in written]
+    capitals = [(opens, value) for each in sentence_values for opens, _, value in iterate_capitalized_words(each)]
     return NormalisedArticle(
         fold_case_and_accents(text),
         tuple(tuple(list_hedged_values(sentence)) for sentence in written),
         written,
         frozenset(value for _, value in capitals),
         frozenset(value for opens, value in capitals if not opens),
-        frozenset(part.value for each in told for part in each if part.source[0].islower()),
+        frozenset(part.value for each in sentence_values for part in each if part.source[0].islower()),
     )
 
 
@@ -95,12 +95,12 @@ def read_word_values(text: str) -> list[ValueToken]:
 
 def list_hedged_values(text: str) -> list[TokenValue]:
     """Return a text's values without small words; units and money get one form, ROUGHLY marks rough numbers."""
-    return drop_stop_words([said.value for said in tokenize_amounts(_HEDGE.sub(_mark_hedge, text))])
+    return drop_stop_words([token.value for token in tokenize_amounts(_HEDGE.sub(_mark_hedge, text))])
 
 
 def list_all_values(text: str) -> list[TokenValue]:
     """Return all values of a text, small words included, without marks of approximation."""
-    return [said.value for said in tokenize_amounts(text)]
+    return [token.value for token in tokenize_amounts(text)]
 
 
 def _mark_hedge(found: re.Match[str]) -> str:

@@ -71,8 +71,8 @@ def find_alternative_answer(question: str, answer: str, article: NormalisedArtic
         best, most = "", -1
         for sentence in article.sentence_texts:
             if re.search(rf"\b{name}\b", sentence):
-                said = list_content_values(sentence, lists)
-                shared = sum(any(is_same_or_related_word(each, value) for each in said) for value in asked)
+                sentence_values = list_content_values(sentence, lists)
+                shared = sum(any(is_same_or_related_word(each, value) for each in sentence_values) for value in asked)
                 best, most = (sentence, shared) if shared > most else (best, most)
         joined = re.findall(rf"\b{name},? (?:and|or) ({_PROPER_NAME})", best)
         for other in (*joined, *re.findall(rf"({_PROPER_NAME}),? (?:and|or) {name}\b", best)):
@@ -82,7 +82,9 @@ def find_alternative_answer(question: str, answer: str, article: NormalisedArtic
         return None
     for phrase in _iterate_definite_phrases(question, lists):
         numbers = {
-            ordinal for sentence in article.sentence_values for ordinal in _iterate_ordinals_before_phrase(sentence, phrase)
+            ordinal
+            for sentence in article.sentence_values
+            for ordinal in _iterate_ordinals_before_phrase(sentence, phrase)
         }
         if len(numbers) > 1:
             return f"the article tells of a first and a second {' '.join(phrase)!r}; say in {question!r} which one is meant"
@@ -98,11 +100,11 @@ def _iterate_definite_phrases(question: str, lists: CheckLists) -> Iterator[tupl
     for at, word in enumerate(words):
         phrase: list[str] = []
         first = last = ""
-        for said, value in words[at + 1 : at + 1 + _MAX_PHRASE_WORDS] if word.value == "the" else ():
+        for source, value in words[at + 1 : at + 1 + _MAX_PHRASE_WORDS] if word.value == "the" else ():
             if not isinstance(value, str) or value in lists.function_words:
                 break
             phrase.append(value)
-            first, last = first or said, said
+            first, last = first or source, source
         if last.islower() and last == phrase[-1]:
             yield tuple(phrase)
             if first[0].isupper():
@@ -171,7 +173,9 @@ def check_generated_pairs(
     article = normalise_article(article_text)
     problems: list[PairProblem] = []
     for which, pair in enumerate(generated.short, 1):
-        problems += (replace(each, pair_number=which) for each in check_short_question(pair.question, topic, article, lists))
+        problems += (
+            replace(each, pair_number=which) for each in check_short_question(pair.question, topic, article, lists)
+        )
         problems += (replace(each, pair_number=which) for each in check_short_answer(pair.answer, article, lists))
         if other := find_alternative_answer(pair.question, pair.answer, article, lists):
             problems.append(PairProblem("several_answers", which, other))
@@ -259,12 +263,12 @@ def names_subject(question: str, topic: str, article: NormalisedArticle, lists: 
         for quoted in _QUOTED.findall(question)
     ):
         return True
-    told = read_word_values(question)
-    for opens, _, value in iterate_capitalized_words(told):
+    words = read_word_values(question)
+    for opens, _, value in iterate_capitalized_words(words):
         names = article.capitalised_inside_sentences - article.lowercase_words if opens else article.capitalised_words
         if value in names and value not in lists.function_words and value not in _MONTHS_AND_WEEKDAYS:
             return True
-    values = [part.value for part in told]
+    values = [part.value for part in words]
     for at, before in enumerate(values[:-2]):
         term = values[at + 1 : at + 3] if before in _ARTICLES_AND_AUXILIARIES else []
         is_term = bool(term) and all(
@@ -343,7 +347,7 @@ def check_long_answer(
             0,
             f"each sentence of the long answer names {strip_title_qualifier(topic)!r} anew; write one flowing paragraph",
         )
-    told, values = list_all_values(long), list_hedged_values(long)
+    all_values, values = list_all_values(long), list_hedged_values(long)
     for which, pair in enumerate(generated.short, 1):
         wanted, exact = (
             list_content_values(pair.answer, lists) or list_all_values(pair.answer),
@@ -351,7 +355,7 @@ def check_long_answer(
         )
         is_there = contains_whole_words(fold_case_and_accents(long), fold_case_and_accents(pair.answer).strip(" .!?"))
         is_there = is_there or bool(
-            wanted and all(any(is_same_or_related_word(found, value) for found in told) for value in wanted)
+            wanted and all(any(is_same_or_related_word(found, value) for found in all_values) for value in wanted)
         )
         # numbers that an answer calls approximate must be approximate in the long answer too
         rough = [exact[at : at + 2] for at, value in enumerate(exact[:-1]) if value == APPROXIMATION_MARK]
@@ -360,22 +364,24 @@ def check_long_answer(
     texts = [topic, *(text for pair in generated.short for text in (pair.question, pair.answer))]
     known = [part.value for text in texts for part in read_word_values(text)]
     added = dict.fromkeys([*_find_added_numbers(long, known), *_find_added_names(long, known, article, lists)])
-    for said in added:
+    for number in added:
         yield PairProblem(
-            "long_answer_adds", 0, f"the long answer says {said!r}, which is in none of the five questions and answers"
+            "long_answer_adds",
+            0,
+            f"the long answer says {number!r}, which is in none of the five questions and answers",
         )
 
 
 def _find_added_numbers(text: str, known: Sequence[TokenValue]) -> Iterator[str]:
-    for said, value in read_word_values(text):
+    for source, value in read_word_values(text):
         # in running text "one" and "first" are rarely numbers; 10^5 and 5th are
-        is_number = any(map(str.isdigit, said)) or (not isinstance(value, str) and said.lower() != "one")
+        is_number = any(map(str.isdigit, source)) or (not isinstance(value, str) and source.lower() != "one")
         if (
             is_number
             and not any(value_states(found, value) for found in known)
             and not _is_date_from_known_parts(value, known)
         ):
-            yield said
+            yield source
 
 
 def _is_date_from_known_parts(value: TokenValue, known: Sequence[TokenValue]) -> bool:

@@ -85,7 +85,7 @@ def read_generated_pairs(text: str) -> GeneratedPairs | UnreadableCompletion:
 
 def read_pair_checks(text: str) -> tuple[str | None, ...] | UnreadableCompletion:
     """Read the verdict on each of the five pairs in a reply to `slaq/check`: None for ok, else the reason."""
-    found = [(int(number), said.strip(" \t\r")) for number, said in _CHECK_LINE_PATTERN.findall(text)]
+    found = [(int(number), line_text.strip(" \t\r")) for number, line_text in _CHECK_LINE_PATTERN.findall(text)]
     counts = Counter(number for number, _ in found)
     for number in range(1, PAIRS_PER_TOPIC + 1):
         if counts[number] != 1:
@@ -97,13 +97,13 @@ def read_pair_checks(text: str) -> tuple[str | None, ...] | UnreadableCompletion
             f"a line about pair {unknown[0]}, expected lines about the pairs 1 to {PAIRS_PER_TOPIC} alone"
         )
     verdicts: list[str | None] = []
-    for number, said in sorted(found):
-        is_ok = _OK.fullmatch(said)
-        if not is_ok and (not any(map(str.isalnum, said)) or re.match(r"\W*ok\b", said, re.IGNORECASE)):
+    for number, line_text in sorted(found):
+        is_ok = _OK.fullmatch(line_text)
+        if not is_ok and (not any(map(str.isalnum, line_text)) or re.match(r"\W*ok\b", line_text, re.IGNORECASE)):
             return UnreadableCompletion(
-                f'line {number} says {said!r}, expected either "ok" and nothing else or a reason'
+                f'line {number} says {line_text!r}, expected either "ok" and nothing else or a reason'
             )
-        verdicts.append(None if is_ok else " ".join(said.split()))
+        verdicts.append(None if is_ok else " ".join(line_text.split()))
     return tuple(verdicts)
 
 
@@ -112,12 +112,12 @@ def read_fact_type(text: str) -> FactType | UnreadableCompletion:
     found = _TYPE.findall(text)
     if len(found) != 1:
         return UnreadableCompletion(f'{len(found)} lines of the form "Type: CLASS", expected one')
-    said = found[0].strip().rstrip(". \t\r")
-    name = re.sub(r"[\s-]+", "_", said)
+    type_text = found[0].strip().rstrip(". \t\r")
+    name = re.sub(r"[\s-]+", "_", type_text)
     for known in get_args(FactType):
         if name.casefold() == known.casefold():
             return known
-    return UnreadableCompletion(f"the type {said!r} is none of {', '.join(get_args(FactType))}")
+    return UnreadableCompletion(f"the type {type_text!r} is none of {', '.join(get_args(FactType))}")
 
 
 def _parse_pairs_object(text: str) -> list[str]:
@@ -169,13 +169,13 @@ def _parse_pairs_line(text: str) -> list[str]:
     values = []
     for at, (label, name) in enumerate(zip(found, PAIR_LABELS, strict=True)):
         end = found[at + 1].start() if at + 1 < len(found) else len(text)
-        said = text[label.end() : end].strip()
-        if name == PAIR_LABELS[-1] and "\n" in said:
+        value_text = text[label.end() : end].strip()
+        if name == PAIR_LABELS[-1] and "\n" in value_text:
             raise MalformedJsonObject("text stands behind the line of LongA, expected nothing there")
-        said = said.removesuffix(",").rstrip()
+        value_text = value_text.removesuffix(",").rstrip()
         # quotes around the whole value
-        quoted = re.fullmatch(r'"([^"]*)"|“([^“”]*)”', said)
-        values.append(_clean_pair_text(quoted[1] or quoted[2] or "" if quoted else said, name))
+        quoted = re.fullmatch(r'"([^"]*)"|“([^“”]*)”', value_text)
+        values.append(_clean_pair_text(quoted[1] or quoted[2] or "" if quoted else value_text, name))
     # quotes around the whole line open before the first label and close behind the last value
     opened = found[0]["mark"]
     if opened and not found[0]["close"]:

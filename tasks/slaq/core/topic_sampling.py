@@ -42,7 +42,7 @@ def sample_category_pages(
     A page listed again counts once. Stores no more than `number` pages at a time. UsageError for a number below 1.
     """
     if number < 1:
-        raise UsageError(f"{number} pages to be drawn from {category!r}: expected 1 or more")
+        raise UsageError(f"cannot draw {number} pages from {category!r}; expected 1 or more")
     # negated, so that the heap's first is the largest; page ids break ties of digests, so pages are never compared
     kept: list[tuple[int, int, CategoryMember]] = []
     known: set[int] = set()
@@ -70,9 +70,9 @@ def select_most_and_least_viewed(
     UsageError for `per_half` below 1; ValueError for a page given twice.
     """
     if per_half < 1:
-        raise UsageError(f"{per_half} topics a half: expected 1 or more")
+        raise UsageError(f"{per_half} topics per half; expected 1 or more")
     if len({topic.pageid for topic in topics}) < len(topics):
-        raise ValueError("a page stands twice among those that are split by views")
+        raise ValueError("a page occurs twice among the topics to split by views; expected each page once")
     counted = (topic for topic in topics if topic.views is not None)
     ranked = sorted(counted, key=lambda topic: (-(topic.views or 0), topic.pageid))
     half = len(ranked) // 2

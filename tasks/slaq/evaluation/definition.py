@@ -64,7 +64,7 @@ def explain_slaq_prediction(row: ScoredSlaqPrediction) -> Iterator[str]:
 
 SLAQ_EVALUATION: Evaluation = Evaluation(
     name="slaq_evaluation",
-    title="Measure a model on SLAQ: the same facts asked short and long, and whether the answers agree",
+    title="Measure a model on SLAQ: the same facts in short and long questions, and whether the answers agree",
     examples=(
         "factmill evaluate slaq --model oracle",
         "factmill evaluate slaq --world my-world.toml --model mine --judge judge --limit 50",
@@ -95,8 +95,8 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     offline_settings=(SHORT_SETTING, LONG_SETTING),
     headline_metrics=(ACCURACY, ACCURACY_GAP, ALIGNMENT, SIGNED_ALIGNMENT),
     main_metric=ACCURACY,
-    main_metric_meaning="The share of facts that the model gets right when each is asked for alone (short) and when one question asks "
-    "for five of them (long): what it loses between the two it knew.",
+    main_metric_meaning="The share of facts that the model gets right when a question asks for one fact (short) and when one question asks "
+    "for five (long): the model knew what it loses between the two.",
     make_questions=list_slaq_questions,
     make_prompt=fill_slaq_answer_prompt,
     inputs_model=SlaqEvaluationInputs,
@@ -110,7 +110,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     list_report_items=list_slaq_report_items,
     paper_results=SLAQ_PAPER_RESULTS,
     label_scheme=LabelScheme(
-        instruction="Does the answer have it right?",
+        instruction="Is the answer right?",
         classes=SLAQ_VERDICT_MEANINGS,
         right_labels=frozenset("1"),
         metric=ACCURACY,

@@ -48,12 +48,12 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     groups = _list_fact_groups(rows, topics)
     given: dict[str, SettingVerdicts] = {}
     for setting in (SHORT_SETTING, LONG_SETTING):
-        if mine := [row for row in rows if row["setting"] == setting]:
+        if setting_rows := [row for row in rows if row["setting"] == setting]:
             values, reasons = given[setting] = (
                 np.full((len(topics), PAIRS_PER_TOPIC), np.nan),
                 np.empty((len(topics), PAIRS_PER_TOPIC), object),
             )
-            for row in mine:
+            for row in setting_rows:
                 first = max(row["position"] - 1, 0)
                 place = at[row["item"]], slice(first, first + len(row["golds"]))
                 reasons[place] = f"{row['unscored']}\n{row['detail']}"
@@ -166,28 +166,28 @@ def format_verdicts(verdicts: Sequence[int], unscored: str) -> str:
 
 
 _BAR_FIGURES = (
-    ("accuracy", "Accuracy of short and of long answers", (SHORT_SETTING, LONG_SETTING), ACCURACY, "2a"),
+    ("accuracy", "Accuracy of short and long answers", (SHORT_SETTING, LONG_SETTING), ACCURACY, "2a"),
     ("alignment", "Alignment: both answers right, or both wrong", (BOTH_SETTINGS,), ALIGNMENT, "2b"),
     ("signed_alignment", "Signed alignment: +1 both right, −1 both wrong", (BOTH_SETTINGS,), SIGNED_ALIGNMENT, "2c"),
 )
 _LINE_FIGURES = (
     (
         "position",
-        "Accuracy by place of the fact in the long question",
+        "Accuracy by position of the fact in the long question",
         POSITION,
-        "Figure 3a. The short answers to the same questions show how hard these are by themselves.",
+        "Figure 3a. The short answers to the same questions show how hard the questions themselves are.",
     ),
     (
         "momentum_right",
         "Accuracy after right answers",
         AFTER_RIGHT,
-        "Figure 3b. 0: the answer before was wrong. The first answer, with none before it, is left out.",
+        "Figure 3b. 0: the previous answer was wrong. The first answer is left out, since it has no previous one.",
     ),
     (
         "momentum_wrong",
         "Accuracy after wrong answers",
         AFTER_WRONG,
-        "Figure 3c. 0: the answer before was right. The first answer, with none before it, is left out.",
+        "Figure 3c. 0: the previous answer was right. The first answer is left out, since it has no previous one.",
     ),
 )
 _TOPIC_INTERVALS_NOTE = "Whiskers are 95 % intervals over topics."
@@ -218,7 +218,7 @@ def draw_slaq_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
                 tuple(map(str, range(1, PAIRS_PER_TOPIC + 1) if is_place else range(PAIRS_PER_TOPIC))),
                 name=name,
                 title=title,
-                x_label="position in the long question" if is_place else "answers in a row before",
+                x_label="position in the long question" if is_place else "consecutive such answers before it",
                 note=f"{note} {_TOPIC_INTERVALS_NOTE}",
                 y_range=(0.0, 1.0),
             )
@@ -238,7 +238,7 @@ SLAQ_PAPER_RESULTS = tuple(
         model="16 models, 1B to 12B",
         value=value,
         where=where,
-        note="the paper's topics, models and judge (Gemini 2.5 Flash) are others",
+        note="the paper uses other topics, models and another judge (Gemini 2.5 Flash)",
         group_by=group_by,
         group=group,
     )

@@ -37,7 +37,7 @@ class SlaqEvaluationParams(JudgedEvaluationParams):
     """Parameters of an evaluation on SLAQ."""
 
     setting: Annotated[tuple[Literal["short", "long"], ...], CliOption("--setting", "NAME")] = ()
-    """Only this setting (repeatable). Default: both, without which there is no alignment."""
+    """Only this setting (repeatable). Default: both; alignment needs both."""
 
 
 class SlaqEvaluationInputs(EvaluationInputs):

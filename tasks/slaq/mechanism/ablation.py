@@ -32,7 +32,7 @@ def import_mechanism_module(module: str) -> Any:
     except ImportError as error:
         raise UsageError(
             f"the mechanistic analysis needs {error.name or module}, which is not installed: pip install 'factmill[mechanism]' "
-            "(for torch's build for CPUs alone, install torch by its own instructions first)"
+            "(for the CPU-only build of torch, first install torch as its documentation describes)"
         ) from error
 
 
@@ -57,8 +57,12 @@ def tokenize_prompt_and_answer(
         end = tokenizer.eos_token_id
         # some tokenizers append an end token, which would end the prompt before the answer
         prompt = prompt[:-1] if len(prompt) > 1 and prompt[-1] == end != prompt[0] else prompt
-    told = tokenizer(answer, add_special_tokens=False, return_offsets_mapping=True)
-    return list(prompt), list(told["input_ids"]), [(int(begin), int(end)) for begin, end in told["offset_mapping"]]
+    encoded = tokenizer(answer, add_special_tokens=False, return_offsets_mapping=True)
+    return (
+        list(prompt),
+        list(encoded["input_ids"]),
+        [(int(begin), int(end)) for begin, end in encoded["offset_mapping"]],
+    )
 
 
 class UnsupportedArchitecture(Exception):
@@ -98,16 +102,16 @@ def find_transformer_parts(model: Any) -> TransformerParts:
     heads = getattr(model.config, "num_attention_heads", None)
     if layers is None or norm is None or unembedding is None or not heads:
         raise UnsupportedArchitecture(
-            f"{type(model).__name__} has no layers (`layers` or `h`), last norm (`norm` or `ln_f`), unembedding and heads "
-            "where Llama's, Qwen's and GPT-2's are"
+            f"{type(model).__name__}: layers (`layers` or `h`), last norm (`norm` or `ln_f`), unembedding or heads not found; "
+            "expected an architecture like Llama, Qwen or GPT-2"
         )
     attention = [getattr(layer, "self_attn", None) or getattr(layer, "attn", None) for layer in layers]
     projections = [getattr(each, "o_proj", None) or getattr(each, "c_proj", None) for each in attention]
     mlps = [getattr(layer, "mlp", None) for layer in layers]
     if None in projections or None in mlps:
         raise UnsupportedArchitecture(
-            f"a layer of {type(model).__name__} has no `self_attn.o_proj` (or `attn.c_proj`) and `mlp`, as those of Llama, Qwen "
-            "and GPT-2 have"
+            f"{type(model).__name__}: a layer lacks `self_attn.o_proj` (or `attn.c_proj`) or `mlp`; expected an architecture like "
+            "Llama, Qwen or GPT-2"
         )
     return TransformerParts(list(layers), projections, mlps, norm, unembedding, int(heads))
 
@@ -182,14 +186,14 @@ class Ablator:
             finally:
                 self._entered, self._caught = self._caught, None
             if len(self._entered) != len(self._blocks.layers):
-                raise UnsupportedArchitecture(f"{type(self._model).__name__} does not pass each layer once")
+                raise UnsupportedArchitecture(f"{type(self._model).__name__} does not call each layer exactly once")
             self._require_numbers(logits, "with nothing ablated")
             base = self._gather_token_logits(logits)
             ours = self._run_layers(0, torch.ones((1, self._components), device=device))[0]
         self._require_numbers(base, "with nothing ablated")
         if float((ours - base).abs().max()) > _LOGIT_TOLERANCE * max(1.0, float(base.abs().max())):
             raise UnsupportedArchitecture(
-                f"the logits of {type(self._model).__name__} are not its unembedding of its last norm"
+                f"the logits of {type(self._model).__name__} are not the unembedding of its last norm"
             )
         return [float(each) for each in base]
 
@@ -293,11 +297,11 @@ class Ablator:
         def hook(_mlp: Any, _arguments: tuple[Any, ...], out: Any) -> Any:
             if self._keep is None:
                 return None
-            told, *rest = (
+            hidden, *rest = (
                 out if isinstance(out, tuple) else (out,)
             )  # mixtures of experts also return their router's choice
-            told = told * self._keep[:, layer, self.heads].to(told.dtype)[:, None, None]
-            return (told, *rest) if isinstance(out, tuple) else told
+            hidden = hidden * self._keep[:, layer, self.heads].to(hidden.dtype)[:, None, None]
+            return (hidden, *rest) if isinstance(out, tuple) else hidden
 
         return hook
 

@@ -74,14 +74,14 @@ def list_causal_model_files(folder: Path) -> list[SourceFile]:
     """List the files of a model's folder with their digests; UsageError says what is missing."""
     if not (folder / CONFIG_FILE).is_file():
         raise UsageError(
-            f"{folder}: no {CONFIG_FILE} in it; expected the folder of a causal language model in Hugging Face's form, with "
+            f"{folder}: {CONFIG_FILE} not found; expected the folder of a causal language model in Hugging Face format, with "
             f"{CONFIG_FILE}, tokenizer.json and *.safetensors"
         )
     files = sorted(
         path for path in folder.iterdir() if path.is_file() and path.suffix in (*_WEIGHT_SUFFIXES, *_COMPANION_SUFFIXES)
     )
     if not any(path.suffix in _WEIGHT_SUFFIXES for path in files):
-        raise UsageError(f"{folder}: no weights in it (*.safetensors, or pytorch_model.bin)")
+        raise UsageError(f"{folder}: no weights found; expected *.safetensors or pytorch_model.bin")
     try:
         # not pin_source_file, since a model's files contain no rows to check
         return [SourceFile(path, path.name, digest_file(path)) for path in files]
@@ -151,7 +151,7 @@ def choose_torch_device(device: Device) -> Literal["cpu", "cuda"]:
     """Return torch's device to compute on; UsageError if a GPU is requested and there is none."""
     has_gpu = import_mechanism_module("torch").cuda.is_available()
     if device == "cuda" and not has_gpu:
-        raise UsageError("device cuda: torch finds no GPU on this machine; give auto or cpu")
+        raise UsageError("--device cuda: torch finds no GPU on this machine; give auto or cpu")
     return "cuda" if has_gpu and device != "cpu" else "cpu"
 
 
@@ -167,16 +167,16 @@ def load_causal_model(folder: Path, device: Device = "auto", precision: Precisio
             str(folder), dtype=getattr(torch, precision), local_files_only=True
         )
     except (OSError, ValueError, KeyError, RuntimeError, AttributeError, ImportError) as error:
-        told = str(error).strip().partition("\n")[0]
+        first_line = str(error).strip().partition("\n")[0]
         raise UsageError(
-            f"{folder}: transformers {transformers.__version__} cannot open it as a causal language model: {told}"
+            f"{folder}: transformers {transformers.__version__} cannot open it as a causal language model: {first_line}"
         ) from error
     if not tokenizer.is_fast:
-        raise UsageError(f"{folder}: its tokenizer has no tokenizer.json, which tells where tokens stand in a text")
+        raise UsageError(f"{folder}: its tokenizer has no tokenizer.json, which is needed to locate tokens in a text")
     known = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > known:
         raise UsageError(
-            f"{folder}: its tokenizer has {len(tokenizer)} tokens and its model knows {known}; they do not belong together"
+            f"{folder}: its tokenizer has {len(tokenizer)} tokens but its model has {known}; they do not belong together"
         )
     return model.eval().to(where), tokenizer
 

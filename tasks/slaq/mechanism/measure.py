@@ -37,16 +37,16 @@ def measure_mechanism(
         MetricScores(
             setting=kind,
             metric=feature,
-            items=[row["id"] for row in mine],
-            clusters=[row["item"] for row in mine],
-            values=np.array([np.nan if row[feature] is None else row[feature] for row in mine], np.float64),
-            groups={"model": [row["model"] for row in mine]} if len(models) > 1 else {},
+            items=[row["id"] for row in kind_rows],
+            clusters=[row["item"] for row in kind_rows],
+            values=np.array([np.nan if row[feature] is None else row[feature] for row in kind_rows], np.float64),
+            groups={"model": [row["model"] for row in kind_rows]} if len(models) > 1 else {},
             worst=0.0 if feature in SIMILARITY_MEASURES[:2] else -1.0,
             unit="share" if feature in SIMILARITY_MEASURES[:2] else "correlation",
         )
         for feature in SIMILARITY_MEASURES
-        for kind, mine in of_kind.items()
-        if mine
+        for kind, kind_rows in of_kind.items()
+        if kind_rows
     ]
     found = [*measure_mean_metrics(scores, seed), *_measure_kind_differences(rows, seed)]
     found += _measure_kind_predictions(rows, folds, seed)
@@ -65,8 +65,14 @@ def measure_mechanism(
 def _measure_kind_differences(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[MeasuredMetric]:
     """Yield each measure's difference aligned − misaligned, with p adjusted over the six (Benjamini and Hochberg)."""
     scored = {feature: [row for row in rows if row[feature] is not None] for feature in SIMILARITY_MEASURES}
-    values = {feature: np.array([row[feature] for row in mine], np.float64) for feature, mine in scored.items()}
-    is_aligned = {feature: np.array([row["kind"] == ALIGNED for row in mine], bool) for feature, mine in scored.items()}
+    values = {
+        feature: np.array([row[feature] for row in feature_rows], np.float64)
+        for feature, feature_rows in scored.items()
+    }
+    is_aligned = {
+        feature: np.array([row["kind"] == ALIGNED for row in feature_rows], bool)
+        for feature, feature_rows in scored.items()
+    }
     by_topic, by_fact = (
         [
             compute_permutation_p(values[each], is_aligned[each], [row[unit] for row in scored[each]], seed)
@@ -148,13 +154,13 @@ def _measure_kind_predictions(rows: Sequence[Mapping[str, Any]], folds: int, see
             yield _make_mechanism_metric(
                 name, ROC_AUC + ending, sum(aucs) / len(aucs), len(scored), len(rows), note=note
             )
-            told = dict(zip((row["id"] for row in scored), predicted.is_right, strict=True))
+            is_right = dict(zip((row["id"] for row in scored), predicted.is_right, strict=True))
             right = MetricScores(
                 setting=name,
                 metric=ACCURACY + ending,
                 items=[row["id"] for row in rows],
                 clusters=[row["item"] for row in rows],
-                values=np.array([told.get(row["id"], np.nan) for row in rows], np.float64),
+                values=np.array([is_right.get(row["id"], np.nan) for row in rows], np.float64),
                 is_share=True,
                 unit="share",
             )
@@ -210,14 +216,14 @@ _MEASURE_TITLES = {
 def draw_mechanism_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Draw the similarities of both kinds of facts (Figure 4), and how well they predict the kind (Figure 5)."""
     found = {(each.setting, each.metric): each for each in metrics if not each.group_by}
-    told = {**_MEASURE_TITLES, ALL_SIX_MEASURES: ALL_SIX_MEASURES}
+    titles = {**_MEASURE_TITLES, ALL_SIX_MEASURES: ALL_SIX_MEASURES}
     kinds = [
         make_metric_series(kind, ((_MEASURE_TITLES[each], found.get((kind, each))) for each in SIMILARITY_MEASURES))
         for kind in (ALIGNED, MISALIGNED)
         if any((kind, each) in found for each in SIMILARITY_MEASURES)
     ]
     measures = [
-        make_metric_series(label, ((told[each], found.get((each, metric))) for each in told))
+        make_metric_series(label, ((titles[each], found.get((each, metric))) for each in titles))
         for label, metric in (("ROC-AUC", ROC_AUC), ("accuracy", ACCURACY))
         if any((found[at].value is not None) for at in found if at[1] == metric)
     ]
@@ -233,13 +239,13 @@ def draw_mechanism_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFi
             tuple(kinds), "Figure 4. Whiskers are 95 % intervals over topics.",
         ),
         ReportFigure(
-            "prediction", "Telling aligned from misaligned facts by similarity", "bars", "features", "of held-out facts",
-            tuple(measures), "Figure 5. Logistic regression, cross-validated by topic; 0.5 is chance where both kinds are as many. "
+            "prediction", "Prediction of aligned and misaligned facts from similarity", "bars", "features", "for held-out facts",
+            tuple(measures), "Figure 5. Logistic regression, cross-validated by topic; 0.5 is chance if both kinds are equally frequent. "
             "Whiskers are 95 % intervals over topics.", (0.0, 1.0),
         ),
         ReportFigure(
-            "coefficients", "Weights of the six measures together", "bars", "similarity measure", "coefficient",
-            tuple(weights if has_weights else ()), "Figure 5. In units of each measure's spread; above 0: the more alike, the likelier aligned.",
+            "coefficients", "Weights of all six measures", "bars", "similarity measure", "coefficient",
+            tuple(weights if has_weights else ()), "Figure 5. In units of the standard deviation of each measure; above 0: more similar facts are more likely aligned.",
         ),
     ]  # fmt: skip
     return [each for each in figures if each.series]
@@ -252,7 +258,7 @@ MECHANISM_PAPER_RESULTS = tuple(
         model="Qwen-2.5 1B, 3B and Qwen-3 1.7B, 4B",
         value=value,
         where=where,
-        note="four models with 30 facts of each kind together; answers were paired by hand",
+        note="four models pooled, 30 facts of each kind; answers were paired by hand",
     )
     for metric, setting, where, value in (
         ("containment", ALIGNED, "Figure 4", 0.552),

@@ -51,33 +51,33 @@ class MechanismParams(BenchmarkParams):
     """Parameters of the mechanistic analysis."""
 
     evaluation: Annotated[tuple[str, ...], CliOption(metavar="EVALUATION")] = (LATEST_SLAQ_EVALUATION,)
-    """Evaluations on SLAQ, in both settings: an id, the beginning of one, or latest:slaq_evaluation."""
+    """Evaluation on SLAQ in both settings: its id, the start of its id, or latest:slaq_evaluation (repeatable)."""
     model: Annotated[tuple[str, ...], CliOption(metavar="DIR")] = ()
-    """Folder of the model that gave the answers, in Hugging Face's form (repeatable: one for each evaluation, in its order)."""
+    """Folder of the model that gave the answers, in Hugging Face format (repeatable: one per evaluation, in the same order)."""
     pairs: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """CSV with the columns id, short_text, long_text: parts of both answers that state the same fact, as people paired them; they come before what is found."""
+    """CSV with the columns id, short_text, long_text: parts of both answers that state the same fact, paired by people. They take precedence over pairs found automatically."""
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """The model of the world's file, [models.NAME], that quotes the part of a long answer which states a fact, where the answer does not number its parts; or exact, which aligns the words of both answers, and stands in where the world's judge is no model."""
+    """The model that quotes the part of a long answer that states a fact, if the answer does not number its parts, [models.NAME] of the world's file; or exact, which aligns the words of both answers. The world's judge is replaced by exact if it is not a real model."""
     per_kind: int = Field(default=30, ge=1, le=MAX_SETTING_NUMBER)
-    """Facts of each model and kind (right in both answers; right in one) to score; they are drawn with the seed until so many are scored, or none is left."""
+    """Number of facts to score per model and kind (right in both answers; right in one); facts are drawn with the seed until the number is reached or none is left."""
     least_matched: float = Field(default=0.5, ge=0, le=1)
-    """Share of the short answer's content words that a part of the long answer must have to be its pair by alignment."""
+    """Minimum share of the short answer's content words in a part of the long answer to pair the two by alignment."""
     tokens: Literal["answer", "gold"] = "answer"
-    """Whose tokens are looked at: those of the model's own answers, or the gold answer's, which then stands in place of both texts, so that both have the same tokens, right or wrong."""
+    """Which tokens to analyse: answer, those of the model's own answers; gold, those of the gold answer, which replaces both texts, so that both have the same tokens, right or wrong."""
     recover: float = Field(default=0.9, gt=0, le=1)
-    """Share of a token's logit that its minimal set of components must give."""
+    """Minimum share of a token's logit that its minimal set of components must recover."""
     largest_set: float = Field(default=1.0, gt=0, le=1)
-    """Share of all components that a minimal set may have; less saves time and leaves tokens without a set."""
+    """Maximum share of all components in a minimal set; a lower value saves time but may leave tokens without a set."""
     centre: bool = False
-    """Take each logit less the mean over the vocabulary: for models whose logits lie below 0, as GPT-2's."""
+    """Subtract the mean over the vocabulary from each logit, for models with logits below 0, such as GPT-2."""
     precision: Precision = "float32"
-    """Numbers to compute in; importances of bfloat16 and float16 are coarse."""
+    """Number format of the computation; bfloat16 and float16 give coarse importances."""
     device: Device = "auto"
-    """Where to compute; auto: on the GPU where there is one."""
+    """Device for the computation; auto: the GPU if there is one, else the CPU."""
     folds: int = Field(default=5, ge=2, le=1000)
-    """Parts of the cross-validation."""
+    """Number of cross-validation folds."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
-    """Seed of the draw of facts, the folds and the intervals."""
+    """Seed for drawing facts, folds and the confidence intervals."""
 
 
 class AnalysedModel(StrictModel):
@@ -106,12 +106,14 @@ def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> Resolv
     records = [_get_slaq_evaluation(each, run) for each in params.evaluation]
     if len(folders) != len(records):
         raise UsageError(
-            f"{len(records)} evaluations and {len(folders)} models: give --model DIR for each evaluation, in its order; "
+            f"{len(records)} evaluations and {len(folders)} models: give one --model DIR per evaluation, in the same order; "
             f"{MECHANISM_EXAMPLE}"
         )
     names = [folder.name for folder in folders]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"two models are called {twice}, by their folders; rows are told apart by that: rename one")
+        raise UsageError(
+            f"two model folders are called {twice}; the name identifies the model in rows, so rename one of the folders"
+        )
     files: dict[str, list[SourceFile]] = {
         name: list_causal_model_files(folder) for name, folder in zip(names, folders, strict=True)
     }
@@ -123,7 +125,7 @@ def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> Resolv
     if params.pairs is not None:
         path = resolve_absolute_path(params.pairs)
         if not path.is_file():
-            raise UsageError(f"{params.pairs}: no such file of pairs; `--write-pairs FILE` writes one to begin with")
+            raise UsageError(f"{params.pairs}: file of pairs not found; `--write-pairs FILE` writes one to start with")
         load_pairs_file(path)
         files[PAIRS_FILE_UNIT], changed["pairs"] = [pin_source_file(path)], str(path)
     subjects = tuple(
@@ -131,7 +133,7 @@ def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> Resolv
         for name, each in zip(names, records, strict=True)
     )
     notes = [
-        f"answers of {each.asked!r} are looked into with the model {each.model!r}: see to it that it is the same"
+        f"answers of {each.asked!r} are analysed with the model {each.model!r}; make sure that they are the same model"
         for each in subjects
         if each.asked.casefold() not in each.model.casefold() and each.model.casefold() not in each.asked.casefold()
     ]
@@ -150,16 +152,16 @@ def _get_slaq_evaluation(name: str, run: RunOptions) -> BuildRecord:
         if name != LATEST_SLAQ_EVALUATION:
             raise
         raise UnknownBuild(
-            "no evaluation on SLAQ to look into; make one of the model's answers: factmill evaluate slaq --model NAME"
+            "no evaluation on SLAQ found; make one of the model's answers with factmill evaluate slaq --model NAME"
         ) from error
     if record.benchmark != SLAQ_EVALUATION.name:
         raise UsageError(
-            f"{record.build_id} is a build of {record.benchmark}; expected an evaluation: factmill evaluate slaq"
+            f"{record.build_id} is a build of {record.benchmark}; expected an evaluation, made with factmill evaluate slaq"
         )
     settings = record.lock["params"]["settings"]
     if missing := [each for each in SLAQ_EVALUATION.default_settings if each not in settings]:
         raise UsageError(
-            f"{record.build_id} asked {', '.join(settings)} alone; {missing[0]} answers are needed too: evaluate without --setting"
+            f"{record.build_id} has only {', '.join(settings)} answers; {missing[0]} answers are needed too; evaluate without --setting"
         )
     return record
 
@@ -170,7 +172,7 @@ def load_drawn_facts(
     """Load the facts of one model and their counts (draw_facts_by_kind); UnknownBuild if its evaluation is gone."""
     found = [build for build in list_builds(warehouse) if build.content_digest == subject.evaluation]
     if not found:
-        raise UnknownBuild(f"the evaluation of {subject.asked} is not in {warehouse} any more; evaluate again")
+        raise UnknownBuild(f"the evaluation of {subject.asked} is no longer in {warehouse}; evaluate again")
     with open_warehouse(warehouse) as db:
         answers = published_table(db, found[-1].build_id, "slaq_answers").cast(arrow_schema(ScoredSlaqPrediction))
     return draw_facts_by_kind(answers.to_pylist(), subject.model, subject.asked, params.seed)
@@ -187,7 +189,7 @@ def load_pairs_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for number, row in iterate_csv(source, PAIR_COLUMNS):
         if row["id"] in found:
-            raise SourceError(f"{source.path}: row {number}: {row['id']} is paired twice; expected one row a fact")
+            raise SourceError(f"{source.path}: row {number}: {row['id']} is paired twice; expected one row per fact")
         found[row["id"]] = row["short_text"], row["long_text"]
     return found
 
@@ -217,8 +219,8 @@ def explain_fact(row: ComparedFact) -> Iterator[str]:
     for name in SIMILARITY_MEASURES:
         value, check = getattr(row, name), getattr(row.hungarian, name)
         if value is not None:
-            told = "" if check is None else f"   (one to one: {check:.3f})"
-            yield f"  {name:18} {value:.3f}{told}"
+            check_text = "" if check is None else f"   (one to one: {check:.3f})"
+            yield f"  {name:18} {value:.3f}{check_text}"
     yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
 
 
@@ -229,7 +231,7 @@ def explain_tokens(rows: Sequence[AblatedTokenRow], _: object) -> Iterator[str]:
         yield (
             f"  {row.side} {row.place:>2}    {row.token!r}: logit {row.base:.3f}, "
             + (
-                f"{len(row.components)} components give {row.recovered:.0%} of it: {first}"
+                f"{len(row.components)} components recover {row.recovered:.0%} of it: {first}"
                 if row.recovered is not None
                 else "no set"
             )

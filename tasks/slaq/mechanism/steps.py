@@ -116,8 +116,8 @@ def _require_positive_logits(rows: Sequence[AblatedFact]) -> None:
         tokens = [*row.short_tokens, *row.long_tokens]
         if tokens and 2 * sum(each.base <= 0 for each in tokens) >= len(tokens):
             raise UsageError(
-                f"{row.model}: in the fact {row.id} {row.detail}. Facts of this model would remain unscored, so nothing more is "
-                "ablated: give --centre"
+                f"{row.model}, fact {row.id}: {row.detail}. Facts of this model would remain unscored, so the analysis stopped; "
+                "run it again with --centre"
             )
 
 
@@ -240,7 +240,9 @@ def _make_ablation_calls(work: BatchWork, identity: str, row: PairedFact) -> lis
         )  # fmt: skip
         if params.tokens == "gold":
             answer, text = answer[:start] + row.gold, row.gold  # noqa: PLW2901 - what stands in place of both
-        calls.append(make_ablate_call(identity, fill_slaq_answer_prompt(asked).build_messages(), answer, start, text, **how))
+        calls.append(
+            make_ablate_call(identity, fill_slaq_answer_prompt(asked).build_messages(), answer, start, text, **how)
+        )
     return calls
 
 

@@ -90,12 +90,12 @@ def test_a_row_is_read_alike_from_every_kind_of_file(tmp_path: Path, name: str) 
         ({"person": None}, "malformed_row", "the column person is no text"),
         ({"other": " "}, "malformed_row", "the column other is no text"),
         ({"relation": ["P40"]}, "malformed_row", "the column relation is no text"),
-        ({"paragraph": 3}, "malformed_row", "the column paragraph is no text"),
+        ({"paragraph": 3}, "malformed_row", "the column paragraph"),
         ({"paragraph": "\ud800"}, "malformed_row", "half a surrogate pair"),
-        ({"relation": "colleague"}, "unknown_relation", "'colleague' names none of spouse (P26), child (P40)"),
-        ({"relation": "P19"}, "unknown_relation", "'P19' names none of"),
-        ({"person": "Byron"}, "incomplete_name", "Byron: a first"),
-        ({"other": "Ada"}, "incomplete_name", "Ada: a first"),
+        ({"relation": "colleague"}, "unknown_relation", "spouse (P26), child (P40)"),
+        ({"relation": "P19"}, "unknown_relation", "'P19'"),
+        ({"person": "Byron"}, "incomplete_name", "'Byron'"),
+        ({"other": "Ada"}, "incomplete_name", "'Ada'"),
         ({"paragraph": " \n"}, "no_paragraph", "Lord Byron and Ada Lovelace"),
         ({"paragraph": None}, "no_paragraph", "the column paragraph is empty"),
     ],
@@ -236,9 +236,9 @@ def test_files_are_found_in_folders_by_their_columns(tmp_path: Path) -> None:
 def test_files_that_cannot_be_told_apart_or_are_not_there_are_refused(tmp_path: Path) -> None:
     write(tmp_path, [GOOD], "pairs.csv")
     write(tmp_path, [GOOD], "pairs.jsonl")
-    with pytest.raises(SourceError, match=r"pairs\.jsonl: rows of .*pairs\.csv would have the same ids"):
+    with pytest.raises(SourceError, match=r"pairs\.jsonl: .*same ids.*pairs\.csv"):
         find_pair_files([tmp_path])
-    with pytest.raises(SourceError, match=r"pairs\.jsonl: rows of .*pairs\.csv would have the same ids"):
+    with pytest.raises(SourceError, match=r"pairs\.jsonl: .*same ids.*pairs\.csv"):
         find_pair_files([tmp_path / "pairs.csv", tmp_path / "pairs.jsonl"])
     with pytest.raises(SourceError, match=r"gone\.csv: no such file or folder"):
         find_pair_files([tmp_path / "gone.csv"])

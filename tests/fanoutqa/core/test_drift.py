@@ -68,7 +68,7 @@ def test_references_are_matched_by_id_in_any_order_and_counted() -> None:
 
 
 def test_a_reference_of_one_side_alone_is_a_fault() -> None:
-    with pytest.raises(ValueError, match="1 references stand on one side alone, the first is q strategy"):
+    with pytest.raises(ValueError, match=r"1 references .* the first is q strategy"):
         compare_references([refer()], [])
 
 

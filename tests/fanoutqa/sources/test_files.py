@@ -80,7 +80,7 @@ def test_rows_that_break_rules_are_rejected_with_all_of_them_by_path_and_the_oth
     assert details[1] == "top-level question: expected an object, found 5"
     assert 'question and strategy, decomposition or necessary_evidence, found "a"' in details[2]
     assert 'decomposition[0]: depends_on names "z"' in details[3]
-    assert "has evidence of its own" in details[4]
+    assert "has its own evidence" in details[4]
     assert "has no strategy" in details[4]
 
 

@@ -237,7 +237,7 @@ def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup)
     ("arguments", "code", "told"),
     [
         (["--epoch", "next week"], 2, "expected a day like"),
-        (["--epoch", "2099-01-01"], 2, "still to come"),
+        (["--epoch", "2099-01-01"], 2, "epoch '2099-01-01' is in the future"),
         (["--epoch", LATER, "--build", "nothing"], 2, "no build 'nothing'"),
         (["--epoch", LATER, "--build", "latest:slaq"], 2, "has no table fanoutqa_references"),
         (["--epoch", LATER, "--to", "/no/such/folder/drift.csv"], 1, "cannot be written"),

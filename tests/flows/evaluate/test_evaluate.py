@@ -240,10 +240,10 @@ def test_a_model_that_cannot_be_asked_is_no_evaluation(toy: ToyCommand, server: 
     assert "got no answer for any row (8 in all, the first: http_422" in told
     assert "factmill doctor --world" in told
     assert (
-        "no model so that could be asked; there are: answerer, oracle, guesser, silent; did you mean oracle?"
+        "answerer, oracle, guesser, silent; did you mean oracle?"
         in toy("evaluate", "countries", "--world", world, "--model", "oracel", code=2).err
     )
-    assert "the world embedded names no model so that could be asked" in toy("evaluate", "countries", code=2).err
+    assert "--model answerer: the world embedded" in toy("evaluate", "countries", code=2).err
 
 
 def test_a_file_of_answers_is_scored_and_what_does_not_fit_is_told(toy: ToyCommand, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_file_of_answers_is_scored_and_what_does_not_fit_is_told(toy: ToyComma
         in toy("evaluate", "countries", "--answers", tmp_path / "bad.jsonl", code=2).err
     )
     assert (
-        "nowhere.jsonl: no such file of answers"
+        "nowhere.jsonl: file of answers not found"
         in toy("evaluate", "countries", "--answers", "nowhere.jsonl", code=2).err
     )
 
@@ -299,9 +299,9 @@ def test_answers_are_measured_on_the_build_whose_questions_they_answer(toy: ToyC
     assert (told["build_id"], told["items"], _metric(evaluate())["value"]) == (first, 8, 0.5)
     assert evaluate(build=None).json["build_id"] == second, "the latest, since the file names none"
     refused = evaluate("--build", second, code=2).err
-    assert f"a.jsonl: answers to the questions of {first}, and {second} is measured on" in refused
+    assert "a.jsonl: " in refused and first in refused and second in refused
     assert evaluate("--build", second, build="").json["unscored"] == 1
-    assert "answers to the questions of countries-0, which is not in" in evaluate(build="countries-0", code=2).err
+    assert "countries-0, which is not in" in evaluate(build="countries-0", code=2).err
     assert (
         "no answer is to a question that is asked. Answered, by setting and id: 1: ask c-X"
         in evaluate(id="c-X", code=2).err
@@ -359,7 +359,7 @@ def test_what_fails_leaves_the_others_be_and_is_told_at_the_end(shared_toy: ToyC
 
 def test_a_model_that_none_could_ask_is_told_once_before_anything_is_asked(shared_toy: ToyCommand) -> None:
     ran = shared_toy("evaluate", "all", "--model", "oracle", "--model", "oracel", code=2)
-    assert ran.out == "" and ran.err.count("--model oracel: the world embedded names no model so") == 1
+    assert ran.out == "" and ran.err.count("--model oracel: the world embedded") == 1
     assert "name it" in shared_toy("evaluate", "all", "--model", "oracle", "--questions", "q.jsonl", code=2).err
 
 

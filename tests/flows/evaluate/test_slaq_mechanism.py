@@ -133,7 +133,7 @@ def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
         "explain", "slaq_mechanism", scored[0]["id"], "--warehouse", looked.measure.warehouse
     )
     assert explained.code == 0, explained.err
-    assert "components give" in explained.out
+    assert "components recover" in explained.out
     verified = looked.measure.factmill(
         "verify", told["mechanism_id"], "--warehouse", looked.measure.warehouse, "--json"
     )
@@ -241,7 +241,7 @@ def test_a_model_of_negative_logits_is_found_out_by_its_first_fact(looked: Looke
     model.save_pretrained(str(tmp_path))
     ran = looked(looked.evaluation, "--model", tmp_path, code=2)
     assert "tokens have a logit that is not above 0" in ran.err
-    assert "nothing more is ablated: give --centre" in ran.err
+    assert "run it again with --centre" in ran.err
     assert looked(looked.evaluation, "--model", tmp_path, "--per-kind", "1", "--centre").json["rows"] >= 2
 
 
@@ -266,17 +266,18 @@ def test_pairs_are_written_mended_and_read(looked: Looked, tmp_path: Path) -> No
 
 
 def test_what_is_wrong_is_told(looked: Looked, tmp_path: Path) -> None:
-    assert "0 models: give --model DIR for each evaluation" in looked(looked.evaluation, code=2).err
-    assert "no config.json" in looked(looked.evaluation, "--model", tmp_path, code=2).err
+    assert "0 models: give one --model DIR per evaluation" in looked(looked.evaluation, code=2).err
+    assert "config.json not found" in looked(looked.evaluation, "--model", tmp_path, code=2).err
     build = looked.measure.build_id
     assert f"{build} is a build of slaq; expected an evaluation" in looked(build, "--model", looked.model, code=2).err
     twice = looked(looked.evaluation, looked.evaluation, "--model", looked.model, "--model", looked.model, code=2)
-    assert "two models are called tiny-llama" in twice.err
+    assert "two model folders are called tiny-llama" in twice.err
     silent = looked.measure("--model", "silent")["evaluation_id"]
     ran = looked(silent, "--model", looked.model, code=1)
     assert "no fact is right in either answer" in ran.err
     short = looked.measure("--model", "oracle", "--setting", "short")["evaluation_id"]
-    assert "asked short alone; long answers are needed too" in looked(short, "--model", looked.model, code=2).err
+    assert "has only short answers; long answers are needed too" in looked(short, "--model", looked.model, code=2).err
     assert (
-        "no such file of pairs" in looked(looked.evaluation, "--model", looked.model, "--pairs", "none.csv", code=2).err
+        "none.csv: file of pairs not found"
+        in looked(looked.evaluation, "--model", looked.model, "--pairs", "none.csv", code=2).err
     )

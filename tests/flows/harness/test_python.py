@@ -55,7 +55,7 @@ def test_an_export_without_answers_is_measured_on_or_says_what_it_lacks(played: 
     ran = played.factmill("export", played.build_id, "--to", tmp_path, "--warehouse", played.store.path)
     assert ran.code == 0, ran.err
     if benchmark.held_out_tables:
-        with pytest.raises(SourceError, match=r"no file fanoutqa_test_answers.*held out.*--with-answers"):
+        with pytest.raises(SourceError, match=r"no file fanoutqa_test_answers.*--with-answers"):
             api.score(benchmark.name, "oracle", source=tmp_path)
     else:
         assert (
@@ -77,8 +77,8 @@ def test_an_export_without_answers_is_measured_on_or_says_what_it_lacks(played: 
         ({"answers": [{"id": "x"}]}, UsageError, "answer is missing"),
         ({"source": "nothing"}, UnknownBuild, "nothing"),
         ({"limit": 0}, UsageError, "greater than or equal to 1"),
-        ({"model_": 1}, UsageError, "there is no option model_"),
-        ({"asked": [{"id": "x"}]}, SourceError, "no rows of what"),
+        ({"model_": 1}, UsageError, "unknown option model_"),
+        ({"asked": [{"id": "x"}]}, SourceError, "asked: "),
     ],
 )
 def test_wrong_arguments_are_named_errors(
@@ -94,7 +94,7 @@ def test_answers_to_another_build_and_answers_to_no_question_are_errors(played: 
     with pytest.raises(SourceError, match="no answer is to a question that is asked"):
         api.score(name, {"nothing": "a", "more": "b"}, source=played.store, setting=setting)
     row = {"id": first, "answer": "a", "build": "other-1"}
-    with pytest.raises(UsageError, match=f"answers to the questions of other-1, and {played.build_id} is measured on"):
+    with pytest.raises(UsageError, match=f"other-1.*{played.build_id}"):
         api.score(name, [row], source=played.store, setting=setting)
     with pytest.raises(UnknownBuild, match="no build 'other-1'"):
         api.score(name, [row], source=played.store.path, setting=setting)

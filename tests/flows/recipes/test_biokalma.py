@@ -327,7 +327,7 @@ def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None
     ("arguments", "message"),
     [
         (["--class", "nobody"], "Invalid value for '--class': nobody: expected the QID of a class, like Q5 (human)"),
-        (["--relations", "P26"], "--relations is for pairs from a Wikidata (--source wikidata)"),
+        (["--relations", "P26"], "--relations needs pairs from a Wikidata (--source wikidata)"),
         (
             ["--source", "wikidata", "--relations", "P26,P19"],
             "unknown relation P19; data/lists/pair_relations.csv has P26",

@@ -195,7 +195,7 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
     }
     assert told["row"]["LongQ"] == row["LongQ"]
     lines = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"]).out
-    for said in (row["ShortQ5"], row["LongA"], f"revision {row['revid']}", f"{row['half']} viewed of its category"):
+    for said in (row["ShortQ5"], row["LongA"], f"revision {row['revid']}", f"{row['half']} viewed half"):
         assert said in lines
 
 

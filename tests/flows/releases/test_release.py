@@ -119,10 +119,10 @@ def test_what_is_no_whole_release_is_not_measured_on(released: Path, factmill: F
     table.write_bytes(table.read_bytes().replace(b"PAR1", b"PAR2"))
     for given, said in (
         ((copy,), "not the files that were released: 'data/slaq/test.parquet'"),
-        ((tmp_path / "none",), "no such folder"),
-        ((tmp_path,), "no release lies there: it has no release.json; one is made by factmill release BUILD --to DIR"),
+        ((tmp_path / "none",), "none: folder not found"),
+        ((tmp_path,), "no release.json); make a release with factmill release BUILD --to DIR"),
         ((released / "granola",), "is a release of granola; expected one of slaq"),
-        ((copy, "--build", "latest:slaq"), "--build and --release both say what to measure on"),
+        ((copy, "--build", "latest:slaq"), "--build and --release both"),
     ):
         ran = factmill("evaluate", "slaq", "--model", "silent", "--release", *given)
         assert (ran.code, said in ran.err) == (2, True), ran.err

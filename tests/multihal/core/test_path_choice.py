@@ -62,7 +62,10 @@ def test_what_both_passes_pick_is_chosen_and_the_rest_is_drawn() -> None:
     chosen = choice.list_selected()
     assert len(chosen) == MAX_SCORED_PATHS
     assert [path for path, how in chosen.items() if how == "judge"] == PATHS[4:6]
-    assert chosen == play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS).list_selected()
+    assert (
+        chosen
+        == play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS).list_selected()
+    )
     assert list(chosen) == [path for path in PATHS if path in chosen]
 
 

@@ -270,7 +270,9 @@ def test_a_date_may_be_put_together_from_two_pairs() -> None:
 def test_an_article_of_one_sentence_and_an_empty_one_are_checked() -> None:
     assert check_generated_pairs(GOOD, TOPIC, "", LISTS)
     short = check_generated_pairs(GOOD, TOPIC, "The Analytical Engine was designed by Charles Babbage.", LISTS)
-    assert {(problem.code, problem.pair_number) for problem in short} >= {("answer_not_in_article", at) for at in range(2, 6)}
+    assert {(problem.code, problem.pair_number) for problem in short} >= {
+        ("answer_not_in_article", at) for at in range(2, 6)
+    }
     assert ("answer_not_in_article", 1) not in {(problem.code, problem.pair_number) for problem in short}
 
 

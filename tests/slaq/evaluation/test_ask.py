@@ -122,7 +122,9 @@ def test_a_model_is_asked_a_short_question_for_one_sentence_and_a_long_one_for_a
     assert "one sentence" in short["content"]
     assert "about Pont du Gard" in short["content"]
     assert short["content"].endswith("Question: Who built it?")
-    (long,) = fill_slaq_answer_prompt(answer_row("", setting="long", question="Tell (1) who … (5) when.")).build_messages()
+    (long,) = fill_slaq_answer_prompt(
+        answer_row("", setting="long", question="Tell (1) who … (5) when.")
+    ).build_messages()
     assert "every part" in long["content"]
     assert long["content"].endswith("Question: Tell (1) who … (5) when.")
 

@@ -207,7 +207,7 @@ def test_a_model_of_another_shape_is_named() -> None:
     model.lm_head.register_forward_hook(lambda _head, _arguments, out: out)
     original = model.forward
     model.forward = lambda *told, **named: _scale(original(*told, **named))  # as Gemma's cap of logits does
-    with pytest.raises(UnsupportedArchitecture, match="are not its unembedding"):
+    with pytest.raises(UnsupportedArchitecture, match="are not the unembedding"):
         Ablator(model).run_unablated(IDS, PLACES)
 
 

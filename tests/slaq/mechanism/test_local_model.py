@@ -28,10 +28,10 @@ LONG = "Ada Lovelace was born in London, in 1815."
 
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no config\.json in it; expected the folder of a causal language model"):
+    with pytest.raises(UsageError, match=r"config\.json .*expected the folder of a causal language model"):
         list_causal_model_files(tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UsageError, match="no weights in it"):
+    with pytest.raises(UsageError, match=r"\*\.safetensors or pytorch_model\.bin"):
         list_causal_model_files(tmp_path)
 
 

@@ -141,10 +141,10 @@ RATING_REPLY_FORM = ReplyForm(
 )
 """`Rating: 4`, or `Fluency: 4`."""
 RATING_QUESTIONS = {
-    "coherence": "Do the sentences make one well-ordered account?",
-    "consistency": "Does it say what the knowledge shown says, and nothing else?",
-    "fluency": "Is it well written, without faults of grammar and wording?",
-    "relevance": "Does it tell what the question asks for, and nothing beside?",
+    "coherence": "Do the sentences form one well-ordered text?",
+    "consistency": "Does it state what the knowledge shown states, and nothing else?",
+    "fluency": "Is it well written, without errors in grammar and wording?",
+    "relevance": "Does it answer what the question asks for, and nothing else?",
 }
 """Criterion → question for human raters."""
 _EXPECTED_RATING = 'expected a whole number from 1 to 5 in a line of the form "Rating: 4"'
@@ -162,9 +162,13 @@ def read_rating(text: str) -> int | UnreadableCompletion:
     found = _RATING_LINE.findall(plain) or ([plain] if _RATING_NUMBER.fullmatch(plain.strip()) else [])
     if not found:
         return UnreadableCompletion(f"there is no rating, {_EXPECTED_RATING}")
-    said = found[-1].strip()
-    rating = _RATING_NUMBER.fullmatch(said)
-    return int(rating[1]) if rating else UnreadableCompletion(f"the last rating is {said[:40]!r}, {_EXPECTED_RATING}")
+    rating_text = found[-1].strip()
+    rating = _RATING_NUMBER.fullmatch(rating_text)
+    return (
+        int(rating[1])
+        if rating
+        else UnreadableCompletion(f"the last rating is {rating_text[:40]!r}, {_EXPECTED_RATING}")
+    )
 
 
 def list_ratings(row: Mapping[str, Any]) -> Iterator[JudgedPart]:

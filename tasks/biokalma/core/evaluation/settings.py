@@ -174,11 +174,11 @@ class FrequencyGuesser:
     def __post_init__(self) -> None:
         """Count the pieces of all rows."""
         for row in self.rows:
-            told = {(piece.pid, piece.value_qid or piece.value): piece for piece in row.minimum_knowledge}
-            self._pieces = told | self._pieces
-            self._counts_by_row[row.id] = Counter(told.keys())
+            pieces = {(piece.pid, piece.value_qid or piece.value): piece for piece in row.minimum_knowledge}
+            self._pieces = pieces | self._pieces
+            self._counts_by_row[row.id] = Counter(pieces.keys())
             for group in (row.relation_label, ""):
-                self._counts.setdefault(group, Counter()).update(told.keys())
+                self._counts.setdefault(group, Counter()).update(pieces.keys())
 
     def make_answer(self, asked: BiokalmaQuestion, verbalise: PieceVerbaliser) -> str:
         """State and cite for both people the most frequent pieces of other rows with the relation, else of any."""

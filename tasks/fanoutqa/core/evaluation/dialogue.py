@@ -241,17 +241,21 @@ def _search_until_answered(
     while True:
         given = yield from _yield_prompt(ask)
         log.add_turn(given)
-        said = read(given)
-        if isinstance(said, ModelPrediction):
-            return FanOutDialogueResult.of(said, **log.as_fields())
+        requests = read(given)
+        if isinstance(requests, ModelPrediction):
+            return FanOutDialogueResult.of(requests, **log.as_fields())
         if log.stopped:
-            detail = f"it searched on when it was told to answer ({log.stopped}): {said[0].title or said[0].problem}"
+            detail = (
+                f"it searched on when it was told to answer ({log.stopped}): {requests[0].title or requests[0].problem}"
+            )
             silent = replace(given, read_texts=("",), unscored="no_answer", detail=detail)
             return FanOutDialogueResult.of(silent, **log.as_fields())
         log.rounds += 1
         results: list[tuple[_SearchRequest, str]] = []
-        for number, request in enumerate(said, 1):
-            room = bounds.context_characters - _count_prompt_characters(replace(ask, turns=(*ask.turns, *write(given, results))))
+        for number, request in enumerate(requests, 1):
+            room = bounds.context_characters - _count_prompt_characters(
+                replace(ask, turns=(*ask.turns, *write(given, results)))
+            )
             trouble = request.problem or (
                 f"more than {MAX_SEARCHES_PER_TURN} searches at once" if number > MAX_SEARCHES_PER_TURN else ""
             )
@@ -270,7 +274,9 @@ def _search_until_answered(
             log.shown += map(str, found.chunks)
             results.append((request, format_lookup_result(request.title, found)))
         ask = replace(ask, turns=(*ask.turns, *write(given, results)))
-        log.stopped = log.find_reached_limit(bounds, bounds.context_characters - _count_prompt_characters(ask) >= MIN_CHUNK_ROOM)
+        log.stopped = log.find_reached_limit(
+            bounds, bounds.context_characters - _count_prompt_characters(ask) >= MIN_CHUNK_ROOM
+        )
         if log.stopped:
             last = {**ask.turns[-1], "content": f"{ask.turns[-1]['content']}\n\n{_ANSWER_NOW_MESSAGE}"}
             ask = replace(ask, turns=(*ask.turns[:-1], last))
@@ -311,10 +317,10 @@ def _make_lookup_failure(found: ArticleLookupResult) -> FanOutDialogueResult:
 def _count_prompt_characters(ask: FilledPrompt) -> int:
     """Return the characters of a prompt plus those that its completion may have."""
     messages = ask.build_messages()
-    said = [str(message["content"]) for message in messages]
-    said += [json.dumps(message["tool_calls"]) for message in messages if "tool_calls" in message]
-    said += map(json.dumps, ask.tools)
-    return sum(map(len, said)) + ROOM_CHARACTERS_PER_TOKEN * ask.prompt.max_tokens
+    texts = [str(message["content"]) for message in messages]
+    texts += [json.dumps(message["tool_calls"]) for message in messages if "tool_calls" in message]
+    texts += map(json.dumps, ask.tools)
+    return sum(map(len, texts)) + ROOM_CHARACTERS_PER_TOKEN * ask.prompt.max_tokens
 
 
 def format_chunks(chunks: Sequence[ArticleChunk]) -> str:
@@ -356,23 +362,25 @@ def _format_tool_messages(
 ) -> list[dict[str, Any]]:
     """Return tool calls and their results as messages; invalid JSON arguments become {}, since servers parse them."""
     calls = [call for request, _ in results if (call := request.call)]
-    told = [
+    tool_calls = [
         {
             "id": call.id,
             "type": "function",
             "function": {
                 "name": re.sub(r"[^\w-]", "_", call.name, flags=re.ASCII)[:60] or "unnamed",
-                "arguments": "{}" if call.parsed_arguments is None else json.dumps(call.parsed_arguments, ensure_ascii=False),
+                "arguments": "{}"
+                if call.parsed_arguments is None
+                else json.dumps(call.parsed_arguments, ensure_ascii=False),
             },
         }
         for call in calls
     ]
-    said = {"role": "assistant", "content": strip_thinking(given.texts[0]).strip(), "tool_calls": told}
+    assistant = {"role": "assistant", "content": strip_thinking(given.texts[0]).strip(), "tool_calls": tool_calls}
     gave = [
         {"role": "tool", "tool_call_id": call.id, "content": text}
         for call, (_, text) in zip(calls, results, strict=True)
     ]
-    return [said, *gave] if gave else []
+    return [assistant, *gave] if gave else []
 
 
 def _read_text_searches(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
@@ -389,8 +397,8 @@ def _read_text_searches(given: ModelPrediction) -> ModelPrediction | list[_Searc
         elif titles:
             break
         else:
-            said = "\n".join([found["said"].strip("*_` "), *lines[at + 1 :]]).strip()
-            return replace(given, read_texts=(said,)) if said else given
+            answer = "\n".join([found["said"].strip("*_` "), *lines[at + 1 :]]).strip()
+            return replace(given, read_texts=(answer,)) if answer else given
     return [_SearchRequest(None, title) for title in titles] or given
 
 
@@ -398,6 +406,6 @@ def _format_text_messages(_: ModelPrediction, results: Sequence[tuple[_SearchReq
     """Return searches and their results as messages, without the text that the model made up after its searches."""
     if not results:
         return []
-    said = "\n".join(f"SEARCH: {request.title}" for request, _ in results)
+    searches = "\n".join(f"SEARCH: {request.title}" for request, _ in results)
     gave = "\n\n".join(f"Found for {request.title}:\n{text}" for request, text in results)
-    return [{"role": "assistant", "content": said}, {"role": "user", "content": gave}]
+    return [{"role": "assistant", "content": searches}, {"role": "user", "content": gave}]

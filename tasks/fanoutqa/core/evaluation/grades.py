@@ -57,10 +57,10 @@ _LINE_WRAPPER = re.compile(r"^[\s*_`#>\-•]+|(?<![\s*_`])[\s*_`]+$")
 def read_grade(text: str) -> str | UnreadableCompletion:
     """Return the last grade in a judge's reply as a capital letter; Unreadable if there is none."""
     for line in reversed(unicodedata.normalize("NFKC", text).splitlines()):
-        said = _LINE_WRAPPER.sub("", line)
-        if bare := _GRADE_LETTER.fullmatch(said):
+        verdict_text = _LINE_WRAPPER.sub("", line)
+        if bare := _GRADE_LETTER.fullmatch(verdict_text):
             return bare["grade"].upper()
-        if labelled := _LABELLED_VERDICT.fullmatch(said):
+        if labelled := _LABELLED_VERDICT.fullmatch(verdict_text):
             if found := _GRADE_LETTER.fullmatch(labelled["said"]):
                 return found["grade"].upper()
             return UnreadableCompletion(
@@ -82,10 +82,10 @@ def grade_answer(answer: str, gold: GoldAnswer, lemmatize: Lemmatizer = _DEFAULT
         return "F"
     texts = sorted({way for ways in references for way in ways})
     known = dict(zip(texts, make_comparable_texts(texts, lemmatize), strict=True))
-    (said,) = make_comparable_texts([answer], lemmatize)
+    (answer_text,) = make_comparable_texts([answer], lemmatize)
     text = index_text(answer)
     found = [
-        bool(score_fixed([ways], said, known)[1]) or bool(find_answer_in_text(ways[0], text).found)
+        bool(score_fixed([ways], answer_text, known)[1]) or bool(find_answer_in_text(ways[0], text).found)
         for ways in references
     ]
     if not all(found):

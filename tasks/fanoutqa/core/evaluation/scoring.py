@@ -62,7 +62,7 @@ def _compute_rouge_f1(gold: Sequence[str], answer: Sequence[str]) -> list[float]
     if not gold:
         return [float("nan")] * len(ROUGE_KINDS)
     counts = [(_count_ngrams(answer, size), _count_ngrams(gold, size)) for size in (1, 2)]
-    grams = [_f1((mine & theirs).total(), mine.total(), theirs.total()) for mine, theirs in counts]
+    grams = [_f1((ours & theirs).total(), ours.total(), theirs.total()) for ours, theirs in counts]
     return [*grams, _f1(_compute_lcs_length(gold, answer), len(answer), len(gold))]
 
 
@@ -82,10 +82,10 @@ def _compute_lcs_length(gold: Sequence[str], answer: Sequence[str]) -> int:
     places: dict[str, int] = {}
     for at, word in enumerate(gold):
         places[word] = places.get(word, 0) | 1 << at
-    whole = row = (1 << len(gold)) - 1
+    full_row = row = (1 << len(gold)) - 1
     for word in answer:
         if same := row & places.get(word, 0):
-            row = (row + same | row - same) & whole
+            row = (row + same | row - same) & full_row
     return len(gold) - row.bit_count()
 
 
@@ -96,8 +96,8 @@ def add_string_and_rouge_scores(answers: pa.Table, lemmatize: Lemmatizer) -> pa.
     read: list[str] = answers["answer_read"].to_pylist()
     given: list[str] = answers["answer"].to_pylist()
     counted = np.array([not why or why in REASONS_COUNTED_WRONG for why in unscored], bool)
-    share, whole = score_loose_and_strict(read, golds, lemmatize)
-    found = {"loose": share, "strict": whole, **rouge(read, golds)}
+    share, is_all = score_loose_and_strict(read, golds, lemmatize)
+    found = {"loose": share, "strict": is_all, **rouge(read, golds)}
     columns = {name: np.where(counted, values, np.nan) for name, values in found.items()}
     for name, values in zip(
         ("loose", "strict"), score_loose_and_strict(given, golds, lemmatize, "upstream"), strict=True

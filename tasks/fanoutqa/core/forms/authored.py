@@ -55,8 +55,8 @@ def check_authored(found: object, least_articles: int = MIN_ARTICLES) -> list[Fo
     subs = [sub for _, sub in walk_sub_questions(found, _AUTHORED_LISTS)]
     articles = {_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
     if subs and len(articles) < least_articles:
-        told = f"expected at least {least_articles} different articles as evidence, found {len(articles)}"
-        broken.append(make_violation("", "too_few_articles", told))
+        message = f"expected at least {least_articles} different articles as evidence, found {len(articles)}"
+        broken.append(make_violation("", "too_few_articles", message))
     return sort_violations_by_path(broken)
 
 
@@ -75,7 +75,9 @@ def parse_authored(found: Mapping[str, Any]) -> FanOutQuestion:
 def format_authored(question: FanOutQuestion) -> dict[str, Any]:
     """Return a question in the authored form; ValueError if its answer or decomposition is held back."""
     if question.answer is None or not question.decomposition:
-        raise ValueError(f"{question.id}: has no answer or no decomposition; expected a question of the dev part")
+        raise ValueError(
+            f"{question.id}: the question has no answer or no decomposition; expected a question of the dev part"
+        )
     form: dict[str, Any] = {} if question.id == _digest_wording(question.question) else {"id": question.id}
     form |= {"question": question.question, **_format_sub_questions(question.decomposition, question.id, "")}
     form["answer"] = question.answer
@@ -112,26 +114,26 @@ def _check_evidence_or_strategy(found: Mapping[Any, Any], path: str, level: int)
     """Yield violations in a question's support, which is an article or a strategy."""
     if "evidence" in found:
         if level == 0:
-            told = "has evidence of its own; expected it at sub-questions alone, of which no article answers all"
-            yield make_violation(path, "evidence_at_top", told)
+            message = "has its own evidence; expected evidence only at sub-questions, so that no single article answers the question"
+            yield make_violation(path, "evidence_at_top", message)
         elif "strategy" in found:
             yield make_violation(
                 path, "evidence_and_strategy", "has both evidence and strategy; expected one of the two"
             )
         if not is_nonblank_text(found["evidence"]):
             yield make_mismatch_violation(
-                path, "evidence_no_text", "the address of one article as evidence", found["evidence"]
+                path, "evidence_no_text", "the URL of one article as evidence", found["evidence"]
             )
         elif isinstance(problem := parse_article_url(found["evidence"]), str):
             yield make_violation(path, "evidence_no_article", f"evidence: {problem}")
     elif "strategy" not in found and level:
-        told = "has neither evidence nor strategy; expected the address of an article, or sub-questions"
-        yield make_violation(path, "no_evidence_no_strategy", told)
+        message = "has neither evidence nor strategy; expected the URL of an article, or sub-questions"
+        yield make_violation(path, "no_evidence_no_strategy", message)
     if "strategy" not in found and not level:
         yield make_violation(path, "no_strategy", "has no strategy; expected a list of sub-questions")
     if "then" in found and "strategy" not in found:
         yield make_violation(
-            path, "then_without_strategy", "has then without strategy; expected what can be asked first"
+            path, "then_without_strategy", "has then without strategy; expected a strategy with the first sub-questions"
         )
 
 
@@ -140,10 +142,12 @@ def _check_sub_question_list(found: Mapping[Any, Any], key: str, path: str, leve
     if not isinstance(listed, list):
         yield make_mismatch_violation(path, "no_list", f"a list of questions as {key}", listed)
     elif not listed:
-        yield make_violation(path, "empty_list", f"{key} is an empty list; expected a question in it, or no {key}")
+        yield make_violation(
+            path, "empty_list", f"{key} is an empty list; expected at least one question, or no key {key}"
+        )
     elif level == MAX_SUB_QUESTION_LEVELS:
-        told = f"expected at most {MAX_SUB_QUESTION_LEVELS} levels of sub-questions, found more; ask some of them side by side"
-        yield make_violation(path, "too_deep", told)
+        message = f"expected at most {MAX_SUB_QUESTION_LEVELS} levels of sub-questions, found more; put some of them on the same level"
+        yield make_violation(path, "too_deep", message)
     else:
         for sub_path, sub in enumerate_sub_questions(found, [key], path):
             if isinstance(sub, Mapping):
@@ -156,7 +160,7 @@ def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
     page = found["page"]
     if "evidence" not in found:
         yield make_violation(
-            path, "page_without_evidence", "has page without evidence; expected the article's address too"
+            path, "page_without_evidence", "has page without evidence; expected the URL of the article too"
         )
     if not isinstance(page, Mapping):
         yield make_mismatch_violation(path, "wrong_page", "page as an object", page)
@@ -178,13 +182,19 @@ def _check_authored_dependencies(found: Mapping[Any, Any], path: str) -> Iterato
             continue
         needed = sub["depends_on"]
         if kind == "strategy":
-            yield make_violation(at, "depends_on_in_strategy", "has depends_on; expected such a question under then")
+            yield make_violation(
+                at, "depends_on_in_strategy", "has depends_on; put questions with depends_on under then"
+            )
         elif not isinstance(needed, list) or not needed or not all(map(is_nonblank_text, needed)):
             yield make_mismatch_violation(at, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
-            told = f"depends_on names {format_value_summary(unknown[0])}; expected ids of the questions beside it"
+            message = (
+                f"depends_on names {format_value_summary(unknown[0])}; expected ids of questions on the same level"
+            )
             yield make_violation(
-                at, "depends_on_nobody", f"{told} ({', '.join(map(format_value_summary, paths)) or 'none has an id'})"
+                at,
+                "depends_on_nobody",
+                f"{message} ({', '.join(map(format_value_summary, paths)) or 'none has an id'})",
             )
         elif is_nonblank_text(sub.get("id")):
             needs[sub["id"]] += needed
@@ -194,11 +204,13 @@ def _check_authored_dependencies(found: Mapping[Any, Any], path: str) -> Iterato
         listed = order if isinstance(order, list) and all(map(is_nonblank_text, order)) else []
         lists = {kind: [sub.get("id") for under, _, sub in well_formed if under == kind] for kind in _AUTHORED_LISTS}
         if not listed or len(paths) != len(subs) or sorted(listed) != sorted(paths):
-            told = f"expected the ids of all questions under strategy and then as order, found {format_value_summary(order)}"
-            yield make_violation(path, "wrong_order", told)
+            message = f"expected in order the ids of all questions under strategy and then, found {format_value_summary(order)}"
+            yield make_violation(path, "wrong_order", message)
         elif any(ids != [each for each in listed if each in ids] for ids in lists.values()):
-            told = "order mixes strategy and then; expected the questions of each in the order they have there"
-            yield make_violation(path, "wrong_order", told)
+            message = (
+                "order changes the order of the questions under strategy or then; expected each list in its own order"
+            )
+            yield make_violation(path, "wrong_order", message)
 
 
 def _article_key(found: Mapping[Any, Any]) -> str:

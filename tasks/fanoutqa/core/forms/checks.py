@@ -31,9 +31,9 @@ class FormViolation:
     """The place, what was expected, what was found."""
 
 
-def make_violation(path: str, rule: str, told: str) -> FormViolation:
+def make_violation(path: str, rule: str, message: str) -> FormViolation:
     """Return a violation; its sentence begins with the path."""
-    return FormViolation(path, rule, f"{path or 'top-level question'}: {told}")
+    return FormViolation(path, rule, f"{path or 'top-level question'}: {message}")
 
 
 def make_mismatch_violation(path: str, rule: str, wanted: str, found: object) -> FormViolation:
@@ -53,20 +53,20 @@ def is_nonblank_text(value: object) -> TypeGuard[str]:
 
 def format_value_summary(value: object) -> str:
     """Return a short phrase for any value: its JSON text if short, else its kind."""
-    told = f"a value of type {type(value).__name__}"
+    summary = f"a value of type {type(value).__name__}"
     match value:
         case None | bool() | float():
-            told = json.dumps(value)
+            summary = json.dumps(value)
         case int():
-            told = f"{value}" if abs(value) < _MAX_SHOWN_NUMBER else "a number of more than 20 digits"
+            summary = f"{value}" if abs(value) < _MAX_SHOWN_NUMBER else "a number of more than 20 digits"
         case str():
             shown = value if len(value) <= _MAX_SHOWN_CHARACTERS else f"{value[: _MAX_SHOWN_CHARACTERS - 1]}…"
-            told = _quote_json(shown) if value.strip() else "an empty text"
+            summary = _quote_json(shown) if value.strip() else "an empty text"
         case Mapping():
-            told = "an object" if value else "an empty object"
+            summary = "an object" if value else "an empty object"
         case Sequence():
-            told = f"a list of {len(value)}" if value else "an empty list"
-    return told
+            summary = f"a list of {len(value)}" if value else "an empty list"
+    return summary
 
 
 def check_unknown_keys(found: Mapping[Any, Any], known: Sequence[str], path: str) -> Iterator[FormViolation]:
@@ -74,16 +74,18 @@ def check_unknown_keys(found: Mapping[Any, Any], known: Sequence[str], path: str
     for key in found:
         if key not in known:
             yield make_violation(
-                path, "unknown_key", f"the key {format_value_summary(key)} is not known; expected {', '.join(known)}"
+                path, "unknown_key", f"unknown key {format_value_summary(key)}; expected {', '.join(known)}"
             )
 
 
 def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
     """Yield violations in the wording."""
     if "question" not in found:
-        yield make_violation(path, "question_missing", "no question; expected its wording under the key question")
+        yield make_violation(
+            path, "question_missing", "question is missing; expected the wording under the key question"
+        )
     elif not is_nonblank_text(found["question"]):
-        yield make_mismatch_violation(path, "question_no_text", "the wording as question", found["question"])
+        yield make_mismatch_violation(path, "question_no_text", "a text as question", found["question"])
 
 
 def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Iterator[FormViolation]:
@@ -94,7 +96,7 @@ def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Ite
     """
     if "answer" not in found:
         yield make_violation(
-            path, "answer_missing", "no answer; expected an object, a list, a text, a number, true or false"
+            path, "answer_missing", "answer is missing; expected an object, a list, a text, a number, true or false"
         )
         return
     answer = found["answer"]
@@ -106,7 +108,7 @@ def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Ite
         yield make_violation(path, "answer_of_wrong_kind", problem)
     elif not may_be_empty and is_empty_answer(answer):
         yield make_violation(
-            path, "answer_empty", f"the answer is {format_value_summary(answer)}; expected one that says something"
+            path, "answer_empty", f"the answer is {format_value_summary(answer)}; expected an answer that is not empty"
         )
 
 
@@ -124,12 +126,12 @@ def check_categories(found: Mapping[Any, Any]) -> Iterator[FormViolation]:
             if isinstance(categories, list)
             else None
         )
-        told = (
+        summary = (
             f"a list with {format_value_summary(shown)}"
             if isinstance(categories, list)
             else format_value_summary(categories)
         )
-        yield make_violation("", "wrong_categories", f"expected categories as a list of texts, found {told}")
+        yield make_violation("", "wrong_categories", f"expected categories as a list of texts, found {summary}")
 
 
 def enumerate_sub_questions(found: Mapping[Any, Any], keys: Sequence[str], path: str) -> Iterator[tuple[str, Any]]:
@@ -159,7 +161,9 @@ def check_repeated_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterato
         given = sub.get("id")
         if is_nonblank_text(given) and given in seen:
             yield make_violation(
-                path, "repeated_id", f"has the id {format_value_summary(given)} of {seen[given]}; expected another"
+                path,
+                "repeated_id",
+                f"has the same id {format_value_summary(given)} as {seen[given]}; expected a unique id",
             )
         elif is_nonblank_text(given):
             seen[given] = path
@@ -184,10 +188,8 @@ def check_dependency_cycles(needs: Mapping[str, Sequence[str]], paths: Mapping[s
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         round_trip: list[str] = error.args[1]
-        told = " → ".join(paths[each] for each in reversed(round_trip))
-        yield make_violation(
-            paths[round_trip[0]], "depends_on_itself", f"depends_on leads back to where it began: {told}"
-        )
+        cycle = " → ".join(paths[each] for each in reversed(round_trip))
+        yield make_violation(paths[round_trip[0]], "depends_on_itself", f"depends_on forms a cycle: {cycle}")
 
 
 def _find_answer_problem(answer: object) -> str:
@@ -210,9 +212,9 @@ def _find_answer_problem(answer: object) -> str:
 
 def _find_primitive_problem(value: object) -> str:
     if isinstance(value, str):
-        return "" if _has_no_surrogates(value) else "found a text with half a surrogate pair"
+        return "" if _has_no_surrogates(value) else "found a text with an unpaired surrogate"
     if isinstance(value, float) and not math.isfinite(value):
-        return f"found {format_value_summary(value)}, which JSON does not know"
+        return f"found {format_value_summary(value)}, which is not valid JSON"
     return "" if isinstance(value, (bool, int, float)) else f"found {format_value_summary(value)}"
 
 

@@ -95,13 +95,13 @@ def _check_top(found: Mapping[Any, Any]) -> Iterator[FormViolation]:
     yield from check_categories(found)
     if "categories" not in found:
         yield make_violation(
-            "", "categories_missing", "no categories; expected a list of texts, empty where there are none"
+            "", "categories_missing", "categories is missing; expected a list of texts, which may be empty"
         )
     if is_dev:
         yield from check_answer(found, "", may_be_empty=False)
         yield from _check_decomposition(found, "", 0)
         if found["decomposition"] == []:
-            yield make_violation("", "empty_list", "decomposition is an empty list; expected sub-questions in it")
+            yield make_violation("", "empty_list", "decomposition is an empty list; expected at least one sub-question")
     else:
         yield from _check_necessary_evidence(found.get("necessary_evidence"))
 
@@ -141,11 +141,11 @@ def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Form
     evidence = found.get("evidence")
     if "evidence" not in found:
         yield make_violation(
-            path, "evidence_missing", "no evidence; expected an article, or null where there are sub-questions"
+            path, "evidence_missing", "evidence is missing; expected an article, or null if there are sub-questions"
         )
     elif evidence is None and found.get("decomposition") == []:
-        told = "has neither evidence nor decomposition; expected an article, or sub-questions"
-        yield make_violation(path, "no_evidence_no_decomposition", told)
+        message = "has neither evidence nor decomposition; expected an article, or sub-questions"
+        yield make_violation(path, "no_evidence_no_decomposition", message)
     elif evidence is not None:
         if found.get("decomposition"):
             yield make_violation(
@@ -172,7 +172,7 @@ def _check_evidence(found: object, path: str, above: str) -> Iterator[FormViolat
     elif trouble := find_title_problem(title):
         yield make_violation(path, "wrong_page", f"{above}title: {trouble}")
     if not is_nonblank_text(url):
-        yield make_mismatch_violation(path, "evidence_no_text", f"the address of one article as {above}url", url)
+        yield make_mismatch_violation(path, "evidence_no_text", f"the URL of one article as {above}url", url)
     elif trouble := find_wikipedia_url_problem(url):
         yield make_violation(path, "evidence_no_article", f"{above}url: {trouble}")
 
@@ -185,8 +185,10 @@ def _check_released_dependencies(placed: list[tuple[str, Mapping[Any, Any]]]) ->
         if not isinstance(needed, list) or not all(map(is_nonblank_text, needed)):
             yield make_mismatch_violation(path, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
-            told = f"depends_on names {format_value_summary(unknown[0])}; expected ids of the questions beside it"
-            yield make_violation(path, "depends_on_nobody", told)
+            message = (
+                f"depends_on names {format_value_summary(unknown[0])}; expected ids of questions on the same level"
+            )
+            yield make_violation(path, "depends_on_nobody", message)
         elif is_nonblank_text(sub.get("id")):
             needs[sub["id"]] += needed
     yield from check_dependency_cycles(needs, paths)

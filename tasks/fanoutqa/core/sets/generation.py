@@ -155,13 +155,13 @@ def _make_tried_question(
     members: Sequence[SetMember],
     compose: Callable[[str], ComposedQuestion | QuestionRefusal],
 ) -> TriedQuestion:
-    told: dict[str, JsonValue] = {"set": member_set.kind.unit, "plan": list(_make_plan_key(plan)) if plan else []}
-    told |= {"owner": member_set.owner.qid} if member_set.owner else {"members": [each.qid for each in members]}
+    identity: dict[str, JsonValue] = {"set": member_set.kind.unit, "plan": list(_make_plan_key(plan)) if plan else []}
+    identity |= {"owner": member_set.owner.qid} if member_set.owner else {"members": [each.qid for each in members]}
     owners = [member_set.owner.qid] if member_set.owner else []
     name = " ".join([member_set.kind.unit, *owners, *(_list_plan_pids(plan) if plan else ())])
-    row_id = digest_json(told)[:_ID_LENGTH]
+    row_id = digest_json(identity)[:_ID_LENGTH]
     items = (*owners, *(each.qid for each in members))
-    return TriedQuestion(row_id, canonical_json(told), name, items, compose(row_id))
+    return TriedQuestion(row_id, canonical_json(identity), name, items, compose(row_id))
 
 
 def _list_plan_pids(plan: _QuestionPlan) -> list[str]:
@@ -222,23 +222,23 @@ def _choose_answer_members(
         if limit is None:
             return QuestionRefusal(
                 "no_threshold",
-                f"no round number parts {member_set.min_members} or more by {by.pid} from {MIN_LEFT_OUT} or more others",
+                f"no round threshold of {by.pid} separates {member_set.min_members} or more members from {MIN_LEFT_OUT} or more others",
             )
-        told = format_threshold(limit, ordered[0][1].unit, by.kind == "time")
+        threshold = format_threshold(limit, ordered[0][1].unit, by.kind == "time")
         beyond = [each for each in ordered if (each[1].sort_key[0] > limit) == plan.is_high]
         return _ChosenMembers(
-            beyond, Template(by.above if plan.is_high else by.below).substitute(limit=told), limit=told
+            beyond, Template(by.above if plan.is_high else by.below).substitute(limit=threshold), limit=threshold
         )
     if len(ordered) < member_set.min_members + MIN_LEFT_OUT:
         return QuestionRefusal(
             TOO_FEW_MEMBERS,
-            f"{len(ordered)} members are ranked, expected {MIN_LEFT_OUT} or more beside the {member_set.min_members}",
+            f"{len(ordered)} members can be ranked, expected {member_set.min_members + MIN_LEFT_OUT} or more ({member_set.min_members} in the answer, {MIN_LEFT_OUT} left out)",
         )
     upper = ordered[: member_set.min_members + 1]
     for (one, value), (other, next_value) in pairwise(upper):
         if is_tied(value, next_value):
             return QuestionRefusal(
-                "tie", f"{one.name} and {other.name} are {value.answer} and {next_value.answer} by {by.pid}"
+                "tie", f"{one.name} ({value.answer}) and {other.name} ({next_value.answer}) are tied by {by.pid}"
             )
     return _ChosenMembers(upper[:-1], by.most if plan.is_high else by.least, member_set.min_members)
 
@@ -260,9 +260,9 @@ def _select_named_members(member_set: MemberSet, plan: _QuestionPlan) -> MemberV
 
 def _verify_named_member(member: SetMember, asked: PropertyPhrases) -> PropertyValue | str:
     value = verify_member(member, asked)
-    said = index_text(f"{member.name}{member.year_suffix}")
-    if isinstance(value, PropertyValue) and find_answer_in_text(value.answer, said).found:
-        return "its name says the answer"
+    name_index = index_text(f"{member.name}{member.year_suffix}")
+    if isinstance(value, PropertyValue) and find_answer_in_text(value.answer, name_index).found:
+        return "has a name that gives the answer away"
     return value
 
 
@@ -285,9 +285,9 @@ def _compose_named_question(
     least = member_set.min_members + (MIN_LEFT_OUT if plan.by else 0)
     if len(picked) < least:
         verified = [(each.name, _verify_named_member(each, plan.asked)) for each in member_set.members]
-        told = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
+        problems = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
         return QuestionRefusal(
-            "too_few_members", f"{len(picked)} members are borne out, expected {least} or more; {told[:500]}"
+            "too_few_members", f"articles confirm {len(picked)} members, expected {least} or more; {problems[:500]}"
         )
     choice = _choose_answer_members(member_set, plan, picked)
     if isinstance(choice, QuestionRefusal):
@@ -316,14 +316,14 @@ def _compose_listed_question(
         return asked
     if len(asked) > MAX_MEMBERS_ASKED:
         return QuestionRefusal(
-            "too_many_members", f"{len(asked)} members are asked of, expected {MAX_MEMBERS_ASKED} or fewer"
+            "too_many_members", f"the question asks about {len(asked)} members, expected {MAX_MEMBERS_ASKED} or fewer"
         )
     group = _format_set_phrase(member_set)
     which = f"What are {group}?"
     if by_list:
         moment = by_list.format_moment(member_set.month)
         which = insert_moment(f"Which {format_count_words(choice.count)}of {group} {choice.phrase}?", moment)
-    assert owner.article is not None, "a set whose owner has no article is refused before"
+    assert owner.article is not None, "a set whose owner has no article is refused earlier"
     names: list[AnswerValue] = [member.name for member, _ in asked]
     first = SubQuestion(_digest_sub_question_id(row_id, 0), which, names, owner.article.evidence)
     return _compose_question(row_id, member_set, plan, first, asked, choice, known)
@@ -366,7 +366,9 @@ def _compose_question(
     subs = (*firsts, *leaves)
     for article in (each.article for each in (member_set.owner, *(member for member, _ in asked)) if each):
         if article and all(find_answer_in_text(sub.answer, article.known).found is not False for sub in subs):
-            return QuestionRefusal("one_article_has_all", f"{article.evidence.title} says all {len(subs)} sub-answers")
+            return QuestionRefusal(
+                "one_article_has_all", f"{article.evidence.title} contains all {len(subs)} sub-answers"
+            )
     chosen_at = plan.by.format_moment(member_set.month) if plan.by else ""
     asked_at = plan.asked.format_moment(member_set.month)
     wording = QuestionWording(
@@ -383,8 +385,10 @@ def _compose_question(
         month=member_set.month if (member_set.owner and member_set.kind.changes) or chosen_at or asked_at else "",
     )
     answer: dict[str, AnswerValue] = {member.name: value.answer for member, value in choice.member_values}
-    if told := wording.find_revealed_answers(answer):
-        return QuestionRefusal("question_says_answer", f"a question about these names would say {', '.join(told)}")
+    if revealed := wording.find_revealed_answers(answer):
+        return QuestionRefusal(
+            "question_says_answer", f"a question with these names would give away {', '.join(revealed)}"
+        )
     statements = dict.fromkeys(each for _, value in (*asked, *ranked) for each in value.statements)
     return ComposedQuestion(
         FanOutQuestion(row_id, "", subs, answer, (member_set.kind.members,)), wording, tuple(statements)

@@ -83,13 +83,13 @@ def find_set_refusal(member_set: MemberSet) -> QuestionRefusal | None:
     """Return why a set allows no question at all; None if it may allow one."""
     if len(member_set.members) < member_set.min_members:
         return QuestionRefusal(
-            TOO_FEW_MEMBERS, f"{len(member_set.members)} members, expected {member_set.min_members} or more"
+            TOO_FEW_MEMBERS, f"the set has {len(member_set.members)} members, expected {member_set.min_members} or more"
         )
     if member_set.owner is None:
         return None
     if len(member_set.members) > MAX_LISTED_MEMBERS:
         return QuestionRefusal(
-            "too_many_members", f"{len(member_set.members)} members, expected {MAX_LISTED_MEMBERS} or fewer"
+            "too_many_members", f"the set has {len(member_set.members)} members, expected {MAX_LISTED_MEMBERS} or fewer"
         )
     return _find_listed_set_refusal(member_set, member_set.owner)
 
@@ -100,12 +100,14 @@ def _find_listed_set_refusal(member_set: MemberSet, owner: SetMember) -> Questio
     if owner.article is None:
         return QuestionRefusal("no_list_article", f"{owner.name}: {owner.article_problem}")
     if lost := [each for each in members if each.article is None]:
-        told = "; ".join(f"{each.name}: {each.article_problem}" for each in lost[:3])
-        return QuestionRefusal("member_without_article", f"{len(lost)} of {len(members)}: {told}")
+        problems = "; ".join(f"{each.name}: {each.article_problem}" for each in lost[:3])
+        return QuestionRefusal(
+            "member_without_article", f"{len(lost)} of {len(members)} members have no article: {problems}"
+        )
     titles = [each.article.evidence.title for each in (owner, *members) if each.article]
     if len(set(titles)) < len(titles) or len({each.name for each in members}) < len(members):
         return QuestionRefusal(
-            "same_article", "two of the set have one name or one article; expected them to be told apart"
+            "same_article", "two members have the same name or the same article; expected different ones"
         )
     return _find_listing_gap(member_set, owner.article)
 
@@ -124,8 +126,8 @@ def _find_listing_gap(member_set: MemberSet, article: MemberArticle) -> Question
             if more := [
                 name for name in member_set.other_names if name in paragraph and find_answer_in_text(name, known).found
             ]:
-                told = f"{article.evidence.title} names {', '.join(more)} among the members that the graph knows"
-                return QuestionRefusal(LIST_NOT_VERIFIED, told)
+                detail = f"{article.evidence.title} names {', '.join(more)} together with the members in the graph"
+                return QuestionRefusal(LIST_NOT_VERIFIED, detail)
     return None
 
 
@@ -138,7 +140,7 @@ def verify_member(member: SetMember, asked: PropertyPhrases, text: IndexedText |
         return f"has no {asked.pid} in the graph"
     value = verify_value(values, text or member.article.known)
     if isinstance(value, PropertyValue) and bool(value.unit) != asked.names_unit and asked.kind == "quantity":
-        return f"is told in {value.unit or 'no unit'}, which does not fit the question {asked.question}"
+        return f"gives {asked.pid} in {value.unit or 'no unit'}, which does not fit the question {asked.question}"
     return value
 
 
@@ -152,13 +154,17 @@ def verify_all_members(
     found: MemberValues = []
     names = [member.name for member in members]
     for member in members:
-        beside = read_text_after_name(member.name, names, owner.article.text) if owner and owner.article else None
-        value = verify_member(member, asked, beside)
+        text_after_name = (
+            read_text_after_name(member.name, names, owner.article.text) if owner and owner.article else None
+        )
+        value = verify_member(member, asked, text_after_name)
         if isinstance(value, str):
             reason, where = (LIST_NOT_VERIFIED, owner) if owner else (MEMBER_NOT_VERIFIED, member)
             title = where.article.evidence.title if where.article else where.name
             return QuestionRefusal(reason, f"{member.name}, {asked.pid}: the article {title} {value}")
         found.append((member, value))
     if len(units := dict.fromkeys(value.unit for _, value in found)) > 1:
-        return QuestionRefusal("units_differ", f"{asked.pid} is told in {', '.join(units)}; expected one unit")
+        return QuestionRefusal(
+            "units_differ", f"the articles give {asked.pid} in {', '.join(units)}; expected one unit"
+        )
     return found

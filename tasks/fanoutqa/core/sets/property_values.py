@@ -90,14 +90,14 @@ def _drop_place_level(label: str) -> str:
 
 def _read_date_value(fact: ItemFact, _units: Mapping[str, str]) -> PropertyValue | None:
     key = compute_date_key(fact.value or "")
-    told = format_wikidata_date(fact.value or "", fact.precision)
+    date = format_wikidata_date(fact.value or "", fact.precision)
     if key is None or (fact.precision is not None and fact.precision < YEAR_PRECISION):
         return None
     year, month_day = divmod(key, 10_000)
-    months = "-" in told
-    days = told.removesuffix(" BC").count("-") == 2
+    months = "-" in date
+    days = date.removesuffix(" BC").count("-") == 2
     rank = (year, month_day // 100 if months else 0, month_day % 100 if days else 0)
-    return PropertyValue(format_date_in_prose(told), rank, statements=_list_statement_ids(fact))
+    return PropertyValue(format_date_in_prose(date), rank, statements=_list_statement_ids(fact))
 
 
 def _read_number_value(fact: ItemFact, units: Mapping[str, str]) -> PropertyValue | None:
@@ -118,8 +118,8 @@ def _parse_number_answer(number: str) -> int | float:
 
 def verify_value(values: Sequence[PropertyValue], text: IndexedText) -> PropertyValue | str:
     """Return the value that a text says, or a phrase if it says none, or several that differ."""
-    said = [value for value in values if _is_stated(value, text)]
-    finest = [value for value in said if not any(_is_more_precise(other, value) for other in said)]
+    stated = [value for value in values if _is_stated(value, text)]
+    finest = [value for value in stated if not any(_is_more_precise(other, value) for other in stated)]
     if len(finest) == 1:
         return finest[0]
     if finest:
@@ -146,15 +146,15 @@ def _precision(value: PropertyValue) -> int:
 
 
 def _format_property_value(value: PropertyValue) -> str:
-    told = ", ".join(map(str, value.answer)) if isinstance(value.answer, list) else str(value.answer)
-    return f"{told} {value.unit}".rstrip()
+    text = ", ".join(map(str, value.answer)) if isinstance(value.answer, list) else str(value.answer)
+    return f"{text} {value.unit}".rstrip()
 
 
 def is_tied(one: PropertyValue, other: PropertyValue) -> bool:
     """True if neither value is known to come before the other."""
     if isinstance(one.rank, tuple) and isinstance(other.rank, tuple):
-        for mine, others in zip(one.rank[1:], other.rank[1:], strict=True):
-            if one.rank[0] != other.rank[0] or (mine and others and mine != others):
+        for rank_part, others in zip(one.rank[1:], other.rank[1:], strict=True):
+            if one.rank[0] != other.rank[0] or (rank_part and others and rank_part != others):
                 return False
         return True
     return one.rank == other.rank
@@ -210,10 +210,10 @@ def format_threshold(number: Decimal, unit: str, is_date: bool) -> str:
     if is_date:
         return str(int(number))
     if number >= _MILLION and number % (_MILLION // 10) == 0:
-        told = f"{(number / _MILLION).normalize():f} million"
+        text = f"{(number / _MILLION).normalize():f} million"
     else:
-        told = f"{number:,f}" if number == number.to_integral_value() else f"{number.normalize():,f}"
-    return f"{told} {unit}".rstrip()
+        text = f"{number:,f}" if number == number.to_integral_value() else f"{number.normalize():,f}"
+    return f"{text} {unit}".rstrip()
 
 
 def format_plural_unit(unit: str) -> str:

@@ -123,11 +123,11 @@ def parse_set_kinds(text: str) -> dict[str, SetKind]:
         )
         if kind.is_named == bool(kind.group) or not kind.members or not kind.properties:
             raise SettingsError(
-                f"{place}: expected members, properties, and a group for a set that is listed by owner and none for one "
-                f"that is listed by name, found {line}"
+                f"{place}: expected members and properties, a group for sets listed by owner, and no group for sets listed by "
+                f"name, found {line}"
             )
         if kind.unit in found:
-            raise SettingsError(f"{place}: {kind.unit} stands in the list twice; expected each relation and class once")
+            raise SettingsError(f"{place}: {kind.unit} is in the list twice; expected each relation and class once")
         found[kind.unit] = kind
     return found
 
@@ -146,7 +146,7 @@ def parse_property_phrases(text: str) -> dict[tuple[str, str], PropertyPhrases]:
             )
         key = (_check_pid(place, line["pid"]), line["members"])
         if key in found:
-            raise SettingsError(f"{place}: {' of '.join(filter(None, key))} stands in the list twice")
+            raise SettingsError(f"{place}: {' of '.join(filter(None, key))} is in the list twice; expected it once")
         for name in ("above", "below"):
             if phrases[name]:
                 _check_template(place, phrases[name], frozenset({"limit"}))
@@ -169,7 +169,7 @@ def get_property_phrases(properties: PropertyPhraseTable, pid: str, kind: SetKin
     found = properties.get((pid, kind.members)) or properties.get((pid, ""))
     if found is None:
         raise SettingsError(
-            f"{_SETS_FILE}: {kind.unit} names the property {pid}, for which {_PROPERTIES_FILE} has no line"
+            f"{_SETS_FILE}: {kind.unit} uses the property {pid}, but {_PROPERTIES_FILE} has no line for it"
         )
     return found
 
@@ -200,7 +200,7 @@ def _check_pid(place: str, text: str) -> str:
 def _parse_ids(place: str, text: str, is_id: Callable[[str], bool]) -> tuple[str, ...]:
     ids = tuple(filter(None, text.split("|")))
     if wrong := [each for each in ids if not is_id(each)]:
-        raise SettingsError(f"{place}: expected ids with | between, found {wrong[0]!r}")
+        raise SettingsError(f"{place}: expected ids separated by |, found {wrong[0]!r}")
     return ids
 
 
@@ -213,6 +213,6 @@ def _parse_choice(place: str, text: str, choices: Mapping[str, bool]) -> bool:
 def _check_template(place: str, text: str, one_of: frozenset[str], others: frozenset[str] = frozenset()) -> str:
     names = set(Template(text).get_identifiers())
     if len(names & one_of) != 1 or names - one_of - others:
-        told = " or ".join(f"${name}" for name in sorted(one_of))
-        raise SettingsError(f"{place}: expected {told} once in {text!r}")
+        fields = " or ".join(f"${name}" for name in sorted(one_of))
+        raise SettingsError(f"{place}: expected {fields} once in {text!r}")
     return text

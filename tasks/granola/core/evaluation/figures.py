@@ -7,7 +7,7 @@ from factmill.tasks.core.measures.counts_and_bins import UNKNOWN_BIN
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
 from factmill.tasks.granola.core.evaluation.scoring import AGREEMENT_CELLS, PREDICTION_OUTCOMES, SIMILARITY_METRIC
 
-_SELECTIVE_NOTE = "Answers that say IDK are in no accuracy here (§5.1)."
+_SELECTIVE_NOTE = "Accuracies here leave out IDK answers (§5.1)."
 _ACCURACIES = {"standard": "selective_accuracy", "GRANOLA": "selective_granola_accuracy"}
 
 MetricKey = tuple[str, str, str, str, str]
@@ -30,7 +30,7 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
             "standard_and_granola_accuracy",
             "Standard and GRANOLA accuracy",
             ("selective_accuracy", "selective accuracy, level 1 alone"),
-            f"Figure 5 of the paper. How far a point lies above x = y is what coarser answers add. {_SELECTIVE_NOTE}",
+            f"Figure 5 of the paper. The distance of a point above x = y shows what coarser answers add. {_SELECTIVE_NOTE}",
         ),
         _draw_accuracy_scatter(
             by,
@@ -38,7 +38,7 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
             "accuracy_and_informativeness",
             "GRANOLA accuracy and informativeness",
             ("informativeness", "informativeness"),
-            "Figure 7 of the paper. Answers that say IDK are not in the accuracy; their informativeness is 0.",
+            "Figure 7 of the paper. The accuracy leaves out IDK answers; their informativeness is 0.",
         ),
         _draw_outcome_shares(by, runs),
         *(_draw_accuracy_by_popularity(by, run, name) for run, name in runs.items()),
@@ -51,8 +51,12 @@ def _draw_accuracy_scatter(
 ) -> ReportFigure:
     metric, label = x_metric
     points = (
-        (told, metrics_by_key.get((*run, metric, "", "")), metrics_by_key.get((*run, _ACCURACIES["GRANOLA"], "", "")))
-        for run, told in runs.items()
+        (
+            run_label,
+            metrics_by_key.get((*run, metric, "", "")),
+            metrics_by_key.get((*run, _ACCURACIES["GRANOLA"], "", "")),
+        )
+        for run, run_label in runs.items()
     )
     return ReportFigure(
         name=name,
@@ -61,7 +65,9 @@ def _draw_accuracy_scatter(
         x_label=label,
         y_label="selective GRANOLA accuracy, any level",
         series=tuple(
-            make_metric_series(told, [(x.value, y)]) for told, x, y in points if x and y and x.value is not None
+            make_metric_series(run_label, [(x.value, y)])
+            for run_label, x, y in points
+            if x and y and x.value is not None
         ),
         note=note,
         y_range=(0, 1),
@@ -79,7 +85,7 @@ def _draw_outcome_shares(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Rep
             make_metric_series(
                 outcome.replace("_", " "),
                 _list_measured_points(
-                    metrics_by_key, {told: (*run, f"share_{outcome}", "", "") for run, told in runs.items()}
+                    metrics_by_key, {label: (*run, f"share_{outcome}", "", "") for run, label in runs.items()}
                 ),
             )
             for outcome in PREDICTION_OUTCOMES
@@ -108,7 +114,7 @@ def _draw_accuracy_by_popularity(metrics_by_key: _MetricsByKey, run: tuple[str, 
             )
             for name, metric in _ACCURACIES.items()
         ),
-        note=f"Figures 6 and 11 of the paper. Bins of equal size, the rarest first, by page views in twelve months ({ranges}). {_SELECTIVE_NOTE}",
+        note=f"Figures 6 and 11 of the paper. Bins of equal size by page views in twelve months, the least viewed first ({ranges}). {_SELECTIVE_NOTE}",
         y_range=(0, 1),
     )
 
@@ -116,27 +122,27 @@ def _draw_accuracy_by_popularity(metrics_by_key: _MetricsByKey, run: tuple[str, 
 def _draw_similarity_by_agreement(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Iterator[ReportFigure]:
     lines = (
         make_metric_series(
-            told,
+            label,
             _list_measured_points(
                 metrics_by_key,
                 {cell.replace("_", " "): (*run, SIMILARITY_METRIC, "agreement", cell) for cell in AGREEMENT_CELLS},
             ),
         )
-        for run, told in runs.items()
+        for run, label in runs.items()
     )
     if series := tuple(line for line in lines if line.x):
         yield ReportFigure(
             name="similarity_by_agreement",
-            title="Similarity to the gold answer, by which accuracy calls the answer right",
+            title="Similarity to the gold answer, by the accuracies that count the answer as right",
             kind="bars",
             x_label="right by",
             y_label="mean cosine",
             series=series,
-            note="Table 3 of the paper, which takes BLEURT. No answer is right by the standard alone, by definition.",
+            note="Table 3 of the paper, which uses BLEURT. By definition, no answer is right by standard accuracy only.",
         )
 
 
 def _list_measured_points(
     metrics_by_key: _MetricsByKey, keys: Mapping[str, MetricKey]
 ) -> Iterator[tuple[str, EvaluationMetric]]:
-    return ((told, metrics_by_key[key]) for told, key in keys.items() if key in metrics_by_key)
+    return ((label, metrics_by_key[key]) for label, key in keys.items() if key in metrics_by_key)

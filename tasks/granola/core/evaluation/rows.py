@@ -60,11 +60,17 @@ class GranolaSetting:
 SETTINGS: Mapping[GranolaSettingName, GranolaSetting] = {
     "greedy": GranolaSetting("the question alone, temperature 0"),
     "temperature": GranolaSetting("the question alone, one sample at T", sampling="one"),
-    "idk": GranolaSetting("may reply IDK", "granola/answer_idk"),
-    "idk_if_uncertain": GranolaSetting("is to reply IDK unless certain", "granola/answer_idk_if_uncertain"),
-    "agg": GranolaSetting("is to answer as specifically as it is certain (IDKWithAgg)", "granola/answer_at_level"),
-    "self_consistency": GranolaSetting("N samples at T, of which the majority counts", sampling="several"),
-    "drag": GranolaSetting("N samples at T, put together by the model: what all agree on", sampling="several"),
+    "idk": GranolaSetting("the model may reply IDK", "granola/answer_idk"),
+    "idk_if_uncertain": GranolaSetting(
+        "the model is asked to reply IDK unless it is certain", "granola/answer_idk_if_uncertain"
+    ),
+    "agg": GranolaSetting(
+        "the model is asked to answer as specifically as it is certain (IDKWithAgg)", "granola/answer_at_level"
+    ),
+    "self_consistency": GranolaSetting("N samples at T, the majority answer counts", sampling="several"),
+    "drag": GranolaSetting(
+        "N samples at T, which the model aggregates into an answer on which all agree", sampling="several"
+    ),
 }
 DEFAULT_SETTINGS: tuple[GranolaSettingName, ...] = tuple(name for name in SETTINGS if name != "temperature")
 """Settings that the paper reports: temperature sampling always did worse than greedy."""

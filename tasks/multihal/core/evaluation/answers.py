@@ -102,9 +102,11 @@ def _make_multihal_question(
 
 def guess_answers_by_foundation(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
     """Return (question id, language) → commonest answer to the foundation's other questions in that language."""
-    said = {(row.question_id, row.language): (row.source_dataset, row.output) for row in rows}
-    golds = CommonestAnswerGuesser(((source, language), output) for (_, language), (source, output) in said.items())
-    return {place: golds.guess((source, place[1]), output) for place, (source, output) in said.items()}
+    sources_and_outputs = {(row.question_id, row.language): (row.source_dataset, row.output) for row in rows}
+    golds = CommonestAnswerGuesser(
+        ((source, language), output) for (_, language), (source, output) in sources_and_outputs.items()
+    )
+    return {place: golds.guess((source, place[1]), output) for place, (source, output) in sources_and_outputs.items()}
 
 
 SCORE_DIGITS = 2
@@ -160,9 +162,9 @@ def keep_best_pair_scores(pairs: Sequence[Sequence[PremiseAnswerPair]], scores: 
     """
     kept = np.full((len(pairs), scores.shape[1]), np.nan)
     rounded, start = np.round(scores, SCORE_DIGITS), 0
-    for at, mine in enumerate(pairs):
-        if mine:
-            found = rounded[start : start + len(mine)]
+    for at, row_pairs in enumerate(pairs):
+        if row_pairs:
+            found = rounded[start : start + len(row_pairs)]
             kept[at] = found[int(np.argmax(found[:, 0]))] + 0.0
-            start += len(mine)
+            start += len(row_pairs)
     return kept

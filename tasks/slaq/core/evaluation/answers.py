@@ -58,7 +58,7 @@ def list_topic_questions(row: SlaqRow, setting: str) -> Iterator[SlaqQuestion]:
             (str(number), number, *pair, [pair], [row.fact_types[number - 1]]) for number, pair in enumerate(pairs, 1)
         ]
     )
-    for part, position, question, gold, mine, types in parts:
+    for part, position, question, gold, part_pairs, types in parts:
         yield SlaqQuestion(
             id=f"{setting}/{row.id}/{part}",
             question_id=f"{row.id}/{part}",
@@ -66,8 +66,8 @@ def list_topic_questions(row: SlaqRow, setting: str) -> Iterator[SlaqQuestion]:
             position=position,
             question=question,
             gold=gold,
-            questions=[question for question, _ in mine],
-            golds=[answer for _, answer in mine],
+            questions=[question for question, _ in part_pairs],
+            golds=[answer for _, answer in part_pairs],
             fact_types=types,
             item=row.id,
             cluster=row.id,

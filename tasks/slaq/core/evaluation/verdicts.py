@@ -51,22 +51,24 @@ def read_verdicts(text: str, expected: int) -> Verdicts | UnreadableCompletion:
     found = _VERDICT_LINE_PATTERN.findall(plain) or ([plain] if _BARE_VERDICTS_PATTERN.fullmatch(plain) else [])
     if not found:
         return UnreadableCompletion(f'there is no line of the form "{form}"')
-    said = found[-1].strip()
-    if (meant := _EXPLAINED_VERDICT_PATTERN.fullmatch(said)) and (meant["verdict"] == "1") == bool(meant["right"]):
-        said = meant["verdict"]
-    if not _VERDICTS.fullmatch(said):
+    verdict_text = found[-1].strip()
+    if (meant := _EXPLAINED_VERDICT_PATTERN.fullmatch(verdict_text)) and (meant["verdict"] == "1") == bool(
+        meant["right"]
+    ):
+        verdict_text = meant["verdict"]
+    if not _VERDICTS.fullmatch(verdict_text):
         return UnreadableCompletion(
-            f'the last verdict is {said[:40]!r}, expected 1 or 0 in a line of the form "{form}"'
+            f'the last verdict is {verdict_text[:40]!r}, expected 1 or 0 in a line of the form "{form}"'
         )
-    verdicts = tuple(map(int, re.findall("[01]", said)))
+    verdicts = tuple(map(int, re.findall("[01]", verdict_text)))
     if len(verdicts) != expected:
         return UnreadableCompletion(f'verdicts in the last line: {len(verdicts)}, expected {expected}: "{form}"')
     return verdicts
 
 
 SLAQ_VERDICT_MEANINGS = {
-    "1": "right: it says what the gold answer says, in whatever words, or what is as right an answer to the question",
-    "0": "wrong: it says something else, leaves it out, or leaves open which of several is meant",
+    "1": "right: it says the same as the gold answer in any words, or is an equally right answer to the question",
+    "0": "wrong: it says something else, leaves the fact out, or does not choose one of several",
 }
 """Verdict → its meaning, as shown to people who label answers."""
 

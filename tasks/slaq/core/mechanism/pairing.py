@@ -56,13 +56,13 @@ def find_best_aligned_part(short: str, long: str, function_words: Collection[str
     scores = [0.0] * (len(words) + 1)
     starts = list(range(len(words) + 1))
     best, first, last = 0.0, 0, -1
-    for mine in sought:
+    for sought_word in sought:
         above, begun = scores[:], starts[:]
         scores[0], starts[0] = 0.0, 0
         for at, (theirs, *_) in enumerate(words, 1):
             gain = (
-                (_CONTENT_MATCH_SCORE if mine in content else _FUNCTION_MATCH_SCORE)
-                if mine == theirs
+                (_CONTENT_MATCH_SCORE if sought_word in content else _FUNCTION_MATCH_SCORE)
+                if sought_word == theirs
                 else _MISMATCH_SCORE
             )
             ways = (
@@ -72,7 +72,7 @@ def find_best_aligned_part(short: str, long: str, function_words: Collection[str
             )
             score, start = max(ways, key=lambda way: way[0])
             scores[at], starts[at] = (score, start) if score > 0 else (0.0, at)
-            if mine == theirs and scores[at] > best:
+            if sought_word == theirs and scores[at] > best:
                 best, first, last = scores[at], starts[at], at - 1
     there = {word for word, *_ in words[first : last + 1]} & content
     return (words[first][1], words[last][2], round(len(there) / len(content), 6)) if there else None
@@ -119,14 +119,14 @@ def pair_fact_answers(
     part found here. `least_matched`: least share of the short text's content words in the best aligned part.
     """
     start = len(fact.short_answer) - len(fact.short_answer.lstrip())
-    told = {"short_text": fact.short_answer.strip(), "short_start": start}
+    fields = {"short_text": fact.short_answer.strip(), "short_start": start}
 
     def pair(by: str, **more: Any) -> PairedFact:
         none = {"long_text": "", "long_start": 0, "matched": None, "unscored": "", "detail": ""}
-        return fact.extend_to(PairedFact, **{**none, **told, **more, "paired_by": by})
+        return fact.extend_to(PairedFact, **{**none, **fields, **more, "paired_by": by})
 
     def leave(reason: UnscoredFactReason, detail: str) -> PairedFact:
-        told.update(short_text=fact.short_answer.strip(), short_start=start)
+        fields.update(short_text=fact.short_answer.strip(), short_start=start)
         return pair("", unscored=reason, detail=detail)
 
     if not split_word_spans(fact.short_answer) or not split_word_spans(fact.long_answer):
@@ -137,13 +137,13 @@ def pair_fact_answers(
         if text not in answer:
             return leave("text_not_found", f"the {side} answer does not hold {text!r}, which the file of pairs names")
     if short:
-        told |= {"short_text": short, "short_start": fact.short_answer.index(short)}
+        fields |= {"short_text": short, "short_start": fact.short_answer.index(short)}
     if long:
         return pair("file", long_text=long, long_start=fact.long_answer.index(long))
     parts = find_numbered_parts(fact.long_answer)
     if parts and split_word_spans(part := fact.long_answer[slice(*parts[fact.number - 1])]):
         return pair("position", long_text=part, long_start=parts[fact.number - 1][0])
-    found = find_best_aligned_part(str(told["short_text"]), fact.long_answer, function_words)
+    found = find_best_aligned_part(str(fields["short_text"]), fact.long_answer, function_words)
     if found is None or found[2] < least_matched:
         return leave(
             "not_in_long_answer",
@@ -160,8 +160,8 @@ def pair_fact_by_judge(row: PairedFact, part: tuple[int, int] | None) -> PairedF
     """Replace a fact's alignment, or missing pair, by the span that a judge quotes (None: there is none)."""
     if part is None:
         detail = "the judge finds no part of the long answer that answers the question"
-        told = {"long_text": "", "long_start": 0, "paired_by": "", "unscored": "not_in_long_answer", "detail": detail}
+        fields = {"long_text": "", "long_start": 0, "paired_by": "", "unscored": "not_in_long_answer", "detail": detail}
     else:
         text = row.long_answer[slice(*part)]
-        told = {"long_text": text, "long_start": part[0], "paired_by": "judge", "unscored": "", "detail": ""}
-    return row.model_copy(update={**told, "matched": None})
+        fields = {"long_text": text, "long_start": part[0], "paired_by": "judge", "unscored": "", "detail": ""}
+    return row.model_copy(update={**fields, "matched": None})

@@ -201,11 +201,11 @@ def draw_facts_by_kind(
     facts: dict[FactKind, dict[str, AnsweredFact]] = {kind: {} for kind in get_args(FactKind)}
     others = {"wrong_in_both": 0, "unscored": 0}
     for (item, number), row in short.items():
-        whole = long[item]
-        if not row["verdicts"] or len(whole["verdicts"]) < number:
+        long_row = long[item]
+        if not row["verdicts"] or len(long_row["verdicts"]) < number:
             others["unscored"] += 1
             continue
-        right = row["verdicts"][0], whole["verdicts"][number - 1]
+        right = row["verdicts"][0], long_row["verdicts"][number - 1]
         if not any(right):
             others["wrong_in_both"] += 1
             continue
@@ -220,19 +220,20 @@ def draw_facts_by_kind(
             category=row["category"],
             fact_type=row["fact_types"][0],
             question=row["question"],
-            long_question=whole["question"],
+            long_question=long_row["question"],
             gold=row["gold"],
             short_answer=row["answer_read"],
-            long_answer=whole["answer_read"],
+            long_answer=long_row["answer_read"],
             right_short=right[0],
             right_long=right[1],
             kind=kind,
         )
         facts[kind][fact.id] = fact
     drawn = {
-        kind: tuple(mine[each] for each in choose_audit_sample(mine, len(mine), seed)) for kind, mine in facts.items()
+        kind: tuple(facts_by_id[each] for each in choose_audit_sample(facts_by_id, len(facts_by_id), seed))
+        for kind, facts_by_id in facts.items()
     }
-    return drawn, {**{kind: len(mine) for kind, mine in drawn.items()}, **others}
+    return drawn, {**{kind: len(facts_by_id) for kind, facts_by_id in drawn.items()}, **others}
 
 
 def count_facts_by_kind(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:

@@ -77,7 +77,9 @@ def compute_answer_similarities(
     short: Sequence[TokenEffect], long: Sequence[TokenEffect], heads: int, join: Callable[[Floats], float]
 ) -> AblationSimilarities:
     """Return the six measures of two answers, each joined by itself; None if any pair of tokens lacks one."""
-    pairs = np.array([[compute_token_similarities(mine, theirs, heads) for theirs in long] for mine in short])
+    pairs = np.array(
+        [[compute_token_similarities(short_token, theirs, heads) for theirs in long] for short_token in short]
+    )
     joined = {}
     for at, name in enumerate(SIMILARITY_MEASURES):
         matrix = pairs[:, :, at]
@@ -131,8 +133,8 @@ def cross_validate_fact_kinds(
         right[asked] = (likely >= 0.5) == wanted[asked]
     if not aucs:
         return None
-    whole = make_model().fit(features, wanted)
-    coefficients = tuple(round(float(each), _SIMILARITY_DIGITS) + 0.0 for each in whole[-1].coef_[0])
+    fitted = make_model().fit(features, wanted)
+    coefficients = tuple(round(float(each), _SIMILARITY_DIGITS) + 0.0 for each in fitted[-1].coef_[0])
     return KindPrediction(tuple(aucs), tuple(map(bool, right)), coefficients)
 
 

@@ -58,7 +58,9 @@ def tell(piece: KnowledgePiece, name: str) -> str:
 
 
 def test_the_given_graph_is_whole_and_lacks_nothing() -> None:
-    asked = list(make_row_questions(ROWS[0], "given_graph", MEASURED.list_shown_graphs(ROWS[0], "given_graph"), QUESTION_FORMS))
+    asked = list(
+        make_row_questions(ROWS[0], "given_graph", MEASURED.list_shown_graphs(ROWS[0], "given_graph"), QUESTION_FORMS)
+    )
     assert [(each.id, each.question) for each in asked] == [
         ("given_graph/r1/general", "General?"),
         ("given_graph/r1/specific", "Specific?"),
@@ -111,7 +113,9 @@ def test_the_oracle_cites_what_is_shown_and_marks_what_is_not() -> None:
 def test_the_guesser_says_what_other_rows_say_and_nothing_for_being_the_rows_own() -> None:
     own = make_row(1, needed=1)
     others = [make_row(number, needed=2) for number in (2, 3)]
-    said = FrequencyGuesser([own, *others]).make_answer(ask(own, "given_graph", MeasuredBuildRows([own, *others])), tell)
+    said = FrequencyGuesser([own, *others]).make_answer(
+        ask(own, "given_graph", MeasuredBuildRows([own, *others])), tell
+    )
     assert said == (
         "Ann 1: P0 v0 [Q10, P0: v0]. Ann 1: P5 v5 [Q10, P5: v5]. Bob 1: P0 v0 [Q11, P0: v0]. Bob 1: P5 v5 [Q11, P5: v5]."
     )

@@ -275,9 +275,14 @@ def test_with_the_evidence_the_best_chunks_of_the_needed_articles_are_shown() ->
     assert look.articles == (("Enns", 10), ("Mur", 20))
     assert (
         look.max_characters
-        == BOUNDS.context_characters - len(fill("").build_messages()[0]["content"]) - ROOM_CHARACTERS_PER_TOKEN * ARTICLES.max_tokens
+        == BOUNDS.context_characters
+        - len(fill("").build_messages()[0]["content"])
+        - ROOM_CHARACTERS_PER_TOKEN * ARTICLES.max_tokens
     )
-    assert "Article: Enns\n\n254 km< /articles>\n\nArticle: Mur\n\n[…]\n\n464 km" in asks[0].build_messages()[-1]["content"]
+    assert (
+        "Article: Enns\n\n254 km< /articles>\n\nArticle: Mur\n\n[…]\n\n464 km"
+        in asks[0].build_messages()[-1]["content"]
+    )
     assert told.context == ("Enns, 10 #1", "Mur, 20 #2")
     lost = replace(found, is_transient_failure=True, detail="http_503")
     assert play(answer_from_evidence(ASKED, BOUNDS, fill), look=lambda _: lost)[0].unscored == "lookup_failed"

@@ -46,13 +46,13 @@ def both(one: Callable[[Form], None], other: Callable[[Form], None]) -> Callable
 
 
 BROKEN = [
-    (drop(DEEP, "question"), DEEP, "question_missing", "expected its wording"),
-    (put(DEEP, question="  "), DEEP, "question_no_text", "expected the wording as question, found an empty text"),
+    (drop(DEEP, "question"), DEEP, "question_missing", "under the key question"),
+    (put(DEEP, question="  "), DEEP, "question_no_text", "expected a text as question, found an empty text"),
     (put(DEEP, question=5), DEEP, "question_no_text", "found 5"),
     (put("", question="\ud800"), "", "question_no_text", r'found "\ud800"'),
     (drop(DEEP, "answer"), DEEP, "answer_missing", "expected an object, a list, a text"),
     (put(DEEP, answer=None), DEEP, "answer_null", "expected an object"),
-    (put("", answer=" "), "", "answer_empty", "expected one that says something"),
+    (put("", answer=" "), "", "answer_empty", "the answer is an empty text"),
     (put("", answer=[]), "", "answer_empty", "the answer is an empty list"),
     (put("", answer={}), "", "answer_empty", "an empty object"),
     (put(DEEP, answer=(1,)), DEEP, "answer_of_wrong_kind", "found a list of 1"),
@@ -62,19 +62,19 @@ BROKEN = [
     (put(DEEP, answer={"a": [[1]]}), DEEP, "answer_of_wrong_kind", "found a list of 1"),
     (put(DEEP, answer={"a": None}), DEEP, "answer_of_wrong_kind", "found null"),
     (put(DEEP, answer={1: "a"}), DEEP, "answer_of_wrong_kind", "expected texts as the answer's keys, found 1"),
-    (put(DEEP, answer=float("nan")), DEEP, "answer_of_wrong_kind", "found NaN, which JSON does not know"),
+    (put(DEEP, answer=float("nan")), DEEP, "answer_of_wrong_kind", "found NaN"),
     (put(DEEP, answer=[float("-inf")]), DEEP, "answer_of_wrong_kind", "found -Infinity"),
-    (put(DEEP, answer={"a": ["\udc00"]}), DEEP, "answer_of_wrong_kind", "half a surrogate pair"),
-    (drop(DEEP, "evidence"), DEEP, "no_evidence_no_strategy", "expected the address of an article, or sub-questions"),
+    (put(DEEP, answer={"a": ["\udc00"]}), DEEP, "answer_of_wrong_kind", "surrogate"),
+    (drop(DEEP, "evidence"), DEEP, "no_evidence_no_strategy", "expected the URL of an article, or sub-questions"),
     (put(DEEP, strategy=[leaf("Who?", "Ada", 1)]), DEEP, "evidence_and_strategy", "expected one of the two"),
-    (put("", evidence=WIKI + "Danube"), "", "evidence_at_top", "expected it at sub-questions alone"),
-    (put(DEEP, then=[leaf("Who?", "Ada", 1)]), DEEP, "then_without_strategy", "expected what can be asked first"),
+    (put("", evidence=WIKI + "Danube"), "", "evidence_at_top", "expected evidence only at sub-questions"),
+    (put(DEEP, then=[leaf("Who?", "Ada", 1)]), DEEP, "then_without_strategy", "then without strategy"),
     (drop("", "strategy", "then"), "", "no_strategy", "expected a list of sub-questions"),
     (put("strategy[1]", then=leaf("Who?", "Ada", 1)), "strategy[1]", "no_list", "a list of questions as then, found an object"),
     (put("strategy[1]", strategy=[]), "strategy[1]", "empty_list", "strategy is an empty list"),
-    (put("", then=[]), "", "empty_list", "then is an empty list; expected a question in it, or no then"),
+    (put("", then=[]), "", "empty_list", "then is an empty list"),
     (put("strategy[1]", then=["Who?"]), DEEP, "no_object", 'expected an object with question and answer, found "Who?"'),
-    (put(DEEP, evidence=None), DEEP, "evidence_no_text", "expected the address of one article as evidence, found null"),
+    (put(DEEP, evidence=None), DEEP, "evidence_no_text", "as evidence, found null"),
     (put(DEEP, evidence=[WIKI + "Ada"]), DEEP, "evidence_no_text", "found a list of 1"),
     (put(DEEP, evidence="https://de.wikipedia.org/wiki/Donau"), DEEP, "evidence_no_article", "another Wikipedia"),
     (put(DEEP, evidence="https://example.org/wiki/Danube"), DEEP, "evidence_no_article", "example.org"),
@@ -83,29 +83,29 @@ BROKEN = [
     (put(DEEP, evidence=WIKI + "File:Danube.jpg"), DEEP, "evidence_no_article", "File"),
     (put(DEEP, evidence="Danube"), DEEP, "evidence_no_article", "expected an article of the English Wikipedia"),
     (both(drop("", "then"), put(DEEP, evidence=WIKI + "danube#Sources")), "", "too_few_articles", "at least 5 different articles as evidence, found 4"),
-    (put(DEEP, answr=1), DEEP, "unknown_key", 'the key "answr" is not known; expected question, strategy'),
-    (put(DEEP, **{"a\n\x1b": 1}), DEEP, "unknown_key", r'the key "a\n\u001b" is not known'),
+    (put(DEEP, answr=1), DEEP, "unknown_key", 'key "answr"; expected question, strategy'),
+    (put(DEEP, **{"a\n\x1b": 1}), DEEP, "unknown_key", r'key "a\n\u001b"'),
     (put(DEEP, categories=["Rivers"]), DEEP, "unknown_key", '"categories"'),
     (put("", depends_on=["a"]), "", "unknown_key", '"depends_on"'),
     (put(DEEP, id=7), DEEP, "wrong_id", "expected a text as id, found 7"),
-    (both(put(DEEP, id="a"), put("strategy[0]", id="a")), DEEP, "repeated_id", 'has the id "a" of strategy[0]; expected another'),
+    (both(put(DEEP, id="a"), put("strategy[0]", id="a")), DEEP, "repeated_id", 'the same id "a" as strategy[0]'),
     (put(DEEP, depends_on=[]), DEEP, "wrong_depends_on", "expected a list of ids as depends_on, found an empty list"),
     (put(DEEP, depends_on="a"), DEEP, "wrong_depends_on", 'found "a"'),
-    (both(put(DEEP, depends_on=["z"]), put("strategy[0]", id="z")), DEEP, "depends_on_nobody", "ids of the questions beside it (none has an id)"),
+    (both(put(DEEP, depends_on=["z"]), put("strategy[0]", id="z")), DEEP, "depends_on_nobody", "(none has an id)"),
     (put(DEEP, id="a", depends_on=["a"]), DEEP, "depends_on_itself", f"{DEEP} → {DEEP}"),
-    (both(put("strategy[0]", id="a"), put("strategy[1]", depends_on=["a"])), "strategy[1]", "depends_on_in_strategy", "expected such a question under then"),
+    (both(put("strategy[0]", id="a"), put("strategy[1]", depends_on=["a"])), "strategy[1]", "depends_on_in_strategy", "depends_on"),
     (put(DEEP, page=5), DEEP, "wrong_page", "expected page as an object, found 5"),
     (put(DEEP, page={"pageid": True}), DEEP, "wrong_page", "expected a number above 0 or null as page.pageid, found true"),
     (put(DEEP, page={"revid": 0}), DEEP, "wrong_page", "as page.revid, found 0"),
     (put(DEEP, page={"title": ""}), DEEP, "wrong_page", "expected a text as page.title, found an empty text"),
     (put(DEEP, page={"url": "x"}), DEEP, "unknown_key", "expected pageid, revid, title"),
-    (put("strategy[1]", page={"pageid": 5}), "strategy[1]", "page_without_evidence", "expected the article's address too"),
+    (put("strategy[1]", page={"pageid": 5}), "strategy[1]", "page_without_evidence", "page without evidence"),
     (put("", categories="Rivers"), "", "wrong_categories", 'expected categories as a list of texts, found "Rivers"'),
     (put("", categories=["Rivers", 5]), "", "wrong_categories", "found a list with 5"),
     (put(DEEP, order=5), DEEP, "wrong_order", "found 5"),
-    (put("", order=["a", "b"]), "", "wrong_order", "expected the ids of all questions under strategy and then as order"),
+    (put("", order=["a", "b"]), "", "wrong_order", "the ids of all questions under strategy and then, found a list of 2"),
     (both(both(put("strategy[1].strategy[0]", id="a"), put("strategy[1].strategy[1]", id="b")),
-          both(put(DEEP, id="c"), put("strategy[1]", order=["b", "c", "a"]))), "strategy[1]", "wrong_order", "they have there"),
+          both(put(DEEP, id="c"), put("strategy[1]", order=["b", "c", "a"]))), "strategy[1]", "wrong_order", "the order of the questions under strategy or then"),
 ]  # fmt: skip
 
 
@@ -262,7 +262,7 @@ def test_any_tree_is_written_and_read_back_whole(seed: int) -> None:
 
 
 def test_a_question_of_the_test_part_cannot_be_written() -> None:
-    with pytest.raises(ValueError, match="q9: has no answer or no decomposition; expected a question of the dev part"):
+    with pytest.raises(ValueError, match=r"q9: .*expected a question of the dev part"):
         format_authored(FanOutQuestion("q9", "Who?"))
     with pytest.raises(ValueError, match="expected a question of the dev part"):
         format_authored(replace(parse_authored(author_question()), answer=None))

@@ -29,15 +29,15 @@ def _lower(form: Form) -> Form:
 LOWER = "decomposition[2].decomposition[1]"
 BROKEN: list[tuple[Callable[[Form], Any], str, str, str]] = [
     (lambda form: form.pop("id"), "", "wrong_id", "expected a text as id, found null"),
-    (lambda form: form.pop("question"), "", "question_missing", "expected its wording"),
+    (lambda form: form.pop("question"), "", "question_missing", "under the key question"),
     (lambda form: form.pop("answer"), "", "answer_missing", "expected an object"),
     (lambda form: form.update(answer=""), "", "answer_empty", "an empty text"),
-    (lambda form: form.pop("categories"), "", "categories_missing", "no categories; expected a list"),
-    (lambda form: _lower(form).pop("evidence"), LOWER, "evidence_missing", "no evidence"),
+    (lambda form: form.pop("categories"), "", "categories_missing", "expected a list of texts"),
+    (lambda form: _lower(form).pop("evidence"), LOWER, "evidence_missing", "expected an article, or null"),
     (lambda form: _lower(form)["evidence"].update(title="A|B"), LOWER, "wrong_page", "evidence.title: no title holds '|'"),
     (lambda form: form.update(categories=[None]), "", "wrong_categories", "found a list with null"),
-    (lambda form: form.update(necessary_evidence=[]), "", "unknown_key", '"necessary_evidence" is not known'),
-    (lambda form: form.update(decomposition=[]), "", "empty_list", "expected sub-questions"),
+    (lambda form: form.update(necessary_evidence=[]), "", "unknown_key", 'unknown key "necessary_evidence"'),
+    (lambda form: form.update(decomposition=[]), "", "empty_list", "decomposition is an empty list"),
     (lambda form: form.update(decomposition={}), "", "no_list", "as decomposition, found an empty object"),
     (lambda form: form["decomposition"].append(5), "decomposition[3]", "no_object", "found 5"),
     (lambda form: _lower(form).update(more=1), LOWER, "unknown_key", '"more"'),
@@ -55,7 +55,7 @@ BROKEN: list[tuple[Callable[[Form], Any], str, str, str]] = [
     (lambda form: _lower(form).update(depends_on=["c"]), LOWER, "depends_on_nobody", 'names "c"'),
     (lambda form: _lower(form).update(depends_on=["b"]), LOWER, "depends_on_itself", f"{LOWER} → {LOWER}"),
     (lambda form: _lower(form).update(depends_on=None), LOWER, "wrong_depends_on", "found null"),
-    (lambda form: _lower(form).update(id="d"), LOWER, "repeated_id", 'has the id "d" of decomposition[1]'),
+    (lambda form: _lower(form).update(id="d"), LOWER, "repeated_id", 'id "d" as decomposition[1]'),
 ]  # fmt: skip
 
 

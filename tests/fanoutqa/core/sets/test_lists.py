@@ -50,7 +50,7 @@ def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
     sets = parse_set_kinds(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
     told = [get_property_phrases(properties, "P577", kind).question for kind in sets.values()]
     assert told == ["When was $x shown?", "When was $x published?"]
-    with pytest.raises(SettingsError, match="P57 Q11 names the property P36"):
+    with pytest.raises(SettingsError, match=r"P57 Q11 .*property P36"):
         get_property_phrases(properties, "P36", sets["P57 Q11"])
 
 
@@ -59,13 +59,13 @@ def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
     [
         ("relation,properties\n", "expected the columns relation, listed"),
         (SETS + LINE.replace("P47", "47"), "line 2: expected the id of a property"),
-        (SETS + LINE.replace("Q6|Q7", "Q6|seven", 1), "expected ids with | between, found 'seven'"),
+        (SETS + LINE.replace("Q6|Q7", "Q6|seven", 1), "expected ids .*, found 'seven'"),
         (SETS + LINE.replace("by owner", "by hand"), "expected by name or by owner, found 'by hand'"),
         (SETS + LINE.replace(",no,", ",perhaps,"), "expected yes or no"),
         (SETS + LINE.replace("countries,$place", "countries,$x"), r"expected \$name or \$place once in '\$x'"),
-        (SETS + LINE.replace("the neighbours of $place", ""), "a group for a set that is listed by owner"),
-        (SETS + NAMED.replace(",,no", ",the films of $name,no"), "none for one that is listed by name"),
-        (SETS + LINE + LINE, "line 3: P47 Q6 stands in the list twice"),
+        (SETS + LINE.replace("the neighbours of $place", ""), "a group for sets listed by owner"),
+        (SETS + NAMED.replace(",,no", ",the films of $name,no"), "no group for sets listed by name"),
+        (SETS + LINE + LINE, "line 3: P47 Q6 .*twice"),
         (SETS + LINE.replace("P36|P1082", "P36|P1082,P2"), "expected 9 columns"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_line_of_sets_that_is_wrong_is_named(text: str, part: str) -> None:
         (PROPERTIES + AREA.replace("exceed $limit", "are vast"), r"expected \$limit once"),
         (PROPERTIES + AREA.replace("$unit?", "$unit."), "ends in a question mark"),
         (PROPERTIES + AREA.replace("quantity,,", "quantity,yes,"), r"expected \$month once in 'yes'"),
-        (PROPERTIES + AREA + AREA, "P2046 stands in the list twice"),
+        (PROPERTIES + AREA + AREA, "P2046 .*twice"),
     ],
 )
 def test_a_line_of_properties_that_is_wrong_is_named(text: str, part: str) -> None:

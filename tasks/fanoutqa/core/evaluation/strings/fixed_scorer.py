@@ -58,7 +58,7 @@ def make_comparable_texts(texts: Sequence[str], lemmatize: Lemmatizer) -> list[C
     """Prepare texts for comparison."""
     written = [normalise_words(text) for text in texts]
     mended = [fix_encoding(text) for text in texts]
-    whole = [
+    texts_to_lemmatize = [
         normalise_words(new) if new is not old else known
         for new, old, known in zip(mended, texts, written, strict=True)
     ]
@@ -68,7 +68,7 @@ def make_comparable_texts(texts: Sequence[str], lemmatize: Lemmatizer) -> list[C
             text.casefold(),
             not text.isascii() and bool(_UNSPACED_SCRIPT.search(text)),
         )
-        for text, words, lemmas in zip(texts, written, lemmatize(whole), strict=True)
+        for text, words, lemmas in zip(texts, written, lemmatize(texts_to_lemmatize), strict=True)
     ]
 
 
@@ -121,7 +121,7 @@ def says_reference(reference: ComparableText, answer: ComparableText) -> bool:
     """True if an answer says a reference, as whole words."""
     if reference.readings[1].isspace():
         return reference.casefolded.strip() in answer.casefolded
-    for words, said in zip(reference.readings, answer.readings, strict=True):
-        if words in said or (answer.is_unspaced and contains_whole_words(said.strip(), words.strip())):
+    for words, answer_words in zip(reference.readings, answer.readings, strict=True):
+        if words in answer_words or (answer.is_unspaced and contains_whole_words(answer_words.strip(), words.strip())):
             return True
     return False
