@@ -54,7 +54,7 @@ def load_property_numbers(name: str) -> frozenset[int]:
     found = [line.split(maxsplit=1)[0] for line in load_list_entries(name)]
     if wrong := [pid for pid in found if not is_pid(pid)]:
         raise SettingsError(
-            f"data/lists/{name}.txt: expected the id of a property first on each line, found {wrong[0]!r}"
+            f"data/lists/{name}.txt: expected a property id at the start of each line, found {wrong[0]!r}"
         )
     return frozenset(map(get_wikidata_id_number, found))
 
@@ -105,7 +105,7 @@ def asset_path(folder: str, name: str) -> Path:
     """Return the path of one asset file; SettingsError when it is missing."""
     path = find_asset(folder, name)
     if path is None:
-        raise SettingsError(f"the file {folder}/{name} that belongs to factmill is missing below {ASSETS_ROOT}")
+        raise SettingsError(f"factmill's file {folder}/{name} is missing below {ASSETS_ROOT}; reinstall factmill")
     return path
 
 

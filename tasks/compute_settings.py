@@ -24,11 +24,11 @@ class ComputeSettings(StrictModel):
     engine: Literal["local", "dask"] = "local"
     """`local`: in this process; `dask`: on the workers of a Dask cluster, each started with `factmill worker`."""
     address: str = ""
-    """The scheduler's, with engine `dask`: tcp://HOST:PORT, or tls://HOST:PORT with the three files below."""
+    """Address of the scheduler for engine `dask`: tcp://HOST:PORT, or tls://HOST:PORT with the three files below."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """What the workers compute on, by which translators and perplexity models are known; auto: as this machine would."""
+    """Device of the workers, which determines the number format of translators and perplexity models; auto: as on this machine."""
     wait_s: float = Field(default=60.0, gt=0, le=MAX_WAIT_S)
-    """Seconds to wait for a worker that holds what is asked, before the build ends with what to do."""
+    """Seconds to wait for a worker that holds the required model or graph; then the build ends with advice."""
     ca_file: str = ""
     """PEM file of the authority that signed the certificates of the cluster."""
     cert_file: str = ""
@@ -40,7 +40,7 @@ class ComputeSettings(StrictModel):
     def _check(self) -> "ComputeSettings":
         if self.engine == "local":
             if given := sorted(self.model_fields_set - {"engine"}):
-                raise ValueError(f'{given[0]} is for engine = "dask"; add that line, or leave {given[0]} out')
+                raise ValueError(f'{given[0]} requires engine = "dask"; add that line, or remove {given[0]}')
             return self
         check_scheduler_address(self.address)
         check_tls_files(self.address, (self.ca_file, self.cert_file, self.key_file))
@@ -53,15 +53,15 @@ def check_tls_files(address: str, files: tuple[str, str, str]) -> None:
     if is_safe and not all(files):
         raise ValueError("a tls:// address needs ca_file, cert_file and key_file")
     if not is_safe and any(files):
-        raise ValueError("ca_file, cert_file and key_file are for a tls:// address")
+        raise ValueError("ca_file, cert_file and key_file require a tls:// address")
 
 
 def require_tls_files(files: tuple[str, str, str]) -> None:
     """Raise SettingsError when one of the named files does not exist."""
     if missing := [file for file in files if file and not Path(file).is_file()]:
         raise SettingsError(
-            f"there is no file {missing[0]}; authority, certificate and key of a tls:// address are PEM files, named by their "
-            "paths, which hold from the folder that the command runs in"
+            f"no file {missing[0]}; a tls:// address needs PEM files of the authority, the certificate and its key; "
+            "relative paths start at the current folder"
         )
 
 
@@ -76,4 +76,4 @@ def make_cluster_settings(address: str, world_settings: ComputeSettings) -> Comp
         )
     except ValidationError as error:
         why = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-        raise SettingsError(f"{CLUSTER_VARIABLE}: {why}; certificates are named in a world's file") from None
+        raise SettingsError(f"{CLUSTER_VARIABLE}: {why}; set certificates in a world's file") from None

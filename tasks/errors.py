@@ -41,7 +41,7 @@ class BudgetExhausted(BuildError):
     exit_code = 3
 
     def __init__(self, limit: str, message: str = "") -> None:
-        super().__init__(message or f"the bound of {limit} is reached")
+        super().__init__(message or f"the limit of {limit} is reached")
         self.limit = limit
         """Description of the limit that was reached."""
 
@@ -132,8 +132,8 @@ class AccountBlocked(ServiceUnreachable):
 
     def __init__(self, service: str, reason: str) -> None:
         super().__init__(
-            f"{service}: the account may make no further requests: {reason.rstrip('.')}. Add credit, raise its limit, or ask "
-            "the provider; the same command then asks what is left"
+            f"{service}: the account can send no further requests: {reason.rstrip('.')}. Add credit, raise its limit, or ask "
+            "the provider; then the same command sends the remaining requests"
         )
 
 

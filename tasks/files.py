@@ -24,14 +24,16 @@ def open_regular_file(path: Path, follow_symlink: bool = True) -> BinaryIO:
         # O_NONBLOCK: do not wait for a writer of a named pipe
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow_symlink else os.O_NOFOLLOW))
     except ValueError as error:  # a NUL, or half a surrogate pair
-        raise OSError(errno.EINVAL, "its name holds characters that no file's name can hold", str(path)) from error
+        raise OSError(
+            errno.EINVAL, "its name holds characters that are not allowed in file names", str(path)
+        ) from error
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(handle, "rb")
     os.close(handle)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "it is a pipe, a device or a socket, where a file was expected", str(path))
+    raise OSError(errno.EINVAL, "it is a pipe, a device or a socket; expected a file", str(path))
 
 
 def resolve_absolute_path(path: str | Path) -> Path:

@@ -50,13 +50,13 @@ def find_resource_shortage(error: BaseException) -> str:
         is_memory = isinstance(each, MemoryError) or type(each).__name__ == "OutOfMemoryException"
         if is_memory or (is_own and any(sign in text for sign in _OUT_OF_MEMORY_MESSAGES)):
             return (
-                f"the system gives this process no more memory ({text}): raise its limit (`ulimit -v`, a container's memory), "
-                "end other programs, or lower --concurrency and --batch-size; what was done is kept, the same command goes on "
-                "from here"
+                f"out of memory ({text}): raise this process's limit (`ulimit -v`, a container's memory), "
+                "end other programs, or lower --concurrency and --batch-size; finished work is kept, and the same command "
+                "continues from here"
             )
         if is_own and any(sign in text for sign in _THREAD_LIMIT_MESSAGES):
             return (
-                f"the system starts no more threads and processes ({text}): raise their limit (`ulimit -u`, a container's "
-                "pids), end other programs, or lower --concurrency; what was done is kept, the same command goes on from here"
+                f"cannot start more threads or processes ({text}): raise their limit (`ulimit -u`, a container's "
+                "pids), end other programs, or lower --concurrency; finished work is kept, and the same command continues from here"
             )
     return ""

@@ -27,7 +27,7 @@ class CliOption:
 
 
 def format_number_range(minimum: float | None, maximum: float | None) -> str:
-    """Format the bounds of a number as text, without MOST, which bounds every number; empty where no other is set."""
+    """Format the bounds of a number as text, without the default maximum MAX_SETTING_NUMBER; empty if no other bound is set."""
     if minimum in (None, -MAX_SETTING_NUMBER):
         return ""
     return f"{minimum} or more" if maximum in (None, MAX_SETTING_NUMBER) else f"from {minimum} to {maximum}"
@@ -38,8 +38,8 @@ def _add_bounds_to_help(schema: dict[str, Any]) -> None:
     for field in schema["properties"].values():
         for number in (field, *field.get("anyOf", ())):
             if "minimum" in number:
-                told = format_number_range(number["minimum"], number.get("maximum"))
-                field["description"] += f" {told.capitalize()}." if told else ""
+                bounds = format_number_range(number["minimum"], number.get("maximum"))
+                field["description"] += f" {bounds.capitalize()}." if bounds else ""
 
 
 def _format_field_title(name: str, _: object) -> str:
@@ -75,42 +75,43 @@ class RunOptions(StrictModel):
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
     """The DuckDB file. Default: factmill.duckdb in factmill's home."""
     mode: CallCacheMode = "record"
-    """record: ask what is not recorded; replay: ask nothing; refresh: ask all anew."""
+    """record: send calls that are not recorded; replay: send none; refresh: send all again."""
     max_age: Annotated[MaxAge | None, CliOption(metavar="AGE")] = None
-    """With mode record: ask live services again where the recorded reply is older (90m, 12h, 30d, or seconds). Texts of
-    revisions, models, local graphs and the embedded world do not age. Default: as the world's file says."""
+    """With mode record: send a call to a live service again if its recorded reply is older (90m, 12h, 30d, or seconds). Texts of
+    revisions, and replies of models, local graphs and the embedded world, never expire. Default: max_age in the world's file."""
     since: Annotated[str | None, CliOption(metavar="BUILD")] = None
-    """Ask anew only what has changed since this build (an id, the beginning of one, or last: the newest of the benchmark in
-    this world): items and pages are looked at fifty a request, and replies of which nothing tells whether they changed are
-    asked anew. With --max-age younger replies serve unseen. Default: the age alone says what is too old."""
+    """Rebuild incrementally: send again only the calls whose replies have changed since this build (an id, its beginning, or last:
+    the newest of the benchmark in this world). Items and pages are checked for changes, fifty per request; replies that
+    cannot be checked are requested again. With --max-age, younger replies are used unchecked. Default: only age decides which
+    replies expire."""
     stale_if_error: bool = False
-    """Where a live service fails to answer again, keep the reply that was too old. Otherwise the row fails as with any
-    failure."""
+    """If a live service fails, use the expired reply. Otherwise the row fails as with any failure."""
     concurrency: int = Field(default=4, ge=1, le=64)
-    """Batches worked on at once."""
+    """Number of concurrent batches."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Rows a batch; more in a stage of over 32,000 rows, which has 64 batches at most."""
+    """Rows per batch; more in a stage of over 32,000 rows, which has at most 64 batches."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
-    """Spend at most so many US dollars on models: before a request goes out, the most that it can cost has to fit in. The run
-    stops cleanly before the bound is crossed (exit code 3), and the same command goes on."""
+    """Maximum cost of models in US dollars. factmill sends a request only if its maximum cost stays within this limit; else the run
+    stops cleanly (exit code 3), and the same command resumes it."""
     max_requests: int | None = Field(default=None, ge=0, le=MAX_SETTING_NUMBER)
-    """Send at most so many requests to services, each try of one."""
+    """Maximum number of requests to services; each attempt counts."""
     max_hours: Annotated[float | None, CliOption(metavar="HOURS")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
-    """Send nothing more after so many hours."""
+    """Send no more requests after this number of hours."""
     requests: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
-    """Send no requests to models: write those that are asked next to this file, a line each in the form of OpenAI's batch jobs,
-    and stop (exit code 4). Read the replies with --replies."""
+    """Send no requests to models: write the pending ones to this file, one per line in the format of OpenAI's batch jobs, and stop
+    (exit code 4). Read the replies with --replies."""
     replies: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
-    """Read the replies to the requests that this command wrote with --requests, as `vllm run-batch` writes them. With
-    --requests the build then goes on to the next requests; without it what is left is sent."""
+    """Read the replies to the requests that this command wrote with --requests, in the format of `vllm run-batch`. With --requests
+    the build then continues to the next requests; without it, the remaining requests are sent."""
     pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1, le=MAX_SETTING_NUMBER)
-    """Pass on only so many rows that stand for all (engine/building.py), keep what they show for a forecast, and publish nothing."""
+    """Process only this number of representative rows (engine/building.py), record their results for a forecast, and publish
+    nothing."""
     pinned_build: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
-    """With mode replay: serve the very replies of this build, and publish nothing."""
+    """With mode replay: use exactly the replies of this build, and publish nothing."""
 
     @property
     def budget_limits(self) -> BudgetLimits:

@@ -114,9 +114,7 @@ def get_temporary_folder() -> Path:
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError as error:
-        raise SettingsError(
-            f"{error.strerror}: set TMPDIR to a folder that can be written, of which nothing is kept"
-        ) from None
+        raise SettingsError(f"{error.strerror}: set TMPDIR to a writable folder for temporary files") from None
 
 
 def terminate_with_parent(parent_pid: int | None = None) -> None:
@@ -186,7 +184,7 @@ def exclusive_file_lock(lock: Path, report: Callable[[str], object]) -> Iterator
     def tell_awaited() -> None:
         holder = lock.read_text("ascii").strip() or "another process"
         report(
-            f"note: waiting for process {holder}, which holds {lock}; if it hangs or was stopped, end it, and this goes on"
+            f"note: waiting for process {holder}, which holds {lock}; if it hangs or is suspended, end it to continue"
         )
 
     with lock.open("a") as held:

@@ -159,7 +159,9 @@ def show_stage_progress(name: str, batches: int) -> Iterator[StageProgress]:
 def format_current_stage() -> str:
     """Format the progress of the current stage as text; empty when no stage runs."""
     return (
-        _current_stage.format_status() if _current_stage is not None and _current_stage.done < _current_stage.batches else ""
+        _current_stage.format_status()
+        if _current_stage is not None and _current_stage.done < _current_stage.batches
+        else ""
     )
 
 

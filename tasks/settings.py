@@ -46,7 +46,7 @@ MIN_FREE_BYTES = 64_000_000
 MIN_FREE_INODES = 1_000
 """Free inodes that the home needs; a run makes a few files for each batch."""
 WRITE_PROBE_BYTES = 1_000_000
-_FREE_SPACE_ADVICE = "make room, `factmill gc` lists what can go"
+_FREE_SPACE_ADVICE = "free some space; `factmill gc` lists what can be removed"
 SHIPPED_WORLDS = ("embedded", "live")
 """Worlds known by name; any other world is the path of a file."""
 MODEL_KINDS_BY_ROLE: dict[str, tuple[str, ...]] = {
@@ -86,10 +86,10 @@ class World(StrictModel):
 
     name: ShortName
     user_agent: Annotated[str, AfterValidator(check_header_text)]
-    """Sent with every request. It has to hold your web page or mail address when a service is not on this machine: Wikimedia
-    refuses clients that name no contact."""
+    """Sent with every request. It must hold your web page or mail address if a service is not on this machine: Wikimedia
+    refuses clients without a contact address."""
     epoch: Annotated[date, Field(ge=EARLIEST_DAY, le=LATEST_DAY)] | None = None
-    """Day the world is seen at (cut-off of page views); None: the first day of the current month."""
+    """Cut-off day of the world (end of page views); None: the first day of the current month."""
     wikidata: WikidataSettings = WikidataSettings()
     wikipedia: ServiceEndpoint = ServiceEndpoint()
     pageviews: ServiceEndpoint = ServiceEndpoint()
@@ -106,26 +106,26 @@ class World(StrictModel):
         for role, model in self.models.items():
             others = ("scripted", *CHAT_MODEL_KINDS) if role in BUILD_MODEL_ROLES else CHAT_MODEL_KINDS
             if model.kind not in (wanted := MODEL_KINDS_BY_ROLE.get(role, others)):
-                told = " or ".join(f"`{kind}`" for kind in wanted)
-                raise ValueError(f"models.{role}.kind is `{model.kind}`; a model in this role is {told}")
+                allowed = " or ".join(f"`{kind}`" for kind in wanted)
+                raise ValueError(f"models.{role}.kind is `{model.kind}`; expected {allowed} in this role")
             if model.compute_type and (model.kind != "local" or role == "embedder"):
                 raise ValueError(
-                    f"models.{role}.compute_type: only a translator or a perplexity model of kind `local` has one"
+                    f"models.{role}.compute_type: only a translator or a perplexity model of kind `local` has this setting"
                 )
             if model.request_profile() and (model.kind not in CHAT_MODEL_KINDS or role == "perplexity"):
                 raise ValueError(
-                    f"models.{role}.{next(iter(model.request_profile()))}: only a chat model behind a server has one"
+                    f"models.{role}.{next(iter(model.request_profile()))}: only a chat model behind a server has this setting"
                 )
             if (idle_settings := model.connection_settings()) and model.kind in ("scripted", "local"):
-                raise ValueError(f"models.{role}.{next(iter(idle_settings))}: only a model behind a server has one")
-            if model.stream and role == "perplexity":
-                raise ValueError(f"models.{role}.stream: only replies of a chat model come as a stream")
-            if model.mode == "batch" and (model.kind not in CHAT_MODEL_KINDS or role == "perplexity"):
-                raise ValueError(f"models.{role}.mode: only a chat model behind a server is asked by batch jobs")
-            if model.mode != "batch" and (idle := sorted({"batch_price", "jobs"} & model.model_fields_set)):
                 raise ValueError(
-                    f'models.{role}.{idle[0]} is for mode = "batch"; add that line, or leave {idle[0]} out'
+                    f"models.{role}.{next(iter(idle_settings))}: only a model behind a server has this setting"
                 )
+            if model.stream and role == "perplexity":
+                raise ValueError(f"models.{role}.stream: only chat models can stream replies")
+            if model.mode == "batch" and (model.kind not in CHAT_MODEL_KINDS or role == "perplexity"):
+                raise ValueError(f"models.{role}.mode: only a chat model behind a server supports batch jobs")
+            if model.mode != "batch" and (idle := sorted({"batch_price", "jobs"} & model.model_fields_set)):
+                raise ValueError(f'models.{role}.{idle[0]} requires mode = "batch"; add that line, or remove {idle[0]}')
         self._check_ages()
         if empty := [name for name in SERVICE_SECTIONS if name in self.model_fields_set and not self.has_service(name)]:
             raise ValueError(f"{empty[0]}.url: expected an address")
@@ -136,10 +136,12 @@ class World(StrictModel):
         by_address: dict[str, tuple[str, str | None]] = {}
         for role, model in self.models.items():
             if model.max_age and model.kind not in CHAT_MODEL_KINDS:
-                raise ValueError(f"models.{role}.max_age: what a model of kind `{model.kind}` says does not age")
+                raise ValueError(
+                    f"models.{role}.max_age: replies of a model of kind `{model.kind}` never expire; remove this setting"
+                )
             other, age = by_address.setdefault(model.url, (role, model.max_age))
             if model.kind in CHAT_MODEL_KINDS and age != model.max_age:
-                raise ValueError(f"models.{role}.max_age: models.{other} has the same address and another max_age")
+                raise ValueError(f"models.{role}.max_age: models.{other} has the same address but another max_age")
 
     def has_service(self, section: str) -> bool:
         """True when this world names a service; a local graph counts as its Wikidata."""
@@ -149,8 +151,8 @@ class World(StrictModel):
         """Raise SettingsError when this world does not name one of these services."""
         if missing := [section for section in sections if not self.has_service(section)]:
             raise SettingsError(
-                f"the world {self.name} names no {missing[0]}, which is asked here; add [{missing[0]}] with its url to "
-                "its file (data/worlds/live.toml shows how)"
+                f"the world {self.name} has no service {missing[0]}, which this command needs; add [{missing[0]}] with its url to "
+                "the world's file (data/worlds/live.toml is an example)"
             )
 
     def require_service_access(self, *sections: str) -> None:
@@ -167,9 +169,9 @@ class World(StrictModel):
                 and not self.has_contact_address
             ):
                 raise SettingsError(
-                    f"the world {self.name}: [{section}] is asked at {service.url}, and user_agent holds no web page or mail "
-                    f"address of yours, but {self.user_agent!r}. Write a line like this, with your own address, into the world's file "
-                    '(for `live`, into a copy whose path you give to --world): user_agent = "factmill/0.1 (you@example.org)"'
+                    f"the world {self.name}: [{section}] at {service.url} requires a user_agent with your web page or mail "
+                    f"address; found {self.user_agent!r}. Add a line like this, with your own address, to the world's file "
+                    '(for `live`, to a copy whose path you pass to --world): user_agent = "factmill/0.1 (you@example.org)"'
                 )
 
     @property
@@ -209,15 +211,15 @@ class World(StrictModel):
     def digest_answer_settings(self, roles: Collection[str]) -> str:
         """Return the digest of all settings that can change a response, with the models in these roles; without limits, ages,
         prices, batch jobs, connections (CONNECTION), tokens, compute and the user agent."""
-        told = self.model_dump(
+        settings = self.model_dump(
             mode="json",
             exclude={
                 **dict.fromkeys(("user_agent", "epoch", "compute", "wikimedia"), True),
                 "models": {"__all__": CONNECTION_SETTINGS},
             },
         )
-        told["models"] = {role: model for role, model in told["models"].items() if role in roles}
-        return digest_json(_drop_undigested_settings(told))
+        settings["models"] = {role: model for role, model in settings["models"].items() if role in roles}
+        return digest_json(_drop_undigested_settings(settings))
 
 
 def load_world(name: str, graph: str | None = None) -> World:
@@ -230,7 +232,7 @@ def load_world(name: str, graph: str | None = None) -> World:
     try:
         world = World.model_validate(load_toml(path))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise SettingsError(f"no world {name!r}: give `embedded`, `live` or the path of a TOML file") from error
+        raise SettingsError(f"no world {name!r}; expected `embedded`, `live` or the path of a TOML file") from error
     except OSError as error:
         raise SettingsError(f"the world {name[:_MAX_QUOTED_CHARACTERS]!r} cannot be read: {error.strerror}") from error
     except ValidationError as error:
@@ -238,7 +240,7 @@ def load_world(name: str, graph: str | None = None) -> World:
             f"{path}: {'; '.join(_format_validation_error(fault) for fault in error.errors())}"
         ) from error
     except ValueError as error:
-        raise SettingsError(f"{path}: not a TOML file that can be read: {error}") from error
+        raise SettingsError(f"{path}: not a valid TOML file: {error}") from error
     if cluster := get_environment_variable(CLUSTER_VARIABLE):
         world = world.model_copy(update={"compute": make_cluster_settings(cluster, world.compute)})
     return world if graph is None else world.with_local_graph(graph)
@@ -252,7 +254,7 @@ def _format_validation_error(fault: Any) -> str:
     owner: type[StrictModel] = World
     for part in place[:-1]:
         owner = _SETTINGS_BY_KEY.get(part, owner)
-    return f"{'.'.join(place)}: there is no such setting{format_did_you_mean(place[-1], owner.model_fields)}"
+    return f"{'.'.join(place)}: unknown setting{format_did_you_mean(place[-1], owner.model_fields)}"
 
 
 def factmill_home() -> Path:
@@ -277,7 +279,7 @@ def ensure_writable_home() -> Path:
         why = error.strerror or str(error)
     if why:
         raise SettingsError(
-            f"factmill's home {folder} cannot be written ({why}); set FACTMILL_HOME to a folder of your own that can"
+            f"factmill's home {folder} cannot be written ({why}); set FACTMILL_HOME to a writable folder"
         )
     return folder
 
@@ -335,7 +337,7 @@ def read_api_key(model: ModelSettings) -> str:
     key = os.environ.get(model.key_env, "")
     if not key:
         raise SettingsError(
-            f"model {model.name}: the environment variable that its key_env names is not set; set it to the API key"
+            f"model {model.name}: key_env names an environment variable that is not set; set it to the API key"
         )
     return key
 
@@ -345,11 +347,11 @@ def read_service_token(section: str, service: ServiceEndpoint) -> str:
     if not service.token_env:
         return ""
     token = os.environ.get(service.token_env, "")
-    what = f"[{section}]: the environment variable {service.token_env}, which token_env names,"
+    what = f"[{section}]: the environment variable {service.token_env} (token_env)"
     if not token:
-        raise SettingsError(f"{what} is not set; set it to an OAuth 2 token, or leave token_env out")
+        raise SettingsError(f"{what} is not set; set it to an OAuth 2 token, or remove token_env")
     if not (token.isascii() and token.isprintable()) or " " in token:
-        raise SettingsError(f"{what} holds characters that no token has; set it to the token alone")
+        raise SettingsError(f"{what} holds characters that no token contains; set it to the token only")
     return token
 
 
@@ -376,7 +378,7 @@ def _read_environment_values(
     found = {name: each if isinstance(each, str) else os.environ.get(each.env, "") for name, each in values.items()}
     if missing := [name for name, each in values.items() if not isinstance(each, str) and not found[name]]:
         raise SettingsError(
-            f"model {model.name}: the environment variable that {setting}.{missing[0]} names by env is not set; set it to"
+            f"model {model.name}: the environment variable named by env in {setting}.{missing[0]} is not set; set it to"
             " the value"
         )
     return found

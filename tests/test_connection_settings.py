@@ -44,7 +44,9 @@ def test_how_a_server_is_reached_is_no_part_of_a_profile_and_of_the_digest_of_a_
     plain, reached = load(tmp_path, ""), load(tmp_path, REACHED)
     assert reached.digest_answer_settings(BUILD_MODEL_ROLES) == plain.digest_answer_settings(BUILD_MODEL_ROLES)
     assert reached.models["author"].request_profile() == {}
-    assert load(tmp_path, "extra_body = { query = 1 }").digest_answer_settings(BUILD_MODEL_ROLES) != plain.digest_answer_settings(BUILD_MODEL_ROLES)
+    assert load(tmp_path, "extra_body = { query = 1 }").digest_answer_settings(
+        BUILD_MODEL_ROLES
+    ) != plain.digest_answer_settings(BUILD_MODEL_ROLES)
 
 
 @pytest.mark.parametrize("setting", ["headers", "query"])

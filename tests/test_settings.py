@@ -76,7 +76,10 @@ def test_the_digest_of_a_world_leaves_limits_and_user_agent_out(tmp_path: Path) 
         '"me"', '"you"'
     )
     assert load_world(write(tmp_path, gentler)).digest_answer_settings(BUILD_MODEL_ROLES) == plain
-    assert load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest_answer_settings(BUILD_MODEL_ROLES) != plain
+    assert (
+        load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest_answer_settings(BUILD_MODEL_ROLES)
+        != plain
+    )
 
 
 def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +134,9 @@ def test_prices_and_limits_are_no_part_of_the_digest_of_a_world_but_a_profile_is
     priced = load_world(write(tmp_path, WORLD + prices))
     assert priced.digest_answer_settings(BUILD_MODEL_ROLES) == plain
     assert not any(model.request_profile() for model in priced.models.values())
-    assert load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest_answer_settings(BUILD_MODEL_ROLES) != plain
+    assert (
+        load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest_answer_settings(BUILD_MODEL_ROLES) != plain
+    )
 
 
 def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_and_goes_for_chat_models(
@@ -139,7 +144,9 @@ def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_a
 ) -> None:
     by_jobs = 'mode = "batch"\nbatch_price = 0.4\njobs = { poll_s = 5, requests = 10 }\n'
     world = load_world(write(tmp_path, WORLD + by_jobs))
-    assert world.digest_answer_settings(BUILD_MODEL_ROLES) == load_world(write(tmp_path, WORLD)).digest_answer_settings(BUILD_MODEL_ROLES)
+    assert world.digest_answer_settings(BUILD_MODEL_ROLES) == load_world(write(tmp_path, WORLD)).digest_answer_settings(
+        BUILD_MODEL_ROLES
+    )
     with pytest.raises(SettingsError, match=r"there is no such setting; did you mean requests"):
         load_world(write(tmp_path, WORLD + "jobs = { request = 10 }\n"))
     for line in ("batch_price = 0.4", "jobs = { requests = 10 }"):

@@ -88,20 +88,20 @@ def format_batch_name(batch: StageBatch, units: Sequence[str], size: int, rows: 
     )
     start = batch.index * size
     # in ASCII: the graph of a run has no other letters
-    told = f"rows {start + 1:,}-{min(start + size, rows):,}" if rows else "no rows"
-    return " ".join(filter(None, [batch.stage, named, told if size else ""]))
+    row_range = f"rows {start + 1:,}-{min(start + size, rows):,}" if rows else "no rows"
+    return " ".join(filter(None, [batch.stage, named, row_range if size else ""]))
 
 
 def format_stage_summary(summary: Mapping[str, Any], reasons: Mapping[str, int]) -> str:
     """Format the counts of a stage as one line; `reasons`: reason → number of rejected rows."""
-    told = [f"{summary['rows_in']:,} rows in, {summary['rows_out']:,} out"]
+    counts = [f"{summary['rows_in']:,} rows in, {summary['rows_out']:,} out"]
     left = f"{format_reject_noun(summary['stage'])} ({format_reason_counts(reasons)})"
-    told += [f"{summary['rejects']:,} {left}"] if summary["rejects"] else []
-    told += [f"{summary['merged']:,} merged"] if summary["merged"] else []
+    counts += [f"{summary['rejects']:,} {left}"] if summary["rejects"] else []
+    counts += [f"{summary['merged']:,} merged"] if summary["merged"] else []
     if summary["calls_sent"] or summary["calls_replayed"]:
-        told.append(f"calls {summary['calls_sent']:,} sent {summary['calls_replayed']:,} replayed")
-    told += [f"US$ {summary['cost_usd']:.4f}"] if summary["cost_usd"] else []
-    return f"{summary['stage']}: {', '.join(told)}, {summary['seconds']:.1f} s"
+        counts.append(f"calls {summary['calls_sent']:,} sent {summary['calls_replayed']:,} replayed")
+    counts += [f"US$ {summary['cost_usd']:.4f}"] if summary["cost_usd"] else []
+    return f"{summary['stage']}: {', '.join(counts)}, {summary['seconds']:.1f} s"
 
 
 def format_reject_noun(stage: str) -> str:

@@ -171,17 +171,17 @@ def parse_completion(
     # many samples are as short as Yes or No, and equal
     as_read = {sample: strip_completion(*sample, completion_format) for sample in dict.fromkeys(samples)}
     each = [as_read[sample] for sample in samples]
-    said = [one for one in each if isinstance(one, StrippedCompletion)]
+    stripped = [one for one in each if isinstance(one, StrippedCompletion)]
     result: A | UnreadableCompletion
-    if said:
-        result = parse([one.text for one in said])
-        if isinstance(result, UnreadableCompletion) and any(one.is_truncated for one in said):
+    if stripped:
+        result = parse([one.text for one in stripped])
+        if isinstance(result, UnreadableCompletion) and any(one.is_truncated for one in stripped):
             result = replace(result, kind="cut_off")
     else:
         result = next(one for one in each if isinstance(one, UnreadableCompletion))
     may_ask = isinstance(result, UnreadableCompletion) and result.kind in ("reply_not_in_format", "cut_off")
     shown = [strip_thinking(text).strip() for text in texts] if may_ask else []
-    taken_off = sorted({kind for one in said for kind in one.removed_wrappers})
+    taken_off = sorted({kind for one in stripped for kind in one.removed_wrappers})
     return CompletionResult(result, tuple(taken_off), next(filter(None, shown), ""))
 
 
@@ -209,20 +209,20 @@ def strip_completion(
         return found
     if _REFUSAL.match(plain) and (found is None or (completion_format.kind == "text" and "\n" not in plain.strip())):
         return UnreadableCompletion(f"the model refuses: {_quote_one_line(plain)}", "refused")
-    said = found or _strip_free_text(plain, completion_format)
+    stripped = found or _strip_free_text(plain, completion_format)
     # an object shows that it is complete, and so do lines followed by a remark
     is_whole = not is_cut or (
-        found is not None and (completion_format.kind == "object" or said.removed_wrappers >= {"remark"})
+        found is not None and (completion_format.kind == "object" or stripped.removed_wrappers >= {"remark"})
     )
     if (
         not is_whole
         and completion_format.needs_clear_end
-        and not (completion_format.kind == "text" and said.text.endswith((".", "?", "!")))
+        and not (completion_format.kind == "text" and stripped.text.endswith((".", "?", "!")))
     ):
         return UnreadableCompletion("the token limit ended the reply before it was whole", "cut_off")
     steps = {"thoughts": spoken != text, "next_turn": own != spoken, "draft": final != own, "fences": plain != final}
     around = {name for name, was_there in steps.items() if was_there}
-    return StrippedCompletion(said.text, said.removed_wrappers | around, not is_whole)
+    return StrippedCompletion(stripped.text, stripped.removed_wrappers | around, not is_whole)
 
 
 def _extract_object(text: str, form: CompletionFormat) -> StrippedCompletion | None:
@@ -243,7 +243,9 @@ def _strip_free_text(text: str, form: CompletionFormat) -> StrippedCompletion:
         taken_off |= {"citations"} if cited != bare else set()
         inner = strip_emphasis_and_quotes(cited, quotes=form.strips_quotes)
         taken_off |= {"emphasis"} if inner != cited else set()
-        lines[at] = fold_full_width(inner) if form.folds_full_width or (inner.endswith("？") and form.strips_quotes) else inner
+        lines[at] = (
+            fold_full_width(inner) if form.folds_full_width or (inner.endswith("？") and form.strips_quotes) else inner
+        )
         taken_off |= {"full_width"} if lines[at] != inner else set()
     return StrippedCompletion("\n".join(lines).strip(), frozenset(taken_off))
 
@@ -279,8 +281,8 @@ def _extract_lines(text: str, form: CompletionFormat) -> StrippedCompletion | Un
         end = end if is_passed_over else len(lines)
     if form.answer_extent != "line" and len(read) == 1:
         head, answer = read[last]
-        whole = " ".join(" ".join([answer, *lines[last + 1 : end]]).split())
-        return StrippedCompletion(f"{head} {_strip_answer(whole, form, taken_off)}", frozenset(taken_off))
+        joined = " ".join(" ".join([answer, *lines[last + 1 : end]]).split())
+        return StrippedCompletion(f"{head} {_strip_answer(joined, form, taken_off)}", frozenset(taken_off))
     kept = [lines[at] for at in range(first, end)]
     for at, (head, answer) in read.items():
         kept[at - first] = f"{head} {_strip_answer(answer, form, taken_off)}"

@@ -125,7 +125,7 @@ def _check_unit_lengths(vectors: VectorArray) -> None:
     squares = np.einsum("ij,ij->i", vectors, vectors)
     # non-finite values fail both tests
     if not ((np.abs(squares - 1) < _UNIT_LENGTH_TOLERANCE) | (squares == 0)).all():
-        raise ValueError("vectors are not finite or of another length than 1; expected those of an embedder")
+        raise ValueError("vectors are not finite or do not have length 1; expected the vectors of an embedder")
 
 
 _DUPLICATE_BLOCK_ROWS = 2048
@@ -179,7 +179,9 @@ def find_duplicate_pairs(
     not finite or the threshold is not positive.
     """
     if vectors.ndim != 2 or not np.isfinite(vectors).all():
-        raise ValueError(f"embeddings are of shape {vectors.shape} or not finite; expected finite rows × dimensions")
+        raise ValueError(
+            f"embeddings have shape {vectors.shape} or hold values that are not finite; expected finite rows × dimensions"
+        )
     if threshold <= 0:
         raise ValueError(f"threshold {threshold}: expected a cosine above 0")
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))

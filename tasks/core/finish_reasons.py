@@ -78,6 +78,6 @@ def format_unknown_finish_reasons(model: str, reasons: Iterable[str]) -> list[st
     if not unknown:
         return []
     return [
-        f"model {model} ended texts with the finish reason {', '.join(map(repr, unknown))}, which factmill does not know: "
-        "they are read as whole"
+        f"model {model} ended texts with the finish reason {', '.join(map(repr, unknown))}, which is unknown: "
+        "factmill treats these texts as complete"
     ]

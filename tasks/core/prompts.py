@@ -105,23 +105,23 @@ def parse_prompt_file(prompt_id: str, data: bytes) -> PromptTemplate:
     """Parse a prompt file; PromptError when its head or body is invalid, or an input is unused or undeclared."""
     match = re.fullmatch(r"\+\+\+\n(.*?)\n\+\+\+\n(.*)", data.decode("utf-8"), re.DOTALL)
     if not match:
-        raise PromptError(f"prompts/{prompt_id}.md: expected a TOML head between two +++ lines")
+        raise PromptError(f"prompts/{prompt_id}.md: expected a TOML header between two +++ lines")
     try:
         head = tomllib.loads(match[1])
     except tomllib.TOMLDecodeError as error:
-        raise PromptError(f"prompts/{prompt_id}.md: head is not TOML: {error}") from error
+        raise PromptError(f"prompts/{prompt_id}.md: the header is not TOML: {error}") from error
     pieces = _PART_HEADING.split(match[2])
     parts = tuple((who, text.strip()) for who, text in zip(pieces[1::2], pieces[2::2], strict=True))
     inputs = tuple(head.get("inputs", ()))
     used = {name for _, text in parts for name in _PLACEHOLDER.findall(text)}
     if not parts or used != set(inputs):
         raise PromptError(
-            f"prompts/{prompt_id}.md: declared inputs {sorted(inputs)} but the body uses {sorted(used)}; they must agree"
+            f"prompts/{prompt_id}.md: the header declares the inputs {sorted(inputs)}, but the body uses {sorted(used)}; they must be the same"
         )
     if not _TURN_ORDER.fullmatch("".join(f"{who} " for who, _ in parts)):
         raise PromptError(
-            f"prompts/{prompt_id}.md: parts are {', '.join(who for who, _ in parts)}; expected user and assistant in "
-            "turns, a user's last, with a system part before them or none, since some servers insist on that"
+            f"prompts/{prompt_id}.md: the parts are {', '.join(who for who, _ in parts)}; expected an optional system part, then "
+            "user and assistant in turns, user last, since some servers require that order"
         )
     return PromptTemplate(
         id=prompt_id,
@@ -138,7 +138,9 @@ def parse_prompt_file(prompt_id: str, data: bytes) -> PromptTemplate:
 def fill_prompt_template(prompt: PromptTemplate, samples: int = 1, **variables: str) -> FilledPrompt:
     """Fill in a prompt; PromptError unless exactly the declared inputs are given."""
     if set(variables) != set(prompt.inputs):
-        raise PromptError(f"prompt {prompt.id} needs {sorted(prompt.inputs)}, was given {sorted(variables)}")
+        raise PromptError(
+            f"prompt {prompt.id}: expected the variables {sorted(prompt.inputs)}, found {sorted(variables)}"
+        )
     return FilledPrompt(prompt, variables, samples)
 
 

@@ -126,7 +126,7 @@ def decide_review_items(
         if item.id not in queue:
             raise SourceError(
                 f"{format_decision_place(item)}: no item {item.id!r} (row {item.row_id!r}, flag {item.flag!r}) in the review queue "
-                "of this build; export the queue again and decide on what it holds"
+                "of this build; export the queue again and decide on its items"
             )
         if item.decision != "open":
             taken = item.model_dump(include={"decision", "edited", "reviewer", "note", "file", "line"})
@@ -137,7 +137,7 @@ def decide_review_items(
 def decide_by_auto_rule(item: ReviewItem, rules: AutoReviewRules) -> ReviewItem:
     """Return an item with the decision of the policy `auto`; UsageError when its flag has no rule."""
     if item.flag not in rules:
-        raise UsageError(f"no rule for the flag {item.flag!r} of {item.benchmark}; there are rules for {sorted(rules)}")
+        raise UsageError(f"no rule for the flag {item.flag!r} of {item.benchmark}; flags with a rule: {sorted(rules)}")
     decision = rules[item.flag]
     if decision == "open":
         return item
@@ -175,16 +175,16 @@ def _check_edits(item: ReviewItem, editable: EditableTexts) -> None:
             f"{format_decision_place(item)}: {unknown[0]!r} cannot be edited in {item.benchmark}; expected one of {list(editable)}"
         )
     if item.decision == "edit" and not item.edited:
-        raise SourceError(f"{format_decision_place(item)}: the decision is edit, but no edited text is given")
+        raise SourceError(f"{format_decision_place(item)}: the decision is edit, but the edited text is missing")
 
 
 def _apply_to_row(row: R, items: Sequence[ReviewItem], editable: EditableTexts) -> R | Reject:
     if dropped := [item for item in items if item.decision == "drop"]:
-        told = [f"{item.flag}: {item.detail}" for item in dropped]
+        details = [f"{item.flag}: {item.detail}" for item in dropped]
         by = dict.fromkeys(f"{item.reviewer or 'nobody named'}{item.note and f': {item.note}'}" for item in dropped)
         others = dict.fromkeys(item.flag for item in items if item.decision != "drop")
         also = [f"also flagged: {', '.join(others)}"] if others else []
-        return Reject(row.id, "dropped_in_review", "; ".join([*told, f"dropped by {', '.join(by)}", *also]))
+        return Reject(row.id, "dropped_in_review", "; ".join([*details, f"dropped by {', '.join(by)}", *also]))
     if waiting := [item.flag for item in items if item.decision == "open"]:
         return Reject(row.id, "not_reviewed", f"waits for a decision about {', '.join(waiting)}")
     texts: dict[TextLocation, ReviewItem] = {}
@@ -193,7 +193,7 @@ def _apply_to_row(row: R, items: Sequence[ReviewItem], editable: EditableTexts) 
             column = editable[edit.field]
             if (other := texts.setdefault(column, item)) is not item and edit not in other.edited:
                 raise SourceError(
-                    f"{format_decision_place(item)}: {edit.field} of row {row.id!r} is edited in another way in {format_decision_place(other)}"
+                    f"{format_decision_place(item)}: {edit.field} of row {row.id!r} has a different edit in {format_decision_place(other)}"
                 )
             row = _replace_text(row, column, edit.text)
     return row
@@ -250,7 +250,7 @@ def parse_review_queue(text: str, file: str) -> list[ReviewItem]:
     for line, cells in iterate_csv_records(text, REVIEW_QUEUE_COLUMNS, file, optional_columns=(CANARY_COLUMN,)):
         item = _parse_review_item(cells, file, line)
         if item.id in items:
-            raise SourceError(f"{file}, line {line}: the item {item.id!r} stands on line {items[item.id].line} already")
+            raise SourceError(f"{file}, line {line}: the item {item.id!r} is already on line {items[item.id].line}")
         items[item.id] = item
     return list(items.values())
 
@@ -314,10 +314,10 @@ def parse_spreadsheet_csv(text: str, file: str) -> tuple[list[str], list[tuple[i
     except csv.Error as error:
         after = rows[-1][0] if rows else 0
         raise SourceError(
-            f"{file}, after row {after}: {error}; a quotation mark is missing or too many, or the file is cut off"
+            f"{file}, after row {after}: {error}; quotation marks are unbalanced, or the file is cut off"
         ) from error
     if not rows:
-        raise SourceError(f"{file}: the file is empty; expected a table with a head line")
+        raise SourceError(f"{file}: the file is empty; expected a table with a header row")
     (_, head), *body = rows
     return [cell.strip().lower() for cell in head], body
 
@@ -331,10 +331,12 @@ def _parse_review_item(cells: Mapping[str, str], file: str, line: int) -> Review
     edits = {column: list(_parse_edits(cells[column], column, file, line)) for column in ("proposed", "edited")}
     if decision == "edit" and not edits["edited"]:
         raise SourceError(
-            f'{file}, line {line}: the decision is edit; expected new texts under "edited", as in ShortQ1: …'
+            f'{file}, line {line}: the decision is edit, but the column "edited" is empty; expected new texts such as ShortQ1: …'
         )
     if edits["edited"] and decision != "edit":
-        raise SourceError(f'{file}, line {line}: new texts under "edited" with the decision {decision}; expected edit')
+        raise SourceError(
+            f'{file}, line {line}: the column "edited" has new texts, but the decision is {decision}; expected edit'
+        )
     values: dict[str, Any] = {**cells, **edits, "decision": decision, "file": file, "line": line}
     try:
         return ReviewItem.model_validate(values)
@@ -361,8 +363,8 @@ def _parse_edits(cell: str, column: str, file: str, line: int) -> Iterator[TextE
     for part in parts:
         found = _EDIT_ENTRY.fullmatch("\n".join(part))
         if not found or not found[2] or found[1] in names:
-            told = "is there twice" if found and found[1] in names else "has not the form name: text"
-            raise SourceError(f"{file}, line {line}, column {column}: {part[0]!r} {told}")
+            problem = "appears twice" if found and found[1] in names else "does not have the form name: text"
+            raise SourceError(f"{file}, line {line}, column {column}: {part[0]!r} {problem}")
         names.add(found[1])
         yield TextEdit(field=found[1], text=found[2])
 

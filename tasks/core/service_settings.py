@@ -43,16 +43,16 @@ def check_service_url(url: str) -> None:
         host, _ = parts.hostname, parts.port
         (host or "").encode("idna")
     except ValueError as error:
-        raise ValueError(f"no address of a service: {error}") from None
+        raise ValueError(f"not a service address: {error}") from None
     if parts.username is not None or parts.password is not None:
         raise ValueError(
-            "holds a user name or password, which would stand in messages and recorded calls; leave them out of the address, "
-            "and name a key by key_env where the service is a model"
+            "holds a user name or password, which would appear in messages and recorded calls; remove them from the address, "
+            "and name the key of a model by key_env"
         )
     if parts.scheme not in ("http", "https") or not host:
         raise ValueError("expected an address that begins with http:// or https:// and a host, or `embedded`")
     if parts.query or parts.fragment:
-        raise ValueError("holds ? or #; expected an address that paths can be put behind")
+        raise ValueError("holds ? or #; expected an address to which paths can be appended")
 
 
 def check_scheduler_address(address: str) -> None:
@@ -63,8 +63,8 @@ def check_scheduler_address(address: str) -> None:
     except ValueError:
         fits = False
     if not fits or parts.path or parts.query or parts.fragment or parts.username is not None:
-        told = _SECRET_URL_PARTS.sub("…", address)
-        raise ValueError(f"expected a scheduler's address such as tcp://10.0.0.5:8786, not {told!r}")
+        shown = _SECRET_URL_PARTS.sub("…", address)
+        raise ValueError(f"{shown!r} is not a scheduler address; expected one such as tcp://10.0.0.5:8786")
 
 
 def is_loopback_url(url: str) -> bool:
@@ -170,30 +170,30 @@ EnvironmentVariableName = Annotated[str, AfterValidator(_check_variable)]
 
 
 class EnvironmentReference(StrictModel):
-    """A value that stands in an environment variable."""
+    """A value read from an environment variable."""
 
     env: Annotated[EnvironmentVariableName, Field(min_length=1)]
     """Name of the environment variable."""
 
 
 class ServiceLimits(StrictModel):
-    """How a service is treated."""
+    """Limits of requests to a service."""
 
     parallel: int = Field(default=4, ge=1, le=1024)
-    """Requests under way at once, at most; the limiter goes below it after 429s and time-outs."""
+    """Maximum number of concurrent requests; the limiter goes below it after 429s and time-outs."""
     timeout_s: float = Field(default=60.0, gt=0, le=MAX_WAIT_S)
     """Seconds one request may take."""
     attempts: int = Field(default=5, ge=1, le=1000)
-    """Tries of one request in all."""
+    """Maximum number of attempts per request."""
     backoff_s: float = Field(default=1.0, ge=0, le=3600)
-    """First pause before a retry; doubled each time, with jitter, never over 60 s unless Retry-After says so."""
+    """First pause before a retry; doubled each time, with jitter, at most 60 s unless Retry-After asks for more."""
     batch: int = Field(default=100, ge=1, le=10_000)
-    """Logical calls bundled into one request, where the service can (VALUES, titles)."""
+    """Maximum number of calls in one request, if the service supports several (VALUES, titles)."""
     redirects: tuple[str, ...] = ()
     """Hosts other than its own that the service may redirect to, such as "query.example.org" or "127.0.0.1:9999"."""
     max_bytes: dict[str, Annotated[int, Field(ge=1)]] = Field(default={})
-    """Bytes of one reply, uncompressed, at most: a number, or a table by operation, such as `{ page_text = 64_000_000 }`, in
-    which `all` holds for the operations that the table does not name. Default: 32,000,000; for `files` (of batch jobs)
+    """Maximum size of an uncompressed reply in bytes: a number, or a table by operation, such as `{ page_text = 64_000_000 }`,
+    in which `all` applies to the operations that the table does not name. Default: 32,000,000; for `files` (of batch jobs)
     2,000,000,000, unless the table names it."""
 
     @field_validator("max_bytes", mode="before")
@@ -210,7 +210,7 @@ class ServiceLimits(StrictModel):
             *(each.name for each in list_operations() if each.service not in ("translator", "world")),
         ]
         if unknown := [name for name in table if name not in there]:
-            raise ValueError(f"there is no operation {unknown[0]}{format_did_you_mean(unknown[0], there)}")
+            raise ValueError(f"unknown operation {unknown[0]}{format_did_you_mean(unknown[0], there)}")
         return table
 
     def get_max_response_bytes(self, operation: str) -> int:
@@ -230,12 +230,13 @@ class ServiceEndpoint(StrictModel):
     """Environment variable that holds an OAuth 2 token (`Authorization: Bearer TOKEN`), sent to the host of `url` alone; empty:
     requests are anonymous."""
     max_age: MaxAge | None = None
-    """A recorded reply that is older is asked for again; None: replies serve for ever. Nothing of the embedded world ages."""
+    """Maximum age of a recorded reply; older ones are requested again. None: replies never expire. Replies of the embedded world
+    never expire."""
     limits: ServiceLimits = ServiceLimits()
 
 
 class WikidataSettings(ServiceEndpoint):
-    """Where items are looked up: a SPARQL endpoint, or a local graph, which needs no address and whose replies do not age."""
+    """Where items are looked up: a SPARQL endpoint, or a local graph, which needs no address and whose replies never expire."""
 
     engine: Literal["sparql", "graph"] = "sparql"
     graph: ShortName = ""
@@ -243,17 +244,17 @@ class WikidataSettings(ServiceEndpoint):
 
 
 class WikimediaLimits(StrictModel):
-    """How all hosts of Wikimedia are treated together: Wikimedia limits clients, whichever host they ask."""
+    """Common limits of requests to all Wikimedia hosts: Wikimedia limits each client over all its hosts."""
 
     parallel: int = Field(default=3, ge=1, le=1024)
-    """Requests under way at once to all of Wikimedia's APIs but the Query Service."""
+    """Maximum number of concurrent requests to all Wikimedia APIs except the Query Service."""
     requests_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Requests to these APIs, evenly spread; None: 200, or 2000 where each of these services has a `token_env`. An account with
     few edits may send only 200."""
     query_parallel: int = Field(default=5, ge=1, le=1024)
-    """Queries under way at once in the Wikidata Query Service."""
+    """Maximum number of concurrent queries of the Wikidata Query Service."""
     query_seconds_per_minute: float = Field(default=60, gt=0, allow_inf_nan=False)
-    """Seconds that the Query Service may work for us in a minute on average, and twice as many in any one minute."""
+    """Seconds of work per minute that queries may cause in the Query Service on average; twice as many in any single minute."""
 
 
 class ModelSettings(StrictModel):
@@ -265,65 +266,67 @@ class ModelSettings(StrictModel):
     `local`: a model on this machine (`factmill models list`), for the roles embedder, translator and
     perplexity."""
     name: ShortName
-    """Model name as the server knows it; for kind `scripted` it may be left out, and begins with `scripted replies`."""
+    """Model name as the server knows it; optional for kind `scripted`, where it begins with `scripted replies`."""
     url: ServiceAddress = ""
-    """Base URL with /v1 for kind `openai`; without it for kind `anthropic`, where empty is https://api.anthropic.com."""
+    """Base URL with /v1 for kind `openai`; without /v1 for kind `anthropic`, where empty means https://api.anthropic.com."""
     key_env: EnvironmentVariableName = ""
     """Environment variable that holds the API key; empty when the server wants none."""
     key_command: tuple[str, ...] = ()
     """Program with its arguments whose output is the key, such as `["az", "account", "get-access-token", …]`, instead of
-    `key_env`. No shell reads it. It runs before the first request, and once more when the server answers 401."""
+    `key_env`. No shell interprets it. It runs before the first request, and again when the server answers 401."""
     key_header: str = ""
     """Header that holds the key as it is, such as `api-key`; empty: `Authorization: Bearer KEY`."""
     headers: dict[str, str | EnvironmentReference] = Field(default={})
-    """Headers of every request: a text each, or `{ env = "NAME" }` for a secret in the environment variable NAME."""
+    """Headers of every request: a text, or `{ env = "NAME" }` for a secret in the environment variable NAME."""
     query: dict[str, str | EnvironmentReference] = Field(default={})
-    """Query parameters of every request, such as `{ "api-version" = "2024-10-21" }`; values as of `headers`."""
+    """Query parameters of every request, such as `{ "api-version" = "2024-10-21" }`; values as in `headers`."""
     stream: bool | Literal["no_usage"] = False
-    """True: replies are requested as server-sent events, for servers that give no others; `no_usage`: and the server takes
-    no `stream_options`, so that it may report no tokens. Requests of batch jobs never stream."""
+    """True: request replies as server-sent events, for servers that offer nothing else; `no_usage`: the same, for a server that
+    accepts no `stream_options` and so may report no tokens. Requests of batch jobs never stream."""
     json_schema: bool | Literal["json_object"] = False
-    """True when the server can be held to a JSON schema; `json_object` for the older form (llama-cpp-python)."""
+    """True if the server can enforce a JSON schema; `json_object` for the older form (llama-cpp-python)."""
     choices: bool = False
-    """True when the server honours `n` for several samples in one request."""
+    """True if the server supports `n` for several samples in one request."""
     token_limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
-    """What the server calls the most tokens of a reply; `none`: it is not told."""
+    """Name of the request field for the maximum tokens of a reply; `none`: send no limit."""
     thinking_tokens: int = Field(default=0, ge=0, le=MAX_SETTING_NUMBER)
-    """Added to the limit of each prompt: what a model that reasons may spend before it answers."""
+    """Added to the token limit of each prompt: tokens that a reasoning model may spend before it answers."""
     temperature: Annotated[float, Field(ge=0, le=100)] | Literal["asked", "none"] = "asked"
-    """`asked`: what the prompt says; a number: always that; `none`: it is not told."""
+    """`asked`: the temperature of the prompt; a number: always this one; `none`: send no temperature."""
     seed: bool = True
-    """False when the server takes no `seed`."""
+    """False if the server accepts no `seed`."""
     tools: bool = True
-    """False when the server takes no `tools`: what needs some is then asked for in plain text."""
+    """False if the server accepts no `tools`: prompts that need tools then ask for them in plain text."""
     context_tokens: int = Field(default=0, ge=0, le=MAX_SETTING_NUMBER)
-    """Tokens that the model can be shown at once; 0: not told."""
+    """Size of the context window in tokens; 0: unknown."""
     system: Literal["own", "merge"] = "own"
-    """`merge`: the system message stands before the first user message, and roles alternate."""
+    """`merge`: prepend the system message to the first user message, so that roles alternate."""
     reasoning_effort: ShortName = ""
-    """Sent as it stands; empty: not at all."""
+    """Sent unchanged; empty: not sent."""
     extra_body: dict[str, Any] = Field(default={})
-    """Further members of a request, for this server alone."""
+    """Further fields of each request to this server."""
     compute_type: ComputeType | None = None
-    """What a translator or a perplexity model of kind `local` computes in; None: int8 where its weights are stored so,
-    else float32. float32: the same bytes on any CPU; int8: on CPUs of one class of instructions; float16: GPUs."""
+    """Number format in which a translator or a perplexity model of kind `local` computes; None: int8 if its weights are stored
+    so, else float32. float32 gives the same bytes on any CPU; int8 on CPUs with the same instruction set; float16 is for
+    GPUs."""
     usd_per_million_in: UsdPrice = 0.0
     usd_per_million_out: UsdPrice = 0.0
     usd_per_million_cached: UsdPrice | None = None
-    """Of input tokens that the server had cached; None: as other input."""
+    """Price of cached input tokens; None: as other input."""
     usd_per_million_cache_write: UsdPrice | None = None
-    """Of input tokens that the server wrote to its cache; None: as other input."""
+    """Price of input tokens that the server wrote to its cache; None: as other input."""
     usd_per_million_reasoning: UsdPrice | None = None
-    """Of output tokens spent on reasoning; None: as other output."""
+    """Price of output tokens spent on reasoning; None: as other output."""
     usd_per_request: UsdPrice = 0.0
     """Fee for each request that the server answers, added to the price of its tokens."""
     max_age: MaxAge | None = None
-    """Of kinds `openai` and `anthropic`: a recorded reply that is older is asked for again; None: replies serve for ever."""
+    """For kinds `openai` and `anthropic`: maximum age of a recorded reply; older ones are requested again. None: replies never
+    expire."""
     mode: Literal["single", "batch"] = "single"
-    """`batch`: builds and evaluations ask by batch jobs of the server (`/v1/files`, `/v1/batches`; Message Batches of kind
-    `anthropic`), for less and within a day."""
+    """`batch`: builds and evaluations send their requests in batch jobs of the server (`/v1/files`, `/v1/batches`; Message Batches
+    for kind `anthropic`), which cost less and take up to a day."""
     batch_price: float = Field(default=0.5, ge=0, le=100)
-    """What a batch job costs of the prices above; 1 where these are those of batch jobs."""
+    """Price of a batch job as a share of the prices above; 1 if these are already prices of batch jobs."""
     jobs: BatchJobSettings = BatchJobSettings()
     limits: ServiceLimits = ServiceLimits()
 
@@ -343,18 +346,18 @@ class ModelSettings(StrictModel):
     def _check_scripted(self) -> "ModelSettings":
         if self.kind == "scripted" and not self.name.startswith(SCRIPTED_MODEL_NAME):
             raise ValueError(
-                f"name: that of kind `scripted` begins with `{SCRIPTED_MODEL_NAME}`, so that no row seems to be by a model"
+                f"name: for kind `scripted` it must begin with `{SCRIPTED_MODEL_NAME}`, so that no row appears to be written by a model"
             )
         return self
 
     @model_validator(mode="after")
     def _check_anthropic(self) -> "ModelSettings":
         if self.kind == "anthropic" and self.url.rstrip("/").endswith("/v1"):
-            raise ValueError(f"url: for kind `anthropic` it stands without /v1, such as {ANTHROPIC_URL}")
+            raise ValueError(f"url: for kind `anthropic` the address has no /v1, such as {ANTHROPIC_URL}")
         if self.kind == "anthropic" and self.choices:
-            raise ValueError("choices: the Messages API gives one reply a request; leave it out")
+            raise ValueError("choices: the Messages API returns one reply per request; remove this setting")
         if self.kind == "anthropic" and self.stream:
-            raise ValueError("stream: replies of the Messages API are requested whole; leave it out")
+            raise ValueError("stream: factmill does not stream replies of the Messages API; remove this setting")
         return self
 
     @field_validator("key_command", mode="before")
@@ -362,11 +365,11 @@ class ModelSettings(StrictModel):
     def _check_key_command(cls, command: Any) -> Any:
         if not isinstance(command, list | tuple) or not all(isinstance(part, str) for part in command):
             raise ValueError(
-                'expected a list of a program and its arguments, such as ["gcloud", "auth", "print-access-token"], since no '
-                "shell reads it"
+                'expected a list of a program and its arguments, such as ["gcloud", "auth", "print-access-token"]; '
+                "no shell interprets it"
             )
         if command and not command[0].strip():
-            raise ValueError("expected the name of a program first")
+            raise ValueError("expected the name of a program as the first element")
         return command
 
     @field_validator("key_header")
@@ -395,7 +398,7 @@ class ModelSettings(StrictModel):
             if isinstance(value, str):
                 check_header_text(value, f"{name}: ")
         if len({name.lower() for name in headers}) < len(headers):
-            raise ValueError("one header stands here twice; capitals do not tell headers apart")
+            raise ValueError("a header appears twice; header names are case-insensitive")
         return headers
 
     @field_validator("query")
@@ -408,9 +411,9 @@ class ModelSettings(StrictModel):
     @model_validator(mode="after")
     def _check_one_key(self) -> "ModelSettings":
         if self.key_env and self.key_command:
-            raise ValueError("key_env and key_command both say where the key is; keep one of them")
+            raise ValueError("key_env and key_command both name the source of the key; keep one of them")
         if self.key_header and not (self.key_env or self.key_command):
-            raise ValueError("key_header names the header of a key; add key_env or key_command, or leave it out")
+            raise ValueError("key_header needs a key; add key_env or key_command, or remove key_header")
         if self.key_header.lower() in {name.lower() for name in self.headers}:
             raise ValueError(f"headers.{self.key_header}: key_header sets this header; keep one of them")
         return self
@@ -419,11 +422,15 @@ class ModelSettings(StrictModel):
     @classmethod
     def _check_extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
         if ours := sorted(RESERVED_REQUEST_FIELDS & extra.keys()):
-            raise ValueError(f"{', '.join(ours)}: told by prompts and by this model's other settings")
+            raise ValueError(
+                f"{', '.join(ours)}: prompts and other settings of this model set this; remove it from extra_body"
+            )
         try:
             json.dumps(extra, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"holds what JSON cannot: {error}; dates stand in quotation marks") from None
+            raise ValueError(
+                f"holds a value that JSON cannot represent: {error}; put dates in quotation marks"
+            ) from None
         return extra
 
     @property
@@ -446,7 +453,7 @@ def check_header_text(text: str, name: str = "") -> str:
     """Return a text unchanged; ValueError, which begins with `name`, when it is not allowed in a header."""
     if not (text.isascii() and text.isprintable() and len(text) <= _MAX_HEADER_CHARACTERS):
         raise ValueError(
-            f"{name}holds characters that no header can carry, or more than {_MAX_HEADER_CHARACTERS:,}; expected printable ASCII"
+            f"{name}holds characters that are not allowed in a header, or more than {_MAX_HEADER_CHARACTERS:,}; expected printable ASCII"
         )
     return text
 
@@ -455,11 +462,11 @@ def _check_header_name(name: str) -> None:
     if not _HEADER_NAME.fullmatch(name):
         raise ValueError("expected the name of a header, such as api-key")
     if name.lower() in _CLIENT_SET_HEADERS:
-        raise ValueError(f"{name}: the HTTP client sets this header; leave it out")
+        raise ValueError(f"{name}: the HTTP client sets this header; remove it")
 
 
 def _check_no_literal_secret(name: str, value: str | EnvironmentReference) -> None:
     if isinstance(value, str) and _SECRET_NAME.search(name):
         raise ValueError(
-            f'{name}: a secret stands in no file; write {name} = {{ env = "NAME" }} and set the environment variable NAME to it'
+            f'{name}: a file must not hold secrets; write {name} = {{ env = "NAME" }} and set the environment variable NAME to it'
         )

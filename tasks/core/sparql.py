@@ -38,14 +38,14 @@ _TOKEN = re.compile(
 def item_term(qid: str) -> SparqlTerm:
     """Return the term of an item, `wd:Q64`; ValueError for an invalid QID."""
     if not is_qid(qid):
-        raise ValueError(f"{qid!r} is not the id of an item; expected Q and a number, like Q64")
+        raise ValueError(f"{qid!r} is not an item id; expected Q and a number, like Q64")
     return SparqlTerm(f"wd:{qid}")
 
 
 def entity_term(entity_id: str) -> SparqlTerm:
     """Return the term of an item or property as an entity, `wd:Q64`, `wd:P19`; ValueError for an invalid id."""
     if not is_qid(entity_id) and not is_pid(entity_id):
-        raise ValueError(f"{entity_id!r} is not the id of an item or property; expected one like Q64 or P19")
+        raise ValueError(f"{entity_id!r} is not an item or property id; expected one like Q64 or P19")
     return SparqlTerm(f"wd:{entity_id}")
 
 
@@ -59,7 +59,7 @@ def iri_term(iri: str) -> SparqlTerm:
 def direct_property_term(pid: str) -> SparqlTerm:
     """Return the term of a property's direct claims, `wdt:P19`; ValueError for an invalid PID."""
     if not is_pid(pid):
-        raise ValueError(f"{pid!r} is not the id of a property; expected P and a number, like P19")
+        raise ValueError(f"{pid!r} is not a property id; expected P and a number, like P19")
     return SparqlTerm(f"wdt:{pid}")
 
 
@@ -112,7 +112,7 @@ def fill_values_tuples(query: str, variables: Sequence[str], rows: Iterable[Sequ
     block = []
     for row in rows:
         if len(row) != len(variables):
-            raise ValueError(f"expected a term for each of {', '.join(variables)}, found {len(row)}: {' '.join(row)}")
+            raise ValueError(f"expected one term for each of {', '.join(variables)}; found {len(row)}: {' '.join(row)}")
         block.append(f"({' '.join(row)})")
     return _fill_matching_blocks(query, ["(", *(f"?{variable}" for variable in variables), ")"], " ".join(block))
 
@@ -128,7 +128,7 @@ def _fill_matching_blocks(query: str, names: Sequence[str], block: str) -> str:
         opening = tokens[brace][2]
         closing = next((start for _, sign, start in tokens[brace + 1 :] if sign == "}"), None)
         if closing is None:
-            raise ValueError(f"the VALUES block of {' '.join(names)} is never closed")
+            raise ValueError(f"the VALUES block of {' '.join(names)} is not closed")
         pieces += [query[kept_to : opening + 1], f" {block} "]
         kept_to = closing
     if not pieces:
@@ -179,7 +179,7 @@ def parse_sparql_results(results: Any) -> list[SparqlSolution]:
     for solution in solutions:
         for cell in solution.values():
             if not isinstance(cell["value"], str):
-                raise TypeError(f"expected text as the value of a term, found {cell!r}")
+                raise TypeError(f"expected text as the value of a term; found {cell!r}")
     return list(solutions)
 
 

@@ -149,9 +149,9 @@ class BatchWork:
         pairs = list(row_calls)
         calls = list({call.key: call for _, call in pairs}.values())
         if not service.is_outside:
-            told: dict[str, CallRecord] = {}
-            service.send(calls, lambda call, reply: told.__setitem__(call.key, make_record(call, reply)))
-            return told
+            uncached: dict[str, CallRecord] = {}
+            service.send(calls, lambda call, reply: uncached.__setitem__(call.key, make_record(call, reply)))
+            return uncached
         answers = self.run.call_cache.get_or_send(calls, service)
         records = answers.records
         self.calls_sent += answers.sent
@@ -177,15 +177,15 @@ class BatchWork:
         found: dict[K, V] = {}
         lost: dict[K, CallResponse] = {}
         failed: dict[str, Reject] = {}
-        told: dict[int, CallResponse] = {}
+        uncached: dict[int, CallResponse] = {}
         for pairs, calls in _split_into_portions(asked, math.inf if service.is_outside else _LOCAL_LOOKUP_CHUNK):
             if service.is_outside:
                 records = self.get_call_records(service, ((row_id, calls[thing]) for row_id, thing in pairs))
                 replies = {thing: records[call.key].reply() for thing, call in calls.items()}
             else:  # a call that is not recorded needs neither key nor record
-                told.clear()
-                service.send(list(calls.values()), lambda call, reply: told.__setitem__(id(call), reply))
-                replies = {thing: told[id(call)] for thing, call in calls.items()}
+                uncached.clear()
+                service.send(list(calls.values()), lambda call, reply: uncached.__setitem__(id(call), reply))
+                replies = {thing: uncached[id(call)] for thing, call in calls.items()}
             for thing, reply in replies.items():
                 if reply.status == "ok":
                     found[thing] = read(reply.body)
@@ -238,16 +238,16 @@ class BatchWork:
                     answers[index] = ParsedCompletion(_make_failure_reject(row_id, reply), model.name, key)
                     continue
                 chat = parse_chat_response(reply.body)
-                heard = parse_completion(chat.texts, chat.finish, form, partial(read, row))
-                if heard.removed_wrappers:
-                    self.stripped_wrappers[key] = ", ".join(heard.removed_wrappers)
-                if not isinstance(heard.result, UnreadableCompletion):
-                    answers[index] = ParsedCompletion(heard.result, model.name, key)
-                elif attempt == 1 and heard.rejected_text:
-                    asks[index] = asks[index].with_correction(heard.rejected_text, heard.result.format_correction())
+                parsed = parse_completion(chat.texts, chat.finish, form, partial(read, row))
+                if parsed.removed_wrappers:
+                    self.stripped_wrappers[key] = ", ".join(parsed.removed_wrappers)
+                if not isinstance(parsed.result, UnreadableCompletion):
+                    answers[index] = ParsedCompletion(parsed.result, model.name, key)
+                elif attempt == 1 and parsed.rejected_text:
+                    asks[index] = asks[index].with_correction(parsed.rejected_text, parsed.result.format_correction())
                 else:
-                    told = f"{heard.result.reason}; the reply was: {quote_completion(reply.body)}"
-                    answers[index] = ParsedCompletion(Reject(row_id, heard.result.kind, told), model.name, key)
+                    detail = f"{parsed.result.reason}; the reply was: {quote_completion(reply.body)}"
+                    answers[index] = ParsedCompletion(Reject(row_id, parsed.result.kind, detail), model.name, key)
         for index, (_, row, _) in enumerate(pending):
             yield row, answers[index]
 
@@ -336,8 +336,8 @@ class BatchWork:
     def _check_balance(self, ids: Sequence[str]) -> None:
         if len(ids) != self.rows_in or len(set(ids)) != len(ids):
             raise BuildError(
-                f"stage {self.batch.stage}, batch {self.batch.index}: {self.rows_in} rows came in but {len(ids)} went out "
-                f"({len(set(ids))} distinct); this is a fault of the step, please report it"
+                f"stage {self.batch.stage}, batch {self.batch.index}: {self.rows_in} rows in, {len(ids)} out "
+                f"({len(set(ids))} distinct); this is a bug in the step, please report it"
             )
 
 
@@ -361,7 +361,7 @@ def find_calls_without_result(
     replies = {call.key: records[call.key].reply() for call in calls}
     if failed := next((reply for reply in replies.values() if reply.status != "ok"), None):
         raise ServiceUnreachable(
-            f"{service.identity} does not answer: {failed.error}; see `factmill doctor`, try again later"
+            f"{service.identity} does not answer: {failed.error}; run `factmill doctor`, or try again later"
         )
     missing = [call for call in calls if not read(replies[call.key].body)]
     run.call_cache.mark_for_retry({records[call.key].record_id for call in missing} if service.is_outside else ())

@@ -195,7 +195,7 @@ class Build:
         report = self._report(tables[self.benchmark.main_table].num_rows, facts or {})
         if report.inputs + report.opened != report.rows + report.rejects + report.merged:
             raise StageRowCountMismatch(
-                f"{report.inputs} rows came in and {report.opened} were opened, but {report.rows} are published, "
+                f"rows do not add up: {report.inputs} inputs and {report.opened} expanded rows, but {report.rows} published, "
                 f"{report.rejects} rejected and {report.merged} merged"
             )
         if self.options.pinned_build is not None:
@@ -209,8 +209,8 @@ class Build:
                 self._fail_without_rows(report)
             name = self.benchmark.name
             why = (
-                f"{name}: no row is published yet, {waiting} wait for a decision: factmill review export latest:{name} --to "
-                "FILE.csv, fill it in, factmill review import FILE.csv, then run the same command again"
+                f"{name}: no row is published yet; {waiting} rows await a decision: run factmill review export latest:{name} --to "
+                "FILE.csv, fill in the file, run factmill review import FILE.csv, then run the same command again"
             )
             report = report.model_copy(update={"nothing_published": why})
         if self.options.mode != "replay" and uses_embedded_world(self.run.manifest):
@@ -221,12 +221,12 @@ class Build:
         )
         with self.run.call_cache.merge_transaction() as db:
             write_revalidated_calls(db, self.run_id, self.revalidation)
-            told = {
+            summaries = {
                 "replies": summarize_reply_ages(db, self.run_id, begun, oldest),
                 "scripted": count_scripted_replies(db, self.run_id),
                 "forecast": compare_with_forecast(db, self.run.manifest, self.run_id),
             }
-            report = report.model_copy(update=told)
+            report = report.model_copy(update=summaries)
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
             record = publish(
                 db,
@@ -278,7 +278,7 @@ class Build:
                         made = future.result()
                         if not isinstance(made, BatchReceipt):
                             raise BuildError(
-                                f"the step {step.name} returned {type(made).__name__}; expected what work.finish returns"
+                                f"the step {step.name} returned {type(made).__name__}; expected the BatchReceipt that work.finish returns"
                             )
                         receipts.append(made if before is None else made.as_replayed())
                         bar.count_batch(receipts[-1])
@@ -304,7 +304,7 @@ class Build:
         came_in = totals["rows_in"]
         if (not expands and rows_in != came_in) or came_in != totals["rows"] + totals["rejects"] + totals["merged"]:
             raise StageRowCountMismatch(
-                f"stage {stage}: {rows_in} rows were handed over, {came_in} read, {totals} left"
+                f"stage {stage}: rows do not add up: {rows_in} rows passed in, {came_in} read, results: {totals}"
             )
         summary = {"stage": stage, **totals, "rows_out": totals.pop("rows"), "seconds": round(seconds, 3)}
         summary["opened"] = came_in - rows_in
@@ -323,13 +323,13 @@ class Build:
             if all_rows_failed(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._fail_without_rows(self._report(0, {}))
 
-    def end_without_rows(self, told: str) -> NoReturn:
+    def end_without_rows(self, message: str) -> NoReturn:
         """End the build, since none of its rows has a usable result; raises NoRowsPublished with cause and advice."""
-        self._fail_without_rows(self._report(0, {}), told)
+        self._fail_without_rows(self._report(0, {}), message)
 
     def _fail_without_rows(self, report: BuildReport, why: str = "") -> NoReturn:
         """End the build without rows: mark the calls that lost them for retry and raise NoRowsPublished with the cause."""
-        told = f"{self.benchmark.name}: no row was read, so nothing is published: {', '.join(self.units)} hold none"
+        message = f"{self.benchmark.name}: nothing is published, because no row was read: {', '.join(self.units)} hold no rows"
         # rows that a pilot did not draw are not lost
         reasons = {stage: found for stage, found in self.reasons.items() if stage != PILOT_DRAW_STAGE}
         last = self.summaries[-1]
@@ -338,22 +338,22 @@ class Build:
             last["rows_in"], self.reasons[last["stage"]], sum(receipt.unsettled for receipt in receipts)
         ):
             silence = format_no_answers(last, self.options.world, load_first_failure_detail(receipts))
-            told = f"{self.benchmark.name}: nothing is published: {silence}"
+            message = f"{self.benchmark.name}: nothing is published: {silence}"
         elif main := find_main_failure(reasons):
             detail = load_first_reject_detail([each for each in self.receipts if each.stage == main[0]], main[1])
             lost = format_main_failure(reasons, detail, self.options.world, report.unsettled > 0)
             given = f" --warehouse {self.options.warehouse}" if self.options.warehouse else ""
-            told = (
+            message = (
                 f"{self.benchmark.name}: {report.inputs} rows were read and nothing is published: {lost}. All rejects: "
                 f"factmill show {self.benchmark.name} --rejects --build {self.run_id}{given}"
             )
-        told = why or told
+        message = why or message
         with open_warehouse(resolve_warehouse_path(self.options)) as db:
             spoilt = list_calls_to_retry(db, self.run_id, FAILURE_CAUSES)
         self.run.call_cache.mark_for_retry({record_id for _, record_id in spoilt})
         for stage in {stage for stage, _ in spoilt}:
             shutil.rmtree(self.run.folder / stage, ignore_errors=True)
-        raise NoRowsPublished(told, report.model_copy(update={"nothing_published": told}))
+        raise NoRowsPublished(message, report.model_copy(update={"nothing_published": message}))
 
     def _report(self, rows: int, facts: Mapping[str, Any]) -> BuildReport:
         def total(name: str) -> Any:
@@ -392,7 +392,9 @@ class Build:
         )
 
     def _digest_batch_key(self, *parts: Any) -> str:
-        return digest_json([digest_json(self.run.manifest), self.run.options["floor"], self.run.options["oldest"], *parts])
+        return digest_json(
+            [digest_json(self.run.manifest), self.run.options["floor"], self.run.options["oldest"], *parts]
+        )
 
 
 _batch_names: ContextVar[Mapping[int, str]] = ContextVar("_names")

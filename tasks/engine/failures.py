@@ -15,17 +15,17 @@ from factmill.tasks.storage.shards import read_shard
 
 WAITING_REASON = "not_reviewed"
 """Reject reason of rows that await a person's decision."""
-_SERVICE_ADVICE = "look at the service with `factmill doctor --world {world}`"
+_SERVICE_ADVICE = "check the service with `factmill doctor --world {world}`"
 _MODEL_ADVICE = (
-    "look at the model with `factmill doctor --world {world}` and mend its section of the world's file, or its server"
+    "check the model with `factmill doctor --world {world}` and fix its section of the world's file, or its server"
 )
-_FORMAT_ADVICE = "look at its replies, then mend its section of the world's file or its server, or take another model"
+_FORMAT_ADVICE = "read its replies, then fix its section of the world's file or its server, or choose another model"
 FAILURE_CAUSES = {
     "model_failed": _MODEL_ADVICE,
     "no_scripted_reply": "name a model under [models.author] and [models.judge] in a world's file and build with --world FILE; scripted "
-    "replies are written for the embedded world's own sources alone",
-    "cut_off": "give the model more tokens in the world's file",
-    "refused": "take a model that does not refuse",
+    "replies exist only for the embedded world's own sources",
+    "cut_off": "raise the model's token limit in the world's file",
+    "refused": "choose a model that does not refuse",
     "reply_not_in_format": _FORMAT_ADVICE,
     "unscored": _FORMAT_ADVICE,
     "no_piece_brought_in": _FORMAT_ADVICE,
@@ -37,7 +37,7 @@ FAILURE_CAUSES = {
 }
 """Reject reason that is a failure of the run → advice."""
 _VERDICT_ADVICE = (
-    "these are verdicts about the rows, no trouble of the run: look at them, then change the source or the parameters"
+    "these are verdicts on the rows, not failures of the run: read them, then change the source or the parameters"
 )
 
 _MAX_DETAIL_CHARS = 240
@@ -77,15 +77,15 @@ def format_main_failure(reasons: RejectCounts, detail: str, world: str, has_tran
     first = f"{stage} lost {reasons[stage][reason]} to {reason}"
     losses = [(place, other, count) for place, found in reasons.items() for other, count in found.items()]
     others = sorted(losses, key=lambda loss: -loss[2])
-    told = [f"{place} {count} to {other}" for place, other, count in others if (place, other) != main]
+    other_losses = [f"{place} {count} to {other}" for place, other, count in others if (place, other) != main]
     more = (
-        f". Lost beside: {', '.join(told[:_MAX_OTHER_LOSSES])}{' …' if len(told) > _MAX_OTHER_LOSSES else ''}"
-        if told
+        f". Other losses: {', '.join(other_losses[:_MAX_OTHER_LOSSES])}{' …' if len(other_losses) > _MAX_OTHER_LOSSES else ''}"
+        if other_losses
         else ""
     )
     advice = FAILURE_CAUSES.get(reason) or (_SERVICE_ADVICE if has_transient else _VERDICT_ADVICE)
-    again = "" if advice is _VERDICT_ADVICE else ", then run the same command again: what failed is asked anew"
-    return f"{first}, the first: {_shorten(detail).rstrip('.') or 'no particulars'}{more}. What to do: {advice.format(world=world)}{again}"
+    again = "" if advice is _VERDICT_ADVICE else ", then run the same command again: it retries what failed"
+    return f"{first}, first reject: {_shorten(detail).rstrip('.') or 'no details'}{more}. What to do: {advice.format(world=world)}{again}"
 
 
 def format_no_answers(stage: Mapping[str, Any], world: str, detail: str = "") -> str:
@@ -93,10 +93,10 @@ def format_no_answers(stage: Mapping[str, Any], world: str, detail: str = "") ->
 
     `stage`: its counts; `detail`: from the first row that has one; empty if none does.
     """
-    first = f", the first: {_shorten(detail).rstrip('.')}" if detail else ""
+    first = f"; first failure: {_shorten(detail).rstrip('.')}" if detail else ""
     return (
-        f"{stage['stage']} got no answer for any row ({stage['rows_in']:,} in all{first}). What to do: {_SERVICE_ADVICE.format(world=world)}, "
-        "then run the same command again: what failed is asked anew"
+        f"{stage['stage']} got no answer for any of its {stage['rows_in']:,} rows{first}. What to do: {_SERVICE_ADVICE.format(world=world)}, "
+        "then run the same command again: it retries what failed"
     )
 
 

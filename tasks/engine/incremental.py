@@ -60,8 +60,8 @@ def resolve_since_build(benchmark: str, lock: Mapping[str, Any], run: RunOptions
         return None
     if run.mode != "record":
         raise UsageError(
-            f"--since asks anew what has changed, and --mode {run.mode} {'asks nothing' if run.mode == 'replay' else 'asks all'}: "
-            "leave out one of the two"
+            f"--since requests again only what has changed, but --mode {run.mode} requests {'nothing' if run.mode == 'replay' else 'everything'}: "
+            "remove one of the two"
         )
     warehouse = resolve_warehouse_path(run)
     if run.since == LATEST_BUILD:
@@ -69,20 +69,20 @@ def resolve_since_build(benchmark: str, lock: Mapping[str, Any], run: RunOptions
         return next((each for each in reversed(own) if not find_differing_service(each.lock, lock)), None)
     if run.since.endswith(_UNFINISHED_RUN_SUFFIX):
         raise UnknownBuild(
-            f"--since {run.since}: a run that has published nothing; give a published build (`factmill builds`), or leave out "
-            "--since: the same command goes on with that run"
+            f"--since {run.since}: this run has published nothing; name a published build (`factmill builds`), or remove "
+            "--since: the same command then resumes that run"
         )
     record = resolve_build(warehouse, run.since)
     if record.benchmark != benchmark:
         raise UsageError(
-            f"--since {run.since}: {record.build_id} is a build of {record.benchmark}, and this one is of {benchmark}; give one "
-            f"of its own (`factmill builds`), or --since {LATEST_BUILD} for the newest of each benchmark"
+            f"--since {run.since}: {record.build_id} is a build of {record.benchmark}, not of {benchmark}; name a build "
+            f"of {benchmark} (`factmill builds`), or use --since {LATEST_BUILD} for the newest of each benchmark"
         )
     if other := find_differing_service(record.lock, lock):
         name, then, now = other
         raise UsageError(
-            f"--since {run.since}: {record.build_id} was made in the world {record.lock['world']['name']}, whose {name} is "
-            f"{then}, and that of {lock['world']['name']} is {now}; give a build of this world (`factmill builds`), or leave out --since"
+            f"--since {run.since}: {record.build_id} was made in the world {record.lock['world']['name']} with {name} {then}, "
+            f"but {lock['world']['name']} has {name} {now}; name a build of this world (`factmill builds`), or remove --since"
         )
     return record
 
@@ -143,10 +143,12 @@ def compare_world_contents(run: Run, kept: Revalidation) -> WorldContentsCompari
     with open_warehouse(Path(run.options["warehouse"])) as db:
         record = find_latest_success(db, make_world_contents_call(then.partition("/")[0]).key)
     if record is None:
-        note = f"{kept.build} was made by an earlier factmill, which did not record what the embedded world said"
+        note = f"{kept.build} was made by an earlier factmill, which did not record the contents of the embedded world"
         return WorldContentsComparison(note=note)
     now = record_world_contents(run, kept)
-    return WorldContentsComparison(record.read_column("body"), now.read_column("body"), (record.record_id, now.record_id))
+    return WorldContentsComparison(
+        record.read_column("body"), now.read_column("body"), (record.record_id, now.record_id)
+    )
 
 
 def record_world_contents(run: Run, kept: Revalidation) -> CallRecord:
@@ -183,18 +185,20 @@ def format_revalidation(counts: Mapping[str, Any]) -> str:
     """Return in one line how many of an earlier build's replies are kept, changed or undecidable."""
     undecidable: Mapping[str, int] = counts["undecidable"]
     named = f" ({', '.join(f'{name} {count}' for name, count in undecidable.items())})" if undecidable else ""
-    told = (
-        f"{counts['build']}: asked anew: {counts['changed']} changed, {sum(undecidable.values())} undecidable{named}; kept: "
-        f"{counts['kept']} unchanged by {counts['by']} in {counts['requests']} requests, {counts['lasting']} that last"
+    text = (
+        f"{counts['build']}: requested again: {counts['changed']} changed, {sum(undecidable.values())} undecidable{named}; kept: "
+        f"{counts['kept']} unchanged by {counts['by']} in {counts['requests']} requests, {counts['lasting']} not expired"
     )
-    return f"{told}; {counts['note']}" if counts["note"] else told
+    return f"{text}; {counts['note']}" if counts["note"] else text
 
 
 def _revalidate_expired(run: Run, earlier: str, begun: str) -> Revalidation:
     """Check an earlier build's expired replies, and those of services with another identity now, for changes."""
     oldest = parse_oldest_allowed(run.options["oldest"])
     warehouse = Path(run.options["warehouse"])
-    kept = Revalidation(earlier, begun, renamed=map_renamed_services(resolve_build(warehouse, earlier).lock, run.manifest))
+    kept = Revalidation(
+        earlier, begun, renamed=map_renamed_services(resolve_build(warehouse, earlier).lock, run.manifest)
+    )
     with open_warehouse(warehouse) as db:
         used = list_used_calls(db, earlier, sorted({*oldest, *kept.renamed.values()}))
     old = [
@@ -218,7 +222,7 @@ def _revalidate_expired(run: Run, earlier: str, begun: str) -> Revalidation:
     for record in _iterate(warehouse, old):
         shown = contents.checks
         if record.status != "ok":
-            verdict = FreshnessVerdict(None, "it is a failure")
+            verdict = FreshnessVerdict(None, "the recorded reply is a failure")
         elif record.service in oldest:
             parts, body = record.read_column("parts"), record.read_column("body")
             verdict = judge_live_freshness(record.operation, parts, body, record.asked_at, states)
@@ -276,13 +280,13 @@ def _fetch_states(
         )
         if not looks:
             continue
-        progress.print_and_log(f"looking for changes of {len(found)} {kind} in {len(looks)} requests …")
+        progress.print_and_log(f"checking {len(found)} {kind} for changes in {len(looks)} requests …")
         records = run.call_cache.get_or_send([call for call, _ in looks], service).records
-        for call, told_of in looks:
+        for call, checked in looks:
             record = records[call.key]
             kept.checks[call.key] = record.record_id
             reply = record.reply()
             if reply.status == "ok":
-                states |= parse_resource_states(reply.body, told_of)
-                checks |= dict.fromkeys(told_of, record.record_id)
+                states |= parse_resource_states(reply.body, checked)
+                checks |= dict.fromkeys(checked, record.record_id)
     return states, checks

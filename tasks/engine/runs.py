@@ -78,7 +78,7 @@ def open_run(folder: str) -> Run:
         if folder not in _open_runs:
             described = load_run_description(Path(folder))
             if described is None:
-                raise BuildError(f"{folder} is no folder of a run; build again")
+                raise BuildError(f"{folder} is not a run folder; build again")
             options = described["options"]
             mode: CallCacheMode = options["mode"]
             warehouse, oldest = Path(options["warehouse"]), parse_oldest_allowed(options["oldest"])
@@ -140,12 +140,17 @@ def write_run_description(
     now = datetime.now(UTC)
     ages = resolve_run_max_ages(options) if options.mode == "record" else {}
     warehouse = resolve_warehouse_path(options)
-    told = {"max_ages": ages, "stale_if_error": options.stale_if_error, "since": options.since, "pilot": options.pilot}
-    settled = _load_resumable_options(folder, told, now) or {
+    requested = {
+        "max_ages": ages,
+        "stale_if_error": options.stale_if_error,
+        "since": options.since,
+        "pilot": options.pilot,
+    }
+    settled = _load_resumable_options(folder, requested, now) or {
         "floor": load_newest_record_id(warehouse) if options.mode == "refresh" else "",
         "begun": now.isoformat(),
         "oldest": {service: at.isoformat() for service, at in compute_oldest_allowed(ages, now).items()},
-        **told,
+        **requested,
     }
     described: dict[str, Any] = {
         "lock": lock,
@@ -169,17 +174,17 @@ def write_run_description(
     draft.replace(path)
 
 
-def _load_resumable_options(folder: Path, told: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
-    """Return the expiry options of a run that can be resumed, else None; `told`: the options requested now."""
+def _load_resumable_options(folder: Path, requested: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
+    """Return the expiry options of a run that can be resumed, else None; `requested`: the options requested now."""
     described = load_run_description(folder)
     if described is None:
         return None
-    settled = {name: described["options"].get(name) for name in ("floor", "begun", "oldest", *told)}
+    settled = {name: described["options"].get(name) for name in ("floor", "begun", "oldest", *requested)}
     if described.get("settled") != digest_json(settled):
         return None  # damaged, or of another factmill
     age_s = (now - datetime.fromisoformat(settled["begun"])).total_seconds()
-    goes_on = age_s <= max(min(told["max_ages"].values(), default=math.inf), _RESUME_WITHIN_S)
-    return settled if goes_on and all(settled[name] == each for name, each in told.items()) else None
+    goes_on = age_s <= max(min(requested["max_ages"].values(), default=math.inf), _RESUME_WITHIN_S)
+    return settled if goes_on and all(settled[name] == each for name, each in requested.items()) else None
 
 
 def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
@@ -189,7 +194,7 @@ def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
     return work_folder(resolve_warehouse_path(options)) / run_id
 
 
-def acquire_run_lock(folder: Path, activity: str = "making this very build") -> int:
+def acquire_run_lock(folder: Path, activity: str = "making the same build") -> int:
     """Acquire a folder's run lock and return its descriptor, which releases it when closed.
 
     BuildAlreadyRunning if another process has the lock; `activity`: what that process is then said to do.
@@ -198,7 +203,7 @@ def acquire_run_lock(folder: Path, activity: str = "making this very build") -> 
     if not try_lock_file(fd):
         holder = os.read(fd, 32).decode("ascii", "replace") or "unknown"
         os.close(fd)
-        raise BuildAlreadyRunning(f"process {holder} is {activity} in {folder}; wait for it or stop it")
+        raise BuildAlreadyRunning(f"process {holder} is {activity} in {folder}; wait until it ends, or stop it")
     os.ftruncate(fd, 0)
     os.write(fd, str(os.getpid()).encode())
     return fd

@@ -134,7 +134,7 @@ class Services:
         settings = self.world.models.get(role)
         if settings is None:
             raise SettingsError(
-                f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file"
+                f"the world {self.world.name} has no model in the role {role}; add [models.{role}] to its file"
                 f"{format_did_you_mean(role, self.world.models)}"
             )
         return self._open_once(f"model {role}", lambda: self._open_chat(settings)), settings
@@ -261,8 +261,8 @@ class Services:
 
     def notes(self) -> list[str]:
         """Return notes on the models used, as lines of text."""
-        told = (each.notes() for each in self._opened.values() if isinstance(each, LazyService))
-        return list(dict.fromkeys(note for notes in told for note in notes))
+        per_service = (each.notes() for each in self._opened.values() if isinstance(each, LazyService))
+        return list(dict.fromkeys(note for notes in per_service for note in notes))
 
     def close(self) -> None:
         """Close what was opened and stop what was started."""
@@ -332,24 +332,24 @@ def _make_client(name: ServiceName, url: str, identity: str, settings: ServiceEn
         shared = share_limiter("query service", rules.query_parallel, work_s_per_minute=rules.query_seconds_per_minute)
     elif is_wikimedia_api(url):
         shared = share_limiter("wikimedia", world.wikimedia.parallel, per_minute=world.wikimedia_requests_per_minute())
-    told = (url, identity, limits, user_agent, token)
+    arguments = (url, identity, limits, user_agent, token)
     match name:
         case "wikidata" | "dbpedia":
             from factmill.tasks.clients.sparql import SparqlClient
 
-            return SparqlClient("Wikidata" if name == "wikidata" else "DBpedia", *told, shared)
+            return SparqlClient("Wikidata" if name == "wikidata" else "DBpedia", *arguments, shared)
         case "wikipedia":
             from factmill.tasks.clients.wikipedia import WikipediaClient
 
-            return WikipediaClient(*told, shared)
+            return WikipediaClient(*arguments, shared)
         case "pageviews":
             from factmill.tasks.clients.pageviews import PageviewsClient
 
-            return PageviewsClient(*told, shared)
+            return PageviewsClient(*arguments, shared)
         case "falcon":
             from factmill.tasks.clients.falcon import FalconClient
 
-            return FalconClient(*told)
+            return FalconClient(*arguments)
 
 
 def _open_cluster_model(kind: Literal["translator", "perplexity"], identity: str, cluster: Cluster) -> CallService:
@@ -381,6 +381,6 @@ def _local_graph(world: World, home: Path) -> "WikidataGraph":
     if world.wikidata.url == EMBEDDED_SERVICE:
         return open_embedded_graph(home)
     raise SettingsError(
-        f"the labels linker reads a local graph or the embedded world, but the Wikidata of the world {world.name} is "
-        f"{world.wikidata.url}; name a graph with --graph, or give --linker falcon"
+        f"the labels linker needs a local graph or the embedded world, but the Wikidata of the world {world.name} is "
+        f"{world.wikidata.url}; name a graph with --graph, or use --linker falcon"
     )

@@ -92,7 +92,7 @@ def look_up_fact_pairs(work: BatchWork, relation: str, limit: int | None) -> lis
         reply = work.get_call_records(wikidata, [(relation, call)])[call.key].reply()
         if reply.status != "ok":
             raise ServiceUnreachable(
-                f"{wikidata.identity} does not list the facts of {relation}: {reply.error}; try again later"
+                f"{wikidata.identity} did not return the facts of {relation}: {reply.error}; try again later"
             )
         page = parse_fact_pairs(reply.body)
         if not page:

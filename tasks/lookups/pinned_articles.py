@@ -184,12 +184,12 @@ class _TitleSearch:
         if revision.missing:
             return MissingArticle("evidence_missing", f"{way}: there is no such page")
         if revision.pageid is None or revision.revid is None or revision.timestamp is None:
-            told = f"{way}: the page has no revision of {self.at} or before"
+            detail = f"{way}: the page has no revision of {self.at} or before"
             first = (
                 revision.first
                 and f"; its first one is of {revision.first}, so --epoch {revision.first} or later has it"
             )
-            return MissingArticle("younger_than_epoch", f"{told}{first or ''}")
+            return MissingArticle("younger_than_epoch", f"{detail}{first or ''}")
         end = target if isinstance(target, str) else revision.title
         if target is not None and end in trail:
             return MissingArticle("redirect_loop", f"{way}: led back to {end} at {self.at}")

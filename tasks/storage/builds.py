@@ -61,7 +61,7 @@ class BuildRecord:
     @property
     def code_version(self) -> str:
         """Version of factmill and digest of the code that made it, as text; a release records no version."""
-        version = self.origin.get("version") or self.lock.get("version") or "of a version that is not stated"
+        version = self.origin.get("version") or self.lock.get("version") or "of an unknown version"
         code = self.lock["code"]
         return f"factmill {version}, code {(code if isinstance(code, str) else digest_json(code))[:16]}"
 
@@ -82,11 +82,11 @@ def is_scripted(lock: Mapping[str, Any]) -> bool:
 
 def format_planted_faults(counts: Mapping[str, Mapping[str, int]]) -> str:
     """Return the share of planted faults among scripted replies, by prompt, as one clause (`BuildReport.scripted`)."""
-    told = [
+    shares = [
         f"{prompt} {each['faults']:,} of {each['replies']:,} ({each['faults'] / each['replies']:.1%})"
         for prompt, each in counts.items()
     ]
-    return f"faults that are planted on purpose among the replies: {', '.join(told)}" if told else ""
+    return f"deliberately planted faults among the replies: {', '.join(shares)}" if shares else ""
 
 
 def format_caution(lock: Mapping[str, Any]) -> str:
@@ -95,7 +95,7 @@ def format_caution(lock: Mapping[str, Any]) -> str:
     if not is_scripted(lock) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
         return ""
     return (
-        f"these rows show the pipeline and are not for use: {lock['author']}, which stand in for a model, are made for the "
+        f"these rows only demonstrate the pipeline; do not use them: {lock['author']}, which replace a model, are written for the "
         "embedded world"
     )
 
@@ -156,9 +156,9 @@ def publish(
     content = combine_digests(f"{name} {digest}" for name, digest in digests.items())
     lock_digest = digest_json(lock)
     build_id = _choose_build_id(db, benchmark, lock_digest, content)
-    told = {**report, "build_id": build_id}
+    full_report = {**report, "build_id": build_id}
     inputs = (benchmark, lock_digest, dict(lock), dict(origin), content)
-    record = BuildRecord(build_id, *inputs, told, started_at, datetime.now(UTC))
+    record = BuildRecord(build_id, *inputs, full_report, started_at, datetime.now(UTC))
     for table in (*_RUN_TABLES, "build_tables", "builds"):
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
     for table in _RUN_TABLES:
@@ -246,8 +246,8 @@ def format_latest_choice(ranked: Sequence[BuildRecord]) -> str:
         else "the newest whole build of the default source"
     )
     alone = "there is no whole build of the default source" if first.narrowing_options else ""
-    told = [alone, f"others: {', '.join([*named, *more])}; name one to take it" if named else ""]
-    return f"{LATEST_PREFIX}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, told))}"
+    remarks = [alone, f"others: {', '.join([*named, *more])}; name one to use it" if named else ""]
+    return f"{LATEST_PREFIX}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, remarks))}"
 
 
 def get_reject_count(warehouse: Path, name: str) -> tuple[str, int]:
@@ -310,7 +310,7 @@ def published_table(db: duckdb.DuckDBPyConnection, build_id: str, name: str) -> 
         [build_id, name],
     ).fetchall()
     if not found:
-        raise UnknownBuild(f"{build_id} has no table {name}")
+        raise UnknownBuild(f"build {build_id} has no table {name}")
     columns = ", ".join(f'CAST("{column}" AS {kind}) AS "{column}"' for column, kind in found)
     return db.sql(f"SELECT {columns} FROM {name} WHERE build_id = ? ORDER BY id", params=[build_id]).to_arrow_table()
 
@@ -378,20 +378,22 @@ def delete_pilot_rows(warehouse: Path, run_id: str) -> None:
         delete_run_rows(db, run_id)
 
 
-def write_forecast(warehouse: Path, benchmark: str, lock_digest: str, told: Mapping[str, Any]) -> None:
+def write_forecast(warehouse: Path, benchmark: str, lock_digest: str, forecast: Mapping[str, Any]) -> None:
     """Write a forecast, replacing earlier ones of the same build."""
     with open_warehouse(warehouse) as db:
         db.execute("DELETE FROM forecasts WHERE lock_digest = ?", [lock_digest])
         now = datetime.now(UTC)
-        db.execute("INSERT INTO forecasts VALUES (?, ?, ?, ?)", [lock_digest, benchmark, now, json.dumps(dict(told))])
+        db.execute(
+            "INSERT INTO forecasts VALUES (?, ?, ?, ?)", [lock_digest, benchmark, now, json.dumps(dict(forecast))]
+        )
 
 
 def find_forecast(db: Connection, lock_digest: str) -> dict[str, Any]:
     """Return the forecast of the build with this manifest digest; empty if there is none."""
     found = db.execute("SELECT told FROM forecasts WHERE lock_digest = ?", [lock_digest]).fetchall()
     where = f"forecasts.told of {lock_digest}"
-    told: dict[str, Any] = parse_json_column(found[0][0], where, dict) if found else {}
-    return told
+    forecast: dict[str, Any] = parse_json_column(found[0][0], where, dict) if found else {}
+    return forecast
 
 
 def count_calls_without_usage(db: Connection, build_id: str) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ def export_build(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder}: no folder to write to: {error.strerror}; name another with --to") from error
+        raise OutputError(f"{folder}: cannot write to this folder: {error.strerror}; name another with --to") from error
     written: list[Path] = []
 
     def write(name: str, data: bytes) -> None:
@@ -75,7 +75,7 @@ def load_verified_tables(
         tables[name] = published_table(db, build.build_id, name)
         if digest_rows(tables[name]) != expected:
             raise WarehouseError(
-                f"{warehouse}: table {name} of {build.build_id} is not what was published; build again with --force"
+                f"{warehouse}: table {name} of {build.build_id} differs from what was published; build again with --force"
             )
     return tables
 

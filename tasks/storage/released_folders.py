@@ -122,11 +122,11 @@ def conform_to_row_model(
     missing = [name for name in schema.names if name not in kinds]
     if missing and not allow_missing:
         raise SourceError(
-            f"{where}: column {missing[0]} is missing; expected those that this factmill builds: {', '.join(schema.names)}"
+            f"{where}: column {missing[0]} is missing; expected the columns of this factmill version: {', '.join(schema.names)}"
         )
     for field in make_nullable_schema(schema):
         if (kind := kinds.get(field.name, field.type)) != field.type:
-            raise SourceError(f"{where}: column {field.name} is of type {kind}; expected {field.type}")
+            raise SourceError(f"{where}: column {field.name} has type {kind}; expected {field.type}")
     if missing:
         columns = [
             table[field.name] if field.name in kinds else pa.nulls(table.num_rows, field.type) for field in schema
@@ -158,15 +158,15 @@ def _list_files(folder: Path) -> Iterator[_FileState]:
                     continue
                 path, found = f"{inner}{entry.name}", entry.stat(follow_symlinks=False)
                 if count > _MOST_FILES:
-                    raise SourceError(f"{folder}: more than {_MOST_FILES:,} files; a release has some dozens")
+                    raise SourceError(f"{folder}: more than {_MOST_FILES:,} files; a release has a few dozen")
                 if stat.S_ISDIR(found.st_mode):
                     waiting.append(f"{path}/")
                 elif stat.S_ISREG(found.st_mode):
                     yield _FileState(path, found.st_size, (found.st_ino, found.st_mtime_ns))
                 elif stat.S_ISLNK(found.st_mode):
                     raise SourceError(
-                        f"{folder / path}: a symbolic link; a release has files and folders alone. Copy the folder with what its "
-                        "links point to (cp -rL), and read the copy"
+                        f"{folder / path}: a symbolic link; a release has only files and folders. Copy the folder with the targets of its "
+                        "links (cp -rL), and read the copy"
                     )
                 else:
                     raise _broken(folder / path, "a pipe, a device or a socket; expected a file")
@@ -178,7 +178,7 @@ def _load_release_files(folder: Path, found: tuple[_FileState, ...]) -> Released
     files = {file.path: file for file in found}
     for name in (CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE, REJECTS_FILE):
         if name not in files:
-            raise _broken(folder, f"the release has no file {name}")
+            raise _broken(folder, f"the release lacks the file {name}")
     if (size := sum(file.size for file in found)) > _MAX_TOTAL_BYTES:
         raise _broken(folder, f"{size:,} bytes of files; expected at most {_MAX_TOTAL_BYTES:,}")
     sums = _read_sums(folder, _read_and_hash(folder, files[CHECKSUMS_FILE], keep=True)[0])
@@ -193,7 +193,7 @@ def _load_release_files(folder: Path, found: tuple[_FileState, ...]) -> Released
     columns = [*REJECT_COLUMNS, CANARY_COLUMN]
     rejects = _read_parquet(folder / REJECTS_FILE, contents[REJECTS_FILE], columns).select(REJECT_COLUMNS)
     if any(kind != pa.string() for kind in rejects.schema.types):
-        raise _broken(folder / REJECTS_FILE, f"expected texts in the columns {', '.join(REJECT_COLUMNS)}")
+        raise _broken(folder / REJECTS_FILE, f"expected text in the columns {', '.join(REJECT_COLUMNS)}")
     record = BuildRecord(
         build_id=index.build_id,
         benchmark=index.benchmark,
@@ -232,7 +232,7 @@ def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise _broken(path, f"no UTF-8: {error}; expected a digest and a path a line") from error
+        raise _broken(path, f"not UTF-8: {error}; expected a digest and a path on each line") from error
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue
@@ -245,7 +245,7 @@ def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
         if same in plain:
             raise _broken(
                 f"{path}, line {number}",
-                f"{found[2]!r} and {plain[same]!r} are one name on some machines; expected each once",
+                f"{found[2]!r} and {plain[same]!r} are the same name on some machines; expected each once",
             )
         plain[same], sums[found[2]] = found[2], found[1]
     return sums
@@ -265,10 +265,10 @@ def _is_plain_relative_path(path: str) -> bool:
 def _verify_listed_files(folder: Path, files: Mapping[str, _FileState], sums: Mapping[str, str]) -> dict[str, bytes]:
     """Return the contents of index, manifest and Parquet files; SourceError unless exactly the listed files exist."""
     if missing := [path for path in sums if path not in files]:
-        raise _broken(folder, f"files of {CHECKSUMS_FILE} are missing: {_format_paths(missing)}")
+        raise _broken(folder, f"files listed in {CHECKSUMS_FILE} are missing: {_format_paths(missing)}")
     if more := [path for path in files if path not in sums and path != CHECKSUMS_FILE]:
         raise SourceError(
-            f"{folder}: files that {CHECKSUMS_FILE} does not list: {_format_paths(more)}; expected those of the release alone. Move your own files "
+            f"{folder}: files that {CHECKSUMS_FILE} does not list: {_format_paths(more)}; expected only those of the release. Move your own files "
             f"elsewhere, or {_REFETCH_ADVICE}"
         )
     contents, other = {}, []
@@ -282,7 +282,7 @@ def _verify_listed_files(folder: Path, files: Mapping[str, _FileState], sums: Ma
     if other:
         raise _broken(
             folder,
-            f"not the files that were released: {_format_paths(other)} (sha256sum -c {CHECKSUMS_FILE} tells all)",
+            f"files differ from the released ones: {_format_paths(other)} (sha256sum -c {CHECKSUMS_FILE} lists all)",
         )
     return contents
 
@@ -297,11 +297,11 @@ def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
     def check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         ((name, count),) = Counter(name for name, _ in pairs).most_common(1) or [("", 1)]
         if count > 1:
-            raise ValueError(f"the key {name[:60]!r} is there twice")
+            raise ValueError(f"the key {name[:60]!r} appears twice")
         return dict(pairs)
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no number")
+        raise ValueError(f"{constant} is not a number")
 
     try:
         parsed = json.loads(data.decode("utf-8"), object_pairs_hook=check_keys, parse_constant=refuse)
@@ -309,7 +309,7 @@ def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
     except RecursionError:
         is_deep = True
     except ValueError as error:
-        raise _broken(path, f"not the JSON that factmill writes: {error}") from error
+        raise _broken(path, f"not valid JSON: {error}") from error
     if is_deep:
         raise _broken(path, f"lists and objects are nested too deeply; expected {MAX_JSON_DEPTH} levels at most")
     if not isinstance(parsed, dict):
@@ -327,12 +327,12 @@ def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
     form = parsed.get("factmill_release")
     if type(form) is int and form < RELEASE_FORMAT_VERSION:
         raise BuildFormatTooOld(
-            f"{folder}: a release of form {form}, by an earlier factmill; this one reads form {RELEASE_FORMAT_VERSION}: release the build again, "
+            f"{folder}: a release of format {form}, made by an earlier factmill; this one reads format {RELEASE_FORMAT_VERSION}: release the build again, "
             "or read it with the version that its lock.json names"
         )
     if type(form) is int and form > RELEASE_FORMAT_VERSION:
         raise SourceError(
-            f"{folder}: a release of form {str(form)[:20]}, by a newer factmill; this one reads form {RELEASE_FORMAT_VERSION}: install a newer one"
+            f"{folder}: a release of format {str(form)[:20]}, made by a newer factmill; this one reads format {RELEASE_FORMAT_VERSION}: install a newer factmill"
         )
     return _validate(ReleaseIndex, folder / INDEX_FILE, parsed)
 
@@ -350,19 +350,20 @@ def _check_build(folder: Path, index: ReleaseIndex, lock_file: ReleasedManifestF
         if getattr(index, name) != getattr(lock_file, name):
             raise _broken(
                 folder / MANIFEST_FILE,
-                f"{name} is {getattr(lock_file, name)}; expected that of {INDEX_FILE}, {getattr(index, name)}",
+                f"{name} is {getattr(lock_file, name)}; expected {getattr(index, name)}, as in {INDEX_FILE}",
             )
     if lock_file.lock.benchmark != index.benchmark:
         raise _broken(
             folder / MANIFEST_FILE,
-            f"the lock of a build of {lock_file.lock.benchmark}; expected one of {index.benchmark}",
+            f"the manifest belongs to a build of {lock_file.lock.benchmark}; expected {index.benchmark}",
         )
     if not lock_file.withheld and digest_json(lock) != lock_file.lock_digest:
-        raise _broken(folder / MANIFEST_FILE, "the lock was changed after it was released: its digest is another")
+        raise _broken(folder / MANIFEST_FILE, "the manifest was changed after the release: its digest differs")
     plain = f"{index.benchmark}-{lock_file.lock_digest[:12]}"
     if not re.fullmatch(rf"{plain}(\.\d{{1,9}})?", index.build_id):
         raise _broken(
-            folder / INDEX_FILE, f"build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the lock"
+            folder / INDEX_FILE,
+            f"build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the manifest",
         )
 
 
@@ -380,11 +381,11 @@ def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _FileSta
                 raise _broken(
                     folder / INDEX_FILE,
                     f"{file.path[:120]!r} of split {split.name[:80]!r}; expected the path of a file "
-                    f"that {CHECKSUMS_FILE} lists, ends in .{file.format} and is of no other split",
+                    f"that {CHECKSUMS_FILE} lists, that ends in .{file.format} and belongs to no other split",
                 )
             seen.add(file.path)
             if (file.size, file.sha256) != (files[file.path].size, sums[file.path]):
-                raise _broken(folder / file.path, f"size or digest are not those of {INDEX_FILE}")
+                raise _broken(folder / file.path, f"size or digest differ from {INDEX_FILE}")
 
 
 def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
@@ -413,7 +414,7 @@ def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes
         if index.tables.get(name) != released:
             raise _broken(
                 folder,
-                f"table {name}: its rows are not those of {INDEX_FILE}: this folder was changed after it was released",
+                f"table {name}: its rows differ from {INDEX_FILE}: this folder was changed after the release",
             )
         tables[name] = table
     return tables
@@ -422,11 +423,11 @@ def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes
 def _sort_by_unique_id(table: pa.Table, where: str) -> pa.Table:
     ids = table["id"] if "id" in table.column_names else pa.chunked_array([], pa.null())
     if ids.type != pa.string() or ids.null_count:
-        raise _broken(where, "expected a column id with a text in every row")
+        raise _broken(where, "expected a column id with text in every row")
     counted = pc.value_counts(ids)
     twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
     if len(twice):
-        raise _broken(where, f"the id {twice[0].as_py()[:80]!r} is there twice; expected each once")
+        raise _broken(where, f"the id {twice[0].as_py()[:80]!r} appears twice; expected each once")
     return table.sort_by("id")
 
 
@@ -475,6 +476,6 @@ def _check_content_digest(folder: Path, index: ReleaseIndex, read: Set[str]) -> 
         raise _broken(
             folder,
             f"the rows have the content digest {content}; {INDEX_FILE} has {index.content_digest}: this folder was changed "
-            f"after it was released",
+            f"after the release",
         )
     return content

@@ -308,21 +308,21 @@ _DUCKDB_TYPE_NAMES = {
     pa.date32(): "DATE",
     pa.timestamp("us", tz="UTC"): "TIMESTAMP WITH TIME ZONE",
 }
-_TABLE_COMMENT = "Holds the rows of several builds, told apart by build_id; latest_{} has those of the latest."
+_TABLE_COMMENT = "Rows of several builds, distinguished by build_id; latest_{} has those of the latest build."
 _BUILD_ID_COMMENT = "The build that the row belongs to (table builds)."
 
 _STATEMENT_COMMENTS = {
     "benchmark": "The benchmark of the row.",
     "build_id": "The build that published it.",
     "row_id": "Id of the row in its benchmark's main table.",
-    "subject": "QID of the item that the statement is of.",
-    "property": "Its property; null where a row names the statement alone (FanOutQA).",
-    "value": "QID or text of its value; null where a row names the statement alone (FanOutQA).",
+    "subject": "QID of the statement's item.",
+    "property": "Property of the statement; null if a row names only the statement (FanOutQA).",
+    "value": "QID or text of the statement's value; null if a row names only the statement (FanOutQA).",
     "rank": "`best` for a direct claim: no other statement of the property outranks it. Null for a named statement, which is only "
     "known not to be deprecated.",
     "statement": "Id of the statement; null for direct claims, which name none (GRANOLA-EQ, most of MultiHal).",
-    "modified": "When the item was last changed, or the date of the dump, where the row has it.",
-    "replied_at": "When the last reply of Wikidata came that the row rests on; null for a local graph, whose answers are not recorded.",
+    "modified": "When the item was last changed, or the date of the dump; null if the row has neither.",
+    "replied_at": "When the last Wikidata reply that the row uses came; null for a local graph, whose replies are not recorded.",
 }
 
 
@@ -396,11 +396,11 @@ def ensure_published_table(
             lost = db.execute(f'SELECT count(*) FROM {name} WHERE {back} IS DISTINCT FROM "{column}"').fetchone()
             if lost != (0,):
                 raise WarehouseError(
-                    f"the table {name} of this warehouse holds rows of older builds whose column {column} is {before}; it is "
-                    f"{now} now, which cannot hold what they have; name another file with --warehouse"
+                    f"the table {name} of this warehouse holds rows of older builds whose column {column} has type {before}; the type is now "
+                    f"{now}, which cannot hold their values; name another file with --warehouse"
                 )
-    told = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-    db.execute(f"CREATE TABLE {name}_now ({told})")
+    definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+    db.execute(f"CREATE TABLE {name}_now ({definitions})")
     if there:
         db.execute(f"INSERT INTO {name}_now BY NAME FROM {name}")
         db.execute(f"DROP TABLE {name}")
@@ -413,7 +413,9 @@ def ensure_published_table(
     )
     statements = [
         *make_comment_statements("TABLE", name, f"{about} {_TABLE_COMMENT.format(name)}", docs),
-        *make_comment_statements("VIEW", f"latest_{name}", f"{about} Those of the latest build (latest_builds).", docs),
+        *make_comment_statements(
+            "VIEW", f"latest_{name}", f"{about} Rows of the latest build only (latest_builds).", docs
+        ),
     ]
     db.execute(";\n".join(statements))
 
@@ -440,16 +442,16 @@ def create_statement_views(db: duckdb.DuckDBPyConnection, benchmark: str, rows: 
         *make_comment_statements(
             "VIEW",
             f"statements_of_{benchmark}",
-            f"The part of statements that is of {benchmark}.",
+            f"The rows of statements for {benchmark}.",
             {
                 name: text
                 for name, text in _STATEMENT_COMMENTS.items()
                 if name not in ("benchmark", "rank", "replied_at")
             }
-            | {"asked_for": "Id under which the calls of the row are filed."},
+            | {"asked_for": "Id of the row in build_calls."},
         ),
         *make_comment_statements(
-            "VIEW", "statements", "Which statements of Wikidata the rows of benchmarks rest on.", _STATEMENT_COMMENTS
+            "VIEW", "statements", "Wikidata statements that the rows of benchmarks are based on.", _STATEMENT_COMMENTS
         ),
     ]
     db.execute(";\n".join(statements))

@@ -176,5 +176,5 @@ def _write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise ShardError(
-            f"cannot write {path}: {error}; make room and run the same command again, it goes on from here"
+            f"cannot write {path}: {error}; free some space and run the same command again; it continues from here"
         ) from error

@@ -67,7 +67,7 @@ def pin_source_file(path: Path, name: str | None = None) -> SourceFile:
         while block := stream.read(_BLOCK):
             digest.update(block)
     if path.suffix.lower() in _READERS and next(_READERS[path.suffix.lower()](source), None) is None:
-        raise SourceError(f"{path}: no rows; take the file out of the source, or name another")
+        raise SourceError(f"{path}: no rows; remove the file from the source, or name another")
     _, licence = load_known_source_licences().get(digest.hexdigest(), ("", NO_LICENCE_STATED))
     return SourceFile(path, name or path.name, digest.hexdigest(), licence)
 
@@ -94,8 +94,8 @@ def list_source_files(path: Path, deep: bool = False) -> list[Path]:
         except OSError as error:
             raise SourceError(f"{file}: cannot be read: {error.strerror}") from error
         if not stat.S_ISREG(mode):
-            what = "a folder" if stat.S_ISDIR(mode) else "no plain file"
-            raise SourceError(f"{file}: {what}, where a file was expected")
+            what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+            raise SourceError(f"{file}: {what}; expected a file")
     return files
 
 
@@ -168,7 +168,7 @@ def iterate_parquet(source: SourceFile, columns: Sequence[str]) -> Iterator[tupl
             batches = file.iter_batches(batch_size=1024, columns=list(columns) or None)
             yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
         except (pa.ArrowException, OSError) as error:
-            raise SourceError(f"{source.path}: no whole Parquet file: {error}; fetch it again") from error
+            raise SourceError(f"{source.path}: damaged or incomplete Parquet file: {error}; fetch it again") from error
 
 
 _READERS: dict[str, Callable[[SourceFile], Iterator[Any]]] = {
@@ -236,7 +236,7 @@ def _iterate_verified_blocks(source: SourceFile, stream: BinaryIO) -> Iterator[b
         digest.update(block)
         yield block
     if source.sha256 is not None and digest.hexdigest() != source.sha256:
-        raise SourceError(f"{source.path}: the file has changed since the build was locked; build anew")
+        raise SourceError(f"{source.path}: the file has changed since the build began; start the build again")
 
 
 def _check_columns(path: Path, found: Sequence[str], expected: Sequence[str]) -> None:
@@ -246,7 +246,7 @@ def _check_columns(path: Path, found: Sequence[str], expected: Sequence[str]) ->
             f"expected the columns {', '.join(expected)}"
         )
     if twice := [column for column in expected if list(found).count(column) > 1]:
-        raise SourceError(f"{path}: row 1: the column {twice[0]} stands twice")
+        raise SourceError(f"{path}: row 1: the column {twice[0]} appears twice")
 
 
 def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterator[tuple[int, Any]]:
@@ -270,7 +270,7 @@ def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterato
             if is_array and position == len(text):
                 raise SourceError(f"{path}: the array is not closed after row {number}; the file is cut off")
             if is_array and rest.strip():
-                raise SourceError(f"{path}: unexpected text behind the array: {rest.strip()[:40]!r}")
+                raise SourceError(f"{path}: unexpected text after the array: {rest.strip()[:40]!r}")
             return
         try:
             value, end = decoder.raw_decode(text, position)
@@ -300,7 +300,7 @@ def _broken_json(path: Path, row: int, line: int, text: str, position: int, erro
         return SourceError(f"{path}: broken JSON in row {row} ({where}): {error.msg}")
     reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
     if reason.startswith(_DIGIT_LIMIT_ERROR):
-        reason = "a whole number of more than 4,300 digits; write it as a text"
+        reason = "an integer of more than 4,300 digits; write it as text"
     return SourceError(f"{path}: broken JSON in row {row} (line {line + text.count(chr(10), 0, position)}): {reason}")
 
 

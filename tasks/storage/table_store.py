@@ -26,7 +26,7 @@ class TableStore:
         """Return the published builds, oldest first: build_id, benchmark, author, world, rows, published_at, caution."""
         if self.path.is_dir():
             raise UsageError(
-                f"{self.path} is a folder of tables; a warehouse lists builds. Tables: {self._format_table_names()}"
+                f"{self.path} is a folder of tables; only a warehouse has builds. Tables: {self._format_table_names()}"
             )
         found = list_builds(self.path)
         return pa.table(
@@ -64,8 +64,8 @@ class TableStore:
                 if name in names:
                     return published_table(db, each.build_id, name), each.build_id, each.content_digest
                 known |= names.keys()
-        told = f"; there are: {', '.join(sorted(known)) or 'none'}{format_did_you_mean(name, known)}"
-        raise UnknownBuild(f"{builds[0].build_id if build else self.path} has no table {name}{told}")
+        known_tables = f"; tables: {', '.join(sorted(known)) or 'none'}{format_did_you_mean(name, known)}"
+        raise UnknownBuild(f"{builds[0].build_id if build else self.path} has no table {name}{known_tables}")
 
     def _read_file(self, name: str) -> tuple[pa.Table, str, str]:
         if is_release(self.path):

@@ -54,9 +54,7 @@ _DAMAGE_PATTERN = re.compile(
 )
 _DISK_FULL_PATTERN = re.compile(r"Could not write file|No space left on device|File too large|Disk quota exceeded")
 """Also matches an unfinished checkpoint: DuckDB says it invalidates the database, but the file is intact."""
-_DAMAGE_ADVICE = (
-    "put an earlier copy in its place, or name another file with --warehouse, into which all is asked and built anew"
-)
+_DAMAGE_ADVICE = "restore an earlier copy, or name another file with --warehouse to send all calls and build again"
 
 
 @contextmanager
@@ -83,8 +81,8 @@ def open_warehouse(
             _commit(connection, path)
         except duckdb.Error as error:
             _roll_back(connection)
-            if told := _format_duckdb_error(path, error):
-                raise WarehouseError(told) from error
+            if message := _format_duckdb_error(path, error):
+                raise WarehouseError(message) from error
             raise
         except BaseException as error:  # after any error, roll back and re-raise it unchanged
             _roll_back(connection)
@@ -120,7 +118,7 @@ def warehouse_exists(path: Path) -> bool:
         raise WarehouseError(f"cannot open the warehouse {shorten_middle(str(path))}: {why}") from error
     if not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "a pipe, a device or a socket"
-        raise WarehouseError(f"the warehouse {path} is {what}, no file; name another file with --warehouse")
+        raise WarehouseError(f"the warehouse {path} is {what}, not a file; name another file with --warehouse")
     return True
 
 
@@ -135,7 +133,7 @@ def _find_write_obstacle(path: Path) -> str | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        return f"its folder cannot be made ({error.strerror})"
+        return f"its folder cannot be created ({error.strerror})"
     if warehouse_exists(path) and not os.access(path, os.W_OK):
         return "the file is read-only"
     return None if os.access(path.parent, os.W_OK | os.X_OK) else "its folder is read-only"
@@ -143,22 +141,22 @@ def _find_write_obstacle(path: Path) -> str | None:
 
 def _format_duckdb_error(path: Path, error: duckdb.Error) -> str | None:
     """Return a DuckDB error about a warehouse as one line with advice; None for a bug in factmill."""
-    said = str(error).partition("\n")[0]
+    message = str(error).partition("\n")[0]
     if isinstance(error, duckdb.OutOfMemoryException):
-        return f"the warehouse {path} needs more memory for this: {said}"
-    if "read-only mode" in said:
+        return f"the warehouse {path} needs more memory: {message}"
+    if "read-only mode" in message:
         return (
             f"the warehouse {path} cannot be written: {_find_write_obstacle(path)}; name another file with --warehouse"
         )
-    if _DAMAGE_PATTERN.search(said) and not _DISK_FULL_PATTERN.search(said):
-        return f"the warehouse {path} is damaged: {said}; {_DAMAGE_ADVICE}"
+    if _DAMAGE_PATTERN.search(message) and not _DISK_FULL_PATTERN.search(message):
+        return f"the warehouse {path} is damaged: {message}; {_DAMAGE_ADVICE}"
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException)):
         return (
-            f"{path} has tables of another factmill than this one: {said}; make the build or the evaluation again, or name "
+            f"{path} has tables of another factmill version: {message}; make the build or the evaluation again, or name "
             "another file with --warehouse"
         )
     if isinstance(error, (duckdb.OperationalError, duckdb.TransactionException, duckdb.FatalException)):
-        return f"cannot write the warehouse {path}: {said}; make room and run the same command again"
+        return f"cannot write the warehouse {path}: {message}; free some space and run the same command again"
     return None
 
 
@@ -175,7 +173,7 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
         except OSError as error:
             raise WarehouseError(f"cannot open the warehouse {path}: {error.strerror}") from error
         if start[_DUCKDB_MAGIC[0]] != _DUCKDB_MAGIC[1]:
-            what = "is no DuckDB file" if start else "is empty"
+            what = "is not a DuckDB file" if start else "is empty"
             raise WarehouseError(
                 f"the warehouse {path} {what}; name another file with --warehouse, or move this one away"
             )
@@ -196,12 +194,12 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
         except duckdb.IOException as error:
             holder = _LOCK_HOLDER_PATTERN.search(str(error))
             if holder is None:
-                said = _format_duckdb_error(path, error) if _DAMAGE_PATTERN.search(str(error)) else None
-                raise WarehouseError(said or f"cannot open the warehouse {path}: {error}") from error
+                message = _format_duckdb_error(path, error) if _DAMAGE_PATTERN.search(str(error)) else None
+                raise WarehouseError(message or f"cannot open the warehouse {path}: {error}") from error
             if time.monotonic() >= deadline:
                 raise WarehouseBusy(
-                    f"the warehouse {path} is held by process {holder['pid']} ({holder['program']}) for more than "
-                    f"{wait_s:.0f} s; wait until it ends or stop it, or name another file with --warehouse"
+                    f"process {holder['pid']} ({holder['program']}) has held the warehouse {path} for more than "
+                    f"{wait_s:.0f} s; wait until it ends, stop it, or name another file with --warehouse"
                 ) from error
         except duckdb.Error as error:
             raise WarehouseError(
@@ -233,7 +231,7 @@ def _create_log(path: Path) -> None:
         return  # left by a killed process
     except OSError as error:
         raise WarehouseError(
-            f"cannot write the warehouse {path}: its log {_write_ahead_log_path(path).name} cannot be made ({error.strerror}); make room and "
+            f"cannot write the warehouse {path}: its log {_write_ahead_log_path(path).name} cannot be created ({error.strerror}); free some space and "
             "run the same command again"
         ) from error
     os.fchmod(log, path.stat().st_mode & 0o666)
@@ -325,11 +323,18 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
         "CREATE TABLE schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
     )
     connection.execute("INSERT INTO schema_migrations VALUES (?, 'own_tables', now())", [SCHEMA_VERSION])
-    docs = {"version": "The version.", "name": "What it is of.", "applied_at": "When the tables were made."}
-    told = make_comment_statements(
-        "TABLE", "schema_migrations", "Version of the warehouse's own tables, which the newest row has.", docs
+    docs = {
+        "version": "The version.",
+        "name": "What the version applies to.",
+        "applied_at": "When the tables were made.",
+    }
+    statements = make_comment_statements(
+        "TABLE",
+        "schema_migrations",
+        "Versions of the warehouse's own tables; the newest row has the current one.",
+        docs,
     )
-    connection.execute(";\n".join(told))
+    connection.execute(";\n".join(statements))
 
 
 def _ensure_schema(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
@@ -339,7 +344,7 @@ def _ensure_schema(connection: duckdb.DuckDBPyConnection, path: Path, is_read_on
         raise too_new(path, version)
     if 0 < version < SCHEMA_VERSION:
         raise WarehouseTooOld(
-            f"an earlier factmill made the warehouse {path} (schema version {version}, this one's is {SCHEMA_VERSION}); run "
+            f"the warehouse {path} was made by an earlier factmill (schema version {version}, expected {SCHEMA_VERSION}); run "
             f"`factmill upgrade {path}`, which keeps its builds and recorded calls, or name another file with --warehouse"
         )
     if not version and not is_read_only:
@@ -352,7 +357,7 @@ def _ensure_schema(connection: duckdb.DuckDBPyConnection, path: Path, is_read_on
 def too_new(path: Path, version: int) -> WarehouseTooNew:
     """Return the error for a warehouse of a newer factmill."""
     return WarehouseTooNew(
-        f"the warehouse {path} has schema version {version}, this factmill knows {SCHEMA_VERSION}; "
+        f"the warehouse {path} has schema version {version}, but this factmill supports up to {SCHEMA_VERSION}; "
         "update factmill, or name another file with --warehouse"
     )
 
@@ -365,9 +370,11 @@ def parse_json_column(text: str, where: str, kind: type = object) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WarehouseError(f"{where} is broken JSON ({error}): the warehouse is damaged; {_DAMAGE_ADVICE}") from error
+        raise WarehouseError(
+            f"{where} is invalid JSON ({error}): the warehouse is damaged; {_DAMAGE_ADVICE}"
+        ) from error
     if not isinstance(value, kind):
-        raise WarehouseError(f"{where} is no JSON {kind.__name__}: the warehouse is damaged; {_DAMAGE_ADVICE}")
+        raise WarehouseError(f"{where} is not a JSON {kind.__name__}: the warehouse is damaged; {_DAMAGE_ADVICE}")
     return value
 
 
@@ -376,7 +383,9 @@ def parse_model_column(model: type[M], text: str, where: str) -> M:
     try:
         return model.model_validate(parse_json_column(text, where))
     except ValidationError as error:
-        raise WarehouseError(f"{where} is no {model.__name__}: {error.errors()[0]['msg']}; {_DAMAGE_ADVICE}") from error
+        raise WarehouseError(
+            f"{where} is not a valid {model.__name__}: {error.errors()[0]['msg']}; {_DAMAGE_ADVICE}"
+        ) from error
 
 
 def query_rows(db: Connection, query: str, *values: Any) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ def validate_duration(value: object) -> str:
     text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     if not re.fullmatch(DURATION_PATTERN, text):
         raise ValueError(
-            f"{shorten_middle(repr(value))} is no age; expected one such as 90m, 12h, 30d, 4w, or a number of seconds"
+            f"{shorten_middle(repr(value))} is not an age; expected one such as 90m, 12h, 30d, 4w, or a number of seconds"
         )
     return text
 
@@ -27,14 +27,14 @@ def parse_duration(text: str) -> float:
 
 def format_duration(seconds: float) -> str:
     """Format seconds, rounded to at least 1, for `parse_duration`, in the largest unit that divides them."""
-    whole = max(round(seconds), 1)
-    unit = next(unit for unit, size in reversed(_SECONDS_PER_UNIT.items()) if whole % size == 0)
-    return f"{whole // _SECONDS_PER_UNIT[unit]}{unit}"
+    rounded = max(round(seconds), 1)
+    unit = next(unit for unit, size in reversed(_SECONDS_PER_UNIT.items()) if rounded % size == 0)
+    return f"{rounded // _SECONDS_PER_UNIT[unit]}{unit}"
 
 
 def format_age_in_words(seconds: float) -> str:
     """Format an age in words, in the largest unit of which it has two or more, else in seconds."""
-    whole = max(int(seconds), 0)
-    word, size = next((each for each in _UNIT_NAMES_AND_SECONDS if whole >= 2 * each[1]), _UNIT_NAMES_AND_SECONDS[-1])
-    count = whole // size
+    rounded = max(int(seconds), 0)
+    word, size = next((each for each in _UNIT_NAMES_AND_SECONDS if rounded >= 2 * each[1]), _UNIT_NAMES_AND_SECONDS[-1])
+    count = rounded // size
     return f"{count} {word}{'' if count == 1 else 's'}"

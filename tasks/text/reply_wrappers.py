@@ -132,10 +132,10 @@ def strip_thinking(text: str) -> str:
             thinks = True
     if thinks:
         return text if any(map(str.strip, kept)) else ""
-    said = "".join([*kept, text[at:]])
-    while (bare := said.rstrip()).endswith(_ENDS):
-        said = bare[: bare.rindex("<")]
-    return strip_answer_tags(said, alone=True)
+    remaining = "".join([*kept, text[at:]])
+    while (bare := remaining.rstrip()).endswith(_ENDS):
+        remaining = bare[: bare.rindex("<")]
+    return strip_answer_tags(remaining, alone=True)
 
 
 def strip_answer_tags(text: str, *, alone: bool) -> str:
@@ -266,17 +266,17 @@ def strip_emphasis_and_quotes(text: str, *, quotes: bool) -> str:
 
 def is_lead_in(lines: Sequence[str], *, is_parted: bool) -> bool:
     """True when lines before an answer only announce it; `is_parted`: a blank line separates them from it."""
-    said = [line.strip() for line in lines if line.strip()]
-    if not said or is_parted or said[-1].rstrip("*_").endswith((":", "：")):
+    filled = [line.strip() for line in lines if line.strip()]
+    if not filled or is_parted or filled[-1].rstrip("*_").endswith((":", "：")):
         return True
-    return bool(_LEAD_IN.match(said[-1]) or _ANSWER_HEADING.fullmatch(said[-1]))
+    return bool(_LEAD_IN.match(filled[-1]) or _ANSWER_HEADING.fullmatch(filled[-1]))
 
 
 def is_trailing_remark(lines: Sequence[str], *, is_parted: bool) -> bool:
     """True when lines after an answer are not part of it, and do not retract it."""
-    said = "\n".join(lines).strip()
-    is_about = is_parted or _REMARK_OPENING.match(said) or _OWN_WORK_REMARK.match(said)
-    return not said or (bool(is_about) and not _RETRACTION_WORD.search(said))
+    remark = "\n".join(lines).strip()
+    is_about = is_parted or _REMARK_OPENING.match(remark) or _OWN_WORK_REMARK.match(remark)
+    return not remark or (bool(is_about) and not _RETRACTION_WORD.search(remark))
 
 
 def strip_lead_in_and_remarks(lines: Sequence[str], *, last_counts: bool = False) -> tuple[list[str], set[str]]:

@@ -48,13 +48,19 @@ def test_the_rejected_reply_is_a_part_of_the_second_attempt_alone() -> None:
     second = first.with_correction("two", "That was no number.")
     assert "rejected" not in first.make_call_parts()
     assert first.make_call_parts()["correction"] == ""
-    assert second.make_call_parts() == {**first.make_call_parts(), "rejected": "two", "correction": "That was no number."}
+    assert second.make_call_parts() == {
+        **first.make_call_parts(),
+        "rejected": "two",
+        "correction": "That was no number.",
+    }
     assert second.make_call_parts() != first.with_correction("three", "That was no number.").make_call_parts()
 
 
 def test_of_a_very_long_rejected_reply_beginning_and_end_are_shown() -> None:
     ask = fill_prompt_template(read("# user\n$name\n"), name="Ada")
-    assert ask.with_correction("x" * MAX_REJECTED_CHARACTERS, "Too long.").rejected_reply == "x" * MAX_REJECTED_CHARACTERS
+    assert (
+        ask.with_correction("x" * MAX_REJECTED_CHARACTERS, "Too long.").rejected_reply == "x" * MAX_REJECTED_CHARACTERS
+    )
     shown = ask.with_correction("a" * MAX_REJECTED_CHARACTERS + "z", "Too long.").rejected_reply
     assert len(shown) <= MAX_REJECTED_CHARACTERS
     assert shown.startswith("aaa")
@@ -66,10 +72,10 @@ def test_of_a_very_long_rejected_reply_beginning_and_end_are_shown() -> None:
     ("text", "message"),
     [
         ("# user\nhello", "no head"),
-        (HEAD + "# user\nno input used", "declared inputs"),
-        (HEAD + "# user\n$name and $other", "declared inputs"),
-        ("+++\nrole = \n+++\n# user\n", "head is not TOML"),
-        (HEAD + "just text", "declared inputs"),
+        (HEAD + "# user\nno input used", r"x/y.md: .*\['name'\].*\[\]"),
+        (HEAD + "# user\n$name and $other", r"x/y.md: .*\['name'\].*\['name', 'other'\]"),
+        ("+++\nrole = \n+++\n# user\n", "not TOML"),
+        (HEAD + "just text", r"x/y.md: .*\['name'\].*\[\]"),
         (HEAD + "# user\n$name\n# user\nagain", "in turns"),
         (HEAD + "# user\n$name\n# assistant\nyes", "in turns"),
         (HEAD + "# user\n$name\n# system\nbrief\n# user\nx", "in turns"),
@@ -78,13 +84,13 @@ def test_of_a_very_long_rejected_reply_beginning_and_end_are_shown() -> None:
     ],
 )
 def test_a_wrong_prompt_file_is_refused(text: str, message: str) -> None:
-    with pytest.raises(PromptError, match="expected a TOML head" if message == "no head" else message):
+    with pytest.raises(PromptError, match="expected a TOML header" if message == "no head" else message):
         parse_prompt_file("x/y", text.encode())
 
 
 @pytest.mark.parametrize("given", [{}, {"name": "a", "more": "b"}, {"nome": "a"}])
 def test_exactly_the_declared_inputs_must_be_given(given: dict[str, str]) -> None:
-    with pytest.raises(PromptError, match="needs"):
+    with pytest.raises(PromptError, match=r"x/y: .*\['name'\]"):
         fill_prompt_template(read("# user\n$name\n"), **given)
 
 

@@ -75,7 +75,9 @@ def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
 def ask_all(work: BatchWork, names: Sequence[str]) -> dict[str, Any]:
     asked = [(name, Named(id=name, name=name), fill_prompt_template(PROMPT, name=name)) for name in names]
-    return {row.name: answer.parsed for row, answer in work.prompt_model("author", asked, PLAIN_TEXT_FORMAT, read_number)}
+    return {
+        row.name: answer.parsed for row, answer in work.prompt_model("author", asked, PLAIN_TEXT_FORMAT, read_number)
+    }
 
 
 def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(

@@ -51,8 +51,8 @@ def format_citable_label(label: str) -> str:
 
 def format_person_knowledge(name: str, pieces: Sequence[KnowledgePiece]) -> str:
     """Format the pieces of one person, at least one, as a line `{qid: Q1, name: Ada Lovelace, place of birth: London}`."""
-    told = (f"{format_citable_label(piece.property)}: {format_citable_label(piece.value)}" for piece in pieces)
-    return f"{{{', '.join([f'qid: {pieces[0].qid}', f'name: {format_citable_label(name)}', *told])}}}"
+    fields = (f"{format_citable_label(piece.property)}: {format_citable_label(piece.value)}" for piece in pieces)
+    return f"{{{', '.join([f'qid: {pieces[0].qid}', f'name: {format_citable_label(name)}', *fields])}}}"
 
 
 _BIOGRAPHY_COLUMNS = ["property", "aspect", "tie", "theme", "cues", "asked"]

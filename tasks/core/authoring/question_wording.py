@@ -92,10 +92,10 @@ class QuestionWording:
 
     def find_revealed_answers(self, answer: Mapping[str, AnswerValue], text: str | None = None) -> list[str]:
         """Return the parts of the answer (name → value) that a question reveals; by default, that its pieces reveal."""
-        said = text if text is not None else " — ".join([self.group, *self.names, self.choice, self.asked])
+        wording = text if text is not None else " — ".join([self.group, *self.names, self.choice, self.asked])
         for known in (self.month, self.limit):
-            said = said.replace(known, " ") if known else said
-        read = index_text(said)
+            wording = wording.replace(known, " ") if known else wording
+        read = index_text(wording)
         hidden = [each for value in answer.values() for each in _iterate_answer_values(value)]
         hidden += [] if self.names else list(answer)
         return [str(each) for each in dict.fromkeys(hidden) if find_answer_in_text(each, read).found is True]
@@ -118,8 +118,8 @@ def check_question_wording(
         )
     if lost := [piece for piece in _iterate_required_pieces(wording) if not _contains_piece(question, piece)]:
         return UnreadableCompletion(f"the question does not say {', '.join(lost)}")
-    if told := wording.find_revealed_answers(answer, question):
-        return UnreadableCompletion(f"the question gives away {', '.join(told)}")
+    if revealed := wording.find_revealed_answers(answer, question):
+        return UnreadableCompletion(f"the question gives away {', '.join(revealed)}")
     return question
 
 

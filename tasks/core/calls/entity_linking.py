@@ -135,6 +135,6 @@ SAME_AS_OPERATION = Operation(
         make_terms=_make_resource_terms,
         make_bodies=wrap_value_reader(_make_same_as_bodies),
     ),
-    load_from_graph="a graph holds a Wikidata, whose dumps do not link to DBpedia",
+    load_from_graph="a local graph cannot answer this call: Wikidata dumps hold no links to DBpedia",
 )
 """`resource` is an IRI. Body: the QIDs that it is the same as, by number."""

@@ -115,14 +115,14 @@ def judge_live_freshness(
     """Return whether a response received at `asked_at` is still valid, given the current states of things."""
     found = _find_dependencies(operation, parts, body)
     if found is None:
-        return FreshnessVerdict(None, f"{operation}: nothing tells whether its answer changed")
-    told = []
+        return FreshnessVerdict(None, f"{operation}: no check shows whether its response has changed")
+    reasons = []
     for each in found:
         verdict = _judge_dependency(each, states.get(each.resource), asked_at)
         if not verdict.is_unchanged:
             return verdict
-        told.append(verdict.why)
-    return FreshnessVerdict(True, _join_first_reasons(told))
+        reasons.append(verdict.why)
+    return FreshnessVerdict(True, _join_first_reasons(reasons))
 
 
 def _find_dependencies(operation: str, parts: Mapping[str, Any], body: Any) -> list[ResponseDependency] | None:
@@ -133,22 +133,22 @@ def _find_dependencies(operation: str, parts: Mapping[str, Any], body: Any) -> l
 def _judge_dependency(dependency: ResponseDependency, state: Any, asked_at: datetime) -> FreshnessVerdict:
     thing = dependency.resource
     if state is None:
-        return FreshnessVerdict(None, f"{thing.name}: its state was not told")
-    for name, said in dependency.stated_values.items():
-        if state[name] != said:
+        return FreshnessVerdict(None, f"{thing.name}: its current state is unknown")
+    for name, value in dependency.stated_values.items():
+        if state[name] != value:
             return FreshnessVerdict(
-                False, f"{thing.name}: {_CHANGE_VERBS.get(name, name)} {state[name]!r} and was {said!r}"
+                False, f"{thing.name}: {_CHANGE_VERBS.get(name, name)} {state[name]!r}, before: {value!r}"
             )
     if thing.kind == "page" and (state["missing"] or not dependency.must_be_unchanged):
         return FreshnessVerdict(
-            True, f"{thing.name} leads to {'no page' if state['missing'] else state['title']} as it did"
+            True, f"{thing.name} still leads to {'no page' if state['missing'] else state['title']}"
         )
     if thing.kind == "page":
         return _judge_last_change(f"lastrevid {state['revid']} of {state['title']} is", state["timestamp"], asked_at)
     if dependency.must_be_unchanged:
         return _judge_last_change(f"{thing.name} was last changed", state["modified"], asked_at)
-    told = ", ".join(f"{_CHANGE_VERBS.get(name, name)} {said!r}" for name, said in dependency.stated_values.items())
-    return FreshnessVerdict(True, f"{thing.name} {told} as it was")
+    values = ", ".join(f"{_CHANGE_VERBS.get(name, name)} {value!r}" for name, value in dependency.stated_values.items())
+    return FreshnessVerdict(True, f"{thing.name} {values} as before")
 
 
 def _judge_last_change(what: str, changed_at: str | None, asked_at: datetime) -> FreshnessVerdict:
@@ -156,13 +156,15 @@ def _judge_last_change(what: str, changed_at: str | None, asked_at: datetime) ->
         moment = datetime.fromisoformat(changed_at or "")
         is_unchanged = moment + MAX_REPLICATION_LAG <= asked_at
     except (ValueError, TypeError, OverflowError):
-        return FreshnessVerdict(None, f"{what} of no known date")
+        return FreshnessVerdict(None, f"{what} at an unknown date")
     return FreshnessVerdict(is_unchanged, f"{what} of {changed_at}")
 
 
-def _join_first_reasons(told: Sequence[str]) -> str:
-    shown = "; ".join(told[:3])
-    return f"{shown}; and {len(told) - 3} more" if len(told) > 3 else shown or "it rests on nothing that changes"
+def _join_first_reasons(reasons: Sequence[str]) -> str:
+    shown = "; ".join(reasons[:3])
+    return (
+        f"{shown}; and {len(reasons) - 3} more" if len(reasons) > 3 else shown or "it depends on nothing that changes"
+    )
 
 
 def _group_names_by_request(names: Iterable[str], most: int) -> list[list[str]]:
@@ -214,14 +216,14 @@ def judge_embedded_freshness(
     world_contents."""
     things = list_response_contents(operation, parts, body)
     if things is None:
-        return FreshnessVerdict(None, f"{operation}: nothing tells whether its answer changed")
+        return FreshnessVerdict(None, f"{operation}: no check shows whether its response has changed")
     for thing in (ANSWERS_CONTENT, *things):
         if thing not in old_contents and not _is_surely_absent(thing):
-            return FreshnessVerdict(None, f"{thing}: nothing is known of it")
+            return FreshnessVerdict(None, f"{thing}: the earlier state does not list it")
         if old_contents.get(thing) != new_contents.get(thing):
-            return FreshnessVerdict(False, f"{thing} is not what it was")
-    told = "; ".join(things[:3]) + (f"; and {len(things) - 3} more" if len(things) > 3 else "")
-    return FreshnessVerdict(True, f"the same content: {told}" if told else "it rests on nothing of the world")
+            return FreshnessVerdict(False, f"{thing} has changed")
+    listed = "; ".join(things[:3]) + (f"; and {len(things) - 3} more" if len(things) > 3 else "")
+    return FreshnessVerdict(True, f"the same content: {listed}" if listed else "it depends on no content of the world")
 
 
 def _is_surely_absent(thing: str) -> bool:

@@ -129,13 +129,13 @@ def _iterate_literal_facts(rows: Iterable[SolutionValues], labels: Mapping[str, 
         if value is None:
             continue
         statement = row["statement"].removeprefix(_STATEMENT_NAMESPACE) if "statement" in row else None
-        said = meanings[_get_predicate_pid(row["property"]), value, statement]
+        found = meanings[_get_predicate_pid(row["property"]), value, statement]
         if value == _normalise_literal(row.get("time", "")):
-            said.add((int(row["precision"]) if "precision" in row else None, None))
+            found.add((int(row["precision"]) if "precision" in row else None, None))
         if value == _normalise_literal(row.get("amount", "")):
-            said.add((None, _find_unit(row)))
-    for (pid, value, statement), said in meanings.items():
-        for precision, unit in said or {(None, None)}:
+            found.add((None, _find_unit(row)))
+    for (pid, value, statement), found in meanings.items():
+        for precision, unit in found or {(None, None)}:
             yield ItemFact(Pid(pid), labels.get(pid), None, value, precision, unit, statement)
 
 

@@ -132,7 +132,7 @@ class Operation(Generic[T_co]):
     def __post_init__(self) -> None:
         """Register the record; ValueError when another one has its name."""
         if self.name in _OPERATIONS_BY_NAME:
-            raise ValueError(f"there is an operation {self.name} already; give this one another name")
+            raise ValueError(f"an operation named {self.name} exists already; choose another name")
         _OPERATIONS_BY_NAME[self.name] = self
 
     @property
@@ -146,7 +146,7 @@ class Operation(Generic[T_co]):
             self.part_checks.keys() - parts.keys() - set(self.optional_parts)
         ):
             raise ValueError(
-                f"{self.name}: expected the parts {', '.join(self.part_checks)}; see {', '.join(sorted(wrong))}"
+                f"{self.name}: expected the parts {', '.join(self.part_checks)}; missing or unknown: {', '.join(sorted(wrong))}"
             )
         return Call(service, self.name, parts)
 

@@ -104,22 +104,22 @@ def make_literal_paths_call(
 
 def format_item_paths(rows: Iterable[PathRow]) -> JsonValue:
     """Format rows of ITEM_PATHS_SCHEMA, in any order and possibly repeated, as a body of item_paths."""
-    told = (dict(zip(_ITEM_PATH_COLUMNS, row, strict=True)) for row in _sort_path_rows(rows))
-    return [{"backward": row["backward"], "path": _format_path_steps(row)} for row in told]
+    fields = (dict(zip(_ITEM_PATH_COLUMNS, row, strict=True)) for row in _sort_path_rows(rows))
+    return [{"backward": row["backward"], "path": _format_path_steps(row)} for row in fields]
 
 
 def parse_item_paths(body: Any) -> list[PathRow]:
     """Parse a body of item_paths to rows of ITEM_PATHS_SCHEMA."""
     rows = []
-    for told in body:
-        hops, *walk = _parse_path_steps(told["path"])
-        rows.append((hops, told["backward"], *walk))
+    for fields in body:
+        hops, *walk = _parse_path_steps(fields["path"])
+        rows.append((hops, fields["backward"], *walk))
     return rows
 
 
 def format_literal_paths(rows: Iterable[PathRow]) -> JsonValue:
     """Format rows of LITERAL_PATHS_SCHEMA, in any order and possibly repeated, as a body of date_paths or number_paths."""
-    told = (dict(zip(_LITERAL_PATH_COLUMNS, row, strict=True)) for row in _sort_path_rows(rows))
+    fields = (dict(zip(_LITERAL_PATH_COLUMNS, row, strict=True)) for row in _sort_path_rows(rows))
     return [
         {
             "path": _format_path_steps(row),
@@ -127,7 +127,7 @@ def format_literal_paths(rows: Iterable[PathRow]) -> JsonValue:
             "unit": _format_entity_id("Q", row["unit"]),
             **{name: row[name] for name in ("statement", "value", "precision", "main")},
         }
-        for row in told
+        for row in fields
     ]
 
 
@@ -135,15 +135,15 @@ def parse_literal_paths(body: Any) -> list[PathRow]:
     """Parse a body of date_paths or number_paths to rows of LITERAL_PATHS_SCHEMA."""
     return [
         (
-            *_parse_path_steps(told["path"]),
-            _parse_entity_number(told["qualifier"]),
-            told["statement"],
-            told["value"],
-            told["precision"],
-            _parse_entity_number(told["unit"]),
-            told["main"],
+            *_parse_path_steps(fields["path"]),
+            _parse_entity_number(fields["qualifier"]),
+            fields["statement"],
+            fields["value"],
+            fields["precision"],
+            _parse_entity_number(fields["unit"]),
+            fields["main"],
         )
-        for told in body
+        for fields in body
     ]
 
 
@@ -230,7 +230,9 @@ class _PathCollector:
         """Return the pairs that need a search with the next number of hops."""
         closed = self._identical.union(self._problems)
         return [
-            pair for pair, rows in enumerate(self._rows) if pair not in closed and (self._options.always_two_hops or not rows)
+            pair
+            for pair, rows in enumerate(self._rows)
+            if pair not in closed and (self._options.always_two_hops or not rows)
         ]
 
     def add(self, pair: int, rows: Sequence[PathRow]) -> None:
@@ -322,7 +324,7 @@ def _list_number_terms(calls: Sequence[Call]) -> ValuesBlocks:
 
 def _check_hops(call: Call) -> None:
     if call.parts["hops"] not in (1, 2):
-        raise ValueError(f"no paths of {call.parts['hops']!r} hops can be asked for; expected 1 or 2")
+        raise ValueError(f"{call.operation}: hops is {call.parts['hops']!r}; expected 1 or 2")
 
 
 def _make_property_list_term(call: Call) -> list[SparqlTerm]:
@@ -330,7 +332,7 @@ def _make_property_list_term(call: Call) -> list[SparqlTerm]:
     _check_hops(call)
     pids = [str(pid) for pid in call.parts["properties"]]  # type: ignore[union-attr]
     if wrong := [pid for pid in pids if not is_pid(pid)]:
-        raise ValueError(f"{wrong[0]!r} is not the id of a property; expected P and a number, like P19")
+        raise ValueError(f"{wrong[0]!r} is not a property id; expected P and a number, like P19")
     return [literal_term(f" {' '.join(pids)} ")] if pids else []
 
 
@@ -372,8 +374,8 @@ def _make_literal_paths_bodies(calls: Sequence[Call], solutions: Sequence[Sparql
     bodies: list[JsonValue] = []
     for call in calls:
         wanted = _get_target_value(call)
-        mine = rows.get(get_wikidata_id_number(str(call.parts["subject"])), [])
-        bodies.append(format_literal_paths(row for row in mine if _matches_target(wanted, row)))
+        subject_rows = rows.get(get_wikidata_id_number(str(call.parts["subject"])), [])
+        bodies.append(format_literal_paths(row for row in subject_rows if _matches_target(wanted, row)))
     return bodies
 
 
@@ -402,11 +404,11 @@ def _iterate_literal_rows(call: Call, solutions: Iterable[SparqlSolution]) -> It
             continue
         qualifier = where[4]
         main = _find_main_value(solution["main"]) if qualifier is not None and "main" in solution else None
-        said = meanings[(*where, value), main]
+        found = meanings[(*where, value), main]
         if "told" in solution and _find_literal_value(call, solution["told"]) == value:
-            said.add(_get_value_node(solution))
-    for (place, main), said in meanings.items():
-        for precision, unit in said or {(None, None)}:
+            found.add(_get_value_node(solution))
+    for (place, main), found in meanings.items():
+        for precision, unit in found or {(None, None)}:
             yield (*place, precision, unit, main)
 
 
@@ -470,7 +472,9 @@ def _list_path_world_contents(parts: CallParts) -> list[str]:
     return [f"{kind} {parts[name]}" for name in ("subject", "object") if name in parts]
 
 
-_NO_GRAPH_REASON = "a graph finds paths for many pairs at once (core.paths.PathFinder)"
+_NO_GRAPH_REASON = (
+    "a local graph does not answer single path calls; it finds paths for many pairs at once (core.paths.PathFinder)"
+)
 
 
 def _is_hop_count(value: Any) -> bool:

@@ -117,7 +117,9 @@ def make_resolve_item_call(service: str, qid: str, language: str = "en") -> Call
 
 def make_neighbours_call(service: str, qid: str, pids: Sequence[str], language: str = "en") -> Call:
     """Make the call for an item's direct claims of some properties."""
-    return NEIGHBOURS_OPERATION.make_call(service, qid=qid, pids=sorted(pids, key=get_wikidata_id_number), language=language)
+    return NEIGHBOURS_OPERATION.make_call(
+        service, qid=qid, pids=sorted(pids, key=get_wikidata_id_number), language=language
+    )
 
 
 def make_label_call(service: str, entity_id: str, language: str = "en") -> Call:
@@ -186,7 +188,9 @@ def choose_item_candidate(candidates: Sequence[ItemCandidate]) -> ItemCandidate:
 
     The paper's rule (Appendix B, "QID disambiguation"): small numbers were assigned early, to widely known entities.
     """
-    return min(candidates, key=lambda candidate: (candidate.matched_by != "label", get_wikidata_id_number(candidate.qid)))
+    return min(
+        candidates, key=lambda candidate: (candidate.matched_by != "label", get_wikidata_id_number(candidate.qid))
+    )
 
 
 def make_item_terms(calls: Sequence[Call]) -> ValuesBlocks:
@@ -512,6 +516,6 @@ ITEM_STATES_OPERATION = Operation(
         ),
         make_bodies=wrap_value_reader(_make_item_states_bodies),
     ),
-    load_from_graph="a graph is named by its content, which never changes",
+    load_from_graph="a local graph has no item states to check: its digest identifies its content",
 )
 """Body: id → `{"modified", "version", "label"}`, each null when unknown."""

@@ -218,8 +218,8 @@ def _fetch_page_states(get: MediaWikiGet, group: Sequence[Call]) -> list[CallRes
         resolved = _make_resolved_title(query, pages, tidy)
         newest = _merge_page(pages, resolved.body["title"]) if resolved.status == "ok" else {}  # type: ignore[call-overload,index]
         revision = (newest.get("revisions") or [{}])[0]
-        told = {"revid": newest.get("lastrevid", revision.get("revid")), "timestamp": revision.get("timestamp")}
-        states[title] = {**resolved.body, **told} if newest else None  # type: ignore[dict-item]
+        version = {"revid": newest.get("lastrevid", revision.get("revid")), "timestamp": revision.get("timestamp")}
+        states[title] = {**resolved.body, **version} if newest else None  # type: ignore[dict-item]
     return [CallResponse(states)]
 
 
@@ -239,11 +239,11 @@ def _query_titles(
 
 def _merge_page(pages: Sequence[Mapping[str, Any]], title: str) -> dict[str, Any]:
     """Merge all entries of a page."""
-    told: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for page in pages:
         if page["title"] == title:
-            told |= page
-    return told
+            merged |= page
+    return merged
 
 
 def _fetch_search_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:

@@ -45,7 +45,7 @@ class ModelPrediction:
 
     def make_prediction(self, asked: EvaluationQuestion, model: type[B], name: str, /, **more: object) -> B:
         """Return the answer's row; `name`: the model under test; `more` adds columns of the row model or replaces columns."""
-        told = {
+        fields = {
             "answer": self.texts[0] if self.texts else "",
             "answer_read": self.read_texts[0] if self.read_texts else "",
             "samples": list(self.drawn_texts or (self.texts[1:] and self.texts)),
@@ -55,7 +55,7 @@ class ModelPrediction:
             },
             "model": name,
         }
-        return asked.extend_to(model, **(told | more))
+        return asked.extend_to(model, **(fields | more))
 
 
 K = TypeVar("K", bound=Hashable)
@@ -113,7 +113,7 @@ class CommonestAnswerGuesser(Generic[K]):
         return text if times else ""
 
 
-EXPECTED_ANSWER_OBJECT = 'objects like {"id": "…", "answer": "…"}, with "setting" where there are several, and the "build" of a questions file'
+EXPECTED_ANSWER_OBJECT = 'objects like {"id": "…", "answer": "…"}, plus "setting" if there are several, and the "build" of the questions file'
 _MAX_NAMED_IDS = 3
 """Maximum number of ids named per kind of mismatch."""
 
@@ -158,8 +158,8 @@ class AnswersFile:
                 for ids in (self.answers, sorted(asked))
             )
             raise SourceError(
-                f"{where}: no answer is to a question that is asked. Answered, by setting and id: {given}. Asked: {known}. Name the "
-                "build whose questions were answered (--build BUILD, in Python source=), and its settings"
+                f"{where}: no answer matches a question of this evaluation. Answers, by setting and id: {given}. Questions: {known}. Name the "
+                "build whose questions were answered (--build BUILD, in Python source=) and its settings"
             )
 
 
@@ -172,8 +172,8 @@ def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFi
         key, answer, of = _parse_answer_object(read, f"{file}, row {number}")
         if of and build and of != build:
             raise SourceError(
-                f"{file}, row {number}: an answer to a question of {of}, after answers to questions of {build}; expected the answers "
-                "to one build's questions in a file"
+                f"{file}, row {number}: this answer is for build {of}, earlier ones are for build {build}; expected answers for "
+                "a single build in one file"
             )
         build = build or of
         if key in answers:
@@ -184,13 +184,13 @@ def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFi
 
 def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str, str]:
     if not isinstance(read, dict):
-        raise SourceError(f"{where}: {type(read).__name__} found; expected {EXPECTED_ANSWER_OBJECT}")
+        raise SourceError(f"{where}: found {type(read).__name__}; expected {EXPECTED_ANSWER_OBJECT}")
     given = {name: "" if read.get(name) is None else read[name] for name in ("id", "setting", "answer", "build")}
     wrong = [name for name, value in given.items() if not isinstance(value, str)]
     wrong += [name for name in ("id", "answer") if name not in read]
     if wrong or not given["id"]:
         raise SourceError(
-            f"{where}: {wrong[0] if wrong else 'id'} is missing or no text; expected {EXPECTED_ANSWER_OBJECT}"
+            f"{where}: {wrong[0] if wrong else 'id'} is missing or not text; expected {EXPECTED_ANSWER_OBJECT}"
         )
     return (given["setting"], given["id"]), replace_lone_surrogates(given["answer"]), given["build"]
 

@@ -262,7 +262,7 @@ def parse_label_file(
     found = ParsedLabelFile(is_of_draw="item" in rows[0].cells) if rows else ParsedLabelFile()
     if benchmark is None and not found.is_of_draw:
         raise SourceError(
-            f"{file}: it has no column item, so its labels are of no evaluation here; measure a judge on it with factmill "
+            f"{file}: the column item is missing, so these labels belong to no evaluation in this warehouse; measure a judge on them with factmill "
             f"judge-card --labels {file} --judge NAME"
         )
     given: dict[tuple[str, str], list[HumanLabel]] = {}
@@ -275,14 +275,14 @@ def parse_label_file(
         label = _find_label(row.get("label"), schemes[item.benchmark].classes)
         if label is None:
             expected = ", ".join(schemes[item.benchmark].classes)
-            said = row.get("label")
-            kind: LabelProblemKind = "unreadable" if said else "missing"
-            told = (
-                f"the label is {said!r}; expected one of {expected}"
-                if said
+            cell = row.get("label")
+            kind: LabelProblemKind = "unreadable" if cell else "missing"
+            message = (
+                f"the label is {cell!r}; expected one of {expected}"
+                if cell
                 else f"no label; expected one of {expected}"
             )
-            found.problems.append(LabelProblem(kind, f"row {row.number}: {told}"))
+            found.problems.append(LabelProblem(kind, f"row {row.number}: {message}"))
             continue
         who = row.get("labeller") or labeller
         given.setdefault((item.id, who), []).append(HumanLabel(item.id, who, label, row.get("note"), row.number))
@@ -290,8 +290,10 @@ def parse_label_file(
         _add_agreed_label(labels, found)
     found.labels.sort(key=lambda label: (label.item, label.labeller))
     if not found.labels:
-        told = "; ".join(trouble.message for trouble in found.problems[:3]) or "there is no row below the head"
-        raise SourceError(f"{file}: no label that can be used: {told}")
+        message = (
+            "; ".join(trouble.message for trouble in found.problems[:3]) or "the file has no rows below the header"
+        )
+        raise SourceError(f"{file}: no usable label: {message}")
     return found
 
 
@@ -301,17 +303,17 @@ def _parse_label_rows(text: str, file: str) -> list[_LabelRow]:
     lacking = [] if "item" in head else [name for name in SHOWN_TEXT_COLUMNS if name not in head]
     lacking += [] if "label" in head else ["label"]
     if twice or lacking:
-        told = f"the column {twice[0]} stands there twice" if twice else f"the column {lacking[0]} is missing"
+        problem = f"the column {twice[0]} appears twice" if twice else f"the column {lacking[0]} is missing"
         raise SourceError(
-            f"{file}: {told}; expected item and label, as factmill label export wrote them, or question, gold, answer and "
+            f"{file}: {problem}; expected the columns item and label, as written by factmill label export, or question, gold, answer and "
             f"label; found {', '.join(head)}"
         )
     found = []
     for number, record in rows:
         if any(cell.strip() for cell in record[len(head) :]):
             raise SourceError(
-                f"{file}, row {number}: {len(record)} cells, expected {len(head)}; a text with a separator in it stands there "
-                "without quotation marks: save it as CSV by a spreadsheet"
+                f"{file}, row {number}: {len(record)} cells, expected {len(head)}; a text that contains a separator "
+                "is not quoted: save the file as CSV from a spreadsheet program"
             )
         found.append(_LabelRow(number, dict(zip(head, record, strict=False))))
     return found
@@ -331,14 +333,14 @@ def _resolve_item(
     name = row.get("item")
     item = known.get(name)
     if item is None:
-        told = f"the item is {name!r}, which this warehouse did not draw" if name else "no item"
-        return LabelProblem("unknown", f"row {row.number}: {told}")
+        problem = f"this warehouse has drawn no item {name!r}" if name else "the item is empty"
+        return LabelProblem("unknown", f"row {row.number}: {problem}")
     for column in SHOWN_TEXT_COLUMNS:
         if column in row.cells and not _is_same_cell_text(row.cells[column], getattr(item, column)):
             return LabelProblem(
                 "changed",
-                f"row {row.number}: the {column} is not the one that was drawn for {name}: {row.get(column)[:40]!r}; were "
-                "columns sorted one without the others, or was a cell edited?",
+                f"row {row.number}: the {column} of {name} differs from the drawn one: {row.get(column)[:40]!r}; check whether "
+                "a column was sorted without the others or a cell was edited",
             )
     return item
 
@@ -349,21 +351,21 @@ def _make_undrawn_item(
     name = row.get("benchmark") or benchmark
     known = [each for each, scheme in schemes.items() if scheme.make_answer_row is not None]
     if name not in known:
-        told = f"the benchmark {name!r}" if name else "no benchmark"
+        problem = f"unknown benchmark {name!r}" if name else "the benchmark is missing"
         raise SourceError(
-            f"{file}, row {row.number}: {told}; expected one of {', '.join(known)}, in a column benchmark or by --benchmark"
+            f"{file}, row {row.number}: {problem}; expected one of {', '.join(known)}, in the column benchmark or as --benchmark"
         )
     texts = {column: row.get(column) for column in SHOWN_TEXT_COLUMNS}
     if not texts["question"]:
-        return LabelProblem("unknown", f"row {row.number}: no question")
+        return LabelProblem("unknown", f"row {row.number}: the question is empty")
     key = digest_json([name, *texts.values()])[:16]
     blank = dict.fromkeys(("draw", "evaluation", "answer_id", "part", "setting", "stratum"), "")
     return LabelItem(id=key, benchmark=name, cluster=texts["question"], stratum_size=0, **blank, **texts)
 
 
-def _find_label(said: str, classes: Mapping[str, str]) -> str | None:
+def _find_label(text: str, classes: Mapping[str, str]) -> str | None:
     """Return the label that a person typed, ignoring case, or None; a spreadsheet may write 1 as 1.0 or 1,00."""
-    plain = unicodedata.normalize("NFKC", said).strip()
+    plain = unicodedata.normalize("NFKC", text).strip()
     if number := _WHOLE_NUMBER.fullmatch(plain):
         plain = number[1]
     return next((label for label in classes if label.casefold() == plain.casefold()), None)
@@ -380,15 +382,17 @@ def _is_same_cell_text(one: str, other: str) -> bool:
 def _add_agreed_label(labels: Sequence[HumanLabel], found: ParsedLabelFile) -> None:
     """Add one person's label of an item to the file; report repeated labels, and keep none if they contradict."""
     numbers = " and ".join(str(label.row) for label in labels)
-    who = f" of {labels[0].labeller}" if labels[0].labeller else ""
+    who = f" by {labels[0].labeller}" if labels[0].labeller else ""
     if len({label.label for label in labels}) > 1:
-        said = " and ".join(label.label for label in labels)
+        differing = " and ".join(label.label for label in labels)
         found.problems.append(
-            LabelProblem("contradicting", f"rows {numbers}: the same item has the labels {said}{who}; none is used")
+            LabelProblem(
+                "contradicting", f"rows {numbers}: the same item has different labels{who}: {differing}; none is used"
+            )
         )
         return
     if len(labels) > 1:
         found.problems.append(
-            LabelProblem("doubled", f"rows {numbers}: the same item{who} with the same label; it counts once")
+            LabelProblem("doubled", f"rows {numbers}: the same item has the same label{who}; it counts once")
         )
     found.labels.append(labels[0])

@@ -128,16 +128,18 @@ def make_judge_card(
 
     # a draw stratified by another judge's verdicts does not determine how often this judge gives each verdict
     strata = {(item.draw, item.stratum) for item in drawn}
-    is_of_judge = len(strata) == len({(item.draw, item.stratum, said) for item, said in zip(drawn, judge, strict=True)})
+    is_of_judge = len(strata) == len(
+        {(item.draw, item.stratum, verdict) for item, verdict in zip(drawn, judge, strict=True)}
+    )
 
     def rate(places: Sequence[int]) -> JudgeErrorRates:
-        mine = None if weights is None else [weights[place] for place in places]
+        chosen_weights = None if weights is None else [weights[place] for place in places]
         return measure_judge_rates(
             [people[place] in scheme.right_labels for place in places],
             [judge[place] in scheme.right_labels for place in places],
             [clusters[place] for place in places],
-            mine,
-            len(places) if mine is None or not is_of_judge else round(sum(mine)),
+            chosen_weights,
+            len(places) if chosen_weights is None or not is_of_judge else round(sum(chosen_weights)),
         )
 
     everything = range(len(used))
@@ -166,7 +168,9 @@ def make_judge_card(
         notes=[],
         drawn_of=tuple(sorted({item.evaluation for item in drawn if item.evaluation})),
         rates={
-            name: rate(places) for name, places in [("", everything), *by_setting.items()] if scheme.right_labels and places
+            name: rate(places)
+            for name, places in [("", everything), *by_setting.items()]
+            if scheme.right_labels and places
         },
     )
     warnings = [format_few_labels_warning(card.overall), card.main_agreement.note, *more_notes]
@@ -184,48 +188,48 @@ def choose_judge_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> Ju
 def format_card_summary(card: JudgeCard | None, identity: JudgeIdentity) -> str:
     """Format a report's sentence about a judge; `identity`: the judge of the evaluation."""
     if card is None:
-        return f"unchecked judge: how well {identity.judge} agrees with people has not been measured"
-    told = (
-        f"checked judge: {identity.judge} agrees with people on {format_agreement(card.main_agreement)}; n = {card.overall.n}, labels "
+        return f"unchecked judge: agreement of {identity.judge} with human labels has not been measured"
+    text = (
+        f"checked judge: {identity.judge} agrees with human labels on {format_agreement(card.main_agreement)}; n = {card.overall.n}, labels "
         f"SHA-256 {card.labels_digest[:12]}"
     )
     if card.identity != identity:
         # exact is a program and has no prompt
         what = "code" if identity.judge == "exact" else "prompts"
-        told += f"; the card was made with other {what} than this evaluation's, so it corrects no rate"
-    return "; ".join([told, *([few] if (few := format_few_labels_warning(card.overall)) else [])])
+        text += f"; the judge card was made with other {what} than this evaluation uses, so it corrects no rate"
+    return "; ".join([text, *([few] if (few := format_few_labels_warning(card.overall)) else [])])
 
 
 def format_agreement(found: JudgeAgreement) -> str:
     """Format accuracy and kappa with their intervals, as part of a line."""
     if found.accuracy is None:
         return f"nothing: {found.note}"
-    told = f"{found.accuracy:.1%} [{found.accuracy_low:.1%}, {found.accuracy_high:.1%}], kappa "
-    told += _format_estimate(found.kappa, found.kappa_low, found.kappa_high)
+    text = f"{found.accuracy:.1%} [{found.accuracy_low:.1%}, {found.accuracy_high:.1%}], kappa "
+    text += _format_estimate(found.kappa, found.kappa_low, found.kappa_high)
     if found.weighted_kappa is not None:
-        told += f", quadratic kappa {_format_estimate(found.weighted_kappa, found.weighted_kappa_low, found.weighted_kappa_high)}"
-    return told
+        text += f", quadratic kappa {_format_estimate(found.weighted_kappa, found.weighted_kappa_low, found.weighted_kappa_high)}"
+    return text
 
 
 def format_rater_agreement(people: RaterAgreement) -> str:
     """Format the agreement between labellers as a line."""
     kind = {"cohen": "Cohen's kappa ", "fleiss": "Fleiss' kappa ", "": ""}[people.kind]
     kappa = people.note if people.kappa is None else f"{kind}{people.kappa:.3f}"
-    told = f"{people.labellers} people, who agree on {people.agreed} of {people.items} items that several labelled"
-    return "; ".join(filter(None, (told, kappa)))
+    text = f"{people.labellers} people; they agree on {people.agreed} of {people.items} items with several labels"
+    return "; ".join(filter(None, (text, kappa)))
 
 
 def format_judge_card(card: JudgeCard) -> list[str]:
     """Format a card as lines of text."""
     people = card.among_people
     lines = [
-        f"{card.identity.judge} on {card.identity.benchmark}, against people (labels: {card.overall.n}, questions: "
+        f"{card.identity.judge} on {card.identity.benchmark}, compared with human labels (labels: {card.overall.n}, questions: "
         f"{card.overall.clusters}; SHA-256 {card.labels_digest[:12]})"
     ]
     if card.reweighted:
-        lines.append(f"  all that was drawn from  {format_agreement(card.reweighted)}")
+        lines.append(f"  weighted by stratum      {format_agreement(card.reweighted)}")
     lines.append(f"  {'the labelled items':24} {format_agreement(card.overall)}")
-    lines += [f"  {'right or wrong alone':24} {format_agreement(card.as_right)}"] if card.as_right else []
+    lines += [f"  {'right or wrong only':24} {format_agreement(card.as_right)}"] if card.as_right else []
     lines += [f"  setting {name:16} {format_agreement(each)} (n = {each.n})" for name, each in card.by_setting.items()]
     lines += [
         f"  {f'setting {name}' if name else 'all settings':24} sensitivity "
@@ -247,7 +251,7 @@ def format_judge_card(card: JudgeCard) -> list[str]:
     apart = {
         "verdicts could not be read": card.n_unreadable,
         "labelled items have no verdict of this judge": card.n_unjudged,
-        "items are left out, since people are divided": card.n_split,
+        "items are left out because their labels are tied": card.n_split,
     }
     lines += [f"  {count} {what}" for what, count in apart.items() if count]
     lines.append(f"  verdicts: {card.source}")

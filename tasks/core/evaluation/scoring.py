@@ -62,15 +62,15 @@ def group_scores_by_setting(
     found = []
     for setting in sorted(pc.unique(scores["setting"]).to_pylist()):
         chosen = pc.equal(scores["setting"], setting)
-        mine, beside = scores.filter(chosen), groups.filter(chosen)
+        setting_scores, setting_groups = scores.filter(chosen), groups.filter(chosen)
         found.append(
             MetricScores(
                 setting=setting,
-                metric=mine["metric"][0].as_py(),
-                items=mine["item"].to_pylist(),
-                clusters=mine["cluster"].to_pylist(),
-                values=column_to_floats(mine["value"]),
-                groups={name: beside[name].to_pylist() for name in columns},
+                metric=setting_scores["metric"][0].as_py(),
+                items=setting_scores["item"].to_pylist(),
+                clusters=setting_scores["cluster"].to_pylist(),
+                values=column_to_floats(setting_scores["value"]),
+                groups={name: setting_groups[name].to_pylist() for name in columns},
                 unit=unit,
                 is_share=is_share,
             )

@@ -136,13 +136,13 @@ def measure_judge_agreement(
     """
     size = len(classes)
     given = np.ones(len(people)) if weights is None else np.asarray(weights, np.float64)
-    whole = np.rint(np.ldexp(given, _WEIGHT_BITS))
-    table = make_confusion_table(people, judge, classes, whole)
+    scaled = np.rint(np.ldexp(given, _WEIGHT_BITS))
+    table = make_confusion_table(people, judge, classes, scaled)
     of_cluster, names = number_names(clusters)
     cells = of_cluster * size * size + _compute_table_cells(people, judge, classes)
-    tables = np.bincount(cells, whole, len(names) * size * size).reshape(len(names), size * size).astype(np.float64)
+    tables = np.bincount(cells, scaled, len(names) * size * size).reshape(len(names), size * size).astype(np.float64)
     share = float(np.trace(table) / table.sum()) if len(people) else None
-    low, high = _compute_share_interval(share, whole) if share is not None else (None, None)
+    low, high = _compute_share_interval(share, scaled) if share is not None else (None, None)
     missing = _explain_no_kappa(table)
     plain = (None, None, None) if missing else _compute_kappa_interval(tables, size, "plain", seed)
     weighted = (
@@ -195,7 +195,7 @@ def measure_rater_agreement(labels: Mapping[str, Mapping[str, str]], classes: Se
     agreed = sum(len(set(given.values())) == 1 for given in shared)
     kappa, kind, note = None, "", ""
     if not shared:
-        note = "no item has labels of two" if len(labellers) > 1 else ""
+        note = "no item has labels by two people" if len(labellers) > 1 else ""
     elif len(labellers) == 2:
         kind = "cohen"
         table = make_confusion_table(
@@ -207,9 +207,9 @@ def measure_rater_agreement(labels: Mapping[str, Mapping[str, str]], classes: Se
         kind = "fleiss"
         counts = np.array([[list(given.values()).count(each) for each in classes] for given in shared], np.float64)
         kappa = compute_fleiss_kappa(counts)
-        note = "all gave one label only: there is no kappa" if kappa is None else ""
-    told = {"labellers": len(labellers), "items": len(shared), "agreed": agreed, "kappa": kappa}
-    return RaterAgreement.model_validate({**told, "kind": kind, "note": note})
+        note = "all labels are the same: there is no kappa" if kappa is None else ""
+    counts_and_kappa = {"labellers": len(labellers), "items": len(shared), "agreed": agreed, "kappa": kappa}
+    return RaterAgreement.model_validate({**counts_and_kappa, "kind": kind, "note": note})
 
 
 def format_few_labels_warning(agreement: JudgeAgreement) -> str:
@@ -217,7 +217,9 @@ def format_few_labels_warning(agreement: JudgeAgreement) -> str:
     low, high = agreement.accuracy_low, agreement.accuracy_high
     if low is None or high is None or (agreement.n >= _FEW_LABELS and high - low <= _WIDE_INTERVAL):
         return ""
-    return f"{agreement.n} labels say little: the accuracy may be anything from {low:.0%} to {high:.0%}; label more"
+    return (
+        f"{agreement.n} labels are too few: the accuracy may be anywhere from {low:.0%} to {high:.0%}; label more items"
+    )
 
 
 def _compute_table_cells(people: Sequence[str], judge: Sequence[str], classes: Sequence[str]) -> np.ndarray:
@@ -255,7 +257,7 @@ def _explain_no_kappa(table: Float64Values, rows: str = "people", columns: str =
     if not table.sum():
         return "nothing to compare"
     single = [who for who, axis in ((rows, 1), (columns, 0)) if np.count_nonzero(table.sum(axis=axis)) == 1]
-    return f"{' and '.join(single)} gave one label only: there is no kappa" if single else ""
+    return f"{' and '.join(single)} used a single label: there is no kappa" if single else ""
 
 
 _MIN_RANK_DRAWS = 1_000

@@ -85,7 +85,9 @@ def compute_audit_figures(audit: AuditProtocol, verdicts: Sequence[AuditVerdict]
         elif marks:
             low, high = bootstrap_mean_interval(marks, [parts] * len(marks))
         here = divide_rounded(sum(marks), parts * len(marks), 4)
-        figures.append(AuditFigure(kind=kind.code, here=here, low=low, high=high, rows=len(marks), paper=kind.paper_value))
+        figures.append(
+            AuditFigure(kind=kind.code, here=here, low=low, high=high, rows=len(marks), paper=kind.paper_value)
+        )
     return figures
 
 
@@ -94,7 +96,7 @@ def format_audit_figure(kind: AuditCriterion, figure: AuditFigure) -> str:
     if figure.here is None:
         return f"{kind.code}: no verdicts"
     tell = _format_percent if kind.scale == "faults" else _format_mark
-    paper = "the paper gives none" if figure.paper is None else f"paper {tell(figure.paper)}"
+    paper = "the paper reports none" if figure.paper is None else f"paper {tell(figure.paper)}"
     return f"{kind.code}: {tell(figure.here)} ({tell(figure.low or 0)} to {tell(figure.high or 0)}; {figure.rows} rows; {paper})"
 
 
@@ -116,9 +118,9 @@ def format_audit_sheet(
     for row_id, text in shown.items():
         known = verdicts.get(row_id)
         marks = {code: str(mark) for code, mark in known.marks.items()} if known else {}
-        told = {"reviewer": known.reviewer, "note": known.note} if known else {}
+        verdict = {"reviewer": known.reviewer, "note": known.note} if known else {}
         lines.append(
-            {**dict.fromkeys(columns, ""), "build": build_id, "row_id": row_id, "shown": text, **marks, **told}
+            {**dict.fromkeys(columns, ""), "build": build_id, "row_id": row_id, "shown": text, **marks, **verdict}
         )
     return format_csv_table(columns, lines)
 
@@ -132,7 +134,9 @@ def parse_audit_sheet(audit: AuditProtocol, build_id: str, text: str, file: str)
     verdicts: dict[str, AuditVerdict] = {}
     for line, cells in iterate_csv_records(text, columns, file):
         if cells["build"] != build_id:
-            raise SourceError(f"{file}, line {line}: the row is of build {cells['build']!r}, expected {build_id!r}")
+            raise SourceError(
+                f"{file}, line {line}: the row belongs to build {cells['build']!r}; expected {build_id!r}"
+            )
         if not any(cells[name].strip() for name in columns[3:]):
             continue
         marks = {}
@@ -144,7 +148,7 @@ def parse_audit_sheet(audit: AuditProtocol, build_id: str, text: str, file: str)
                 )
             marks[kind.code] = mark
         if cells["row_id"] in verdicts:
-            raise SourceError(f"{file}, line {line}: the row {cells['row_id']} stands there twice")
+            raise SourceError(f"{file}, line {line}: the row {cells['row_id']} appears twice")
         verdicts[cells["row_id"]] = AuditVerdict(
             row_id=cells["row_id"], marks=marks, reviewer=cells["reviewer"].strip(), note=cells["note"].strip()
         )
@@ -155,7 +159,9 @@ def format_allowed_marks(kind: AuditCriterion) -> str:
     """Format the allowed marks of a kind as text."""
     if kind.scale == "score":
         return f"a mark from {0 if kind.maximum == 1 else 1} to {kind.maximum}"
-    return "x for a fault, nothing for none" if kind.maximum == 1 else f"the number of faults, 0 to {kind.maximum}"
+    return (
+        "x for a fault, an empty cell for none" if kind.maximum == 1 else f"the number of faults, 0 to {kind.maximum}"
+    )
 
 
 def _format_percent(share: float) -> str:

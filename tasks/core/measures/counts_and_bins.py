@@ -30,9 +30,9 @@ def count_values(values: Iterable[Any]) -> dict[str, int]:
     return {str(value): count for value, count in sorted(Counter(values).items())}
 
 
-def divide_rounded(part: float, whole: int, digits: int = 3) -> float | None:
-    """Return a share or mean, rounded; None if `whole` is 0."""
-    return round(part / whole, digits) if whole else None
+def divide_rounded(part: float, total: int, digits: int = 3) -> float | None:
+    """Return a share or mean, rounded; None if `total` is 0."""
+    return round(part / total, digits) if total else None
 
 
 def pair_with_paper_figures(

@@ -39,7 +39,7 @@ def compute_wilson_interval(successes: float, n: float) -> Interval:
     Arguments may be fractional: weighted observations have an effective sample size.
     """
     if not n:
-        raise ValueError("an interval of no observation")
+        raise ValueError("no observation, so no interval")
     share, square = successes / n, Z_95**2 / n
     middle = (share + square / 2) / (1 + square)
     half = Z_95 / (1 + square) * math.sqrt(share * (1 - share) / n + square / (4 * n))
@@ -59,7 +59,7 @@ def bootstrap_mean_interval(
     Sums are in units of 2^-exponent (`scale_to_whole_numbers`); the interval is to four digits.
     """
     if not len(sums):
-        raise ValueError("an interval of no observation")
+        raise ValueError("no observation, so no interval")
     weights, kinds = _merge_similar_clusters(np.asarray(sums, np.float64), np.asarray(sizes, np.float64))
     shares = weights / weights.sum()
     drawn = np.random.default_rng(seed).multinomial(int(weights.sum()), shares, draws).astype(np.float64) @ kinds

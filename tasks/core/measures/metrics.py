@@ -119,10 +119,10 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
             known.append((each.clusters, clusters))
         ends = sorted((each.worst, each.best))
         scored = ~np.isnan(each.values)
-        whole, exponent = scale_to_whole_numbers(np.where(scored, each.values, 0.0), clusters)
+        scaled, exponent = scale_to_whole_numbers(np.where(scored, each.values, 0.0), clusters)
         for group_by, group, chosen in iterate_item_groups(each.groups, len(clusters)):
             counted = chosen[scored[chosen]]
-            sums, sizes = sum_by_cluster(whole[counted], clusters[counted])
+            sums, sizes = sum_by_cluster(scaled[counted], clusters[counted])
             total = math.fsum(each.values[counted].tolist())
             n, n_unscored = len(counted), len(chosen) - len(counted)
             bounds = (

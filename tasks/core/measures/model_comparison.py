@@ -79,15 +79,15 @@ def compare_models(
     """
     same = [(s.metric, s.worst, s.best, s.unit, s.is_share) for s in (of_first, of_second)]
     if same[0] != same[1]:
-        raise ValueError(f"{first} and {second}: scores of {same[0]} against scores of {same[1]}")
+        raise ValueError(f"cannot compare {first} with {second}: scores of {same[0]} and of {same[1]}")
     left, right = keep_shared_items([of_first, of_second])
     n = len(left.items)
     totals = [math.fsum(scores.values.tolist()) for scores in (left, right)]
     difference = (totals[0] - totals[1]) / n if n else None
     gains = left.values - right.values
     clusters, names = number_names(left.clusters)
-    whole, exponent = scale_to_whole_numbers(gains, clusters)
-    sums, sizes = sum_by_cluster(whole, clusters)
+    scaled, exponent = scale_to_whole_numbers(gains, clusters)
+    sums, sizes = sum_by_cluster(scaled, clusters)
     interval = bootstrap_mean_interval(sums, sizes, seed, exponent) if len(names) > 1 else None
     paired = left.is_share and len(names) == n
     p = None
@@ -146,7 +146,7 @@ def keep_shared_items(of_models: Sequence[MetricScores]) -> list[MetricScores]:
         known = {item: place for place, item in enumerate(scores.items)}
         if len(known) < len(scores.items):
             twice = next(item for place, item in enumerate(scores.items) if known[item] != place)
-            raise ValueError(f"{scores.metric}, {scores.setting}: {twice} has two scores; expected one an item")
+            raise ValueError(f"{scores.metric}, {scores.setting}: {twice} has two scores; expected one per item")
         places.append({scores.items[place]: place for place in np.flatnonzero(~np.isnan(scores.values)).tolist()})
     shared = sorted(set.intersection(*(set(known) for known in places)))
     return [

@@ -58,7 +58,7 @@ class RatioMetric:
         """Check that the columns have equal lengths."""
         columns = [each for part in self.ratios for each in (part.numerators, part.denominators)]
         if any(len(column) != len(self.clusters) for column in (*columns, *self.groups.values())):
-            raise ValueError(f"{self.metric}, {self.setting}: columns are not as long as {len(self.clusters)} items")
+            raise ValueError(f"{self.metric}, {self.setting}: columns do not all have {len(self.clusters)} items")
 
 
 def measure_ratio_metrics(ratios: Sequence[RatioMetric], seed: int = 0) -> list[MeasuredMetric]:
@@ -77,7 +77,8 @@ def _measure_ratio_metric(ratios: RatioMetric, seed: int) -> Iterator[MeasuredMe
         counted = chosen[~missing[chosen] & applies[chosen]]
         n, n_unscored = len(counted), int(missing[chosen].sum())
         sums = [
-            (math.fsum(part.numerators[counted].tolist()), math.fsum(part.denominators[counted].tolist())) for part in ratios.ratios
+            (math.fsum(part.numerators[counted].tolist()), math.fsum(part.denominators[counted].tolist()))
+            for part in ratios.ratios
         ]
         value = _combine_ratios(sums)
         interval, drawn, note = _compute_ratio_interval(ratios.ratios, counted, clusters, seed)
@@ -130,12 +131,14 @@ def _compute_ratio_interval(
     """Return the interval, its number of clusters, and the note."""
     columns: list[Float64Values] = []
     exponents = []
-    mine = clusters[counted]
+    counted_clusters = clusters[counted]
     for part in parts:
-        whole, exponent = scale_to_whole_numbers(part.numerators[counted], mine)
+        scaled, exponent = scale_to_whole_numbers(part.numerators[counted], counted_clusters)
         exponents.append(exponent)
-        columns += [np.bincount(mine, each).astype(np.float64) for each in (whole, part.denominators[counted])]
-    if not len(mine):
+        columns += [
+            np.bincount(counted_clusters, each).astype(np.float64) for each in (scaled, part.denominators[counted])
+        ]
+    if not len(counted_clusters):
         return None, 0, ""
     there = np.any([below > 0 for below in columns[1::2]], axis=0)
     sums = np.column_stack([column[there] for column in columns])

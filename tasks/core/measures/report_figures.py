@@ -38,12 +38,12 @@ class ReportFigure:
 
 def make_metric_series(label: str, points: Iterable[tuple[float | str, EvaluationMetric | None]]) -> FigureSeries:
     """Make a series of metrics with their intervals; None: no metric at this x."""
-    told = list(points)
+    pairs = list(points)
     values, low, high = (
-        tuple(None if each is None else getattr(each, name) for _, each in told)
+        tuple(None if each is None else getattr(each, name) for _, each in pairs)
         for name in ("value", "ci_low", "ci_high")
     )
-    return FigureSeries(label, tuple(x for x, _ in told), values, low, high)
+    return FigureSeries(label, tuple(x for x, _ in pairs), values, low, high)
 
 
 def make_group_figure(
@@ -67,18 +67,18 @@ def make_group_figure(
     series = tuple(
         make_metric_series(
             f"{model}, {setting.replace('_', ' ')}" if len(settings) > 1 else model,
-            ((group, mine.get(group)) for group in groups or mine),
+            ((group, by_group.get(group)) for group in groups or by_group),
         )
         for model in dict.fromkeys(model for model, _ in found)
         for setting in settings
-        if (mine := found.get((model, setting)))
+        if (by_group := found.get((model, setting)))
     )
-    said, by = metric.replace("_", " "), group_by.replace("_", " ")
+    metric_label, by = metric.replace("_", " "), group_by.replace("_", " ")
     made: dict[str, Any] = {
         "name": f"{metric}_{group_by}",
-        "title": f"{said.capitalize()} by {by}",
+        "title": f"{metric_label.capitalize()} by {by}",
         "x_label": by,
-        "y_label": said,
+        "y_label": metric_label,
         "note": "Whiskers are 95 % intervals.",
     }
     return ReportFigure(**made | more, kind=kind, series=series)

@@ -95,10 +95,10 @@ def count_by_power_of_ten(values: Iterable[int | None]) -> dict[str, int]:
     """Return range of numbers with equally many digits → count; unknown numbers come last."""
     counts = Counter(None if value is None else len(str(value)) if value > 0 else 0 for value in values)
     digits = [digit for digit in counts if digit is not None]
-    told = {
+    by_range = {
         _format_power_range(digit): counts[digit] for digit in (range(min(digits), max(digits) + 1) if digits else ())
     }
-    return told | ({"not known": counts[None]} if None in counts else {})
+    return by_range | ({"not known": counts[None]} if None in counts else {})
 
 
 def _format_power_range(digits: int) -> str:

@@ -70,9 +70,9 @@ def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Seque
 
     `unknown_cost_calls`: calls whose responses reported no usage; `unpriced_models`: called models without a price.
     """
-    told = [f"cost unknown for {format_count(unknown_cost_calls, 'call')}"] if unknown_cost_calls else []
-    told += [f"no price is given for {', '.join(unpriced_models)}"] if unpriced_models else []
-    return ", ".join([f"US$ {cost_usd:.4f}", *told] if cost_usd or not told else told)
+    unknown = [f"cost unknown for {format_count(unknown_cost_calls, 'call')}"] if unknown_cost_calls else []
+    unknown += [f"no price set for {', '.join(unpriced_models)}"] if unpriced_models else []
+    return ", ".join([f"US$ {cost_usd:.4f}", *unknown] if cost_usd or not unknown else unknown)
 
 
 def format_count(number: int, what: str) -> str:
@@ -92,10 +92,10 @@ def format_hours(hours: float) -> str:
 
 def format_budget_limits(bounds: BudgetLimits) -> str:
     """Format limits of spending as text."""
-    told = [format_usd(bounds.cost_usd)] if bounds.cost_usd is not None else []
-    told += [format_count(bounds.requests, "request")] if bounds.requests is not None else []
-    told += [format_hours(bounds.hours)] if bounds.hours is not None else []
-    return ", ".join(told) or "anything"
+    limits = [format_usd(bounds.cost_usd)] if bounds.cost_usd is not None else []
+    limits += [format_count(bounds.requests, "request")] if bounds.requests is not None else []
+    limits += [format_hours(bounds.hours)] if bounds.hours is not None else []
+    return ", ".join(limits) or "anything"
 
 
 def subtract_spending(bounds: BudgetLimits, spent: RunSpending) -> BudgetLimits:
@@ -244,11 +244,11 @@ def _is_failed(choice: Any) -> bool:
     return not choice.get("text") and not (isinstance(message, Mapping) and message.get("content"))
 
 
-def _find_usage_object(told: Any) -> Mapping[str, Any]:
+def _find_usage_object(body: Any) -> Mapping[str, Any]:
     for name in ("usage", "usageMetadata"):
-        if isinstance(told, Mapping) and isinstance(told.get(name), Mapping):
-            told = told[name]
-    return told if isinstance(told, Mapping) else {}
+        if isinstance(body, Mapping) and isinstance(body.get(name), Mapping):
+            body = body[name]
+    return body if isinstance(body, Mapping) else {}
 
 
 def _read_largest_count(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

@@ -121,13 +121,13 @@ class Forecast:
         return round_json_numbers(asdict(self))
 
 
-def round_json_numbers(told: Any) -> Any:
+def round_json_numbers(data: Any) -> Any:
     """Round all numbers in JSON data to six decimal places."""
-    if isinstance(told, dict):
-        return {name: round_json_numbers(each) for name, each in told.items()}
-    if isinstance(told, list | tuple):
-        return [round_json_numbers(each) for each in told]
-    return round(told, 6) if isinstance(told, float) else told
+    if isinstance(data, dict):
+        return {name: round_json_numbers(each) for name, each in data.items()}
+    if isinstance(data, list | tuple):
+        return [round_json_numbers(each) for each in data]
+    return round(data, 6) if isinstance(data, float) else data
 
 
 def make_forecast(
@@ -166,12 +166,12 @@ def make_forecast(
         bundled = estimate_bundled_requests(found, volume.calls, batches.get(kind[0], 1.0), max_bundled.get(kind[1], 1))
         volumes.append(replace(volume, requests=min(volume.requests, bundled)))
     scaled_stages = (replace(stage, scale=_scale_expanded_stage(stage, weights)) for stage in stages)
-    told = tuple(_forecast_stage(stage, volumes, kinds, parallel_requests, gaps_s) for stage in scaled_stages)
+    forecasts = tuple(_forecast_stage(stage, volumes, kinds, parallel_requests, gaps_s) for stage in scaled_stages)
     total = {name: sum(getattr(each, name) for each in volumes) for name in FORECAST_AMOUNTS}
     total["model_requests"] = sum(each.requests for each in volumes if each.model)
-    total["hours"] = sum(each.hours for each in told)
+    total["hours"] = sum(each.hours for each in forecasts)
     low, high = _compute_forecast_intervals(kinds, volumes, times, scales, rows, weights)
-    return Forecast(told, total, low, high)
+    return Forecast(forecasts, total, low, high)
 
 
 def calibrate_row_weights(sizes: Sequence[float], scale: float) -> np.ndarray:

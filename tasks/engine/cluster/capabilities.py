@@ -103,11 +103,11 @@ def _iterate_compute_types(
     kinds: list[ComputeType | None] = [None, "float32"]
     if resolve_identity_device(device) == "cuda":
         kinds.append("float16")
-    told: set[str] = set()
+    yielded: set[str] = set()
     for kind in kinds:
         numbers = choose_compute_type(path, kind)
-        if numbers not in told:
-            told.add(numbers)
+        if numbers not in yielded:
+            yielded.add(numbers)
             yield _make_servable_model(path, manifest, device, numbers, threads)
 
 

@@ -52,7 +52,7 @@ class MalformedWorkerAnswer(Exception):
 def check_count(answered: int, asked: int) -> None:
     """Raise MalformedWorkerAnswer unless the numbers of answers and requests are equal."""
     if answered != asked:
-        raise MalformedWorkerAnswer(f"{answered} answers to {asked} questions")
+        raise MalformedWorkerAnswer(f"received {answered} answers to {asked} questions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,7 @@ class Cluster:
                     # its worker died before the answer was fetched
                     again[number] += 1
                     if again[number] > _MAX_LOST_RESULTS:
-                        raise self._make_no_answer_error(
-                            requirement, f"it was lost {again[number]} times with its workers"
-                        )
+                        raise self._make_no_answer_error(requirement, f"its workers died {again[number]} times")
                     waiting.appendleft((number, groups[number]))
                 else:
                     try:
@@ -145,9 +143,9 @@ class Cluster:
             raise self._make_lost_error() from error
         return [
             WorkerInfo(
-                address, tuple(sorted(filter(None, map(parse_resource_name, told["resources"])))), told["last_seen"]
+                address, tuple(sorted(filter(None, map(parse_resource_name, fields["resources"])))), fields["last_seen"]
             )
-            for address, told in sorted(found.items())
+            for address, fields in sorted(found.items())
         ]
 
     def list_capable_workers(self, wanted: ComputeRequirement) -> list[WorkerInfo]:
@@ -179,17 +177,19 @@ class Cluster:
     def _connect(self) -> Any:
         with self._lock:
             if self._is_closed:
-                raise ServiceUnreachable(f"the connection to {self.compute.address} is closed, since the run ends")
+                raise ServiceUnreachable(
+                    f"the connection to {self.compute.address} is closed because the run is ending"
+                )
             if self._client is None:
                 try:
                     self._client = self._open_client()
                 except (OSError, TimeoutError, ValueError) as error:
                     raise ServiceUnreachable(
                         f"no Dask scheduler answers at {self.compute.address} ({_shorten(error)}): start one there "
-                        f"(`dask scheduler`) and workers (`factmill worker --address {self.compute.address}`), or leave "
-                        "[compute] out of the world's file to compute on this machine"
+                        f"(`dask scheduler`) and workers (`factmill worker --address {self.compute.address}`), or remove "
+                        "[compute] from the world's file to compute on this machine"
                     ) from error
-                print_and_log(f"models and paths are computed on the cluster at {self.compute.address}")
+                print_and_log(f"computing models and paths on the cluster at {self.compute.address}")
             return self._client
 
     def _open_client(self) -> Any:
@@ -219,7 +219,7 @@ class Cluster:
         try:
             found = opened.get(timeout=2 * _CONNECT_S)
         except queue.Empty:
-            raise TimeoutError("something listens there, but does not answer as a scheduler") from None
+            raise TimeoutError("a process listens there, but does not respond as a scheduler") from None
         if isinstance(found, Exception):
             raise found
         return found
@@ -243,8 +243,8 @@ class Cluster:
 
     def _make_no_answer_error(self, wanted: ComputeRequirement, why: str) -> ServiceUnreachable:
         return ServiceUnreachable(
-            f"the cluster at {self.compute.address} gave no answer of the {wanted}: {why}; the workers' logs say more (when "
-            "several died of the same group, give them more memory)"
+            f"the cluster at {self.compute.address} returned no answer from the {wanted}: {why}; see the workers' logs (if "
+            "one group killed several workers, give them more memory)"
         )
 
     def _make_wrong_answer_error(
@@ -255,14 +255,14 @@ class Cluster:
         except (OSError, TimeoutError):  # it has left meanwhile
             workers = ""
         return ServiceUnreachable(
-            f"the worker {workers or 'that has just left'} of {self.compute.address} gave a wrong answer of the {wanted}: {error}; "
-            "what others answered is kept: stop that worker, install factmill there anew, then give the same command again"
+            f"the worker {workers or 'that has just left'} of {self.compute.address} returned a malformed answer from the {wanted}: {error}; "
+            "answers of other workers are recorded: stop that worker, reinstall factmill there, then run the same command again"
         )
 
     def _make_lost_error(self) -> ServiceUnreachable:
         return ServiceUnreachable(
-            f"the Dask scheduler at {self.compute.address} has gone away; what was answered is kept: start it and its workers "
-            "again, then the same command"
+            f"the Dask scheduler at {self.compute.address} is gone; answers so far are recorded: restart it and its workers, "
+            "then run the same command again"
         )
 
 
@@ -276,8 +276,8 @@ class _CapableWorkers:
         self._cluster, self._wanted = cluster, wanted
         self._looked, self._found = 0.0, 0
         self._since = time.monotonic()
-        self._is_told = False
-        self._heard: dict[str, tuple[float, float]] = {}
+        self._is_reported = False
+        self._heartbeats: dict[str, tuple[float, float]] = {}
         """Address → (last heartbeat by the scheduler's clock, time when we first saw that value by ours)."""
         self._silent: set[str] = set()
         """Addresses already reported as silent."""
@@ -289,14 +289,14 @@ class _CapableWorkers:
             workers = self._cluster.list_capable_workers(self._wanted)
             self._looked, self._found = now, sum(self._is_responsive(worker, now) for worker in workers)
         if self._found:
-            self._since, self._is_told = now, False
+            self._since, self._is_reported = now, False
             return self._found
         wait_s = self._cluster.compute.wait_s
         if now - self._since >= wait_s:
             why = format_missing_capability(self._wanted, self._cluster.list_workers(), self._cluster.compute.address)
             raise ServiceUnreachable(f"{why} (waited {wait_s:g} s)")
-        if now - self._since >= _REPORT_LACK_AFTER_S and not self._is_told:
-            self._is_told = True
+        if now - self._since >= _REPORT_LACK_AFTER_S and not self._is_reported:
+            self._is_reported = True
             print_and_log(
                 f"note: waiting up to {wait_s:g} s for a worker at {self._cluster.compute.address}: {self._wanted}"
             )
@@ -304,22 +304,22 @@ class _CapableWorkers:
 
     def _is_responsive(self, worker: WorkerInfo, now: float) -> bool:
         """Return False, and remove the worker, if it has been silent for too long."""
-        if worker.address not in self._heard or self._heard[worker.address][0] != worker.last_seen:
-            self._heard[worker.address] = worker.last_seen, now
+        if worker.address not in self._heartbeats or self._heartbeats[worker.address][0] != worker.last_seen:
+            self._heartbeats[worker.address] = worker.last_seen, now
             self._silent.discard(worker.address)
-        silent_s = now - self._heard[worker.address][1]
+        silent_s = now - self._heartbeats[worker.address][1]
         if silent_s >= _REMOVE_AFTER_S:
             self._cluster.remove_worker(worker.address)
             print_and_log(
-                f"note: the worker {worker.address} is given up, silent for {silent_s:.0f} s; what it had under way goes to another. "
-                "Look after its process and machine, and start it again"
+                f"note: the worker {worker.address} was silent for {silent_s:.0f} s and is removed; its pending work goes to another worker. "
+                "Check its process and machine, and start it again"
             )
             return False
         if silent_s >= _SILENT_AFTER_S and worker.address not in self._silent:
             self._silent.add(worker.address)
             print_and_log(
-                f"note: nothing is heard of the worker {worker.address}: is its process stopped, or its machine cut off? It is given "
-                f"up after {_REMOVE_AFTER_S:g} s"
+                f"note: the worker {worker.address} does not respond: check whether its process is stopped or its machine is offline. It is "
+                f"removed after {_REMOVE_AFTER_S:g} s"
             )
         return True
 
@@ -328,22 +328,29 @@ def format_missing_capability(wanted: ComputeRequirement, workers: Sequence[Work
     """Return why no worker can answer the request, and what to do."""
     advice = f"start one on a machine that has it: factmill worker --address {address}"
     if not workers:
-        return f"no worker has joined {address}, so nobody can answer for the {wanted}: {advice}"
+        return f"no worker has joined {address}, so none can serve the {wanted}: {advice}"
     for worker in workers:
         for held in worker.capabilities:
             if held.requirement == wanted:
                 return (
-                    f"{worker.address} holds the {wanted}, but answers with other code ({held.code}; here: {format_code_version()}): "
-                    "install the same factmill and libraries on both sides"
+                    f"{worker.address} holds the {wanted}, but runs other code ({held.code}; here: {format_code_version()}): "
+                    "install the same versions of factmill and libraries on both machines"
                 )
-    others = sorted({held.requirement.identity for each in workers for held in each.capabilities if held.requirement.kind == wanted.kind})
-    told = f"theirs: {', '.join(others)}" if others else f"they hold no {wanted.kind}"
+    others = sorted(
+        {
+            held.requirement.identity
+            for each in workers
+            for held in each.capabilities
+            if held.requirement.kind == wanted.kind
+        }
+    )
+    available = f"they hold: {', '.join(others)}" if others else f"they hold no {wanted.kind}"
     if _strip_compute_type(wanted.identity) in map(_strip_compute_type, others):
         advice = (
-            "the model is the same, but computes in other numbers: set compute_type of the model, or device of [compute], to "
-            "what the workers have (with int8, CT2_FORCE_CPU_ISA=AVX2 on both sides makes CPUs alike)"
+            "the model is the same, but uses another number format: set compute_type of the model, or device of [compute], to "
+            "the workers' value (for int8, set CT2_FORCE_CPU_ISA=AVX2 on both sides so that all CPUs compute alike)"
         )
-    return f"no worker at {address} ({len(workers)} there) holds the {wanted}; {told}; {advice}"
+    return f"no worker at {address} ({len(workers)} workers) holds the {wanted}; {available}; {advice}"
 
 
 def _strip_compute_type(identity: str) -> str:
@@ -360,5 +367,5 @@ def _import_request_class() -> Callable[..., object]:
 
 
 def _shorten(error: BaseException) -> str:
-    told = str(error).strip().partition("\n")[0][:300]
-    return told or type(error).__name__
+    first_line = str(error).strip().partition("\n")[0][:300]
+    return first_line or type(error).__name__

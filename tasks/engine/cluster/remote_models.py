@@ -208,7 +208,9 @@ def _run_weighted_groups(
     if not weights:
         return
     groups = group_by_weight(weights, len(cluster.list_capable_workers(wanted)), _MIN_GROUP_CHARS, _MAX_GROUP_CHARS)
-    cluster.run_groups(wanted, [write(places) for places in groups], lambda number, answer: take(groups[number], answer))
+    cluster.run_groups(
+        wanted, [write(places) for places in groups], lambda number, answer: take(groups[number], answer)
+    )
 
 
 def _put_rows(table: npt.NDArray[Any], places: Sequence[int], written: Any) -> None:
@@ -216,7 +218,7 @@ def _put_rows(table: npt.NDArray[Any], places: Sequence[int], written: Any) -> N
     rows = decode_array(written)
     check_count(len(rows), len(places))
     if rows.shape[1:] != table.shape[1:]:
-        raise MalformedWorkerAnswer(f"rows of {rows.shape[1:]} numbers, expected {table.shape[1:]}")
+        raise MalformedWorkerAnswer(f"rows have the shape {rows.shape[1:]}; expected {table.shape[1:]}")
     table[list(places)] = rows
 
 

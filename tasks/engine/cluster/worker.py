@@ -105,7 +105,7 @@ async def _run_until_stopped(library: Any, address: str, options: dict[str, Any]
     try:
         worker = library.Worker(address, **options)
     except ValueError as error:  # an invalid host, or invalid settings of Dask
-        raise UsageError(f"no worker can be started with these options: {error}") from error
+        raise UsageError(f"cannot start a worker with these options: {error}") from error
     stops: list[int] = []
 
     def stop(number: int) -> None:
@@ -126,9 +126,9 @@ async def _run_until_stopped(library: Any, address: str, options: dict[str, Any]
         await asyncio.wait([gone, left], return_when=asyncio.FIRST_COMPLETED)
     if not stops:
         raise ServiceUnreachable(
-            f"the scheduler at {address} has gone away, or sent this worker home; start it again to join anew"
+            f"the scheduler at {address} is gone, or it removed this worker; restart the worker to join again"
         )
-    tell("leaving: what this worker has under way goes to another")
+    tell("leaving: pending work of this worker goes to another worker")
     # the current computation cannot be interrupted; do not wait for it, nor for joining
     joining.cancel()
     await asyncio.gather(joining, return_exceptions=True)
@@ -143,9 +143,9 @@ async def _join(worker: Any, address: str, host: str) -> None:
         cause = error.__cause__ or error  # Dask's own error says only that it failed
         why = str(cause).partition("\n")[0].rstrip(".") or type(cause).__name__
         if host and isinstance(cause, OSError):
-            raise UsageError(f"--host {host}: expected an address of this machine ({why})") from error
+            raise UsageError(f"--host {host}: not an address of this machine ({why})") from error
         raise ServiceUnreachable(
-            f"no Dask scheduler answers at {address} ({why}): start one there (`dask scheduler`), then this worker again"
+            f"no Dask scheduler answers at {address} ({why}): start one there (`dask scheduler`), then start this worker again"
         ) from error
 
 
@@ -176,7 +176,7 @@ def _find_model(name: str, home: Path) -> Path:
     if name in list_model_names(folder):
         return model_path(name, folder)
     there = ", ".join([*known, *list_model_names(folder)])
-    raise UsageError(f"no model {name} in {folder} (there: {there}); copy its folder there, or give its path")
+    raise UsageError(f"no model {name} in {folder} (available: {there}); copy its folder there, or name its path")
 
 
 def _load_named_graph(name: str, home: Path) -> ServableResource:
@@ -190,5 +190,5 @@ def _skip_damaged(offer: Callable[[], list[ServableResource]], tell: ReportLine)
     try:
         return offer()
     except FactmillError as error:
-        tell(f"note: left out: {error}")
+        tell(f"note: skipped: {error}")
         return []

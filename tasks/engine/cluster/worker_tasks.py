@@ -27,19 +27,19 @@ class ClusterRequest:
     """
 
     def __init__(self, kind: ResourceKind, identity: str, code: str, operation: str, asked: Any) -> None:
-        self._told = kind, identity, code, operation, asked
+        self._arguments = kind, identity, code, operation, asked
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return answer_request, self._told
+        return answer_request, self._arguments
 
 
 def answer_request(kind: ResourceKind, identity: str, code: str, operation: str, asked: Any) -> list[Any]:
     """Return ["answered", answer] or ["refused", reason]; raise errors that another worker may avoid, such as MemoryError."""
     wanted = ComputeRequirement(kind, identity)
     if code != format_code_version():
-        return ["refused", f"answers with {format_code_version()}, asked for was {code}"]
+        return ["refused", f"this worker runs {format_code_version()}; the request needs {code}"]
     if not _served_resources or wanted not in _served_resources[0]:
-        return ["refused", f"does not hold the {wanted}"]
+        return ["refused", f"this worker does not hold the {wanted}"]
     try:
         return ["answered", _served_resources[0].answer(wanted, operation, asked)]
     except FactmillError as error:

@@ -39,7 +39,7 @@ def load_source_code(packages: tuple[str, ...] = CODE_PACKAGES) -> Mapping[str, 
     for package in packages:
         spec = find_spec(package)
         if spec is None:
-            raise BuildError(f"the package {package} is not installed; its code is part of what a build is named by")
+            raise BuildError(f"the package {package} is not installed; a build's id depends on its code")
         if spec.submodule_search_locations is None and spec.origin:
             code[package] = Path(spec.origin).read_text("utf-8")
         for folder in map(Path, spec.submodule_search_locations or ()):
@@ -67,7 +67,7 @@ def collect_import_closure(starts: Iterable[str], code: Mapping[str, str]) -> fr
     """Return the modules that these import, directly or indirectly, and themselves; BuildError for an unknown module."""
     todo = list(starts)
     if missing := [name for name in todo if not code.keys() & {name, f"{name}.__init__"}]:
-        raise BuildError(f"there is no module {missing[0]}; it was looked for to tell what a build is made by")
+        raise BuildError(f"no module {missing[0]}; a build's id depends on its code")
     found: set[str] = set()
     asked: set[str] = set()
     while todo:
@@ -111,12 +111,12 @@ class PackageVersion(NamedTuple):
 
 
 PACKAGE_VERSIONS: Mapping[str, PackageVersion] = {
-    "clients": PackageVersion(1, "the first version that is counted"),
-    "engine": PackageVersion(1, "the first version that is counted"),
-    "graph": PackageVersion(1, "the first version that is counted"),
-    "models": PackageVersion(1, "the first version that is counted"),
-    "storage": PackageVersion(1, "the first version that is counted"),
-    "world": PackageVersion(1, "the first version that is counted"),
+    "clients": PackageVersion(1, "first counted version"),
+    "engine": PackageVersion(1, "first counted version"),
+    "graph": PackageVersion(1, "first counted version"),
+    "models": PackageVersion(1, "first counted version"),
+    "storage": PackageVersion(1, "first counted version"),
+    "world": PackageVersion(1, "first counted version"),
 }
 _COUNTED_BY_DEFINITION = frozenset({"assets", "core", "evaluation", "lookups", "text"})
 """Packages shared by several benchmarks, which count by the digest of each definition."""

@@ -96,7 +96,7 @@ def collect_code_dependencies(
     if missing := [
         each for each in todo if each[0] not in code or each[1] not in _parse_module(each[0], code[each[0]]).definitions
     ]:
-        raise BuildError(f"there is no {':'.join(missing[0])}; it was looked for to tell what a build is made by")
+        raise BuildError(f"no definition {':'.join(missing[0])}; a build's id depends on it")
     found: dict[str, dict[str, str]] = {}
     rooms, libraries = set[str](), set[str]()
     asked: set[tuple[str, str]] = set()
@@ -222,8 +222,8 @@ def _collect_statement(module: str, statement: ast.stmt, found: _Module) -> None
 def _list_imports(module: str, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, tuple[str, str | None]]]:
     if isinstance(node, ast.Import):
         for alias in node.names:
-            whole = alias.name if alias.asname else alias.name.partition(".")[0]
-            yield alias.asname or whole, (whole, None)
+            package = alias.name if alias.asname else alias.name.partition(".")[0]
+            yield alias.asname or package, (package, None)
         return
     above = module.split(".")[: -node.level] if node.level else []
     source = ".".join([*above, *filter(None, [node.module])])
@@ -299,5 +299,5 @@ def _format_syntax_tree(node: Any) -> str:
         return f"JoinedStr({','.join([*parts, repr(text)])})"
     fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []) or name == "value")
     skipped = ("ctx", "kind", "type_comment")
-    told = ",".join(f"{name}={_format_syntax_tree(value)}" for name, value in fields if name not in skipped)
-    return f"{type(node).__name__}({told})"
+    formatted = ",".join(f"{name}={_format_syntax_tree(value)}" for name, value in fields if name not in skipped)
+    return f"{type(node).__name__}({formatted})"

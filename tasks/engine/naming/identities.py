@@ -44,7 +44,7 @@ def check_graph_languages(world: World, home: Path, languages: Sequence[str]) ->
         with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
             if problem := next(filter(None, map(graph.find_language_problem, languages)), None):
                 raise UsageError(
-                    f"{problem}: load it again with {' '.join(f'--language {tag}' for tag in languages)}, or take --label-source translated"
+                    f"{problem}: load it again with {' '.join(f'--language {tag}' for tag in languages)}, or use --label-source translated"
                 )
 
 
@@ -74,8 +74,8 @@ def get_translator_settings(world: World) -> ModelSettings:
     if settings := world.models.get("translator"):
         return settings
     raise SettingsError(
-        f'the world {world.name} names no translator; add [models.translator] with kind = "local" and the name of a model '
-        "from `factmill models list`, or build in English alone with --language eng"
+        f'the world {world.name} has no translator; add [models.translator] with kind = "local" and the name of a model '
+        "from `factmill models list`, or build in English only with --language eng"
     )
 
 
@@ -92,8 +92,8 @@ def get_perplexity_settings(world: World) -> ModelSettings:
     if settings := world.models.get("perplexity"):
         return settings
     raise SettingsError(
-        f"the world {world.name} names no language model that weighs texts; add [models.perplexity] to its file: kind = "
-        '"local" and the name of a model from `factmill models list`, or kind = "openai" and a server that returns '
+        f"the world {world.name} has no language model that computes perplexity; add [models.perplexity] to its file: kind = "
+        '"local" and the name of a model from `factmill models list`, or kind = "openai" with a server that returns '
         "log-probabilities of prompts"
     )
 

@@ -29,7 +29,11 @@ def make_build_manifest(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs
     return {
         "benchmark": benchmark.name,
         "code": make_code_manifest(benchmark.recipe),
-        "world": {"name": world.name, "digest": world.digest_answer_settings(roles), "epoch": world.epoch_day().isoformat()},
+        "world": {
+            "name": world.name,
+            "digest": world.digest_answer_settings(roles),
+            "epoch": world.epoch_day().isoformat(),
+        },
         "services": service_identities(world, factmill_home()),
         "models": {role: model.name for role, model in models.items()},
         "author": inputs.author or (models["author"].name if "author" in models else ""),
@@ -53,7 +57,7 @@ def format_manifest(lock: Mapping[str, Any]) -> str:
             f"building {lock['benchmark']} in world {world['name']} ({world['digest'][:12]}), epoch {world['epoch']}"
             f"{author}; factmill {package_version()}, code {digest_json(lock['code'])[:12]}, "
             f"lock {digest_json(lock)[:12]}",
-            f"source: {'; '.join(read) or 'asked of the services'}",
+            f"source: {'; '.join(read) or 'requested from the services'}",
             f"parameters: {', '.join(f'{name} {value}' for name, value in params.items())}",
         ]
     )

@@ -31,8 +31,8 @@ def check_prices(world: World, roles: Collection[str]) -> None:
         lacking = [key for key in TOKEN_PRICE_SETTINGS if key not in model.model_fields_set]
         if role in roles and model.kind in CHAT_MODEL_KINDS and lacking:
             raise SettingsError(
-                f"--max-cost: the world {world.name} does not say what the model {model.name} costs; add "
-                f"{' and '.join(f'{key} = …' for key in lacking)} to [models.{role}] of its file (0.0 where it costs nothing)"
+                f"--max-cost: the world {world.name} sets no price for the model {model.name}; add "
+                f"{' and '.join(f'{key} = …' for key in lacking)} to [models.{role}] of its file (0.0 if it costs nothing)"
             )
 
 
@@ -41,8 +41,8 @@ def summarize_spending(budget: Budget) -> dict[str, Any]:
     bounds = {name: bound for name, bound in asdict(budget.bounds).items() if bound is not None}
     if not budget.requests.total() and not bounds:
         return {}
-    told = {name: round(each, 6) for name, each in asdict(budget.spent).items()}
-    return {**told, "by_service": dict(sorted(budget.requests.items())), "bounds": bounds}
+    spent = {name: round(each, 6) for name, each in asdict(budget.spent).items()}
+    return {**spent, "by_service": dict(sorted(budget.requests.items())), "bounds": bounds}
 
 
 def find_unknown_costs(world: World, db: Connection, build_id: str) -> dict[str, Any]:
@@ -72,28 +72,28 @@ def make_budget_exceeded_error(
     )
     budget = run.services.budget
     why = f", {budget.reached_reason}" if budget.reached_reason else ""
-    told = [f"the bound of {reached.limit} is reached{why}: the run was stopped before it crossed it"]
-    told.append(f"spent by this run: {format_spending(budget.spent)}")
-    told.append(f"{done}{f', then {under_way}' if under_way else ''}")
+    sentences = [f"the limit of {reached.limit} is reached{why}: the run stopped before exceeding it"]
+    sentences.append(f"spent by this run: {format_spending(budget.spent)}")
+    sentences.append(f"{done}{f', then {under_way}' if under_way else ''}")
     with open_warehouse(Path(run.options["warehouse"])) as db:
         forecast = find_forecast(db, digest_json(run.manifest))
     if forecast:
         # subtract the recorded calls of this build, and those that this run has sent
         usd = forecast["total"]["usd"]
         left = max(0.0, usd - forecast["recorded"]["usd"] - budget.spent.paid_usd)
-        told.append(
-            f"the forecast of {forecast['made_at'][:10]} is US$ {usd:.4f} in all, so that some US$ {left:.4f} are left, "
-            "less what other runs have paid meanwhile"
+        sentences.append(
+            f"the forecast of {forecast['made_at'][:10]} is US$ {usd:.4f} in total, so about US$ {left:.4f} remain, "
+            "minus what other runs have spent since"
         )
-    how = ("the command", " with a higher bound") if budget.is_too_low else ("the same command", "")
-    told.append(f"what was answered is recorded and never asked again: {how[0]} goes on from here{how[1]}")
-    return BudgetExhausted(reached.limit, "; ".join(told))
+    how = ("run the command again", " with a higher limit") if budget.is_too_low else ("run the same command again", "")
+    sentences.append(f"all replies so far are recorded: {how[0]}{how[1]} to continue from here")
+    return BudgetExhausted(reached.limit, "; ".join(sentences))
 
 
 def compare_with_forecast(db: Connection, lock: Mapping[str, Any], run_id: str) -> dict[str, Any]:
     """Return the forecast of a build with its actual totals; empty if there is no forecast."""
-    told = find_forecast(db, digest_json(lock))
-    return {**told, "actual": sum_call_usage(db, run_id)} if told else {}
+    forecast = find_forecast(db, digest_json(lock))
+    return {**forecast, "actual": sum_call_usage(db, run_id)} if forecast else {}
 
 
 class RequestMeter:
@@ -118,10 +118,10 @@ class CommandBudget:
     def make_exceeded_error(self, reached: BudgetExhausted, done: Sequence[str]) -> BudgetExhausted:
         """Return the error of one of several builds, with the command's bounds and spending, and the builds done before."""
         spent = format_spending(get_process_spending().subtract(self._before))
-        whole = format_budget_limits(self._run.budget_limits)
+        limits = format_budget_limits(self._run.budget_limits)
         return BudgetExhausted(
             reached.limit,
-            f"{reached}; the whole command may spend {whole} and has spent {spent}; done before: {', '.join(done) or 'nothing'}",
+            f"{reached}; the limit of the whole command is {limits}, spent: {spent}; builds done before: {', '.join(done) or 'none'}",
         )
 
     @property

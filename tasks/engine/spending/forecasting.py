@@ -69,13 +69,14 @@ def forecast_build(world: World, basis: ForecastBasis, batch_size: int) -> tuple
     uses, notes = _price_calls(world, basis)
     scales = {stage.name: stage.scale for stage in stages}
     if not rows_asked:
-        raise UsageError("no row of the basis came to where models are asked, so nothing can be forecast of it")
+        raise UsageError("no row of the basis reached a stage that calls models, so it allows no forecast")
     # a source's calls are filed under its unit (a category), which may be a prefix of its rows' ids
     owners = _map_rows_to_origins({*basis.sizes, *(use.row for use in uses if use.stage != stages[0].name)})
     opened = sorted({(use.stage, use.row) for use in uses if owners.get(use.row, use.row) != use.row})
     uses = [replace(use, row=owners.get(use.row, use.row)) for use in uses]
     stages = [
-        replace(stage, expanded_rows=Counter(owners[row] for name, row in opened if name == stage.name)) for stage in stages
+        replace(stage, expanded_rows=Counter(owners[row] for name, row in opened if name == stage.name))
+        for stage in stages
     ]
     rows = _size_rows(basis, {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}, rows_asked)
     most_bundled = {service: limits.batch for service, limits in _map_service_limits(world).items()}
@@ -112,14 +113,14 @@ def _scale_stages(basis: ForecastBasis, batch_size: int) -> tuple[list[ObservedS
     if basis.source_rows is not None:
         rows = stages[0]["rows_in"] if stages else 0
         scale = basis.source_rows / rows if rows else 1.0
-    told = []
+    scaled = []
     for stage in stages:
         if stage["stage"] == PILOT_DRAW_STAGE:
             rows, scale = stage["rows_out"], stage["rows_in"] / max(1, stage["rows_out"])
             continue
         were, will_be = (_count_batches(count, batch_size) for count in (stage["rows_in"], stage["rows_in"] * scale))
-        told.append(ObservedStage(stage["stage"], stage["rows_in"], scale, stage["seconds"], will_be / were))
-    return told, rows
+        scaled.append(ObservedStage(stage["stage"], stage["rows_in"], scale, stage["seconds"], will_be / were))
+    return scaled, rows
 
 
 def _count_batches(rows: float, batch_size: int) -> int:
@@ -145,27 +146,27 @@ def _price_calls(world: World, basis: ForecastBasis) -> tuple[list[ObservedCall]
             unpriced.add(model.name)
         # requests per call of its stage if known, else one per call or sample
         requests = sent.get((call["stage"], call["service"], call["operation"]), float(times))
-        told = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
-        uses.append(ObservedCall(*told, requests, tokens_in, tokens_out, usd, call["latency_s"]))
+        call_identity = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
+        uses.append(ObservedCall(*call_identity, requests, tokens_in, tokens_out, usd, call["latency_s"]))
     notes = []
     if guessed:
         notes.append(
-            f"no usage is known of some models: {ENGLISH_CHARACTERS_PER_TOKEN} characters of prompts and replies are taken for a token, "
-            "and thoughts of a model that reasons come on top"
-            + ("" if basis.source_rows is None else "; a pilot (--pilot N) tells what they count")
+            f"token usage of some models is unknown: the forecast assumes {ENGLISH_CHARACTERS_PER_TOKEN} characters per token, "
+            "without the reasoning tokens of models that reason"
+            + ("" if basis.source_rows is None else "; a pilot (--pilot N) measures the usage")
         )
     known = {call["key"]: bool(call["is_new"]) for call in basis.usage.calls}
     if basis.source_rows is None and (before := list(known.values()).count(False)):
         notes.append(
-            f"{before:,} of the {len(known):,} calls that the pilot's rows rest on were recorded before it; such calls count here, "
-            "and are not asked again"
+            f"{before:,} of the {len(known):,} calls that the pilot's rows use were recorded before it; the forecast counts them, "
+            "but the build does not send them again"
         )
     if failed:
         notes.append(
-            f"{format_count(len(failed), 'call')} of the basis got no answer, and the build asks again: of models' the prompt alone is "
-            "counted, and of requests each try; look at the service with `factmill doctor`"
+            f"{format_count(len(failed), 'call')} of the basis failed, and the build retries them: the forecast counts only the prompt tokens of models, "
+            "and each attempt of a request; check the service with `factmill doctor`"
         )
-    notes += [f"the world {world.name} does not say what the model {name} costs" for name in sorted(unpriced)]
+    notes += [f"the world {world.name} sets no price for the model {name}" for name in sorted(unpriced)]
     return uses, notes
 
 
@@ -223,8 +224,8 @@ def _find_model(world: World, basis: ForecastBasis, call: Mapping[str, Any]) -> 
 def _map_service_limits(world: World) -> dict[str, ServiceLimits]:
     """Return service → limits: concurrent requests, and calls per request."""
     named = {name: getattr(world, name).limits for name in service_urls(world)}
-    told = {identify_service(name, getattr(world, name).url): limits for name, limits in named.items()}
-    return told | {model.url: model.limits for model in world.models.values() if model.url}
+    by_service = {identify_service(name, getattr(world, name).url): limits for name, limits in named.items()}
+    return by_service | {model.url: model.limits for model in world.models.values() if model.url}
 
 
 def _compute_service_pace(world: World) -> tuple[dict[str, float], dict[str, float]]:
@@ -245,7 +246,7 @@ def make_forecast_report(
     forecast: Forecast, recorded: Mapping[str, float], notes: Sequence[str], basis: str, at: datetime, world: str
 ) -> dict[str, Any]:
     """Return a forecast as stored and printed."""
-    told: dict[str, Any] = round_json_numbers(
+    report: dict[str, Any] = round_json_numbers(
         {**forecast.to_rounded_json(), "recorded": dict(recorded), "notes": list(notes), "basis": basis, "world": world}
     )
-    return {**told, "made_at": at.isoformat()}
+    return {**report, "made_at": at.isoformat()}

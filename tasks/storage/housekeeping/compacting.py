@@ -67,7 +67,7 @@ def replace_warehouse_with_copy(
     try:
         with open_warehouse(path, of_any_version=of_any_version) as db:
             if holder := find_active_process(path):
-                raise WarehouseBusy(f"{holder} works with the warehouse {path}; run this again when that is done")
+                raise WarehouseBusy(f"{holder} is using the warehouse {path}; run this command again when it has ended")
             with private_umask():
                 _fill_copy(db, path, draft, copy)
             with suppress(PermissionError):  # a file of another user that we may write: only its mode can be preserved
@@ -109,7 +109,7 @@ def _copy_and_verify(db: Connection, path: Path) -> None:
     here, there = _digest_tables(db, name), _digest_tables(db, COPY_DATABASE)
     if here != there:
         differing = sorted(table for table in {*here, *there} if here.get(table) != there.get(table))
-        raise WarehouseError(f"{path} is left as it was, since the copy differs in {', '.join(differing)}")
+        raise WarehouseError(f"{path} is unchanged, because the copy differs in {', '.join(differing)}")
 
 
 def _digest_tables(db: Connection, database: str) -> dict[str, tuple[object, ...]]:
@@ -163,7 +163,7 @@ def upgrade_warehouse(
         raise too_new(path, upgrade.version)
     if upgrade.version < _OLDEST_UPGRADABLE_VERSION:
         raise WarehouseError(
-            f"{path} has schema version {upgrade.version}; factmill upgrade carries over version {_OLDEST_UPGRADABLE_VERSION} and later. Build anew "
+            f"{path} has schema version {upgrade.version}; factmill upgrade supports version {_OLDEST_UPGRADABLE_VERSION} and later. Build again "
             "into another file (--warehouse)"
         )
     if upgrade.version < SCHEMA_VERSION:
@@ -201,7 +201,7 @@ def _migrate_tables(
         digest = f"SELECT count(*), bit_xor(hash({cells})), sum(hash({cells})) FROM"
         before, now = (db.execute(f"{digest} {where}").fetchone() for where in (f"{old}.{name}", name))
         if before is None or before != now:
-            raise WarehouseError(f"{path} is left as it was, since rows of {name} do not arrive as they were")
+            raise WarehouseError(f"{path} is unchanged, because rows of {name} differ in the copy")
         upgrade.tables[name] = before[0]
     for (benchmark,) in db.execute("SELECT DISTINCT benchmark FROM builds ORDER BY 1").fetchall():
         if statements.get(benchmark):

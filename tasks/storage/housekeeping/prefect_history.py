@@ -46,9 +46,9 @@ def find_database_damage(path: Path) -> str:
     Reads every page: about 20 ms for each 10 MB; the 200 runs that stay take about 10 MB.
     """
     if not path.is_file():
-        return "it is no file" if path.exists() else ""
+        return "it is not a file" if path.exists() else ""
     if not os.access(path, os.R_OK | os.W_OK):
-        return "it cannot be read and written"
+        return "it is not readable and writable"
     try:
         with closing(sqlite3.connect(path, timeout=_WAIT_S)) as db:
             (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
@@ -93,8 +93,8 @@ def creating_prefect_database(home: Path, tell: Callable[[str], object]) -> Iter
                 if os.path.lexists(part):
                     part.rename(aside.with_name(aside.name + suffix))
             tell(
-                f"note: Prefect's history {path} cannot be used: {damage}; it is put aside as {aside.name} and a new one is "
-                "made. Builds and recorded calls are not in it"
+                f"note: Prefect's history {path} cannot be used: {damage}; it is renamed to {aside.name} and a new one is "
+                "created. Builds and recorded calls are stored elsewhere"
             )
         if not path.exists():
             begun.touch()

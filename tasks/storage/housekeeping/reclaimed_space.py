@@ -62,12 +62,12 @@ def is_left_by_dead_process(process: str) -> bool:
 
 def measure_bytes(path: Path) -> int:
     """Return the bytes of a file, or of all files below a folder; files that vanish meanwhile count as 0."""
-    return sum(told.st_size for told in _iterate_stats(path) if not stat.S_ISDIR(told.st_mode))
+    return sum(state.st_size for state in _iterate_stats(path) if not stat.S_ISDIR(state.st_mode))
 
 
 def latest_mtime(path: Path) -> float:
     """Return the latest modification time of a file, or below a folder (seconds since the epoch)."""
-    return max((told.st_mtime for told in _iterate_stats(path)), default=0.0)
+    return max((state.st_mtime for state in _iterate_stats(path)), default=0.0)
 
 
 def split_by_age(paths: Iterable[Path], since: datetime) -> tuple[list[Path], list[Path]]:
@@ -91,7 +91,7 @@ def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool, young: Colle
     stay = [path for path in found if remove and os.path.lexists(path)]
     for path in stay:
         del found[path]
-    left = f"{len(stay):,} cannot be removed, the first {stay[0]}: see whose it is" if stay else ""
+    left = f"{len(stay):,} cannot be removed, the first is {stay[0]}: check its owner and permissions" if stay else ""
     newest = max(map(latest_mtime, young), default=None)
     moment = "" if newest is None else datetime.fromtimestamp(newest, UTC).isoformat()
     gone = (len(found), sum(found.values()), tuple(map(str, found)))

@@ -77,7 +77,7 @@ def _clean_tables(
     runs = work_folder(path)
     with open_warehouse(path) as db:
         if holder := find_active_process(path):
-            why = f"{holder} works with the warehouse; run this again when it is done"
+            why = f"{holder} is using the warehouse; run this command again when it has ended"
             return [ReclaimedSpace(kind, left=why) for kind in ("builds", "records")]
         names = {each.name for each in _list_runs(runs)} - {each.name for each in removed_folders}
         doomed = _choose_builds_to_remove(db, keeping)
@@ -177,10 +177,10 @@ def _find_unused_records(db: duckdb.DuckDBPyConnection, folders: Sequence[Path],
         "CREATE TEMP TABLE unused AS SELECT record_id FROM calls ANTI JOIN kept_uses USING (record_id) WHERE asked_at < ?",
         [min([since, *begun])],
     )
-    told = "SELECT count(*), coalesce(sum(strlen(body) + strlen(parts)), 0)::BIGINT, max(asked_at) FROM calls"
-    count, size_bytes, _ = db.execute(f"{told} JOIN unused USING (record_id)").fetchone() or (0, 0, None)
+    select = "SELECT count(*), coalesce(sum(strlen(body) + strlen(parts)), 0)::BIGINT, max(asked_at) FROM calls"
+    count, size_bytes, _ = db.execute(f"{select} JOIN unused USING (record_id)").fetchone() or (0, 0, None)
     young, young_bytes, newest = db.execute(
-        f"{told} ANTI JOIN kept_uses USING (record_id) WHERE asked_at >= ?", [since]
+        f"{select} ANTI JOIN kept_uses USING (record_id) WHERE asked_at >= ?", [since]
     ).fetchone() or (0, 0, None)
     moment = newest.isoformat() if newest else ""
     return ReclaimedSpace("records", count, size_bytes, young=young, young_bytes=young_bytes, young_newest=moment)
@@ -243,7 +243,7 @@ def _list_files_of_dead_processes(folder: Path, start: str, end: str = "") -> li
 def _is_abandoned_journal(journal: Path) -> bool:
     """True for an empty journal that no process writes; a journal being created is not locked yet."""
     try:
-        told = journal.stat()
+        state = journal.stat()
     except FileNotFoundError:
         return False
-    return told.st_size == 0 and told.st_mtime < time.time() - _NEW_JOURNAL_S and not is_file_locked(journal)
+    return state.st_size == 0 and state.st_mtime < time.time() - _NEW_JOURNAL_S and not is_file_locked(journal)

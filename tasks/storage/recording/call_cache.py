@@ -87,7 +87,7 @@ class CacheLookup:
                 "ORDER BY c.record_id",
                 [self.pinned_build] if self.pinned_build else [],
             ).fetchall()
-            chosen = {key: told[0] for key, *told in found if self.admits(by_key[key], *told)}
+            chosen = {key: fields[0] for key, *fields in found if self.admits(by_key[key], *fields)}
             return {record.key: record for record in load_records(db, sorted(chosen.values()))}
 
     def find_from_renamed_services(self, calls: Sequence[Call]) -> dict[str, CallRecord]:
@@ -126,7 +126,7 @@ class CacheLookup:
 def format_replay_miss(warehouse: Path, missing: Sequence[Call]) -> str:
     """Return which call is missing and how it differs from the nearest recorded call, as text."""
     call = missing[0]
-    text = f"replay: {len(missing)} calls were never recorded, the first: {format_call(call)}"
+    text = f"replay: {len(missing)} calls are not recorded, the first: {format_call(call)}"
     near: list[tuple[str, str, str]] = []
     if warehouse_exists(warehouse):
         with open_warehouse(warehouse) as db:
@@ -139,7 +139,7 @@ def format_replay_miss(warehouse: Path, missing: Sequence[Call]) -> str:
         for record_id, service, parts in near
     ]
     if not differences:
-        return f"{text}; no call of that operation is recorded. Build once with mode record, then replay"
+        return f"{text}; no call of this operation is recorded. Build once with --mode record, then replay"
     nearest = min(differences, key=len)
     if not nearest:
         return f"{text}; the nearest recorded call differs only in the rendered messages or in its age"
@@ -265,7 +265,9 @@ class CallCache:
         with self._lock:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
         state = _file_state(self._warehouse)
-        answers.records.update(self._serving.find_records([call for key, call in wanted.items() if key not in answers.records]))
+        answers.records.update(
+            self._serving.find_records([call for key, call in wanted.items() if key not in answers.records])
+        )
         renamed = self._serving.find_from_renamed_services(
             [call for key, call in wanted.items() if key not in answers.records]
         )
@@ -291,13 +293,13 @@ class CallCache:
         """
         with self._lock:
             known = (self._claimed, self._fresh, moved)
-            mine = [call for call in missing if not any(call.key in each for each in known)]
+            unclaimed = [call for call in missing if not any(call.key in each for each in known)]
             theirs = dict.fromkeys(self._claimed[call.key] for call in missing if call.key in self._claimed)
             done = Future[None]()
-            self._claimed.update({call.key: done for call in mine})
+            self._claimed.update({call.key: done for call in unclaimed})
         sent = 0
         try:
-            sent = self._send_unclaimed(mine, service, state)
+            sent = self._send_unclaimed(unclaimed, service, state)
         except BaseException as error:  # pass any error on to the batches that wait for these replies
             done.set_exception(error)
             raise
@@ -305,7 +307,7 @@ class CallCache:
             done.set_result(None)
         finally:
             with self._lock:
-                for call in mine:
+                for call in unclaimed:
                     del self._claimed[call.key]
         answers.sent += sent
         failed = [found for each in theirs if (found := each.exception())]
@@ -313,13 +315,15 @@ class CallCache:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
         answers.replayed += len(missing) - sent
         # replies that others received may have been moved into the warehouse by now
-        answers.records.update(self._serving.find_records([call for call in missing if call.key not in answers.records]))
+        answers.records.update(
+            self._serving.find_records([call for call in missing if call.key not in answers.records])
+        )
         left = [call for call in missing if call.key not in answers.records]
         if left and failed:
             raise failed[0]
         if left:
             raise ReplayMiss(
-                f"{service.identity} left {len(left)} calls without a reply, the first: {format_call(left[0])}"
+                f"{service.identity} returned no reply to {len(left)} calls, the first: {format_call(left[0])}"
             )
 
     def _send_unclaimed(self, calls: Sequence[Call], service: CallService, state: object) -> int:
@@ -336,11 +340,11 @@ class CallCache:
                 found = self._adopt_journalled_records(list(left.values()))
                 if state != (state := _file_state(self._warehouse)):
                     found |= self._serving.find_records([call for key, call in left.items() if key not in found]).keys()
-                mine = [call for key, call in left.items() if key in free and key not in found]
-                if mine:
-                    progress.add_expected_replies(len(mine))
-                    service.send(mine, self._record_reply)
-            sent += len(mine)
+                claimed = [call for key, call in left.items() if key in free and key not in found]
+                if claimed:
+                    progress.add_expected_replies(len(claimed))
+                    service.send(claimed, self._record_reply)
+            sent += len(claimed)
             left = {key: call for key, call in left.items() if key not in free and key not in found}
             if left:
                 if time.monotonic() >= say_at:
@@ -354,8 +358,8 @@ class CallCache:
         assert self._claims is not None
         if holders := self._claims.find_claiming_processes(keys):
             progress.print_and_log(
-                f"note: process {', '.join(map(str, holders))} is asking for {len(keys)} of the replies that this run needs and is "
-                "waited for; if it hangs, stop it, and this run asks for them itself"
+                f"note: process {', '.join(map(str, holders))} is requesting {len(keys)} of the replies that this run needs; this run "
+                "waits for them. If that process hangs, stop it: this run then sends the requests itself"
             )
 
     def _adopt_journalled_records(self, calls: Sequence[Call]) -> set[str]:
@@ -440,8 +444,8 @@ class CallCache:
                 if damaged := find_damaged_lines(path):
                     aside = path.replace(path.with_suffix(".damaged"))
                     progress.print_and_log(
-                        f"note: {len(damaged)} lines of a journal are damaged, the first line {damaged[0]}; its {len(records)} "
-                        f"whole replies are kept, what is lost is asked again, and the journal is put aside as {aside}"
+                        f"note: {len(damaged)} lines of a journal are damaged, the first is line {damaged[0]}; its {len(records)} "
+                        f"complete replies are kept, lost ones are requested again, and the journal is renamed to {aside}"
                     )
                 path.unlink(missing_ok=True)
             finally:

@@ -225,11 +225,12 @@ class Revalidation:
 def find_revalidation(folder: Path, build: str, begun: str) -> Revalidation | None:
     """Return the stored result of the run that began at that time; None if there is none yet."""
     try:
-        told = json.loads((folder / REVALIDATION_FILE).read_bytes())
+        fields = json.loads((folder / REVALIDATION_FILE).read_bytes())
         calls = {
-            key: RevalidatedCall(**{**each, "checks": tuple(each["checks"])}) for key, each in told.pop("calls").items()
+            key: RevalidatedCall(**{**each, "checks": tuple(each["checks"])})
+            for key, each in fields.pop("calls").items()
         }
-        kept = Revalidation(**told, calls=calls)
+        kept = Revalidation(**fields, calls=calls)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None  # missing or incomplete
     return kept if (kept.build, kept.begun) == (build, begun) else None

@@ -262,7 +262,9 @@ def _lock_orphan(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ShardError(f"cannot read the journal {path}: {error.strerror}; see to it, or move it away") from error
+        raise ShardError(
+            f"cannot read the journal {path}: {error.strerror}; fix that, or move the file away"
+        ) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -296,7 +298,7 @@ class CallClaims:
                 yield
         except OSError as error:
             raise ShardError(
-                f"cannot write {self._folder}: {error.strerror}; free some space, see to it that it can be written, and run "
+                f"cannot write {self._folder}: {error.strerror}; free some space, make the folder writable, and run "
                 "the same command again"
             ) from error
 

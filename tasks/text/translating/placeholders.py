@@ -212,11 +212,11 @@ def _localize_span(original: str, language: str) -> str:
 
 def _format_localized_date(when: PartialDate, language: str) -> str:
     day = datetime.date(_LEAP_YEAR, when.month or 1, when.day or 1)
-    told = format_date(day, "long", language) if when.day else str(format_skeleton("yMMMM", day, locale=language))
+    localized = format_date(day, "long", language) if when.day else str(format_skeleton("yMMMM", day, locale=language))
     year, era = (
         (when.year, "") if when.year > 0 else (1 - when.year, f" {Locale.parse(language).eras['abbreviated'][0]}")
     )
-    return (told.replace(str(_LEAP_YEAR), str(year)) if when.month else str(year)) + era
+    return (localized.replace(str(_LEAP_YEAR), str(year)) if when.month else str(year)) + era
 
 
 @cache

@@ -126,12 +126,16 @@ class TranslatedPath:
 
 def translate_texts(asked: Sequence[TranslationRequest], engine: TranslationEngine) -> list[TranslationOutcome]:
     """Translate texts, with dates, numbers and units in the language's format; an amount alone needs no model."""
-    amounts = {pair: told for pair in asked if (told := format_localized_amount(*pair))}
+    amounts = {pair: amount for pair in asked if (amount := format_localized_amount(*pair))}
     words = _translate_unique([pair for pair in asked if pair not in amounts], engine)
 
     def finish(text: str, language: str) -> TranslationOutcome:
-        said = amounts.get((text, language)) or words[text, language]
-        return said if isinstance(said, Untranslatable) else localize_dates_and_numbers(said, text, language)
+        translation = amounts.get((text, language)) or words[text, language]
+        return (
+            translation
+            if isinstance(translation, Untranslatable)
+            else localize_dates_and_numbers(translation, text, language)
+        )
 
     return [finish(*pair) for pair in asked]
 
@@ -221,7 +225,11 @@ def _translate_parts(
 ) -> dict[TranslationRequest, TranslationOutcome]:
     """Translate parts of paths separately; a number at the beginning, as in values, stays there."""
     found = _translate_unique(asked, engine)
-    moved = [pair for pair, said in found.items() if isinstance(said, str) and not _keeps_leading_number(pair[0], said)]
+    moved = [
+        pair
+        for pair, translation in found.items()
+        if isinstance(translation, str) and not _keeps_leading_number(pair[0], translation)
+    ]
     return found | dict(zip(moved, _translate_stretches(moved, engine), strict=True))
 
 
@@ -243,12 +251,12 @@ def _find_partwise_reason(
     """Return why the parts of a path cannot be translated in one text; None when they can, or there is only one."""
     if len(texts) < 2:
         return None
-    said = [single for single in singles if isinstance(single, str)]
-    if len(said) < len(singles):
+    translated = [single for single in singles if isinstance(single, str)]
+    if len(translated) < len(singles):
         return "untranslatable"
     if any(";" in text for text in texts):
         return "own_semicolon"
-    if repeats_ngram(engine.tokenize(PATH_PART_SEPARATOR.join(said)), engine.no_repeat_ngram):
+    if repeats_ngram(engine.tokenize(PATH_PART_SEPARATOR.join(translated)), engine.no_repeat_ngram):
         return "would_repeat"
     return None
 
@@ -278,11 +286,11 @@ def _split_joined_translation(
 
 def _has_same_words(piece: str, own: str, is_name: bool) -> bool:
     """True when a part translated with others has the words of its own translation; for a relation one word is enough."""
-    said, wanted = list_letter_runs(piece.casefold()), list_letter_runs(own.casefold())
-    if said == wanted:
+    found, wanted = list_letter_runs(piece.casefold()), list_letter_runs(own.casefold())
+    if found == wanted:
         return True
-    lost = {*wanted} - {*said}
-    is_cut = any(word.startswith(short) for short in {*said} - {*wanted} for word in lost)
+    lost = {*wanted} - {*found}
+    is_cut = any(word.startswith(short) for short in {*found} - {*wanted} for word in lost)
     return not is_name and not is_cut and len(lost) < len({*wanted})
 
 

@@ -100,20 +100,20 @@ _NON_SURNAMES = frozenset(_ORGANIZATION_LAST_WORDS.split())
 
 def index_text(text: str) -> IndexedText:
     """Index a text whose paragraphs and cells are separated by blank lines; time grows with its length."""
-    said: list[AmountToken | None] = []
+    tokens: list[AmountToken | None] = []
     for paragraph in _BLANK_LINE_BREAK.split(text):
-        said.extend(tokenize_amounts(paragraph))
-        said.append(None)
+        tokens.extend(tokenize_amounts(paragraph))
+        tokens.append(None)
     places: dict[TokenValue, list[int]] = {}
     numbers: list[tuple[Decimal, int]] = []
-    for place, each in enumerate(said):
+    for place, each in enumerate(tokens):
         if each is None:
             continue
         for value in _list_implied_values(each):
             places.setdefault(value, []).append(place)
         if isinstance(each.value, NumberValue):
             numbers.append((Decimal(each.value.number), place))
-    return IndexedText(said, places, sorted(numbers))
+    return IndexedText(tokens, places, sorted(numbers))
 
 
 def find_answer_in_text(answer: AnswerValue | None, text: IndexedText) -> AnswerFinding:
@@ -146,36 +146,36 @@ def format_number_without_exponent(number: int | float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _find_primitive_parts(told: str | bool, text: IndexedText) -> Iterator[tuple[str, bool | None]]:
+def _find_primitive_parts(answer: str | bool, text: IndexedText) -> Iterator[tuple[str, bool | None]]:
     """Yield the parts of a primitive answer that are searched for, each with whether it is found."""
-    if isinstance(told, bool) or _is_trivial(told):
-        yield str(told), None
+    if isinstance(answer, bool) or _is_trivial(answer):
+        yield str(answer), None
         return
-    whole = _find_whole_answer(told, text)
-    if whole is not False:
-        yield told, whole
+    is_found = _find_whole_answer(answer, text)
+    if is_found is not False:
+        yield answer, is_found
         return
-    parts = _split_answer_parts(told)
+    parts = _split_answer_parts(answer)
     lengths = [len(_read_answer_values(part)) for part in parts]
     if sum(lengths) > _MAX_WORDS_OF_ANSWER and max(lengths) > _MAX_WORDS_OF_PART:
-        yield told, None
+        yield answer, None
     elif len(parts) == 1:
         # an answer 0 means that the article does not mention it
-        yield told, None if _read_answer_values(told) == (NumberValue("0"),) else False
+        yield answer, None if _read_answer_values(answer) == (NumberValue("0"),) else False
     elif _shares_last_name(parts, text):
-        yield told, True
+        yield answer, True
     else:
         yield from ((part, None if _is_trivial(part) else _find_whole_answer(part, text)) for part in parts)
 
 
-def _is_trivial(told: str) -> bool:
-    return told.strip(" .").casefold() in _TRIVIAL_ANSWERS
+def _is_trivial(answer: str) -> bool:
+    return answer.strip(" .").casefold() in _TRIVIAL_ANSWERS
 
 
-def _find_whole_answer(told: str, text: IndexedText) -> bool | None:
+def _find_whole_answer(answer: str, text: IndexedText) -> bool | None:
     """True when a text contains an answer in one place; None when the answer is only small words and signs."""
-    plain = _HEDGE_PREFIX.sub("", told.strip())
-    forms = dict.fromkeys((told, plain, _BRACKETS.sub("", plain).strip()))
+    plain = _HEDGE_PREFIX.sub("", answer.strip())
+    forms = dict.fromkeys((answer, plain, _BRACKETS.sub("", plain).strip()))
     read = [_read_answer_values(form) for form in forms]
     if not read[0]:
         return None
@@ -193,9 +193,9 @@ def _find_whole_answer(told: str, text: IndexedText) -> bool | None:
 
 
 @lru_cache(maxsize=16384)
-def _read_answer_values(told: str) -> tuple[TokenValue, ...]:
+def _read_answer_values(answer: str) -> tuple[TokenValue, ...]:
     """Return the values of an answer, cached for many texts; a bare year becomes a number, which every date implies."""
-    values = (each.value for each in tokenize_amounts(told))
+    values = (each.value for each in tokenize_amounts(answer))
     return tuple(
         NumberValue(str(value.year))
         if isinstance(value, PartialDate) and value.precision == YEAR_PRECISION and value.year >= 1000
@@ -204,9 +204,9 @@ def _read_answer_values(told: str) -> tuple[TokenValue, ...]:
     )
 
 
-def _list_slashed_dates(told: str) -> list[TokenValue]:
+def _list_slashed_dates(text: str) -> list[TokenValue]:
     """Return the days that 02/05/1985 may be: month first or day first."""
-    found = _SLASHED_DATE.fullmatch(told)
+    found = _SLASHED_DATE.fullmatch(text)
     if not found:
         return []
     first, second, year = found.groups()
@@ -214,21 +214,21 @@ def _list_slashed_dates(told: str) -> list[TokenValue]:
     return [day for day in days if day]
 
 
-def _list_implied_values(said: AmountToken) -> tuple[TokenValue, ...]:
+def _list_implied_values(token: AmountToken) -> tuple[TokenValue, ...]:
     """Return the value of a part of a text, and the values that follow from it."""
-    value = said.value
+    value = token.value
     if isinstance(value, NumberValue):
-        return (value, said.bare) if said.bare else (value,)
+        return (value, token.bare) if token.bare else (value,)
     if isinstance(value, DayOfYear):
         return value, MONTH_NAMES[value.month - 1]
     if not isinstance(value, PartialDate):
         return (value,)
-    told: list[TokenValue] = [value, NumberValue(str(value.year if value.year > 0 else 1 - value.year))]
+    implied: list[TokenValue] = [value, NumberValue(str(value.year if value.year > 0 else 1 - value.year))]
     if value.month:
-        told += [PartialDate(value.year), MONTH_NAMES[value.month - 1]]
+        implied += [PartialDate(value.year), MONTH_NAMES[value.month - 1]]
     if value.month and value.day:
-        told += [PartialDate(value.year, value.month), DayOfYear(value.month, value.day)]
-    return tuple(told)
+        implied += [PartialDate(value.year, value.month), DayOfYear(value.month, value.day)]
+    return tuple(implied)
 
 
 def _iterate_row_places(wanted: Sequence[TokenValue], text: IndexedText) -> Iterator[int]:
@@ -239,7 +239,7 @@ def _iterate_row_places(wanted: Sequence[TokenValue], text: IndexedText) -> Iter
         first = place - rarest
         row = text.tokens[first : first + len(wanted)] if first >= 0 else ()
         if len(row) == len(wanted) and all(
-            said is not None and value in _list_implied_values(said) for said, value in zip(row, wanted, strict=True)
+            token is not None and value in _list_implied_values(token) for token, value in zip(row, wanted, strict=True)
         ):
             yield first
 
@@ -265,7 +265,7 @@ def _is_followed(place: int, tail: Sequence[TokenValue], text: IndexedText) -> b
     """
     ahead = text.tokens[place : place + _MAX_GAP_BEFORE_COUNTED + len(tail)]
     numbers = next(
-        (at for at, said in enumerate(ahead) if said is None or not is_number_or_date(said.value)), len(ahead)
+        (at for at, token in enumerate(ahead) if token is None or not is_number_or_date(token.value)), len(ahead)
     )
     if _is_row_at(ahead, numbers, tail):
         return True
@@ -273,8 +273,8 @@ def _is_followed(place: int, tail: Sequence[TokenValue], text: IndexedText) -> b
         words = next(
             (
                 at
-                for at, said in enumerate(ahead)
-                if said is None or is_number_or_date(said.value) or said.value in NORMALIZED_UNITS
+                for at, token in enumerate(ahead)
+                if token is None or is_number_or_date(token.value) or token.value in NORMALIZED_UNITS
             ),
             len(ahead),
         )
@@ -283,8 +283,8 @@ def _is_followed(place: int, tail: Sequence[TokenValue], text: IndexedText) -> b
     return _is_number_only_paragraph(place, text)
 
 
-def _is_row_at(said: Sequence[AmountToken | None], at: int, wanted: Sequence[TokenValue]) -> bool:
-    row = said[at : at + len(wanted)]
+def _is_row_at(tokens: Sequence[AmountToken | None], at: int, wanted: Sequence[TokenValue]) -> bool:
+    row = tokens[at : at + len(wanted)]
     return len(row) == len(wanted) and all(
         each is not None and each.value == value for each, value in zip(row, wanted, strict=True)
     )
@@ -294,16 +294,16 @@ def _is_number_only_paragraph(place: int, text: IndexedText) -> bool:
     """True when the paragraph around a place contains only numbers."""
     for step, start in ((-1, place - 1), (1, place)):
         at = start
-        while 0 <= at < len(text.tokens) and (said := text.tokens[at]) is not None:
-            if not is_number_or_date(said.value):
+        while 0 <= at < len(text.tokens) and (token := text.tokens[at]) is not None:
+            if not is_number_or_date(token.value):
                 return False
             at += step
     return True
 
 
-def _contains_unrounded_number(told: str, wanted: Sequence[TokenValue], text: IndexedText) -> bool:
+def _contains_unrounded_number(answer: str, wanted: Sequence[TokenValue], text: IndexedText) -> bool:
     """True when a number of the text, rounded as the answer's scale word shows, is the answer."""
-    scaled = _SCALED_NUMBER.search(normalize_amount_spelling(told))
+    scaled = _SCALED_NUMBER.search(normalize_amount_spelling(answer))
     first, tail = wanted[0], wanted[1:]
     if (
         not scaled
@@ -327,19 +327,19 @@ def _contains_range(wanted: Sequence[TokenValue], text: IndexedText) -> bool:
     if len(wanted) != 2 or not all(map(is_number_or_date, wanted)):
         return False
     for place in text.places.get(wanted[0], ()):
-        for said in text.tokens[place + 1 : place + 2 + _MAX_GAP_IN_RANGE]:
-            if said is None:
+        for token in text.tokens[place + 1 : place + 2 + _MAX_GAP_IN_RANGE]:
+            if token is None:
                 break
-            if wanted[1] in _list_implied_values(said):
+            if wanted[1] in _list_implied_values(token):
                 return True
     return False
 
 
-def _contains_person(told: str, text: IndexedText) -> bool:
+def _contains_person(answer: str, text: IndexedText) -> bool:
     """True when the text names a person with one name more, or without or with another form of the middle initial."""
-    read = tokenize_amounts(told)
+    read = tokenize_amounts(answer)
     names = [each.value for each in read if isinstance(each.value, str) and each.is_capital]
-    if len(names) != len(read) or len(names) not in (2, 3) or names[-1] in _NON_SURNAMES or _SEPARATOR.search(told):
+    if len(names) != len(read) or len(names) not in (2, 3) or names[-1] in _NON_SURNAMES or _SEPARATOR.search(answer):
         return False
     first, middle, last = names[0], (names[1] if len(names) == 3 else ""), names[-1]
     if len(middle) == 1 and _contains_row([first, last], text):
@@ -353,15 +353,15 @@ def _contains_person(told: str, text: IndexedText) -> bool:
     return False
 
 
-def _split_answer_parts(told: str) -> list[str]:
+def _split_answer_parts(answer: str) -> list[str]:
     """Return the parts of an answer; the whole where a separator lies inside a date or number."""
-    plain = _BRACKETS.sub("", _HEDGE_PREFIX.sub("", told.strip()))
+    plain = _BRACKETS.sub("", _HEDGE_PREFIX.sub("", answer.strip()))
     if _URL_MARK.search(plain):
         return [plain]
     parts = [part for part in (part.strip() for part in _SEPARATOR.split(plain)) if part and _read_answer_values(part)]
     apart = [value for part in parts for value in _read_answer_values(part)]
-    whole = [value for value in _read_answer_values(plain) if value != "and"]
-    return parts if len(parts) > 1 and apart == whole else [plain or told]
+    unsplit = [value for value in _read_answer_values(plain) if value != "and"]
+    return parts if len(parts) > 1 and apart == unsplit else [plain or answer]
 
 
 def _shares_last_name(parts: Sequence[str], text: IndexedText) -> bool:

@@ -277,9 +277,9 @@ class YearRange:
 DateOrYearRange = PartialDate | YearRange
 
 
-def states_date(sentence: str, told: str) -> bool | None:
-    """True when a sentence states a formatted date, at its precision or a finer one; None when `told` is no date."""
-    wanted = _read_formatted_date(told)
+def states_date(sentence: str, formatted: str) -> bool | None:
+    """True when a sentence states a formatted date, at its precision or a finer one; None when `formatted` is no date."""
+    wanted = _read_formatted_date(formatted)
     return None if wanted is None else any(_date_states(found, wanted) for found in _iterate_dates(sentence))
 
 
@@ -289,23 +289,23 @@ def is_same_date(one: str, other: str) -> bool:
     return read is not None and read == _read_formatted_date(other)
 
 
-def format_date_in_prose(told: str) -> str:
+def format_date_in_prose(formatted: str) -> str:
     """Format a date for use in a sentence: 8 July 1593, AD 37, March 44 BC, the 1950s, the 5th century BC."""
-    when = _read_formatted_date(told)
+    when = _read_formatted_date(formatted)
     if isinstance(when, YearRange):
-        return f"the {told}"
-    if when is None or told.startswith("about "):
-        return told
+        return f"the {formatted}"
+    if when is None or formatted.startswith("about "):
+        return formatted
     year = f"{1 - when.year} BC" if when.year <= 0 else str(when.year) if when.year >= 100 else f"AD {when.year}"
     return " ".join(
         [*([str(when.day)] if when.day else []), *([_CAPITALIZED_MONTHS[when.month - 1]] if when.month else []), year]
     )
 
 
-def _read_formatted_date(told: str) -> DateOrYearRange | None:
+def _read_formatted_date(formatted: str) -> DateOrYearRange | None:
     """Read a whole text as a date, formatted by text.values.literals.format_date or written by people; None for no
     date."""
-    text = _normalize_date_spelling(told.removeprefix("about ").removeprefix("the "))
+    text = _normalize_date_spelling(formatted.removeprefix("about ").removeprefix("the "))
     return PartialDate(int(text)) if _SHORT_YEAR.fullmatch(text) else _read_date_or_years(text)
 
 

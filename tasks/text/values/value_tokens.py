@@ -86,23 +86,23 @@ def tokenize_values(text: str) -> list[ValueToken]:
     """Return the parts of a text and their values, in order."""
     words = _TOKEN.findall(_normalize_signs_and_eras(text))
     marks = [_is_month(word) or word.lower() in _ERAS for word in words]
-    told: list[ValueToken] = []
+    tokens: list[ValueToken] = []
     at = 0
     while at < len(words):
         width, value = _read_value_at(words, marks, at)
-        told.append(ValueToken(" ".join(words[at : at + width]), value))
+        tokens.append(ValueToken(" ".join(words[at : at + width]), value))
         at += width
-    return told
+    return tokens
 
 
-def iterate_capitalized_words(told: Sequence[ValueToken]) -> Iterator[tuple[bool, str, str]]:
+def iterate_capitalized_words(tokens: Sequence[ValueToken]) -> Iterator[tuple[bool, str, str]]:
     """Yield the capitalised words of a sentence: whether it is the first part, the word, and its value.
 
     Words within a date or number are not included.
     """
-    for at, (said, value) in enumerate(told):
-        if isinstance(value, str) and said[0].isupper() and said != "I":
-            yield at == 0, said, value
+    for at, (source, value) in enumerate(tokens):
+        if isinstance(value, str) and source[0].isupper() and source != "I":
+            yield at == 0, source, value
 
 
 def drop_stop_words(values: Sequence[TokenValue]) -> list[TokenValue]:
@@ -329,8 +329,8 @@ def tokenize_amounts(text: str) -> Sequence[AmountToken]:
 
 
 def _tokenize_amounts_uncached(text: str) -> Sequence[AmountToken]:
-    told = [(part.source, part.value) for part in tokenize_values(normalize_amount_spelling(text))]
-    joined = _drop_repeated_units(list(_join_unit_words(list(_join_minus_signs(told)))))
+    parts = [(part.source, part.value) for part in tokenize_values(normalize_amount_spelling(text))]
+    joined = _drop_repeated_units(list(_join_unit_words(list(_join_minus_signs(parts)))))
     return tuple(each for at, each in enumerate(joined) if _is_kept_amount(joined, at))
 
 
@@ -398,11 +398,11 @@ def _format_duration_word(found: re.Match[str]) -> str:
     return _COLON_LETTER.join([str(int(first)), *(f"{int(part):02d}" for part in others if part)])
 
 
-def _join_minus_signs(told: Sequence[tuple[str, TokenValue]]) -> Iterator[AmountToken]:
+def _join_minus_signs(parts: Sequence[tuple[str, TokenValue]]) -> Iterator[AmountToken]:
     at = 0
-    while at < len(told):
-        said, value = told[at]
-        following = told[at + 1][1] if at + 1 < len(told) else None
+    while at < len(parts):
+        source, value = parts[at]
+        following = parts[at + 1][1] if at + 1 < len(parts) else None
         number = following.number if value == "minus" and isinstance(following, NumberValue) else ""
         # more likely the end of a range than a negative number: (–2010)
         is_year = len(number) == 4 and number.isdigit() and int(number) <= 2100
@@ -410,14 +410,14 @@ def _join_minus_signs(told: Sequence[tuple[str, TokenValue]]) -> Iterator[Amount
             yield AmountToken(NumberValue(number if number == "0" else f"-{number}"), None, False)
             at += 2
             continue
-        bare = _read_number_before_scale(said) if isinstance(value, NumberValue) else None
+        bare = _read_number_before_scale(source) if isinstance(value, NumberValue) else None
         word = _ALIASES.get(value) or _LARGE_ORDINALS.get(value) or value if isinstance(value, str) else value
-        yield AmountToken(word, bare, said[:1].isupper())
+        yield AmountToken(word, bare, source[:1].isupper())
         at += 1
 
 
-def _read_number_before_scale(said: str) -> NumberValue | None:
-    first, _, scale = said.partition(" ")
+def _read_number_before_scale(source: str) -> NumberValue | None:
+    first, _, scale = source.partition(" ")
     number = parse_written_number(first) if scale else None
     if number is None or ("." not in number.number and len(number.number) < _MIN_BARE_DIGITS):
         return None

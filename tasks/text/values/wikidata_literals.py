@@ -98,8 +98,8 @@ def canonical_number(text: str) -> str | None:
     found = _DECIMAL.fullmatch(text)
     if not found or not any(character.isdigit() for character in text):
         return None
-    whole, rest = found[2] or "0", found[3] or ""
-    number = f"{whole}.{rest}" if rest else whole
+    integer, rest = found[2] or "0", found[3] or ""
+    number = f"{integer}.{rest}" if rest else integer
     return f"-{number}" if found[1] == "-" and Decimal(number) else number
 
 
@@ -119,21 +119,21 @@ def format_wikidata_date(text: str, precision: int | None) -> str:
         return text
     year = -int(found[2]) if found[1] == "-" else int(found[2])
     shown, era = (1 - year, " BC") if year <= 0 else (year, "")
-    told = str(shown)
+    formatted = str(shown)
     match DAY_PRECISION if precision is None else precision:
         case 10:
-            told = f"{shown:04d}-{found[3]}" if found[3] != "00" else told
+            formatted = f"{shown:04d}-{found[3]}" if found[3] != "00" else formatted
         case 9:
             pass
         case 8:
-            told = f"{shown // 10 * 10}s"
+            formatted = f"{shown // 10 * 10}s"
         case 7:
-            told = f"{format_ordinal((shown + 99) // 100)} century"
+            formatted = f"{format_ordinal((shown + 99) // 100)} century"
         case coarse if coarse < 7:
-            told = f"about {shown}"
+            formatted = f"about {shown}"
         case _:
-            told = f"{shown:04d}-{found[3]}-{found[4]}" if found[3] != "00" and found[4] != "00" else told
-    return told + era
+            formatted = f"{shown:04d}-{found[3]}-{found[4]}" if found[3] != "00" and found[4] != "00" else formatted
+    return formatted + era
 
 
 def format_wikidata_literal(text: str, precision: int | None, unit: str | None = None) -> str:

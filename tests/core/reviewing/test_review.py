@@ -84,7 +84,7 @@ def test_a_row_with_an_open_item_stays_out() -> None:
             [make_item(decision="edit", edited=[TextEdit(field="Title", text="x")], file="q.csv", line=5)],
             "q.csv, line 5: 'Title' cannot be edited in slaq; expected one of ['Question', 'Answer2']",
         ),
-        ([make_item(decision="edit")], "no edited text is given"),
+        ([make_item(decision="edit")], "the decision is edit, but"),
         (
             [
                 make_item(decision="edit", edited=MENDED, file="q.csv", line=2),
@@ -92,7 +92,7 @@ def test_a_row_with_an_open_item_stays_out() -> None:
                     flag="wrong", decision="edit", edited=[TextEdit(field="Question", text="X?")], file="q.csv", line=3
                 ),
             ],
-            "q.csv, line 3: Question of row 'r1' is edited in another way in q.csv, line 2",
+            "q.csv, line 3: Question of row 'r1' has a different edit in q.csv, line 2",
         ),
     ],
 )

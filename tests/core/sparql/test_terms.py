@@ -77,13 +77,13 @@ def test_what_is_no_language_tag_is_refused(language):
 
 @pytest.mark.parametrize("qid", ["P19", "Q0", "Q", "q64", "Q64 } #", "Q64\n", "wd:Q64"])
 def test_what_is_no_item_is_refused(qid):
-    with pytest.raises(ValueError, match="not the id of an item"):
+    with pytest.raises(ValueError, match="not an item id"):
         item_term(qid)
 
 
 def test_terms_of_ids_and_numbers():
     assert (item_term("Q64"), direct_property_term("P19"), integer_term(7)) == ("wd:Q64", "wdt:P19", "7")
-    with pytest.raises(ValueError, match="not the id of a property"):
+    with pytest.raises(ValueError, match="not a property id"):
         direct_property_term("Q64")
 
 
@@ -121,7 +121,7 @@ def test_every_block_of_several_variables_is_filled():
 
 
 def test_a_tuple_needs_a_term_for_each_variable():
-    with pytest.raises(ValueError, match="a term for each of a, b, found 1: 7"):
+    with pytest.raises(ValueError, match="a, b; found 1: 7"):
         fill_values_tuples("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(integer_term(7),)])
     with pytest.raises(ValueError, match="no block `VALUES \\( \\?b \\?a \\)"):
         fill_values_tuples("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [])
@@ -130,7 +130,7 @@ def test_a_tuple_needs_a_term_for_each_variable():
 def test_a_query_without_the_block_is_refused():
     with pytest.raises(ValueError, match="no block `VALUES \\?b"):
         fill_values_block("SELECT * { VALUES ?a { 1 } }", "b", [])
-    with pytest.raises(ValueError, match="never closed"):
+    with pytest.raises(ValueError, match="VALUES block of .* closed"):
         fill_values_block("SELECT * { VALUES ?a { 1 ", "a", [])
 
 

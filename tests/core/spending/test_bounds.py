@@ -39,8 +39,8 @@ def test_money_is_told_apart_from_none() -> None:
         (1.25, 0, [], "US$ 1.2500"),
         (0.0, 1, [], "cost unknown for 1 call"),
         (1.25, 1200, [], "US$ 1.2500, cost unknown for 1,200 calls"),
-        (0.0, 0, ["m", "o"], "no price is given for m, o"),
-        (1.25, 3, ["m"], "US$ 1.2500, cost unknown for 3 calls, no price is given for m"),
+        (0.0, 0, ["m", "o"], "no price set for m, o"),
+        (1.25, 3, ["m"], "US$ 1.2500, cost unknown for 3 calls, no price set for m"),
     ],
 )
 def test_a_cost_tells_what_it_leaves_out(usd: float, unknown: int, unpriced: list[str], told: str) -> None:

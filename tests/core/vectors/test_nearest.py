@@ -80,8 +80,8 @@ def test_equal_vectors_come_in_their_order() -> None:
     [
         (np.eye(2), np.eye(3), 1, "as many dimensions"),
         (np.eye(2), np.eye(2), 0, "at least 1"),
-        (np.eye(2) * 2, np.eye(2), 1, "another length"),
-        (np.eye(2), np.eye(2) * 0.9, 1, "another length"),
+        (np.eye(2) * 2, np.eye(2), 1, "length 1"),
+        (np.eye(2), np.eye(2) * 0.9, 1, "length 1"),
         (np.array([[np.nan, 1]]), np.eye(2), 1, "not finite"),
         (np.array([[np.inf, 1]]), np.eye(2), 1, "not finite"),
     ],

@@ -30,7 +30,8 @@ def test_models_are_held_by_name_and_by_path_under_their_digests(tiny: Path, tmp
         assert (offer.requirement, offer.name) == (ComputeRequirement("embedder", digest), "tiny")
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, tmp_path, "cpu")
     assert [
-        each.requirement for each in load_servable_resources(tmp_path, [translator.EMBEDDED_TRANSLATOR], [], "cpu", 1, print)
+        each.requirement
+        for each in load_servable_resources(tmp_path, [translator.EMBEDDED_TRANSLATOR], [], "cpu", 1, print)
     ] == [ComputeRequirement("translator", identity)]
 
 

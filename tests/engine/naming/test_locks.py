@@ -210,7 +210,12 @@ def describe_changed(monkeypatch: pytest.MonkeyPatch, module: str, old: str, new
             "normalize_answer",
         ),
         # what the engine reads all replies with
-        ("factmill.tasks.text.reply_wrappers", "JSON5_MAX_CHARACTERS = ", "JSON5_MAX_CHARACTERS = 1 + ", "JSON5_MAX_CHARACTERS"),
+        (
+            "factmill.tasks.text.reply_wrappers",
+            "JSON5_MAX_CHARACTERS = ",
+            "JSON5_MAX_CHARACTERS = 1 + ",
+            "JSON5_MAX_CHARACTERS",
+        ),
     ],
 )
 def test_changed_code_that_decides_rows_is_named_in_the_lock(

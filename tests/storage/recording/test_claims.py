@@ -236,7 +236,12 @@ def test_each_of_two_recorders_goes_by_its_own_ages(tmp_path: Path) -> None:
             assert each._journal
             each._journal.append(replace(old, record_id=f"{0:016x}-{0:08x}"))
         with closing(CallCache(warehouse, "record", oldest_allowed=oldest)) as third:
-            assert [each.get_or_send(calls("b"), service).sent for each in (strict, other, third, lenient)] == [1, 0, 0, 0]
+            assert [each.get_or_send(calls("b"), service).sent for each in (strict, other, third, lenient)] == [
+                1,
+                0,
+                0,
+                0,
+            ]
     assert service.asked == ["a", "b", "a", "b"]
 
 
