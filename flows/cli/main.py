@@ -2,21 +2,25 @@
 
 Exit codes: 0 success, 1 a build or a check failed, 2 wrong usage, 3 the run's budget is reached, 130 stopped with
 Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to standard error, results to standard output.
+An error is one line, `factmill: MESSAGE [CODE]`, or with --json one object {"error": CODE, "message": MESSAGE}.
 """
 
 import atexit
 import errno
+import json
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 from typer.main import get_group
 
 from factmill.flows.cli.entry import (
@@ -56,7 +60,10 @@ COMMANDS = {
     "evaluate": ("evaluate", "Measure a model on a benchmark."),
     "forecast": ("forecast_and_jobs", "Forecast requests, tokens, money and hours of a build or an evaluation."),
     "graph": ("graphs", "Local graphs: Wikidata dumps on this machine."),
-    "jobs": ("forecast_and_jobs", "Batch jobs at servers of models, handed in by builds and evaluations whose world says so."),
+    "jobs": (
+        "forecast_and_jobs",
+        "Batch jobs at servers of models, handed in by builds and evaluations whose world says so.",
+    ),
     "label": ("human_review", "Answers for people to label, by which judges are checked."),
     "models": ("models", "Local models: converted for CTranslate2."),
     "review": ("human_review", "Rows that checks flagged, for people to decide on."),
@@ -96,11 +103,45 @@ def _load_command(name: str) -> Any:
     return get_group(made).commands[name]
 
 
+class CommandLineError(UsageError):
+    """A command line that Typer rejects."""
+
+    code = UsageError.code
+
+    def __init__(self, message: str, usage: str) -> None:
+        super().__init__(message)
+        self.usage = usage
+        """Lines that show how the command is used; empty if no command is known."""
+
+
+@contextmanager
+def _raising_command_line_errors() -> Iterator[None]:
+    """Turn an error of Typer into CommandLineError; the help that is printed for lack of arguments stays as it is."""
+    try:
+        yield
+    except TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        context: Any = getattr(error, "ctx", None)
+        usage = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n" if context else ""
+        raise CommandLineError(error.format_message(), usage) from error
+
+
 class CommandGroup(TyperGroup):
     """The group `factmill`, which lists its commands without importing them."""
 
     def __init__(self, **told: Any) -> None:
         super().__init__(**told | {"commands": _LazyCommands()})
+
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        """Parse the command line up to the command; CommandLineError if that fails."""
+        with _raising_command_line_errors():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the rest and run the command; CommandLineError if it is wrong usage."""
+        with _raising_command_line_errors():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's
         """Return the command names in the order of the help."""
@@ -173,19 +214,34 @@ def _run_command() -> int:
 
 
 def _report_error(error: Exception) -> None:
-    """Print an error in one line; an internal error with its full traceback."""
+    """Print an error in one line, or as JSON with --json; an internal error with its full traceback first."""
     is_named = isinstance(error, FactmillError)
     if short := find_resource_shortage(error) or ("" if is_named else find_thread_start_shortage()):
         # Prefect's exit handlers may wait for a thread that never started
         request_process_exit(short)
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         report_early_end(short)
-    elif is_named:
-        sys.stderr.write(f"factmill: {escape_control_characters(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
+    elif isinstance(error, FactmillError):
+        _print_error(error.code, str(error), getattr(error, "usage", ""))
     elif isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
         told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
         if error.errno == errno.ENOSPC:
             told += "; make room (`factmill gc` says what can go) and run the same command again"
-        sys.stderr.write(f"factmill: {escape_control_characters(told)}\n")
+        _print_error("file-system", told)
     elif not find_stop_exit_code():  # an interrupted library may raise any error
         traceback.print_exc()
+        if _is_json_asked():
+            _print_error("internal", f"{type(error).__name__}: {error}")
+
+
+def _print_error(code: str, message: str, usage: str = "") -> None:
+    """Print an error on standard error: `factmill: MESSAGE [CODE]` after the lines of usage, or an object with --json."""
+    told = escape_control_characters(shorten_middle(message, _LONGEST_MESSAGE))
+    if _is_json_asked():
+        sys.stderr.write(f"{json.dumps({'error': code, 'message': told}, ensure_ascii=False)}\n")
+    else:
+        sys.stderr.write(f"{usage}{usage and chr(10)}factmill: {told} [{code}]\n")
+
+
+def _is_json_asked() -> bool:
+    return "--json" in sys.argv[1:]
