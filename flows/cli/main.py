@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import CompletionItem, TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_group
 
@@ -147,6 +148,11 @@ class CommandGroup(TyperGroup):
         """Return the command names in the order of the help."""
         return list(COMMANDS)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin with `incomplete`, without importing the commands."""
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *TyperCommand.shell_complete(self, ctx, incomplete)]  # type: ignore[arg-type]
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - Typer's
         """Write one help line for each command."""
         limit = formatter.width - 6 - max(map(len, COMMANDS))
@@ -162,10 +168,46 @@ app = typer.Typer(
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,
 )
-app.callback()(lambda: None)
+
+
+def _print_version(is_asked: bool) -> None:
+    """Print the version in one line and end the command (the callback of --version)."""
+    if is_asked:
+        typer.echo(format_version())
+        raise typer.Exit
+
+
+@app.callback()
+def _callback(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def format_version() -> str:
+    """Return the versions of factmill and Python, and the commit if factmill runs from a checkout."""
+    from importlib.metadata import version
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    commit = find_commit(Path(__file__).resolve().parents[2])
+    return f"factmill {version('factmill')} (Python {python}{f', commit {commit}' if commit else ''})"
+
+
+def find_commit(root: Path) -> str:
+    """Return the commit of a checkout, with `-dirty` if files were changed; empty without a checkout or git."""
+    if not (root / ".git").exists():
+        return ""
+    import subprocess
+
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
 
 
 def main() -> NoReturn:
