@@ -35,44 +35,53 @@ from factmill.tasks.memory import find_resource_shortage
 from factmill.tasks.processes import find_thread_start_shortage, request_process_exit
 from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates, shorten_middle
 
-COMMANDS = {
-    "audit": ("human_review", "Check rows by reading, as the paper's authors did: a seeded sample with its evidence."),
-    "diff": ("diff", "Tell what changed from one build to another, row by row, and why: source, world, epoch."),
-    "gc": ("gc", "Remove old builds, records that no build and no run rests on, folders of stopped runs."),
-    "compact": ("gc", "Write the warehouse, and Prefect's database in factmill's home, anew without spare room."),
-    "upgrade": ("gc", "Carry a warehouse of an earlier factmill over into today's tables, with builds and calls."),
-    "judge-card": ("judge_card", "Say how far a judge agrees with people: accuracy, Cohen's kappa, confusion."),
-    "mechanism": ("mechanism", "Find out which components of a local model carry a fact in its answers."),
-    "new": ("new", "Write the package of a benchmark of your own, which installs, builds and passes tests."),
-    "paths": ("paths", "Find the paths of one and two hops between items, or from items to dates and numbers."),
-    "release": ("release", "Write a build as a dataset to publish: tables that `datasets` and others load."),
-    "report": ("report", "Write what was built or measured as one page to read, Markdown or JSON."),
-    "serve": ("serve", "Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-C, SIGTERM or SIGHUP."),
-    "worker": ("worker", "Answer for local models and graphs as a worker of a Dask cluster, until Ctrl-C or SIGTERM."),
-    "builds": ("builds", "List the builds of the warehouse, oldest first."),
-    "show": ("builds", "Show rows of a benchmark's latest build."),
-    "explain": ("explain", "Show where a row comes from: source, items, statements, calls, verdicts."),
-    "verify": ("builds", "Build again from recorded calls alone and compare the bytes of every published table."),
-    "export": ("builds", "Write a build's tables as Parquet, CSV and JSON Lines, and its rejects as Parquet."),
-    "prepare": ("builds", "Make once what every build needs (Prefect's database, the embedded world's store)."),
-    "doctor": ("doctor", "Say what is configured, reachable or missing, and what to do about it."),
-    "build": ("build", "Build a benchmark into the warehouse."),
-    "drift": ("fanoutqa", "What published questions would lose or gain at another moment."),
-    "evaluate": ("evaluate", "Measure a model on a benchmark."),
-    "forecast": ("forecast_and_jobs", "Forecast requests, tokens, money and hours of a build or an evaluation."),
-    "graph": ("graphs", "Local graphs: Wikidata dumps on this machine."),
-    "jobs": (
-        "forecast_and_jobs",
-        "Batch jobs at servers of models, handed in by builds and evaluations whose world says so.",
-    ),
-    "label": ("human_review", "Answers for people to label, by which judges are checked."),
-    "models": ("models", "Local models: converted for CTranslate2."),
-    "review": ("human_review", "Rows that checks flagged, for people to decide on."),
-    "validate": ("fanoutqa", "Check files of questions before a build."),
-    "world": ("world", "The embedded world."),
+COMMAND_GROUPS = {
+    "Build and inspect": {
+        "build": ("build", "Build a benchmark into the warehouse."),
+        "show": ("builds", "Show rows of a benchmark's latest build."),
+        "explain": ("explain", "Show where a row comes from: source, items, calls, verdicts."),
+        "diff": ("diff", "Compare two builds row by row, with the cause of each change."),
+        "verify": ("builds", "Rebuild from recorded calls and compare every table's bytes."),
+        "builds": ("builds", "List the builds of the warehouse, oldest first."),
+        "forecast": ("forecast_and_jobs", "Forecast requests, cost and time of a build or an evaluation."),
+        "doctor": ("doctor", "Check what is configured, reachable or missing, with advice."),
+        "validate": ("fanoutqa", "Check files of questions before a build."),
+        "drift": ("fanoutqa", "Find published answers that later articles no longer state."),
+    },
+    "Measure": {
+        "evaluate": ("evaluate", "Measure a model on a benchmark."),
+        "report": ("report", "Write a report of builds or evaluations as one page."),
+        "audit": ("human_review", "Review a seeded sample of rows with their evidence."),
+        "review": ("human_review", "Export flagged rows for people to decide on, and import them."),
+        "label": ("human_review", "Export answers for people to label, and import the labels."),
+        "judge-card": ("judge_card", "Measure how far a judge agrees with people."),
+        "mechanism": ("mechanism", "Find the components of a local model that carry a fact."),
+    },
+    "Publish": {
+        "export": ("builds", "Write a build's tables as Parquet, CSV and JSON Lines."),
+        "release": ("release", "Write a build as a dataset folder to publish."),
+    },
+    "Operate": {
+        "serve": ("serve", "Run rebuilds by schedule and from Prefect's UI until stopped."),
+        "jobs": ("forecast_and_jobs", "List, cancel and forget batch jobs at model servers."),
+        "gc": ("gc", "Remove old builds, unused calls and data of stopped runs."),
+        "compact": ("gc", "Shrink the database files by the space of removed rows."),
+        "upgrade": ("gc", "Convert an earlier factmill's warehouse to today's tables."),
+        "worker": ("worker", "Serve local models and graphs to a Dask cluster until stopped."),
+        "prepare": ("builds", "Create once what every build needs, for a quick first build."),
+    },
+    "Local data": {
+        "graph": ("graphs", "Load, list and remove local graphs: Wikidata dumps."),
+        "models": ("models", "Convert, list and remove local models (CTranslate2)."),
+        "paths": ("paths", "Find paths of one and two hops between items and values."),
+        "world": ("world", "Serve the embedded world and manage its scripted replies."),
+        "new": ("new", "Write the package of a new benchmark, which builds and tests."),
+    },
 }
-"""Name → module in flows/commands, which defines NAME or NAME_app, and the line in `factmill --help`. A module is
-imported only when its command runs, so that no command waits for the imports of others."""
+"""Heading in `factmill --help` → name → (module in flows/commands, which defines NAME or NAME_app, and the line of the
+help). A module is imported only when its command runs, so that no command waits for the imports of others."""
+COMMANDS = {name: command for group in COMMAND_GROUPS.values() for name, command in group.items()}
+"""Name → (module, line), in the order of the help."""
 _LONGEST_ARGUMENT = 4096
 """Maximum characters of an argument: the maximum length of a path."""
 _LONGEST_MESSAGE = 4000
@@ -154,19 +163,18 @@ class CommandGroup(TyperGroup):
         return [*found, *TyperCommand.shell_complete(self, ctx, incomplete)]  # type: ignore[arg-type]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - Typer's
-        """Write one help line for each command."""
-        limit = formatter.width - 6 - max(map(len, COMMANDS))
-        lines = [
-            (name, TyperCommand(name, help=line).get_short_help_str(limit)) for name, (_, line) in COMMANDS.items()
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(lines)
+        """Write one help line for each command, group by group, with names in one column."""
+        width = max(map(len, COMMANDS))
+        for heading, group in COMMAND_GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in group.items()])
 
 
 app = typer.Typer(
     cls=CommandGroup,
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
     no_args_is_help=True,
+    context_settings={"max_content_width": 100},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

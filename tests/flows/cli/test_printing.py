@@ -10,7 +10,7 @@ from support.commands.command import ROOT
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from factmill.flows.cli.main import COMMANDS, app, find_commit
+from factmill.flows.cli.main import COMMAND_GROUPS, COMMANDS, app, find_commit
 from factmill.flows.cli.options import print_lines, print_result, write_text_file
 from factmill.flows.commands.builds import print_rows
 from factmill.tasks.errors import OutputError
@@ -58,8 +58,22 @@ def test_the_lines_of_the_help_are_those_of_the_commands() -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
     assert list(commands) == list(COMMANDS)
     for name, (_, line) in COMMANDS.items():
-        # as many characters as a terminal of 80 columns shows
-        assert TyperCommand(name, help=line).get_short_help_str(60) == commands[name].get_short_help_str(60), name
+        assert TyperCommand(name, help=line).get_short_help_str(100) == commands[name].get_short_help_str(100), name
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_help_has_a_line_for_each_command_in_groups(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        get_command(app)(["--help"])
+    shown = capsys.readouterr().out.splitlines()
+    for heading, group in COMMAND_GROUPS.items():
+        at = shown.index(f"{heading}:")
+        lines = shown[at + 1 : at + 1 + len(group)]
+        for (name, (_, text)), line in zip(group.items(), lines, strict=True):
+            assert line.split(maxsplit=1) == [name, text]
 
 
 def test_the_help_waits_for_nothing_that_commands_need() -> None:
