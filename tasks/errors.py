@@ -3,14 +3,23 @@
 A problem with one row is not an error: it becomes a Reject (core/rows.py).
 """
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 
 class FactmillError(Exception):
     """Base class of all errors; its text is shown to the user unchanged."""
 
     exit_code = 1
+    code: ClassVar[str] = "factmill"
+    """Name of the error for programs: the class's name without "Error", in kebab case (`UnknownBuild` → unknown-build)."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Set the code of a subclass."""
+        super().__init_subclass__(**keywords)
+        if "code" not in vars(cls):
+            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__.removesuffix("Error")).lower()
 
 
 class UsageError(FactmillError):

@@ -2,21 +2,26 @@
 
 Exit codes: 0 success, 1 a build or a check failed, 2 wrong usage, 3 the run's budget is reached, 130 stopped with
 Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to standard error, results to standard output.
+An error is one line, `factmill: MESSAGE [CODE]`, or with --json one object {"error": CODE, "message": MESSAGE}.
 """
 
 import atexit
 import errno
+import json
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import CompletionItem, TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 from typer.main import get_group
 
 from factmill.flows.cli.entry import (
@@ -30,41 +35,53 @@ from factmill.tasks.memory import find_resource_shortage
 from factmill.tasks.processes import find_thread_start_shortage, request_process_exit
 from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates, shorten_middle
 
-COMMANDS = {
-    "audit": ("human_review", "Check rows by reading, as the paper's authors did: a seeded sample with its evidence."),
-    "diff": ("diff", "Tell what changed from one build to another, row by row, and why: source, world, epoch."),
-    "gc": ("gc", "Remove old builds, records that no build and no run rests on, folders of stopped runs."),
-    "compact": ("gc", "Write the warehouse, and Prefect's database in factmill's home, anew without spare room."),
-    "upgrade": ("gc", "Carry a warehouse of an earlier factmill over into today's tables, with builds and calls."),
-    "judge-card": ("judge_card", "Say how far a judge agrees with people: accuracy, Cohen's kappa, confusion."),
-    "mechanism": ("mechanism", "Find out which components of a local model carry a fact in its answers."),
-    "new": ("new", "Write the package of a benchmark of your own, which installs, builds and passes tests."),
-    "paths": ("paths", "Find the paths of one and two hops between items, or from items to dates and numbers."),
-    "release": ("release", "Write a build as a dataset to publish: tables that `datasets` and others load."),
-    "report": ("report", "Write what was built or measured as one page to read, Markdown or JSON."),
-    "serve": ("serve", "Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-C, SIGTERM or SIGHUP."),
-    "worker": ("worker", "Answer for local models and graphs as a worker of a Dask cluster, until Ctrl-C or SIGTERM."),
-    "builds": ("builds", "List the builds of the warehouse, oldest first."),
-    "show": ("builds", "Show rows of a benchmark's latest build."),
-    "explain": ("explain", "Show where a row comes from: source, items, statements, calls, verdicts."),
-    "verify": ("builds", "Build again from recorded calls alone and compare the bytes of every published table."),
-    "export": ("builds", "Write a build's tables as Parquet, CSV and JSON Lines, and its rejects as Parquet."),
-    "prepare": ("builds", "Make once what every build needs (Prefect's database, the embedded world's store)."),
-    "doctor": ("doctor", "Say what is configured, reachable or missing, and what to do about it."),
-    "build": ("build", "Build a benchmark into the warehouse."),
-    "drift": ("fanoutqa", "What published questions would lose or gain at another moment."),
-    "evaluate": ("evaluate", "Measure a model on a benchmark."),
-    "forecast": ("forecast_and_jobs", "Forecast requests, tokens, money and hours of a build or an evaluation."),
-    "graph": ("graphs", "Local graphs: Wikidata dumps on this machine."),
-    "jobs": ("forecast_and_jobs", "Batch jobs at servers of models, handed in by builds and evaluations whose world says so."),
-    "label": ("human_review", "Answers for people to label, by which judges are checked."),
-    "models": ("models", "Local models: converted for CTranslate2."),
-    "review": ("human_review", "Rows that checks flagged, for people to decide on."),
-    "validate": ("fanoutqa", "Check files of questions before a build."),
-    "world": ("world", "The embedded world."),
+COMMAND_GROUPS = {
+    "Build and inspect": {
+        "build": ("build", "Build a benchmark into the warehouse."),
+        "show": ("builds", "Show rows of a benchmark's latest build."),
+        "explain": ("explain", "Show where a row comes from: source, items, calls, verdicts."),
+        "diff": ("diff", "Compare two builds row by row, with the cause of each change."),
+        "verify": ("builds", "Rebuild from recorded calls and compare every table's bytes."),
+        "builds": ("builds", "List the builds of the warehouse, oldest first."),
+        "forecast": ("forecast_and_jobs", "Forecast requests, cost and time of a build or an evaluation."),
+        "doctor": ("doctor", "Check what is configured, reachable or missing, with advice."),
+        "validate": ("fanoutqa", "Check files of questions before a build."),
+        "drift": ("fanoutqa", "Find published answers that later articles no longer state."),
+    },
+    "Measure": {
+        "evaluate": ("evaluate", "Measure a model on a benchmark."),
+        "report": ("report", "Write a report of builds or evaluations as one page."),
+        "audit": ("human_review", "Review a seeded sample of rows with their evidence."),
+        "review": ("human_review", "Export flagged rows for people to decide on, and import them."),
+        "label": ("human_review", "Export answers for people to label, and import the labels."),
+        "judge-card": ("judge_card", "Measure how far a judge agrees with people."),
+        "mechanism": ("mechanism", "Find the components of a local model that carry a fact."),
+    },
+    "Publish": {
+        "export": ("builds", "Write a build's tables as Parquet, CSV and JSON Lines."),
+        "release": ("release", "Write a build as a dataset folder to publish."),
+    },
+    "Operate": {
+        "serve": ("serve", "Run rebuilds by schedule and from Prefect's UI until stopped."),
+        "jobs": ("forecast_and_jobs", "List, cancel and forget batch jobs at model servers."),
+        "gc": ("gc", "Remove old builds, unused calls and data of stopped runs."),
+        "compact": ("gc", "Shrink the database files by the space of removed rows."),
+        "upgrade": ("gc", "Convert an earlier factmill's warehouse to today's tables."),
+        "worker": ("worker", "Serve local models and graphs to a Dask cluster until stopped."),
+        "prepare": ("builds", "Create once what every build needs, for a quick first build."),
+    },
+    "Local data": {
+        "graph": ("graphs", "Load, list and remove local graphs: Wikidata dumps."),
+        "models": ("models", "Convert, list and remove local models (CTranslate2)."),
+        "paths": ("paths", "Find paths of one and two hops between items and values."),
+        "world": ("world", "Serve the embedded world and manage its scripted replies."),
+        "new": ("new", "Write the package of a new benchmark, which builds and tests."),
+    },
 }
-"""Name → module in flows/commands, which defines NAME or NAME_app, and the line in `factmill --help`. A module is
-imported only when its command runs, so that no command waits for the imports of others."""
+"""Heading in `factmill --help` → name → (module in flows/commands, which defines NAME or NAME_app, and the line of the
+help). A module is imported only when its command runs, so that no command waits for the imports of others."""
+COMMANDS = {name: command for group in COMMAND_GROUPS.values() for name, command in group.items()}
+"""Name → (module, line), in the order of the help."""
 _LONGEST_ARGUMENT = 4096
 """Maximum characters of an argument: the maximum length of a path."""
 _LONGEST_MESSAGE = 4000
@@ -96,35 +113,109 @@ def _load_command(name: str) -> Any:
     return get_group(made).commands[name]
 
 
+class CommandLineError(UsageError):
+    """A command line that Typer rejects."""
+
+    code = UsageError.code
+
+    def __init__(self, message: str, usage: str) -> None:
+        super().__init__(message)
+        self.usage = usage
+        """Lines that show how the command is used; empty if no command is known."""
+
+
+@contextmanager
+def _raising_command_line_errors() -> Iterator[None]:
+    """Turn an error of Typer into CommandLineError; the help that is printed for lack of arguments stays as it is."""
+    try:
+        yield
+    except TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        context: Any = getattr(error, "ctx", None)
+        usage = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n" if context else ""
+        raise CommandLineError(error.format_message(), usage) from error
+
+
 class CommandGroup(TyperGroup):
     """The group `factmill`, which lists its commands without importing them."""
 
     def __init__(self, **told: Any) -> None:
         super().__init__(**told | {"commands": _LazyCommands()})
 
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        """Parse the command line up to the command; CommandLineError if that fails."""
+        with _raising_command_line_errors():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the rest and run the command; CommandLineError if it is wrong usage."""
+        with _raising_command_line_errors():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's
         """Return the command names in the order of the help."""
         return list(COMMANDS)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin with `incomplete`, without importing the commands."""
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *TyperCommand.shell_complete(self, ctx, incomplete)]  # type: ignore[arg-type]
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - Typer's
-        """Write one help line for each command."""
-        limit = formatter.width - 6 - max(map(len, COMMANDS))
-        lines = [
-            (name, TyperCommand(name, help=line).get_short_help_str(limit)) for name, (_, line) in COMMANDS.items()
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(lines)
+        """Write one help line for each command, group by group, with names in one column."""
+        width = max(map(len, COMMANDS))
+        for heading, group in COMMAND_GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in group.items()])
 
 
 app = typer.Typer(
     cls=CommandGroup,
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
     no_args_is_help=True,
+    context_settings={"max_content_width": 100},
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,
 )
-app.callback()(lambda: None)
+
+
+def _print_version(is_asked: bool) -> None:
+    """Print the version in one line and end the command (the callback of --version)."""
+    if is_asked:
+        typer.echo(format_version())
+        raise typer.Exit
+
+
+@app.callback()
+def _callback(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def format_version() -> str:
+    """Return the versions of factmill and Python, and the commit if factmill runs from a checkout."""
+    from importlib.metadata import version
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    commit = find_commit(Path(__file__).resolve().parents[2])
+    return f"factmill {version('factmill')} (Python {python}{f', commit {commit}' if commit else ''})"
+
+
+def find_commit(root: Path) -> str:
+    """Return the commit of a checkout, with `-dirty` if files were changed; empty without a checkout or git."""
+    if not (root / ".git").exists():
+        return ""
+    import subprocess
+
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
 
 
 def main() -> NoReturn:
@@ -173,19 +264,34 @@ def _run_command() -> int:
 
 
 def _report_error(error: Exception) -> None:
-    """Print an error in one line; an internal error with its full traceback."""
+    """Print an error in one line, or as JSON with --json; an internal error with its full traceback first."""
     is_named = isinstance(error, FactmillError)
     if short := find_resource_shortage(error) or ("" if is_named else find_thread_start_shortage()):
         # Prefect's exit handlers may wait for a thread that never started
         request_process_exit(short)
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         report_early_end(short)
-    elif is_named:
-        sys.stderr.write(f"factmill: {escape_control_characters(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
+    elif isinstance(error, FactmillError):
+        _print_error(error.code, str(error), getattr(error, "usage", ""))
     elif isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
         told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
         if error.errno == errno.ENOSPC:
             told += "; make room (`factmill gc` says what can go) and run the same command again"
-        sys.stderr.write(f"factmill: {escape_control_characters(told)}\n")
+        _print_error("file-system", told)
     elif not find_stop_exit_code():  # an interrupted library may raise any error
         traceback.print_exc()
+        if _is_json_asked():
+            _print_error("internal", f"{type(error).__name__}: {error}")
+
+
+def _print_error(code: str, message: str, usage: str = "") -> None:
+    """Print an error on standard error: `factmill: MESSAGE [CODE]` after the lines of usage, or an object with --json."""
+    told = escape_control_characters(shorten_middle(message, _LONGEST_MESSAGE))
+    if _is_json_asked():
+        sys.stderr.write(f"{json.dumps({'error': code, 'message': told}, ensure_ascii=False)}\n")
+    else:
+        sys.stderr.write(f"{usage}{usage and chr(10)}factmill: {told} [{code}]\n")
+
+
+def _is_json_asked() -> bool:
+    return "--json" in sys.argv[1:]

@@ -59,7 +59,7 @@ def verify(
     concurrency: int = typer.Option(_CONCURRENCY.default, help=_CONCURRENCY.description),
     as_json: JsonOption = False,
 ) -> None:
-    """Build again from recorded calls alone and compare the bytes of every published table.
+    """Rebuild from recorded calls and compare every table's bytes.
 
     Exit code 0 only when all agree. Example: factmill verify latest:granola
     """
@@ -93,7 +93,9 @@ def export(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a build's tables as Parquet, CSV and JSON Lines, and its rejects as Parquet.
+    """Write a build's tables as Parquet, CSV and JSON Lines.
+
+    Rejected rows are written as Parquet.
 
     Example: factmill export latest:granola --to out/
     """
@@ -114,7 +116,10 @@ def export(
 
 
 def prepare() -> None:
-    """Make once what every build needs (Prefect's database, the embedded world's store), so that the first is quick."""
+    """Create once what every build needs, for a quick first build.
+
+    These are Prefect's database and the store of the embedded world. Example: factmill prepare
+    """
     progress.set_progress_style()
     build_runner.prepare_home()
 

@@ -55,10 +55,11 @@ def diff(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what changed from one build to another, row by row, and why: source, world, epoch, prompt, query, list, model,
-    parameter, decision, code. Of releases, which hold no recorded calls, as far as their locks tell why.
+    """Compare two builds row by row, with the cause of each change.
 
-    Ends with 0, also where rows differ, unless --exit-code is given; with 2 where the two cannot be compared.
+    Causes are source, world, epoch, prompt, query, list, model, parameter, decision and code. Releases hold no recorded
+    calls; of them the causes are those that their manifests show. The exit code is 0 also if rows differ, unless
+    --exit-code is given, and 2 if the two cannot be compared.
 
     \b
     Examples:

@@ -71,7 +71,13 @@ def doctor(
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what is configured, reachable or missing, and what to do about it."""
+    """Check what is configured, reachable or missing, with advice.
+
+    \b
+    Examples:
+      factmill doctor
+      factmill doctor --world my-world.toml --ask
+    """
     findings = run_diagnostics(world, resolve_warehouse_path(RunOptions(warehouse=warehouse)), ask)
     ok, lines = all(f["ok"] for f in findings), []
     for f in findings:

@@ -29,9 +29,11 @@ def explain(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where a row comes from: source, items, statements, calls, verdicts. Works for rejected rows too.
+    """Show where a row comes from: source, items, calls, verdicts.
 
-    Without a row: everything that the build depends on, each input with its digest or version.
+    Works for rejected rows too.
+
+    Without a row: list everything that the build depends on, each input with its digest or version.
 
     Examples: factmill explain granola P19-3f2a, factmill explain granola
     """

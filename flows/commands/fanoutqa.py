@@ -92,12 +92,12 @@ def validate_fanoutqa(
         raise typer.Exit(1)
 
 
-drift_app = typer.Typer(help="What published questions would lose or gain at another moment.", no_args_is_help=True)
+drift_app = typer.Typer(help="Find published answers that later articles no longer state.", no_args_is_help=True)
 
 
 @drift_app.callback()
 def drift() -> None:
-    """What published questions would lose or gain at another moment."""
+    """Find published answers that later articles no longer state."""
 
 
 @drift_app.command("fanoutqa")

@@ -90,7 +90,7 @@ def forecast(given: Any) -> None:
 
 
 forecast_app = typer.Typer(
-    help="Forecast requests, tokens, money and hours of a build or an evaluation. Try: factmill forecast granola --pilot 20",
+    help="Forecast requests, cost and time of a build or an evaluation. Try: factmill forecast granola --pilot 20",
     no_args_is_help=True,
     result_callback=forecast,
 )
@@ -109,7 +109,9 @@ for _each in (*BENCHMARKS.values(), *EVALUATIONS.values()):
     _blocks = {"Examples": [f"{_command} {each}" for each in _examples]}
     add_command(forecast_app, _each.name, f"Forecast: {_each.title}", _blocks, _fields, benchmark=_each)
 jobs_app = typer.Typer(
-    help="""Batch jobs at servers of models, handed in by builds and evaluations whose world says mode = "batch".
+    help="""List, cancel and forget batch jobs at model servers.
+
+Builds and evaluations submit batch jobs if their world's file says mode = "batch".
 
 \b
 Examples:

@@ -69,9 +69,10 @@ def gc(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove old builds, records that no build and no run rests on, folders of stopped runs, Prefect's history, stray files.
+    """Remove old builds, unused calls and data of stopped runs.
 
-    Runs that were killed, which Prefect has as running, are ended. Without --yes nothing is removed. What a running
+    Unused calls are those that no build and no run rests on. Prefect's history and orphan files go too. Runs that were
+    killed, which Prefect has as running, are ended. Without --yes nothing is removed. What a running
     process works with is left alone, and every build that stays can be verified as before. Room in the warehouse's file is used again; `factmill compact` gives it back.
 
     \b
@@ -143,10 +144,11 @@ def _format_removable_from(freed: ReclaimedSpace, ages: Mapping[str, str]) -> st
 
 
 def compact(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
-    """Write the warehouse, and Prefect's database in factmill's home, anew without the room that removed rows left.
+    """Shrink the database files by the space of removed rows.
 
-    The warehouse is held meanwhile, and replaced only by a copy with the same content; beside it there has to be free
-    room for twice what it takes. Where a build works with it, it is left as it is, with exit code 1.
+    The warehouse, and Prefect's database in factmill's home, are rewritten. The warehouse is locked meanwhile, and replaced
+    only by a copy with the same content; free space of twice its size is needed. If a build uses it, it stays as it is,
+    with exit code 1.
     Example: factmill gc --yes && factmill compact
     """
     path, history = resolve_warehouse_path(RunOptions(warehouse=warehouse)), prefect_database_path(factmill_home())
@@ -169,11 +171,10 @@ def upgrade(
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Carry a warehouse of an earlier factmill over into today's tables, with its builds and recorded calls.
+    """Convert an earlier factmill's warehouse to today's tables.
 
-    Recorded replies serve afterwards as before, and nothing that was paid for is asked again. The file is replaced only when
-    every row has arrived; beside it there has to be free room for twice what it takes. Where a build works with it, it is left
-    as it is, with exit code 1.
+    Builds and recorded calls are kept: nothing that was paid for is asked again. The file is replaced only when every row is
+    copied; free space of twice its size is needed. If a build uses it, it stays as it is, with exit code 1.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ from factmill.tasks.graph.loading.staging import LoadProgress
 from factmill.tasks.graph.lookup import MalformedLine, open_graph
 from factmill.tasks.settings import factmill_home, graphs_folder
 
-graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
+graph_app = typer.Typer(help="Load, list and remove local graphs: Wikidata dumps.", no_args_is_help=True)
 GraphArgument = Annotated[str, typer.Argument(help="Name of the graph.", metavar="NAME")]
 
 

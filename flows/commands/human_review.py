@@ -67,7 +67,7 @@ from factmill.tasks.storage.human_judgments import (
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 from factmill.tasks.text.sanitize import escape_control_characters
 
-label_app = typer.Typer(help="Answers for people to label, by which judges are checked.", no_args_is_help=True)
+label_app = typer.Typer(help="Export answers for people to label, and import the labels.", no_args_is_help=True)
 
 
 @label_app.command("export")
@@ -253,7 +253,7 @@ def format_label_problems(file: ParsedLabelFile) -> list[str]:
     return lines
 
 
-review_app = typer.Typer(help="Rows that checks flagged, for people to decide on.", no_args_is_help=True)
+review_app = typer.Typer(help="Export flagged rows for people to decide on, and import them.", no_args_is_help=True)
 
 
 @review_app.command("export")
@@ -307,8 +307,10 @@ def audit(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check rows by reading, as the paper's authors did: a seeded sample with its evidence, verdicts by kind of fault,
-    shares with intervals beside the paper's. In a terminal it asks row by row; a CSV does as well.
+    """Review a seeded sample of rows with their evidence.
+
+    Verdicts are given by kind of fault, as the paper's authors did, in the terminal row by row or in a CSV. The output is
+    the share of each kind with its interval and the paper's share.
 
     \b
     Examples:

@@ -78,9 +78,11 @@ def judge_card(
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how far a judge agrees with people: accuracy, Cohen's kappa, confusion, each label and setting. Where the labels
-    are of a draw, rare verdicts are weighted back to what they are. The card is kept; reports of evaluations by this judge
-    name it, and show the rate without its errors.
+    """Measure how far a judge agrees with people.
+
+    The card holds accuracy, Cohen's kappa and the confusion, for each label and setting. Labels of a drawn sample are
+    weighted back to the shares of all answers. The card is stored; reports of evaluations by this judge show it, and their
+    rates corrected for the judge's errors.
 
     \b
     Examples:

@@ -65,7 +65,9 @@ from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import escape_control_characters
 
 _MECHANISM_FIELDS = MechanismParams.model_fields
-_MECHANISM_HELP = """Find out which components of a local model carry a fact in its short and in its long answer (SLAQ, paper §5): every
+_MECHANISM_HELP = """Find the components of a local model that carry a fact.
+
+They are found in its short and in its long answer (SLAQ, paper §5): every
 attention head and MLP is ablated for the tokens of both answers, and what is found is compared between facts that are
 right in both and facts that are right in one. Answers and verdicts come from evaluations on SLAQ.
 

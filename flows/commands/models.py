@@ -14,7 +14,7 @@ from factmill.tasks.models import model_folder
 from factmill.tasks.models.model_folder import ModelManifest, models_folder
 from factmill.tasks.settings import factmill_home
 
-models_app = typer.Typer(help="Local models: converted for CTranslate2.", no_args_is_help=True)
+models_app = typer.Typer(help="Convert, list and remove local models (CTranslate2).", no_args_is_help=True)
 add_app = typer.Typer(help="Convert a checkpoint's directory.", no_args_is_help=True)
 models_app.add_typer(add_app, name="add")
 ModelNameOption = Annotated[

@@ -25,7 +25,9 @@ def new(
     title: str = typer.Option("", "--title", metavar="TEXT", help="What readers call it; by default the name."),
     as_json: JsonOption = False,
 ) -> None:
-    """Write the package of a benchmark of your own, which installs, builds and passes its tests as written.
+    """Write the package of a new benchmark, which builds and tests.
+
+    The package installs, builds and passes its tests as written.
 
     Try: factmill new my_facts --from facts, factmill new my_questions --from file
     """

@@ -73,7 +73,9 @@ def paths(
     limit: int = typer.Option(10, min=0, max=MAX_SETTING_NUMBER, help="Print so many paths of a pair."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object a pair."),
 ) -> None:
-    """Find the paths of one and two hops between items, or from items to dates and numbers.
+    """Find paths of one and two hops between items and values.
+
+    Values are dates and numbers.
 
     \b
     Examples:

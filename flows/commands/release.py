@@ -56,8 +56,10 @@ def release(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a build as a dataset to publish: tables that `datasets`, DuckDB, pandas and polars load, card, licences,
-    citation, digests, tasks for lm-evaluation-harness.
+    """Write a build as a dataset folder to publish.
+
+    The folder holds tables that `datasets`, DuckDB, pandas and polars load, a card, licences, a citation, digests, and tasks
+    for lm-evaluation-harness.
 
     Sources whose licences forbid it are refused, with what to do; hidden answers of a test part are left out. The same
     build gives the same bytes. The folder is there when all of it is written, and not before.

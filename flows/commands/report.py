@@ -57,9 +57,9 @@ def report(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write what was built or measured as one page to read, Markdown or JSON.
+    """Write a report of builds or evaluations as one page.
 
-    Of a build: the funnel with rejected rows, cost and time, what its rows are like, and the rows, each with where it comes
+    The page is HTML, Markdown or JSON, by the name of its file. Of a build: the funnel with rejected rows, cost and time, what its rows are like, and the rows, each with where it comes
     from. Of evaluations: the metrics; several models of one benchmark are compared on the items that all have a score for.
     With all: one page over the benchmarks, of the latest evaluation of each, that links the single reports lying in the same
     folder.

@@ -22,7 +22,7 @@ ServeConfigOption = Annotated[
         help="TOML file of these options, by their names, with a table of parameters for each benchmark; what is given here goes before it.",
     ),
 ]
-_SERVE_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-C, SIGTERM or SIGHUP.
+_SERVE_HELP = """Run rebuilds by schedule and from Prefect's UI until stopped.
 
     Every benchmark becomes a deployment, BENCHMARK-WORLD, that anybody may start with parameters of their own; so does
     rebuild-WORLD, which makes all of them, one after another, and has the schedule. A build of which a run is under way

@@ -36,7 +36,7 @@ def worker(
     cert_file: Path | None = typer.Option(None, help="PEM file of this worker's certificate.", metavar="FILE"),
     key_file: Path | None = typer.Option(None, help="PEM file of its key.", metavar="FILE"),
 ) -> None:
-    """Answer for local models and graphs as a worker of a Dask cluster, until Ctrl-C or SIGTERM.
+    """Serve local models and graphs to a Dask cluster until stopped.
 
     Without --model and --graph it holds all of its home (FACTMILL_HOME) and the models that come with factmill. Each is
     told by its digest, and asked only by builds that name the very same, with the same code of factmill. It keeps nothing,

@@ -43,7 +43,7 @@ from factmill.tasks.world.scripted_replies import (
 )
 from factmill.tasks.world.serving import serve_world_until_interrupted
 
-world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
+world_app = typer.Typer(help="Serve the embedded world and manage its scripted replies.", no_args_is_help=True)
 
 
 @world_app.command("serve")

@@ -52,9 +52,9 @@ def write(folder: Path, name: str, content: str) -> Path:
     return path
 
 
-def check(ran: Ran, code: int, message: str) -> None:
-    """See that a command ended as it should: soon, in few words, without a traceback."""
-    assert (ran.code, message in ran.err) == (code, True), ran.err
+def check(ran: Ran, code: int, error: str, named: str) -> None:
+    """See that a command ended as it should: soon, with the error's code and what it is about, without a traceback."""
+    assert (ran.code, ran.err.endswith(f" [{error}]\n"), named in ran.err) == (code, True, True), ran.err
     assert "starting Prefect" not in ran.err
     assert "Traceback" not in ran.err
     assert len(ran.err.splitlines()) <= 2, ran.err
@@ -68,22 +68,22 @@ def make_loop(folder: Path, name: str) -> Path:
 
 
 SOURCES: dict[str, tuple[str, Callable[[Path], Path], str]] = {
-    "deep": ("granola", lambda at: write(at, "P19.json", f'[{{"question": {DEEP}}}]'), "row 1 (line 1): nested too deeply"),
-    "long number": ("granola", lambda at: write(at, "P19.json", f'[{{"question": {LONG}}}]'), "more than 4,300 digits"),
-    "loop": ("granola", lambda at: make_loop(at, "P19.json"), "P19.json: cannot be read: Too many levels of symbolic links"),
-    "loop inside": ("granola", lambda at: make_loop(at, "s/P19.json").parent, "s/P19.json: cannot be read: Too many levels"),
-    "folder inside": ("granola", lambda at: write(at, "s/P19.json/x", "").parent.parent, "P19.json: a folder, where a file was"),
-    "none used": ("granola", lambda at: write(at, "s/people.json", "[]").parent, "s (holds people.json); expected names like"),
-    "no rows": ("granola", lambda at: write(at, "P19.json", "[]"), "P19.json: no rows"),
-    "empty": ("granola", lambda at: write(at, "P19.json", " \n"), "P19.json: the file is empty"),
-    "fanout deep": ("fanoutqa", lambda at: write(at, "q.json", f'[{{"strategy": {DEEP}}}]'), "q.json: broken JSON in row 1"),
-    "fanout no rows": ("fanoutqa", lambda at: write(at, "q.json", "[]"), "q.json: no rows"),
-    "fanout loop": ("fanoutqa", lambda at: make_loop(at, "q.json"), "q.json: cannot be read: Too many levels"),
-    "pairs no rows": ("biokalma", lambda at: write(at, "pairs.csv", HEADER), "pairs.csv: no rows"),
-    "pairs long number": ("biokalma", lambda at: write(at, "p.jsonl", f'{{"person": {LONG}}}'), "more than 4,300 digits"),
-    "pairs none used": ("biokalma", lambda at: write(at, "s/a.csv", "a,b\n1,2\n").parent, "s (holds a.csv); expected a file"),
-    "foundation no rows": ("multihal", lambda at: write(at, "qa_data.json", "[]"), "qa_data.json: row 1: named like a file of"),
-    "foundation none used": ("multihal", lambda at: write(at, "s/a.csv", "a,b\n1,2\n").parent, "s (holds a.csv); expected"),
+    "deep": ("granola", lambda at: write(at, "P19.json", f'[{{"question": {DEEP}}}]'), "row 1 (line 1)"),
+    "long number": ("granola", lambda at: write(at, "P19.json", f'[{{"question": {LONG}}}]'), "4,300 digits"),
+    "loop": ("granola", lambda at: make_loop(at, "P19.json"), "P19.json: "),
+    "loop inside": ("granola", lambda at: make_loop(at, "s/P19.json").parent, "s/P19.json: "),
+    "folder inside": ("granola", lambda at: write(at, "s/P19.json/x", "").parent.parent, "P19.json: "),
+    "none used": ("granola", lambda at: write(at, "s/people.json", "[]").parent, "people.json"),
+    "no rows": ("granola", lambda at: write(at, "P19.json", "[]"), "P19.json: "),
+    "empty": ("granola", lambda at: write(at, "P19.json", " \n"), "P19.json: "),
+    "fanout deep": ("fanoutqa", lambda at: write(at, "q.json", f'[{{"strategy": {DEEP}}}]'), "q.json: "),
+    "fanout no rows": ("fanoutqa", lambda at: write(at, "q.json", "[]"), "q.json: "),
+    "fanout loop": ("fanoutqa", lambda at: make_loop(at, "q.json"), "q.json: "),
+    "pairs no rows": ("biokalma", lambda at: write(at, "pairs.csv", HEADER), "pairs.csv: "),
+    "pairs long number": ("biokalma", lambda at: write(at, "p.jsonl", f'{{"person": {LONG}}}'), "4,300 digits"),
+    "pairs none used": ("biokalma", lambda at: write(at, "s/a.csv", "a,b\n1,2\n").parent, "a.csv"),
+    "foundation no rows": ("multihal", lambda at: write(at, "qa_data.json", "[]"), "qa_data.json: "),
+    "foundation none used": ("multihal", lambda at: write(at, "s/a.csv", "a,b\n1,2\n").parent, "a.csv"),
 }  # fmt: skip
 
 
@@ -91,28 +91,28 @@ SOURCES: dict[str, tuple[str, Callable[[Path], Path], str]] = {
 def test_a_source_that_cannot_be_used_is_named_before_prefect_starts(
     alone: Factmill, tmp_path: Path, case: str
 ) -> None:
-    benchmark, make, message = SOURCES[case]
-    check(alone("build", benchmark, "--source", make(tmp_path)), 2, message)
+    benchmark, make, named = SOURCES[case]
+    check(alone("build", benchmark, "--source", make(tmp_path)), 2, "source", named)
 
 
 @pytest.mark.parametrize(
-    ("world", "options", "code", "message"),
+    ("world", "options", "code", "named"),
     [
-        (KEYED, [], 2, "the environment variable that its key_env names is not set"),
-        ("name = " + LONG, [], 2, "not a TOML file that can be read"),
-        ("name = " + DEEP, [], 2, "not a TOML file that can be read"),
-        (None, ["--graph", ""], 2, "'' is not a valid name of a graph"),
-        (None, ["--world", "x" * 4000], 2, "cannot be read: File name too long"),
-        (None, ["--world", "a\x1b[31mb"], 2, "no world 'a\\x1b[31mb'"),
-        (REMOTE.replace("http://127.0.0.1:9/", "file:///etc/passwd"), [], 2, "wikidata.url: expected an address that begins"),
+        (KEYED, [], 2, "key_env"),
+        ("name = " + LONG, [], 2, "world.toml"),
+        ("name = " + DEEP, [], 2, "world.toml"),
+        (None, ["--graph", ""], 2, "''"),
+        (None, ["--world", "x" * 4000], 2, "xxxx"),
+        (None, ["--world", "a\x1b[31mb"], 2, "a\\x1b[31mb"),
+        (REMOTE.replace("http://127.0.0.1:9/", "file:///etc/passwd"), [], 2, "wikidata.url"),
     ],
     ids=["no key", "long number", "deep", "no graph", "long name", "control", "file address"],
 )  # fmt: skip
 def test_a_world_that_cannot_be_used_is_named_before_prefect_starts(
-    alone: Factmill, tmp_path: Path, world: str | None, options: list[str], code: int, message: str
+    alone: Factmill, tmp_path: Path, world: str | None, options: list[str], code: int, named: str
 ) -> None:
     given = [] if world is None else ["--world", write(tmp_path, "world.toml", world)]
-    check(alone("build", "granola", *given, *options), code, message)
+    check(alone("build", "granola", *given, *options), code, "settings", named)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_services_that_may_not_be_asked_are_named_before_prefect_starts(
     world = write(tmp_path, "world.toml", text.replace("[wikipedia]", f"{more}[wikipedia]"))
     for command in ("build", "forecast"):
         ran = alone(command, "granola", "--world", world, "--relation", "P19")
-        check(ran, 2, message)
+        check(ran, 2, "settings", message)
         assert "c2VjcmV0" not in ran.err
     serving = RunOptions(world=str(world))
     with pytest.raises(SettingsError, match=re.escape(message)):
@@ -147,18 +147,18 @@ def test_a_replay_needs_no_contact_address(alone: Factmill, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("p.csv", "subject,object\n", "p.csv: no pairs"),
-        ("p.csv", "", "p.csv: the file is empty"),
-        ("p.csv", "subject,object\n\x1b[31mred,\n", "row 1: the column object is no text"),
-        ("p.jsonl", "5\n", "row 1: the row is no object"),
-        ("p.jsonl", f'{{"subject": {DEEP}}}', "nested too deeply"),
-        ("p.jsonl", f'{{"subject": {LONG}}}', "more than 4,300 digits"),
+        ("p.csv", "subject,object\n", "p.csv: "),
+        ("p.csv", "", "p.csv: "),
+        ("p.csv", "subject,object\n\x1b[31mred,\n", "row 1"),
+        ("p.jsonl", "5\n", "row 1"),
+        ("p.jsonl", f'{{"subject": {DEEP}}}', "p.jsonl"),
+        ("p.jsonl", f'{{"subject": {LONG}}}', "4,300 digits"),
     ],
 )
 def test_pairs_that_cannot_be_read_are_named(
     alone: Factmill, tmp_path: Path, name: str, content: str, message: str
 ) -> None:
-    check(alone("paths", "--pairs", write(tmp_path, name, content)), 2, message)
+    check(alone("paths", "--pairs", write(tmp_path, name, content)), 2, "source", message)
 
 
 def test_ids_that_no_item_has_are_unknown(factmill: Factmill) -> None:
@@ -202,7 +202,7 @@ def test_a_damaged_warehouse_is_told_by_every_command(factmill: Factmill, built:
     for command in reading:
         ran = factmill(*command, "--warehouse", built)
         assert (ran.code, "Traceback" in ran.err) == (1, False), (command, ran.err)
-        assert f"factmill: the warehouse {built} is damaged: " in ran.err, (command, ran.err)
+        assert str(built) in ran.err and ran.err.endswith(" [warehouse]\n"), (command, ran.err)
 
 
 def test_a_read_only_warehouse_is_read_and_not_written(factmill: Factmill, built: Path, tmp_path: Path) -> None:
@@ -217,10 +217,10 @@ def test_a_read_only_warehouse_is_read_and_not_written(factmill: Factmill, built
             ran = held.run_process(*command, "--warehouse", built)
             assert (ran.code, "Traceback" in ran.err) == (0, False), (command, ran.err)
         build = ("build", "granola", "--relation", "P40", "--warehouse", built)
-        check(held.run_process(*build), 1, "cannot be written: the file is read-only")
+        check(held.run_process(*build), 1, "warehouse", "file")
         built.chmod(0o644), built.parent.chmod(0o555)
         assert held.run_process("show", "granola", "--warehouse", built).code == 0
-        check(held.run_process(*build), 1, "cannot be written: its folder is read-only")
+        check(held.run_process(*build), 1, "warehouse", "folder")
     finally:
         built.parent.chmod(0o755)
     assert built.read_bytes() == before
@@ -234,12 +234,12 @@ def test_what_may_not_be_read_or_written_is_named(factmill: Factmill, tmp_path: 
     home.chmod(0o555), source.chmod(0)
     for here in (home, home / "deeper"):
         ran = Factmill(here, factmill.prefect_api, PROGRAM).run_process("build", "granola", "--relation", "P19")
-        check(ran, 2, f"factmill's home {here} cannot be written (Permission denied); set FACTMILL_HOME")
+        check(ran, 2, "settings", f"{here} ")
     for benchmark in ("granola", "fanoutqa", "multihal", "biokalma"):
         ran = Factmill(tmp_path / "home", factmill.prefect_api, PROGRAM).run_process(
             "build", benchmark, "--source", source
         )
-        check(ran, 2, f"{source}: cannot be read: Permission denied")
+        check(ran, 2, "source", f"{source}: ")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_home_without_room_is_named_before_prefect_starts_and_by_doctor(
     try:
         full = Factmill(disk, alone.prefect_api)
         ran = full("build", "granola", "--limit", "2")
-        check(ran, 2, f"factmill's home {disk} cannot be written ({lack}")
+        check(ran, 2, "settings", lack)
         assert "PREFECT_API_URL" not in ran.err
         found = {each["what"]: each for each in full("doctor", "--json").json["findings"]}
         assert not found["disk"]["ok"] and f"{disk} cannot be written: {lack}" in found["disk"]["found"]
@@ -288,7 +288,8 @@ def test_a_loop_of_links_as_warehouse_is_told(alone: Factmill, tmp_path: Path) -
     check(
         alone("builds", "--warehouse", make_loop(tmp_path, "w.duckdb")),
         1,
-        "w.duckdb: Too many levels of symbolic links",
+        "file-system",
+        "w.duckdb: ",
     )
 
 
@@ -300,4 +301,4 @@ def test_without_a_folder_for_passing_files_nothing_begins(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
-    check(alone(*arguments), 2, "set TMPDIR to a folder that can be written")
+    check(alone(*arguments), 2, "settings", "TMPDIR")

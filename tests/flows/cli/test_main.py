@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from dataclasses import make_dataclass
@@ -19,6 +20,8 @@ from support.steps.warehouses import empty_warehouse
 
 from factmill.flows.cli.options import list_option_fields, read_options
 from factmill.flows.serve_options import ServeOptions
+from factmill.tasks import errors
+from factmill.tasks.errors import FactmillError
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -120,8 +123,7 @@ def test_a_published_table_that_was_changed_is_not_exported(
 ) -> None:
     copy = change_copy(session_home, tmp_path, "UPDATE granola_eq SET answer = 'Atlantis' WHERE relation = 'P19'")
     ran = factmill("export", "latest:granola", "--to", tmp_path / "out", "--warehouse", copy)
-    assert ran.code == 1
-    assert "is not what was published" in ran.err
+    assert (ran.code, ran.err.endswith(" [warehouse]\n")) == (1, True), ran.err
 
 
 def test_verify_without_a_recorded_call_names_the_miss(
@@ -129,8 +131,7 @@ def test_verify_without_a_recorded_call_names_the_miss(
 ) -> None:
     copy = change_copy(session_home, tmp_path, "DELETE FROM calls WHERE operation = 'pageviews'")
     ran = factmill("verify", "latest:granola", "--warehouse", copy)
-    assert ran.code == 1
-    assert "never recorded" in ran.err
+    assert (ran.code, ran.err.endswith(" [replay-miss]\n")) == (1, True), ran.err
     assert "pageviews" in ran.err
 
 
@@ -184,43 +185,65 @@ def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "code", "error", "named"),
     [
-        (["build"], 2, "COMMAND [ARGS]"),
-        (["build", "granita"], 2, "No such command"),
-        (["build", "granola", "--world", "marble"], 2, "no world 'marble'"),
-        (["build", "granola", "--relation", "P9999"], 2, "unknown relation P9999"),
-        (["build", "granola", "--source", "/absent.json"], 2, "no such file or folder"),
-        (
-            ["build", "granola", "--limit", "0"],
-            2,
-            "Invalid value for '--limit': '0': Input should be greater than or equal to 1",
-        ),
-        (["build", "granola", "--max-error-score", "2"], 2, "less than or equal to 1"),
-        (["build", "granola", "--max-cost", "-1"], 2, "Try 'factmill build granola --help'"),
-        (["evaluate", "slaq", "--max-cost", "-1"], 2, "Try 'factmill evaluate slaq --help'"),
-        (["forecast", "slaq", "--pilot", "0"], 2, "Try 'factmill forecast slaq --help'"),
-        (
-            ["build", "granola", "--policy", "largest"],
-            2,
-            "Invalid value for '--policy': 'largest': Input should be 'smallest' or 'linked'",
-        ),
-        (["build", "granola", "--graph", "nowhere"], 1, "no graph nowhere"),
-        (["build", "granola", "--colour", "red"], 2, "No such option"),
-        (["verify", "granola-000000"], 2, "no build 'granola-000000'"),
-        (["verify", "latest:quizbowl"], 2, "no build 'latest:quizbowl'"),
-        (["explain", "granola", "P19-zzz"], 2, "no row 'P19-zzz'"),
-        (["export", "latest:granola"], 2, "Missing option"),
-        (["show", "quizbowl"], 2, "no benchmark 'quizbowl'"),
+        (["build", "granita"], 2, "usage", "'granita'"),
+        (["build", "granola", "--world", "marble"], 2, "settings", "'marble'"),
+        (["build", "granola", "--relation", "P9999"], 2, "usage", "P9999"),
+        (["build", "granola", "--source", "/absent.json"], 2, "source", "/absent.json"),
+        (["build", "granola", "--limit", "0"], 2, "usage", "'--limit': '0'"),
+        (["build", "granola", "--max-error-score", "2"], 2, "usage", "'--max-error-score': '2'"),
+        (["build", "granola", "--max-cost", "-1"], 2, "usage", "Try 'factmill build granola --help'"),
+        (["evaluate", "slaq", "--max-cost", "-1"], 2, "usage", "Try 'factmill evaluate slaq --help'"),
+        (["forecast", "slaq", "--pilot", "0"], 2, "usage", "Try 'factmill forecast slaq --help'"),
+        (["build", "granola", "--policy", "largest"], 2, "usage", "'--policy': 'largest'"),
+        (["build", "granola", "--graph", "nowhere"], 1, "local-graph", "nowhere"),
+        (["build", "granola", "--colour", "red"], 2, "usage", "--colour"),
+        (["verify", "granola-000000"], 2, "unknown-build", "'granola-000000'"),
+        (["verify", "latest:quizbowl"], 2, "unknown-build", "'latest:quizbowl'"),
+        (["explain", "granola", "P19-zzz"], 2, "unknown-build", "'P19-zzz'"),
+        (["export", "latest:granola"], 2, "usage", "'--to'"),
+        (["show", "quizbowl"], 2, "usage", "'quizbowl'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_told_in_words(
-    factmill: Factmill, embedded_build: Any, arguments: list[str], code: int, message: str
+def test_wrong_usage_has_a_code_and_names_what_is_wrong(
+    factmill: Factmill, embedded_build: Any, arguments: list[str], code: int, error: str, named: str
 ) -> None:
     ran = factmill(*arguments)
-    assert (ran.code, message in ran.err) == (code, True), ran.err
+    assert (ran.code, ran.err.endswith(f" [{error}]\n"), named in ran.err) == (code, True, True), ran.err
     assert "Traceback" not in ran.err
+    as_json = factmill(*arguments, "--json")
+    assert as_json.code == code
+    assert json.loads(as_json.err)["error"] == error
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FactmillError)]
+    assert len({kind.code for kind in kinds}) == len(kinds) > 20
+    assert (errors.UnknownBuild.code, errors.UsageError.code, errors.FactmillError.code) == (
+        "unknown-build",
+        "usage",
+        "factmill",
+    )
+    assert all(re.fullmatch("[a-z]+(-[a-z]+)*", kind.code) for kind in kinds)
+
+
+def test_an_internal_error_has_a_traceback_and_with_json_an_object(
+    factmill: Factmill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("factmill.flows.cli.main.app", lambda **_: 1 / 0)
+    ran = factmill("doctor", "--json")
+    assert (ran.code, "Traceback" in ran.err) == (1, True)
+    assert json.loads(ran.err.splitlines()[-1]) == {
+        "error": "internal",
+        "message": "ZeroDivisionError: division by zero",
+    }
+
+
+def test_a_command_without_arguments_shows_its_help(factmill: Factmill) -> None:
+    ran = factmill("build")
+    assert (ran.code, "COMMAND [ARGS]" in ran.err, "[usage]" in ran.err) == (2, True, False)
 
 
 def test_a_merged_row_leads_to_the_row_that_it_is_in(factmill: Factmill, embedded_builds: Any) -> None:
@@ -234,14 +257,13 @@ def test_a_merged_row_leads_to_the_row_that_it_is_in(factmill: Factmill, embedde
 
 def test_a_benchmark_that_was_not_built_has_no_latest_build(factmill: Factmill, tmp_path: Path) -> None:
     ran = factmill("verify", "latest:fanoutqa", "--warehouse", empty_warehouse(tmp_path / "empty.duckdb"))
-    assert ran.code == 2
-    assert "no build 'latest:fanoutqa'" in ran.err
+    assert (ran.code, ran.err.endswith(" [unknown-build]\n")) == (2, True), ran.err
 
 
 def test_a_process_ends_with_the_code_of_its_command(factmill: Factmill) -> None:
     wrong = factmill.run_process("show", "quizbowl")
     assert (wrong.code, wrong.out) == (2, "")
-    assert "no benchmark 'quizbowl'" in wrong.err
+    assert wrong.err.endswith(" [usage]\n")
     assert "Traceback" not in wrong.err
     right = factmill.run_process("show", "granola", "--columns")
     assert (right.code, right.err) == (0, "")
@@ -302,8 +324,8 @@ def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
         ran = factmill("builds", "--warehouse", path, FACTMILL_WAIT_S="0.3")
     finally:
         holder.communicate(b"")
-    assert ran.code == 1
-    assert f"held by process {holder.pid}" in ran.err
+    assert (ran.code, ran.err.endswith(" [warehouse-busy]\n")) == (1, True), ran.err
+    assert f"process {holder.pid}" in ran.err
 
 
 @pytest.mark.parametrize(("arguments", "is_on"), [([], True), (["--no-catch-up"], False), (["--catch-up"], True)])

@@ -1,14 +1,16 @@
 """What is printed for people: nothing that sources and models say acts on the terminal; the list of the commands."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.commands.command import ROOT
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from factmill.flows.cli.main import COMMANDS, app
+from factmill.flows.cli.main import COMMAND_GROUPS, COMMANDS, app, find_commit
 from factmill.flows.cli.options import print_lines, print_result, write_text_file
 from factmill.flows.commands.builds import print_rows
 from factmill.tasks.errors import OutputError
@@ -56,8 +58,22 @@ def test_the_lines_of_the_help_are_those_of_the_commands() -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
     assert list(commands) == list(COMMANDS)
     for name, (_, line) in COMMANDS.items():
-        # as many characters as a terminal of 80 columns shows
-        assert TyperCommand(name, help=line).get_short_help_str(60) == commands[name].get_short_help_str(60), name
+        assert TyperCommand(name, help=line).get_short_help_str(100) == commands[name].get_short_help_str(100), name
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_help_has_a_line_for_each_command_in_groups(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        get_command(app)(["--help"])
+    shown = capsys.readouterr().out.splitlines()
+    for heading, group in COMMAND_GROUPS.items():
+        at = shown.index(f"{heading}:")
+        lines = shown[at + 1 : at + 1 + len(group)]
+        for (name, (_, text)), line in zip(group.items(), lines, strict=True):
+            assert line.split(maxsplit=1) == [name, text]
 
 
 def test_the_help_waits_for_nothing_that_commands_need() -> None:
@@ -66,3 +82,44 @@ def test_the_help_waits_for_nothing_that_commands_need() -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "  doctor " in ran.stdout
     assert ran.stdout.endswith("set()\n")
+
+
+def test_the_version_is_one_line_with_python_and_the_commit_of_a_checkout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        get_command(app)(["--version"])
+    commit = ", commit [0-9a-f]{12}(-dirty)?" if (ROOT / ".git").exists() else ""
+    assert re.fullmatch(rf"factmill \d+\.\d+\.\d+ \(Python 3\.\d+\.\d+{commit}\)\n", capsys.readouterr().out)
+    assert find_commit(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("factmill eva", ["evaluate"]),
+        ("factmill --vers", ["--version"]),
+        ("factmill build gran", ["granola"]),
+        ("factmill build granola --relat", ["--relation"]),
+        ("factmill world rep", ["replies"]),
+    ],
+)
+def test_commands_and_options_are_completed_though_they_are_imported_when_needed(
+    line: str, found: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_FACTMILL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    with pytest.raises(SystemExit):
+        get_command(app).main([], prog_name="factmill")
+    assert capsys.readouterr().out.split() == found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_of_completion_is_shown(
+    shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("typer.completion._get_shell_name", lambda: shell)
+    with pytest.raises(SystemExit):
+        get_command(app).main(["--show-completion"], prog_name="factmill")
+    assert "_FACTMILL_COMPLETE" in capsys.readouterr().out

@@ -82,21 +82,15 @@ def test_questions_that_say_the_same_are_found_over_all_files(factmill: Factmill
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "no such file or folder"),
-        ("[]", "no questions; expected a JSON list"),
-        ("[{", "broken JSON in row 1"),
-    ],
+    "text",
+    [None, "[]", "[{"],
 )
-def test_a_file_that_cannot_be_read_is_wrong_usage(
-    factmill: Factmill, tmp_path: Path, text: str | None, message: str
-) -> None:
+def test_a_file_that_cannot_be_read_is_wrong_usage(factmill: Factmill, tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "q.json"
     if text is not None:
         file.write_text(text)
     ran = factmill("validate", "fanoutqa", file)
-    assert (ran.code, message in ran.err) == (2, True), ran.err
+    assert (ran.code, ran.err.endswith(" [source]\n"), str(file) in ran.err) == (2, True, True), ran.err
 
 
 def test_help_has_examples(factmill: Factmill) -> None:
