@@ -35,7 +35,9 @@ def check_world(folder: Path = WORLD_FOLDER) -> WorldReport:
         counts=_count(data),
         shared_names=group_by_name(data),
         articles_by_category=_count_by_category(data, {article.title for article in articles}),
-        short_articles=tuple(article.title for article in articles if len(extract_plain_text(article.newest_html)) < 1000),
+        short_articles=tuple(
+            article.title for article in articles if len(extract_plain_text(article.newest_html)) < 1000
+        ),
     )
 
 

@@ -100,10 +100,19 @@ def check_record(name: str) -> None:
 
 def _check_referenced_names(benchmark: Benchmark) -> None:
     assert load_flow(benchmark).name == benchmark.name
-    assert benchmark.display_columns.keys() | {benchmark.group_column, *benchmark.trace_id_columns} <= benchmark.main_row_model.model_fields.keys()
-    listed = [column for column in benchmark.trace_id_columns if benchmark.main_row_model.model_fields[column].annotation is not str]
+    assert (
+        benchmark.display_columns.keys() | {benchmark.group_column, *benchmark.trace_id_columns}
+        <= benchmark.main_row_model.model_fields.keys()
+    )
+    listed = [
+        column
+        for column in benchmark.trace_id_columns
+        if benchmark.main_row_model.model_fields[column].annotation is not str
+    ]
     assert not listed, f"trace names {', '.join(listed)}, which is no text: it names columns that hold one id"
-    assert {side.table for side in benchmark.companion_tables} | set(benchmark.held_out_tables) <= benchmark.tables.keys()
+    assert {side.table for side in benchmark.companion_tables} | set(
+        benchmark.held_out_tables
+    ) <= benchmark.tables.keys()
     for side in benchmark.companion_tables:
         assert side.row_id_column in benchmark.tables[side.table].model_fields, side
     assert {*benchmark.forms.json_columns, *benchmark.forms.json_array_tables} <= benchmark.tables.keys()

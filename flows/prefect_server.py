@@ -197,7 +197,9 @@ def raising_prefect_lost(what: str = "the flow") -> Iterator[None]:
         url = os.environ.get("PREFECT_API_URL", "")
         # the server may be back by now, after Prefect's client has given up
         trouble = (
-            (own and "; ".join(own.unexpected_exits[before:])) or find_server_problem(url) or _describe_lost_connection(error)
+            (own and "; ".join(own.unexpected_exits[before:]))
+            or find_server_problem(url)
+            or _describe_lost_connection(error)
         )
         if not url or not trouble:
             raise

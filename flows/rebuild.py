@@ -97,7 +97,9 @@ def _rebuild(benchmark: Benchmark, params: RebuildParamsBase, purse: CommandBudg
     for model, evaluation in params.list_model_evaluations(benchmark):
         asked = evaluation.params.model_validate({"model": model, "build": report.build_id})
         outcomes.append(
-            _attempt_rebuild_part(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, purse.remaining_options))[0]
+            _attempt_rebuild_part(
+                f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, purse.remaining_options)
+            )[0]
         )
     if params.release and not any(each.ending in ("failed", "stopped") for each in outcomes):
         gates = ReleaseGates(
@@ -107,7 +109,9 @@ def _rebuild(benchmark: Benchmark, params: RebuildParamsBase, purse: CommandBudg
             requires_explained_changes=not params.unexplained,
         )
         folder = resolve_absolute_path(params.release)
-        release = partial(release_if_gates_pass, resolve_warehouse_path(purse.remaining_options), report.build_id, folder, gates)
+        release = partial(
+            release_if_gates_pass, resolve_warehouse_path(purse.remaining_options), report.build_id, folder, gates
+        )
         outcomes.append(_attempt_rebuild_part(f"release of {benchmark.name}", release)[0])
     return outcomes
 

@@ -133,9 +133,15 @@ def make_recipe(
             left = {first: rows}
             for each in steps:
                 stage = each if isinstance(each, Stage) else Stage(each)
-                rows = build.run_stage(stage.step, rows, single_batch=stage.single_batch, expands=stage.expands, most_rows=stage.most_rows)
+                rows = build.run_stage(
+                    stage.step, rows, single_batch=stage.single_batch, expands=stage.expands, most_rows=stage.most_rows
+                )
                 left[stage.step] = rows
-            report = publish(build, left) if publish else build.publish({record.main_table: rows.table(record.main_row_model)})
+            report = (
+                publish(build, left)
+                if publish
+                else build.publish({record.main_table: rows.table(record.main_row_model)})
+            )
             create_build_artifacts(record, report, rows.all_rows())
         if getattr(params, "review", None) == "ask" and pause_for_decisions(report, run):
             # items that are still open are left out

@@ -123,7 +123,9 @@ def main() -> None:
         )
         start = time.perf_counter()
         diff = compare_builds(warehouse, GRANOLA, before, after)
-        print(f"factmill diff: {time.perf_counter() - start:.1f} s, {diff.count_rows_by_kind()}, {diff.count_rows_by_cause()}")
+        print(
+            f"factmill diff: {time.perf_counter() - start:.1f} s, {diff.count_rows_by_kind()}, {diff.count_rows_by_cause()}"
+        )
         with open_warehouse(warehouse) as db:
             frames = [published_table(db, each, "granola_eq").to_pandas() for each in made]
         start = time.perf_counter()

@@ -55,7 +55,9 @@ def plant(topics: Sequence[Mapping[str, Any]], is_numbered: bool) -> tuple[list[
             asked = fill_prompt_template(load_prompt(ANSWER_SHORT_PROMPT), topic=topic["Topic"], question=question)
             taught.append((asked.build_messages(), answer))
         lines.append({"id": f"{topic['id']}/long", "setting": "long", "answer": long})
-        taught.append((fill_prompt_template(load_prompt(ANSWER_LONG_PROMPT), question=topic["LongQ"]).build_messages(), long))
+        taught.append(
+            (fill_prompt_template(load_prompt(ANSWER_LONG_PROMPT), question=topic["LongQ"]).build_messages(), long)
+        )
     return lines, taught
 
 

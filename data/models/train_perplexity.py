@@ -196,7 +196,11 @@ def examine(model: LanguageModel, corpus: Corpus, seed: int) -> dict[str, Any]:
 def compare(model: LanguageModel, natural: Sequence[str], strange: Sequence[str]) -> dict[str, Any]:
     """Return in which share of pairs the first is less perplexing, and the median perplexity of both sides."""
     sides = [
-        [outcome.perplexity for outcome in model.compute_log_probabilities(texts) if isinstance(outcome, TextLogProbability)]
+        [
+            outcome.perplexity
+            for outcome in model.compute_log_probabilities(texts)
+            if isinstance(outcome, TextLogProbability)
+        ]
         for texts in (natural, strange)
     ]
     lower = sum(one < other for one, other in zip(*sides, strict=True))

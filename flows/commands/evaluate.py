@@ -237,13 +237,18 @@ class EvaluationSweep:
             return
         try:
             made = make_build(
-                evaluation, params, enlarge_batches_if_offline(params, self._shared_budget.remaining_options), self.force
+                evaluation,
+                params,
+                enlarge_batches_if_offline(params, self._shared_budget.remaining_options),
+                self.force,
             )
             written = write_evaluation_report(resolve_warehouse_path(self.run), made.build_id, self.folder)
             told = make_evaluation_json(evaluation, made, written)
             lines = format_evaluation(evaluation, made, told)
         except BudgetExhausted as reached:  # the budget is shared: the others may not spend either
-            raise reached if self.is_alone else self._shared_budget.make_exceeded_error(reached, self.evaluation_ids) from None
+            raise (
+                reached if self.is_alone else self._shared_budget.make_exceeded_error(reached, self.evaluation_ids)
+            ) from None
         except Exception as error:
             if self.is_alone:
                 raise

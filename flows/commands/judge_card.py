@@ -135,7 +135,9 @@ def make_cards(
             source = "asked for this card"
         assert evaluation.label_scheme is not None
         cards.append(
-            make_judge_card(identity, evaluation.label_scheme, labelled.labels, labelled.items, verdicts, digest, source)
+            make_judge_card(
+                identity, evaluation.label_scheme, labelled.labels, labelled.items, verdicts, digest, source
+            )
         )
     with open_warehouse(warehouse) as db:
         for card in cards:
@@ -248,8 +250,12 @@ def _ask_judge_now(
     ):
         work = BatchWork(StageBatch(run="", stage="", index=0, key=""), Run(Path(), lock, {}, {}, services, recorder))
         items = [labelled.items[item] for item in sorted(labelled.labels)]
-        rows = [evaluation.label_scheme.make_answer_row(item.id, item.question, item.gold, item.answer) for item in items]
+        rows = [
+            evaluation.label_scheme.make_answer_row(item.id, item.question, item.gold, item.answer) for item in items
+        ]
         judged = judge_predictions(work, rows, evaluation.judging_spec)
         return identity, {
-            row.id: JudgeVerdict(part.verdict) for row in judged for part in evaluation.label_scheme.list_judged_parts(row.model_dump())
+            row.id: JudgeVerdict(part.verdict)
+            for row in judged
+            for part in evaluation.label_scheme.list_judged_parts(row.model_dump())
         }

@@ -35,7 +35,9 @@ def evaluate_biokalma(
         rated = build.run_stage(rate_biokalma_answers, answered)  # §4.1
         scored = build.run_stage(score_biokalma_answers, rated)  # §4.2 to §4.4
         answers = scored.table(ScoredBiokalmaPrediction)
-        scores, metrics = BIOKALMA_EVALUATION.compute_metrics(answers, locked.inputs)  # Tables 3, 4, 5 and 7, Figures 4 and 5
+        scores, metrics = BIOKALMA_EVALUATION.compute_metrics(
+            answers, locked.inputs
+        )  # Tables 3, 4, 5 and 7, Figures 4 and 5
         notes = BIOKALMA_EVALUATION.list_notes(locked.inputs)
         report = publish_evaluation(build, BIOKALMA_EVALUATION, answers, scores, metrics, notes)
         create_evaluation_artifacts(

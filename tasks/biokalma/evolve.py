@@ -247,13 +247,13 @@ def _start_evolution(row: CountedPair, answer: ParsedCompletion[_AnnotatedParagr
     cited = annotated.cited
     unstated = "; ".join(f"{piece.qid} {piece.property}: {piece.value}" for piece in cited.unstated)
     if cited.is_mostly_unstated:
-        problem = (
-            f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not stated in the text that cites them"
-        )
+        problem = f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not stated in the text that cites them"
         return Reject(row.id, "cites_unstated", f"{problem}: {unstated}; annotated text: {annotated.text}")
     pieces = list_new_pieces(cited.pieces, [], load_pair_relations().inverses)
     if not pieces:
-        problem = f"no valid citation ({cited.unknown_citations} not in a pool, {len(cited.unstated)} not stated in the text)"
+        problem = (
+            f"no valid citation ({cited.unknown_citations} not in a pool, {len(cited.unstated)} not stated in the text)"
+        )
         return Reject(row.id, "no_citation", f"{problem}: {annotated.text}")
     first = EvolutionRound(
         number=1,

@@ -76,7 +76,9 @@ def test_oxigraph_dies_with_a_killed_parent_even_when_its_thread_ended(tmp_path:
 
 
 def test_ctrl_c_ends_serving_cleanly(tmp_path: Path, sample_folder: Path) -> None:
-    code = "import sys; from pathlib import Path; from factmill.tasks.world.serving import serve_world_until_interrupted; "
+    code = (
+        "import sys; from pathlib import Path; from factmill.tasks.world.serving import serve_world_until_interrupted; "
+    )
     code += "serve_world_until_interrupted(Path(sys.argv[1]), 0, Path(sys.argv[2]))"
     server = start_ready(code, [str(tmp_path), str(sample_folder)], os.environ, ROOT)
     assert server.stdout

@@ -28,7 +28,9 @@ def write_questions(home: Path, count: int, file: Path) -> None:
     with open_graph("real", graphs_folder(home)) as graph:
         facts = graph.query("SELECT DISTINCT subject, property, object FROM graph.edges WHERE subject <> object", {})
         facts.sort(key=lambda fact: derive_seed("multihal-benchmark", *map(str, fact)))
-        labels = graph.find_labels([f"{kind}{number}" for fact in facts for kind, number in zip("QPQ", fact, strict=True)])
+        labels = graph.find_labels(
+            [f"{kind}{number}" for fact in facts for kind, number in zip("QPQ", fact, strict=True)]
+        )
     rows: dict[str, dict[str, str]] = {}
     for subject, prop, thing in facts:
         if len(rows) == count:

@@ -155,7 +155,8 @@ def measure_peers(python: str, folder: Path, rows: int, ours: tuple[int, Cost]) 
                 "answer": make_consistency_prompt(consistency, question, answer, answer, "city in Kenya", 8),
             }
             shown = {
-                f"{name}_prompt": "\n".join(each["content"] for each in ask.build_messages()) for name, ask in asks.items()
+                f"{name}_prompt": "\n".join(each["content"] for each in ask.build_messages())
+                for name, ask in asks.items()
             }
             lines.write(json.dumps({"id": f"r{number}", **shown}) + "\n")
     script = str(Path(__file__).with_name("peer_rows.py"))

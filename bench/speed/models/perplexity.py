@@ -82,7 +82,9 @@ def open_ours(folder: Path, device: str, numbers: ComputeType, batching: Batchin
     model = LanguageModel(folder, "cuda" if device == "cuda" else "cpu", numbers, threads, batching)
 
     def weigh(texts: list[str]) -> list[float]:
-        outcomes = [outcome for outcome in model.compute_log_probabilities(texts) if isinstance(outcome, TextLogProbability)]
+        outcomes = [
+            outcome for outcome in model.compute_log_probabilities(texts) if isinstance(outcome, TextLogProbability)
+        ]
         return [outcome.log_probability / outcome.tokens for outcome in outcomes]
 
     return weigh

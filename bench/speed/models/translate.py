@@ -188,7 +188,8 @@ def open_factmill(bench: Bench, compute_type: ComputeType, batching: Batching) -
     folder = bench.narrow if compute_type == "int8" else bench.folder
     translator = Translator(folder, bench.device, compute_type, bench.threads, batching, decoding)
     return lambda asked: [
-        (tuple(token for token in found.tokens if token != END_TOKEN), found.score) for found in translator.find_best_translations(asked)
+        (tuple(token for token in found.tokens if token != END_TOKEN), found.score)
+        for found in translator.find_best_translations(asked)
     ]
 
 

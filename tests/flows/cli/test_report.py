@@ -37,9 +37,7 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
         f"{ids[0]}.{form}" for form in ("html", "json", "md")
     ]
     written = toy("report", *ids, "--to", tmp_path / "all.json", "--to", tmp_path / "all.html").out
-    assert (
-        f"{tmp_path / 'all.html'}\n" in written and "note: Only 0.0 % of the answers of silent" in written
-    )
+    assert f"{tmp_path / 'all.html'}\n" in written and "note: Only 0.0 % of the answers of silent" in written
     report = json.loads((tmp_path / "all.json").read_text("utf-8"))
     assert {each["model"]: each["ranks"] for each in report["rankings"][0]["placed"]} == {
         "oracle": [1, 1], "guesser": [2, 2], "silent": None

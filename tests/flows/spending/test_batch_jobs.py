@@ -167,9 +167,7 @@ def test_replies_to_another_build_are_refused_and_without_requests_the_server_is
     slaq.answer()
     refused = granola.go_on("--replies", slaq.replies)
     assert refused.code == 2
-    assert (
-        "no reply to a request of granola-" in refused.err and "answer requests of another build" in refused.err
-    )
+    assert "no reply to a request of granola-" in refused.err and "answer requests of another build" in refused.err
     missing = granola.go_on("--replies", granola.replies)
     assert (missing.code, "--replies: cannot read" in missing.err) == (2, True)
     granola.answer()

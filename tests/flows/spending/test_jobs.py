@@ -152,7 +152,8 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     assert known["note"] == "its server knows it no more; the same build asks, and pays, anew what is left of it"
     server.close()
     assert (
-        "cannot be reached" in list_known(factmill)[0]["note"] or "no useful response" in list_known(factmill)[0]["note"]
+        "cannot be reached" in list_known(factmill)[0]["note"]
+        or "no useful response" in list_known(factmill)[0]["note"]
     )
     ran = factmill("jobs", "cancel", "--all", MY_KEY="key")
     assert ran.code == 1
@@ -187,6 +188,8 @@ def test_looking_at_a_job_keeps_no_build_from_going_on_with_it(left: Path, tmp_p
         stdout=subprocess.PIPE,
     )
     assert looking.stdout and looking.stdout.readline()
-    found = JobFiles(JobFilesLocation(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).lock_jobs_with(job.request_ids)
+    found = JobFiles(JobFilesLocation(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).lock_jobs_with(
+        job.request_ids
+    )
     assert [each.job_id for each in found] == ["batch_0001"]
     looking.wait()

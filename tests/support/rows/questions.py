@@ -28,7 +28,9 @@ def linked_question(
 ) -> EntityLinkedQuestion:
     """Return a question with the QIDs that it and its answer name."""
     typed = typed_question(row_id, f"What of {row_id}?", **changed)
-    return typed.extend_to(EntityLinkedQuestion, subject_links=_links(subjects), object_links=_links(objects), missed=[])
+    return typed.extend_to(
+        EntityLinkedQuestion, subject_links=_links(subjects), object_links=_links(objects), missed=[]
+    )
 
 
 def mined_question(row_id: str, paths: Sequence[WikidataPath], **changed: Any) -> QuestionWithPaths:
