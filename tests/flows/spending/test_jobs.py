@@ -141,7 +141,7 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     ran = factmill("jobs", MY_KEY="")
     assert ran.code == 0
     assert "unknown" in ran.out
-    assert "the environment variable that its key_env names is not set" in ran.out
+    assert "key_env names an environment variable that is not set" in ran.out
     server.forget()
     ran = factmill("jobs", "--json", MY_KEY="other")
     assert (ran.json["jobs"][0]["state"], ran.json["jobs"][0]["done"]) == ("unknown", None)
@@ -187,6 +187,8 @@ def test_looking_at_a_job_keeps_no_build_from_going_on_with_it(left: Path, tmp_p
         stdout=subprocess.PIPE,
     )
     assert looking.stdout and looking.stdout.readline()
-    found = JobFiles(JobFilesLocation(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).lock_jobs_with(job.request_ids)
+    found = JobFiles(JobFilesLocation(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).lock_jobs_with(
+        job.request_ids
+    )
     assert [each.job_id for each in found] == ["batch_0001"]
     looking.wait()
