@@ -35,7 +35,7 @@ def test_the_environment_names_a_cluster_for_any_world(tmp_path: Path, monkeypat
     assert load_world(write(tmp_path, WORLD + DASK)).compute.address == "tcp://[::1]:8786"
     for wrong in ("10.0.0.5:8786", "http://10.0.0.5:8786", "tcp://10.0.0.5", "tls://10.0.0.5:8786", "tcp://a:x"):
         monkeypatch.setenv("FACTMILL_CLUSTER", wrong)
-        with pytest.raises(SettingsError, match=r"^FACTMILL_CLUSTER: .*tls?:// address|expected a scheduler's address"):
+        with pytest.raises(SettingsError, match=r"^FACTMILL_CLUSTER: .*tls?:// address|not a scheduler address"):
             load_world("embedded")
 
 
@@ -62,14 +62,14 @@ def test_an_address_of_the_environment_leaves_the_other_settings_of_a_world_s_cl
     ],
 )
 def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> None:
-    with pytest.raises(ValueError, match="expected a scheduler's address") as refused:
+    with pytest.raises(ValueError, match="not a scheduler address") as refused:
         check_scheduler_address(address)
     assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize("address", ["tcp://h:0", "tcp://h:1\n", "tcp://h:1/"])
 def test_what_only_looks_like_an_address_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="expected a scheduler's address"):
+    with pytest.raises(ValueError, match="not a scheduler address"):
         check_scheduler_address(address)
 
 
@@ -79,11 +79,11 @@ def test_what_only_looks_like_an_address_is_refused(address: str) -> None:
         ('[compute]\nengine = "ray"\n', r"compute.engine: Input should be 'local' or 'dask'"),
         (
             '[compute]\nengine = "dask"\n',
-            r"compute: expected a scheduler's address such as tcp://10.0.0.5:8786, not ''",
+            r"compute: '' .* tcp://10.0.0.5:8786",
         ),
-        ('[compute]\naddress = "tcp://10.0.0.5:8786"\n', r'compute: address is for engine = "dask"; add that line'),
-        (DASK + "adress = 1\n", r"compute.adress: there is no such setting; did you mean address"),
-        (DASK + 'ca_file = "ca.pem"\n', "compute: ca_file, cert_file and key_file are for a tls:// address"),
+        ('[compute]\naddress = "tcp://10.0.0.5:8786"\n', r'compute: address requires engine = "dask"; add that line'),
+        (DASK + "adress = 1\n", r"compute.adress: unknown setting; did you mean address"),
+        (DASK + 'ca_file = "ca.pem"\n', "compute: ca_file, cert_file and key_file .* tls://"),
         (TLS + 'ca_file = "ca.pem"\n', "compute: a tls:// address needs ca_file, cert_file and key_file"),
         (DASK + "wait_s = 0\n", "compute.wait_s"),
     ],

@@ -53,31 +53,29 @@ def test_how_a_server_is_reached_is_no_part_of_a_profile_and_of_the_digest_of_a_
 def test_a_variable_that_is_not_set_is_named(tmp_path, monkeypatch, setting):
     monkeypatch.delenv("CF_TOKEN", raising=False)
     world = load(tmp_path, f'{setting} = {{ "X-Y" = {{ env = "CF_TOKEN" }} }}')
-    with pytest.raises(
-        SettingsError, match=rf"model m: the environment variable that {setting}.X-Y names by env is not set"
-    ):
+    with pytest.raises(SettingsError, match=rf"model m: .*{setting}.X-Y is not set"):
         world.require_model_credentials(["author"])
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (f'headers = {{ Authorization = "{SECRET}" }}', "a secret stands in no file; write Authorization = { env ="),
-        (f'headers = {{ "X-Api-Key" = "{SECRET}" }}', "a secret stands in no file"),
-        (f'query = {{ key = "{SECRET}" }}', "query: key: a secret stands in no file"),
-        (f'query = {{ access_token = "{SECRET}" }}', "a secret stands in no file"),
+        (f'headers = {{ Authorization = "{SECRET}" }}', "write Authorization = { env ="),
+        (f'headers = {{ "X-Api-Key" = "{SECRET}" }}', "write X-Api-Key = { env ="),
+        (f'query = {{ key = "{SECRET}" }}', "query: key: "),
+        (f'query = {{ access_token = "{SECRET}" }}', "write access_token = { env ="),
         (f'headers = {{ X = {{ env = "{SECRET}" }} }}', "not the key itself"),
         ('headers = { X = { env = "" } }', "headers.X"),
         ("headers = { X = 3 }", 'expected text, or { env = "NAME" }'),
         ('headers = { "X Y" = "a" }', "expected the name of a header"),
-        ('headers = { "X" = "a\\nb" }', "characters that no header can carry"),
-        ('headers = { "X" = "a", "x" = "b" }', "one header stands here twice"),
+        ('headers = { "X" = "a\\nb" }', "characters that are not allowed in a header"),
+        ('headers = { "X" = "a", "x" = "b" }', "a header appears twice"),
         ('headers = { Host = "a" }', "Host: the HTTP client sets this header"),
-        ('key_header = "api-key"', "key_header names the header of a key; add key_env or key_command"),
+        ('key_header = "api-key"', "key_header needs a key; add key_env or key_command"),
         ('key_header = "X"\nkey_env = "K"\nheaders = { x = "a" }', "key_header sets this header"),
-        ('key_env = "K"\nkey_command = ["az"]', "key_env and key_command both say where the key is"),
+        ('key_env = "K"\nkey_command = ["az"]', "key_env and key_command both"),
         ('key_command = "az account"', "expected a list of a program and its arguments"),
-        ('key_command = ["", "x"]', "expected the name of a program first"),
+        ('key_command = ["", "x"]', "expected the name of a program"),
         ('stream = "always"', "models.author.stream"),
         ('[models.embedder]\nkind = "local"\nname = "e"\nkey_command = ["az"]', "embedder.key_command: only a model behind a server"),
         ('[models.perplexity]\nkind = "openai"\nname = "p"\nurl = "http://p/v1"\nstream = true', "perplexity.stream"),

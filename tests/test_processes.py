@@ -49,9 +49,9 @@ threading.Event().wait()
 @pytest.mark.parametrize(
     ("lost", "told"),
     [
-        ("raise MemoryError", "no more memory (MemoryError)"),
-        ('raise RuntimeError("can\'t start new thread")', "no more threads and processes (RuntimeError: can't start"),
-        ("logging.getLogger('asyncio').error('lost', exc_info=MemoryError())", "no more memory (MemoryError)"),
+        ("raise MemoryError", "out of memory (MemoryError)"),
+        ('raise RuntimeError("can\'t start new thread")', "more threads or processes (RuntimeError: can't start"),
+        ("logging.getLogger('asyncio').error('lost', exc_info=MemoryError())", "out of memory (MemoryError)"),
         ("processes.request_process_exit()", ""),
     ],
     ids=["memory", "threads", "asyncio", "stop"],
@@ -80,7 +80,7 @@ except RuntimeError:
     ran = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
     lines = ran.stdout.splitlines()
     assert (lines[0], ran.stderr) == ("''", "")
-    assert "no more threads and processes (RuntimeError: can't start new thread)" in lines[1]
+    assert "more threads or processes (RuntimeError: can't start new thread)" in lines[1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's death on Linux alone")

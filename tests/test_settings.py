@@ -47,9 +47,9 @@ def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (WORLD.replace("name =", "name ", 1), "not a TOML file"),
+        (WORLD.replace("name =", "name ", 1), "not a valid TOML file"),
         (WORLD.replace('user_agent = "me"', ""), "user_agent: Field required"),
-        (WORLD + "colour = 3\n", "models.author.colour: there is no such setting"),
+        (WORLD + "colour = 3\n", "models.author.colour: unknown setting"),
         (WORLD.replace("openai", "oracle"), "models.author.kind"),
         (WORLD + "[models.embedder]\nkind='openai'\nname='x'\n", r"models.embedder.kind is `openai`.*is `local`"),
         (WORLD.replace("openai", "local"), "models.author.kind is `local`"),
@@ -66,7 +66,7 @@ def test_a_wrong_world_names_file_and_key(tmp_path: Path, text: str, message: st
 
 
 def test_an_unknown_world_says_what_to_give() -> None:
-    with pytest.raises(SettingsError, match="no world 'marble': give `embedded`, `live` or the path"):
+    with pytest.raises(SettingsError, match="no world 'marble'; expected `embedded`, `live` or the path"):
         load_world("marble")
 
 
@@ -84,7 +84,7 @@ def test_the_digest_of_a_world_leaves_limits_and_user_agent_out(tmp_path: Path) 
 
 def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ModelSettings(kind="openai", name="m", key_env="MY_KEY")
-    with pytest.raises(SettingsError, match="model m: the environment variable that its key_env names is not set"):
+    with pytest.raises(SettingsError, match=r"model m: key_env .* is not set"):
         read_api_key(model)
     monkeypatch.setenv("MY_KEY", "secret-value")
     assert read_api_key(model) == "secret-value"
@@ -107,14 +107,14 @@ def test_home_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_world_names_only_the_services_it_has_and_says_which_one_is_missing(tmp_path: Path) -> None:
     world = load_world(write(tmp_path, 'name = "w"\nuser_agent = "me"\nwikipedia = { url = "http://b" }\n[models]\n'))
     world.require_services("wikipedia")
-    with pytest.raises(SettingsError, match=r"the world w names no falcon, which is asked here; add \[falcon\]"):
+    with pytest.raises(SettingsError, match=r"the world w .* falcon, .*; add \[falcon\]"):
         world.require_services("wikipedia", "falcon")
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("extra_body = { max_tokens = 3 }", "max_tokens: told by prompts"),
+        ("extra_body = { max_tokens = 3 }", "max_tokens: "),
         ('token_limit = "tokens"', "models.author.token_limit"),
         ("[models.perplexity]\nkind = 'openai'\nname = 'x'\nseed = false", "only a chat model behind a server"),
         ("[pageviews]", "pageviews.url: expected an address"),
@@ -147,10 +147,10 @@ def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_a
     assert world.digest_answer_settings(BUILD_MODEL_ROLES) == load_world(write(tmp_path, WORLD)).digest_answer_settings(
         BUILD_MODEL_ROLES
     )
-    with pytest.raises(SettingsError, match=r"there is no such setting; did you mean requests"):
+    with pytest.raises(SettingsError, match=r"unknown setting; did you mean requests"):
         load_world(write(tmp_path, WORLD + "jobs = { request = 10 }\n"))
     for line in ("batch_price = 0.4", "jobs = { requests = 10 }"):
-        with pytest.raises(SettingsError, match=rf'models.author.{line.split()[0]} is for mode = "batch"'):
+        with pytest.raises(SettingsError, match=rf'models.author.{line.split()[0]} requires mode = "batch"'):
             load_world(write(tmp_path, f"{WORLD}{line}\n"))
     local = '[models.translator]\nkind = "local"\nname = "t"\nmode = "batch"\n'
     with pytest.raises(SettingsError, match=r"models.translator.mode: only a chat model behind a server"):
@@ -162,8 +162,8 @@ def test_a_misspelt_setting_is_told_with_the_one_that_may_be_meant(tmp_path: Pat
     world = write(tmp_path, f'name = "w"\nuser_agent = "me"\n{author}temprature = 1\nlimits = {{ paralel = 2 }}\n')
     with pytest.raises(SettingsError) as told:
         load_world(world)
-    assert "models.author.temprature: there is no such setting; did you mean temperature?" in str(told.value)
-    assert "models.author.limits.paralel: there is no such setting; did you mean parallel?" in str(told.value)
+    assert "models.author.temprature: unknown setting; did you mean temperature?" in str(told.value)
+    assert "models.author.limits.paralel: unknown setting; did you mean parallel?" in str(told.value)
 
 
 def test_a_model_to_be_measured_may_have_any_name_and_is_no_part_of_builds(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_model_to_be_measured_may_have_any_name_and_is_no_part_of_builds(tmp_p
     assert other.models["mine"].name == "m"
     assert other.digest_answer_settings(BUILD_MODEL_ROLES) == before.digest_answer_settings(BUILD_MODEL_ROLES)
     assert other.digest_answer_settings(["mine"]) != before.digest_answer_settings(["mine"])
-    with pytest.raises(SettingsError, match=r"models\.mine\.kind is `scripted`; a model in this role is `openai`"):
+    with pytest.raises(SettingsError, match=r"models\.mine\.kind is `scripted`; expected `openai`"):
         load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "scripted"\n'))
 
 
@@ -192,8 +192,8 @@ SECRET = "sk-live-0123456789abcdef"
         ("http://c", "http://", "pageviews.url: .*and a host"),
         ("http://c", "http://[::1", "pageviews.url: .*no address"),
         ("http://c", "http://c:99999", "pageviews.url: .*no address"),
-        ('key_env = "MY_KEY"', f"parallel = {'9' * 5000}", "not a TOML file that can be read: .*4300 digits"),
-        ('key_env = "MY_KEY"', f"extra_body = {'[' * 9000}", "not a TOML file that can be read: nested too deeply"),
+        ('key_env = "MY_KEY"', f"parallel = {'9' * 5000}", "not a valid TOML file: .*4300 digits"),
+        ('key_env = "MY_KEY"', f"extra_body = {'[' * 9000}", "not a valid TOML file: nested too deeply"),
     ],
 )
 def test_what_is_no_address_or_holds_a_secret_is_refused_and_not_repeated(
@@ -229,10 +229,10 @@ def test_services_and_models_have_ages_which_are_no_part_of_the_lock(tmp_path: P
     [
         (
             '[pageviews]\nurl = "http://p"\nmax_age = "monthly"\n',
-            "pageviews.max_age: .*'monthly' is no age; expected one such",
+            "pageviews.max_age: .*'monthly' is not an age; expected one such",
         ),
-        (f'{AUTHOR}max_age = "1d"\n{JUDGE}', "models.judge.max_age: models.author has the same address and another"),
-        ('[models.author]\nkind = "scripted"\nmax_age = "1d"\n', "of kind `scripted` says does not age"),
+        (f'{AUTHOR}max_age = "1d"\n{JUDGE}', "models.judge.max_age: models.author has the same address but another"),
+        ('[models.author]\nkind = "scripted"\nmax_age = "1d"\n', "models.author.max_age: .*`scripted`"),
     ],
 )
 def test_an_age_that_cannot_be_is_told(tmp_path: Path, more: str, told: str) -> None:
@@ -269,7 +269,7 @@ def test_a_reply_has_as_many_bytes_as_its_operation_is_allowed(
         ("0", "greater than or equal to 1"),
         ("{ page_text = -1 }", "greater than or equal to 1"),
         ('"32 MB"', "valid dictionary"),
-        ("{ page_txt = 9 }", "there is no operation page_txt; did you mean page_text?"),
+        ("{ page_txt = 9 }", "unknown operation page_txt; did you mean page_text?"),
     ],
 )
 def test_a_limit_of_bytes_that_is_none_is_refused(tmp_path: Path, told: str, message: str) -> None:
@@ -284,7 +284,7 @@ def test_every_operation_that_services_are_asked_can_have_a_limit(tmp_path: Path
         limits = f'{{ url = "http://b", limits = {{ max_bytes = {{ {operation.name} = 9 }} }} }}'
         text = WORLD.replace('{ url = "http://b" }', limits)
         if operation.service in ("translator", "world"):
-            with pytest.raises(SettingsError, match=f"there is no operation {operation.name}"):
+            with pytest.raises(SettingsError, match=f"unknown operation {operation.name}"):
                 load_world(write(tmp_path, text))
         else:
             assert load_world(write(tmp_path, text)).has_service("wikipedia")
@@ -317,9 +317,7 @@ def test_a_user_agent_names_a_contact_that_is_no_placeholder(tmp_path: Path, age
     if names:
         world.require_service_access("wikidata", "pageviews")
     else:
-        with pytest.raises(
-            SettingsError, match=r"\[pageviews\] is asked at http://c, and user_agent holds no web page"
-        ):
+        with pytest.raises(SettingsError, match=r"\[pageviews\] at http://c .*user_agent"):
             world.require_service_access("pageviews")
 
 
@@ -332,7 +330,7 @@ def test_services_of_this_machine_need_no_contact_address(tmp_path: Path, host: 
 
 @pytest.mark.parametrize("host", ["127.0.0.1.evil.net", "10.0.0.5", "localhost.net", "0.0.0.0"])
 def test_other_hosts_do(tmp_path: Path, host: str) -> None:
-    with pytest.raises(SettingsError, match="holds no web page or mail address"):
+    with pytest.raises(SettingsError, match="user_agent with your web page or mail address"):
         load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_service_access("wikidata")
 
 
@@ -343,12 +341,10 @@ def test_a_token_is_read_from_its_variable_and_stands_in_no_digest(
     text = WORLD.replace('"http://b"', '"http://b", token_env = "MY_TOKEN"')
     world = load_world(write(tmp_path, text + "[wikimedia]\nparallel = 1\n"))
     assert world.digest_answer_settings(BUILD_MODEL_ROLES) == plain.digest_answer_settings(BUILD_MODEL_ROLES)
-    with pytest.raises(
-        SettingsError, match=r"\[wikipedia\]: the environment variable MY_TOKEN, which token_env names, is"
-    ):
+    with pytest.raises(SettingsError, match=r"\[wikipedia\]: the environment variable MY_TOKEN \(token_env\) is"):
         world.require_service_access("wikipedia")
     monkeypatch.setenv("MY_TOKEN", "two words")
-    with pytest.raises(SettingsError, match="MY_TOKEN, which token_env names, holds characters that no") as raised:
+    with pytest.raises(SettingsError, match=r"MY_TOKEN \(token_env\) holds characters that no") as raised:
         world.require_service_access("wikipedia")
     assert "two words" not in str(raised.value)
     monkeypatch.setenv("MY_TOKEN", "abc.def")

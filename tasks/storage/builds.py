@@ -95,7 +95,7 @@ def format_caution(lock: Mapping[str, Any]) -> str:
     if not is_scripted(lock) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
         return ""
     return (
-        f"these rows only demonstrate the pipeline; do not use them: {lock['author']}, which replace a model, are written for the "
+        f"these rows demonstrate the pipeline and are not for use: {lock['author']}, which replace a model, are written for the "
         "embedded world"
     )
 

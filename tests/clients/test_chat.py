@@ -255,7 +255,7 @@ def test_flagged_prompts_never_stop_a_run(server, inbox):
 
 def test_an_account_without_credit_stops_the_run_and_keeps_what_came(server, inbox):
     server.handle = lambda _: says("fine") if len(server.seen) < 6 else {"status": 402, "json": {"error": "pay"}}
-    with pytest.raises(AccountBlocked, match="the account may make no further requests: HTTP 402"):
+    with pytest.raises(AccountBlocked, match="the account can send no further requests: HTTP 402"):
         open_chat(server, limits=ServiceLimits(parallel=1)).send([ask(str(number)) for number in range(9)], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     assert len(inbox.replies) == 5

@@ -194,7 +194,7 @@ def test_a_command_that_takes_longer_than_a_request_may_is_waited_for_by_the_nex
 def test_a_variable_that_is_not_set_is_named(server, inbox, monkeypatch):
     monkeypatch.delenv("CF_TOKEN", raising=False)
     for setting in ("headers", "query"):
-        with pytest.raises(SettingsError, match=rf"the environment variable that {setting}.X names by env is not set"):
+        with pytest.raises(SettingsError, match=rf"{setting}.X is not set"):
             open_chat(server, **{setting: {"X": {"env": "CF_TOKEN"}}}).send([ask()], inbox)
 
 

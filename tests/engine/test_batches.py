@@ -202,7 +202,7 @@ def test_rows_that_are_lost_or_doubled_stop_the_build(
     work = open_work(Scripted({}))
     for name in "ab":
         work.add_input_row(name, "{}")
-    with pytest.raises(BuildError, match="2 rows came in but"):
+    with pytest.raises(BuildError, match="stage ask, batch 0: 2 rows in, "):
         work.finish(outcomes, Named)
 
 

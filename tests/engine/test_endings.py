@@ -1,5 +1,6 @@
 """Builds that publish nothing: which losses end one early, and what is told of it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -53,30 +54,31 @@ def test_a_cause_of_the_run_is_told_before_verdicts_however_many(
 
 def test_a_loss_is_told_with_stage_cause_detail_and_what_to_do() -> None:
     reasons = {"read": {"paraphrase": 3}, "write": {"model_failed": 5}}
-    assert format_main_failure(reasons, "http_400: no such parameter", "my.toml", has_transient=False) == (
-        "write lost 5 to model_failed, the first: http_400: no such parameter. Lost beside: read 3 to paraphrase. What to "
-        "do: look at the model with `factmill doctor --world my.toml` and mend its section of the world's file, or its "
-        "server, then run the same command again: what failed is asked anew"
-    )
+    told = format_main_failure(reasons, "http_400: no such parameter", "my.toml", has_transient=False)
+    assert told.startswith("write lost 5 to model_failed, ")
+    facts = [
+        *("http_400: no such parameter. ", ": read 3 to paraphrase. What to do: "),
+        *("`factmill doctor --world my.toml`", "run the same command again"),
+    ]
+    places = [told.index(fact) for fact in facts]
+    assert places == sorted(places)
 
 
 def test_a_filter_that_empties_a_build_is_told_as_a_verdict_unless_a_service_was_down() -> None:
     told = format_main_failure({"check": {"trivial": 2}}, "left: none", "w", has_transient=False)
-    first = "check lost 2 to trivial, the first: left: none. What to do: "
-    assert told.startswith(f"{first}these are verdicts about the rows") and "again" not in told
+    first = "check lost 2 to trivial, first reject: left: none. What to do: "
+    assert told.startswith(f"{first}these are verdicts") and "again" not in told
     told = format_main_failure({"check": {"trivial": 2}}, "left: none", "w", has_transient=True)
-    assert told.endswith("`factmill doctor --world w`, then run the same command again: what failed is asked anew")
+    assert "`factmill doctor --world w`, then run the same command again" in told
 
 
 def test_a_stage_that_got_no_answer_is_told_as_such() -> None:
     assert no_row_answered(3, {}, 3)
     assert not any([no_row_answered(0, {}, 0), no_row_answered(3, {}, 2), no_row_answered(3, {"model_failed": 3}, 3)])
     told = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml", "http_400:\nno such thing.")
-    assert "(3 in all, the first: http_400: no such thing). What to do: " in told
+    assert "3 rows" in told and ": http_400: no such thing. What to do: " in told
     told = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml")
-    assert told.startswith(
-        "judge_answers got no answer for any row (3 in all). What to do: look at the service with `factmill doctor"
-    )
+    assert re.fullmatch(r"judge_answers .* 3 rows\. What to do: .*`factmill doctor --world w.toml`.*", told)
 
 
 def test_reasons_are_counted_the_most_frequent_first(tmp_path: Path) -> None:

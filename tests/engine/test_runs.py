@@ -68,7 +68,7 @@ def test_a_run_folder_that_a_stopped_process_left_goes_and_one_that_is_held_stay
     holder = acquire_run_lock(folder)
     remove_finished_run_folder(folder)
     assert (folder / "stage").is_dir()
-    with pytest.raises(BuildError, match=rf"process {os.getpid()} is making this very build"):
+    with pytest.raises(BuildError, match=rf"process {os.getpid()} is making the same build"):
         acquire_run_lock(folder)
     os.close(holder)
     remove_finished_run_folder(folder)

@@ -101,7 +101,7 @@ def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_pa
 
     refused = factmill(*arguments, TEST_KEY="")
     assert refused.code == 2
-    assert "the environment variable that its key_env names is not set" in refused.err
+    assert "key_env names an environment variable that is not set" in refused.err
 
     first = factmill(*arguments, TEST_KEY="secret-key-1")
     assert first.code == 0, first.err
@@ -164,7 +164,7 @@ def test_a_build_whose_credit_runs_out_stops_and_goes_on_where_it_was(
     assert stopped.code == 1
     assert "Traceback" not in stopped.err
     [line] = [line for line in stopped.err.splitlines() if "credit balance is too low" in line]
-    assert "the account may make no further requests" in line
+    assert "the account can send no further requests" in line
     mend()
     again = factmill(*build, tmp_path / "w.duckdb", TEST_KEY="x").json
     assert set(chat.asked_first.values()) == {1}

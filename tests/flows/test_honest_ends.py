@@ -60,7 +60,7 @@ def test_a_model_that_loses_every_row_ends_the_build_and_is_asked_again_when_men
     lost = build("--json")
     assert (lost.code, lost.json["rows"]) == (1, 0)
     assert lost.json["reasons"] == {"generate_granular_answers": {reason: 1}}
-    assert f"generate_granular_answers lost 1 to {reason}, the first: " in lost.err
+    assert f"generate_granular_answers lost 1 to {reason}, first reject: " in lost.err
     assert detail in lost.err
     assert "run the same command again" in lost.err
     assert "Traceback" not in lost.err
@@ -98,7 +98,7 @@ def test_a_filter_that_empties_a_build_is_told_as_one_and_older_builds_stay(fact
     ran = factmill(*build, "--min-levels", "9")
     assert ran.code == 1
     assert "1 rows were read and nothing is published: remove_trivial_answers lost 1 to too_few_levels" in ran.err
-    assert "these are verdicts about the rows, no trouble of the run" in ran.err
+    assert "these are verdicts on the rows, not failures of the run" in ran.err
     assert factmill(*build, "--min-levels", "9").code == 1
     shown = factmill("show", "granola", "--warehouse", tmp_path / "w.duckdb", "--json").json
     assert shown["build_id"] == first.json["build_id"]
@@ -109,7 +109,7 @@ def test_a_build_that_reads_nothing_says_so(factmill: Factmill, tmp_path: Path) 
     path.write_text("[]")
     ran = factmill("build", "granola", "--source", path, "--warehouse", tmp_path / "w.duckdb")
     assert ran.code == 2
-    assert f"{path}: no rows; take the file out of the source" in ran.err
+    assert f"{path}: no rows; remove the file from the source" in ran.err
 
 
 def test_a_misspelt_category_is_told_before_anything_is_drawn(factmill: Factmill, tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_a_build_that_another_run_is_making_is_left_alone_and_is_made_by_as_many
     first = start_held(standing, model, **given)
     second = standing.end_of(standing.start("granola/granola-chatty", **given).json()["id"])
     assert (second["type"], second["name"]) == ("COMPLETED", "LeftAlone")
-    assert " is making this very build in " in second["message"]
+    assert " is making the same build in " in second["message"]
     model.free.set()
     assert standing.end_of(first["id"])["type"] == "COMPLETED"
     assert model.web.most_at_once == 1
@@ -412,14 +412,14 @@ def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (["--world", "nowhere.toml"], "nowhere.toml': give `embedded`, `live` or the path of a TOML file"),
+        (["--world", "nowhere.toml"], "nowhere.toml'; expected `embedded`, `live` or the path of a TOML file"),
         (["--world", "live", "--benchmark", "granola"], "granola: "),
         (["--benchmark", "granola", "--evaluate", "nobody"], "granola: --evaluate nobody: the world embedded names no"),
         (["--cron", "often"], "--cron: "),
         (["--cron", "0 3 1 * *", "--interval", "1d"], "--cron and --interval: expected one schedule"),
         (["--interval", "0"], "--interval 0: expected a second or more"),
         (["--cron", "0 3 1 * *", "--timezone", "Mars/Olympus"], "'Mars/Olympus': expected the name of a time zone"),
-        (["--interval", "1 year"], "'1 year' is no age; expected one such as 90m, 12h"),
+        (["--interval", "1 year"], "'1 year' is not an age; expected one such as 90m, 12h"),
     ],
 )
 def test_what_cannot_be_served_is_told_at_once(factmill: Factmill, told: list[str], said: str) -> None:

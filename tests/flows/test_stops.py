@@ -109,7 +109,7 @@ def test_a_second_maker_of_a_build_is_told_before_prefect_starts(
         assert model.asked.wait(_LIMIT_S)
         second = factmill.run_process(*options, TEST_KEY="x")
         assert second.code == 1
-        assert f"process {first.pid} is making this very build in " in second.err
+        assert f"process {first.pid} is making the same build in " in second.err
         assert "starting Prefect" not in second.err
     finally:
         model.web.free.set()

@@ -129,7 +129,7 @@ def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> 
         released.table("fanoutqa_test_answers")
     data = tmp_path / "out/data/fanoutqa/dev.parquet"
     data.write_bytes(data.read_bytes() + b" ")
-    with pytest.raises(SourceError, match=r"not the files that were released: 'data/fanoutqa/dev\.parquet'"):
+    with pytest.raises(SourceError, match=r"files differ from the released ones: 'data/fanoutqa/dev\.parquet'"):
         released.table("fanoutqa_dev")
 
 
@@ -181,7 +181,7 @@ def test_citation_is_valid_and_names_paper_and_build(tmp_path: Path) -> None:
     jsonschema.validate(told, json.loads(schema.read_text("utf-8")))
     assert (told["version"], told["license"]) == (release.build.build_id, "CC-BY-SA-4.0")
     assert told["references"][0]["authors"][0] == {"given-names": "Andrew", "family-names": "Zhu"}
-    assert told["abstract"].startswith("These rows show the pipeline and are not for use: scripted replies")
+    assert told["abstract"].startswith("These rows demonstrate the pipeline and are not for use: scripted replies")
 
 
 def test_what_is_no_release_is_left_alone(warehouse: Path, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_full_disk_is_told_and_leaves_no_draft(tmp_path: Path, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("factmill.tasks.storage.shards.os.fsync", full)
-    with pytest.raises(ShardError, match=r"cannot write .*rows\.parquet: .*No space left on device; make room"):
+    with pytest.raises(ShardError, match=r"cannot write .*rows\.parquet: .*No space left on device; free some space"):
         write_shard(tmp_path / "0", {"rows": numbers(0, 1)})
     assert list(tmp_path.iterdir()) == []
 

@@ -65,10 +65,10 @@ def test_json_gives_the_same_rows_in_blocks_of_any_size(
         ('{"a": 1}\n{"a": 2}\n{"a": "x', r"broken JSON in row 3 \(line 3, column \d+\)"),
         ('[{"a": 1},\n{"a": 2', r"broken JSON in row 2 \(line 2, column \d+\)"),
         ('[{"a": 1}, {"a": 2}', "the array is not closed after row 2; the file is cut off"),
-        ('[{"a": 1}] and more', "unexpected text behind the array: 'and more'"),
+        ('[{"a": 1}] and more', "unexpected text after the array: 'and more'"),
         ("a,b\n1,2\n", r"broken JSON in row 1 \(line 1, column 1\)"),
         ("[" * 100_000, r"broken JSON in row 1 \(line 1\): nested too deeply"),
-        ('{"a": ' + "9" * 5000 + "}", r"broken JSON in row 1 \(line 1\): a whole number of more than 4,300 digits"),
+        ('{"a": ' + "9" * 5000 + "}", r"broken JSON in row 1 \(line 1\): an integer of more than 4,300 digits"),
         (f'[{{"a": 1}}, {{"a": {"[" * 101}{"]" * 101}}}]', r"broken JSON in row 2 \(line 1\): nested too deeply"),
     ],
 )
@@ -115,7 +115,7 @@ def test_csv_rows_are_read_by_column(tmp_path: Path, text: str, rows: list[dict[
         ("", "the file is empty; expected a CSV file with the columns a, b"),
         (b"a,b\n1,\xff\n", r"not UTF-8 at byte 6 \(line 2\)"),
         ("a,c\n1,2\n", r"row 1: the column b is missing \(found: a, c\); expected the columns a, b"),
-        ("a,b,a\n1,2,3\n", "row 1: the column a stands twice"),
+        ("a,b,a\n1,2,3\n", "row 1: the column a appears twice"),
         ("a,b\n1,2\n3\n", r"row 2 \(line 3\) has 1 cells instead of 2, column b; the file is cut off"),
         ("a,b\n1,2,3\n", r"row 1 \(line 2\) has 3 cells instead of 2"),
         ('a,b\n1,2\n3,"x\ny', r"broken CSV in row 2 \(line 4\), columns a, b: unexpected end of data"),
@@ -144,7 +144,7 @@ def test_parquet_that_is_cut_off_is_told(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": ["x"] * 50}), path)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(SourceError, match=r"rows\.parquet: no whole Parquet file"):
+    with pytest.raises(SourceError, match=r"rows\.parquet: .*Parquet file"):
         list(iterate_parquet(make_unpinned_source(path), ("a",)))
 
 
@@ -166,7 +166,7 @@ def test_no_row_of_a_file_that_changed_since_the_lock_is_read(
         path.write_text("a,b\n1,2\n" if name.endswith("csv") else '{"a": 1}')
     rows = read(SourceFile(path, name, hashlib.sha256(path.read_bytes()).hexdigest()))
     assert len(list(rows)) == 1
-    with pytest.raises(SourceError, match="has changed since the build was locked"):
+    with pytest.raises(SourceError, match="has changed since the build began"):
         next(iter(read(SourceFile(path, name, "0" * 64))))
     with pytest.raises(SourceError, match=r"gone\.csv: cannot be read: No such file"):
         next(iter(read(SourceFile(tmp_path / "gone.csv", "gone.csv"))))
@@ -195,7 +195,7 @@ def test_a_source_is_locked_with_its_digest_once_it_has_a_row(tmp_path: Path) ->
     whole = file(tmp_path, '{"a": 1}')
     assert pin_source_file(whole.path).sha256 == hashlib.sha256(b'{"a": 1}').hexdigest()
     for name, content in (("a.json", "[]"), ("a.jsonl", " [ ]\n"), ("a.csv", "a,b\n")):
-        with pytest.raises(SourceError, match=rf"{name}: no rows; take the file out"):
+        with pytest.raises(SourceError, match=rf"{name}: no rows; remove the file"):
             pin_source_file(file(tmp_path, content, name).path)
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=r"a\.parquet: no rows"):
@@ -225,7 +225,7 @@ def test_what_is_neither_file_nor_folder_is_no_source(tmp_path: Path) -> None:
     (tmp_path / "s" / "loop.json").symlink_to(tmp_path / "s" / "loop.json")
     with pytest.raises(SourceError, match=r"loop\.json: cannot be read: Too many levels of symbolic links"):
         list_source_files(tmp_path / "s")
-    with pytest.raises(SourceError, match=r"null: no plain file, where a file was expected"):
+    with pytest.raises(SourceError, match=r"null: not a regular file"):
         list_source_files(Path("/dev/null"))
 
 

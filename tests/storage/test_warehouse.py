@@ -151,7 +151,7 @@ def test_a_column_becomes_one_of_another_kind_only_where_older_builds_lose_nothi
         assert db.execute("SELECT n FROM toys").fetchall() == [(1,)]
         ensure_published_table(db, "toys", texts, None)
         db.execute("INSERT INTO toys VALUES ('build', 'b', 'one')")
-        with pytest.raises(WarehouseError, match=r"the table toys .* column n is VARCHAR; it is BIGINT now"):
+        with pytest.raises(WarehouseError, match=r"the table toys .* column n .*VARCHAR; .*BIGINT"):
             ensure_published_table(db, "toys", numbers, None)
 
 
@@ -170,7 +170,7 @@ def test_a_warehouse_held_by_another_process_names_the_holder(tmp_path: Path) ->
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        check_refused(path, rf"held by process {holder.pid} .*--warehouse", WarehouseBusy, wait_s=0.2)
+        check_refused(path, rf"process {holder.pid} .*--warehouse", WarehouseBusy, wait_s=0.2)
     finally:
         holder.communicate(b"")
     with open_warehouse(path, wait_s=5) as db:
@@ -196,7 +196,7 @@ def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path, monkeyp
 def test_a_file_of_another_kind_is_told_from_its_beginning(tmp_path: Path, start: bytes) -> None:
     path = tmp_path / "a.duckdb"
     path.write_bytes(start * 100)
-    check_refused(path, r"a\.duckdb is (empty|no DuckDB file); name another")
+    check_refused(path, r"a\.duckdb is (empty|not a DuckDB file); name another")
 
 
 def test_a_file_that_cannot_grow_is_no_damage_and_keeps_what_it_held(tmp_path: Path) -> None:
@@ -207,7 +207,9 @@ def test_a_file_that_cannot_grow_is_no_damage_and_keeps_what_it_held(tmp_path: P
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, limits[1]))
     try:
         with (
-            pytest.raises(WarehouseError, match=r"^cannot write the warehouse .*; make room and run the same command"),
+            pytest.raises(
+                WarehouseError, match=r"^cannot write the warehouse .*; free some space and run the same command"
+            ),
             open_warehouse(path) as db,
         ):
             # it goes into the log beside the file, and from there no further

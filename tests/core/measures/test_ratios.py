@@ -116,5 +116,5 @@ def test_rows_depend_neither_on_the_order_of_items_nor_on_what_else_is_measured(
 
 
 def test_columns_of_other_lengths_are_refused() -> None:
-    with pytest.raises(ValueError, match="m, s: .* 2 items"):
+    with pytest.raises(ValueError, match=r"m, s: .* 2 items"):
         RatioMetric("s", "m", ["a", "b"], [part([1], [1])])

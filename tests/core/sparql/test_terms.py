@@ -130,7 +130,7 @@ def test_a_tuple_needs_a_term_for_each_variable():
 def test_a_query_without_the_block_is_refused():
     with pytest.raises(ValueError, match="no block `VALUES \\?b"):
         fill_values_block("SELECT * { VALUES ?a { 1 } }", "b", [])
-    with pytest.raises(ValueError, match="VALUES block of .* closed"):
+    with pytest.raises(ValueError, match=r"VALUES block of .* closed"):
         fill_values_block("SELECT * { VALUES ?a { 1 ", "a", [])
 
 

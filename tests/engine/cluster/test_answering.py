@@ -50,10 +50,10 @@ def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() ->
     assert answer_request("graph", "1", format_code_version(), "item_paths", []) == ["refused", "the folder is damaged"]
     assert answer_request("graph", "2", format_code_version(), "item_paths", []) == [
         "refused",
-        "does not hold the graph 2",
+        "this worker does not hold the graph 2",
     ]
     refused = answer_request(NLLB.kind, NLLB.identity, "factmill 0", "calls", [])
-    assert refused == ["refused", f"answers with {format_code_version()}, asked for was factmill 0"]
+    assert refused == ["refused", f"this worker runs {format_code_version()}; the request needs factmill 0"]
     serve_resources(ServedResources([]))
 
 
@@ -100,15 +100,15 @@ def test_what_a_worker_holds_is_told_by_the_name_of_a_resource() -> None:
         ([], f"no worker has joined {ADDRESS}.*: factmill worker --address {ADDRESS}"),
         (
             [WorkerCapability(NLLB, "factmill 0")],
-            r"but answers with other code \(factmill 0; here: .*install the same factmill",
+            r"runs other code \(factmill 0; here: .*install the same versions",
         ),
         (
             [WorkerCapability(ComputeRequirement("translator", "nllb@1234-float16-cuda"), "factmill 0")],
-            "theirs: nllb@1234-float16-cuda; the model is the same, but computes in other numbers: set compute_type",
+            "they hold: nllb@1234-float16-cuda; .*: set compute_type",
         ),
         (
             [WorkerCapability(ComputeRequirement("translator", "nllb@9876-float32-cpu"), "factmill 0")],
-            "theirs: nllb@9876.*; start one on a machine",
+            "they hold: nllb@9876.*; start one on a machine",
         ),
         (
             [WorkerCapability(ComputeRequirement("graph", "1"), "factmill 0")],

@@ -1,5 +1,6 @@
 """Two workers, each a process, answer as this process does; they may be killed and others may join in the midst."""
 
+import re
 import signal
 import socket
 import subprocess
@@ -161,7 +162,9 @@ def test_an_answer_that_does_not_fit_names_its_worker(
     cluster: Cluster, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(told: str) -> AbstractContextManager[object]:
-        return pytest.raises(ServiceUnreachable, match=rf"^the worker tcp://\S+ of \S+ gave a wrong answer .*: {told};")
+        return pytest.raises(
+            ServiceUnreachable, match=rf"^the worker tcp://\S+ of \S+ returned a malformed answer .*: .*{told};"
+        )
 
     write_calls, write_array = remote_models.encode_calls, remote_models.encode_array
     # the worker is not told of the last one
@@ -180,14 +183,14 @@ def test_an_answer_that_does_not_fit_names_its_worker(
         RemotePathFinder(graph.manifest.digest, cluster).find_item_paths(ends, ends, PathSearchOptions())
     there = open_remote_embedder(resolve_embedder_folder("tiny", home), cluster)
     there.dimensions += 1
-    with refused(r"rows of \(\d+,\) numbers, expected \(\d+,\)"):
+    with refused(r"rows .*\(\d+,\); expected \(\d+,\)"):
         there.encode(TEXTS)
 
 
 def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> None:
     cluster.compute = cluster.compute.model_copy(update={"wait_s": 0.1})
     with pytest.raises(
-        ServiceUnreachable, match=r"no worker at tcp.* \(2 there\) holds the graph f+; theirs: \w+; start one"
+        ServiceUnreachable, match=r"no worker at tcp.* \(2 workers\) holds the graph f+; .*: \w+; start one"
     ):
         cluster.run_groups(ComputeRequirement("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
 
@@ -245,13 +248,13 @@ def test_what_a_stopped_worker_has_under_way_goes_to_another(
 
     RemoteModel(cluster, ComputeRequirement("perplexity", identity)).send(calls, take)
     assert set(seen.values()) == {1} and len(seen) == len(calls)
-    assert any(f"nothing is heard of the worker {address}: is its process stopped" in each for each in said)
-    assert any(f"the worker {address} is given up" in each for each in said)
+    assert any(f"the worker {address} does not respond" in each for each in said)
+    assert any(re.search(rf"the worker {address} was silent for \d+ s and is removed", each) for each in said)
     assert address not in [worker.address for worker in cluster.list_workers()]
     stopped.send_signal(signal.SIGCONT)
     assert stopped.wait(60) == 1
     assert stopped.stderr is not None
-    assert "sent this worker home; start it again" in stopped.stderr.read()
+    assert "restart the worker" in stopped.stderr.read()
 
 
 def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_is_left(home: Path) -> None:
@@ -284,7 +287,7 @@ def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_
                 scheduler.kill()
 
     with pytest.raises(
-        ServiceUnreachable, match=f"the Dask scheduler at {address} has gone away; what was answered is kept"
+        ServiceUnreachable, match=f"the Dask scheduler at {address} is gone; answers so far are recorded"
     ):
         work()
     assert 0 < len(seen) < len(calls)
@@ -307,6 +310,6 @@ def test_what_listens_and_is_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatc
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with (
             closing(Cluster(ComputeSettings(engine="dask", address=address))) as lonely,
-            pytest.raises(ServiceUnreachable, match=f"no Dask scheduler answers at {address} .something listens there"),
+            pytest.raises(ServiceUnreachable, match=f"no Dask scheduler answers at {address} .*listens there"),
         ):
             lonely.list_workers()

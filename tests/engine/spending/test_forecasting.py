@@ -119,7 +119,7 @@ def test_calls_that_were_recorded_before_a_pilot_are_told():
     _, _, notes = forecast_build(
         world(usd_per_million_in=1.0), ForecastBasis(BuildCallUsage(stages, calls), {"ask": {URL: 6}}, {}), 500
     )
-    assert notes[0].startswith("4 of the 10 calls that the pilot's rows rest on were recorded before it; ")
+    assert notes[0].startswith("4 of the 10 calls ")
 
 
 def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
@@ -179,14 +179,14 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
     assert forecast.total["tokens_in"] == 4 * length / ENGLISH_CHARACTERS_PER_TOKEN
     assert forecast.total["tokens_out"] == 40 / ENGLISH_CHARACTERS_PER_TOKEN
     assert [note.partition(":")[0] for note in notes] == [
-        "no usage is known of some models",
-        "the world embedded does not say what the model m costs",
+        "token usage of some models is unknown",
+        "the world embedded sets no price for the model m",
     ]
-    assert "(--pilot N) tells" in notes[0]
+    assert "(--pilot N)" in notes[0]
     drawn = [stage("read", 1, 1), stage("draw_pilot", 1, 1), stage("ask", 1, 1)]
     pilot = replace(basis, usage=BuildCallUsage(drawn, [told]), source_rows=None)
     _, _, [first, *_] = forecast_build(world(), pilot, 500)
-    assert first.startswith("no usage is known of some models") and "--pilot" not in first, "it is a pilot already"
+    assert first.startswith("token usage of some models is unknown") and "--pilot" not in first, "it is a pilot already"
 
 
 def test_a_call_that_got_no_answer_is_no_model_that_tells_no_usage():
@@ -195,7 +195,7 @@ def test_a_call_that_got_no_answer_is_no_model_that_tells_no_usage():
     basis = ForecastBasis(BuildCallUsage([stage("read", 2, 2), stage("ask", 2, 2)], [lost, call("r1")]), {}, {}, 2)
     forecast, _, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis, 500)
     assert forecast.total["tokens_in"] > 1000 and forecast.total["tokens_out"] == 100
-    assert [note.partition(",")[0] for note in notes] == ["1 call of the basis got no answer"]
+    assert [note.partition(",")[0] for note in notes] == ["1 call of the basis failed"]
 
 
 def test_nothing_is_forecast_of_rows_that_never_came():

@@ -178,7 +178,7 @@ def test_a_service_is_reached_with_its_token_and_one_that_is_not_set_is_named(
     world.write_text(text)
     findings = {each["what"]: each for each in run_diagnostics(str(world), tmp_path / "w.duckdb")}
     assert not findings["wikipedia"]["ok"]
-    assert "the environment variable MY_TOKEN, which token_env names, is not set" in findings["wikipedia"]["found"]
+    assert "the environment variable MY_TOKEN (token_env) is not set" in findings["wikipedia"]["found"]
     monkeypatch.setenv("MY_TOKEN", "token-of-an-account")
     findings = {each["what"]: each for each in run_diagnostics(str(world), tmp_path / "w.duckdb")}
     assert findings["wikipedia"]["ok"]

@@ -95,7 +95,7 @@ def test_credit_that_runs_out_stops_the_run_and_a_later_one_asks_what_is_left(
     assert stopped.code == 1
     assert "Traceback" not in stopped.err
     [line] = [line for line in stopped.err.splitlines() if "HTTP 402" in line]
-    assert "the account may make no further requests" in line
+    assert "the account can send no further requests" in line
     assert evaluate().code == 1
     assert provider.answered.total() == 5
 

@@ -42,7 +42,7 @@ def test_an_exported_folder_is_read_as_its_build_is(played: Played, tmp_path: Pa
     assert here == there
     with pytest.raises(SourceError, match=f"no file granola_ek.parquet; expected one. Tables: .*{table}"):
         api.open(tmp_path).table("granola_ek")
-    with pytest.raises(UsageError, match="a warehouse lists builds"):
+    with pytest.raises(UsageError, match="only a warehouse has builds"):
         api.open(tmp_path).builds()
     (tmp_path / "twice").mkdir()
     (tmp_path / "twice" / f"{table}.parquet").write_bytes((tmp_path / f"{table}.parquet").read_bytes())
@@ -91,7 +91,7 @@ def test_wrong_arguments_are_named_errors(
 
 def test_answers_to_another_build_and_answers_to_no_question_are_errors(played: Played) -> None:
     name, ((setting, first), *_) = played.session.evaluation.benchmark.name, played.answers
-    with pytest.raises(SourceError, match="no answer is to a question that is asked"):
+    with pytest.raises(SourceError, match="no answer matches a question"):
         api.score(name, {"nothing": "a", "more": "b"}, source=played.store, setting=setting)
     row = {"id": first, "answer": "a", "build": "other-1"}
     with pytest.raises(UsageError, match=f"other-1.*{played.build_id}"):

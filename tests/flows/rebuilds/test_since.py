@@ -172,7 +172,7 @@ def test_a_bound_that_is_reached_while_changes_are_looked_for_is_told_and_the_sa
     given = ("build", "granola", *world.options(), "--since", "last")
     ran = world.run(*given, "--max-requests", "0")
     assert (ran.code, world.take_asked()) == (3, {})
-    assert "the bound of 0 requests (--max-requests) is reached" in ran.err
+    assert "the limit of 0 requests (--max-requests) is reached" in ran.err
     assert "no stage is done" in ran.err
     assert report_of(world, world.run(*given).json["build_id"])["since"]["build"] == first
 
@@ -190,7 +190,7 @@ def test_a_build_that_nothing_can_be_looked_through_since(world: EditedWorld) ->
     world.take_asked()
     for given, told in (
         (["--since", "nothing"], "no build 'nothing'"),
-        (["--since", "granola-1234-unfinished"], "a run that has published nothing"),
+        (["--since", "granola-1234-unfinished"], "this run has published nothing"),
         (["--since", "toys-1"], "is a build of toys"),
         (["--since", "granola-other"], "whose wikidata is http://elsewhere.example/sparql"),
         (["--since", "last", "--mode", "refresh"], "--mode refresh asks all"),

@@ -317,7 +317,7 @@ def test_an_epoch_before_all_pages_leaves_nothing_and_says_why(factmill: Factmil
     assert ran.json["rows"] == 0
     assert ran.json["reasons"]["pin_evidence"]["younger_than_epoch"] >= LEAST_AUTHORED
     assert "pin_evidence lost " in ran.err
-    assert "these are verdicts about the rows" in ran.err
+    assert "these are verdicts on the rows" in ran.err
     assert ran.json["build_id"] not in factmill("builds").out
 
 

@@ -403,7 +403,7 @@ def test_a_judge_that_is_down_or_refuses_everything_leaves_no_row_and_no_ruin(bu
     judge.manners = dict.fromkeys(JUDGES, Manners(always(500), always(500)))
     ran = building.build("--limit", "2")
     assert (ran.code, "Traceback" in ran.err) == (1, False), ran.err
-    assert "select_paths lost 2 to model_failed, the first: http_500" in ran.err
+    assert "select_paths lost 2 to model_failed, first reject: http_500" in ran.err
     assert "run the same command again" in ran.err
 
     judge.manners = dict.fromkeys(JUDGES, Manners(always(REFUSAL), always(REFUSAL)))
@@ -412,7 +412,7 @@ def test_a_judge_that_is_down_or_refuses_everything_leaves_no_row_and_no_ruin(bu
     check_balance(ran.json)
     assert (ran.json["rows"], ran.json["unsettled"]) == (0, 0)
     assert ran.json["reasons"] == {"score_paths": {"refused": 20}}
-    assert "score_paths lost 20 to refused, the first: " in ran.err
+    assert "score_paths lost 20 to refused, first reject: " in ran.err
     assert REFUSAL in ran.err
 
     judge.manners = dict.fromkeys(JUDGES, Manners(pick_first_ten, always("Score: 5")))

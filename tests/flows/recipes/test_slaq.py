@@ -233,7 +233,7 @@ def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
     flagged = waiting["stages"][-3]["rows_in"]
     assert flagged >= 4
     assert waiting["rows"] == 0
-    assert f"{flagged} wait for a decision: factmill review export latest:slaq" in waiting["nothing_published"]
+    assert f"{flagged} rows await a decision: run factmill review export latest:slaq" in waiting["nothing_published"]
     assert run(*build, code=1)["up_to_date"]
     assert waiting["reasons"]["check_questions"] == {"not_reviewed": flagged}
     assert waiting["facts"]["review"] == {"open": flagged}

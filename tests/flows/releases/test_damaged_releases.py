@@ -133,7 +133,7 @@ def test_a_release_that_changes_is_read_again(released: Path, tmp_path: Path) ->
     assert load_release(folder) is load_release(folder)
     data = (folder / DEV).read_bytes()
     (folder / DEV).write_bytes(data[:-8] + b"\0\0\0\0PAR1")
-    with pytest.raises(SourceError, match="not the files that were released"):
+    with pytest.raises(SourceError, match="files differ from the released ones"):
         load_release(folder)
     (folder / DEV).write_bytes(data)
     assert load_release(folder).index.rows == 3

@@ -57,8 +57,8 @@ def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing
     assert stopped.code == 3
     assert "US$ 0.0300 (--max-cost)" in stopped.err
     assert "stages are done, then generate_granular_answers" in stopped.err
-    assert f"US$ {told['total']['usd']:.4f} in all" in stopped.err
-    assert "the same command goes on from here" in stopped.err
+    assert f"US$ {told['total']['usd']:.4f} in total" in stopped.err
+    assert "run the same command again to continue from here" in stopped.err
     assert "Traceback" not in stopped.err
     first = server.answered[HABIT] - before - piloted
     assert 0 < first < 48
@@ -123,9 +123,7 @@ class UsagelessServer(HabitsServer):
         return answer
 
 
-@pytest.mark.parametrize(
-    ("prices", "cost"), [(PRICES, "cost unknown for {n} calls"), ("", "no price is given for habits")]
-)
+@pytest.mark.parametrize(("prices", "cost"), [(PRICES, "cost unknown for {n} calls"), ("", "no price set for habits")])
 def test_a_cost_that_nobody_knows_is_not_reported_as_nothing(
     factmill: Factmill, session_home: Path, tmp_path: Path, prices: str, cost: str
 ) -> None:

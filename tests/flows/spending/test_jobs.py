@@ -141,7 +141,7 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     ran = factmill("jobs", MY_KEY="")
     assert ran.code == 0
     assert "unknown" in ran.out
-    assert "the environment variable that its key_env names is not set" in ran.out
+    assert "key_env names an environment variable that is not set" in ran.out
     server.forget()
     ran = factmill("jobs", "--json", MY_KEY="other")
     assert (ran.json["jobs"][0]["state"], ran.json["jobs"][0]["done"]) == ("unknown", None)

@@ -139,7 +139,7 @@ def test_a_build_that_publishes_nothing_leaves_what_its_stages_did(
     model.web.free.set()
     ran = factmill_on_prefect("build", "granola", "--world", world, "--limit", "2", "--samples", "1", TEST_KEY="x")
     assert ran.code == 1
-    assert "with that. What to do: take a model that does not refuse" in " ".join(ran.err.split())
+    assert "with that. What to do: choose a model that does not refuse" in " ".join(ran.err.split())
     (run,) = ask(
         prefect_api, "flow_runs/filter", flow_runs={"name": {"any_": [f"granola · {world.stem} · samples 1 · 2"]}}
     )

@@ -47,7 +47,7 @@ BROKEN = [json.dumps(GOOD)] * 6 + ['{"question": "x", "answers": ["y"'] + [json.
         (b'[{"question": "caf\xe9"}]', r"not UTF-8 at byte 18 \(line 1\)"),
         ("[" + ",\n".join(BROKEN) + "]", r"broken JSON in row 7 \(line \d+, column \d+\)"),
         ('[{"question": "a", "answers": ["b"]}', "not closed after row 1"),
-        (json.dumps([GOOD]) + " and more", "unexpected text behind the array: 'and more'"),
+        (json.dumps([GOOD]) + " and more", "unexpected text after the array: 'and more'"),
         (
             json.dumps([{"frage": "a", "answers": []}] * 3),
             r"the column question is missing \(found: frage, answers\).*expected the columns question and answers",
@@ -80,7 +80,7 @@ def test_a_single_odd_row_is_handed_on_with_its_problem(tmp_path: Path, row: obj
 
 
 def test_a_file_that_changed_since_the_lock_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="has changed since the build was locked"):
+    with pytest.raises(SourceError, match="has changed since the build began"):
         read_questions(SourceFile(file(tmp_path, json.dumps([GOOD])), "P19", "0" * 64))
 
 

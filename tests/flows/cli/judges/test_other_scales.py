@@ -79,7 +79,7 @@ def test_grades_and_ratings_are_labelled_and_checked(
         kept = JudgeCard.model_validate({field: told for field, told in card.items() if field != "id"})
         assert "other prompts" in format_card_summary(kept, replace_prompts(kept.identity))
         again = run("evaluate", name, "--answers", answers, "--world", world)
-        assert "mild-1 agrees with people" in again["judge_card"]
+        assert "mild-1 agrees with human labels" in again["judge_card"]
 
         # another judge's verdicts on the same answers are held against the same labels
         other = write_chat_world(tmp_path, chat.url, ["judge"], "mild-2")
