@@ -22,7 +22,7 @@ from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.diff.compare import compare_builds
 from factmill.tasks.granola.benchmark import GRANOLA
 from factmill.tasks.granola.core.rows import GranolaRow
-from factmill.tasks.storage.builds import publish, published_table, resolve_build
+from factmill.tasks.storage.builds import publish_build_tables, published_table, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
 CALLS = 11
@@ -89,7 +89,9 @@ def make_build(warehouse: Path, table: pa.Table, changed: set[int], code: str) -
             )
             db.unregister("made")
         report = {"rows": count, "rejects": 0}
-        return publish(db, "run", "granola", lock, {}, {"granola_eq": table}, report, datetime.now(UTC)).build_id
+        return publish_build_tables(
+            db, "run", "granola", lock, {}, {"granola_eq": table}, report, datetime.now(UTC)
+        ).build_id
 
 
 def make_lock(code: str) -> dict[str, Any]:

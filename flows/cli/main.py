@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import CompletionItem, TyperCommand, TyperGroup
+from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined] # not in its __all__
 from typer.exceptions import TyperException
 from typer.main import get_group
 
@@ -160,7 +160,7 @@ class CommandGroup(TyperGroup):
     def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that begin with `incomplete`, without importing the commands."""
         found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
-        return [*found, *TyperCommand.shell_complete(self, ctx, incomplete)]  # type: ignore[arg-type]
+        return [*found, *TyperCommand.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - Typer's
         """Write one help line for each command, group by group, with names in one column."""

@@ -104,7 +104,7 @@ def run_diagnostics(world_name: str, warehouse: Path, ask: bool = False) -> list
         *_examine_compute(world),
         *map(_examine_benchmark_assets, BENCHMARKS.values()),
         *(_examine_embedded_world() if world.uses_embedded_services else ()),
-        *(_compare_embedded_builds(warehouse) if world_name == EMBEDDED_WORLD_NAME else ()),
+        *(_compare_builds_with_published(warehouse) if world_name == EMBEDDED_WORLD_NAME else ()),
         *map(partial(_examine_benchmark_needs, world), BENCHMARKS.values()),
         *_examine_endpoints(world),
         *_examine_models(world),
@@ -231,7 +231,7 @@ def _examine_embedded_world() -> Iterator[DoctorFinding]:
     yield _probe_as_finding("embedded world", start, "mend the file that the message names, or install factmill anew")
 
 
-def _compare_embedded_builds(warehouse: Path) -> Iterator[DoctorFinding]:
+def _compare_builds_with_published(warehouse: Path) -> Iterator[DoctorFinding]:
     """Compare the existing embedded builds of today's code and default parameters with the published digests."""
     published = load_published_digests()
     if not warehouse.exists() or not published:

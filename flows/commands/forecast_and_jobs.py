@@ -129,7 +129,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, or 
 
 
 @jobs_app.callback()
-def list_jobs(
+def list_batch_jobs(
     context: typer.Context,
     ask: bool = typer.Option(True, "--ask/--no-ask", help="Have servers say how far their jobs are; it costs nothing."),
     warehouse: JobsWarehouseOption = None,

@@ -26,7 +26,7 @@ from factmill.tasks.core.evaluation.human_labels import (
     LabelScheme,
     ParsedLabelFile,
     count_strata,
-    draw_label_items,
+    draw_stratified_label_items,
     format_label_file,
     list_label_item_ids,
     parse_label_file,
@@ -192,7 +192,7 @@ def _export_labels(warehouse: Path, name: str, to: Path, n: int, seed: int, by: 
     unknown = [column for column in by if rows and column not in rows[0]]
     if unknown:
         raise UsageError(f"--by {unknown[0]}: expected a column of {evaluation.main_table}: {', '.join(rows[0])}")
-    items = draw_label_items(scheme, rows, record.build_id, evaluation.benchmark.name, n, seed, by)
+    items = draw_stratified_label_items(scheme, rows, record.build_id, evaluation.benchmark.name, n, seed, by)
     if not items:
         raise UsageError(f"{record.build_id} has no answer with a verdict: there is nothing to label")
     write_text_file(format_label_file(scheme, items), to)

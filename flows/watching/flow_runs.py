@@ -107,7 +107,7 @@ def end_child_runs(run_id: UUID, state: State[Any]) -> None:
         below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": UNFINISHED_STATE_TYPES}}}
         for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(below)):
             client.set_flow_run_state(run.id, state, force=True)
-            log_unsuccessful_end(client, run.id, state)
+            record_unsuccessful_end(client, run.id, state)
             _end_task_runs(client, run.id, state)
 
 
@@ -122,7 +122,7 @@ def _mark_run_crashed(client: SyncPrefectClient, run_id: UUID) -> bool:
         return False
     state: State[Any] = Cancelled() if run.state_type == StateType.CANCELLING else Crashed(message=_CRASHED_RUN_MESSAGE)
     client.set_flow_run_state(run_id, state, force=True)
-    log_unsuccessful_end(client, run_id, state)
+    record_unsuccessful_end(client, run_id, state)
     _end_task_runs(client, run_id, state)
     return True
 
@@ -248,7 +248,7 @@ def _on_run_end(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
         end_child_runs(flow_run.id, Crashed(message=state.message))
     if find_standing_server_url() and not state.is_completed():
         with get_client(sync_client=True) as client:
-            log_unsuccessful_end(client, flow_run.id, state)
+            record_unsuccessful_end(client, flow_run.id, state)
     elif not state.is_completed():
         progress.log_to_current_run(format_run_end(state), "error")
     progress.remove_run_observer(flow_run.id)
@@ -350,7 +350,7 @@ def format_run_end(state: State[Any]) -> str:
     return f"{state.name}: {(state.message or 'no reason is given').removeprefix(_PREFECT_ERROR_PREFIX)}"
 
 
-def log_unsuccessful_end(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
+def record_unsuccessful_end(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     """Write an unsuccessful end into a run's log, and a word of it behind the progress of unfinished stages."""
     line = format_run_end(state)
     word = line.partition(":")[0].lower()

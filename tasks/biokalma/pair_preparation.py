@@ -200,8 +200,8 @@ def _resolve_pair(
             row.id, "not_joined", f"{row.relation} joins none of {_join_names(people)} to any of {_join_names(others)}"
         )
     if len(joined) > 1:
-        pairs = [f"{a} and {b}" for a, b in joined]
-        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins several pairs: {_join_names(pairs)}")
+        joined_names = [f"{a} and {b}" for a, b in joined]
+        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins several pairs: {_join_names(joined_names)}")
     person_qid, other_qid = joined[0]
     return row.extend_to(
         ResolvedPair,

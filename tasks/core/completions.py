@@ -27,8 +27,8 @@ from factmill.tasks.text.reply_wrappers import (
     is_lead_in,
     is_trailing_remark,
     keep_final_answer_section,
-    parse_json_object,
     parse_markdown_tables,
+    parse_single_json_object,
     retracts_verdict,
     strip_answer_tags,
     strip_citation_marks,
@@ -336,7 +336,7 @@ def _extract_single_field(text: str, form: CompletionFormat) -> StrippedCompleti
         return None
     fields = [
         (name.replace("_", " "), value)
-        for name, value in parse_json_object(found[0]).items()
+        for name, value in parse_single_json_object(found[0]).items()
         if re.fullmatch(form.line_head, name.replace("_", " "), re.IGNORECASE)
     ]
     if len(fields) != 1:

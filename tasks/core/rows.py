@@ -101,7 +101,7 @@ def make_arrow_table(model: type[BaseModel], rows: Iterable[BaseModel]) -> pa.Ta
     columns = []
     for field in schema:
         cells = list(map(attrgetter(field.name), listed))
-        columns.append(pa.array(map(_dump_models, cells) if _is_struct_type(field.type) else cells, field.type))
+        columns.append(pa.array(map(_dump_models, cells) if _holds_structs(field.type) else cells, field.type))
     return pa.table(columns, schema=schema)
 
 
@@ -124,8 +124,8 @@ def json_columns(model: type[BaseModel]) -> frozenset[str]:
     )
 
 
-def _is_struct_type(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _is_struct_type(kind.value_type))
+def _holds_structs(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _holds_structs(kind.value_type))
 
 
 def _dump_models(value: Any) -> Any:

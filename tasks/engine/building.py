@@ -83,7 +83,7 @@ from factmill.tasks.storage.builds import (
     format_caution,
     list_calls_to_retry,
     load_table_summaries,
-    publish,
+    publish_build_tables,
     write_stage_results,
 )
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import VERIFY_FOLDER_PREFIX
@@ -228,7 +228,7 @@ class Build:
             }
             report = report.model_copy(update=summaries)
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
-            record = publish(
+            record = publish_build_tables(
                 db,
                 self.run_id,
                 self.benchmark.name,

@@ -26,7 +26,7 @@ from factmill.tasks.core.service_settings import (
 )
 from factmill.tasks.core.wikidata_paths import PathFinder
 from factmill.tasks.engine.cluster.driver import Cluster
-from factmill.tasks.engine.cluster.protocol import ComputeRequirement, import_distributed
+from factmill.tasks.engine.cluster.protocol import RequiredResource, import_distributed
 from factmill.tasks.engine.naming.identities import (
     embedder_name,
     get_perplexity_settings,
@@ -355,7 +355,7 @@ def _make_client(name: ServiceName, url: str, identity: str, settings: ServiceEn
 def _open_cluster_model(kind: Literal["translator", "perplexity"], identity: str, cluster: Cluster) -> CallService:
     from factmill.tasks.engine.cluster.remote_models import RemoteModel
 
-    return LazyService(identity, True, lambda: RemoteModel(cluster, ComputeRequirement(kind, identity)), computes=True)
+    return LazyService(identity, True, lambda: RemoteModel(cluster, RequiredResource(kind, identity)), computes=True)
 
 
 def check_models(world: World, roles: Collection[str]) -> None:

@@ -31,7 +31,7 @@ from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
 from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, batch_key, open_batch
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, dump_json, format_released_decomposition
 from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
-from factmill.tasks.fanoutqa.core.sets.generation import ComposedQuestion, TriedQuestion, compose_set_questions
+from factmill.tasks.fanoutqa.core.sets.generation import ComposedQuestion, TriedQuestion, try_set_questions
 from factmill.tasks.fanoutqa.core.sets.members import (
     MAX_LISTED_MEMBERS,
     MemberArticle,
@@ -347,7 +347,7 @@ def _try_set_questions(
         month=format_date_in_prose(inputs.epoch[:7]),
         min_members=inputs.least_members,
     )
-    yield from compose_set_questions(of, load_property_phrases())
+    yield from try_set_questions(of, load_property_phrases())
 
 
 def _list_member_class_items(kind: SetKind, drawn: Sequence[_CandidateSet]) -> Iterator[str]:

@@ -38,7 +38,7 @@ S = TypeVar("S", bound=BaseModel)
 _MODEL_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-class ModelFile(StrictModel):
+class ModelFileDigest(StrictModel):
     """Size and digest of a file at the end of the conversion."""
 
     size_bytes: int
@@ -59,7 +59,7 @@ class ModelManifest(StrictModel):
     """How to use the files; the fields depend on the kind (embed.py, cross_encoder.py, translate.py, perplexity.py)."""
     made_with: str
     """Converter and its version."""
-    files: dict[str, ModelFile]
+    files: dict[str, ModelFileDigest]
 
     @property
     def size_bytes(self) -> int:
@@ -138,7 +138,9 @@ def write_model_folder(
             making.mkdir()
             origin = write(making)
             files = {
-                file.relative_to(making).as_posix(): ModelFile(size_bytes=file.stat().st_size, sha256=digest_file(file))
+                file.relative_to(making).as_posix(): ModelFileDigest(
+                    size_bytes=file.stat().st_size, sha256=digest_file(file)
+                )
                 for file in sorted(making.rglob("*"))
                 if file.is_file()
             }

@@ -63,7 +63,7 @@ def link_entities(batch: StageBatch) -> BatchReceipt:
     """Link names in question, answers and context to items, up to three candidates per name (§2.2)."""
     work = open_batch(batch)
     rows = work.rows(TypedQuestion)
-    texts = [(row.id, text) for row in rows for text in (row.input, *_list_answers_to_link(row))]
+    texts = [(row.id, text) for row in rows for text in (row.input, *_list_linkable_answers(row))]
     missed = UnlinkedNames()
     failed: dict[str, Reject] = {}
     linker = work.inputs(MultiHalInputs).params.linker
@@ -73,7 +73,7 @@ def link_entities(batch: StageBatch) -> BatchReceipt:
     return work.finish(_resolve_link_redirects(work, outcomes), EntityLinkedQuestion)
 
 
-def _list_answers_to_link(row: TypedQuestion) -> list[str]:
+def _list_linkable_answers(row: TypedQuestion) -> list[str]:
     """Return the answers to link to items; none where the answer is a value."""
     if row.answer_type != "other":
         return []
@@ -84,12 +84,12 @@ def _link_question(
     row: TypedQuestion, found: MentionsByText, articles: Sequence[EntityLink], missed: UnlinkedNames
 ) -> RowOutcome:
     subjects = [*_make_links(found[row.input]), *articles]
-    objects = [link for text in _list_answers_to_link(row) for link in _make_links(found[text])]
+    objects = [link for text in _list_linkable_answers(row) for link in _make_links(found[text])]
     causes, in_passing = missed.causes[row.id], row.id in missed.transient_rows
     if not subjects:
         return Reject(row.id, "no_item_in_question", "; ".join([row.input, *causes]), in_passing)
     if row.answer_type == "other" and not objects:
-        return Reject(row.id, "no_item_in_answer", "; ".join([*_list_answers_to_link(row), *causes]), in_passing)
+        return Reject(row.id, "no_item_in_answer", "; ".join([*_list_linkable_answers(row), *causes]), in_passing)
     return row.extend_to(
         EntityLinkedQuestion,
         subject_links=_deduplicate_links(subjects),

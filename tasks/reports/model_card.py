@@ -85,7 +85,7 @@ class PaperBest:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingRow:
+class SettingResults:
     """One setting of a benchmark."""
 
     setting: str
@@ -106,7 +106,7 @@ class CardPart:
     benchmark: str
     meaning: str
     metric: str
-    rows: tuple[SettingRow, ...]
+    rows: tuple[SettingResults, ...]
     """The first one appears in the overview."""
     best_by_group: tuple[PaperBest, ...]
     """The paper's best models by group, if it states the metric only by group."""
@@ -199,7 +199,7 @@ def _make_card_part(taken: BenchmarkEvaluations, report: EvaluationReport | None
     )
 
 
-def _list_rows(evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBest]) -> Iterator[SettingRow]:
+def _list_rows(evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBest]) -> Iterator[SettingResults]:
     """Yield a row for each measured setting, those of the paper first, in its order."""
     rankings = {each.setting: each for each in report.rankings}
     order = {
@@ -209,7 +209,7 @@ def _list_rows(evaluation: Evaluation, report: EvaluationReport, best: Sequence[
     for setting in settings:
         ranking = rankings.get(setting)
         ranks = {each.model: each.ranks for each in ranking.placed} if ranking else {}
-        yield SettingRow(
+        yield SettingResults(
             setting=setting,
             told=evaluation.settings.get(setting, ""),
             cells={

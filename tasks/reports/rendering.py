@@ -131,7 +131,7 @@ def list_paper_models(rows: Sequence[PaperComparisonRow]) -> list[str]:
     return list(dict.fromkeys(model for row in rows for model in row.paper))
 
 
-def format_entry_groups(entry: ItemEntry) -> str:
+def format_entry_filters(entry: ItemEntry) -> str:
     """Return an entry's filter values as JSON for the page's script."""
     verdicts = sorted({each.verdict for each in entry.given})
     groups = {by: [group] for by, group in entry.groups.items()}
@@ -157,7 +157,7 @@ def _register_report_filters(made: Environment) -> None:
         list_values=list_x_values,
         format_series_point=format_series_point,
         paper_models=list_paper_models,
-        entry_groups=format_entry_groups,
+        entry_groups=format_entry_filters,
         say_x=lambda x: shorten_line(x, MAX_NAME_CHARACTERS) if isinstance(x, str) else f"{x:g}",
     )
 

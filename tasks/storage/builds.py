@@ -131,7 +131,7 @@ def write_stage_results(
     )
 
 
-def publish(
+def publish_build_tables(
     db: duckdb.DuckDBPyConnection,
     run_id: str,
     benchmark: str,

@@ -22,7 +22,7 @@ from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.granola.benchmark import GRANOLA
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
-from factmill.tasks.storage.builds import BuildRecord, publish
+from factmill.tasks.storage.builds import BuildRecord, publish_build_tables
 from factmill.tasks.storage.warehouse import open_warehouse
 
 Row = Mapping[str, Any]
@@ -43,7 +43,7 @@ def make_build(warehouse: Path, benchmark: Benchmark, code: str, **tables: Seque
     lock = LOCK | {"code": code, "benchmark": benchmark.name}
     report = {"rows": made[benchmark.main_table].num_rows, "rejects": 0}
     with open_warehouse(warehouse) as db:
-        return publish(db, f"run-{code}", benchmark.name, lock, {}, made, report, datetime.now(UTC))
+        return publish_build_tables(db, f"run-{code}", benchmark.name, lock, {}, made, report, datetime.now(UTC))
 
 
 def compare(folder: Path, benchmark: Benchmark, before: Any, after: Any, **more: Any) -> BuildDiff:

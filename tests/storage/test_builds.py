@@ -23,7 +23,7 @@ from factmill.tasks.storage.builds import (
     get_reject_count,
     list_builds,
     list_calls_to_retry,
-    publish,
+    publish_build_tables,
     rank_builds,
     resolve_build,
     write_stage_results,
@@ -67,7 +67,9 @@ def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | N
         write_stage_results(db, "run", 1, [receipt(shard)], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
         report = {"rows": len(names), "author": "scripted replies", "world": "w", "rejects": 1}
-        return publish(db, "run", "granola", {"lock": lock, **more}, {"flow": flow or {}}, tables, report, NOW)
+        return publish_build_tables(
+            db, "run", "granola", {"lock": lock, **more}, {"flow": flow or {}}, tables, report, NOW
+        )
 
 
 def counts(warehouse: Path) -> dict[tuple[str, str], int]:

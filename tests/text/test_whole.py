@@ -2,7 +2,7 @@
 
 import pytest
 
-from factmill.tasks.text.reply_wrappers import MalformedJsonObject, parse_json_object
+from factmill.tasks.text.reply_wrappers import MalformedJsonObject, parse_single_json_object
 from factmill.tasks.text.sanitize import (
     MAX_JSON_DEPTH,
     escape_control_characters,
@@ -27,11 +27,11 @@ def test_how_deep_a_value_may_be() -> None:
 @pytest.mark.parametrize("levels", [MAX_JSON_DEPTH, 900, 10_000])
 def test_an_object_in_a_reply_that_is_too_deep_is_broken(levels: int) -> None:
     with pytest.raises(MalformedJsonObject, match="nested too deeply"):
-        parse_json_object('{"short": ' + "[" * levels + "]" * levels + "}")
+        parse_single_json_object('{"short": ' + "[" * levels + "]" * levels + "}")
 
 
 def test_a_number_of_any_length_in_a_reply_is_read() -> None:
-    assert parse_json_object('{"a": ' + "9" * 5000 + "}") == {"a": float("inf")}
+    assert parse_single_json_object('{"a": ' + "9" * 5000 + "}") == {"a": float("inf")}
 
 
 def test_nothing_acts_on_a_terminal() -> None:

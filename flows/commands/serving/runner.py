@@ -55,7 +55,12 @@ from factmill.flows.deployment_flows import SERVING_PID_VARIABLE, format_named_e
 from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S, find_server_problem
 from factmill.flows.rebuild import rebuild
 from factmill.flows.serve_options import ServeOptions, validate_flow_parameters
-from factmill.flows.watching.flow_runs import CATCH_UP_TAG, log_unsuccessful_end, make_flow_run_name, mark_crashed_runs
+from factmill.flows.watching.flow_runs import (
+    CATCH_UP_TAG,
+    make_flow_run_name,
+    mark_crashed_runs,
+    record_unsuccessful_end,
+)
 from factmill.tasks.engine.naming.manifests import package_version
 from factmill.tasks.errors import PrefectServerLost, UsageError
 from factmill.tasks.options import BenchmarkParams
@@ -364,7 +369,7 @@ class ServingRunner(Runner):
         run.state = Failed(message=format_named_error(error))
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.id, run.state, force=True)
-            log_unsuccessful_end(client, run.id, run.state)
+            record_unsuccessful_end(client, run.id, run.state)
         self._log.report_end(self._name_deployment(run), run)
 
     async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:

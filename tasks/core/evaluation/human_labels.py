@@ -106,7 +106,7 @@ class LabelItem(StrictModel):
     """Number of judged items in the stratum, drawn or not."""
 
 
-def draw_label_items(
+def draw_stratified_label_items(
     scheme: LabelScheme,
     rows: Iterable[Mapping[str, Any]],
     evaluation: str,
@@ -267,7 +267,7 @@ def parse_label_file(
         )
     given: dict[tuple[str, str], list[HumanLabel]] = {}
     for row in rows:
-        item = _resolve_item(row, drawn_items, schemes, benchmark, found.is_of_draw, file)
+        item = _find_or_make_label_item(row, drawn_items, schemes, benchmark, found.is_of_draw, file)
         if isinstance(item, LabelProblem):
             found.problems.append(item)
             continue
@@ -319,7 +319,7 @@ def _parse_label_rows(text: str, file: str) -> list[_LabelRow]:
     return found
 
 
-def _resolve_item(
+def _find_or_make_label_item(
     row: _LabelRow,
     known: Mapping[str, LabelItem],
     schemes: Mapping[str, LabelScheme],

@@ -312,7 +312,9 @@ def _compute_forecast_intervals(
     if not places:
         return dict(zip(names, fixed.tolist(), strict=True)), dict(zip(names, fixed.tolist(), strict=True))
     count = len(places)
-    untold = _compute_size_residuals(table, np.array(list(rows.values())), np.array([weights[row] for row in rows]))
+    untold = _compute_leave_one_out_residuals(
+        table, np.array(list(rows.values())), np.array([weights[row] for row in rows])
+    )
     draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _FORECAST_DRAWS)
     known = math.sqrt(max(0.0, 1 - 1 / most)) if most > 1 else 1.0
     offs = [
@@ -360,7 +362,7 @@ def compute_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive:
     return float(widening * low), float(widening * high)
 
 
-def _compute_size_residuals(table: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _compute_leave_one_out_residuals(table: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the weighted residuals of each row's amounts from a linear regression on size through the other rows."""
     each = table / weights[:, None]
     off = sizes - sizes.mean()

@@ -11,7 +11,7 @@ import numpy as np
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.service_settings import ComputeType
 from factmill.tasks.engine.cluster.protocol import (
-    ComputeRequirement,
+    RequiredResource,
     decode_array,
     decode_calls,
     decode_literals,
@@ -38,7 +38,7 @@ GroupHandler = Callable[[str, Any], Any]
 class ServableResource:
     """A model or graph that a worker can serve."""
 
-    requirement: ComputeRequirement
+    requirement: RequiredResource
     name: str
     """Name of its folder."""
     open: Callable[[], GroupHandler]
@@ -49,13 +49,13 @@ class ServedResources:
 
     def __init__(self, offers: Sequence[ServableResource]) -> None:
         self._offers = {offer.requirement: offer for offer in offers}
-        self._opened: dict[ComputeRequirement, GroupHandler] = {}
+        self._opened: dict[RequiredResource, GroupHandler] = {}
         self._lock = threading.Lock()
 
-    def __contains__(self, wanted: ComputeRequirement) -> bool:
+    def __contains__(self, wanted: RequiredResource) -> bool:
         return wanted in self._offers
 
-    def answer(self, wanted: ComputeRequirement, operation: str, asked: Any) -> Any:
+    def answer(self, wanted: RequiredResource, operation: str, asked: Any) -> Any:
         """Return the answer of a model or graph; one caller at a time, since each uses all available cores."""
         with self._lock:
             if wanted not in self._opened:
@@ -70,7 +70,7 @@ def load_servable_models(path: Path, device: Device, threads: int | None) -> lis
         case "embedder":
             return [
                 ServableResource(
-                    ComputeRequirement("embedder", manifest.digest),
+                    RequiredResource("embedder", manifest.digest),
                     manifest.name,
                     lambda: _make_vector_handler(SentenceEncoder(path, device, threads)),
                 )
@@ -78,7 +78,7 @@ def load_servable_models(path: Path, device: Device, threads: int | None) -> lis
         case "cross-encoder":
             return [
                 ServableResource(
-                    ComputeRequirement("cross-encoder", manifest.digest),
+                    RequiredResource("cross-encoder", manifest.digest),
                     manifest.name,
                     lambda: _make_score_handler(CrossEncoder(path, device, threads)),
                 )
@@ -90,7 +90,7 @@ def load_servable_graph(name: str, folder: Path) -> ServableResource:
     """Return the offer of a local graph; LocalGraphError if it does not exist or is damaged."""
     manifest = load_checked_manifest(name, folder)
     return ServableResource(
-        ComputeRequirement("graph", manifest.digest),
+        RequiredResource("graph", manifest.digest),
         name,
         lambda: _make_path_handler(WikidataGraph(get_graph_folder(name, folder), manifest)),
     )
@@ -122,14 +122,14 @@ def _make_servable_model(
             identity, lambda: translator.Translator(folder, device, numbers, threads)
         )
         return ServableResource(
-            ComputeRequirement("translator", identity), manifest.name, lambda: _make_call_handler(service)
+            RequiredResource("translator", identity), manifest.name, lambda: _make_call_handler(service)
         )
     identity = perplexity.get_language_model_identity(folder, home, device, numbers)
     weigher: CallService = make_language_model_service(
         identity, lambda: perplexity.LanguageModel(folder, device, numbers, threads)
     )
     return ServableResource(
-        ComputeRequirement("perplexity", identity), manifest.name, lambda: _make_call_handler(weigher)
+        RequiredResource("perplexity", identity), manifest.name, lambda: _make_call_handler(weigher)
     )
 
 

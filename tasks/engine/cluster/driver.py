@@ -16,7 +16,7 @@ from typing import Any
 
 from factmill.tasks.compute_settings import ComputeSettings
 from factmill.tasks.engine.cluster.protocol import (
-    ComputeRequirement,
+    RequiredResource,
     WorkerCapability,
     format_code_version,
     format_resource_name,
@@ -76,7 +76,7 @@ class Cluster:
 
     def run_groups(
         self,
-        requirement: ComputeRequirement,
+        requirement: RequiredResource,
         groups: Sequence[ClusterRequestGroup],
         on_answer: Callable[[int, Any], None],
     ) -> None:
@@ -148,7 +148,7 @@ class Cluster:
             for address, fields in sorted(found.items())
         ]
 
-    def list_capable_workers(self, wanted: ComputeRequirement) -> list[WorkerInfo]:
+    def list_capable_workers(self, wanted: RequiredResource) -> list[WorkerInfo]:
         """Return the workers that have exactly this model or graph, and the same code."""
         held = WorkerCapability(wanted, format_code_version())
         return [worker for worker in self.list_workers() if held in worker.capabilities]
@@ -224,7 +224,7 @@ class Cluster:
             raise found
         return found
 
-    def _read(self, future: Any, wanted: ComputeRequirement) -> Any:
+    def _read(self, future: Any, wanted: RequiredResource) -> Any:
         """Return a future's answer, or None if it was lost; ServiceUnreachable if the request failed or was refused."""
         client = self._connect()
         try:
@@ -241,14 +241,14 @@ class Cluster:
             raise ServiceUnreachable(f"a worker of {self.compute.address} refused the {wanted}: {answer}")
         return answer
 
-    def _make_no_answer_error(self, wanted: ComputeRequirement, why: str) -> ServiceUnreachable:
+    def _make_no_answer_error(self, wanted: RequiredResource, why: str) -> ServiceUnreachable:
         return ServiceUnreachable(
             f"the cluster at {self.compute.address} returned no answer from the {wanted}: {why}; see the workers' logs (if "
             "one group killed several workers, give them more memory)"
         )
 
     def _make_wrong_answer_error(
-        self, future: Any, wanted: ComputeRequirement, error: MalformedWorkerAnswer
+        self, future: Any, wanted: RequiredResource, error: MalformedWorkerAnswer
     ) -> ServiceUnreachable:
         try:
             workers = ", ".join(self._connect().who_has([future])[future.key])
@@ -272,7 +272,7 @@ class _CapableWorkers:
     Workers silent for too long are removed. If there is no worker for too long, the request is given up.
     """
 
-    def __init__(self, cluster: Cluster, wanted: ComputeRequirement) -> None:
+    def __init__(self, cluster: Cluster, wanted: RequiredResource) -> None:
         self._cluster, self._wanted = cluster, wanted
         self._looked, self._found = 0.0, 0
         self._since = time.monotonic()
@@ -324,7 +324,7 @@ class _CapableWorkers:
         return True
 
 
-def format_missing_capability(wanted: ComputeRequirement, workers: Sequence[WorkerInfo], address: str) -> str:
+def format_missing_capability(wanted: RequiredResource, workers: Sequence[WorkerInfo], address: str) -> str:
     """Return why no worker can answer the request, and what to do."""
     advice = f"start one on a machine that has it: factmill worker --address {address}"
     if not workers:

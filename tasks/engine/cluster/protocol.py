@@ -152,7 +152,7 @@ _RESOURCE_MARK = "factmill"
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class ComputeRequirement:
+class RequiredResource:
     """Requirement on a worker: a model or graph, by identity."""
 
     kind: ResourceKind
@@ -167,7 +167,7 @@ class ComputeRequirement:
 class WorkerCapability:
     """Capability of a worker: a model or graph, with the code that it runs."""
 
-    requirement: ComputeRequirement
+    requirement: RequiredResource
     code: str
     """Version of the worker's code and libraries (`format_code_version`)."""
 
@@ -183,7 +183,7 @@ def parse_resource_name(name: str) -> WorkerCapability | None:
         mark, kind, identity, code = json.loads(name)
     except (ValueError, TypeError):
         return None
-    return WorkerCapability(ComputeRequirement(kind, identity), code) if mark == _RESOURCE_MARK else None
+    return WorkerCapability(RequiredResource(kind, identity), code) if mark == _RESOURCE_MARK else None
 
 
 @cache
@@ -193,7 +193,7 @@ def format_code_version() -> str:
     return f"factmill {digest_import_closure([WORKER_MODULE], load_source_code())[:12]} {versions}"
 
 
-def list_requirements(world: World, home: Path) -> list[ComputeRequirement]:
+def list_requirements(world: World, home: Path) -> list[RequiredResource]:
     """Return the models and the graph of a world that a cluster computes; UsageError if one is damaged."""
     from factmill.tasks.graph.folders import load_checked_manifest
     from factmill.tasks.models.embedders import CHAR_NGRAMS
@@ -201,14 +201,14 @@ def list_requirements(world: World, home: Path) -> list[ComputeRequirement]:
     wanted = []
     embedder = embedder_identity(world, home)
     if embedder["name"] != CHAR_NGRAMS:
-        wanted.append(ComputeRequirement("embedder", embedder["digest"]))
+        wanted.append(RequiredResource("embedder", embedder["digest"]))
     if "translator" in world.models:
-        wanted.append(ComputeRequirement("translator", translator_identity(world, home)))
+        wanted.append(RequiredResource("translator", translator_identity(world, home)))
     if "perplexity" in world.models and world.models["perplexity"].kind == "local":
-        wanted.append(ComputeRequirement("perplexity", perplexity_identity(world, home)))
+        wanted.append(RequiredResource("perplexity", perplexity_identity(world, home)))
     if world.wikidata.engine == "graph":
         wanted.append(
-            ComputeRequirement("graph", load_checked_manifest(world.wikidata.graph, graphs_folder(home)).digest)
+            RequiredResource("graph", load_checked_manifest(world.wikidata.graph, graphs_folder(home)).digest)
         )
     return wanted
 

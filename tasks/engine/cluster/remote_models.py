@@ -20,7 +20,7 @@ from factmill.tasks.core.wikidata_paths import (
 )
 from factmill.tasks.engine.cluster.driver import Cluster, ClusterRequestGroup, MalformedWorkerAnswer, check_count
 from factmill.tasks.engine.cluster.protocol import (
-    ComputeRequirement,
+    RequiredResource,
     decode_array,
     decode_found_paths,
     decode_reply,
@@ -49,7 +49,7 @@ class RemoteModel:
 
     is_outside = True
 
-    def __init__(self, cluster: Cluster, wanted: ComputeRequirement) -> None:
+    def __init__(self, cluster: Cluster, wanted: RequiredResource) -> None:
         self.identity = wanted.identity
         self._cluster, self._wanted = cluster, wanted
 
@@ -86,7 +86,7 @@ class RemoteEmbedder:
         vectors = np.zeros((len(different), self.dimensions), np.float32)
         _run_weighted_groups(
             self._cluster,
-            ComputeRequirement("embedder", self.digest),
+            RequiredResource("embedder", self.digest),
             [len(text) for text in different],
             lambda places: ("vectors", [different[place] for place in places]),
             lambda places, found: _put_rows(vectors, places, found),
@@ -113,7 +113,7 @@ class RemoteCrossEncoder:
         scores = np.zeros((len(different), len(self._settings.labels)))
         _run_weighted_groups(
             self._cluster,
-            ComputeRequirement("cross-encoder", self.digest),
+            RequiredResource("cross-encoder", self.digest),
             [len(first) + len(second) for first, second in different],
             lambda places: ("scores", [list(different[place]) for place in places]),
             lambda places, found: _put_rows(scores, places, found),
@@ -163,7 +163,7 @@ class RemotePathFinder:
         return self._find(len(subjects), write, LITERAL_PATHS_SCHEMA)
 
     def _find(self, count: int, write: Callable[[range], ClusterRequestGroup], schema: pa.Schema) -> FoundPaths:
-        wanted = ComputeRequirement("graph", self.digest)
+        wanted = RequiredResource("graph", self.digest)
         if not count:
             return FoundPaths(schema.empty_table(), PAIR_STATUS_SCHEMA.empty_table())
         ranges = split_into_ranges(
@@ -199,7 +199,7 @@ def open_remote_cross_encoder(path: Path, cluster: Cluster) -> RemoteCrossEncode
 
 def _run_weighted_groups(
     cluster: Cluster,
-    wanted: ComputeRequirement,
+    wanted: RequiredResource,
     weights: Sequence[int],
     write: Callable[[Sequence[int]], ClusterRequestGroup],
     take: Callable[[Sequence[int], Any], None],

@@ -6,7 +6,7 @@ Requests go only to workers with exactly the required model or graph and code; b
 from typing import Any
 
 from factmill.tasks.engine.cluster.capabilities import ServedResources
-from factmill.tasks.engine.cluster.protocol import ComputeRequirement, ResourceKind, format_code_version
+from factmill.tasks.engine.cluster.protocol import RequiredResource, ResourceKind, format_code_version
 from factmill.tasks.errors import FactmillError
 from factmill.tasks.progress import print_and_log
 
@@ -35,7 +35,7 @@ class ClusterRequest:
 
 def answer_request(kind: ResourceKind, identity: str, code: str, operation: str, asked: Any) -> list[Any]:
     """Return ["answered", answer] or ["refused", reason]; raise errors that another worker may avoid, such as MemoryError."""
-    wanted = ComputeRequirement(kind, identity)
+    wanted = RequiredResource(kind, identity)
     if code != format_code_version():
         return ["refused", f"this worker runs {format_code_version()}; the request needs {code}"]
     if not _served_resources or wanted not in _served_resources[0]:

@@ -132,7 +132,7 @@ def _price_calls(world: World, basis: ForecastBasis) -> tuple[list[ObservedCall]
     uses, guessed, unpriced, failed = [], False, set[str](), set[str]()
     for call in basis.usage.calls:
         tokens_in, tokens_out, usd = float(call["tokens_in"]), float(call["tokens_out"]), call["cost_usd"]
-        model = _find_model(world, basis, call)
+        model = _find_model_to_price(world, basis, call)
         times = call["samples"] if model is not None and not model.choices else 1
         if call["is_failed"]:
             failed.add(call["key"])
@@ -210,7 +210,7 @@ def _compute_requests_per_call(basis: ForecastBasis) -> dict[tuple[str, str, str
     }
 
 
-def _find_model(world: World, basis: ForecastBasis, call: Mapping[str, Any]) -> ModelSettings | None:
+def _find_model_to_price(world: World, basis: ForecastBasis, call: Mapping[str, Any]) -> ModelSettings | None:
     """Return this world's model that a chat call used, or that takes its role now; of several, the most expensive."""
     if call["operation"] != "chat":
         return None

@@ -12,7 +12,7 @@ from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, m
 from factmill.tasks.evaluation.definition import PaperResult, ReportItem
 from factmill.tasks.granola.core.evaluation.scoring import (
     SIMILARITY_METRIC,
-    MetricColumn,
+    MetricScoreColumn,
     classify_agreement,
     list_metric_columns,
     list_parameter_variations,
@@ -58,7 +58,7 @@ def measure_granola(
 
 
 def _make_metric_scores(
-    setting: str, column: MetricColumn, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]
+    setting: str, column: MetricScoreColumn, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]
 ) -> MetricScores:
     kept = chosen & column.applies
     return MetricScores(

@@ -80,7 +80,7 @@ def find_alternative_answer(question: str, answer: str, article: NormalisedArtic
                 return f"the article names {answer!r} together with {other!r}; ask for something that has one answer"
     if any(not isinstance(value, str) or _ORDINAL.fullmatch(value) for value in list_hedged_values(question)):
         return None
-    for phrase in _iterate_definite_phrases(question, lists):
+    for phrase in _iterate_phrases_after_the(question, lists):
         numbers = {
             ordinal
             for sentence in article.sentence_values
@@ -91,7 +91,7 @@ def find_alternative_answer(question: str, answer: str, article: NormalisedArtic
     return None
 
 
-def _iterate_definite_phrases(question: str, lists: CheckLists) -> Iterator[tuple[str, ...]]:
+def _iterate_phrases_after_the(question: str, lists: CheckLists) -> Iterator[tuple[str, ...]]:
     """Yield the words after each "the", up to the next function word, if the last one is a singular common noun.
 
     Of "the English edition" also yields "English": a first English translation and a second English version are two.

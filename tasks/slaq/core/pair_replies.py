@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.text.reply_wrappers import (
     MalformedJsonObject,
-    parse_json_object,
+    parse_single_json_object,
     strip_citation_marks,
     strip_surrounding_emoji,
 )
@@ -122,7 +122,7 @@ def read_fact_type(text: str) -> FactType | UnreadableCompletion:
 
 def _parse_pairs_object(text: str) -> list[str]:
     """Parse the JSON object; return its texts in the order of LABELS."""
-    value = parse_json_object(text)
+    value = parse_single_json_object(text)
     _require_exact_keys(value, ("short", "long_question", "long_answer"), "the object")
     short = value["short"]
     if not isinstance(short, list):

@@ -9,7 +9,7 @@ import pytest
 from factmill.tasks.engine.cluster.capabilities import ServableResource, ServedResources
 from factmill.tasks.engine.cluster.driver import WorkerInfo, format_missing_capability
 from factmill.tasks.engine.cluster.protocol import (
-    ComputeRequirement,
+    RequiredResource,
     WorkerCapability,
     format_code_version,
     format_resource_name,
@@ -22,7 +22,7 @@ from factmill.tasks.errors import SettingsError, UsageError
 from factmill.tasks.settings import load_world
 
 ADDRESS = "tcp://10.0.0.5:8786"
-NLLB = ComputeRequirement("translator", "nllb@1234-float32-cpu")
+NLLB = RequiredResource("translator", "nllb@1234-float32-cpu")
 
 
 def fail(_operation: str, _asked: object) -> object:
@@ -40,7 +40,7 @@ def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() ->
         ServedResources(
             [
                 ServableResource(NLLB, "nllb", open_model),
-                ServableResource(ComputeRequirement("graph", "1"), "small", lambda: fail),
+                ServableResource(RequiredResource("graph", "1"), "small", lambda: fail),
             ]
         )
     )  # type: ignore[arg-type, return-value]
@@ -67,7 +67,7 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
         ServedResources(
             [
                 ServableResource(NLLB, "nllb", lambda: run_out),
-                ServableResource(ComputeRequirement("graph", "1"), "small", lambda: fail),
+                ServableResource(RequiredResource("graph", "1"), "small", lambda: fail),
             ]
         )
     )
@@ -103,15 +103,15 @@ def test_what_a_worker_holds_is_told_by_the_name_of_a_resource() -> None:
             r"runs other code \(factmill 0; here: .*install the same versions",
         ),
         (
-            [WorkerCapability(ComputeRequirement("translator", "nllb@1234-float16-cuda"), "factmill 0")],
+            [WorkerCapability(RequiredResource("translator", "nllb@1234-float16-cuda"), "factmill 0")],
             "they hold: nllb@1234-float16-cuda; .*: set compute_type",
         ),
         (
-            [WorkerCapability(ComputeRequirement("translator", "nllb@9876-float32-cpu"), "factmill 0")],
+            [WorkerCapability(RequiredResource("translator", "nllb@9876-float32-cpu"), "factmill 0")],
             "they hold: nllb@9876.*; start one on a machine",
         ),
         (
-            [WorkerCapability(ComputeRequirement("graph", "1"), "factmill 0")],
+            [WorkerCapability(RequiredResource("graph", "1"), "factmill 0")],
             "they hold no translator; start one on a machine that has it",
         ),
     ],

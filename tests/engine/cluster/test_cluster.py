@@ -26,7 +26,7 @@ from factmill.tasks.core.calls.translation_and_perplexity import (
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions
 from factmill.tasks.engine.cluster import driver, remote_models
 from factmill.tasks.engine.cluster.driver import Cluster
-from factmill.tasks.engine.cluster.protocol import ComputeRequirement
+from factmill.tasks.engine.cluster.protocol import RequiredResource
 from factmill.tasks.engine.cluster.remote_models import (
     RemoteModel,
     RemotePathFinder,
@@ -111,7 +111,7 @@ def test_translations_and_perplexities_are_those_of_this_process(cluster: Cluste
         make_translate_path_call(identity, ["London", "born in"], [None, "né à"], "fr"),
         Call(identity, "sing", {}),
     ]
-    replies, delivered = ask(RemoteModel(cluster, ComputeRequirement("translator", identity)), calls)
+    replies, delivered = ask(RemoteModel(cluster, RequiredResource("translator", identity)), calls)
     assert (replies, delivered) == ask(local, calls)
     assert set(delivered.values()) == {1} and {reply.status for reply in replies.values()} == {"ok", "failed"}
 
@@ -120,7 +120,7 @@ def test_translations_and_perplexities_are_those_of_this_process(cluster: Cluste
         identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_LANGUAGE_MODEL_FOLDER, threads=1)
     )
     calls = [make_perplexity_call(identity, text) for text in SENTENCES]
-    assert ask(RemoteModel(cluster, ComputeRequirement("perplexity", identity)), calls) == ask(local, calls)
+    assert ask(RemoteModel(cluster, RequiredResource("perplexity", identity)), calls) == ask(local, calls)
 
 
 def test_vectors_and_scores_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
@@ -174,7 +174,7 @@ def test_an_answer_that_does_not_fit_names_its_worker(
     calls = [make_translate_text_call(identity, text, "de") for text in SENTENCES[:2]]
     delivered: list[Call] = []
     with refused("0 answers to 1 questions"):
-        RemoteModel(cluster, ComputeRequirement("translator", identity)).send(
+        RemoteModel(cluster, RequiredResource("translator", identity)).send(
             calls, lambda call, reply: delivered.append(call)
         )
     assert not delivered
@@ -192,7 +192,7 @@ def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> N
     with pytest.raises(
         ServiceUnreachable, match=r"no worker at tcp.* \(2 workers\) holds the graph f+; .*: \w+; start one"
     ):
-        cluster.run_groups(ComputeRequirement("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
+        cluster.run_groups(RequiredResource("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
 
 
 def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_joins(
@@ -218,7 +218,7 @@ def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_join
         seen[call.key] += 1
         replies[call.key] = reply
 
-    RemoteModel(cluster, ComputeRequirement("perplexity", identity)).send(calls, take)
+    RemoteModel(cluster, RequiredResource("perplexity", identity)).send(calls, take)
     assert replies == expected
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     for worker in loopback.workers[:2]:
@@ -246,7 +246,7 @@ def test_what_a_stopped_worker_has_under_way_goes_to_another(
             stopped.send_signal(signal.SIGSTOP)
         seen[call.key] += 1
 
-    RemoteModel(cluster, ComputeRequirement("perplexity", identity)).send(calls, take)
+    RemoteModel(cluster, RequiredResource("perplexity", identity)).send(calls, take)
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     assert any(f"the worker {address} does not respond" in each for each in said)
     assert any(re.search(rf"the worker {address} was silent for \d+ s and is removed", each) for each in said)
@@ -281,7 +281,7 @@ def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_
                 there.wait_joined(worker)
                 with closing(Cluster(ComputeSettings(engine="dask", address=address, wait_s=300))) as connected:
                     left = [call for call in calls if call.key not in seen]
-                    RemoteModel(connected, ComputeRequirement("perplexity", identity)).send(left, take)
+                    RemoteModel(connected, RequiredResource("perplexity", identity)).send(left, take)
             finally:
                 there.kill(worker)
                 scheduler.kill()

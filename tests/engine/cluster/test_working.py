@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.models.tiny_encoder import make_weights, write_checkpoint
 
-from factmill.tasks.engine.cluster.protocol import ComputeRequirement
+from factmill.tasks.engine.cluster.protocol import RequiredResource
 from factmill.tasks.engine.cluster.worker import check_worker_options, load_servable_resources, run_worker
 from factmill.tasks.errors import LocalGraphError, UsageError
 from factmill.tasks.models import perplexity, translator
@@ -27,12 +27,12 @@ def test_models_are_held_by_name_and_by_path_under_their_digests(tiny: Path, tmp
     digest = SentenceEncoder(tiny, "cpu", 1).digest
     for name in ("tiny", str(tiny)):
         (offer,) = load_servable_resources(tmp_path, [name], [], "cpu", 1, print)
-        assert (offer.requirement, offer.name) == (ComputeRequirement("embedder", digest), "tiny")
+        assert (offer.requirement, offer.name) == (RequiredResource("embedder", digest), "tiny")
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, tmp_path, "cpu")
     assert [
         each.requirement
         for each in load_servable_resources(tmp_path, [translator.EMBEDDED_TRANSLATOR], [], "cpu", 1, print)
-    ] == [ComputeRequirement("translator", identity)]
+    ] == [RequiredResource("translator", identity)]
 
 
 def test_a_damaged_folder_is_refused_when_named_and_left_out_else(

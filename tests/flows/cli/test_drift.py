@@ -19,7 +19,7 @@ from factmill.tasks.core.rows import make_arrow_table
 from factmill.tasks.fanoutqa.core.drift import DRIFT_COLUMNS
 from factmill.tasks.fanoutqa.core.rows import EvidenceReference, PublishedFanOutQuestion
 from factmill.tasks.settings import ASSETS_ROOT
-from factmill.tasks.storage.builds import publish
+from factmill.tasks.storage.builds import publish_build_tables
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.world.serving import running_world
 
@@ -113,8 +113,8 @@ def publish_builds(warehouse: Path, world: str) -> str:
     }
     lock, origin, now = {"params": {"epoch": THEN}}, {"world": world, "graph": None}, datetime.now(UTC)
     with open_warehouse(warehouse) as db:
-        publish(db, "run", "slaq", {"params": {}}, origin, {}, {}, now)
-        return publish(db, "run", "fanoutqa", lock, origin, tables, {}, now).build_id
+        publish_build_tables(db, "run", "slaq", {"params": {}}, origin, {}, {}, now)
+        return publish_build_tables(db, "run", "fanoutqa", lock, origin, tables, {}, now).build_id
 
 
 @pytest.fixture(scope="module")

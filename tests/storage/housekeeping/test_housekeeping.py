@@ -22,7 +22,13 @@ from factmill.tasks.core.measures.audits import AuditVerdict
 from factmill.tasks.engine.runs import acquire_run_lock
 from factmill.tasks.errors import WarehouseBusy, WarehouseError
 from factmill.tasks.processes import is_file_locked
-from factmill.tasks.storage.builds import list_builds, load_table_digests, publish, published_table, write_stage_results
+from factmill.tasks.storage.builds import (
+    list_builds,
+    load_table_digests,
+    publish_build_tables,
+    published_table,
+    write_stage_results,
+)
 from factmill.tasks.storage.housekeeping import compacting
 from factmill.tasks.storage.housekeeping.compacting import compact_warehouse
 from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpace, remove_paths
@@ -56,7 +62,9 @@ class House:
             self._merge(db, f"{name}-unfinished", f"{name}-only", f"{name}-shared")
             table = pa.table({"id": [name], "text": [f"row of {name}"]})
             report = {"author": author, "rejects": 0}
-            record = publish(db, f"{name}-unfinished", "toy", {"name": name, **lock}, {}, {"toys": table}, report, NOW)
+            record = publish_build_tables(
+                db, f"{name}-unfinished", "toy", {"name": name, **lock}, {}, {"toys": table}, report, NOW
+            )
             at = NOW - timedelta(days=self._days)
             db.execute("UPDATE builds SET published_at = ? WHERE build_id = ?", [at, record.build_id])
         return record.build_id
@@ -173,7 +181,9 @@ def test_a_removed_builds_number_is_never_given_to_another(house: House) -> None
     with open_warehouse(house.path) as db:
         for text in ("one", "two", "three", "four"):
             table = pa.table({"id": [text]})
-            ids.append(publish(db, "run", "toy", {"same": 1}, {}, {"toys": table}, {"rejects": 0}, NOW).build_id)
+            ids.append(
+                publish_build_tables(db, "run", "toy", {"same": 1}, {}, {"toys": table}, {"rejects": 0}, NOW).build_id
+            )
             if text == "three":
                 db.execute("DELETE FROM builds WHERE build_id = ?", [ids[0]])
     assert ids == [ids[0], f"{ids[0]}.2", f"{ids[0]}.3", f"{ids[0]}.4"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.storage.builds import publish, published_table, resolve_build
+from factmill.tasks.storage.builds import publish_build_tables, published_table, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
@@ -22,7 +22,7 @@ def publish_copies(warehouse: Path, build: str, table: str, rows: int) -> str:
         copies = copies.set_column(0, "id", ids).slice(0, rows)
         report = origin.report | {"rows": rows}
         lock = origin.lock | {"copies": rows}
-        record = publish(
+        record = publish_build_tables(
             db, "no-run", origin.benchmark, lock, origin.origin, {table: copies}, report, datetime.now(UTC)
         )
     return record.build_id

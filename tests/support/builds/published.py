@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.storage.builds import BuildRecord, publish
+from factmill.tasks.storage.builds import BuildRecord, publish_build_tables
 from factmill.tasks.storage.warehouse import open_warehouse
 
 _LOCK = {
@@ -57,7 +57,9 @@ def publish_rows(
     told = {**_LOCK, "benchmark": benchmark.name, "params": {"params": {}, **(params or {})}, **lock}
     with open_warehouse(warehouse) as db:
         origin = {"flow": {"source": [], **(flow or {})}, "files": {}, "world": "mine", "graph": None}
-        build = publish(db, "run", benchmark.name, told, origin, made, report, datetime(2026, 5, 1, tzinfo=UTC))
+        build = publish_build_tables(
+            db, "run", benchmark.name, told, origin, made, report, datetime(2026, 5, 1, tzinfo=UTC)
+        )
         db.execute(
             "INSERT INTO rejects VALUES (?, 'read', 'r-1', 'too_short', 'nothing in it', NULL)", [build.build_id]
         )

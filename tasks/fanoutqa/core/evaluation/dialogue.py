@@ -190,7 +190,7 @@ class _SearchRequest:
 
 
 @dataclass(slots=True)
-class _DialogueLog:
+class _DialogueState:
     """The course of a dialogue so far."""
 
     searches: list[FanOutSearchRecord] = field(default_factory=list)
@@ -237,7 +237,7 @@ def _search_until_answered(
     write: Callable[[ModelPrediction, Sequence[tuple[_SearchRequest, str]]], list[dict[str, Any]]],
 ) -> FanOutDialogue:
     """Let a model search until it answers; `read`: reply → answer or searches, `write`: results → messages."""
-    log, ask = _DialogueLog(), first
+    log, ask = _DialogueState(), first
     while True:
         given = yield from _yield_prompt(ask)
         log.add_turn(given)

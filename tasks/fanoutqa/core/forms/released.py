@@ -111,7 +111,7 @@ def _check_necessary_evidence(listed: object) -> Iterator[FormViolation]:
         yield make_mismatch_violation("", "no_list", "a list of articles as necessary_evidence", listed)
         return
     for at, each in enumerate(listed):
-        yield from _check_evidence(each, f"necessary_evidence[{at}]", "")
+        yield from _check_released_article(each, f"necessary_evidence[{at}]", "")
 
 
 def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
@@ -151,7 +151,7 @@ def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Form
             yield make_violation(
                 path, "evidence_and_decomposition", "has evidence and decomposition; expected one of the two"
             )
-        yield from _check_evidence(evidence, path, "evidence.")
+        yield from _check_released_article(evidence, path, "evidence.")
 
 
 def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
@@ -159,7 +159,7 @@ def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
         yield make_mismatch_violation(path, "wrong_id", "a text as id", found.get("id"))
 
 
-def _check_evidence(found: object, path: str, above: str) -> Iterator[FormViolation]:
+def _check_released_article(found: object, path: str, above: str) -> Iterator[FormViolation]:
     """Yield violations in an article; `above`: its key at `path`, with a final dot."""
     if not isinstance(found, Mapping):
         yield make_mismatch_violation(path, "wrong_page", f"{{{', '.join(_ARTICLE_KEYS)}}} as evidence", found)

@@ -113,7 +113,7 @@ class _ChosenMembers:
     """The threshold in words; empty if there is none."""
 
 
-def compose_set_questions(member_set: MemberSet, properties: PropertyPhraseTable) -> Iterator[TriedQuestion]:
+def try_set_questions(member_set: MemberSet, properties: PropertyPhraseTable) -> Iterator[TriedQuestion]:
     """Yield the questions tried on a set, until it has given enough of each form."""
     if refused := find_set_refusal(member_set):
         yield _make_tried_question(member_set, None, member_set.members, lambda _: refused)

@@ -162,7 +162,7 @@ TAUS, DECAYS = (0.3, 0.4, 0.5, 0.6, 0.8), (0.0, 0.25, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class MetricColumn:
+class MetricScoreColumn:
     """The scores of one metric, one entry per answer."""
 
     metric: str
@@ -222,7 +222,7 @@ def compute_cosines(
     return cosines
 
 
-def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricColumn]:
+def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScoreColumn]:
     """Yield the scores of answers (rows of ScoredGranolaPrediction), one column per metric.
 
     Selective accuracy covers answers that are not IDK. Similarity, and the agreement of the two accuracies (Table 3),
@@ -232,8 +232,10 @@ def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricColum
     is_idk, unscored = to_numpy(answers["is_idk"]), to_numpy(answers["matched_level"].is_null())
     everything = np.ones(len(levels), bool)
 
-    def make(metric: str, values: npt.NDArray[Any], kept: BoolArray, unit: str = "share", *groups: str) -> MetricColumn:
-        return MetricColumn(metric, np.where(unscored, np.nan, values), kept, unit, groups)
+    def make(
+        metric: str, values: npt.NDArray[Any], kept: BoolArray, unit: str = "share", *groups: str
+    ) -> MetricScoreColumn:
+        return MetricScoreColumn(metric, np.where(unscored, np.nan, values), kept, unit, groups)
 
     by = ("relation", "popularity")
     yield make("accuracy", levels == 1, everything, "share", *by)
@@ -254,7 +256,9 @@ def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricColum
             yield make(f"agreement_{cell}", cells == cell, kept)
 
 
-def list_parameter_variations(answers: pa.Table, tau: float, decay: float) -> Iterator[tuple[str, float, MetricColumn]]:
+def list_parameter_variations(
+    answers: pa.Table, tau: float, decay: float
+) -> Iterator[tuple[str, float, MetricScoreColumn]]:
     """Yield metrics for varied τ and λ, one at a time: (`tau` or `lambda`, its value, scores)."""
     unscored = to_numpy(answers["matched_level"].is_null())
     lists = answers["level_f1"].to_pylist()
@@ -264,8 +268,8 @@ def list_parameter_variations(answers: pa.Table, tau: float, decay: float) -> It
     level_f1[to_numpy(answers["is_idk"])] = 0
     everything = np.ones(len(lists), bool)
 
-    def make(metric: str, values: npt.NDArray[Any], unit: str = "share") -> MetricColumn:
-        return MetricColumn(metric, np.where(unscored, np.nan, values), everything, unit)
+    def make(metric: str, values: npt.NDArray[Any], unit: str = "share") -> MetricScoreColumn:
+        return MetricScoreColumn(metric, np.where(unscored, np.nan, values), everything, unit)
 
     for tried in sorted({*TAUS, tau}):
         levels = match_levels(level_f1, tried)

@@ -105,7 +105,7 @@ def _read_answer_statements(answer: str, question: str) -> _AnswerStatements:
 
 def _iterate_sentences_with_gold(read: _AnswerStatements, question: str, gold: str) -> Iterator[str]:
     """Yield the sentences that state the gold answer."""
-    if _has_gold_normalised(read.folded, read.known, gold):
+    if _has_gold_in_indexed_text(read.folded, read.known, gold):
         for sentence in read.sentences:
             if (
                 _has_gold(sentence, gold)
@@ -153,10 +153,10 @@ def _count_question_words(text: str, own: Sequence[Collection[TokenValue]], list
 
 
 def _has_gold(text: str, gold: str) -> bool:
-    return _has_gold_normalised(fold_case_and_accents(text), index_text(text), gold)
+    return _has_gold_in_indexed_text(fold_case_and_accents(text), index_text(text), gold)
 
 
-def _has_gold_normalised(folded: str, known: IndexedText, gold: str) -> bool:
+def _has_gold_in_indexed_text(folded: str, known: IndexedText, gold: str) -> bool:
     found = find_answer_in_text(gold, known).found
     # yes, none and the like have no value to compare
     return contains_whole_words(folded, fold_case_and_accents(gold).strip(" .!?")) if found is None else found

@@ -20,7 +20,7 @@ from support.rows.fanout_sets import (
 )
 
 from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_sub_questions
-from factmill.tasks.fanoutqa.core.sets.generation import ComposedQuestion, TriedQuestion, compose_set_questions
+from factmill.tasks.fanoutqa.core.sets.generation import ComposedQuestion, TriedQuestion, try_set_questions
 from factmill.tasks.fanoutqa.core.sets.members import MemberSet, QuestionRefusal
 
 LIST = f"The islands of the Grey Sea are {', '.join(NAMES)}."
@@ -30,7 +30,7 @@ TABLE = "\n\n".join(
 
 
 def make(of: MemberSet) -> list[TriedQuestion]:
-    return list(compose_set_questions(of, PROPERTIES))
+    return list(try_set_questions(of, PROPERTIES))
 
 
 def composed(of: MemberSet) -> dict[str, ComposedQuestion]:
