@@ -221,4 +221,4 @@ def test_all_modules_that_decide_rows_are_digested() -> None:
     of_room = {
         name.removeprefix("factmill.tasks.graph.loading.").replace(".", "/") for name in modules if ".graph." in name
     }
-    assert set(load_module.READING_MODULES) == of_room | {"shapes"}
+    assert set(load_module.READING_MODULES) == of_room | {"line_patterns"}

@@ -43,9 +43,9 @@ EDGES = st.sets(st.tuples(ITEMS, PROPERTIES, ITEMS), max_size=40)
 PAIRS_ASKED = st.lists(st.tuples(ITEMS | st.sampled_from([7, 2**62]), ITEMS | st.just(8)), max_size=12)
 OPTIONS = st.builds(
     PathSearchOptions,
-    all_hops=st.booleans(),
-    ignored=st.frozensets(PROPERTIES | st.just(999), max_size=2),
-    most_paths=st.sampled_from([None, 1, 2, 5, 1000]),
+    always_two_hops=st.booleans(),
+    ignored_properties=st.frozensets(PROPERTIES | st.just(999), max_size=2),
+    max_paths=st.sampled_from([None, 1, 2, 5, 1000]),
 )
 SEVERAL_OPTIONS = st.lists(OPTIONS, min_size=1, max_size=4)
 

@@ -131,10 +131,10 @@ def test_one_look_up_fills_at_most_its_share_of_the_context_and_all_of_them_no_m
 
     told, asks, looks = search(say("", "A"), say("", "B"), say("So."), look=fill_all)
     assert looks[0].max_characters == BOUNDS.context_characters // 2
-    used = sum(len(str(message["content"])) for message in asks[1].messages())
+    used = sum(len(str(message["content"])) for message in asks[1].build_messages())
     assert looks[1].max_characters < BOUNDS.context_characters - used - ROOM_CHARACTERS_PER_TOKEN * TOOLS.max_tokens
     assert told.stopped == "room"
-    assert sum(len(str(message["content"])) for message in asks[-1].messages()) < BOUNDS.context_characters
+    assert sum(len(str(message["content"])) for message in asks[-1].build_messages()) < BOUNDS.context_characters
     assert "Give your final answer now." in asks[-1].turns[-1]["content"]
 
 
