@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from whole_builds import run
+from speed.builds.whole_builds import run
 
 from factmill.tasks.core.digests import derive_seed
 from factmill.tasks.graph.lookup import open_graph
