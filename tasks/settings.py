@@ -250,7 +250,7 @@ def _format_validation_error(fault: Any) -> str:
     """Format an error in a world's file: its place, and the key that was probably meant."""
     place = [str(part) for part in fault["loc"]]
     if fault["type"] != "extra_forbidden":
-        return f"{'.'.join(place)}: {fault['msg'].removeprefix('Value error, ')}"
+        return ": ".join(filter(None, [".".join(place), fault["msg"].removeprefix("Value error, ")]))
     owner: type[StrictModel] = World
     for part in place[:-1]:
         owner = _SETTINGS_BY_KEY.get(part, owner)

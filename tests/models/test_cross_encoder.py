@@ -132,10 +132,10 @@ def test_a_model_is_known_by_its_digest_and_refused_without_the_labels_wanted(tm
     with pytest.raises(UsageError, match="expected probabilities of: entailment, contradiction"):
         get_cross_encoder_identity("single", tmp_path, [ENTAILMENT_LABELS, CONTRADICTION_LABELS])
     convert(tmp_path, "ranker", id2label={"0": "LABEL_0"}, problem_type="regression")
-    with pytest.raises(UsageError, match=r"LABEL_0 \(through none\)"):
+    with pytest.raises(UsageError, match=r"LABEL_0 \(activation none\)"):
         get_cross_encoder_identity("ranker", tmp_path, [CONSISTENT_LABELS])
     make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), models_folder(tmp_path))
-    with pytest.raises(UsageError, match="of kind embedder, wanted is: cross-encoder"):
+    with pytest.raises(UsageError, match="of kind embedder, expected cross-encoder"):
         get_cross_encoder_identity("tiny", tmp_path, [ENTAILMENT_LABELS])
 
 

@@ -110,7 +110,7 @@ def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
     refusals = normalise_refusals(load_list_entries("refusals"))
     assert [row.id for row in kept_samples() if is_refusal(row.output, refusals)] == ["tqa_gen_5"]
     assert [message.split(": ")[1] for message in find_samples().left_out] == [
-        "left out; DefAn's domain math is no list of questions with 14 paraphrases each"
+        "left out; DefAn's domain math is not a list of questions with 14 paraphrases each"
     ]
 
 

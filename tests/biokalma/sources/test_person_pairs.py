@@ -212,7 +212,7 @@ def test_a_file_that_cannot_be_read_says_what_and_where(
 
 def test_a_file_that_changed_since_the_lock_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, [GOOD]).path
-    with pytest.raises(SourceError, match="has changed since the build was locked"):
+    with pytest.raises(SourceError, match="has changed since the build began"):
         read(SourceFile(path, path.name, "0" * 64))
 
 

@@ -93,7 +93,7 @@ def test_where_one_label_is_all_there_is_no_kappa_but_a_note(
 ) -> None:
     found = measure_judge_agreement(people, judge, ["a", "b"][: len(people)], ["0", "1"])
     assert (found.accuracy, found.kappa, found.kappa_low) == (accuracy, None, None)
-    assert found.note.startswith(note) and found.note.endswith("no kappa")
+    assert note in found.note
     assert [each.f1 for each in measure_class_agreement([], [], ["0", "1"])] == [None, None]
 
 

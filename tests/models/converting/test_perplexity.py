@@ -166,7 +166,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> 
     (folder / "config.json").write_text("{", "utf-8")
     refuse(folder, tmp_path, r"config\.json: not JSON")
     (folder / "config.json").write_text('{"model_type": "gpt2"}', "utf-8")
-    refuse(folder, tmp_path, r"neither tokenizer\.json nor tokenizer\.model in it.*save_pretrained")
+    refuse(folder, tmp_path, r"neither tokenizer\.json nor tokenizer\.model, .*save_pretrained")
     (folder / "tokenizer.model").write_text("x", "utf-8")
     refuse(folder, tmp_path, r"tokenizer\.model: not a SentencePiece model")
     (folder / "tokenizer.json").write_text("{}", "utf-8")
