@@ -64,7 +64,7 @@ def judge_card(
     ),
     labels: list[Path] | None = typer.Option(
         None,
-        help="A CSV that `label export` wrote and somebody filled in, or one with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
+        help="A CSV that `label --to` wrote and somebody filled in, or one with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
         metavar="FILE",
     ),
     evaluation: list[str] | None = typer.Option(
@@ -135,7 +135,9 @@ def make_cards(
             source = "asked for this card"
         assert evaluation.label_scheme is not None
         cards.append(
-            make_judge_card(identity, evaluation.label_scheme, labelled.labels, labelled.items, verdicts, digest, source)
+            make_judge_card(
+                identity, evaluation.label_scheme, labelled.labels, labelled.items, verdicts, digest, source
+            )
         )
     with open_warehouse(warehouse) as db:
         for card in cards:
@@ -172,7 +174,7 @@ def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], 
         items = load_label_items(db, list(labels))
     if not labels:
         raise UsageError(
-            "no labels are imported yet; factmill label export EVAL --to FILE.csv, fill it in, factmill label import FILE.csv"
+            "no labels are imported yet; factmill label EVALUATION --to FILE.csv, fill it in, factmill label --from FILE.csv"
         )
     found: dict[str, BenchmarkLabels] = {}
     for item, given in labels.items():
@@ -248,8 +250,12 @@ def _ask_judge_now(
     ):
         work = BatchWork(StageBatch(run="", stage="", index=0, key=""), Run(Path(), lock, {}, {}, services, recorder))
         items = [labelled.items[item] for item in sorted(labelled.labels)]
-        rows = [evaluation.label_scheme.make_answer_row(item.id, item.question, item.gold, item.answer) for item in items]
+        rows = [
+            evaluation.label_scheme.make_answer_row(item.id, item.question, item.gold, item.answer) for item in items
+        ]
         judged = judge_predictions(work, rows, evaluation.judging_spec)
         return identity, {
-            row.id: JudgeVerdict(part.verdict) for row in judged for part in evaluation.label_scheme.list_judged_parts(row.model_dump())
+            row.id: JudgeVerdict(part.verdict)
+            for row in judged
+            for part in evaluation.label_scheme.list_judged_parts(row.model_dump())
         }

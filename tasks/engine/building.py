@@ -209,8 +209,8 @@ class Build:
                 self._fail_without_rows(report)
             name = self.benchmark.name
             why = (
-                f"{name}: no row is published yet, {waiting} wait for a decision: factmill review export latest:{name} --to "
-                "FILE.csv, fill it in, factmill review import FILE.csv, then run the same command again"
+                f"{name}: no row is published yet, {waiting} wait for a decision: factmill review latest:{name} --to "
+                "FILE.csv, fill it in, factmill review --from FILE.csv, then run the same command again"
             )
             report = report.model_copy(update={"nothing_published": why})
         if self.options.mode != "replay" and uses_embedded_world(self.run.manifest):

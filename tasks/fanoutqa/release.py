@@ -50,7 +50,7 @@ FANOUTQA_CARD = CardSpec(
         "review_questions": "What is flagged is kept, edited or dropped: by a person's decision, or by each flag's rule.",
     },
     limits=(
-        "Answers are as of the epoch: a model that knows newer facts is marked wrong. `factmill drift fanoutqa` says which answers have changed since.",
+        "Answers are as of the epoch: a model that knows newer facts is marked wrong. `factmill fanoutqa drift` says which answers have changed since.",
         "Strings are matched after normalisation: an answer in other words counts as wrong with loose and strict accuracy, which is why a judge stands beside them.",
         "Dev and test are split by question; questions that share half of their articles lie on one side.",
     ),

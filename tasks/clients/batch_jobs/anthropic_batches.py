@@ -97,7 +97,7 @@ class AnthropicBatches(OpenAiBatches):
             raise ServiceUnreachable(
                 f"{self.name}: {job.name} was handed in by another key, and may be under way: set that key "
                 f"({self._anthropic.model.key_env}) and run the same command again, or have its requests asked, and paid, "
-                f"again: factmill jobs forget {job.name}"
+                f"again: factmill jobs --forget {job.name}"
             )
         said = False
         for pause_s in self.iterate_poll_pauses():

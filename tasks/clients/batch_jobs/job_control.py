@@ -72,7 +72,7 @@ def cancel_job(job: JobFile, user_agent: str) -> BatchJobState:
         if not job.job_id:
             raise ServiceError(
                 f"{job.name} was never handed in to {remote.name}, so there is nothing to cancel; the same build hands it in, "
-                f"and `factmill jobs forget {job.name}` leaves it out"
+                f"and `factmill jobs --forget {job.name}` leaves it out"
             )
         state = await remote.fetch_state(job)
         if state.has_ended:

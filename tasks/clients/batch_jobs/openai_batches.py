@@ -262,7 +262,7 @@ class OpenAiBatches:
             if doubt := await self._find_reason_to_wait(job):
                 raise UnknownBatchJobError(
                     f"{self.name}: knows no job {job.job_id}, but {doubt}. Where the job is gone for good, have its "
-                    f"{format_request_count(len(job.open_ids))} asked, and paid, anew: factmill jobs forget {shlex.quote(job.job_id)}"
+                    f"{format_request_count(len(job.open_ids))} asked, and paid, anew: factmill jobs --forget {shlex.quote(job.job_id)}"
                 )
             return BatchJobState(job.job_id, _LOST_STATUS, 0, 0, 0, (), (), 0.0)
         return state

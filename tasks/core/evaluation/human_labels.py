@@ -223,7 +223,7 @@ class ParsedLabelFile:
     labels: list[HumanLabel] = field(default_factory=list)
     problems: list[LabelProblem] = field(default_factory=list)
     is_of_draw: bool = True
-    """True for a file of `label export`; else its questions and answers come from elsewhere."""
+    """True for a file of `label --to`; else its questions and answers come from elsewhere."""
 
     def count_problems(self) -> dict[str, int]:
         """Return kind of problem → number of rows."""

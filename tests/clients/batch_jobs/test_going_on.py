@@ -20,7 +20,7 @@ def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, tol
     notes = [line for line in told if line.startswith("note: ")]
     assert notes == [
         "note: job batch_0001 goes on at the server, and is paid for; the same command goes on with it. To cancel it: "
-        f"factmill jobs cancel batch_0001 --warehouse {tmp_path}/w.duckdb"
+        f"factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb"
     ]
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls[3:])) == 7
@@ -154,7 +154,7 @@ def test_a_job_that_may_be_under_way_all_the_same_stops_the_run(make_server, tmp
     with pytest.raises(ServiceUnreachable, match=f"knows no job batch_0001, but {doubt}") as stopped:
         collect(open_chat(server, tmp_path, key), calls)
     assert str(stopped.value).endswith(
-        f"its 3 requests asked, and paid, anew: factmill jobs forget batch_0001 --warehouse {tmp_path}/w.duckdb"
+        f"its 3 requests asked, and paid, anew: factmill jobs --forget batch_0001 --warehouse {tmp_path}/w.duckdb"
     )
     assert server.jobs == [] and file.exists()
     assert not any("goes on at the server" in line for line in told)
@@ -264,7 +264,7 @@ def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, 
     assert desk is not None
     desk._files.begin("a.jsonl", ["x"], {}).note(job="batch/../1; reboot $(id)")
     desk._report_open_jobs()
-    assert "factmill jobs cancel 'batch/../1; reboot $(id)'" in told[-1]
+    assert "factmill jobs --cancel 'batch/../1; reboot $(id)'" in told[-1]
 
 
 @pytest.mark.parametrize(("samples", "most", "known"), [(1, 4, {2: 4, 3: 4}), (2, 5, {1: 1, 2: 5, 3: 5, 4: 5, 5: 4})])

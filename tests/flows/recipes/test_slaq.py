@@ -238,7 +238,7 @@ def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
     assert waiting["reasons"]["check_questions"] == {"not_reviewed": flagged}
     assert waiting["facts"]["review"] == {"open": flagged}
 
-    assert run("review", "export", waiting["build_id"], "--to", queue)["open"] == flagged
+    assert run("review", waiting["build_id"], "--to", queue)["open"] == flagged
     with queue.open(encoding="utf-8", newline="") as file:
         items = list(csv.DictReader(file))
     edits = {"decision": "edit", "edited": f"ShortQ2: {NEW_QUESTION}", "reviewer": "Bob"}
@@ -248,7 +248,7 @@ def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
         writer = csv.DictWriter(file, items[0].keys())
         writer.writeheader()
         writer.writerows(items)
-    assert run("review", "import", queue)["decisions"] == flagged
+    assert run("review", "--from", queue)["decisions"] == flagged
     queue.unlink()
 
     reviewed = run(*build)

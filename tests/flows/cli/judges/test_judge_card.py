@@ -37,7 +37,7 @@ class Marked:
         return ran
 
     def export(self, to: Path, *options: str) -> list[dict[str, str]]:
-        self("label", "export", self.evaluation, "--to", to, *options)
+        self("label", self.evaluation, "--to", to, *options)
         return read(to)
 
     def fill(self, rows: Sequence[dict[str, str]], say: Callable[[dict[str, str], str], str]) -> list[dict[str, str]]:
@@ -123,13 +123,13 @@ def test_a_draw_follows_from_its_seed_and_nothing_is_overwritten(marked: Marked,
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     other = marked.export(tmp_path / "c.csv", "--n", "20", "--seed", "1")
     assert {row["question"] for row in other} != {row["question"] for row in rows}
-    again = marked("label", "export", marked.evaluation, "--to", tmp_path / "a.csv", code=1)
+    again = marked("label", marked.evaluation, "--to", tmp_path / "a.csv", code=1)
     assert "is there already and may hold labels" in again.err
     all_of_it = marked.export(tmp_path / "d.csv", "--n", "100000")
     assert len(all_of_it) == len({(row["question"], row["answer"]) for row in all_of_it})
-    wrong = marked("label", "export", marked.evaluation, "--to", tmp_path / "e.csv", "--by", "colour", code=2)
+    wrong = marked("label", marked.evaluation, "--to", tmp_path / "e.csv", "--by", "colour", code=2)
     assert "--by colour: expected a column of slaq_answers: id, question_id" in wrong.err
-    strata = marked("label", "export", marked.evaluation, "--to", tmp_path / "f.csv", "--by", "half", "--json").json
+    strata = marked("label", marked.evaluation, "--to", tmp_path / "f.csv", "--by", "half", "--json").json
     assert {name.split(" | ")[2] for name in strata["strata"]} == {"most", "least"}
 
 
@@ -167,7 +167,7 @@ def test_weights_give_back_what_was_drawn_from(marked: Marked, tmp_path: Path) -
     """Where people contradict just the verdict 0, the share of all that is right is that of the verdict 1."""
     rows = unguard(marked.export(tmp_path / "a.csv", "--n", "30"))
     card = make_card(marked, write(tmp_path / "b.csv", marked.fill(rows, lambda *_: "1")))
-    everything = marked("label", "export", marked.evaluation, "--to", tmp_path / "c.csv", "--json").json["strata"]
+    everything = marked("label", marked.evaluation, "--to", tmp_path / "c.csv", "--json").json["strata"]
     sizes = {name: size for name, (_, size) in everything.items()}
     said = sum(size for name, size in sizes.items() if name.endswith("| 1")) / sum(sizes.values())
     assert card["reweighted"]["accuracy"] == pytest.approx(said, abs=1e-5)
@@ -194,7 +194,7 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
     order = ["note", "label", "labels", "mood", "answer", "gold", "question", "item"]
     careless = [{name: row.get(name, "fine") for name in order} for row in rows]
     path = write(tmp_path / "ada.csv", careless, ";", "utf-8-sig")
-    told = marked("label", "import", path, code=1).out
+    told = marked("label", "--from", path, code=1).out
     for *_, line in CARELESS:
         assert line in told
     assert "doubled: rows 2 and 22: the same item of ada with the same label; it counts once" in told
@@ -205,11 +205,11 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
 
     kept = [row for at, row in enumerate(rows[:20]) if at != 1 and at not in {at for at, *_ in CARELESS}]
     other = [row | {"label": "1"} for row in kept]
-    second = marked("label", "import", write(tmp_path / "b.csv", other, "\t", "utf-16"), "--labeller", "Bo").out
+    second = marked("label", "--from", write(tmp_path / "b.csv", other, "\t", "utf-16"), "--labeller", "Bo").out
     agreed = sum(row["label"].strip().startswith("1") for row in kept)
     assert f"slaq: 2 people, who agree on {agreed} of 14 items that several labelled" in second
     assert "Bo gave one label only: there is no kappa" in second
-    changed = marked("label", "import", write(tmp_path / "b.csv", kept), "--labeller", "Bo").out
+    changed = marked("label", "--from", write(tmp_path / "b.csv", kept), "--labeller", "Bo").out
     assert f"14 labels of Bo taken in, {14 - agreed} of them changed" in changed
     assert "agree on 14 of 14 items that several labelled; Cohen's kappa 1.000" in changed
 
@@ -233,10 +233,10 @@ def test_a_file_that_is_none_is_refused_with_what_was_expected(
 ) -> None:
     path = tmp_path / "x.csv"
     path.write_text(text, "utf-8")
-    assert said in marked("label", "import", path, code=2).err
+    assert said in marked("label", "--from", path, code=2).err
     path.write_bytes("item,label\nq1,é".encode("latin-1"))
-    assert "save it as CSV in UTF-8" in marked("label", "import", path, code=2).err
-    assert "no such file" in marked("label", "import", tmp_path / "none.csv", code=2).err
+    assert "save it as CSV in UTF-8" in marked("label", "--from", path, code=2).err
+    assert "no such file" in marked("label", "--from", tmp_path / "none.csv", code=2).err
 
 
 def test_reports_and_evaluations_name_the_card_of_their_judge(marked: Marked, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_a_card_corrects_the_rate_that_its_judge_errs_on(
     )
     assert raw["ci_high"] < right / len(lines)
 
-    marked("label", "export", before["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "60")
+    marked("label", before["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "60")
     rows = unguard(read(tmp_path / "l.csv"))
     path = write(tmp_path / "l.csv", [row | {"label": str(int("nonsense" not in row["answer"]))} for row in rows])
     card = make_card(marked, path)
