@@ -31,7 +31,7 @@ _DECISION_POLL_INTERVAL_S = 2
 _DECISION_INSTRUCTIONS = (
     "{rows} rows that a check flagged wait for a decision; the artifact {key} of this run lists them. Submit goes on with "
     "what is decided; what stays open is left out of the benchmark.\n\n"
-    "In a spreadsheet: `factmill review export {build} --to FILE.csv`, fill it in, `factmill review import FILE.csv`, then "
+    "In a spreadsheet: `factmill review {build} --to FILE.csv`, fill it in, `factmill review --from FILE.csv`, then "
     "submit this form as it is.\n\nOr here, in the text below."
 )
 _DECISION_COLUMNS_HELP = (
@@ -52,7 +52,7 @@ class ReviewDecisionsInput(RunInput):
 def pause_for_decisions(report: BuildReport, run: RunOptions) -> int:
     """Pause this flow run until people decide on a build's open review items; return the number of decisions.
 
-    Decisions arrive in the form, or by `factmill review import`, and are stored in the warehouse. SourceError if the
+    Decisions arrive in the form, or by `factmill review --from`, and are stored in the warehouse. SourceError if the
     form's text cannot be parsed.
     """
     warehouse = resolve_warehouse_path(run)

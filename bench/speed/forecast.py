@@ -84,7 +84,7 @@ def compare_build(trial: Trial, name: str, seed: int) -> bool:
     wanted = trial.share * PILOTED[name] * (DRAWN if seed else 1)
     one, other = (trial.folder / f"{name}-{seed}-{which}.duckdb" for which in ("pilot", "fresh"))
     before = trial.answered
-    told = trial.run("forecast", *given, "--warehouse", one, "--pilot", str(max(1, round(wanted)))).json
+    told = trial.run("build", *given, "--forecast", "--warehouse", one, "--pilot", str(max(1, round(wanted)))).json
     piloted = trial.answered - before
     report = trial.run("build", *given, "--warehouse", other).json
     fresh = trial.answered - before - piloted
@@ -105,7 +105,7 @@ def compare_evaluation(trial: Trial, name: str, seed: int) -> bool:
     limit = ("--limit", str(round(DRAWN * asked))) if seed else ()
     wanted = str(max(1, round(trial.share * asked * (DRAWN if seed else 1))))
     before = trial.answered
-    told = trial.run("forecast", f"{name}_evaluation", *given, *limit, "--warehouse", one, "--pilot", wanted).json
+    told = trial.run("evaluate", name, "--forecast", *given, *limit, "--warehouse", one, "--pilot", wanted).json
     piloted = trial.answered - before
     evaluate = ("evaluate", name, *given, *limit, "--reports", trial.folder)
     trial.run(*evaluate, "--warehouse", other)

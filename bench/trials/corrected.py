@@ -3,7 +3,7 @@
     python bench trials.corrected [--samples 1000] [--seed 1] [--labels 120]
 
 For each sensitivity and specificity an evaluation of 100 topics with five facts is drawn, with answers that are likelier right
-in some topics than in others; the judge errs by its rates; people label a draw by verdict, as `factmill label export` draws
+in some topics than in others; the judge errs by its rates; people label a draw by verdict, as `factmill label --to` draws
 it, from this evaluation or from another model's. Prints the share of samples whose interval holds the true rate, corrected
 and raw, with Wilson's interval; exits 1 where that of a corrected one lies below 93 %.
 """

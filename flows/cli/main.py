@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined] # not in its __all__
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_group
 
@@ -38,15 +38,11 @@ from factmill.tasks.text.sanitize import escape_control_characters, replace_lone
 COMMAND_GROUPS = {
     "Build and inspect": {
         "build": ("build", "Build a benchmark into the warehouse."),
-        "show": ("builds", "Show rows of a benchmark's latest build."),
+        "show": ("builds", "Show rows of a benchmark's latest build, or list the builds."),
         "explain": ("explain", "Show where a row comes from: source, items, calls, verdicts."),
         "diff": ("diff", "Compare two builds row by row, with the cause of each change."),
         "verify": ("builds", "Rebuild from recorded calls and compare every table's bytes."),
-        "builds": ("builds", "List the builds of the warehouse, oldest first."),
-        "forecast": ("forecast_and_jobs", "Forecast requests, cost and time of a build or an evaluation."),
         "doctor": ("doctor", "Check what is configured, reachable or missing, with advice."),
-        "validate": ("fanoutqa", "Check files of questions before a build."),
-        "drift": ("fanoutqa", "Find published answers that later articles no longer state."),
     },
     "Measure": {
         "evaluate": ("evaluate", "Measure a model on a benchmark."),
@@ -63,9 +59,8 @@ COMMAND_GROUPS = {
     },
     "Operate": {
         "serve": ("serve", "Run rebuilds by schedule and from Prefect's UI until stopped."),
-        "jobs": ("forecast_and_jobs", "List, cancel and forget batch jobs at model servers."),
+        "jobs": ("jobs", "List, cancel and forget batch jobs at model servers."),
         "gc": ("gc", "Remove old builds, unused calls and data of stopped runs."),
-        "compact": ("gc", "Shrink the database files by the space of removed rows."),
         "upgrade": ("gc", "Convert an earlier factmill's warehouse to today's tables."),
         "worker": ("worker", "Serve local models and graphs to a Dask cluster until stopped."),
         "prepare": ("builds", "Create once what every build needs, for a quick first build."),
@@ -75,6 +70,7 @@ COMMAND_GROUPS = {
         "models": ("models", "Convert, list and remove local models (CTranslate2)."),
         "paths": ("paths", "Find paths of one and two hops between items and values."),
         "world": ("world", "Serve the embedded world and manage its scripted replies."),
+        "fanoutqa": ("fanoutqa", "Validate question files, and find answers that changed since."),
         "new": ("new", "Write the package of a new benchmark, which builds and tests."),
     },
 }
@@ -82,6 +78,22 @@ COMMAND_GROUPS = {
 help). A module is imported only when its command runs, so that no command waits for the imports of others."""
 COMMANDS = {name: command for group in COMMAND_GROUPS.values() for name, command in group.items()}
 """Name → (module, line), in the order of the help."""
+_HIDDEN_COMMANDS = {"builds": ("builds", "List the builds of the warehouse, oldest first.")}
+"""Commands that the help does not list: `builds` is `show` without a benchmark."""
+_NEW_SPELLINGS = {
+    "forecast": "build BENCHMARK --forecast",
+    "compact": "gc --compact",
+    "drift": "fanoutqa drift",
+    "validate": "fanoutqa validate",
+    "graph check": "graph list --check NAME",
+    "jobs cancel": "jobs --cancel JOB",
+    "jobs forget": "jobs --forget JOB",
+    "label export": "label EVALUATION --to FILE",
+    "label import": "label --from FILE",
+    "review export": "review BUILD --to FILE",
+    "review import": "review --from FILE",
+}
+"""Spellings of earlier versions → today's, for error messages."""
 _LONGEST_ARGUMENT = 4096
 """Maximum characters of an argument: the maximum length of a path."""
 _LONGEST_MESSAGE = 4000
@@ -103,7 +115,7 @@ class _LazyCommands(Mapping[str, Any]):
 
 @cache
 def _load_command(name: str) -> Any:
-    module = import_module(f"factmill.flows.commands.{COMMANDS[name][0]}")
+    module = import_module(f"factmill.flows.commands.{(COMMANDS | _HIDDEN_COMMANDS)[name][0]}")
     found = getattr(module, f"{name}_app", None) or getattr(module, name.replace("-", "_"))
     made = typer.Typer(rich_markup_mode=None)
     if isinstance(found, typer.Typer):
@@ -153,13 +165,22 @@ class CommandGroup(TyperGroup):
         with _raising_command_line_errors():
             return super().invoke(ctx)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, the command and its arguments; CommandLineError names the new spelling of a renamed command."""
+        for old in (" ".join(args[:2]), args[0]):
+            if new := _NEW_SPELLINGS.get(old):
+                message = f"No such command '{old}'. Did you mean 'factmill {new}'?"
+                raise CommandLineError(message, f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n")
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's
         """Return the command names in the order of the help."""
         return list(COMMANDS)
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Return the commands and options that begin with `incomplete`, without importing the commands."""
-        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        item = typer.core.CompletionItem  # type: ignore[attr-defined]
+        found = [item(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
         return [*found, *TyperCommand.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - Typer's

@@ -9,6 +9,7 @@ import typer
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.build_runner import make_build
 from factmill.flows.cli.options import add_command, list_option_fields, print_result, read_options
+from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_options, forecast
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
@@ -32,6 +33,9 @@ def build(given: Any) -> None:
     """
     progress.set_progress_style()
     run = read_options(RunOptions, given)
+    check_forecast_options(given, f"build {given.benchmarks[0].name}", len(given.benchmarks))
+    if given.forecast:
+        return forecast(given, given.benchmarks[0], read_options(given.benchmarks[0].params, given), run)
     if (run.requests or run.replies) and len(given.benchmarks) > 1:
         raise UsageError("--requests and --replies are of one build; name it: factmill build granola --requests FILE")
     purse, done = CommandBudget(run), list[str]()
@@ -50,6 +54,7 @@ def build(given: Any) -> None:
             if report.nothing_published:
                 raise NoRowsPublished(report.nothing_published, report)
             done.append(report.build_id)
+    return None
 
 
 build_app = typer.Typer(
@@ -66,7 +71,14 @@ def _add_build_command(
     shown = [*examples, f"factmill build {name} --world my-world.toml --since last"]
     if not left_out:
         shown.append(f"factmill build {name} --world my-world.toml --max-cost 5 --max-hours 12")
-    fields = [*own, *list_option_fields(RunOptions, (*INTERNAL_OPTIONS, *left_out)), ("force", BuildForceOption, False)]
+    if len(benchmarks) == 1:
+        shown.append(f"factmill build {name} --world my-world.toml --forecast --pilot 50")
+    fields = [
+        *own,
+        *list_option_fields(RunOptions, (*INTERNAL_OPTIONS, *left_out)),
+        ("force", BuildForceOption, False),
+        *FORECAST_FIELDS,
+    ]
     add_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)
 
 

@@ -1,9 +1,9 @@
-"""`factmill builds`, `show`, `verify`, `export`, `prepare`: list, show, rebuild and export the warehouse's builds."""
+"""`factmill show` (and its alias `builds`), `verify`, `export`, `prepare`: list, show, rebuild and export the warehouse's builds."""
 
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -12,7 +12,6 @@ from rich.table import Table
 
 from factmill.flows import build_runner
 from factmill.flows.cli.options import (
-    BenchmarkArgument,
     BuildArgument,
     BuildOption,
     JsonOption,
@@ -28,7 +27,7 @@ from factmill.flows.evaluate.sessions import write_lm_eval_tasks
 from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, column_docs
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.errors import BuildFormatTooOld
+from factmill.tasks.errors import BuildFormatTooOld, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.formatting import shorten_line
 from factmill.tasks.storage.builds import get_reject_count, list_builds, resolve_build
@@ -125,7 +124,9 @@ def prepare() -> None:
 
 
 def show(
-    benchmark: BenchmarkArgument,
+    benchmark: Annotated[
+        str | None, typer.Argument(metavar="[BENCHMARK]", help="Default: list the builds, oldest first.")
+    ] = None,
     build_name: BuildOption = None,
     limit: int = typer.Option(20, min=1, max=MAX_SETTING_NUMBER, help="Rows to show."),
     relation: str | None = typer.Option(
@@ -140,14 +141,21 @@ def show(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show rows of a benchmark's latest build.
+    """Show rows of a benchmark's latest build, or list the builds.
 
     \b
     Examples:
+      factmill show
       factmill show granola --relation P19
       factmill show granola --rejects
     """
     progress.set_progress_style()
+    if benchmark is None:
+        if build_name or relation or rejects or columns:
+            raise UsageError(
+                "--build, --relation, --rejects and --columns need a benchmark: factmill show granola --columns"
+            )
+        return builds(warehouse, as_json)
     known = get_buildable_record(benchmark)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if columns:
@@ -158,6 +166,7 @@ def show(
         _show_rejects(path, known, build_name, limit, as_json)
     else:
         _show_rows(path, known, build_name, limit, relation, as_json)
+    return None
 
 
 _MAX_DETAIL_CHARACTERS = 300

@@ -23,6 +23,7 @@ from factmill.flows.cli.options import (
     read_options,
     write_text_file,
 )
+from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_options, forecast
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
@@ -88,6 +89,13 @@ def evaluate(given: Any) -> None:
     progress.set_progress_style()
     run = read_options(RunOptions, given)
     plain = [(each, read_options(each.params, given)) for each in given.evaluations]
+    count = len(given.evaluations) * len(given.models or [""])
+    check_forecast_options(given, f"evaluate {given.evaluations[0].benchmark.name} --model NAME", count)
+    if given.forecast:
+        ((evaluation, params),) = plain
+        model = (given.models or [EvaluationParams().model])[0]
+        forecast(given, evaluation, params.model_copy(update={"model": model}), run)
+        return
     if not all(params.release for _, params in plain):
         check_warehouse_exists(run.warehouse)
     if given.questions:
@@ -140,6 +148,7 @@ def _add_evaluate_command(
         ("models", EvaluatedModelsOption, None),
         ("reports", EvaluationReportsOption, None),
         ("questions", QuestionsFileOption, None),
+        *FORECAST_FIELDS,
     ]
     settings = {setting: line for each in evaluations for setting, line in each.settings.items()}
     blocks = {

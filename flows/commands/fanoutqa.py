@@ -1,4 +1,4 @@
-"""`factmill validate fanoutqa` and `factmill drift fanoutqa`: check question files before a build, and report which
+"""`factmill fanoutqa validate` and `factmill fanoutqa drift`: check question files before a build, and report which
 sub-answers published questions would lose or gain at another moment."""
 
 from contextlib import closing
@@ -41,15 +41,10 @@ from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.recording.call_cache import CallCache
 
-validate_app = typer.Typer(help="Check files of questions before a build.", no_args_is_help=True)
+fanoutqa_app = typer.Typer(help="Validate question files, and find answers that changed since.", no_args_is_help=True)
 
 
-@validate_app.callback()
-def validate() -> None:
-    """Check files of questions before a build."""
-
-
-@validate_app.command("fanoutqa", no_args_is_help=True)
+@fanoutqa_app.command("validate", no_args_is_help=True)
 def validate_fanoutqa(
     files: list[Path] = typer.Argument(
         ...,
@@ -77,9 +72,9 @@ def validate_fanoutqa(
 
     \b
     Examples:
-      factmill validate fanoutqa questions.json
-      factmill validate fanoutqa drafts/*.json --least-articles 3 --json
-      factmill validate fanoutqa fanout-final-dev.json --duplicates
+      factmill fanoutqa validate questions.json
+      factmill fanoutqa validate drafts/*.json --least-articles 3 --json
+      factmill fanoutqa validate fanout-final-dev.json --duplicates
     """
     reports = [validate_file(file, least_articles) for file in find_question_files(files).values()]
     similar = find_similar_questions(reports, world) if duplicates else None
@@ -92,15 +87,7 @@ def validate_fanoutqa(
         raise typer.Exit(1)
 
 
-drift_app = typer.Typer(help="Find published answers that later articles no longer state.", no_args_is_help=True)
-
-
-@drift_app.callback()
-def drift() -> None:
-    """Find published answers that later articles no longer state."""
-
-
-@drift_app.command("fanoutqa")
+@fanoutqa_app.command("drift")
 def drift_fanoutqa(
     epoch: str | None = typer.Option(
         None,
@@ -139,9 +126,9 @@ def drift_fanoutqa(
 
     \b
     Examples:
-      factmill drift fanoutqa --epoch 2026-01-01
-      factmill drift fanoutqa --epoch 2026-01-01 --to drift.csv --all
-      factmill drift fanoutqa --max-age 12h --fail-over 0.05 --json
+      factmill fanoutqa drift --epoch 2026-01-01
+      factmill fanoutqa drift --epoch 2026-01-01 --to drift.csv --all
+      factmill fanoutqa drift --max-age 12h --fail-over 0.05 --json
     """
     given = parse_past_epoch(epoch) if epoch else None
     progress.set_progress_style()

@@ -1,5 +1,5 @@
-"""`factmill gc`, `compact` and `upgrade`: remove old or unused data, shrink the database files to their content, and
-migrate a warehouse of an earlier factmill."""
+"""`factmill gc` and `upgrade`: remove old or unused data, shrink the database files to their content, and migrate a
+warehouse of an earlier factmill."""
 
 import time
 from collections import Counter
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -66,6 +67,11 @@ def gc(
     yes: bool = typer.Option(
         False, "--yes/--dry-run", help="Remove it; by default it is only said what would be removed."
     ),
+    compact: bool = typer.Option(
+        False,
+        "--compact",
+        help="Then rewrite the warehouse, and Prefect's database in factmill's home, without the space of removed rows.",
+    ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -73,16 +79,20 @@ def gc(
 
     Unused calls are those that no build and no run rests on. Prefect's history and orphan files go too. Runs that were
     killed, which Prefect has as running, are ended. Without --yes nothing is removed. What a running
-    process works with is left alone, and every build that stays can be verified as before. Room in the warehouse's file is used again; `factmill compact` gives it back.
+    process works with is left alone, and every build that stays can be verified as before. Space in the
+    warehouse's file is used again; --compact gives it back. The warehouse is locked meanwhile, and replaced only by a copy
+    with the same content; free space of twice its size is needed. If a build uses it, it stays as it is, with exit code 1.
 
     \b
     Examples:
       factmill gc
-      factmill gc --yes
+      factmill gc --yes --compact
       factmill gc --keep 3 --builds-older-than 90d --older-than 7d --yes
     """
     progress.set_progress_style()
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    if compact and not path.is_file():
+        raise UnknownBuild(f"there is no warehouse {path}")
     ages = {"--older-than": older_than, "--builds-older-than": builds_older_than or ""}
     since = _get_age_cutoff(older_than)
     builds_since = _get_age_cutoff(builds_older_than) if builds_older_than else None
@@ -105,8 +115,14 @@ def gc(
     ]
     how = "removed" if yes else "nothing was removed; to remove it: the same command with --yes"
     lines = [line for each in freed for line in _format_reclaimed(each, ages)]
-    print_result(as_json, {"warehouse": str(path), "removed": yes, "freed": shown}, [*lines, how])
-    if trouble := next((each.trouble for each in freed if each.trouble), ""):
+    trouble = next((each.trouble for each in freed if each.trouble), "")
+    told: dict[str, Any] = {"warehouse": str(path), "removed": yes, "freed": shown}
+    lines.append(how)
+    if compact and not trouble:
+        told["compacted"], more = _compact_databases(path)
+        lines += more
+    print_result(as_json, told, lines)
+    if trouble:
         raise WarehouseError(trouble)
 
 
@@ -143,26 +159,17 @@ def _format_removable_from(freed: ReclaimedSpace, ages: Mapping[str, str]) -> st
         return "the end of the calendar"
 
 
-def compact(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
-    """Shrink the database files by the space of removed rows.
-
-    The warehouse, and Prefect's database in factmill's home, are rewritten. The warehouse is locked meanwhile, and replaced
-    only by a copy with the same content; free space of twice its size is needed. If a build uses it, it stays as it is,
-    with exit code 1.
-    Example: factmill gc --yes && factmill compact
-    """
-    path, history = resolve_warehouse_path(RunOptions(warehouse=warehouse)), prefect_database_path(factmill_home())
-    if not path.is_file():
-        raise UnknownBuild(f"there is no warehouse {path}")
-    sizes = {"warehouse": compact_warehouse(path)}
+def _compact_databases(warehouse: Path) -> tuple[dict[str, Any], list[str]]:
+    """Rewrite the warehouse and Prefect's database without the space of removed rows; return sizes in bytes, and lines."""
+    history = prefect_database_path(factmill_home())
+    sizes = {"warehouse": compact_warehouse(warehouse)}
     before = measure_bytes(history)
     left = vacuum_history(factmill_home())
     if history.is_file():
         sizes["prefect"] = (before, measure_bytes(history))
-    told = {name: {"before": was, "after": now} for name, (was, now) in sizes.items()}
     lines = [f"{name:10} {_format_size(was):>10} → {_format_size(now)}" for name, (was, now) in sizes.items()]
-    note = f"Prefect's database is left as it was: {left}" if left else ""
-    print_result(as_json, {"file": str(path), **told, "left": left}, lines, note)
+    lines += [f"Prefect's database is left as it was: {left}"] if left else []
+    return {**{name: {"before": was, "after": now} for name, (was, now) in sizes.items()}, "left": left}, lines
 
 
 def upgrade(

@@ -13,6 +13,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from factmill.flows.cli.options import JsonOption, print_result
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.errors import UsageError
 from factmill.tasks.graph import folders, load
 from factmill.tasks.graph.loading.staging import LoadProgress
 from factmill.tasks.graph.lookup import MalformedLine, open_graph
@@ -71,26 +72,52 @@ def load_graph(
 
 
 @graph_app.command("list")
-def list_graphs(as_json: JsonOption = False) -> None:
-    """List the local graphs, those that are half loaded or damaged too."""
-    found, lines = list_graph_states(), []
-    for graph in found:
-        told = f"{graph['edges']:>13,} edges  {graph['digest'][:16]}" if graph["digest"] else graph["advice"]
-        lines.append(f"{graph['name']:20} {graph['state']:12} {told}")
-    print_result(as_json, found, lines, "" if found else "no graphs yet; try: factmill graph load --help")
-
-
-@graph_app.command("check")
-def check_graph(
-    name: GraphArgument,
+def list_graphs(
+    name: Annotated[str | None, typer.Argument(help="Name of a graph. Default: all.", metavar="[NAME]")] = None,
+    check: bool = typer.Option(False, "--check", help="Read all files and compare them with what was loaded."),
     malformed: int = typer.Option(
-        0, min=0, max=MAX_SETTING_NUMBER, help="Also list so many of the lines that were no triples when it was loaded."
+        0,
+        min=0,
+        max=MAX_SETTING_NUMBER,
+        help="With --check: also list so many of the lines that were no triples when the graph was loaded.",
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Read all files of a local graph and compare them with what was loaded.
+    """List the local graphs, half-loaded and damaged ones too; check their files with --check.
 
-    Exit code 0 only when all agree. Example: factmill graph check truthy --malformed 20
+    With --check the exit code is 0 only if all files agree.
+
+    \b
+    Examples:
+      factmill graph list
+      factmill graph list --check truthy --malformed 20
+    """
+    if malformed and not check:
+        raise UsageError("--malformed needs --check: factmill graph list --check NAME --malformed N")
+    found = [graph for graph in list_graph_states() if name in (None, graph["name"])]
+    if not check:
+        if name is not None and not found:
+            raise UsageError(f"no graph {name} in {graphs_folder(factmill_home())}; factmill graph list names all")
+        lines = []
+        for graph in found:
+            told = f"{graph['edges']:>13,} edges  {graph['digest'][:16]}" if graph["digest"] else graph["advice"]
+            lines.append(f"{graph['name']:20} {graph['state']:12} {told}")
+        print_result(as_json, found, lines, "" if found else "no graphs yet; try: factmill graph load --help")
+        return
+    results = [_check_graph(each, malformed) for each in ([name] if name else [graph["name"] for graph in found])]
+    print_result(
+        as_json,
+        results[0][0] if name else [told for told, _ in results],
+        [line for _, lines in results for line in lines],
+    )
+    if not all(told["agrees"] for told, _ in results):
+        raise typer.Exit(1)
+
+
+def _check_graph(name: str, malformed: int) -> tuple[dict[str, Any], list[str]]:
+    """Compare a graph's files with what was loaded; return the object for JSON, and lines.
+
+    `malformed`: maximum number of malformed lines listed.
     """
     with _live_progress(f"checking {name}") as show:
         manifest, damage = folders.check_graph_files(
@@ -120,9 +147,7 @@ def check_graph(
         f"{manifest.malformed:,} malformed lines were left out",
         f"{name}: {advice if damage else 'as it was loaded'}",
     ]
-    print_result(as_json, told, lines)
-    if damage:
-        raise typer.Exit(1)
+    return told, lines
 
 
 @graph_app.command("remove")

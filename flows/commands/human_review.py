@@ -4,18 +4,18 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from factmill.flows.benchmarks import get_benchmark
 from factmill.flows.cli.options import (
     BenchmarkArgument,
-    BuildArgument,
     BuildOption,
     JsonOption,
     NewWarehouseOption,
     WarehouseOption,
+    check_warehouse_exists,
     print_result,
     write_text_file,
 )
@@ -67,37 +67,78 @@ from factmill.tasks.storage.human_judgments import (
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 from factmill.tasks.text.sanitize import escape_control_characters
 
-label_app = typer.Typer(help="Export answers for people to label, and import the labels.", no_args_is_help=True)
 
-
-@label_app.command("export")
-def export_answers(
-    evaluation: str = typer.Argument(
-        ..., help="An evaluation: its id, the beginning of one, or latest:NAME_evaluation.", metavar="EVAL"
+def label(
+    evaluation: Annotated[
+        str | None,
+        typer.Argument(
+            help="With --to: an evaluation: its id, the beginning of one, or latest:NAME_evaluation.",
+            metavar="[EVALUATION]",
+        ),
+    ] = None,
+    to: Path | None = typer.Option(
+        None, help="Draw answers and write them to this CSV file, which must not exist.", metavar="FILE"
     ),
-    to: Path = typer.Option(..., help="CSV file to write; one that is there is never overwritten.", metavar="FILE"),
-    n: int = typer.Option(100, "--n", min=1, max=MAX_SETTING_NUMBER, help="Answers to draw."),
-    seed: int = typer.Option(0, min=-MAX_SETTING_NUMBER, max=MAX_SETTING_NUMBER, help="Draws and shuffles otherwise."),
+    taken_from: Path | None = typer.Option(
+        None, "--from", help="Import the labels of a CSV file that --to wrote and people filled in.", metavar="FILE"
+    ),
+    n: int = typer.Option(100, "--n", min=1, max=MAX_SETTING_NUMBER, help="With --to: answers to draw."),
+    seed: int = typer.Option(
+        0,
+        min=-MAX_SETTING_NUMBER,
+        max=MAX_SETTING_NUMBER,
+        help="With --to: another seed draws and shuffles differently.",
+    ),
     by: list[str] | None = typer.Option(
         None,
-        help="Stratify by this column of the answers too (repeatable), beside setting and verdict.",
+        help="With --to: stratify by this column of the answers too (repeatable), as well as by setting and verdict.",
         metavar="COLUMN",
+    ),
+    labeller: str = typer.Option(
+        "",
+        help="With --from: who labelled, if the file has no column labeller. Default: the file's name.",
+        metavar="NAME",
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw judged answers for people to label, as many of each setting and verdict as there are or as fit. The file says
-    neither whose answers they are nor what the judge said. Fill in the column label (and note, if you like).
+    """Export answers for people to label, and import the labels.
+
+    --to draws judged answers, as many of each setting and verdict as there are or as fit. The file shows neither the model
+    nor the verdict. Fill in the column label (and note, if you like). --from imports the labels, reports rows without a
+    label, with an invalid one or with several, and shows how far several people agree. Valid labels are stored; the exit
+    code is 1 if some are not.
 
     \b
     Examples:
-      factmill label export latest:slaq_evaluation --to labels.csv
-      factmill label export slaq_evaluation-3f2 --to more.csv --n 300 --seed 1 --by category
+      factmill label latest:slaq_evaluation --to labels.csv
+      factmill label slaq_evaluation-3f2 --to more.csv --n 300 --seed 1 --by category
+      factmill label --from labels.csv --labeller ada && factmill judge-card --judge exact
     """
-    told = _export_labels(resolve_warehouse_path(RunOptions(warehouse=warehouse)), evaluation, to, n, seed, by or [])
+    _check_direction("label", "EVALUATION", evaluation, to, taken_from)
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    if to is not None:
+        _export_answers(path, str(evaluation), to, n, seed, by or [], as_json)
+    elif taken_from is not None:
+        _import_answers(path, taken_from, labeller, as_json)
+
+
+def _check_direction(command: str, argument: str, name: str | None, to: Path | None, taken_from: Path | None) -> None:
+    """Raise UsageError unless NAME --to FILE or --from FILE is given."""
+    if (to is None) == (taken_from is None) or (to is not None) != (name is not None):
+        raise UsageError(
+            f"expected factmill {command} {argument} --to FILE to export, or factmill {command} --from FILE to import"
+        )
+
+
+def _export_answers(
+    warehouse: Path, evaluation: str, to: Path, n: int, seed: int, by: Sequence[str], as_json: bool
+) -> None:
+    """Draw answers into a CSV file and print how many of each stratum."""
+    told = _export_labels(warehouse, evaluation, to, n, seed, by)
     lines = [
         f"{to}: {told['items']} of {told['judged']} judged answers of {told['evaluation_id']}; fill in label "
-        f"({', '.join(told['labels'])}), then factmill label import {to} --labeller NAME"
+        f"({', '.join(told['labels'])}), then factmill label --from {to} --labeller NAME"
     ]
     lines += [f"  {drawn:5} of {size:6}  {stratum}" for stratum, (drawn, size) in told["strata"].items()]
     if left := told["judged"] - sum(size for _, size in told["strata"].values()):
@@ -107,24 +148,8 @@ def export_answers(
     print_result(as_json, told, lines)
 
 
-@label_app.command("import")
-def import_answers(
-    file: Path = typer.Argument(..., help="CSV file that `label export` wrote and somebody filled in.", metavar="FILE"),
-    labeller: str = typer.Option(
-        "", help="Who labelled, where the file has no column labeller. Default: the file's name.", metavar="NAME"
-    ),
-    warehouse: WarehouseOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Take labels in, and tell rows without a label, with one that is none, and with several; of several people, how far
-    they agree. What can be used is; exit code 1 where something could not.
-
-    \b
-    Examples:
-      factmill label import labels.csv --labeller ada
-      factmill label import labels.csv && factmill judge-card --judge exact
-    """
-    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+def _import_answers(path: Path, file: Path, labeller: str, as_json: bool) -> None:
+    """Store the labels of a CSV file and print problems and agreement; exit code 1 if labels are invalid."""
     # the user's own questions belong to no evaluation
     found, digest = read_label_file(path, file, labeller, None)
     benchmarks = {item.draw: item.benchmark for item in found.items.values()}
@@ -211,7 +236,7 @@ def _export_labels(warehouse: Path, name: str, to: Path, n: int, seed: int, by: 
     }
 
 
-def read_sheet_file(path: Path, export: str = "label export EVAL") -> tuple[str, str]:
+def read_sheet_file(path: Path, export: str = "label EVALUATION") -> tuple[str, str]:
     """Return a file's text and the SHA-256 of its bytes; UTF-8, with or without a BOM, or a spreadsheet's UTF-16.
 
     `export`: the command that writes such a file. UsageError if the file cannot be read.
@@ -253,21 +278,42 @@ def format_label_problems(file: ParsedLabelFile) -> list[str]:
     return lines
 
 
-review_app = typer.Typer(help="Export flagged rows for people to decide on, and import them.", no_args_is_help=True)
-
-
-@review_app.command("export")
-def export_queue(
-    build_name: BuildArgument,
-    to: Path = typer.Option(..., help="CSV file to write.", metavar="FILE"),
-    warehouse: WarehouseOption = None,
+def review(
+    build_name: Annotated[
+        str | None,
+        typer.Argument(help="With --to: a build's id, the beginning of one, or latest:BENCHMARK.", metavar="[BUILD]"),
+    ] = None,
+    to: Path | None = typer.Option(None, help="Write the build's review queue to this CSV file.", metavar="FILE"),
+    taken_from: Path | None = typer.Option(
+        None,
+        "--from",
+        help="Import the decisions of a CSV file that --to wrote and a reviewer filled in.",
+        metavar="FILE",
+    ),
+    warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a build's review queue as CSV. Fill in decision (keep, drop, edit), edited, reviewer and note.
+    """Export flagged rows for people to decide on, and import them.
 
-    Example: factmill review export latest:slaq --to queue.csv
+    Fill in decision (keep, drop, edit), edited, reviewer and note. The next build of the benchmark has the decisions in its
+    manifest.
+
+    \b
+    Examples:
+      factmill review latest:slaq --to queue.csv
+      factmill review --from queue.csv && factmill build slaq --review manual
     """
+    _check_direction("review", "BUILD", build_name, to, taken_from)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    if to is not None:
+        check_warehouse_exists(warehouse)
+        _export_review_queue(path, str(build_name), to, as_json)
+    elif taken_from is not None:
+        _import_decisions(path, taken_from, as_json)
+
+
+def _export_review_queue(path: Path, build_name: str, to: Path, as_json: bool) -> None:
+    """Write a build's review queue to a CSV file and print how many items it has."""
     items = load_review_queue(path, resolve_build(path, build_name))
     write_text_file(format_review_queue(items), to)
     undecided = sum(item.decision == "open" for item in items)
@@ -275,19 +321,11 @@ def export_queue(
     print_result(as_json, told, [f"{to}: {len(items)} items, {undecided} of them open"])
 
 
-@review_app.command("import")
-def import_decisions(
-    file: Path = typer.Argument(..., help="CSV file that `review export` wrote and a reviewer filled in."),
-    warehouse: NewWarehouseOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Take in reviewers' decisions; the next build of the benchmark carries them in its lock.
-
-    Example: factmill review import queue.csv && factmill build slaq --review manual
-    """
-    text, _ = read_sheet_file(file, "review export BUILD")
+def _import_decisions(warehouse: Path, file: Path, as_json: bool) -> None:
+    """Store the decisions of a CSV file and print how many."""
+    text, _ = read_sheet_file(file, "review BUILD")
     items = parse_review_queue(text, file.name)
-    taken = save_decisions(resolve_warehouse_path(RunOptions(warehouse=warehouse)), items)
+    taken = save_decisions(warehouse, items)
     told = {"file": str(file), "items": len(items), "decisions": taken}
     print_result(as_json, told, [f"{file}: {taken} decisions taken in, {len(items) - taken} items are still open"])
 

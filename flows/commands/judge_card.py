@@ -64,7 +64,7 @@ def judge_card(
     ),
     labels: list[Path] | None = typer.Option(
         None,
-        help="A CSV that `label export` wrote and somebody filled in, or one with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
+        help="A CSV that `label --to` wrote and somebody filled in, or one with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
         metavar="FILE",
     ),
     evaluation: list[str] | None = typer.Option(
@@ -174,7 +174,7 @@ def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], 
         items = load_label_items(db, list(labels))
     if not labels:
         raise UsageError(
-            "no labels are imported yet; factmill label export EVAL --to FILE.csv, fill it in, factmill label import FILE.csv"
+            "no labels are imported yet; factmill label EVALUATION --to FILE.csv, fill it in, factmill label --from FILE.csv"
         )
     found: dict[str, BenchmarkLabels] = {}
     for item, given in labels.items():

@@ -15,96 +15,67 @@ from factmill.tasks.models.model_folder import ModelManifest, models_folder
 from factmill.tasks.settings import factmill_home
 
 models_app = typer.Typer(help="Convert, list and remove local models (CTranslate2).", no_args_is_help=True)
-add_app = typer.Typer(help="Convert a checkpoint's directory.", no_args_is_help=True)
-models_app.add_typer(add_app, name="add")
 ModelNameOption = Annotated[
     str | None, typer.Option(help="Name of the model. Default: that of the directory.", metavar="NAME")
 ]
 _QUANTIZATION_HELP = (
     "How weights are stored. int8 (in 7 bits) is the quickest, with the same bytes on CPUs of one class; float32 gives the "
-    "same bytes on any CPU; float16 is computed in float32 on a CPU."
+    "same bytes on any CPU; float16 is computed in float32 on a CPU. Only of translators (default: int8, or as a factmill folder "
+    "has them) and perplexity (default: float16)."
 )
 _Quantization = Literal["int8", "float16", "float32"]
-QuantizationOption = Annotated[_Quantization, typer.Option("--quantization", help=_QUANTIZATION_HELP)]
-TranslatorQuantizationOption = Annotated[
-    _Quantization | None,
-    typer.Option("--quantization", help=f"{_QUANTIZATION_HELP} Default: int8, or as a factmill folder has them."),
-]
-ReplaceModelOption = Annotated[bool, typer.Option("--replace", help="Replace a model of that name.")]
+ModelKind = Literal["embedder", "cross-encoder", "translator", "perplexity"]
+_CONVERTERS: dict[ModelKind, str] = {
+    "embedder": "encoder:make_embedder_folder",
+    "cross-encoder": "encoder:make_cross_encoder_folder",
+    "translator": "translator:make_translator_folder",
+    "perplexity": "perplexity:make_language_model_folder",
+}
+"""Kind → `module:function` of its converter, in tasks/models/converting."""
+_DEFAULT_QUANTIZATION: dict[ModelKind, _Quantization | None] = {"translator": None, "perplexity": "float16"}
+"""Kinds whose weights can be stored in several ways → default; None: int8, or as a factmill folder has them."""
 
 
-@add_app.command("embedder")
-def add_embedder(
+@models_app.command("add")
+def add_model(
+    kind: ModelKind = typer.Argument(..., help="What the model does.", metavar="KIND"),
     checkpoint: Path = typer.Argument(
-        ...,
-        help="Directory with config.json, model.safetensors, 1_Pooling/config.json and tokenizer.json or vocab.txt.",
-        metavar="PATH",
+        ..., help="Folder of a checkpoint, or of CTranslate2's conversion of one.", metavar="FOLDER"
     ),
     name: ModelNameOption = None,
-    replace: ReplaceModelOption = False,
+    quantization: _Quantization | None = typer.Option(None, help=_QUANTIZATION_HELP),
+    replace: bool = typer.Option(False, "--replace", help="Replace a model of that name."),
     as_json: JsonOption = False,
 ) -> None:
-    """Convert a sentence encoder of the BERT family (bert, roberta, xlm-roberta, camembert); torch is not needed.
+    """Convert a model's checkpoint to a local model.
 
-    Example: factmill models add embedder ./all-MiniLM-L6-v2
+    \b
+    Kinds:
+      embedder       a sentence encoder of the BERT family (bert, roberta, xlm-roberta, camembert).
+                     FOLDER holds config.json, model.safetensors, 1_Pooling/config.json and
+                     tokenizer.json or vocab.txt
+      cross-encoder  a classifier of pairs of texts (NLI, consistency) of the BERT family. FOLDER
+                     holds config.json, model.safetensors and tokenizer.json or vocab.txt
+      translator     an NLLB-200 checkpoint with its sentencepiece.bpe.model
+      perplexity     a causal language model (GPT-2, Llama, Mistral, Qwen, Gemma, OPT, …) that computes
+                     how probable a text is. FOLDER holds tokenizer.json or the SentencePiece file
+
+    The weights of translators and language models are read with the extra `convert` (torch, transformers).
+
+    \b
+    Examples:
+      factmill models add embedder ./all-MiniLM-L6-v2
+      factmill models add translator ./nllb-200-distilled-600M --quantization float32
+      factmill models add perplexity ./gpt2 --name small
     """
-    _convert_and_print("encoder:add_embedder", checkpoint, name, replace, as_json)
-
-
-@add_app.command("cross-encoder")
-def add_cross_encoder(
-    checkpoint: Path = typer.Argument(
-        ..., help="Directory with config.json, model.safetensors and tokenizer.json or vocab.txt.", metavar="PATH"
-    ),
-    name: ModelNameOption = None,
-    replace: ReplaceModelOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Convert a classifier of pairs of texts (NLI, consistency) of the BERT family (bert, roberta, xlm-roberta, camembert); torch is not needed.
-
-    Example: factmill models add cross-encoder ./nli-model
-    """
-    _convert_and_print("encoder:add_cross_encoder", checkpoint, name, replace, as_json)
-
-
-@add_app.command("translator")
-def add_translator(
-    checkpoint: Path = typer.Argument(
-        ...,
-        help="Directory of an NLLB-200 checkpoint with its sentencepiece.bpe.model, or of CTranslate2's conversion.",
-        metavar="PATH",
-    ),
-    name: ModelNameOption = None,
-    quantization: TranslatorQuantizationOption = None,
-    replace: ReplaceModelOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Convert an NLLB-200 checkpoint; reading its weights needs the extra `convert` (torch, transformers).
-
-    Example: factmill models add translator ./nllb-200-distilled-600M --quantization float32
-    """
-    _convert_and_print("translator:add_translator", checkpoint, name, replace, as_json, quantization=quantization)
-
-
-@add_app.command("perplexity")
-def add_perplexity(
-    checkpoint: Path = typer.Argument(
-        ...,
-        help="Directory of a causal language model's checkpoint with tokenizer.json or its SentencePiece file, or of CTranslate2's conversion.",
-        metavar="PATH",
-    ),
-    name: ModelNameOption = None,
-    quantization: QuantizationOption = "float16",
-    replace: ReplaceModelOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Convert a causal language model (GPT-2, Llama, Mistral, Qwen, Gemma, OPT, …) that says how probable a text is.
-
-    Reading its weights needs the extra `convert` (torch, transformers).
-
-    Example: factmill models add perplexity ./gpt2
-    """
-    _convert_and_print("perplexity:add_perplexity", checkpoint, name, replace, as_json, quantization=quantization)
+    if quantization and kind not in _DEFAULT_QUANTIZATION:
+        raise UsageError(
+            f"--quantization is not an option of the kind {kind}, whose weights are stored in one way; it is one of "
+            f"{' and '.join(_DEFAULT_QUANTIZATION)}"
+        )
+    progress.set_progress_style()
+    more = {"quantization": quantization or _DEFAULT_QUANTIZATION[kind]} if kind in _DEFAULT_QUANTIZATION else {}
+    _convert_and_print(_CONVERTERS[kind], checkpoint, name, replace, as_json, **more)
 
 
 @models_app.command("list")
@@ -130,11 +101,6 @@ def remove_model(name: str = typer.Argument(..., help="Name of the model.", meta
     """
     model_folder.remove_model(name, models_folder(factmill_home()))
     typer.echo(f"removed the model {name}")
-
-
-@add_app.callback()
-def _show_warnings() -> None:
-    progress.set_progress_style()
 
 
 def _convert_and_print(

@@ -209,8 +209,8 @@ class Build:
                 self._fail_without_rows(report)
             name = self.benchmark.name
             why = (
-                f"{name}: no row is published yet; {waiting} rows await a decision: run factmill review export latest:{name} --to "
-                "FILE.csv, fill in the file, run factmill review import FILE.csv, then run the same command again"
+                f"{name}: no row is published yet; {waiting} rows await a decision: run factmill review latest:{name} --to "
+                "FILE.csv, fill in the file, run factmill review --from FILE.csv, then run the same command again"
             )
             report = report.model_copy(update={"nothing_published": why})
         if self.options.mode != "replay" and uses_embedded_world(self.run.manifest):

@@ -237,7 +237,7 @@ class AuditVerdictRow(WarehouseTable):
 
 
 class LabelItemRow(WarehouseTable, LabelItem):
-    """An item drawn for people to label, with the data hidden from them (factmill label export)."""
+    """An item drawn for people to label, with the data hidden from them (factmill label)."""
 
     table, primary_key = "label_items", ("id",)
 

@@ -1,4 +1,4 @@
-"""`factmill gc` and `factmill compact` as a user has them: builds that stay can be verified, and Prefect's history is bounded."""
+"""`factmill gc` and `factmill gc --compact` as a user has them: builds that stay can be verified, and Prefect's history is bounded."""
 
 import fcntl
 import shutil
@@ -69,7 +69,7 @@ def test_what_is_kept_is_verified_after_gc_and_compact(
     assert {each["kind"]: each["count"] for each in done["freed"]} == {
         each["kind"]: each["count"] for each in dry["freed"]
     }
-    sizes = factmill("compact", "--json").json
+    sizes = factmill("gc", "--compact", "--json").json["compacted"]
     assert sizes["warehouse"]["after"] == warehouse.stat().st_size < sizes["warehouse"]["before"]
     kept = {each.build_id for each in list_builds(warehouse)}
     assert kept == before - gone
@@ -140,11 +140,8 @@ def test_a_wrong_bound_is_refused(factmill: Factmill, option: str, value: str) -
 
 
 def test_there_is_nothing_to_compact_without_a_warehouse(tmp_path: Path) -> None:
-    refused = Factmill(tmp_path)("compact")
-    assert (refused.code, refused.err) == (
-        2,
-        f"factmill: there is no warehouse {tmp_path / 'factmill.duckdb'} [unknown-build]\n",
-    )
+    refused = Factmill(tmp_path)("gc", "--compact")
+    assert (refused.code, refused.err) == (2, f"factmill: there is no warehouse {tmp_path / 'factmill.duckdb'} [unknown-build]\n")
     assert Factmill(tmp_path)("gc", "--yes").code == 0
 
 

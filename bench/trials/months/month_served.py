@@ -112,7 +112,7 @@ class ServedMonth:
                     standing.ask(f"/deployments/{self._rebuild(standing)}/resume_deployment", paused=False)
             freed = factmill.run_process("gc", "--keep", "3", "--older-than", "2d", "--yes")
             print(freed.out, freed.err, sep="")
-            print(factmill.run_process("compact").out, end="")
+            print(factmill.run_process("gc", "--compact").out, end="")
             print(f"at the end: MB {self._measure()}")
             for line in factmill.run_process("verify", "latest:granola").out.splitlines()[-1:]:
                 print(line)
@@ -195,7 +195,7 @@ class ServedMonth:
 
     def _measure_drift(self, day: int, factmill: Factmill) -> int:
         """Return how many sub-answers are no longer found on a day; the gauges that turned by then have to be."""
-        ran = factmill.run_process("drift", "fanoutqa", "--epoch", str(day_of(day)), "--json", TEST_KEY="x")
+        ran = factmill.run_process("fanoutqa", "drift", "--epoch", str(day_of(day)), "--json", TEST_KEY="x")
         if ran.code:
             self.wrong.append(f"day {day}: drift ends with {ran.code}: {ran.err}")
             return -1

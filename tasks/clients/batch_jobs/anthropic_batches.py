@@ -97,7 +97,7 @@ class AnthropicBatches(OpenAiBatches):
             raise ServiceUnreachable(
                 f"{self.name}: job {job.name} was submitted with another key and may still be running. Set that key "
                 f"({self._anthropic.model.key_env}) and run the same command again; or send, and pay for, its requests again: "
-                f"factmill jobs forget {job.name}"
+                f"factmill jobs --forget {job.name}"
             )
         is_reported = False
         for pause_s in self.iterate_poll_pauses():

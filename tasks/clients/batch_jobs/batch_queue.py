@@ -455,5 +455,5 @@ class BatchQueue(Generic[T]):
         for job in self._files.list_unreported_jobs():
             progress.print_and_log(
                 f"note: job {job.job_id} continues at the server and costs money; the same command resumes it. To cancel "
-                f"it: factmill jobs cancel {shlex.quote(job.job_id)}{self._warehouse_option}"
+                f"it: factmill jobs --cancel {shlex.quote(job.job_id)}{self._warehouse_option}"
             )

@@ -72,7 +72,7 @@ def cancel_job(job: JobFile, user_agent: str) -> BatchJobState:
         if not job.job_id:
             raise ServiceError(
                 f"job {job.name} was never submitted to {remote.name}, so there is nothing to cancel. The same build submits it; "
-                f"`factmill jobs forget {job.name}` removes it"
+                f"`factmill jobs --forget {job.name}` removes it"
             )
         state = await remote.fetch_state(job)
         if state.has_ended:

@@ -264,7 +264,7 @@ class OpenAiBatches:
             if doubt := await self._find_reason_to_wait(job):
                 raise UnknownBatchJobError(
                     f"{self.name}: knows no job {job.job_id}, but {doubt}. If the job is gone for good, send, and pay for, its "
-                    f"{format_request_count(len(job.open_ids))} again: factmill jobs forget {shlex.quote(job.job_id)}"
+                    f"{format_request_count(len(job.open_ids))} again: factmill jobs --forget {shlex.quote(job.job_id)}"
                 )
             return BatchJobState(job.job_id, _LOST_STATUS, 0, 0, 0, (), (), 0.0)
         return state

@@ -223,7 +223,7 @@ class ParsedLabelFile:
     labels: list[HumanLabel] = field(default_factory=list)
     problems: list[LabelProblem] = field(default_factory=list)
     is_of_draw: bool = True
-    """True for a file of `label export`; else its questions and answers come from elsewhere."""
+    """True for a file of `label --to`; else its questions and answers come from elsewhere."""
 
     def count_problems(self) -> dict[str, int]:
         """Return kind of problem → number of rows."""
@@ -305,7 +305,7 @@ def _parse_label_rows(text: str, file: str) -> list[_LabelRow]:
     if twice or lacking:
         problem = f"the column {twice[0]} appears twice" if twice else f"the column {lacking[0]} is missing"
         raise SourceError(
-            f"{file}: {problem}; expected the columns item and label, as written by factmill label export, or question, gold, answer and "
+            f"{file}: {problem}; expected the columns item and label, as written by factmill label, or question, gold, answer and "
             f"label; found {', '.join(head)}"
         )
     found = []

@@ -1,4 +1,4 @@
-"""`factmill validate fanoutqa`: check question files and format the reports. Nothing here needs a network."""
+"""`factmill fanoutqa validate`: check question files and format the reports. Nothing here needs a network."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -80,7 +80,7 @@ def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path
     assert got == {}
     # US$ 0.99 a line, at the most
     assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(9.9))
-    assert f"To cancel it: factmill jobs cancel batch_0001 --warehouse {tmp_path}/w.duckdb" in told[-1]
+    assert f"To cancel it: factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb" in told[-1]
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert len(server.jobs) == 1

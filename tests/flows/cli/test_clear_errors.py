@@ -112,7 +112,9 @@ def test_a_world_that_cannot_be_used_is_named_before_prefect_starts(
     alone: Factmill, tmp_path: Path, world: str | None, options: list[str], code: int, named: str
 ) -> None:
     given = [] if world is None else ["--world", write(tmp_path, "world.toml", world)]
-    check(alone("build", "granola", *given, *options), code, "settings", named)
+    check(
+        alone("build", "granola", *given, *options), code, "usage" if options[:1] == ["--graph"] else "settings", named
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,8 +132,8 @@ def test_services_that_may_not_be_asked_are_named_before_prefect_starts(
 ) -> None:
     text = OUTSIDE.replace('user_agent = "x"', f'user_agent = "{agent}"') + SERVED
     world = write(tmp_path, "world.toml", text.replace("[wikipedia]", f"{more}[wikipedia]"))
-    for command in ("build", "forecast"):
-        ran = alone(command, "granola", "--world", world, "--relation", "P19")
+    for forecast in ([], ["--forecast"]):
+        ran = alone("build", "granola", "--world", world, "--relation", "P19", *forecast)
         check(ran, 2, "settings", message)
         assert "c2VjcmV0" not in ran.err
     serving = RunOptions(world=str(world))
@@ -288,7 +290,7 @@ def test_a_loop_of_links_as_warehouse_is_told(alone: Factmill, tmp_path: Path) -
     check(
         alone("builds", "--warehouse", make_loop(tmp_path, "w.duckdb")),
         1,
-        "file-system",
+        "warehouse",
         "w.duckdb: ",
     )
 

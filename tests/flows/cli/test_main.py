@@ -195,7 +195,7 @@ def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -
         (["build", "granola", "--max-error-score", "2"], 2, "usage", "'--max-error-score': '2'"),
         (["build", "granola", "--max-cost", "-1"], 2, "usage", "Try 'factmill build granola --help'"),
         (["evaluate", "slaq", "--max-cost", "-1"], 2, "usage", "Try 'factmill evaluate slaq --help'"),
-        (["forecast", "slaq", "--pilot", "0"], 2, "usage", "Try 'factmill forecast slaq --help'"),
+        (["build", "slaq", "--forecast", "--pilot", "0"], 2, "usage", "Try 'factmill build slaq --help'"),
         (["build", "granola", "--policy", "largest"], 2, "usage", "'--policy': 'largest'"),
         (["build", "granola", "--graph", "nowhere"], 1, "local-graph", "nowhere"),
         (["build", "granola", "--colour", "red"], 2, "usage", "--colour"),
@@ -337,3 +337,54 @@ def test_a_flag_that_is_on_by_default_can_be_turned_off(arguments: list[str], is
         )
     )
     assert read_options(ServeOptions, app(arguments, standalone_mode=False)).catch_up is is_on
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("forecast granola", "build BENCHMARK --forecast"),
+        ("compact", "gc --compact"),
+        ("drift fanoutqa", "fanoutqa drift"),
+        ("validate fanoutqa x.json", "fanoutqa validate"),
+        ("graph check mine", "graph list --check NAME"),
+        ("jobs cancel batch_1", "jobs --cancel JOB"),
+        ("jobs forget batch_1", "jobs --forget JOB"),
+        ("label export latest:x --to y", "label EVALUATION --to FILE"),
+        ("label import y", "label --from FILE"),
+        ("review export latest:x --to y", "review BUILD --to FILE"),
+        ("review import y", "review --from FILE"),
+    ],
+)
+def test_an_old_spelling_names_the_new_one(factmill: Factmill, old: str, new: str) -> None:
+    ran = factmill(*old.split())
+    assert (ran.code, f"Did you mean 'factmill {new}'?" in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("build granola --pilot 3", "add --forecast"),
+        ("build granola --rows 3", "--rows"),
+        ("evaluate granola --from latest:granola_evaluation", "--from"),
+        ("build granola --forecast --force", "--force"),
+        ("build granola --forecast --requests x.jsonl", "--requests"),
+        ("evaluate granola --forecast --questions x.jsonl", "--questions"),
+        ("build all --forecast", "one benchmark"),
+        ("evaluate granola --forecast --model a --model b", "one model"),
+        ("label", "--to FILE"),
+        ("label latest:slaq_evaluation", "--to FILE"),
+        ("label --to x.csv", "EVALUATION --to FILE"),
+        ("review latest:slaq --from x.csv", "--from FILE"),
+        ("review latest:slaq --to x.csv --from x.csv", "--from FILE"),
+        ("show --columns", "--columns"),
+        ("graph list --malformed 3", "--check"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(factmill: Factmill, given: str, named: str) -> None:
+    ran = factmill(*given.split())
+    assert (ran.code, ran.err.endswith(" [usage]\n"), named in ran.err) == (2, True, True), ran.err
+
+
+def test_show_without_a_benchmark_lists_the_builds(factmill: Factmill, embedded_build: Any) -> None:
+    assert factmill("show").out == factmill("builds").out
+    assert factmill("show", "--json").json == factmill("builds", "--json").json

@@ -1,4 +1,4 @@
-"""`factmill validate fanoutqa`: what it tells of files of questions, and how it ends."""
+"""`factmill fanoutqa validate`: what it tells of files of questions, and how it ends."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def write(file: Path, *rows: Any) -> Path:
 
 def test_valid_questions_are_counted_and_their_open_articles_and_flags_told(factmill: Factmill, tmp_path: Path) -> None:
     file = write(tmp_path / "q.json", author_question(), release_dev(), release_test(), release_dev())
-    ran = factmill("validate", "fanoutqa", file)
+    ran = factmill("fanoutqa", "validate", file)
     assert ran.code == 0, ran.err
     for told in (
         f"{file}: 4 questions (3 released, 1 authored)",
@@ -38,7 +38,7 @@ def test_broken_rules_are_told_by_row_and_path_and_the_exit_code_is_1(factmill: 
     broken["strategy"][1]["then"][0] |= {"answer": None, "evidence": "x"}
     good = write(tmp_path / "good.json", author_question())
     file = write(tmp_path / "q.json", broken, {"question": "\ud800" + "o" * 200}, 5)
-    ran = factmill("validate", "fanoutqa", good, file)
+    ran = factmill("fanoutqa", "validate", good, file)
     assert ran.code == 1
     lines = ran.out.splitlines()
     at = lines.index(f"{file}: 3 questions (none valid)")
@@ -46,8 +46,8 @@ def test_broken_rules_are_told_by_row_and_path_and_the_exit_code_is_1(factmill: 
     assert lines[at + 2].startswith("    strategy[1].then[0]: the answer is null; expected an object")
     assert lines[at + 3].startswith("    strategy[1].then[0]: evidence: 'x'")
     assert "row 3 is invalid: (no wording)" in ran.out
-    assert "builds leave out invalid questions" in lines[-1]
-    told = factmill("validate", "fanoutqa", good, file, "--json")
+    assert "invalid questions are left out of builds; mend them at the places named" in lines[-1]
+    told = factmill("fanoutqa", "validate", good, file, "--json")
     assert told.code == 1
     assert not told.json["valid"]
     first, second = told.json["files"]
@@ -61,8 +61,8 @@ def test_broken_rules_are_told_by_row_and_path_and_the_exit_code_is_1(factmill: 
 
 def test_the_least_number_of_articles_can_be_given(factmill: Factmill, tmp_path: Path) -> None:
     file = write(tmp_path / "q.json", author_question())
-    assert factmill("validate", "fanoutqa", file, "--least-articles", "7").code == 0
-    ran = factmill("validate", "fanoutqa", file, "--least-articles", "8")
+    assert factmill("fanoutqa", "validate", file, "--least-articles", "7").code == 0
+    ran = factmill("fanoutqa", "validate", file, "--least-articles", "8")
     assert (ran.code, "expected at least 8 different articles as evidence, found 7" in ran.out) == (1, True)
 
 
@@ -71,12 +71,12 @@ def test_questions_that_say_the_same_are_found_over_all_files(factmill: Factmill
     again["question"] = again["question"].replace("How long", "How very long")
     one = write(tmp_path / "one.json", author_question(), release_test())
     other = write(tmp_path / "other.json", again)
-    ran = factmill("validate", "fanoutqa", one, other, "--duplicates", "--json")
+    ran = factmill("fanoutqa", "validate", one, other, "--duplicates", "--json")
     assert ran.code == 0, ran.err
     (pair,) = ran.json["duplicates"]["pairs"]
     assert 0.9 <= pair["cosine"] < 1
     assert (pair["one"]["row"], pair["other"]["file"], pair["other"]["row"]) == (1, str(other), 1)
-    told = factmill("validate", "fanoutqa", one, other, "--duplicates")
+    told = factmill("fanoutqa", "validate", one, other, "--duplicates")
     assert f"cosine of 0.9 or more by {ran.json['duplicates']['embedder']}: 1" in told.out
     assert f"{other} row 1, " in told.out
 
@@ -89,19 +89,19 @@ def test_a_file_that_cannot_be_read_is_wrong_usage(factmill: Factmill, tmp_path:
     file = tmp_path / "q.json"
     if text is not None:
         file.write_text(text)
-    ran = factmill("validate", "fanoutqa", file)
+    ran = factmill("fanoutqa", "validate", file)
     assert (ran.code, ran.err.endswith(" [source]\n"), str(file) in ran.err) == (2, True, True), ran.err
 
 
 def test_help_has_examples(factmill: Factmill) -> None:
-    ran = factmill("validate", "fanoutqa", "--help")
-    assert "factmill validate fanoutqa questions.json" in ran.out
+    ran = factmill("fanoutqa", "validate", "--help")
+    assert "factmill fanoutqa validate questions.json" in ran.out
 
 
 def test_published_questions_are_valid_and_counted(factmill: Factmill, shared_data: Path) -> None:
     folder = shared_data / "fanoutqa"
     ran = factmill(
-        "validate", "fanoutqa", folder / "fanout-final-dev.json", folder / "fanout-final-dev-nov23.json", "--json"
+        "fanoutqa", "validate", folder / "fanout-final-dev.json", folder / "fanout-final-dev-nov23.json", "--json"
     )
     assert ran.code == 0, ran.err
     counts = [each["counts"] for each in ran.json["files"]]

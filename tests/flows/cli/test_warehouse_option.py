@@ -15,20 +15,20 @@ READING = [
     ["report", "latest:granola", "--to", "out.html"],
     ["release", "latest:granola", "--to", "out"],
     ["diff", "granola-1", "granola-2"],
-    ["drift", "fanoutqa", "--epoch", "2026-01-01"],
-    ["forecast", "granola"],
-    ["review", "export", "latest:slaq", "--to", "out.csv"],
-    ["label", "export", "latest:slaq_evaluation", "--to", "out.csv"],
-    ["label", "import", "labels.csv"],
+    ["fanoutqa", "drift", "--epoch", "2026-01-01"],
+    ["build", "granola", "--forecast"],
+    ["review", "latest:slaq", "--to", "out.csv"],
+    ["label", "latest:slaq_evaluation", "--to", "out.csv"],
+    ["label", "--from", "labels.csv"],
     ["judge-card", "--judge", "exact"],
     ["audit", "granola"],
     ["evaluate", "granola", "--model", "oracle"],
     ["evaluate", "granola", "--questions", "out.jsonl"],
-    ["forecast", "granola_evaluation", "--model", "oracle"],
+    ["evaluate", "granola", "--forecast", "--model", "oracle"],
     ["mechanism", "latest:slaq_evaluation", "--model", "gpt2"],
     ["gc"],
     ["jobs"],
-    ["compact"],
+    ["gc", "--compact"],
 ]
 
 
@@ -50,4 +50,4 @@ def test_a_warehouse_that_is_not_there_is_wrong_usage(command: list[str], factmi
 def test_of_the_usual_warehouse_that_is_not_made_yet_it_is_told_that_nothing_was_built(factmill: Factmill) -> None:
     ran = factmill("builds")
     assert (ran.code, ran.out, ran.err) == (0, "", "no builds yet; try: factmill build granola\n")
-    assert "--pilot 50" in factmill("forecast", "granola").err
+    assert "--pilot 50" in factmill("build", "granola", "--forecast").err

@@ -315,14 +315,14 @@ def list_causes(things: Things, before: str, after: str) -> dict[str, list[str]]
 def test_a_revision_and_a_decision(things: Things, tmp_path: Path) -> None:
     base = things.build()
     queue = tmp_path / "queue.csv"
-    assert things.run("review", "export", base, "--to", queue).code == 0
+    assert things.run("review", base, "--to", queue).code == 0
     with queue.open(encoding="utf-8", newline="") as file:
         items = [item | {"decision": "keep", "reviewer": "Ann"} for item in csv.DictReader(file)]
     with queue.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, items[0].keys())
         writer.writeheader()
         writer.writerows(items)
-    assert things.run("review", "import", queue).code == 0
+    assert things.run("review", "--from", queue).code == 0
     kept = things.build()
     assert list_causes(things, base, kept) == {
         "added Bowl": ["decision: second_model none → keep by Ann"],

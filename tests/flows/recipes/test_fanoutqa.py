@@ -240,7 +240,7 @@ def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tm
     assert not published & {item["row_id"] for item in queue}
     assert first["reasons"]["review_questions"] == {"not_reviewed": len({item["row_id"] for item in queue})}
     file = tmp_path / "queue.csv"
-    assert factmill("review", "export", first["build_id"], "--to", file).code == 0
+    assert factmill("review", first["build_id"], "--to", file).code == 0
     with file.open(newline="") as opened:
         lines = list(csv.DictReader(opened))
     counts = Counter(line["row_id"] for line in lines)
@@ -253,7 +253,7 @@ def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tm
         writer = csv.DictWriter(opened, lines[0].keys())
         writer.writeheader()
         writer.writerows(lines)
-    assert factmill("review", "import", file).code == 0
+    assert factmill("review", "--from", file).code == 0
     second = factmill("build", "fanoutqa", "--source", OWN, "--review", "manual", "--json").json
     assert second["build_id"] != first["build_id"]
     rows = {row["id"]: row for row in read_table(second, "fanoutqa")}
@@ -268,12 +268,12 @@ def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tm
 
 
 def test_drift_finds_exactly_the_answers_that_changed(factmill: Factmill, built: Any) -> None:
-    ran = factmill("drift", "fanoutqa", "--epoch", LATER, "--build", built["build_id"], "--json")
+    ran = factmill("fanoutqa", "drift", "--epoch", LATER, "--build", built["build_id"], "--json")
     assert ran.code == 0, ran.err
     found = {(each["question_id"], each["path"]) for each in ran.json["drift"]}
     assert found == find_changes(built)
     assert len(found) >= 6
-    again = factmill("drift", "fanoutqa", "--epoch", EPOCH, "--build", built["build_id"], "--json")
+    again = factmill("fanoutqa", "drift", "--epoch", EPOCH, "--build", built["build_id"], "--json")
     assert again.json["drift"] == []
 
 

@@ -36,7 +36,7 @@ def decide_in_a_pause(factmill: Factmill, build: tuple[str | Path, ...], folder:
     try:
         run_id = find_paused(factmill.prefect_api, process)
         exported = factmill(
-            "review", "export", f"latest:{benchmark}", "--to", queue, "--warehouse", warehouse, "--json"
+            "review", f"latest:{benchmark}", "--to", queue, "--warehouse", warehouse, "--json"
         )
         assert exported.json["open"] > 0, exported.err
         with queue.open(encoding="utf-8", newline="") as file:
@@ -49,7 +49,7 @@ def decide_in_a_pause(factmill: Factmill, build: tuple[str | Path, ...], folder:
         chosen = {"artifacts": {"flow_run_id": {"any_": [str(run_id)]}, "key": {"any_": [f"{benchmark}-review"]}}}
         (listed,) = ask_server().post(f"{factmill.prefect_api}/artifacts/filter", json=chosen, timeout=60).json()
         assert [each["id"] for each in json.loads(listed["data"])] == [item["id"] for item in items]
-        assert factmill("review", "import", imported, "--warehouse", warehouse).code == 0
+        assert factmill("review", "--from", imported, "--warehouse", warehouse).code == 0
         with temporary_settings({PREFECT_API_URL: factmill.prefect_api}):
             resume_flow_run(run_id, run_input={"queue": queue.read_bytes().decode()})
         out, err = process.communicate()

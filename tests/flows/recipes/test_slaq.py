@@ -233,12 +233,12 @@ def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
     flagged = waiting["stages"][-3]["rows_in"]
     assert flagged >= 4
     assert waiting["rows"] == 0
-    assert f"{flagged} rows await a decision: run factmill review export latest:slaq" in waiting["nothing_published"]
+    assert f"{flagged} rows await a decision: run factmill review latest:slaq" in waiting["nothing_published"]
     assert run(*build, code=1)["up_to_date"]
     assert waiting["reasons"]["check_questions"] == {"not_reviewed": flagged}
     assert waiting["facts"]["review"] == {"open": flagged}
 
-    assert run("review", "export", waiting["build_id"], "--to", queue)["open"] == flagged
+    assert run("review", waiting["build_id"], "--to", queue)["open"] == flagged
     with queue.open(encoding="utf-8", newline="") as file:
         items = list(csv.DictReader(file))
     edits = {"decision": "edit", "edited": f"ShortQ2: {NEW_QUESTION}", "reviewer": "Bob"}
@@ -248,7 +248,7 @@ def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
         writer = csv.DictWriter(file, items[0].keys())
         writer.writeheader()
         writer.writerows(items)
-    assert run("review", "import", queue)["decisions"] == flagged
+    assert run("review", "--from", queue)["decisions"] == flagged
     queue.unlink()
 
     reviewed = run(*build)

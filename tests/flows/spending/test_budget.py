@@ -44,7 +44,7 @@ def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing
     given = (*SMALL, "--world", write_world(tmp_path, server, PRICES), "--warehouse", warehouse)
     before = server.answered[HABIT]
 
-    forecast = factmill("forecast", *given, "--pilot", "4")
+    forecast = factmill("build", *given, "--forecast", "--pilot", "4")
     assert re.search(r"draw_pilot: 4 rows, \d+ not drawn\n", forecast.err)
     told: dict[str, Any] = forecast.json
     piloted = server.answered[HABIT] - before
@@ -76,7 +76,7 @@ def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing
     assert told["total"]["model_requests"] == pytest.approx(actual, rel=0.2)
     came_to = report["forecast"]["actual"]
     assert told["total"]["usd"] == pytest.approx(came_to["usd"], rel=0.2)
-    later = factmill("forecast", *given, "--from", report["build_id"][:10], "--rows", "160").json
+    later = factmill("build", *given, "--forecast", "--from", report["build_id"][:10], "--rows", "160").json
     assert later["total"]["usd"] == pytest.approx(10 * came_to["usd"], rel=0.2)
     page = factmill("report", report["build_id"], "--warehouse", warehouse, "--to", tmp_path / "page.md")
     assert page.code == 0, page.err
@@ -147,10 +147,10 @@ def test_a_cost_that_nobody_knows_is_not_reported_as_nothing(
 
 
 def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path) -> None:
-    nothing = factmill("forecast", "granola", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
+    nothing = factmill("build", "granola", "--forecast", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
     assert nothing.code == 2
     assert "--pilot 50" in nothing.err
-    both = factmill("forecast", "granola", "--warehouse", tmp_path / "w.duckdb", "--pilot", "5", "--rows", "7")
+    both = factmill("build", "granola", "--forecast", "--warehouse", tmp_path / "w.duckdb", "--pilot", "5", "--rows", "7")
     assert both.code == 2
 
 

@@ -25,7 +25,7 @@ from factmill.tasks import progress
 class Server:
     url = sys.argv[1]
 
-progress.print_and_log = lambda line: os.kill(os.getpid(), 9) if "in_progress" in line else None
+progress.say = lambda line: os.kill(os.getpid(), 9) if "in_progress" in line else None
 open_chat(Server(), Path(sys.argv[2])).send(ask_all(10), lambda call, reply: None)
 """
 
@@ -97,9 +97,9 @@ def test_a_job_that_a_killed_process_left_is_listed_and_gone_on_with(server: Bat
 def test_a_cancelled_job_is_told_and_what_it_had_done_is_taken(
     left: Path, server: BatchServer, factmill: Factmill
 ) -> None:
-    ran = factmill("jobs", "cancel", "batch", "--json", MY_KEY="key")
+    ran = factmill("jobs", "--cancel", "batch", "--json", MY_KEY="key")
     assert ran.json == {"cancelled": [{"job": "batch_0001", "state": "cancelling", "done": 0, "requests": 10}]}
-    with pytest.raises(ServiceUnreachable, match="batch_0001 was cancelled"):
+    with pytest.raises(ServiceUnreachable, match="was cancelled; what it had done is kept"):
         collect(open_chat(server, left), CALLS)
     again = collect(open_chat(server, left), CALLS)
     assert bodies(again) == bodies(collect(open_chat(server, None, mode="single"), CALLS))
@@ -113,22 +113,21 @@ def test_without_a_job_that_goes_on_there_is_nothing_to_cancel(
     while list_known(factmill)[0]["state"] != "completed":
         pass
     assert list_known(factmill)[0]["note"] == "its answers wait for the same build to take them"
-    ran = factmill("jobs", "cancel", "batch_0001", MY_KEY="key")
+    ran = factmill("jobs", "--cancel", "batch_0001", MY_KEY="key")
     assert (ran.code, ran.out) == (1, "")
     assert "job batch_0001 has ended (10 of 10 done, completed), so there is nothing to cancel" in ran.err
-    ran = factmill("jobs", "cancel", "--all", MY_KEY="key")
+    ran = factmill("jobs", "--cancel-all", MY_KEY="key")
     assert (ran.code, ran.err) == (0, "no job goes on, so there is nothing to cancel\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["cancel"], "expected one job (factmill jobs lists them) or --all"),
-        (["cancel", "batch_0001", "--all"], "expected one job"),
-        (["cancel", "nobody"], "nobody: no such job in "),
-        (["forget", ""], "known are: batch_0001. One of another warehouse: --warehouse FILE"),
+        (["--cancel", "batch_0001", "--cancel-all"], "give one of --cancel JOB, --cancel-all and --forget JOB"),
+        (["--cancel", "nobody"], "nobody: no such job in "),
+        (["--forget", ""], "known are: batch_0001. One of another warehouse: --warehouse FILE"),
         (["--warehouse", "/nowhere/w.duckdb"], "there is no warehouse /nowhere/w.duckdb"),
-        (["cancel", "--all", "--warehouse", "/nowhere/w.duckdb"], "there is no warehouse /nowhere/w.duckdb"),
+        (["--cancel-all", "--warehouse", "/nowhere/w.duckdb"], "there is no warehouse /nowhere/w.duckdb"),
     ],
 )
 def test_wrong_usage_says_what_was_expected(arguments: list[str], told: str, left: Path, factmill: Factmill) -> None:
@@ -141,21 +140,20 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     ran = factmill("jobs", MY_KEY="")
     assert ran.code == 0
     assert "unknown" in ran.out
-    assert "key_env names an environment variable that is not set" in ran.out
+    assert "the environment variable that its key_env names is not set" in ran.out
     server.forget()
     ran = factmill("jobs", "--json", MY_KEY="other")
     assert (ran.json["jobs"][0]["state"], ran.json["jobs"][0]["done"]) == ("unknown", None)
-    assert "knows no job batch_0001, but it was submitted with another key" in ran.json["jobs"][0]["note"]
-    assert "factmill jobs forget batch_0001" in ran.json["jobs"][0]["note"]
+    assert "knows no job batch_0001, but it was handed in by another key" in ran.json["jobs"][0]["note"]
+    assert "factmill jobs --forget batch_0001" in ran.json["jobs"][0]["note"]
     [known] = list_known(factmill)
     assert known["state"] == "lost"
     assert known["note"] == "its server knows it no more; the same build asks, and pays, anew what is left of it"
     server.close()
     assert (
-        "cannot be reached" in list_known(factmill)[0]["note"]
-        or "no useful response" in list_known(factmill)[0]["note"]
+        "cannot be reached" in list_known(factmill)[0]["note"] or "no useful answer" in list_known(factmill)[0]["note"]
     )
-    ran = factmill("jobs", "cancel", "--all", MY_KEY="key")
+    ran = factmill("jobs", "--cancel-all", MY_KEY="key")
     assert ran.code == 1
     assert "nothing was cancelled, since not all jobs can be seen: " in ran.err
 
@@ -164,9 +162,9 @@ def test_a_job_that_its_server_may_have_lost_is_forgotten_and_asked_anew(
     left: Path, server: BatchServer, factmill: Factmill
 ) -> None:
     server.forget()
-    with pytest.raises(ServiceUnreachable, match="factmill jobs forget batch_0001"):
+    with pytest.raises(ServiceUnreachable, match="factmill jobs --forget batch_0001"):
         collect(open_chat(server, left, "other"), CALLS)
-    assert factmill("jobs", "forget", "batch_0001", "--json").json == {
+    assert factmill("jobs", "--forget", "batch_0001", "--json").json == {
         "job": "batch_0001",
         "forgotten": True,
         "requests": 10,

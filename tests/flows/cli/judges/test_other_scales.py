@@ -55,7 +55,7 @@ def test_grades_and_ratings_are_labelled_and_checked(
         answers = tmp_path / "somebody.jsonl"
         answers.write_text("".join(json.dumps({"id": each["id"], "answer": f"No. {at}"}) + "\n" for at, each in enumerate(lines)), "utf-8")  # fmt: skip
         told = run("evaluate", name, "--answers", answers, "--world", world)
-        run("label", "export", told["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "20")
+        run("label", told["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "20")
         with (tmp_path / "l.csv").open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
         half = len(rows) // 2

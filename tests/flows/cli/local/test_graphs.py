@@ -43,14 +43,14 @@ def test_a_graph_is_loaded_listed_checked_and_removed(tmp_path: Path) -> None:
             "advice": None,
         }
     ]
-    assert read_json(run(home, "check", "mine", "--json"))["agrees"]
+    assert read_json(run(home, "list", "--check", "mine", "--json"))["agrees"]
     path = home / "graphs" / "mine" / "items.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
-    checked = run(home, "check", "mine")
+    checked = run(home, "list", "--check", "mine")
     assert checked.code == 1
     assert "items.npy" in checked.out
     assert "mine: DAMAGED; load it again: factmill graph load FILE... --name mine --replace" in checked.out
-    damage = read_json(run(home, "check", "mine", "--json"))
+    damage = read_json(run(home, "list", "--check", "mine", "--json"))
     assert [file for file, told in damage["files"].items() if told["damage"]] == ["items.npy"]
     assert run(home, "remove", "mine").out == "removed the graph mine\n"
     listed = run(home, "list")
@@ -64,9 +64,9 @@ def test_malformed_lines_are_listed_when_asked_for(tmp_path: Path) -> None:
     source = tmp_path / "a.nt"
     source.write_text(LINES + "no triple\n<a:s> <a:p>\n")
     assert run(tmp_path, "load", source, "--name", "mine").code == 0
-    checked = run(tmp_path, "check", "mine", "--malformed", "1")
+    checked = run(tmp_path, "list", "--check", "mine", "--malformed", "1")
     assert f"{source}, line 30: not a triple: no triple\n2 malformed lines were left out\n" in checked.out
-    told = read_json(run(tmp_path, "check", "mine", "--malformed", "5", "--json"))
+    told = read_json(run(tmp_path, "list", "--check", "mine", "--malformed", "5", "--json"))
     assert (told["malformed"], [line["line_no"] for line in told["malformed_lines"]]) == (2, [30, 31])
 
 
@@ -90,11 +90,11 @@ def test_a_half_load_is_listed_and_gone_on_with(tmp_path: Path) -> None:
         patch.setattr(load, "write_arrays", fail)
         done = run(tmp_path, "load", source, "--name", "mine")
     assert done.code == 1
-    assert done.err.startswith(f"factmill: cannot write graph mine in {tmp_path / 'graphs'}: No space left")
+    assert done.err.startswith(f"factmill: graph mine cannot be written in {tmp_path / 'graphs'}: No space left")
     listed = run(tmp_path, "list").out
-    assert f"half loaded  to resume: factmill graph load {source} --name=mine" in listed
+    assert f"half loaded  to go on: factmill graph load {source} --name=mine" in listed
     again = run(tmp_path, "load", source, "--name", "mine")
-    assert "graph mine: all files were read before" in again.err
+    assert "graph mine: all files are read already; going on with the tables" in again.err
     assert again.code == 0
 
 
@@ -105,8 +105,8 @@ def test_a_half_load_is_listed_and_gone_on_with(tmp_path: Path) -> None:
         (["load", "/", "--name", "x"], 2, "is a folder"),
         (["load", "-", "--name", "x"], 2, "-: is empty"),
         (["load", "-", "--name", "x", "--format", "rdfxml"], 2, "is not one of 'ntriples', 'turtle'"),
-        (["load", "-", "--name", "x", "--dump-date", "May"], 2, "ISO 8601"),
-        (["check", "x"], 1, "no graph x in"),
+        (["load", "-", "--name", "x", "--dump-date", "May"], 2, "give it in ISO 8601"),
+        (["list", "--check", "x"], 1, "no graph x in"),
     ],
 )
 def test_wrong_usage_is_told_in_words(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:

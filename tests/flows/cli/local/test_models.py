@@ -95,3 +95,9 @@ def test_a_directory_without_a_tokenizer_says_what_to_put_there(tmp_path: Path) 
 
 def test_the_help_has_an_example() -> None:
     assert "factmill models add perplexity ./gpt2" in " ".join(run_models("add", "perplexity", "--help").split())
+
+
+@pytest.mark.parametrize("kind", ["embedder", "cross-encoder"])
+def test_an_option_that_a_kind_does_not_take_is_refused_by_name(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"--quantization is not an option of the kind {kind}"):
+        run_models("add", kind, str(tmp_path), "--quantization", "int8")
