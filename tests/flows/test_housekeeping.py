@@ -141,7 +141,10 @@ def test_a_wrong_bound_is_refused(factmill: Factmill, option: str, value: str) -
 
 def test_there_is_nothing_to_compact_without_a_warehouse(tmp_path: Path) -> None:
     refused = Factmill(tmp_path)("gc", "--compact")
-    assert (refused.code, refused.err) == (2, f"factmill: there is no warehouse {tmp_path / 'factmill.duckdb'} [unknown-build]\n")
+    assert (refused.code, refused.err) == (
+        2,
+        f"factmill: there is no warehouse {tmp_path / 'factmill.duckdb'} [unknown-build]\n",
+    )
     assert Factmill(tmp_path)("gc", "--yes").code == 0
 
 

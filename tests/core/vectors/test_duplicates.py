@@ -147,5 +147,5 @@ def test_questions_that_differ_stay_as_they_are() -> None:
 
 
 def test_duplicates_of_other_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="1 questions, .* 2 rows"):
+    with pytest.raises(ValueError, match=r"1 questions, .* 2 rows"):
         list(merge_duplicate_questions([question("a")], find_duplicate_pairs(point(0, 90))))

@@ -35,9 +35,7 @@ def decide_in_a_pause(factmill: Factmill, build: tuple[str | Path, ...], folder:
     )
     try:
         run_id = find_paused(factmill.prefect_api, process)
-        exported = factmill(
-            "review", f"latest:{benchmark}", "--to", queue, "--warehouse", warehouse, "--json"
-        )
+        exported = factmill("review", f"latest:{benchmark}", "--to", queue, "--warehouse", warehouse, "--json")
         assert exported.json["open"] > 0, exported.err
         with queue.open(encoding="utf-8", newline="") as file:
             items = list(csv.DictReader(file))

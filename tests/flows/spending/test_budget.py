@@ -150,7 +150,9 @@ def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path
     nothing = factmill("build", "granola", "--forecast", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
     assert nothing.code == 2
     assert "--pilot 50" in nothing.err
-    both = factmill("build", "granola", "--forecast", "--warehouse", tmp_path / "w.duckdb", "--pilot", "5", "--rows", "7")
+    both = factmill(
+        "build", "granola", "--forecast", "--warehouse", tmp_path / "w.duckdb", "--pilot", "5", "--rows", "7"
+    )
     assert both.code == 2
 
 
