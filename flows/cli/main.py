@@ -146,7 +146,21 @@ def _raising_command_line_errors() -> Iterator[None]:
             raise
         context: Any = getattr(error, "ctx", None)
         usage = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n" if context else ""
-        raise CommandLineError(error.format_message(), usage) from error
+        raise CommandLineError(f"{error.format_message()}{_format_usage_advice(error, context)}", usage) from error
+
+
+def _format_usage_advice(error: TyperException, context: Any) -> str:
+    """Return what was expected where Typer's message does not say so; else an empty text."""
+    is_group = isinstance(getattr(context, "command", None), TyperGroup)
+    if is_group and error.message.startswith("No such command"):
+        return f" Expected one of: {', '.join(context.command.list_commands(context))}."
+    if is_group and error.message.startswith("No such option") and context.parent is not None:
+        return f" Options follow the subcommand: {context.command_path} SUBCOMMAND {getattr(error, 'option_name', '--help')}"
+    if error.format_message().startswith("Missing") and (
+        help_text := getattr(getattr(error, "param", None), "help", "")
+    ):
+        return f" It is: {help_text}"
+    return ""
 
 
 class CommandGroup(TyperGroup):

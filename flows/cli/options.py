@@ -150,6 +150,10 @@ def _make_option_type(name: str, field: FieldInfo) -> Any:
     return Annotated[kind, typer.Option(named, help=help_text, metavar=_make_option_metavar(field), show_default=False)]
 
 
+_PARSING_MESSAGES = {"int_parsing": "expected a whole number", "float_parsing": "expected a number"}
+"""Type of a validation error of pydantic → what was expected, in fewer words than pydantic's."""
+
+
 @contextmanager
 def raising_usage_errors(model: type[BaseModel], context: typer.Context | None = None) -> Iterator[None]:
     """Turn a model's validation error into BadParameter, with the option and what was expected (exit code 2)."""
@@ -161,7 +165,8 @@ def raising_usage_errors(model: type[BaseModel], context: typer.Context | None =
             raise typer.BadParameter(first["msg"].removeprefix("Value error, "), context) from error
         name = str(first["loc"][0])
         value = "" if first["type"] == "value_error" else f"{first['input']!r}: "
-        said = f"{value}{first['msg'].removeprefix('Value error, ')}"
+        message = _PARSING_MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
+        said = f"{value}{message}"
         if first["type"] == "literal_error":
             said += format_did_you_mean(str(first["input"]), _list_option_choices(model.model_fields[name]))
         hint = f"'{_get_option_name(name, model.model_fields[name])}'"

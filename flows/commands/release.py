@@ -221,7 +221,7 @@ def get_release_forms(build: BuildRecord) -> ReleaseSpec:
     if build.benchmark not in known:
         raise UsageError(
             f"{build.build_id} is a build of {build.benchmark}, which is not released; expected one of "
-            f"{', '.join(known)} (see: factmill builds)"
+            f"{', '.join(known)} (`factmill show` lists them)"
         )
     forms: ReleaseSpec = load_named_object(BENCHMARKS[build.benchmark].release)
     return forms

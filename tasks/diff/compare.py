@@ -162,7 +162,7 @@ def check_same_benchmark(before: BuildRecord, after: BuildRecord) -> None:
     if before.benchmark != after.benchmark:
         raise UsageError(
             f"{before.build_id} and {after.build_id} are of different benchmarks ({before.benchmark}, {after.benchmark}); choose two "
-            "builds of one benchmark (`factmill builds` lists them)"
+            "builds of one benchmark (`factmill show` lists them)"
         )
 
 

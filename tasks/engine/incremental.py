@@ -69,20 +69,20 @@ def resolve_since_build(benchmark: str, lock: Mapping[str, Any], run: RunOptions
         return next((each for each in reversed(own) if not find_differing_service(each.lock, lock)), None)
     if run.since.endswith(_UNFINISHED_RUN_SUFFIX):
         raise UnknownBuild(
-            f"--since {run.since}: this run has published nothing; name a published build (`factmill builds`), or remove "
+            f"--since {run.since}: this run has published nothing; name a published build (`factmill show` lists them), or remove "
             "--since: the same command then resumes that run"
         )
     record = resolve_build(warehouse, run.since)
     if record.benchmark != benchmark:
         raise UsageError(
             f"--since {run.since}: {record.build_id} is a build of {record.benchmark}, not of {benchmark}; name a build "
-            f"of {benchmark} (`factmill builds`), or use --since {LATEST_BUILD} for the newest of each benchmark"
+            f"of {benchmark} (`factmill show` lists them), or use --since {LATEST_BUILD} for the newest of each benchmark"
         )
     if other := find_differing_service(record.lock, lock):
         name, then, now = other
         raise UsageError(
             f"--since {run.since}: {record.build_id} was made in the world {record.lock['world']['name']} with {name} {then}, "
-            f"but {lock['world']['name']} has {name} {now}; name a build of this world (`factmill builds`), or remove --since"
+            f"but {lock['world']['name']} has {name} {now}; name a build of this world (`factmill show` lists them), or remove --since"
         )
     return record
 

@@ -193,7 +193,7 @@ def _resolve_build(
         if not found:
             raise UnknownBuild(
                 f"{params.answers}: the answers are to the questions of {answered_build}, which is not in {warehouse}; give the warehouse "
-                f"that has this build (--warehouse FILE) or a release of it (--release DIR). `factmill builds` lists the builds"
+                f"that has this build (--warehouse FILE) or a release of it (--release DIR). `factmill show` lists the builds"
             )
         return found[0], ""
     ranked = rank_builds(build for build in builds if build.benchmark == benchmark.name)

@@ -217,7 +217,8 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
     known = ", ".join(build.build_id for build in (found or builds)[-_MAX_LISTED_BUILDS:]) or "none"
     named = repr(shorten_middle(name))
     what = f"{len(found)} builds begin with {named}" if found else f"no build {named}"
-    raise UnknownBuild(f"{what} in {warehouse}; builds there: {known} (see `factmill builds`)")
+    advice = "`factmill show` lists them" if builds else "make one: `factmill build granola`"
+    raise UnknownBuild(f"{what} in {warehouse}; builds there: {known}; {advice}")
 
 
 def rank_builds(builds: Iterable[BuildRecord]) -> list[BuildRecord]:

@@ -388,3 +388,18 @@ def test_options_that_do_not_go_together_are_refused(factmill: Factmill, given: 
 def test_show_without_a_benchmark_lists_the_builds(factmill: Factmill, embedded_build: Any) -> None:
     assert factmill("show").out == factmill("builds").out
     assert factmill("show", "--json").json == factmill("builds", "--json").json
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("build nope", "Expected one of: biokalma, fanoutqa, granola, multihal, slaq, all."),
+        ("evaluate --model nope", "evaluate SUBCOMMAND --model"),
+        ("report latest:nope", "Missing option '--to'. It is: "),
+        ("build granola --limit x", "Invalid value for '--limit': 'x': expected a whole number"),
+        ("build granola --max-cost x", "Invalid value for '--max-cost': 'x': expected a number"),
+    ],
+)
+def test_wrong_usage_says_what_was_expected(factmill: Factmill, given: str, expected: str) -> None:
+    ran = factmill(*given.split())
+    assert (ran.code, expected in ran.err) == (2, True), ran.err
