@@ -92,9 +92,12 @@ def test_a_half_load_is_listed_and_gone_on_with(tmp_path: Path) -> None:
     assert done.code == 1
     assert done.err.startswith(f"factmill: cannot write graph mine in {tmp_path / 'graphs'}: No space left")
     listed = run(tmp_path, "list").out
-    assert f"half loaded  to go on: factmill graph load {source} --name=mine" in listed
+    assert (
+        f"half loaded  to resume: factmill graph load {source} --name=mine; to remove it: factmill graph remove mine"
+        in listed
+    )
     again = run(tmp_path, "load", source, "--name", "mine")
-    assert "graph mine: all files are read already; going on with the tables" in again.err
+    assert "graph mine: all files were read before; resuming with the tables" in again.err
     assert again.code == 0
 
 
