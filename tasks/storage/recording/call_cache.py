@@ -444,8 +444,10 @@ class CallCache:
                 if damaged := find_damaged_lines(path):
                     aside = path.replace(path.with_suffix(".damaged"))
                     progress.print_and_log(
-                        f"note: {len(damaged)} lines of a journal are damaged, the first is line {damaged[0]}; its {len(records)} "
-                        f"complete replies are kept, lost ones are requested again, and the journal is renamed to {aside}"
+                        f"note: {len(damaged)} {'line of a journal is' if len(damaged) == 1 else 'lines of a journal are'} damaged, "
+                        f"the first is line {damaged[0]}; its {len(records)} complete "
+                        f"{'reply is' if len(records) == 1 else 'replies are'} kept, lost ones are requested again, "
+                        f"and the journal is renamed to {aside}"
                     )
                 path.unlink(missing_ok=True)
             finally:

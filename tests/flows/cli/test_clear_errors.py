@@ -120,9 +120,9 @@ def test_a_world_that_cannot_be_used_is_named_before_prefect_starts(
 @pytest.mark.parametrize(
     ("agent", "more", "message"),
     [
-        ("factmill/0.1 (you@example.org)", "", "[wikidata] is asked at http://wiki.invalid/, and user_agent holds no web page"),
-        ("factmill", "", 'Write a line like this, with your own address, into the world\'s file (for `live`, into a copy'),
-        ("factmill (me@uni.edu)", 'token_env = "NO_SUCH_TOKEN"\n', "the environment variable NO_SUCH_TOKEN, which token_env names, is"),
+        ("factmill/0.1 (you@example.org)", "", "[wikidata] at http://wiki.invalid/ requires a user_agent with your web page or mail address; found 'factmill/0.1 (you@example.org)'"),
+        ("factmill", "", 'Add a line like this, with your own address, to the world\'s file (for `live`, to a copy'),
+        ("factmill (me@uni.edu)", 'token_env = "NO_SUCH_TOKEN"\n', "[wikidata]: the environment variable NO_SUCH_TOKEN (token_env) is not set; set it to "),
         ("factmill (me@uni.edu)", 'token_env = "eyJ0eXAi.c2VjcmV0"\n', "wikidata.token_env: expected the name of an environment variable"),
     ],
     ids=["placeholder", "no address", "no token", "a token itself"],
@@ -173,7 +173,7 @@ def test_files_that_no_relation_uses_are_told(factmill: Factmill, tmp_path: Path
     source = write(tmp_path, "s/P19.json", json.dumps([GOOD])).parent
     write(source, "P999.json", "[]"), write(source, "people.json", "[]"), write(source, "notes.txt", "")
     ran = factmill("build", "granola", "--source", source, "--warehouse", tmp_path / "w.duckdb")
-    assert (ran.code, "begin with none of P19: P999.json, people.json\n" in ran.err) == (0, True), ran.err
+    assert (ran.code, "do not begin with P19: P999.json, people.json\n" in ran.err) == (0, True), ran.err
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def test_a_damaged_journal_is_kept_aside_and_told_and_what_is_whole_in_it_used(f
     ran = factmill("build", "granola", "--relation", "P40", "--limit", "1", "--warehouse", built)
     assert ran.code == 0, ran.err
     aside = journal.with_suffix(".damaged")
-    told = f"1 lines of a journal are damaged, the first line 1; its 1 whole replies are kept, what is lost is asked again, and the journal is put aside as {aside}"
+    told = f"1 line of a journal is damaged, the first is line 1; its 1 complete reply is kept, lost ones are requested again, and the journal is renamed to {aside}"
     assert told in ran.err
     assert not journal.exists() and aside.read_bytes().startswith(b"no line")
     with duckdb.connect(str(built), read_only=True) as db:

@@ -241,7 +241,7 @@ def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup)
         (["--epoch", LATER, "--build", "nothing"], 2, "no build 'nothing'"),
         (["--epoch", LATER, "--build", "latest:slaq"], 2, "has no table fanoutqa_references"),
         (["--epoch", LATER, "--to", "/no/such/folder/drift.csv"], 1, "cannot be written"),
-        (["--max-age", "1y"], 2, "'1y' is no age"),
+        (["--max-age", "1y"], 2, "'1y' is not an age; expected one such as 90m, 12h, 30d"),
         (["--fail-over", "5"], 2, "'--fail-over'"),
     ],
 )

@@ -46,7 +46,7 @@ def test_broken_rules_are_told_by_row_and_path_and_the_exit_code_is_1(factmill: 
     assert lines[at + 2].startswith("    strategy[1].then[0]: the answer is null; expected an object")
     assert lines[at + 3].startswith("    strategy[1].then[0]: evidence: 'x'")
     assert "row 3 is invalid: (no wording)" in ran.out
-    assert "invalid questions are left out of builds; mend them at the places named" in lines[-1]
+    assert "builds leave out invalid questions; correct them at the places given above" in lines[-1]
     told = factmill("fanoutqa", "validate", good, file, "--json")
     assert told.code == 1
     assert not told.json["valid"]

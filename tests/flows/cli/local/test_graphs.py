@@ -90,11 +90,14 @@ def test_a_half_load_is_listed_and_gone_on_with(tmp_path: Path) -> None:
         patch.setattr(load, "write_arrays", fail)
         done = run(tmp_path, "load", source, "--name", "mine")
     assert done.code == 1
-    assert done.err.startswith(f"factmill: graph mine cannot be written in {tmp_path / 'graphs'}: No space left")
+    assert done.err.startswith(f"factmill: cannot write graph mine in {tmp_path / 'graphs'}: No space left")
     listed = run(tmp_path, "list").out
-    assert f"half loaded  to go on: factmill graph load {source} --name=mine" in listed
+    assert (
+        f"half loaded  to resume: factmill graph load {source} --name=mine; to remove it: factmill graph remove mine"
+        in listed
+    )
     again = run(tmp_path, "load", source, "--name", "mine")
-    assert "graph mine: all files are read already; going on with the tables" in again.err
+    assert "graph mine: all files were read before; resuming with the tables" in again.err
     assert again.code == 0
 
 
@@ -105,7 +108,7 @@ def test_a_half_load_is_listed_and_gone_on_with(tmp_path: Path) -> None:
         (["load", "/", "--name", "x"], 2, "is a folder"),
         (["load", "-", "--name", "x"], 2, "-: is empty"),
         (["load", "-", "--name", "x", "--format", "rdfxml"], 2, "is not one of 'ntriples', 'turtle'"),
-        (["load", "-", "--name", "x", "--dump-date", "May"], 2, "give it in ISO 8601"),
+        (["load", "-", "--name", "x", "--dump-date", "May"], 2, "dump date 'May': expected ISO 8601, such as "),
         (["list", "--check", "x"], 1, "no graph x in"),
     ],
 )
