@@ -237,7 +237,7 @@ def test_a_model_that_cannot_be_asked_is_no_evaluation(toy: ToyCommand, server: 
     server.chat._answer = lambda _: (422, "no such thing")
     world = write_chat_world(tmp_path, server.chat.url, ["answerer"])
     told = toy("evaluate", "countries", "--world", world, code=1).err
-    assert "got no answer for any row (8 in all, the first: http_422" in told
+    assert "got no answer for any of its 8 rows; first failure: http_422" in told
     assert "factmill doctor --world" in told
     assert (
         "answerer, oracle, guesser, silent; did you mean oracle?"
@@ -264,7 +264,7 @@ def test_a_file_of_answers_is_scored_and_what_does_not_fit_is_told(toy: ToyComma
 
     (tmp_path / "bad.jsonl").write_text('{"id": "c-Germany"}\n', "utf-8")
     assert (
-        "bad.jsonl, row 1: answer is missing or no text; expected objects like"
+        "bad.jsonl, row 1: answer is missing or not text; expected objects like"
         in toy("evaluate", "countries", "--answers", tmp_path / "bad.jsonl", code=2).err
     )
     assert (
@@ -303,7 +303,7 @@ def test_answers_are_measured_on_the_build_whose_questions_they_answer(toy: ToyC
     assert evaluate("--build", second, build="").json["unscored"] == 1
     assert "countries-0, which is not in" in evaluate(build="countries-0", code=2).err
     assert (
-        "no answer is to a question that is asked. Answered, by setting and id: 1: ask c-X"
+        "no answer matches a question of this evaluation. Answers, by setting and id: 1: ask c-X"
         in evaluate(id="c-X", code=2).err
     )
     assert [each["build_id"] for each in toy("builds", "--json").json if each["build_id"].startswith("countries-")] == [
@@ -325,7 +325,7 @@ def test_rows_of_an_earlier_factmill_are_told_of_by_name(toy: ToyCommand, change
         (row_id,) = db.execute("SELECT min(id) FROM countries_answers").fetchone() or ()
         db.execute(f"ALTER TABLE countries_answers {change}")
     ran = toy("explain", "countries_evaluation", row_id, code=1)
-    assert f"{made} was made by an earlier factmill" in ran.err and column in ran.err
+    assert f"{made} was made by an earlier version of factmill" in ran.err and column in ran.err
     shown = toy("show", "countries_evaluation", code=0 if column == "is_right" else 1)
     assert column == "is_right" or f"wrote no {column}" in shown.err
 
@@ -338,7 +338,7 @@ def test_what_fails_leaves_the_others_be_and_is_told_at_the_end(shared_toy: ToyC
     *told, last = map(json.loads, ran.out.splitlines())
     assert [each["metrics"][0]["value"] for each in told if "metrics" in each] == [1.0]
     failed = {(each["benchmark"], each["model"]): each["why"] for each in last["failed"]}
-    assert "got no answer for any row (8 in all, the first: http_422" in failed["countries", "answerer"]
+    assert "got no answer for any of its 8 rows; first failure: http_422" in failed["countries", "answerer"]
     assert failed["granola", "oracle"] == failed["granola", "answerer"]
     assert "make one: factmill build granola" in failed["granola", "oracle"]
     assert len(told) == len(failed) + 1

@@ -73,7 +73,7 @@ def test_an_export_without_answers_is_measured_on_or_says_what_it_lacks(played: 
     [
         ({"benchmark": "granolla"}, UsageError, "did you mean granola?"),
         ({"setting": "loud"}, UsageError, "setting is"),
-        ({"answers": ["Paris"]}, UsageError, "answers, row 1: str found"),
+        ({"answers": ["Paris"]}, UsageError, "answers, row 1: found str"),
         ({"answers": [{"id": "x"}]}, UsageError, "answer is missing"),
         ({"source": "nothing"}, UnknownBuild, "nothing"),
         ({"limit": 0}, UsageError, "greater than or equal to 1"),

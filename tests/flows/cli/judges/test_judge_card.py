@@ -80,7 +80,9 @@ def marked(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pyte
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     told = factmill("evaluate", "slaq", "--answers", path, "--warehouse", warehouse, "--json")
     assert told.code == 0, told.err
-    assert told.json["judge_card"].startswith("unchecked judge: how well exact agrees with people")
+    assert told.json["judge_card"].startswith(
+        "unchecked judge: agreement of exact with human labels has not been measured"
+    )
     with open_warehouse(warehouse) as db:
         rows = published_table(db, told.json["evaluation_id"], "slaq_answers").to_pylist()
     verdicts = {
@@ -157,9 +159,9 @@ def test_judges_always_right_always_wrong_and_at_random_have_the_cards_they_dese
     assert len({right["id"], wrong["id"], chance["id"]}) == 3
     one = make_card(marked, write(tmp_path / "o.csv", marked.fill(rows, lambda *_: "1")))
     assert one["overall"]["kappa"] is None
-    assert "people gave one label only: there is no kappa" in one["notes"]
+    assert "people used a single label: there is no kappa" in one["notes"]
     few = make_card(marked, write(tmp_path / "f.csv", marked.fill(rows[:8], lambda _, verdict: verdict)))
-    assert any(note.startswith("8 labels say little: ") for note in few["notes"])
+    assert any(note.startswith("8 labels are too few: ") for note in few["notes"])
     assert right["source"] == f"those of {marked.evaluation}"
 
 
@@ -178,9 +180,9 @@ def test_weights_give_back_what_was_drawn_from(marked: Marked, tmp_path: Path) -
 CARELESS = [
     (3, {"label": ""}, "missing: no label in 1 of the rows: 5"),
     (4, {"label": "maybe"}, "unreadable: row 6: the label is 'maybe'; expected one of 1, 0"),
-    (5, {"item": "q000000000000"}, "unknown: row 7: the item is 'q000000000000', which this warehouse did not draw"),
-    (6, {"item": ""}, "unknown: row 8: no item"),
-    (7, {"gold": "another"}, "changed: row 9: the gold is not the one that was drawn for"),
+    (5, {"item": "q000000000000"}, "unknown: row 7: this warehouse has drawn no item 'q000000000000'"),
+    (6, {"item": ""}, "unknown: row 8: the item is empty"),
+    (7, {"gold": "another"}, "changed: row 9: the gold of {item} differs from the drawn one: 'another'"),
 ]
 
 
@@ -195,11 +197,11 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
     careless = [{name: row.get(name, "fine") for name in order} for row in rows]
     path = write(tmp_path / "ada.csv", careless, ";", "utf-8-sig")
     told = marked("label", "--from", path, code=1).out
-    for *_, line in CARELESS:
-        assert line in told
-    assert "doubled: rows 2 and 22: the same item of ada with the same label; it counts once" in told
+    for at, _, line in CARELESS:
+        assert line.format(item=rows[at]["item"]) in told
+    assert "doubled: rows 2 and 22: the same item has the same label by ada; it counts once" in told
     labels = f"{rows[1]['label']} and {turned}"
-    assert f"contradicting: rows 3 and 23: the same item has the labels {labels} of ada; none is used" in told
+    assert f"contradicting: rows 3 and 23: the same item has different labels by ada: {labels}; none is used" in told
     assert f"{path}: 14 labels of ada taken in\n" in told
     assert "6 drawn items have no label yet" in told
 
@@ -207,25 +209,25 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
     other = [row | {"label": "1"} for row in kept]
     second = marked("label", "--from", write(tmp_path / "b.csv", other, "\t", "utf-16"), "--labeller", "Bo").out
     agreed = sum(row["label"].strip().startswith("1") for row in kept)
-    assert f"slaq: 2 people, who agree on {agreed} of 14 items that several labelled" in second
-    assert "Bo gave one label only: there is no kappa" in second
+    assert f"slaq: 2 people; they agree on {agreed} of 14 items with several labels" in second
+    assert "Bo used a single label: there is no kappa" in second
     changed = marked("label", "--from", write(tmp_path / "b.csv", kept), "--labeller", "Bo").out
     assert f"14 labels of Bo taken in, {14 - agreed} of them changed" in changed
-    assert "agree on 14 of 14 items that several labelled; Cohen's kappa 1.000" in changed
+    assert "agree on 14 of 14 items with several labels; Cohen's kappa 1.000" in changed
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "the file is empty"),
-        ("item,label\n", "no label that can be used: there is no row below the head"),
-        ("item,answer\nq1,x\n", "the column label is missing; expected item and label"),
+        ("item,label\n", "no usable label: the file has no rows below the header"),
+        ("item,answer\nq1,x\n", "the column label is missing; expected the columns item and label"),
         ("question,answer,label\na,b,1\n", "the column gold is missing"),
-        ("item,label,Label\nq1,1,0\n", "the column label stands there twice"),
-        ('item,label\nq1,"1\n', "a quotation mark is missing or too many"),
+        ("item,label,Label\nq1,1,0\n", "the column label appears twice"),
+        ('item,label\nq1,"1\n', "quotation marks are unbalanced, or the file is cut off"),
         ("item,label\nq1,1,more\n", "row 2: 3 cells, expected 2"),
-        ("item,label\nq1,1\n", "row 2: the item is 'q1', which this warehouse did not draw"),
-        ("question,gold,answer,label\na,b,c,1\n", "it has no column item"),
+        ("item,label\nq1,1\n", "row 2: this warehouse has drawn no item 'q1'"),
+        ("question,gold,answer,label\na,b,c,1\n", "the column item is missing"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_what_was_expected(
@@ -248,12 +250,12 @@ def test_reports_and_evaluations_name_the_card_of_their_judge(marked: Marked, tm
     assert make_card(marked, path) == card
     marked("report", marked.evaluation, "--to", tmp_path / "r.json", "--to", tmp_path / "r.md")
     report = json.loads((tmp_path / "r.json").read_text("utf-8"))
-    told = "checked judge: exact agrees with people on 100.0%"
+    told = "checked judge: exact agrees with human labels on 100.0%"
     assert told in report["subjects"][0]["facts"]["Judge"]
     assert any(warning.startswith("Checked judge: exact") for warning in report["warnings"])
     assert f"n = {len(rows)}, labels SHA-256 {card['labels_digest'][:12]}" in (tmp_path / "r.md").read_text("utf-8")
     lines = marked("judge-card", "--judge", "exact", "--labels", path).out
-    assert "all that was drawn from  100.0% [" in lines and "label 1" in lines and "people \\ judge" in lines
+    assert "weighted by stratum      100.0% [" in lines and "label 1" in lines and "people \\ judge" in lines
 
 
 class Judge:
@@ -285,7 +287,7 @@ def test_a_judge_is_asked_about_questions_of_somebodys_own_once(marked: Marked, 
     rows.append({"question": "unclear?", "gold": "x", "answer": "y", "label": "0"})
     path, world = write(tmp_path / "own.csv", rows), write_chat_world(tmp_path, judge.chat.url, ["judge"], "stern-1")
     asked = ("judge-card", "--judge", "judge", "--world", world, "--labels", path)
-    assert "no benchmark; expected one of fanoutqa, slaq, in" in marked(*asked, code=2, TEST_KEY="k").err
+    assert "the benchmark is missing; expected one of fanoutqa, slaq, in" in marked(*asked, code=2, TEST_KEY="k").err
     ran = marked(*asked, "--benchmark", "slaq", "--json", TEST_KEY="k").json
     (card,) = ran["cards"]
     assert judge.asked == 11  # the unreadable one twice
