@@ -53,7 +53,7 @@ MAX_REPLICATION_LAG = timedelta(days=1)
 MAX_RESOURCES_PER_REQUEST = 50
 """Maximum number of things in one request."""
 _MAX_NAMES_CHARACTERS = 5000
-_CHANGE_VERBS = {"label": "is called", "modified": "was last changed"}
+_CHANGE_VERBS = {"label": "is called", "modified": "was last changed at"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ def _judge_dependency(dependency: ResponseDependency, state: Any, asked_at: date
             True, f"{thing.name} still leads to {'no page' if state['missing'] else state['title']}"
         )
     if thing.kind == "page":
-        return _judge_last_change(f"lastrevid {state['revid']} of {state['title']} is", state["timestamp"], asked_at)
+        return _judge_last_change(f"lastrevid {state['revid']} of {state['title']} is of", state["timestamp"], asked_at)
     if dependency.must_be_unchanged:
-        return _judge_last_change(f"{thing.name} was last changed", state["modified"], asked_at)
+        return _judge_last_change(f"{thing.name} was last changed at", state["modified"], asked_at)
     values = ", ".join(f"{_CHANGE_VERBS.get(name, name)} {value!r}" for name, value in dependency.stated_values.items())
     return FreshnessVerdict(True, f"{thing.name} {values} as before")
 
@@ -156,8 +156,8 @@ def _judge_last_change(what: str, changed_at: str | None, asked_at: datetime) ->
         moment = datetime.fromisoformat(changed_at or "")
         is_unchanged = moment + MAX_REPLICATION_LAG <= asked_at
     except (ValueError, TypeError, OverflowError):
-        return FreshnessVerdict(None, f"{what} at an unknown date")
-    return FreshnessVerdict(is_unchanged, f"{what} of {changed_at}")
+        return FreshnessVerdict(None, f"{what} an unknown date")
+    return FreshnessVerdict(is_unchanged, f"{what} {changed_at}")
 
 
 def _join_first_reasons(reasons: Sequence[str]) -> str:

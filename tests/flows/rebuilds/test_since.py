@@ -133,7 +133,7 @@ def test_explain_tells_what_shows_that_a_reply_was_kept(world: EditedWorld) -> N
     assert kept == {"describe_items", "neighbours"}
     (shown,) = {check for call in trace["calls"] for check in call["checks"]}
     told = world.factmill("explain", "granola", row, "--warehouse", world.warehouse).out
-    assert f"was last changed '{_LONG_AGO}' as it was (checked by call {shown})" in told
+    assert f"was last changed at '{_LONG_AGO}' as before (checked by call {shown})" in told
     with open_warehouse(world.warehouse) as db:
         key = shown.partition(" ")[0]
         found = db.execute("SELECT operation FROM calls WHERE starts_with(key, ?)", [key]).fetchall()
@@ -192,8 +192,8 @@ def test_a_build_that_nothing_can_be_looked_through_since(world: EditedWorld) ->
         (["--since", "nothing"], "no build 'nothing'"),
         (["--since", "granola-1234-unfinished"], "this run has published nothing"),
         (["--since", "toys-1"], "is a build of toys"),
-        (["--since", "granola-other"], "whose wikidata is http://elsewhere.example/sparql"),
-        (["--since", "last", "--mode", "refresh"], "--mode refresh asks all"),
+        (["--since", "granola-other"], "with wikidata http://elsewhere.example/sparql"),
+        (["--since", "last", "--mode", "refresh"], "--mode refresh requests everything"),
     ):
         ran = world.run("build", "granola", *world.options(), *given)
         assert ran.code == 2

@@ -332,10 +332,13 @@ def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None
             ["--source", "wikidata", "--relations", "P26,P19"],
             "unknown relation P19; data/lists/pair_relations.csv has P26",
         ),
-        (["--source", "wikidata", "--class", "Q43229"], "--class Q43229: name the relations that join such items"),
+        (
+            ["--source", "wikidata", "--class", "Q43229"],
+            "--class Q43229: give the relations that join items of this class",
+        ),
         (
             ["--source", "wikidata", "--class", "Q999999999", "--relations", "P749"],
-            "/wikidata knows no such item",
+            "/wikidata has no such item",
         ),
         (["--alpha", "2"], "Invalid value for '--alpha'"),
         (["--rounds", "0"], "Invalid value for '--rounds'"),

@@ -327,7 +327,7 @@ def test_an_epoch_before_all_pages_leaves_nothing_and_says_why(factmill: Factmil
         (["--epoch", "yesterday"], "expected a day like 2023-11-20"),
         (["--source", "nowhere.json"], "nowhere.json: no such file"),
         (["--sets", "P1", "--source", "wikidata"], "unknown kind of sets 'P1'"),
-        (["--titles", "nowhere.txt"], "--titles nowhere.txt: no such file"),
+        (["--titles", "nowhere.txt"], "--titles nowhere.txt: file not found"),
     ],
 )
 def test_wrong_arguments_are_told(factmill: Factmill, arguments: list[str], message: str) -> None:

@@ -231,7 +231,7 @@ def test_a_language_without_a_translator_is_refused(factmill: Factmill, tmp_path
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text()
     world.write_text(re.sub(r"\[models\.translator\][^\[]*", "", text))
     ran = factmill("build", "multihal", "--world", world, "--language", "deu")
-    assert (ran.code, "names no translator" in ran.err) == (2, True), ran.err
+    assert (ran.code, "has no translator; add [models.translator]" in ran.err) == (2, True), ran.err
 
 
 def test_falcon_links_as_the_labels_do(factmill: Factmill) -> None:

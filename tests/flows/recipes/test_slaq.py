@@ -202,7 +202,10 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--category", " "], "'--category': '': expected the name of a category, without its prefix, like Astronomy"),
+        (
+            ["--category", " "],
+            "'--category': '': expected the name of a category without the prefix Category:, like Astronomy",
+        ),
         (["--category", "Category:Algebra"], "'--category': 'Category:Algebra': expected the name of a category"),
         (["--candidates", "1"], "Invalid value for '--candidates'"),
         (["--days", "9999"], "Invalid value for '--days'"),

@@ -95,7 +95,7 @@ def test_where_the_locks_are_the_same_the_cause_is_not_told(maker: Maker) -> Non
     new = maker.release("new", FANOUTQA, ask_otherwise(tables))
     ((cause,),) = (row.causes for row in maker.compare(old, new).rows)
     assert cause.kind == "not told"
-    assert "releases hold no replies" in cause.told
+    assert "releases contain no replies" in cause.told
 
 
 def test_a_rejected_row_is_told_with_its_stage_and_reason(maker: Maker) -> None:

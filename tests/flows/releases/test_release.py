@@ -118,7 +118,7 @@ def test_what_is_no_whole_release_is_not_measured_on(released: Path, factmill: F
     table = copy / "data" / "slaq" / "test.parquet"
     table.write_bytes(table.read_bytes().replace(b"PAR1", b"PAR2"))
     for given, said in (
-        ((copy,), "not the files that were released: 'data/slaq/test.parquet'"),
+        ((copy,), "files differ from the released ones: 'data/slaq/test.parquet'"),
         ((tmp_path / "none",), "none: folder not found"),
         ((tmp_path,), "no release.json); make a release with factmill release BUILD --to DIR"),
         ((released / "granola",), "is a release of granola; expected one of slaq"),
