@@ -165,7 +165,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(make_checkpoint: Ma
     other = json.dumps({"model": {"vocab": {"<s>": 0}}, "added_tokens": added})
     refuse(lambda: spoil("tokenizer.json", other), tmp_path, "do not belong together")
     (make_checkpoint() / NLLB_SENTENCEPIECE_FILE).unlink()
-    refuse(lambda: tmp_path / "checkpoint", tmp_path, rf"no {NLLB_SENTENCEPIECE_FILE} in it")
+    refuse(lambda: tmp_path / "checkpoint", tmp_path, rf"no {NLLB_SENTENCEPIECE_FILE}")
 
 
 def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
