@@ -239,7 +239,7 @@ def test_the_address_may_be_left_out_and_stands_without_v1() -> None:
         ModelSettings(kind="anthropic", name="m", url="https://api.anthropic.com/v1")
     with pytest.raises(ValidationError, match="one reply per request"):
         ModelSettings(kind="anthropic", name="m", choices=True)
-    with pytest.raises(ValidationError, match="requested whole"):
+    with pytest.raises(ValidationError, match="factmill does not stream replies"):
         ModelSettings(kind="anthropic", name="m", stream=True)
     with pytest.raises(ValidationError, match="`local` or `openai`"):
         World(name="w", user_agent="u", models={"perplexity": ModelSettings(kind="anthropic", name="m")})

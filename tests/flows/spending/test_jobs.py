@@ -100,7 +100,7 @@ def test_a_cancelled_job_is_told_and_what_it_had_done_is_taken(
     ran = factmill("jobs", "--cancel", "batch", "--json", MY_KEY="key")
     assert ran.json == {"cancelled": [{"job": "batch_0001", "state": "cancelling", "done": 0, "requests": 10}]}
     with pytest.raises(
-        ServiceUnreachable, match="job batch_0001 was cancelled. .* 5 requests remained without an answer"
+        ServiceUnreachable, match=r"job batch_0001 was cancelled. .* 5 requests remained without an answer"
     ):
         collect(open_chat(server, left), CALLS)
     again = collect(open_chat(server, left), CALLS)
