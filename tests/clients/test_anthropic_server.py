@@ -235,11 +235,11 @@ def test_calls_of_both_kinds_to_one_address_have_keys_of_their_own(serve) -> Non
 
 def test_the_address_may_be_left_out_and_stands_without_v1() -> None:
     assert ModelSettings(kind="anthropic", name="m").url == "https://api.anthropic.com"
-    with pytest.raises(ValidationError, match="without /v1"):
+    with pytest.raises(ValidationError, match="the address has no /v1"):
         ModelSettings(kind="anthropic", name="m", url="https://api.anthropic.com/v1")
-    with pytest.raises(ValidationError, match="one reply a request"):
+    with pytest.raises(ValidationError, match="one reply per request"):
         ModelSettings(kind="anthropic", name="m", choices=True)
-    with pytest.raises(ValidationError, match="requested whole"):
+    with pytest.raises(ValidationError, match="factmill does not stream replies"):
         ModelSettings(kind="anthropic", name="m", stream=True)
     with pytest.raises(ValidationError, match="`local` or `openai`"):
         World(name="w", user_agent="u", models={"perplexity": ModelSettings(kind="anthropic", name="m")})

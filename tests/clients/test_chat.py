@@ -378,7 +378,7 @@ def test_a_missing_key_stops_the_run_with_the_settings_own_words(server, inbox):
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}…"])
 def test_a_key_that_no_header_can_carry_is_not_shown(server, inbox, key):
-    with pytest.raises(ServiceUnreachable, match="the API key holds characters") as caught:
+    with pytest.raises(ServiceUnreachable, match="the API key contains characters") as caught:
         open_chat(server, lambda: key).send([ask()], inbox)
     assert KEY not in str(caught.value)
 

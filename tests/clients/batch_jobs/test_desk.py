@@ -40,7 +40,7 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts_and_loses_lines(mak
     assert bodies(got) == bodies(singly)
     assert server.restarts == 5 and server.lost >= 3 and server.failed >= 4
     assert set(server.answered.values()) == {1}, "nothing is paid for twice"
-    assert any("7 requests left unanswered, which another job asks" in line for line in told)
+    assert any("7 requests without an answer; another job sends them again" in line for line in told)
 
 
 def test_a_file_of_answers_that_is_longer_than_its_limit_stops_the_run_and_the_job_is_kept(make_server, tmp_path, told):

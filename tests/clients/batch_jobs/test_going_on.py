@@ -19,12 +19,12 @@ def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, tol
     assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told)) == {}
     notes = [line for line in told if line.startswith("note: ")]
     assert notes == [
-        "note: job batch_0001 goes on at the server, and is paid for; the same command goes on with it. To cancel it: "
+        "note: job batch_0001 continues at the server and costs money; the same command resumes it. To cancel it: "
         f"factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb"
     ]
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls[3:])) == 7
-    assert "job batch_0001: going on with 10 requests that an earlier run handed in" in told
+    assert "job batch_0001: resuming 10 requests that an earlier run submitted" in told
     assert len(collect(open_chat(server, tmp_path), calls[:3])) == 3, "asked later, of the same job"
     assert len(server.jobs) == 1
     assert list((tmp_path / "jobs").iterdir()) == []
@@ -77,9 +77,9 @@ def test_a_process_that_died_while_it_handed_a_job_in_pays_once(make_server, tmp
 
 def test_a_server_that_is_not_there_stops_the_run_soon_and_one_without_jobs_is_told(make_server, tmp_path):
     server = make_server()
-    with pytest.raises(ServiceUnreachable, match="gave no useful answer about a batch job to 4 requests"):
+    with pytest.raises(ServiceUnreachable, match="gave no useful response about a batch job to 4 requests"):
         collect(open_chat(server, tmp_path, url="http://127.0.0.1:9/v1"), [ask()])
-    with pytest.raises(ServiceUnreachable, match="takes no files, so it has no batch jobs: leave out mode"):
+    with pytest.raises(ServiceUnreachable, match="accepts no files, so it has no batch jobs; remove `mode`"):
         collect(open_chat(server, tmp_path / "b", url=f"{server.url}/elsewhere"), [ask()])
     assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, "what never reached a server is asked anew"
 
@@ -99,7 +99,7 @@ def test_what_is_wanted_of_a_job_that_the_server_has_lost_is_asked_in_another_an
     leave_a_lost_job(server, tmp_path, calls, told)
     assert len(collect(open_chat(server, tmp_path), calls[2:])) == 8
     assert [line for line in told if "another job" in line] == [
-        "note: job batch_0001: 8 requests lost, since the server knows it no more, which another job asks"
+        "note: job batch_0001: 8 requests lost, since the server no longer knows the job; another job sends them again"
     ]
     assert [len(server.read_input(job)) for job in server.jobs] == [8]
     assert list((tmp_path / "jobs").iterdir()) == []
@@ -132,15 +132,15 @@ def test_a_job_that_was_uploaded_and_never_made_is_asked_anew_where_its_file_is_
             "other",
             True,
             True,
-            r"it was handed in by another key, and may be known by that: set that key \(MY_KEY\) and run the same",
+            r"it was submitted with another key, .* set that key \(MY_KEY\) and run the same command again",
         ),
         (
             "key",
             False,
             True,
-            r"it was handed in by an earlier version, which did not note by which key, .* set that key \(MY_KEY\)",
+            r"it was submitted by an earlier version .* set that key \(MY_KEY\)",
         ),
-        ("key", True, False, "this server lists none at all, and may be another than took it"),
+        ("key", True, False, "this server lists no jobs at all and may not be the one that accepted it"),
     ],
 )
 def test_a_job_that_may_be_under_way_all_the_same_stops_the_run(make_server, tmp_path, told, key, noted, lists, doubt):
@@ -154,10 +154,10 @@ def test_a_job_that_may_be_under_way_all_the_same_stops_the_run(make_server, tmp
     with pytest.raises(ServiceUnreachable, match=f"knows no job batch_0001, but {doubt}") as stopped:
         collect(open_chat(server, tmp_path, key), calls)
     assert str(stopped.value).endswith(
-        f"its 3 requests asked, and paid, anew: factmill jobs --forget batch_0001 --warehouse {tmp_path}/w.duckdb"
+        f"send, and pay for, its 3 requests again: factmill jobs --forget batch_0001 --warehouse {tmp_path}/w.duckdb"
     )
     assert server.jobs == [] and file.exists()
-    assert not any("goes on at the server" in line for line in told)
+    assert not any("continues at the server" in line for line in told)
 
 
 def test_a_server_that_loses_every_job_is_asked_no_more_often_than_it_would_be_singly(make_server, tmp_path, told):
@@ -172,7 +172,7 @@ def test_a_server_that_loses_every_job_is_asked_no_more_often_than_it_would_be_s
     server.web.handle = lose
     got = collect(open_chat(server, tmp_path), ask_all(3))
     assert {(reply.status, reply.transient) for reply in got.values()} == {("failed", True)}
-    assert sum("handed in" in line for line in told) == 4
+    assert sum("submitted" in line for line in told) == 4
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
@@ -215,8 +215,8 @@ def test_a_job_whose_answers_are_gone_from_the_server_is_told_once_and_asked_in_
     server.web.handle = lose
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert [line for line in told if line.startswith("note: ")] == [
-        "note: job batch_0001: its file output-batch_0001 is gone from the server",
-        "note: job batch_0001: 10 requests left unanswered, which another job asks",
+        "note: job batch_0001: the server no longer has its file output-batch_0001",
+        "note: job batch_0001: 10 requests without an answer; another job sends them again",
     ]
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 10]
 
@@ -253,17 +253,17 @@ def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, fi
     server, calls = make_server(), ask_all(6, samples=2)
     ways = [open_chat(server, tmp_path), open_chat(server, None)]
     recorder = CallCache(empty_warehouse(tmp_path / "w.duckdb"), "record")
-    first, second = (recorder.answer(calls, way) for way in (ways if first_by_job else ways[::-1]))
+    first, second = (recorder.get_or_send(calls, way) for way in (ways if first_by_job else ways[::-1]))
     recorder.close()
     assert (first.sent, second.sent, second.replayed) == (6, 0, 6)
     assert first.records == second.records
 
 
 def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, tmp_path, told):
-    desk = open_chat(make_server(), tmp_path)._desk
-    assert desk is not None
-    desk._files.begin("a.jsonl", ["x"], {}).note(job="batch/../1; reboot $(id)")
-    desk._report_open_jobs()
+    queue = open_chat(make_server(), tmp_path)._batch_queue
+    assert queue is not None
+    queue._files.create("a.jsonl", ["x"], {}).append(job="batch/../1; reboot $(id)")
+    queue._report_open_jobs()
     assert "factmill jobs --cancel 'batch/../1; reboot $(id)'" in told[-1]
 
 
@@ -283,10 +283,10 @@ def test_a_job_whose_answers_are_kept_is_not_known_any_more_when_another_stops_t
 
     server.web.handle = refuse_then
     chat = open_chat(server, tmp_path, jobs=jobs(requests=most))
-    with pytest.raises(ServiceUnreachable, match="refuses us with HTTP 401"):
+    with pytest.raises(ServiceUnreachable, match="refuses the request with HTTP 401"):
         chat.send(calls, lambda call, reply: got.update({call.key: reply}))
     assert len(got) == most // samples
-    assert {int(job.job_id[-4:]): len(job.left) for job in load_job_files(tmp_path / "jobs")} == known
+    assert {int(job.job_id[-4:]): len(job.open_ids) for job in load_job_files(tmp_path / "jobs")} == known
     server.web.handle, server.ends = serve, {}
     assert len(collect(open_chat(server, tmp_path), [call for call in calls if call.key not in got])) == 12 - len(got)
     assert list((tmp_path / "jobs").iterdir()) == []

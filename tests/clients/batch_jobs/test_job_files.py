@@ -26,13 +26,13 @@ def begin(files: JobFiles, *ids: str, name: str = "a.jsonl", **learnt: object):
 
 def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tmp_path):
     begin(files, "x", "y", seed=False)
-    files.keep(["x"])
-    files.leave()
+    files.mark_recorded(["x"])
+    files.remove_user()
     others = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
-    others.enter()
-    assert others.find(["x"]) == []
-    (job,) = others.find(["x", "y"])
-    assert (job.name, job.file_id, job.job_id, job.ids, job.left) == (
+    others.add_user()
+    assert others.lock_jobs_with(["x"]) == []
+    (job,) = others.lock_jobs_with(["x", "y"])
+    assert (job.name, job.file_id, job.job_id, job.request_ids, job.open_ids) == (
         "a.jsonl",
         "file-1",
         "batch-1",
@@ -40,7 +40,7 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
         {"y"},
     )
     assert others.find_learnt_settings() == {"seed": False}
-    others.keep(["y", "z"])
+    others.mark_recorded(["y", "z"])
     assert list((tmp_path / "jobs").iterdir()) == []
     assert others.find_learnt_settings() is None
 
@@ -48,17 +48,17 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
 def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
     begin(files, "x")
     others = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
-    others.enter()
-    assert others.find(["x"]) == []
-    files.leave()
-    assert [job.job_id for job in others.find(["x"])] == ["batch-1"]
+    others.add_user()
+    assert others.lock_jobs_with(["x"]) == []
+    files.remove_user()
+    assert [job.job_id for job in others.lock_jobs_with(["x"])] == ["batch-1"]
 
 
 def test_a_job_is_forgotten_unless_it_is_followed_and_one_that_is_gone_is_no_trouble(files, tmp_path):
     begin(files, "x")
     (job,) = load_job_files(tmp_path / "jobs")
     assert not delete_job_file(job)
-    files.leave()
+    files.remove_user()
     assert delete_job_file(job)
     assert load_job_files(tmp_path / "jobs") == []
     assert delete_job_file(job)
@@ -66,7 +66,7 @@ def test_a_job_is_forgotten_unless_it_is_followed_and_one_that_is_gone_is_no_tro
 
 def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_path, monkeypatch):
     begin(files, "x", seed=False)
-    files.leave()
+    files.remove_user()
     others = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     (path,) = (tmp_path / "jobs").iterdir()
     lock = fcntl.flock
@@ -77,7 +77,7 @@ def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_pa
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", lock_late)
-        assert others.find(["x"]) == []
+        assert others.lock_jobs_with(["x"]) == []
     path.symlink_to("gone")  # is listed, and is not there when it is read
     assert others.find_learnt_settings() is None
 
@@ -85,29 +85,29 @@ def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_pa
 def test_the_newest_job_with_a_request_comes_first(files):
     begin(files, "x", "y", name="old.jsonl")
     begin(files, "x", name="new.jsonl")
-    assert [job.name for job in files.find(["x"])] == ["new.jsonl", "old.jsonl"]
+    assert [job.name for job in files.lock_jobs_with(["x"])] == ["new.jsonl", "old.jsonl"]
 
 
 @pytest.mark.parametrize("torn", [b'{"kept":["x"', b"\x00\x00"])
 def test_a_line_that_a_crash_has_torn_spoils_none_before_or_behind_it(files, tmp_path, torn):
     path = begin(files, "x", "y").path
-    files.leave()
+    files.remove_user()
     with path.open("ab") as file:
         file.write(torn)
-    files.enter()
-    (job,) = files.find(["x"])
-    assert (job.job_id, job.left) == ("batch-1", {"x", "y"})
-    files.keep(["y"])
-    files.leave()
-    files.enter()
-    (job,) = files.find(["x"])
-    assert job.left == {"x"}
+    files.add_user()
+    (job,) = files.lock_jobs_with(["x"])
+    assert (job.job_id, job.open_ids) == ("batch-1", {"x", "y"})
+    files.mark_recorded(["y"])
+    files.remove_user()
+    files.add_user()
+    (job,) = files.lock_jobs_with(["x"])
+    assert job.open_ids == {"x"}
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "jobs").write_text("")
     with pytest.raises(ShardError, match="cannot write"):
-        JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).begin("a.jsonl", ["x"], {})
+        JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).create("a.jsonl", ["x"], {})
 
 
 def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(files, monkeypatch):
@@ -115,6 +115,6 @@ def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(files, monkeypatch)
     before = job.path.read_bytes()
     whole = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: whole(fd, data[:5]))
-    with pytest.raises(ShardError, match=r"x.*\.job.*no space left"):
+    with pytest.raises(ShardError, match=r"a\.jsonl\.job, .*no space left"):
         job.append(kept=["x"])
     assert job.path.read_bytes() == before

@@ -112,25 +112,25 @@ def test_of_doubled_lines_the_first_that_answers_counts():
     ],
 )
 def test_what_a_line_says(told, expected):
-    assert read(json.dumps({"custom_id": "a", **told}).encode()).answers == {"a": expected}
+    assert read(json.dumps({"custom_id": "a", **told}).encode()).results == {"a": expected}
 
 
 @given(st.lists(st.sampled_from([line("a"), line("b", "né"), line("c")[:-9], b"\r", b"\x00", b"", b'{"custom_id":', b"\xff\xfe"])), st.binary(max_size=40))  # fmt: skip
 def test_nothing_that_comes_raises_and_whole_lines_are_found(parts, noise):
     lines = read(b"\n".join([noise.replace(b"\n", b""), *parts]))
     if not noise.startswith((b"\xff\xfe", b"\xfe\xff")):
-        assert ("b" in lines.answers) == (line("b", "né") in parts)
-    assert set(lines.answers) <= set(KNOWN)
+        assert ("b" in lines.results) == (line("b", "né") in parts)
+    assert set(lines.results) <= set(KNOWN)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["custom_id", "response", "error", "status_code", "body", "code"]), inner), max_leaves=8))  # fmt: skip
 def test_any_json_is_a_line_or_none(told):
     lines = read(json.dumps(told).encode())
-    assert len(lines.answers) + lines.unreadable + lines.unknown == 1
+    assert len(lines.results) + lines.unreadable + lines.unknown_ids == 1
 
 
 def test_a_refusal_beside_an_empty_response_is_read_with_its_status():
     """As vLLM's program writes it."""
     refusal = {"error": {"message": "n must be 1 when using greedy sampling", "code": 400}}
     told = {"custom_id": "a", "response": {"status_code": 400, "request_id": "r"}, "error": refusal}
-    assert read(json.dumps(told).encode()).answers == {"a": BatchResult(400, json.dumps(refusal))}
+    assert read(json.dumps(told).encode()).results == {"a": BatchResult(400, json.dumps(refusal))}

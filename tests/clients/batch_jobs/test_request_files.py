@@ -51,7 +51,7 @@ def test_replies_by_files_are_those_of_single_calls_at_the_price_of_jobs(rounds)
     calls = ask_all(5, samples=2)
     got, told = rounds.ask(calls)
     assert (got, rounds.server.requests) == ({}, 0)
-    assert told.startswith(f"granola-1a2b: written: 10 requests to m-1 in {rounds.requests}. ")
+    assert told.startswith(f"granola-1a2b: wrote 10 requests to m-1 in {rounds.requests}. ")
     assert rounds.answer() == 10
     got, told = rounds.ask(calls, rounds.replies)
     singly = collect(open_chat(rounds.server, None), calls)

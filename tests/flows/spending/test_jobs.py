@@ -25,7 +25,7 @@ from factmill.tasks import progress
 class Server:
     url = sys.argv[1]
 
-progress.say = lambda line: os.kill(os.getpid(), 9) if "in_progress" in line else None
+progress.print_and_log = lambda line: os.kill(os.getpid(), 9) if "in_progress" in line else None
 open_chat(Server(), Path(sys.argv[2])).send(ask_all(10), lambda call, reply: None)
 """
 
@@ -99,7 +99,9 @@ def test_a_cancelled_job_is_told_and_what_it_had_done_is_taken(
 ) -> None:
     ran = factmill("jobs", "--cancel", "batch", "--json", MY_KEY="key")
     assert ran.json == {"cancelled": [{"job": "batch_0001", "state": "cancelling", "done": 0, "requests": 10}]}
-    with pytest.raises(ServiceUnreachable, match="was cancelled; what it had done is kept"):
+    with pytest.raises(
+        ServiceUnreachable, match=r"job batch_0001 was cancelled. .* 5 requests remained without an answer"
+    ):
         collect(open_chat(server, left), CALLS)
     again = collect(open_chat(server, left), CALLS)
     assert bodies(again) == bodies(collect(open_chat(server, None, mode="single"), CALLS))
@@ -140,18 +142,19 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     ran = factmill("jobs", MY_KEY="")
     assert ran.code == 0
     assert "unknown" in ran.out
-    assert "the environment variable that its key_env names is not set" in ran.out
+    assert "model m-1: key_env names an environment variable that is not set" in ran.out
     server.forget()
     ran = factmill("jobs", "--json", MY_KEY="other")
     assert (ran.json["jobs"][0]["state"], ran.json["jobs"][0]["done"]) == ("unknown", None)
-    assert "knows no job batch_0001, but it was handed in by another key" in ran.json["jobs"][0]["note"]
+    assert "knows no job batch_0001, but it was submitted with another key" in ran.json["jobs"][0]["note"]
     assert "factmill jobs --forget batch_0001" in ran.json["jobs"][0]["note"]
     [known] = list_known(factmill)
     assert known["state"] == "lost"
     assert known["note"] == "its server knows it no more; the same build asks, and pays, anew what is left of it"
     server.close()
     assert (
-        "cannot be reached" in list_known(factmill)[0]["note"] or "no useful answer" in list_known(factmill)[0]["note"]
+        "cannot be reached" in list_known(factmill)[0]["note"]
+        or "no useful response" in list_known(factmill)[0]["note"]
     )
     ran = factmill("jobs", "--cancel-all", MY_KEY="key")
     assert ran.code == 1
