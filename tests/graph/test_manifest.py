@@ -171,10 +171,10 @@ def change_manifest(**changes: object) -> Callable[[Path], None]:
         (lambda path: (path / "graph.duckdb").unlink(), r"graph\.duckdb: is missing"),
         (lambda path: (path / "in_items.npy").unlink(), r"in_items\.npy: is missing"),
         (lambda path: os.truncate(path / "graph.duckdb", 5000), r"graph\.duckdb: has 5,000 bytes, expected"),
-        (change_manifest(format_version=99), r"written by a newer factmill \(format 99, here 3\)"),
+        (change_manifest(format_version=99), r"written by a newer version of factmill \(format 99, expected 3\)"),
         (
             change_manifest(format_version=1, files={"graph.duckdb": 3}),
-            r"written by an older factmill \(format 1, here 3\)",
+            r"written by an older version of factmill \(format 1, expected 3\)",
         ),
     ],
     ids=["none", "cut", "list", "not text", "wrong type", "no database", "no array", "cut database", "newer", "older"],

@@ -307,7 +307,7 @@ def test_objects_of_another_number_or_of_two_kinds_are_refused(tmp_path: Path) -
     graph = SmallGraph(tmp_path, {(1, 17, 2)})
     with pytest.raises(ValueError, match="as many objects as subjects"):
         find_item_paths(graph.arrays, np.array([1, 2]), np.array([1]), ALL)
-    with pytest.raises(ValueError, match="dates or numbers"):
+    with pytest.raises(ValueError, match="dates or only numbers"):
         graph.find_literals([(1, PartialDate(1952)), (1, NumberWithUnit("1"))], {569}, ALL)  # type: ignore[list-item]
 
 

@@ -188,5 +188,5 @@ def test_an_unknown_name_says_what_there_is(home: Path) -> None:
 
 
 def test_a_kind_of_number_that_the_device_cannot_compute_is_told(home: Path) -> None:
-    with pytest.raises(UsageError, match=r"as float16 on cpu, CTranslate2 .* cannot open it"):
+    with pytest.raises(UsageError, match=r"CTranslate2 .* cannot open it as float16 on cpu"):
         LanguageModel(resolve_language_model_folder("table", home), "cpu", "float16")
