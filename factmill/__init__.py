@@ -109,7 +109,7 @@ def score(
     1.0
     >>> factmill.score("slaq", {}, tau=1)
     Traceback (most recent call last):
-    factmill.tasks.errors.UsageError: slaq: there is no option tau
+    factmill.tasks.errors.UsageError: slaq: unknown option tau
     """
     from factmill.flows.evaluate.sessions import get_evaluation, open_evaluation_session
     from factmill.tasks.core.evaluation.answers import AnswersFile, parse_answers_file
