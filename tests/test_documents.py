@@ -27,7 +27,9 @@ def commands() -> dict[str, set[str]]:
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         subs = getattr(command, "commands", None)
         for path, leaf in {f"{name} {sub}": c for sub, c in subs.items()}.items() if subs else [(name, command)]:
-            found[path] = {option for parameter in leaf.params for option in parameter.opts}
+            found[path] = {
+                option for parameter in leaf.params for option in (*parameter.opts, *parameter.secondary_opts)
+            }
     return found
 
 

@@ -385,7 +385,7 @@ def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
     assert run().receipt.unsettled == 0
 
     both.too_much = "wdt:P26"
-    with pytest.raises(ServiceUnreachable, match="does not list the facts of P26: http_504"):
+    with pytest.raises(ServiceUnreachable, match="the facts of P26: http_504"):
         services = SimpleNamespace(wikidata=both.sparql())
         read_unit(
             make_person_pairs_from_facts,

@@ -134,7 +134,7 @@ def test_hostile_and_long_values_are_compared_like_others(tmp_path: Path) -> Non
 def test_builds_of_different_benchmarks_are_not_compared(tmp_path: Path) -> None:
     first = make_build(tmp_path / "w.duckdb", GRANOLA, "c1", granola_eq=[ask(1)])
     other = make_build(tmp_path / "w.duckdb", FANOUTQA, "c1", fanoutqa=[{"id": "q"}])
-    with pytest.raises(UsageError, match=f"{first.build_id} and {other.build_id} .*granola, fanoutqa.*factmill builds"):
+    with pytest.raises(UsageError, match=f"{first.build_id} and {other.build_id} .*granola, fanoutqa.*factmill show"):
         compare_builds(tmp_path / "w.duckdb", GRANOLA, first, other)
 
 

@@ -199,7 +199,7 @@ def test_a_wrong_run_that_is_not_refused_fails_by_name_in_one_line(
     run = standing.start("granola/granola-chatty", run={"world": "nowhere.toml"}).json()
     state = standing.end_of(run["id"])
     assert state["type"] == "FAILED"
-    assert state["message"].startswith("SettingsError: no world 'nowhere.toml': give ")
+    assert state["message"].startswith("SettingsError: no world 'nowhere.toml'; expected ")
     assert list_builds(factmill.home / "factmill.duckdb") == []
     name = "granola · nowhere · samples 1 · min levels 1 · 4"
     standing.wait(lambda: find_alarm(alarms, name, "Failed"))
@@ -256,10 +256,10 @@ def find_process(run_id: str) -> int:
     """Return the process of a run; what it started inherited its environment."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # over meanwhile
-            is_a_run = b"carry_out" in (process / "cmdline").read_bytes()
+            is_a_run = b"execute_deployed_run" in (process / "cmdline").read_bytes()
             if is_a_run and f"PREFECT__FLOW_RUN_ID={run_id}".encode() in (process / "environ").read_bytes():
                 return int(process.name)
-    raise AssertionError(f"no process carries out {run_id}")
+    raise AssertionError(f"no process executes {run_id}")
 
 
 @pytest.mark.usefixtures("served")
