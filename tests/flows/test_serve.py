@@ -414,7 +414,10 @@ def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(
     [
         (["--world", "nowhere.toml"], "nowhere.toml'; expected `embedded`, `live` or the path of a TOML file"),
         (["--world", "live", "--benchmark", "granola"], "granola: "),
-        (["--benchmark", "granola", "--evaluate", "nobody"], "granola: --evaluate nobody: the world embedded names no"),
+        (
+            ["--benchmark", "granola", "--evaluate", "nobody"],
+            "granola: --evaluate nobody: the world embedded has no chat model",
+        ),
         (["--cron", "often"], "--cron: "),
         (["--cron", "0 3 1 * *", "--interval", "1d"], "--cron and --interval: expected one schedule"),
         (["--interval", "0"], "--interval 0: expected a second or more"),
