@@ -181,7 +181,7 @@ def exclusive_file_lock(lock: Path, report: Callable[[str], object]) -> Iterator
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
 
-    def tell_awaited() -> None:
+    def report_awaited() -> None:
         holder = lock.read_text("ascii").strip() or "another process"
         report(
             f"note: waiting for process {holder}, which holds {lock}; if it hangs or is suspended, end it to continue"
@@ -191,7 +191,7 @@ def exclusive_file_lock(lock: Path, report: Callable[[str], object]) -> Iterator
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            teller = threading.Timer(LOCK_WAIT_NOTICE_AFTER_S, tell_awaited)
+            teller = threading.Timer(LOCK_WAIT_NOTICE_AFTER_S, report_awaited)
             teller.daemon = True
             teller.start()
             try:

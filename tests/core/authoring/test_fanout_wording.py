@@ -17,7 +17,7 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.text.values.answer_search import AnswerValue
 
 
-def hear_worded(reply: str, wording: QuestionWording, answer: dict[str, AnswerValue]) -> object:
+def parse_wording_reply(reply: str, wording: QuestionWording, answer: dict[str, AnswerValue]) -> object:
     return hearing(WORDED_QUESTION_FORMAT, check_question_wording, wording, answer)(reply)
 
 
@@ -46,7 +46,7 @@ def test_a_choice_is_told_with_its_number() -> None:
 def test_a_wording_that_keeps_every_piece_is_taken(
     wording: QuestionWording, answer: dict[str, AnswerValue], text: str
 ) -> None:
-    assert hear_worded(f" {text}\n", wording, answer) == (ISLANDS_QUESTION if wording is LISTED else text)
+    assert parse_wording_reply(f" {text}\n", wording, answer) == (ISLANDS_QUESTION if wording is LISTED else text)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_wording_that_keeps_every_piece_is_taken(
     ],
 )
 def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: str, reason: str) -> None:
-    found = hear_worded(text, LISTED, PEOPLE)
+    found = parse_wording_reply(text, LISTED, PEOPLE)
     assert isinstance(found, UnreadableCompletion)
     assert reason in found.reason
 
@@ -79,7 +79,7 @@ def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: st
     ],
 )
 def test_a_wording_keeps_names_threshold_and_unit(text: str, reason: str) -> None:
-    found = hear_worded(text, NAMED, HEIGHTS)
+    found = parse_wording_reply(text, NAMED, HEIGHTS)
     assert isinstance(found, UnreadableCompletion)
     assert reason in found.reason
 
