@@ -10,6 +10,7 @@ from factmill.tasks.granola.benchmark import GRANOLA
 from factmill.tasks.granola.disambiguate import describe_entities, link_question_entities, measure_popularity
 from factmill.tasks.granola.publish import publish_granola
 from factmill.tasks.granola.source_questions import choose_question_reader, extract_question_entities
+from factmill.tasks.granola.sources.own_relations import RELATION_FILE
 
 granola = make_recipe(
     GRANOLA,
@@ -21,7 +22,7 @@ granola = make_recipe(
     generate_granular_answers,  # §3.1, Table 8
     score_description_consistency,  # Appendix B, "Data cleaning"
     remove_trivial_answers,
-    units=lambda locked: locked.inputs.limits,
+    units=lambda locked: [unit for unit in locked.files if unit != RELATION_FILE] or locked.inputs.limits,
     publish=lambda build, left: publish_granola(
         build, left[link_question_entities], left[describe_entities], left[remove_trivial_answers]
     ),

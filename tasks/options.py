@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, StrictModel
 from factmill.tasks.core.service_settings import MaxAge
 from factmill.tasks.core.spending.costs import BudgetLimits, format_cost
+from factmill.tasks.core.table_columns import split_column_map
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse_path
 
@@ -55,6 +56,49 @@ class BenchmarkParams(StrictModel):
     """
 
     model_config = ConfigDict(json_schema_extra=_add_bounds_to_help, field_title_generator=_format_field_title)
+
+
+class TableSourceParams(BenchmarkParams):
+    """Parameters of a benchmark that reads tables of the user's own: CSV, TSV, JSON, JSON Lines, Parquet."""
+
+    source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
+    """File or folder to read (repeatable)."""
+    map: Annotated[tuple[str, ...], BeforeValidator(split_column_map), CliOption(metavar="FIELD=COLUMN,…")] = ()
+    """Columns of an own table for the fields of the benchmark: question=q,answers=gold. Fields that are left out are read from
+    the columns of their own names; FIELD= leaves one unread."""
+    source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
+    """Read only the files of this split, by their names, of a folder with several: test for test.csv,
+    data/test-00000-of-00001.parquet."""
+
+
+def _validate_label(given: str | None) -> str | None:
+    label = given and given.strip()
+    if label is not None and (
+        not label or len(label) > _MAX_LABEL_CHARACTERS or not label.isprintable() or "/" in label
+    ):
+        raise ValueError(
+            f"{given!r}: expected a text of at most {_MAX_LABEL_CHARACTERS} characters in one line, without /"
+        )
+    return label
+
+
+_MAX_LABEL_CHARACTERS = 100
+
+
+class OwnSourceParams(TableSourceParams):
+    """Parameters of a benchmark whose rows keep the name and the licence of a source of the user's own."""
+
+    list_separator: Annotated[str | None, CliOption(metavar="TEXT")] = None
+    """Text between the parts of a cell that holds a list. Default: such a cell holds a JSON array, or one part."""
+    source_name: Annotated[str | None, AfterValidator(_validate_label), CliOption(metavar="NAME")] = None
+    """Name of an own source, for its rows and the card of a release."""
+    source_licence: Annotated[str | None, AfterValidator(_validate_label), CliOption(metavar="ID")] = None
+    """Licence of an own source, by its SPDX id: CC-BY-4.0. Default: known files have theirs, others none stated, and a release
+    of those needs --allow-licence."""
+
+
+OWN_SOURCE_FIELDS = frozenset(OwnSourceParams.model_fields)
+"""Parameters that a manifest holds resolved, as `own_source` and the digests of files."""
 
 
 def _require_world_in_form(schema: dict[str, Any]) -> None:

@@ -51,8 +51,8 @@ def parse_relations(text: str) -> dict[str, QuestionRelation]:
         place = f"granola_relations.csv, line {reader.line_num}"
         if None in line.values() or not is_pid(line["pid"]) or line["pid"] in found:
             raise SettingsError(f"{place}: expected six columns and a new PID, found {line}")
-        if line["template"].count("[X]") != 1 or not line["template"].endswith("?"):
-            raise SettingsError(f"{place}: expected a question with one [X] and a question mark at its end")
+        if problem := find_template_problem(line["template"]):
+            raise SettingsError(f"{place}: {problem}")
         if line["kept"] not in ("yes", "no"):
             raise SettingsError(f"{place}: expected yes or no in column kept, found {line['kept']!r}")
         found[line["pid"]] = QuestionRelation(
@@ -64,6 +64,14 @@ def parse_relations(text: str) -> dict[str, QuestionRelation]:
             answer_kinds=frozenset(line["answer_kinds"].split()),
         )
     return found
+
+
+def find_template_problem(template: str) -> str:
+    """Return what is wrong with a question template; empty for a usable one."""
+    if template.count("[X]") != 1 or not template.endswith("?"):
+        return "expected a question with one [X] and a question mark at its end"
+    has_words = any(map(str.isalpha, template.replace("[X]", "")))
+    return "" if has_words else "expected words around [X], by which questions are told apart"
 
 
 def extract_subject_name(question: str, relation: QuestionRelation) -> str | None:

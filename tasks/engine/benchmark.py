@@ -29,8 +29,9 @@ from factmill.tasks.core.measures.audits import AuditProtocol
 from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.rows import BuildComparisonRules, StrictModel
 from factmill.tasks.core.spending.forecasting import count_row_characters
+from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.options import BenchmarkParams, RunOptions
+from factmill.tasks.options import OWN_SOURCE_FIELDS, BenchmarkParams, RunOptions, TableSourceParams
 from factmill.tasks.settings import BUILD_MODEL_ROLES, World
 from factmill.tasks.storage.source_files import SourceFile
 
@@ -60,10 +61,18 @@ class BuildInputs(StrictModel):
     """Parameters that other fields replace by content (a path by its file's digest). The manifest omits them, so steps see
     their defaults."""
     params: BenchmarkParams
+    own_source: OwnSource | None = None
+    """How files of the user's own are read; None for other sources, and the manifest then omits it."""
 
     def dump_for_manifest(self) -> dict[str, Any]:
         """Return the inputs as stored in a manifest, JSON-serializable."""
-        return self.model_dump(mode="json", exclude={"params": set(self.resolved)})
+        resolved = set(self.resolved)
+        if isinstance(self.params, TableSourceParams):
+            resolved |= OWN_SOURCE_FIELDS
+        found = self.model_dump(mode="json", exclude={"params": resolved})
+        if self.own_source is None:
+            del found["own_source"]
+        return found
 
 
 I_co = TypeVar("I_co", bound=BuildInputs, covariant=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from prefect import task
 
-from factmill.tasks.assets import load_list_entries, load_prompt, load_relations
+from factmill.tasks.assets import load_list_entries, load_prompt
 from factmill.tasks.core.authoring.granular_answers import (
     CONSISTENCY_FORMAT,
     LEVELS_FORMAT,
@@ -35,6 +35,7 @@ from factmill.tasks.granola.core.rows import (
 )
 from factmill.tasks.granola.description_parsing import load_lexicon
 from factmill.tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaInputs
+from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_build_relations
 from factmill.tasks.lookups.classes import look_up_claims
 from factmill.tasks.lookups.facts import expand_neighbourhood
 
@@ -142,7 +143,7 @@ def remove_trivial_answers(batch: StageBatch) -> BatchReceipt:
     """Remove trivial, repeated and unsupported answers; drop rows with too few left (Appendix B, §3.3)."""
     work = open_batch(batch)
     trivial = parse_trivial_answers(load_list_entries(TRIVIAL_LIST))
-    relations, lexicon = load_relations(), load_lexicon()
+    relations, lexicon = load_build_relations(work.source_files(RELATION_FILE)), load_lexicon()
     params = work.inputs(GranolaInputs).params
     rows = work.rows(ConsistencyScoredQuestion)
     claims, failed = look_up_claims(

@@ -9,8 +9,10 @@ from pydantic import Field
 
 from factmill.tasks.assets import ASSETS_ROOT, load_relations
 from factmill.tasks.core.calls.pageviews import last_twelve_months
+from factmill.tasks.core.relations import QuestionRelation
 from factmill.tasks.core.review import ReviewInputs, ReviewPolicy
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.benchmark import (
     BuildInputs,
     ResolvedInputs,
@@ -19,10 +21,25 @@ from factmill.tasks.engine.benchmark import (
     split_limit_over_units,
 )
 from factmill.tasks.engine.naming.identities import wikidata_identity
-from factmill.tasks.errors import UsageError
+from factmill.tasks.errors import SourceError, UsageError
+from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.granola.sources.entity_questions import find_relation_files, relation_of_file
-from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.granola.sources.own_questions import (
+    QUESTION_FORM,
+    find_relation,
+    format_unknown_relation,
+    uses_own_tables,
+)
+from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_build_relations, read_own_relations
+from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
 from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.storage.own_tables import (
+    OWN_TABLE_UNIT,
+    OwnTables,
+    make_own_source,
+    pin_own_tables,
+    state_source,
+)
 from factmill.tasks.storage.source_files import SourceFile, format_unused_files, list_source_files, pin_source_file
 
 LEVELS_PROMPT, CONSISTENCY_PROMPT = "granola/granular_answers", "granola/description_consistency"
@@ -30,13 +47,15 @@ TRIVIAL_LIST = "trivial_answers"
 _EMBEDDED_QUESTION_FILES = ASSETS_ROOT / "data" / "world" / "sources" / "entityquestions"
 
 
-class GranolaParams(BenchmarkParams):
+class GranolaParams(OwnSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
+    """File or folder to read (repeatable), in the form of EntityQuestions or an own table with the columns question, answers and relation; or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
     relations: Annotated[tuple[str, ...], CliOption("--relation", "PID")] = ()
-    """Only this relation (repeatable). Default: the paper's sixteen."""
+    """Only this relation (repeatable). Default: the paper's sixteen; of an own table, all that it names."""
+    relation_file: Annotated[str | None, CliOption("--relation-file", "FILE")] = None
+    """Table of relations of your own, with the columns pid and template (a question with [X] for the subject), and label."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
@@ -58,7 +77,7 @@ class GranolaParams(BenchmarkParams):
 class GranolaInputs(BuildInputs):
     """Resolved inputs of GRANOLA-EQ's stages."""
 
-    resolved: ClassVar = frozenset({"source", "relations", "limit", "review"})
+    resolved: ClassVar = frozenset({"source", "relations", "relation_file", "limit", "review"})
     params: GranolaParams
     reviewing: ReviewInputs
     from_wikidata: bool
@@ -71,33 +90,71 @@ class GranolaInputs(BuildInputs):
 
 
 def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedInputs[GranolaInputs]:
-    """Resolve the build's inputs; UsageError for an unknown relation or a source file that fits no relation."""
+    """Resolve the build's inputs; UsageError for an unknown relation, SourceError for a file that cannot be read."""
     from factmill.tasks.storage.human_judgments import load_reviewing
 
-    relations = resolve_granola_relations(params.relations)
+    own_relations = [pin_source_file(Path(params.relation_file))] if params.relation_file else []
+    known = load_build_relations(own_relations)
     world = load_world(run.world, run.graph)
     from_wikidata = builds_from_wikidata(params.source, run, world)
+    paths = [Path(path) for path in params.source]
     files: dict[str, list[SourceFile]] = {}
-    notes: list[str] = []
-    if not from_wikidata:
-        paths = [Path(path) for path in params.source] or [_EMBEDDED_QUESTION_FILES]
-        found = find_relation_files(paths, relations)
-        files, notes = identify_source_files(found), list_unused_file_notes(paths, found, params.relations)
-        relations = list(files)
+    notes: Sequence[str] = []
+    own = make_own_source(params, bool(paths) and not from_wikidata)
+    if paths and not from_wikidata and (params.map or params.source_split or uses_own_tables(paths, params.relations)):
+        relations, tables = resolve_table_relations(params, known)
+        files, own, notes = {OWN_TABLE_UNIT: tables.files}, tables.own, tables.notes
+    else:
+        relations = resolve_granola_relations(params.relations, known, own_relations, from_wikidata)
+        if not from_wikidata:
+            paths = paths or [_EMBEDDED_QUESTION_FILES]
+            found = find_relation_files(paths, relations)
+            files = {
+                pid: [state_source(file, own) for file in pinned]
+                for pid, pinned in identify_source_files(found).items()
+            }
+            notes, relations = list_unused_file_notes(paths, found, params.relations), list(found)
     window = last_twelve_months(world.epoch_day())
+    absolute = {
+        "source": make_sources_absolute(params.source),
+        "relation_file": params.relation_file and str(resolve_absolute_path(params.relation_file)),
+    }
     return ResolvedInputs(
         GranolaInputs(
-            params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
+            params=params.model_copy(update=absolute),
+            own_source=own if own != OwnSource() else None,
             reviewing=load_reviewing("granola", params.review, run),
             from_wikidata=from_wikidata,
             limits=split_limit_over_units(params.limit, relations),
             views_from=window.start_text,
             views_to=window.end_text,
         ),
-        files,
+        files | ({RELATION_FILE: own_relations} if own_relations else {}),
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
     )
+
+
+def resolve_table_relations(
+    params: GranolaParams, known: Mapping[str, QuestionRelation]
+) -> tuple[list[str], OwnTables]:
+    """Return the relations to read, and the own tables; UsageError for an unknown relation, SourceError for tables without any."""
+    requested = check_relations(params.relations, known)
+    defaults = {"relation": requested[0]} if len(requested) == 1 else {}
+    tables = pin_own_tables(params, QUESTION_FORM, count_field="relation", defaults=defaults)
+    stated = {each or "" for each in tables.counts}
+    if None in tables.counts:
+        stated |= set(filter(None, (relation_of_file(Path(Path(file.name).name)) for file in tables.files)))
+    found = {each: find_relation(each, known) for each in stated}
+    relations = [pid for pid in known if pid in found.values() and (not requested or pid in requested)]
+    if not relations:
+        problem = (
+            f"no row is of {', '.join(requested)}; the rows are of {', '.join(filter(None, found.values()))}"
+            if any(found.values())
+            else format_unknown_relation(min(stated), known)
+        )
+        raise SourceError(f"{', '.join(params.source)}: {problem}")
+    return relations, tables
 
 
 def identify_source_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
@@ -122,11 +179,27 @@ def list_unused_file_notes(
     return format_unused_files(paths, [*left, *(file for files in used.values() for file in files)], reason)
 
 
-def resolve_granola_relations(relations: Sequence[str]) -> list[str]:
-    """Return the relations to build, by default the paper's 16; UsageError for one without a template."""
-    known = load_relations()
+def resolve_granola_relations(
+    relations: Sequence[str],
+    known: Mapping[str, QuestionRelation],
+    own_relations: Sequence[SourceFile] = (),
+    from_wikidata: bool = False,
+) -> list[str]:
+    """Return the relations to build; UsageError for one without a template.
+
+    The default is the paper's sixteen and those of the user's file; for questions made from facts, the latter alone.
+    """
+    if requested := check_relations(relations, known):
+        return requested
+    own = {pid for file in own_relations for pid in read_own_relations(file)}
+    return [pid for pid, each in known.items() if (pid in own if own and from_wikidata else each.is_default)]
+
+
+def check_relations(relations: Sequence[str], known: Mapping[str, QuestionRelation]) -> list[str]:
+    """Return each of some relations once; UsageError for one without a template."""
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(
-            f"--relation: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}"
+            f"--relation: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}; "
+            "--relation-file adds some"
         )
-    return list(dict.fromkeys(relations)) or [pid for pid, relation in known.items() if relation.is_default]
+    return list(dict.fromkeys(relations))

@@ -15,18 +15,22 @@ from factmill.tasks.core.publishing.distributions import (
 )
 from factmill.tasks.core.publishing.release_spec import CardSpec, ConfigSpec, PaperCitation, ParentRowLink, ReleaseSpec
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
+from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT
 
 
 def find_source_and_licence(
     lock: Mapping[str, Any], origin: Mapping[str, Any], row: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """Return a question's source and licence: those of its file where the file's digest is known."""
+    """Return a question's source and licence: those that the user states, or of its file where the file's digest is known."""
     if lock["params"]["from_wikidata"]:
         return "Wikidata", "CC0-1.0"
     if not origin["flow"]["source"]:  # our own files, in any version
         return EMBEDDED_WORLD_SOURCE, EMBEDDED_WORLD_LICENCE
-    digest = dict(lock["sources"]["files"][row["relation"]])[row["source_name"]]
-    return load_known_source_licences().get(digest, (row["source_name"], NO_LICENCE_STATED))
+    files = lock["sources"]["files"]
+    digest = dict(files.get(row["relation"]) or files[OWN_TABLE_UNIT])[row["source_name"]]
+    source, licence = load_known_source_licences().get(digest, (row["source_name"], NO_LICENCE_STATED))
+    own = lock["params"].get("own_source") or {}
+    return own.get("name") or source, own.get("licence") or licence
 
 
 CARD = CardSpec(

@@ -4,17 +4,26 @@ import re
 
 from prefect import Task, task
 
-from factmill.tasks.assets import load_relations
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.core.relations import extract_subject_name
 from factmill.tasks.core.rows import Reject, RowOutcome
+from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.batches import batch_key, open_batch
 from factmill.tasks.granola.core.rows import EntityQuestion, SourceQuestion
 from factmill.tasks.granola.params import GranolaInputs
 from factmill.tasks.granola.sources.entity_questions import read_questions
+from factmill.tasks.granola.sources.own_questions import (
+    QUESTION_FORM,
+    OwnQuestion,
+    format_unknown_relation,
+    read_own_question,
+)
+from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_build_relations
 from factmill.tasks.lookups.fact_questions import UnmergedQuestion, make_fact_questions, merge_equal_questions
 from factmill.tasks.lookups.facts import load_named_facts
+from factmill.tasks.storage.own_tables import iterate_own_table
+from factmill.tasks.storage.source_files import MALFORMED_ROW, dump_row
 from factmill.tasks.text.text_normalization import normalize_answer
 
 _POSSESSIVE = re.compile(r"['’]s?(?=\s)")
@@ -42,6 +51,44 @@ def read_entity_questions(batch: StageBatch) -> BatchReceipt:
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
+def read_own_questions(batch: StageBatch) -> BatchReceipt:
+    """Read the questions of the user's own tables; keep those with exactly one gold answer and a known relation (§3.2)."""
+    work = open_batch(batch)
+    inputs = work.inputs(GranolaInputs)
+    own, relations = inputs.own_source or OwnSource(), load_build_relations(work.source_files(RELATION_FILE))
+    left = {**inputs.limits}
+    read: list[UnmergedQuestion | Reject] = []
+    subjects: dict[str, str | None] = {}
+    for file in work.source_files(batch.unit):
+        for row in iterate_own_table(file, own, QUESTION_FORM):
+            found = read_own_question(row, file.name, relations)
+            relation = found.relation if isinstance(found, OwnQuestion) else None
+            if relation is not None:
+                if relation not in left or left[relation] == 0:
+                    continue  # not asked for, or the limit is reached
+                left[relation] = None if (most := left[relation]) is None else most - 1
+            row_id = f"{file.name}:{row.number}"
+            work.add_input_row(row_id, dump_row(row.raw))
+            if isinstance(found, str):
+                read.append(Reject(row_id, MALFORMED_ROW, found))
+            elif relation is None:
+                read.append(
+                    Reject(row_id, "unknown_relation", format_unknown_relation(found.stated_relation, relations))
+                )
+            elif len(found.answers) != 1:
+                read.append(Reject(row_id, "several_gold_answers", f"{found.question} {list(found.answers)}"))
+            else:
+                subjects[row_id] = found.subject
+                read.append(UnmergedQuestion(row_id, relation, found.question, found.answers[0], file.name, row.number))
+    return work.finish(
+        merge_equal_questions(
+            read, lambda each, row_id: _make_source_question(each, row_id).replace(stated_subject=subjects[each.id])
+        ),
+        SourceQuestion,
+    )
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
 def make_questions_from_facts(batch: StageBatch) -> BatchReceipt:
     """Make one relation's questions from facts of the world's Wikidata, with the relation's template (§3.2).
 
@@ -50,28 +97,36 @@ def make_questions_from_facts(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     facts = load_named_facts(work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit], multiple_values="reject")
     made = make_fact_questions(
-        facts, {pid: each.template for pid, each in load_relations().items()}, work.run.services.wikidata.identity
+        facts,
+        {pid: each.template for pid, each in load_build_relations(work.source_files(RELATION_FILE)).items()},
+        work.run.services.wikidata.identity,
     )
     return work.finish(merge_equal_questions(made, _make_source_question), SourceQuestion)
 
 
 def choose_question_reader(inputs: GranolaInputs) -> Task[[StageBatch], BatchReceipt]:
     """Return the stage that reads questions from the build's source."""
+    if inputs.own_source and inputs.own_source.columns:
+        return read_own_questions
     return make_questions_from_facts if inputs.from_wikidata else read_entity_questions
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def extract_question_entities(batch: StageBatch) -> BatchReceipt:
-    """Extract the question entity from the question with the relation's template (§3.1).
+    """Extract the question entity from the question with the relation's template, unless the source names it (§3.1).
 
     With `answer_in_question` = drop, questions that contain their answer are dropped.
     """
     work = open_batch(batch)
     drops = work.inputs(GranolaInputs).params.answer_in_question == "drop"
+    relations = load_build_relations(work.source_files(RELATION_FILE))
     outcomes: list[RowOutcome] = []
     for row in work.rows(SourceQuestion):
-        entity = extract_subject_name(row.question, load_relations()[row.relation])
-        if entity is None:
+        entity = row.stated_subject or extract_subject_name(row.question, relations[row.relation])
+        if row.stated_subject and row.stated_subject not in row.question:
+            detail = f"{row.question!r} does not contain its subject {row.stated_subject!r}"
+            outcomes.append(Reject(row.id, "subject_not_in_question", detail))
+        elif entity is None:
             outcomes.append(
                 Reject(row.id, "no_template_match", f"{row.question!r} does not fit the template of {row.relation}")
             )

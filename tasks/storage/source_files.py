@@ -129,12 +129,15 @@ def iterate_json(source: SourceFile, expected: str) -> Iterator[tuple[int, Any]]
         yield from _split_json(source.path, stream)
 
 
-def iterate_csv(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+def iterate_csv(
+    source: SourceFile, columns: Sequence[str], delimiter: str = ","
+) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (number from 1, column → text) for each row of a CSV file with at least these columns."""
+    csv.field_size_limit(_MAX_ROW_CHARS)
     with _opened_text(
         source, f"a CSV file with the columns {', '.join(columns)}" if columns else "a CSV file"
     ) as stream:
-        reader = csv.reader(stream, strict=True)
+        reader = csv.reader(stream, delimiter=delimiter, strict=True)
         number = 0
         try:
             header = next(reader)
@@ -172,8 +175,9 @@ def iterate_parquet(source: SourceFile, columns: Sequence[str]) -> Iterator[tupl
 
 
 _READERS: dict[str, Callable[[SourceFile], Iterator[Any]]] = {
-    **dict.fromkeys((".json", ".jsonl"), lambda source: iterate_json(source, "rows")),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), lambda source: iterate_json(source, "rows")),
     ".csv": lambda source: iterate_csv(source, ()),
+    ".tsv": lambda source: iterate_csv(source, (), "\t"),
     ".parquet": lambda source: iterate_parquet(source, ()),
 }
 """Suffix → reader that accepts any columns."""
@@ -333,7 +337,7 @@ def parse_source_rows(
             first = first or f"row {number}: {outcome.detail}"
         else:
             is_of_this_kind = True
-        yield ParsedSourceRow(row_id, _dump_row(row).encode("utf-8", "backslashreplace").decode(), outcome)
+        yield ParsedSourceRow(row_id, dump_row(row).encode("utf-8", "backslashreplace").decode(), outcome)
     if not is_of_this_kind:
         raise SourceError(f"{source.path}: {first or 'no rows'}" + (", and no other row is better" if first else ""))
 
@@ -348,7 +352,7 @@ def find_row_problem(row: Any, texts: Sequence[str]) -> str:
         if not isinstance(row[column], str) or not row[column].strip():
             return f"the column {column} is no text"
     try:
-        _dump_row(row).encode()
+        dump_row(row).encode()
     except UnicodeEncodeError:
         return "the text holds half a surrogate pair"
     return ""
@@ -364,5 +368,6 @@ def unique(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(filter(None, texts)))
 
 
-def _dump_row(row: Any) -> str:
+def dump_row(row: Any) -> str:
+    """Return a row as JSON; values that JSON lacks become text."""
     return json.dumps(row, ensure_ascii=False, default=str)

@@ -21,6 +21,8 @@ class SourceQuestion(Row):
     """The item that the question is about, where the source names it (a Wikidata fact)."""
     value_qid: str | None = None
     """The answer's item, where the source names it."""
+    stated_subject: str | None = None
+    """Name of the entity that the question is about, where a table of the user's own has a column for it."""
 
 
 class EntityQuestion(SourceQuestion):

@@ -1,0 +1,85 @@
+"""Reader of questions in tables of the user's own, whatever their columns are called (GRANOLA-EQ)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from factmill.tasks.core.relations import QuestionRelation
+from factmill.tasks.core.table_columns import TableField, TableForm
+from factmill.tasks.granola.sources.entity_questions import relation_of_file
+from factmill.tasks.storage.own_tables import TableRow
+from factmill.tasks.storage.source_files import list_source_files, peek_columns
+from factmill.tasks.text.sanitize import format_did_you_mean
+from factmill.tasks.text.wikidata_ids import is_pid
+
+QUESTION_FORM: TableForm = (
+    TableField("question", "text of the question", is_required=True),
+    TableField("answers", "the gold answer, or a list of answers that are all the same", "list", True, "answer"),
+    TableField(
+        "relation",
+        "id of the property that is asked for (P19), or its label; without it, the file's name begins with it, or --relation says it",
+    ),
+    TableField(
+        "subject",
+        "name of the entity that is asked about, as the question has it; without it, the question follows the relation's template",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnQuestion:
+    """A question of a table."""
+
+    question: str
+    answers: tuple[str, ...]
+    relation: str | None
+    """PID of the relation, if it is a known one."""
+    stated_relation: str
+    subject: str | None
+
+
+def uses_own_tables(paths: Sequence[Path], relations: Sequence[str]) -> bool:
+    """True for a source that holds tables, and not files in the form of EntityQuestions."""
+    files = [file for path in paths for file in list_source_files(path, deep=True)]
+    given = [file for file in files if file in paths]
+    if any(file.suffix.lower() in (".csv", ".tsv", ".parquet") for file in given):
+        return True
+    if any(relation_of_file(file) for file in files) or (given and len(relations) == 1):
+        return any("relation" in peek_columns(file) for file in given)
+    return any(
+        {"question", "relation"} <= {*peek_columns(file)} or file.suffix.lower() in (".csv", ".tsv", ".parquet")
+        for file in files
+    )
+
+
+def read_own_question(row: TableRow, file_name: str, relations: Mapping[str, QuestionRelation]) -> OwnQuestion | str:
+    """Return the question of a row, or what is wrong with it."""
+    if isinstance(row.fields, str):
+        return row.fields
+    stated = row.fields["relation"] or relation_of_file(Path(Path(file_name).name))
+    return OwnQuestion(
+        row.fields["question"],
+        tuple(row.fields["answers"]),
+        find_relation(stated, relations),
+        stated,
+        row.fields["subject"],
+    )
+
+
+def find_relation(stated: str, relations: Mapping[str, QuestionRelation]) -> str | None:
+    """Return the PID of a relation that is named by its PID, address or label; None for an unknown one."""
+    pid = stated.rpartition("/")[2].rpartition(":")[2].strip().upper()
+    if is_pid(pid):
+        return pid if pid in relations else None
+    return next((each.pid for each in relations.values() if each.label.casefold() == stated.strip().casefold()), None)
+
+
+def format_unknown_relation(stated: str, relations: Mapping[str, QuestionRelation]) -> str:
+    """Return what is wrong with a relation that is not known, and what to do."""
+    if not stated:
+        return "the row states no relation; give a column relation, or --relation for all rows"
+    labels = [label for each in relations.values() for label in (each.pid, each.label)]
+    return (
+        f"unknown relation {stated!r}{format_did_you_mean(stated, labels)}; expected one of {', '.join(relations)}, "
+        "or one of a file of --relation-file"
+    )

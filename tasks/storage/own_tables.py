@@ -1,0 +1,239 @@
+"""Tables that users bring as a source: find their files, check them in full before a build starts, and stream their rows.
+
+A table is a CSV (with tabs: TSV), JSON, JSON Lines or Parquet file with a row per question. In a folder, as of a data set
+of the Hugging Face Hub, file names tell the split. What a column means is in core/table_columns.py.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from factmill.tasks.core.rows import NO_LICENCE_STATED
+from factmill.tasks.core.table_columns import (
+    OwnSource,
+    TableForm,
+    parse_column_map,
+    read_table_fields,
+    resolve_table_columns,
+)
+from factmill.tasks.errors import SourceError, UsageError
+from factmill.tasks.options import OwnSourceParams, TableSourceParams
+from factmill.tasks.storage.source_files import (
+    SourceFile,
+    format_source_contents,
+    iterate_csv,
+    iterate_json,
+    iterate_parquet,
+    list_source_files,
+    peek_columns,
+    pin_source_file,
+)
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
+OWN_TABLE_UNIT = "own tables"
+"""Source unit of all tables of a build."""
+_SPLITS = frozenset(
+    {"train", "training", "validation", "valid", "val", "dev", "development", "test", "testing", "eval"}
+)
+_SHARD_NUMBER = re.compile(r"-[0-9]+-of-[0-9]+$")
+_HUB_METADATA = frozenset({"dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"})
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTables:
+    """The files of a source of tables, checked and pinned."""
+
+    files: list[SourceFile]
+    own: OwnSource
+    counts: Mapping[str | None, int]
+    """Value of the counted field → rows with it; None: rows without."""
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row of a table."""
+
+    number: int
+    """From 1."""
+    raw: Any
+    """As it stands in the file."""
+    fields: dict[str, Any] | str
+    """Field → value, or what is wrong with the row."""
+
+
+def make_own_source(params: TableSourceParams, from_files: bool) -> OwnSource:
+    """Return what the parameters say about the source; UsageError for some of it without a source of the user's own."""
+    given = [name for name in OwnSourceParams.model_fields if name != "source" and getattr(params, name, None)]
+    if given and not from_files:
+        raise UsageError(
+            f"--{given[0].replace('_', '-')} is about files of your own; name them with --source, or leave it out"
+        )
+    own = params if isinstance(params, OwnSourceParams) else OwnSourceParams()
+    return OwnSource(separator=own.list_separator or "", name=own.source_name or "", licence=own.source_licence or "")
+
+
+def state_source(source: SourceFile, own: OwnSource) -> SourceFile:
+    """Return a file with the name and licence that the user states; UsageError for another licence than a known one."""
+    if own.licence and source.licence not in (own.licence, NO_LICENCE_STATED):
+        raise UsageError(
+            f"--source-licence {own.licence}: {source.path} is a published file under {source.licence}; leave the option out"
+        )
+    return replace(
+        source,
+        name=f"{own.name}/{source.name}" if own.name else source.name,
+        licence=own.licence or source.licence,
+    )
+
+
+def find_table_files(paths: Sequence[Path], split: str | None = None) -> list[Path]:
+    """Return the tables among files and in folders; SourceError where there is none, and for a choice of splits."""
+    found: list[Path] = []
+    for path in paths:
+        inside = list_source_files(path, deep=True)
+        if inside == [path]:
+            if path.suffix.lower() not in TABLE_SUFFIXES:
+                raise SourceError(
+                    f"{path}: unknown kind of file; expected a table that ends in {', '.join(TABLE_SUFFIXES)} (packed files: unpack them)"
+                )
+            files = inside
+        else:
+            tables = [
+                file for file in inside if file.suffix.lower() in TABLE_SUFFIXES and file.name not in _HUB_METADATA
+            ]
+            files = _choose_split(path, tables, split)
+        found += [file for file in files if file not in found]
+    if not found:
+        raise SourceError(
+            f"no table in {format_source_contents(paths)}; expected files that end in {', '.join(TABLE_SUFFIXES)}"
+        )
+    return found
+
+
+def _choose_split(folder: Path, files: Sequence[Path], split: str | None) -> list[Path]:
+    names = {file: _list_split_names(folder, file) for file in files}
+    if split:
+        chosen = [file for file in files if split.casefold() in names[file]]
+        if not chosen and files:
+            raise SourceError(
+                f"--source-split {split}: no file of this name in {folder}; it holds {', '.join(file.relative_to(folder).as_posix() for file in files)[:400]}"
+            )
+        return chosen
+    splits = sorted({name for found in names.values() for name in found & _SPLITS})
+    if len(splits) > 1:
+        raise SourceError(
+            f"{folder}: holds the splits {', '.join(splits)}; choose one, like --source-split {splits[0]}"
+        )
+    return list(files)
+
+
+def _list_split_names(folder: Path, file: Path) -> set[str]:
+    """Return the names that may tell a file's split: its own without the number of a shard, parts of that, its folder's."""
+    stem = _SHARD_NUMBER.sub("", file.stem.casefold())
+    parts = {stem, *re.split(r"[._-]+", stem)}
+    return parts | ({file.parent.name.casefold()} if file.parent != folder else set())
+
+
+def pin_own_tables(
+    params: TableSourceParams,
+    form: TableForm,
+    *,
+    count_field: str = "",
+    id_field: str = "",
+    defaults: Mapping[str, str] = MappingProxyType({}),
+) -> OwnTables:
+    """Find the tables of a source and read each in full: the digest, the columns of the form, and every row.
+
+    SourceError for an unreadable file, a missing column, a file without any valid row, files with different columns, and
+    an id (`id_field`) of two rows; UsageError for an unknown field in the map.
+    """
+    own = make_own_source(params, from_files=True).model_copy(update={"defaults": {**defaults}})
+    column_map = parse_column_map(params.map, form)
+    files = find_table_files([Path(path) for path in params.source], params.source_split)
+    alike = Counter(file.name for file in files)
+    pinned: list[SourceFile] = []
+    counts: Counter[str | None] = Counter()
+    places: dict[str, str] = {}
+    notes: list[str] = []
+    for file in files:
+        name = file.name if alike[file.name] == 1 else f"{file.parent.name}/{file.name}"
+        source = state_source(pin_source_file(file, name), own)
+        found = list_table_columns(source)
+        columns = resolve_table_columns(str(file), form, column_map, found, defaults)
+        if own.columns and columns != own.columns:
+            raise SourceError(
+                f"{file}: read are its columns {_format_columns_read(columns)}, and of {files[0]} {_format_columns_read(own.columns)}; "
+                "expected tables with the same columns; build the others apart"
+            )
+        own = own.model_copy(update={"columns": columns})
+        pinned.append(source)
+        unread = [column for column in found if column not in columns.values()]
+        notes.append(
+            f"{source.name}: {_format_columns_read(columns)}"
+            + (f"; not read: {', '.join(unread)[:300]}" if unread else "")
+        )
+        first, valid = "", 0
+        for row in iterate_own_table(source, own, form):
+            if isinstance(row.fields, str):
+                first = first or f"row {row.number}: {row.fields}"
+                continue
+            valid += 1
+            if count_field:
+                counts[row.fields[count_field]] += 1
+            if id_field and (row_id := row.fields[id_field]):
+                place = f"{source.name}, row {row.number}"
+                if (other := places.setdefault(row_id, place)) != place:
+                    raise SourceError(
+                        f"{file}: row {row.number} has the {id_field} {row_id!r} of {other}; expected each once"
+                    )
+        if not valid:
+            raise SourceError(f"{file}: {first or 'no rows'}" + (", and no other row is better" if first else ""))
+    if isinstance(params, OwnSourceParams) and any(each.licence == NO_LICENCE_STATED for each in pinned):
+        notes.append(
+            "no licence of this source is stated (--source-licence); a release needs --allow-licence 'none stated'"
+        )
+    return OwnTables(pinned, own, counts, notes)
+
+
+def _format_columns_read(columns: Mapping[str, str]) -> str:
+    return ", ".join(field if field == column else f"{field} = {column}" for field, column in columns.items())
+
+
+def list_table_columns(source: SourceFile) -> list[str]:
+    """Return a table's columns: its header, or the keys of all its objects."""
+    suffix = _get_suffix(source)
+    if suffix == ".tsv":
+        return list(next((row for _, row in iterate_csv(source, (), "\t")), {}))
+    if suffix in (".csv", ".parquet"):
+        return list(peek_columns(source.path))
+    rows = (row for _, row in iterate_json(source, "rows") if isinstance(row, Mapping))
+    return list(dict.fromkeys(str(key) for row in rows for key in row))
+
+
+def _get_suffix(source: SourceFile) -> str:
+    # not of the path: files in the Hub's cache are links to files without one
+    return Path(source.name).suffix.lower()
+
+
+def iterate_own_table(source: SourceFile, own: OwnSource, form: TableForm) -> Iterator[TableRow]:
+    """Yield the rows of a table; SourceError for a file that cannot be read, or that has changed."""
+    suffix, columns = _get_suffix(source), list(own.columns.values())
+    rows: Iterator[tuple[int, Any]]
+    if suffix == ".parquet":
+        rows = iterate_parquet(source, sorted({_get_top_column(source, column) for column in columns}))
+    elif suffix in (".csv", ".tsv"):
+        rows = iterate_csv(source, columns, "\t" if suffix == ".tsv" else ",")
+    else:
+        rows = iterate_json(source, f"rows with {', '.join(columns)}")
+    for number, raw in rows:
+        yield TableRow(number, raw, read_table_fields(raw, form, own))
+
+
+def _get_top_column(source: SourceFile, column: str) -> str:
+    return column if column in pq.read_schema(source.path).names else column.partition(".")[0]
