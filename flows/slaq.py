@@ -6,8 +6,8 @@ from factmill.tasks.slaq.publish import publish_slaq
 from factmill.tasks.slaq.questions import balance_halves, check_questions, classify_fact_answers, write_questions
 from factmill.tasks.slaq.scrape import (
     check_requested_categories,
+    choose_topic_reader,
     count_topic_pageviews,
-    draw_category_pages,
     merge_duplicate_pages,
     scrape_articles,
     split_topics_by_views,
@@ -15,7 +15,7 @@ from factmill.tasks.slaq.scrape import (
 
 slaq = make_recipe(
     SLAQ,
-    draw_category_pages,  # A.1, "Scraping Wikipedia"
+    choose_topic_reader,  # A.1, "Scraping Wikipedia"
     Stage(merge_duplicate_pages, single_batch=True),
     scrape_articles,
     count_topic_pageviews,
@@ -27,6 +27,6 @@ slaq = make_recipe(
     units=lambda locked: locked.inputs.categories,
     check=check_requested_categories,
     publish=lambda build, left: publish_slaq(
-        build, left[draw_category_pages], left[check_questions], left[classify_fact_answers]
+        build, next(iter(left.values())), left[check_questions], left[classify_fact_answers]
     ),
 )

@@ -72,7 +72,7 @@ def read_person_pairs(batch: StageBatch) -> BatchReceipt:
     limit = inputs.limits[batch.unit]
     (source,) = work.source_files(batch.unit)
     outcomes: list[RowOutcome] = []
-    for read in read_pairs(source, complete_names=inputs.params.class_qid == HUMAN_QID):
+    for read in read_pairs(source, complete_names=inputs.params.class_qid == HUMAN_QID, own=inputs.own_source):
         if limit is not None and work.rows_in >= limit:
             break
         work.add_input_row(read.row_id, read.raw_json)

@@ -8,9 +8,16 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.evolution import CoherenceScale
-from factmill.tasks.biokalma.sources.person_pairs import PERSON_PAIR_COLUMNS, find_pair_files, load_pair_relations
+from factmill.tasks.biokalma.sources.person_pairs import (
+    PERSON_PAIR_COLUMNS,
+    find_pair_files,
+    load_pair_relations,
+    pin_own_pairs,
+    uses_own_tables,
+)
 from factmill.tasks.core.calls.wikidata import HUMAN_QID
-from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, MAX_SETTING_NUMBER, NO_LICENCE_STATED
+from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.benchmark import (
     BuildInputs,
     ResolvedInputs,
@@ -20,13 +27,13 @@ from factmill.tasks.engine.benchmark import (
 )
 from factmill.tasks.engine.naming.identities import perplexity_identity, wikidata_identity
 from factmill.tasks.errors import UsageError
-from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
 from factmill.tasks.settings import factmill_home, load_world
-from factmill.tasks.storage.source_files import format_unused_files, pin_source_file
+from factmill.tasks.storage.own_tables import make_own_source, state_source
+from factmill.tasks.storage.source_files import SourceFile, format_unused_files, pin_source_file
 from factmill.tasks.text.wikidata_ids import is_qid
 
 _EMBEDDED_PAIR_FILES = ASSETS_ROOT / "data" / "world" / "sources" / "biokalma"
-_OWN_LICENCE, _NO_LICENCE = "Apache-2.0", "none stated"
 
 
 def _validate_class_qid(qid: str) -> str:
@@ -41,11 +48,11 @@ def _split_commas(given: Any) -> Any:
     return tuple(pid.strip() for each in given for pid in each.split(",") if pid.strip())
 
 
-class BiokalmaParams(BenchmarkParams):
+class BiokalmaParams(OwnSourceParams):
     """Parameters of a BioKaLMA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """JSONL or CSV file of paragraphs about two people, or a folder (repeatable), or `wikidata` for pairs from the facts of the Wikidata. Default: the paragraphs that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
+    """Table of paragraphs about two people, with the columns paragraph, person, relation and other, or a folder (repeatable), or `wikidata` for pairs from the facts of the Wikidata. Default: the paragraphs that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
     class_qid: Annotated[str, AfterValidator(_validate_class_qid), CliOption("--class", "QID")] = HUMAN_QID
     """Class of the items that make up the pairs."""
     relations: Annotated[tuple[str, ...], BeforeValidator(_split_commas), CliOption(metavar="PIDS")] = ()
@@ -82,11 +89,20 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
     """Resolve the build's inputs; raises UsageError or SourceError."""
     world = load_world(run.world, run.graph)
     from_wikidata = builds_from_wikidata(params.source, run, world)
-    files: dict[str, Path] = {}
-    paths: list[Path] = []
+    files: dict[str, SourceFile] = {}
+    notes: list[str] = []
+    own = make_own_source(params, bool(params.source) and not from_wikidata)
     if not from_wikidata:
         paths = [Path(path) for path in params.source] or [_EMBEDDED_PAIR_FILES]
-        files = find_pair_files(paths)
+        if params.map or params.source_split or uses_own_tables(paths):
+            tables = pin_own_pairs(params)
+            files, own, notes = {file.name: file for file in tables.files}, tables.own, tables.notes
+        else:
+            found = find_pair_files(paths)
+            files = {name: state_source(pin_source_file(path, name), own) for name, path in found.items()}
+            notes = format_unused_files(
+                paths, list(found.values()), f"because they lack the columns {', '.join(PERSON_PAIR_COLUMNS)}"
+            )
         if params.relations:
             raise UsageError(
                 "--relations needs pairs from a Wikidata (--source wikidata); the rows of a file name their own relations"
@@ -95,17 +111,16 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
     return ResolvedInputs(
         BiokalmaInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
+            own_source=own if own != OwnSource() else None,
             from_wikidata=from_wikidata,
             limits=split_limit_over_units(params.limit, units),
             epoch=f"{world.epoch_day().isoformat()}T00:00:00Z",
-            licence=_NO_LICENCE if params.source else _OWN_LICENCE,
+            licence=(own.licence or NO_LICENCE_STATED) if params.source else EMBEDDED_WORLD_LICENCE,
             perplexity=perplexity_identity(world, factmill_home()),
         ),
-        {name: [pin_source_file(path, name)] for name, path in files.items()},
+        {name: [file] for name, file in files.items()},
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
-        notes=format_unused_files(
-            paths, list(files.values()), f"because they lack the columns {', '.join(PERSON_PAIR_COLUMNS)}"
-        ),
+        notes=notes,
     )
 
 

@@ -414,7 +414,7 @@ def _read_question_files(work: BatchWork) -> Iterator[RowOutcome]:
     """Yield the outcome of each question of the files; a repeated one with the same answer is merged into the first."""
     kept: dict[str, GatheredFanOutQuestion] = {}
     for source in work.source_files(QUESTION_FILES):
-        for read in read_question_file(source):
+        for read in read_question_file(source, own=work.inputs(FanOutInputs).own_source):
             work.add_input_row(read.row_id, read.raw_json)
             if not isinstance(read.outcome, GatheredFanOutQuestion):
                 yield read.outcome

@@ -11,14 +11,16 @@ from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT, parse_epoch
 from factmill.tasks.core.review import ReviewInputs, ReviewPolicy
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.benchmark import WIKIDATA_SOURCE, BuildInputs, ResolvedInputs, make_sources_absolute
 from factmill.tasks.engine.naming.identities import embedder_identity, wikidata_identity
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES
-from factmill.tasks.fanoutqa.sources.question_files import load_set_kinds
+from factmill.tasks.fanoutqa.sources.question_files import QUESTION_TABLE_FORM, check_table_support, load_set_kinds
 from factmill.tasks.files import resolve_absolute_path
-from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
 from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.storage.own_tables import make_own_source, pin_own_tables, state_source
 from factmill.tasks.storage.source_files import list_source_files, pin_source_file
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -36,11 +38,11 @@ def _parse_epoch_option(given: str) -> str:
         raise ValueError(str(error)) from error
 
 
-class FanOutParams(BenchmarkParams):
+class FanOutParams(OwnSourceParams):
     """Options of a FanOutQA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder of questions, authored or released (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, and wikidata."""
+    """File or folder of questions, authored or released, or of own tables with such columns (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, and wikidata."""
     sets: Annotated[tuple[str, ...], CliOption(metavar="KIND")] = ()
     """Kinds of sets to make questions from (repeatable). Default: all."""
     sets_a_kind: int = Field(default=12, ge=1, le=MAX_SETTING_NUMBER)
@@ -85,10 +87,19 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     from_wikidata = WIKIDATA_SOURCE in wanted
     if params.sets and not from_wikidata:
         raise UsageError("--sets needs questions made from a Wikidata; add --source wikidata")
-    found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
+    given = [each for each in params.source if each != WIKIDATA_SOURCE]
+    own = make_own_source(params, bool(given))
+    notes: list[str] = [] if params.titles or run.world == "embedded" else [_NO_TITLES_NOTE]
+    if given and (params.map or params.source_split or holds_only_tables([Path(each) for each in given])):
+        tables = pin_own_tables(params.model_copy(update={"source": tuple(given)}), QUESTION_TABLE_FORM)
+        check_table_support(tables.own.columns, ", ".join(given))
+        questions, own, notes = tables.files, tables.own, [*tables.notes, *notes]
+    else:
+        found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
+        questions = [state_source(pin_source_file(path, name), own) for name, path in found.items()]
     kinds = resolve_set_kinds(params.sets) if from_wikidata else []
     files = {
-        QUESTION_FILES: [pin_source_file(path, name) for name, path in found.items()],
+        QUESTION_FILES: questions,
         TITLE_FILE: [pin_source_file(path) for path in resolve_titles_file(params.titles)],
     }
     absolute = {
@@ -99,7 +110,8 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     return ResolvedInputs(
         FanOutInputs(
             params=params.model_copy(update=absolute),
-            units=(*([QUESTION_FILES] if found else []), *kinds),
+            own_source=own if own != OwnSource() else None,
+            units=(*([QUESTION_FILES] if questions else []), *kinds),
             epoch=moment,
             wiki=world.wikipedia.url,
             licence=_WIKIDATA_LICENCE,
@@ -108,8 +120,14 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
         ),
         files,
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
-        notes=() if params.titles or run.world == "embedded" else (_NO_TITLES_NOTE,),
+        notes=notes,
     )
+
+
+def holds_only_tables(paths: Sequence[Path]) -> bool:
+    """True for a source without any JSON file, the form of the paper's questions, and with CSV, TSV or Parquet files."""
+    suffixes = {file.suffix.lower() for path in paths for file in list_source_files(path, deep=True)}
+    return bool(suffixes & {".csv", ".tsv", ".parquet"}) and not suffixes & {".json", ".jsonl"}
 
 
 def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:

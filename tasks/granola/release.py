@@ -43,6 +43,7 @@ CARD = CardSpec(
     ),
     steps={
         "read_entity_questions": "Rows with one gold answer are read from files in the format of EntityQuestions, or questions are made from the facts of a Wikidata.",
+        "read_own_questions": "Rows with one gold answer and a known relation are read from a table.",
         "extract_question_entities": "The template of the relation extracts the entity from the question.",
         "link_question_entities": "Names in question and answer are looked up as labels, then as aliases; if several items have a name, the items for which the Wikidata has the fact are chosen, else those with the smallest numbers.",
         "describe_entities": "Both items get Wikidata's English description, or one that is made from class and country and marked as such. If the Wikidata does not have the fact, rows whose places lie in different countries or regions, or whose relatives cannot have met, are dropped; rows that it contradicts, and rows with unlikely pairs of people and places, are reviewed.",

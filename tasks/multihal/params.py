@@ -8,6 +8,7 @@ from pydantic import Field
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_sources_absolute
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
@@ -15,24 +16,32 @@ from factmill.tasks.engine.naming.identities import (
     has_translator,
     translator_identity,
 )
+from factmill.tasks.errors import UsageError
 from factmill.tasks.multihal.core.linking import LinkerName
 from factmill.tasks.multihal.core.path_selection import DEFAULT_MIN_SCORE
 from factmill.tasks.multihal.core.preprocessing import DuplicateRule
 from factmill.tasks.multihal.core.rows import LANGUAGE_TAGS
-from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName, find_foundation_files
-from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.multihal.sources.foundations import (
+    FOUNDATIONS,
+    FoundationName,
+    find_foundation_files,
+    holds_foundations,
+)
+from factmill.tasks.multihal.sources.own_questions import pin_own_questions
+from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import factmill_home, load_world
-from factmill.tasks.storage.source_files import pin_source_file
+from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, make_own_source, state_source
+from factmill.tasks.storage.source_files import SourceFile, pin_source_file
 
 _EMBEDDED_FOUNDATIONS = ASSETS_ROOT / "data" / "world" / "sources"
 
 
-class MultiHalParams(BenchmarkParams):
+class MultiHalParams(OwnSourceParams):
     """Options of a MultiHal build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder with files of the foundations (repeatable). Default: the files that ship with factmill."""
+    """File or folder with files of the foundations, or with own tables with the columns question and answer (repeatable). Default: the files that ship with factmill."""
     foundations: Annotated[tuple[FoundationName, ...], CliOption("--foundation")] = ()
     """Only this foundation, a benchmark that questions are taken from (repeatable). Default: all."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
@@ -70,8 +79,21 @@ class MultiHalInputs(BuildInputs):
 
 def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> ResolvedInputs[MultiHalInputs]:
     """Resolve options into a build's inputs and source files; UsageError and SourceError state what was expected."""
+    own = make_own_source(params, bool(params.source))
     paths = [Path(path) for path in params.source] or [_EMBEDDED_FOUNDATIONS / name for name in FOUNDATIONS]
-    found = find_foundation_files(paths, params.foundations or None)
+    files: dict[str, list[SourceFile]]
+    if params.map or params.source_split or not (params.foundations or holds_foundations(paths)):
+        if params.foundations:
+            raise UsageError("--map and --source-split are for tables of your own; leave out --foundation")
+        tables = pin_own_questions(params)
+        files, own, notes = {OWN_TABLE_UNIT: tables.files}, tables.own, tables.notes
+    else:
+        found = find_foundation_files(paths, params.foundations or None)
+        notes = found.left_out
+        files = {
+            foundation: [state_source(pin_source_file(path), own) for path in each]
+            for foundation, each in found.files.items()
+        }
     world = load_world(run.world, run.graph)
     languages = select_published_languages(params.languages or (LANGUAGE_TAGS if has_translator(world) else ()))
     if params.label_source == "wikidata":
@@ -81,12 +103,13 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
     return ResolvedInputs(
         MultiHalInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
+            own_source=own if own != OwnSource() else None,
             languages=languages,
             embedder=embedder_identity(world, factmill_home()),
             translator=translator_identity(world, factmill_home()) if len(languages) > 1 else None,
         ),
-        {foundation: [pin_source_file(path) for path in files] for foundation, files in found.files.items()},
-        notes=found.left_out,
+        files,
+        notes=notes,
     )
 
 

@@ -6,6 +6,7 @@ from factmill.tasks.assets import load_list_entries, load_unit_qids
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
 from factmill.tasks.core.rows import Reject, RowOutcome
+from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.batches import batch_key, open_batch
 from factmill.tasks.multihal.core.preprocessing import (
     classify_answer,
@@ -16,6 +17,8 @@ from factmill.tasks.multihal.core.preprocessing import (
 from factmill.tasks.multihal.core.rows import FoundationQuestion, TypedQuestion
 from factmill.tasks.multihal.params import MultiHalInputs
 from factmill.tasks.multihal.sources.foundations import DEFAN_RANK_DOMAIN, FOUNDATIONS
+from factmill.tasks.multihal.sources.own_questions import read_own_questions
+from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit
 
 DUPLICATE_COSINE = 0.99
@@ -24,11 +27,19 @@ DUPLICATE_COSINE = 0.99
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def read_foundation(batch: StageBatch) -> BatchReceipt:
-    """Read one foundation's rows from its files (§2, Table 1)."""
+    """Read one foundation's rows from its files (§2, Table 1), or those of the user's own tables."""
     work = open_batch(batch)
     outcomes: list[RowOutcome] = []
-    limit = work.inputs(MultiHalInputs).params.limit
-    for read in (row for file in work.source_files(batch.unit) for row in FOUNDATIONS[batch.unit].read(file)):
+    inputs = work.inputs(MultiHalInputs)
+    limit, own = inputs.params.limit, inputs.own_source or OwnSource()
+    rows = (
+        row
+        for file in work.source_files(batch.unit)
+        for row in (
+            read_own_questions(file, own) if batch.unit == OWN_TABLE_UNIT else FOUNDATIONS[batch.unit].read(file)
+        )
+    )
+    for read in rows:
         if limit is not None and sum(isinstance(kept, FoundationQuestion) for kept in outcomes) >= limit:
             break
         work.add_input_row(read.row_id, read.raw_json)

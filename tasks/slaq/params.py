@@ -8,11 +8,19 @@ from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.calls.pageviews import make_pageview_window
 from factmill.tasks.core.review import ReviewInputs, ReviewPolicy
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
-from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs
-from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.core.table_columns import TableField, TableForm
+from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_sources_absolute
+from factmill.tasks.errors import UsageError
+from factmill.tasks.options import CliOption, RunOptions, TableSourceParams
 from factmill.tasks.settings import load_world
 from factmill.tasks.slaq.core.topic_sampling import VIEW_DAYS
+from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, OwnTables, make_own_source, pin_own_tables
+from factmill.tasks.text.sanitize import format_did_you_mean
 
+TOPIC_FORM: TableForm = (
+    TableField("topic", "title of an article of the wiki", is_required=True, other_name="title"),
+    TableField("category", "category of the topic; the topics of each are halved by page views", is_required=True),
+)
 _ENGLISH_WIKIPEDIA = "https://en.wikipedia.org"
 _WIKIPEDIA_LICENCE, _EMBEDDED_WIKI_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 
@@ -24,13 +32,15 @@ def _parse_category_name(given: str) -> str:
     return name
 
 
-class SlaqParams(BenchmarkParams):
+class SlaqParams(TableSourceParams):
     """Parameters of a SLAQ build."""
 
+    source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
+    """Table of topics with the columns topic (title of an article) and category, or a folder of such (repeatable). Default: topics drawn from the categories of the wiki."""
     categories: Annotated[
         tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption("--category", metavar="NAME")
     ] = ()
-    """Only this category (repeatable). Default: the paper's fifteen."""
+    """Only this category (repeatable). Default: the paper's fifteen, or all of the table. A single one is also that of topics without."""
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)
     """Number of topics in each half (most and least viewed) of a category."""
     spares: int = Field(default=5, ge=0, le=MAX_SETTING_NUMBER)
@@ -72,18 +82,43 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedInputs[S
 
     world = load_world(run.world, run.graph)
     window = make_pageview_window(world.epoch_day(), params.days)
+    own, files, notes = make_own_source(params, bool(params.source)), {}, []
+    categories = tuple(dict.fromkeys(params.categories)) or load_list_entries("slaq_categories")
+    if params.source:
+        categories, tables = resolve_topic_tables(params)
+        own, files, notes = tables.own, {OWN_TABLE_UNIT: tables.files}, tables.notes
     return ResolvedInputs(
         SlaqInputs(
-            params=params,
-            categories=tuple(dict.fromkeys(params.categories)) or load_list_entries("slaq_categories"),
+            params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
+            own_source=own if params.source else None,
+            categories=categories,
             epoch=f"{world.epoch_day().isoformat()}T00:00:00Z",
             views_from=window.start_text,
             views_to=window.end_text,
             articles_at=make_article_url_prefix(world.wikipedia.url),
             reviewing=load_reviewing("slaq", params.review, run),
             licence=_EMBEDDED_WIKI_LICENCE if world.wikipedia.url == "embedded" else _WIKIPEDIA_LICENCE,
-        )
+        ),
+        files,
+        notes=notes,
     )
+
+
+def resolve_topic_tables(params: SlaqParams) -> tuple[tuple[str, ...], OwnTables]:
+    """Return the categories to read, and the tables of topics; UsageError for parameters about drawing pages, and for a
+    category that the tables lack."""
+    for name in ("candidates", "depth", "seed"):
+        if getattr(params, name) != SlaqParams.model_fields[name].default:
+            raise UsageError(f"--{name} is about drawing pages from categories; a table names its topics (--source)")
+    defaults = {"category": params.categories[0]} if len(params.categories) == 1 else {}
+    tables = pin_own_tables(params, TOPIC_FORM, count_field="category", defaults=defaults)
+    found = [str(category) for category in tables.counts]
+    if unknown := [each for each in params.categories if each not in found]:
+        raise UsageError(
+            f"--category {unknown[0]!r}: no topic of {', '.join(params.source)} is in it; the categories are {', '.join(found)[:300]}"
+            f"{format_did_you_mean(unknown[0], found)}"
+        )
+    return tuple(each for each in found if not params.categories or each in params.categories), tables
 
 
 def make_article_url_prefix(wiki: str) -> str:

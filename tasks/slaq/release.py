@@ -47,6 +47,7 @@ SLAQ_CARD = CardSpec(
     ),
     steps={
         "draw_category_pages": "Pages of fifteen categories and their subcategories are drawn with a seed.",
+        "read_own_topics": "Topics and their categories are read from a table.",
         "merge_duplicate_pages": "A page in several categories is kept in one.",
         "scrape_articles": "The main text is that of the world's epoch.",
         "count_topic_pageviews": "Page views before the epoch are summed.",

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Literal
 from urllib.parse import quote
 
-from prefect import task
+from prefect import Task, task
 
 from factmill.tasks.assets import load_article_removals, load_list_entries
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
@@ -26,13 +26,16 @@ from factmill.tasks.core.calls.wikipedia import (
     parse_resolved_title,
 )
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
+from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.batches import BatchWork, batch_key, find_calls_without_result, open_batch
 from factmill.tasks.engine.runs import Run
 from factmill.tasks.errors import ServiceUnreachable, UsageError
 from factmill.tasks.lookups.popularity import look_up_page_views
 from factmill.tasks.slaq.core.rows import CategoryCount, CategoryPage, ChosenTopic, TopicArticle, ViewedTopic
 from factmill.tasks.slaq.core.topic_sampling import CategoryMember, sample_category_pages, select_most_and_least_viewed
-from factmill.tasks.slaq.params import SlaqInputs
+from factmill.tasks.slaq.params import TOPIC_FORM, SlaqInputs
+from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, iterate_own_table
+from factmill.tasks.storage.source_files import MALFORMED_ROW, dump_row
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -45,6 +48,8 @@ def check_requested_categories(run: Run, inputs: SlaqInputs) -> None:
 
     The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra.
     """
+    if inputs.own_source:
+        return
     wiki = run.services.wikipedia
     listings = [
         make_category_members_call(wiki.identity, each, "page", MEMBERS_PER_REQUEST)
@@ -77,6 +82,56 @@ def draw_category_pages(batch: StageBatch) -> BatchReceipt:
         rows.append(CategoryPage(id=row_id, category=batch.unit, **asdict(member)))
     work.extras = make_arrow_table(CategoryCount, [CategoryCount(id=batch.unit, drawn=len(drawn), **counts)])
     return work.finish(rows, CategoryPage)
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def read_own_topics(batch: StageBatch) -> BatchReceipt:
+    """Read one category's topics from the user's tables, and find the page that each title leads to (our alternative)."""
+    work = open_batch(batch)
+    wiki, own = work.run.services.wikipedia, work.inputs(SlaqInputs).own_source or OwnSource()
+    topics: dict[str, str] = {}
+    outcomes: list[RowOutcome] = []
+    for file in work.source_files(OWN_TABLE_UNIT):
+        for row in iterate_own_table(file, own, TOPIC_FORM):
+            row_id = f"{file.name}:{row.number}"
+            if isinstance(row.fields, str):
+                # such a row is of no category: the first one counts it
+                if batch.unit == work.inputs(SlaqInputs).categories[0]:
+                    work.add_input_row(row_id, dump_row(row.raw))
+                    outcomes.append(Reject(row_id, MALFORMED_ROW, row.fields))
+            elif row.fields["category"] == batch.unit:
+                work.add_input_row(row_id, dump_row(row.raw))
+                topics[row_id] = row.fields["topic"]
+    pages, failed = work.call_and_parse(
+        wiki,
+        ((row_id, row_id, make_resolve_title_call(wiki.identity, title)) for row_id, title in topics.items()),
+        parse_resolved_title,
+        "wikipedia_failed",
+    )
+    kept: set[str] = set()
+    for row_id, title in topics.items():
+        page = pages.get(row_id)
+        if page is None or page.pageid is None:
+            outcomes.append(
+                failed.get(row_id) or Reject(row_id, "page_missing", f"{title}: {wiki.identity} has no such page")
+            )
+        elif (page_id := f"{batch.unit}-{page.pageid}") in kept:
+            outcomes.append(MergedAway(row_id, page_id))
+        else:
+            kept.add(page_id)
+            outcomes.append(
+                CategoryPage(
+                    id=page_id, category=batch.unit, subcategory=batch.unit, pageid=page.pageid, title=page.title
+                )
+            )
+    count = CategoryCount(id=batch.unit, members=len(topics), subcategories=0, drawn=len(kept))
+    work.extras = make_arrow_table(CategoryCount, [count])
+    return work.finish(outcomes, CategoryPage)
+
+
+def choose_topic_reader(inputs: SlaqInputs) -> Task[[StageBatch], BatchReceipt]:
+    """Return the stage that reads topics from the build's source."""
+    return read_own_topics if inputs.own_source else draw_category_pages
 
 
 def _iterate_category_tree_pages(

@@ -50,11 +50,11 @@ def test_a_question_with_one_gold_answer_is_kept_with_where_it_stands(read: Call
     assert left.rows == {
         ada: {
             "id": ada, "relation": "P19", "question": BORN("Ada"), "answer": "London", "source_name": "P19.0.json",
-            "source_row": 1, "subject_qid": None, "value_qid": None,
+            "source_row": 1, "subject_qid": None, "value_qid": None, "stated_subject": None,
         },
         bo: {
             "id": bo, "relation": "P19", "question": BORN("Bo"), "answer": "Ulm", "source_name": "P19.1.json",
-            "source_row": 1, "subject_qid": None, "value_qid": None,
+            "source_row": 1, "subject_qid": None, "value_qid": None, "stated_subject": None,
         },
     }  # fmt: skip
     assert (left.rejects, left.merged) == ({}, {})

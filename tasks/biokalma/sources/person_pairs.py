@@ -20,7 +20,10 @@ from factmill.tasks.biokalma.core.pair_relations import PairRelations, read_pair
 from factmill.tasks.biokalma.core.rows import PersonPair
 from factmill.tasks.core.authoring.knowledge_pieces import BiographyProperty, parse_biography_properties
 from factmill.tasks.core.rows import Reject
+from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm
 from factmill.tasks.errors import SourceError
+from factmill.tasks.options import TableSourceParams
+from factmill.tasks.storage.own_tables import OwnTables, iterate_own_table, pin_own_tables
 from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
     ParsedSourceRow,
@@ -53,7 +56,13 @@ def load_biography_properties() -> Mapping[str, BiographyProperty]:
     return parse_biography_properties(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
 
 
-PERSON_PAIR_COLUMNS = ("paragraph", "person", "relation", "other")
+PAIR_FORM: TableForm = (
+    TableField("paragraph", "text about both people", is_required=True),
+    TableField("person", "name of the person whose relation it is", is_required=True),
+    TableField("relation", "id of the relation (P26), or its name (married to)", is_required=True),
+    TableField("other", "name of the value of the relation", is_required=True),
+)
+PERSON_PAIR_COLUMNS = tuple(field.name for field in PAIR_FORM)
 _SUFFIXES = (".jsonl", ".json", ".csv")
 _EXPECTED_FILE = f"a file that ends in {', '.join(_SUFFIXES)} with the columns {', '.join(PERSON_PAIR_COLUMNS)}"
 _CJK_CHARACTER = re.compile(
@@ -78,14 +87,36 @@ def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
     return {path.name: path for _, path in sorted(found.items())}
 
 
-def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ParsedSourceRow]:
+def uses_own_tables(paths: Sequence[Path]) -> bool:
+    """True if a file that is given directly, or every file of the folders, has other columns or another form than files of pairs."""
+    given = [path for path in paths if path.is_file()]
+    if any((columns := peek_columns(path)) and not set(PERSON_PAIR_COLUMNS) <= {*columns} for path in given):
+        return True
+    files = [file for path in paths for file in list_source_files(path, deep=True)]
+    suffixes = {file.suffix.lower() for file in files}
+    return bool(suffixes & {".tsv", ".parquet", ".ndjson"}) and not suffixes & {*_SUFFIXES}
+
+
+def pin_own_pairs(params: TableSourceParams) -> OwnTables:
+    """Check and pin the tables of a source; SourceError as `pin_own_tables`, and where rows of two files would have equal ids."""
+    tables = pin_own_tables(params, PAIR_FORM)
+    _index_by_stem([file.path for file in tables.files], {})
+    return tables
+
+
+def read_pairs(source: SourceFile, *, complete_names: bool, own: OwnSource | None = None) -> Iterator[ParsedSourceRow]:
     """Yield each row's pair or reject, with ids <stem of the file>_0, …_1; SourceError for an unreadable file.
 
-    `complete_names`: whether both names must be complete, as people's names must.
+    `complete_names`: whether both names must be complete, as people's names must. `own`: how a table of the user's own is
+    read.
     """
     relations = load_pair_relations()
 
+    rows = _iterate_table_rows(source, own) if own and own.columns else _iterate_rows(source)
+
     def judge(row_id: str, number: int, row: Any) -> PersonPair | Reject:
+        if isinstance(row, str):
+            return Reject(row_id, MALFORMED_ROW, row)
         if problem := _find_pair_problem(row):
             return Reject(row_id, MALFORMED_ROW, problem)
         relation = relations.find_pid(row["relation"])
@@ -111,7 +142,7 @@ def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ParsedSo
             source_row=number,
         )
 
-    return parse_source_rows(source, source.path.stem, _iterate_rows(source), judge)
+    return parse_source_rows(source, Path(source.name).stem, rows, judge)
 
 
 def is_complete_name(name: str) -> bool:
@@ -138,6 +169,10 @@ def _iterate_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
     if suffix not in _SUFFIXES:
         raise SourceError(f"{source.path}: unknown kind of file; expected {_EXPECTED_FILE}")
     return iterate_csv(source, PERSON_PAIR_COLUMNS) if suffix == ".csv" else iterate_json(source, _EXPECTED_FILE)
+
+
+def _iterate_table_rows(source: SourceFile, own: OwnSource) -> Iterator[tuple[int, Any]]:
+    return ((row.number, row.fields) for row in iterate_own_table(source, own, PAIR_FORM))
 
 
 def _find_pair_problem(row: Any) -> str:

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.core.rows import Reject
+from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm, format_table_form
+from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.forms.authored import check_authored, parse_authored
 from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, make_violation
 from factmill.tasks.fanoutqa.core.forms.released import check_released, parse_released
@@ -29,6 +31,7 @@ from factmill.tasks.fanoutqa.core.sets.set_kinds import (
     parse_property_phrases,
     parse_set_kinds,
 )
+from factmill.tasks.storage.own_tables import iterate_own_table
 from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
     ParsedSourceRow,
@@ -72,22 +75,73 @@ def examine_question(found: object, least_articles: int = MIN_ARTICLES) -> Exami
     return ExaminedQuestion(None, None, (make_violation("", "unknown_form", message),))
 
 
-def read_question_file(source: SourceFile, least_articles: int = MIN_ARTICLES) -> Iterator[ParsedSourceRow]:
+def read_question_file(
+    source: SourceFile, least_articles: int = MIN_ARTICLES, own: OwnSource | None = None
+) -> Iterator[ParsedSourceRow]:
     """Yield the outcome of each row: a GatheredFanOutQuestion under the question's own id, or a Reject under its place in the file.
 
-    SourceError for an unreadable file, and for one without any row of either form.
+    `own`: how a table of the user's own is read. SourceError for an unreadable file, and for one without any row of either
+    form.
     """
+    rows = _iterate_table_questions(source, own) if own and own.columns else iterate_json(source, EXPECTED_FORM)
 
     def judge(row_id: str, number: int, row: Any) -> GatheredFanOutQuestion | Reject:
+        if isinstance(row, str) and own:
+            return Reject(row_id, MALFORMED_ROW, row)
         examined = examine_question(row, least_articles)
         if examined.question is None:
             reason = INVALID_QUESTION if examined.form else MALFORMED_ROW
             return Reject(row_id, reason, "; ".join(each.sentence for each in examined.violations))
         return _make_gathered_question(source, number, examined.question, examined.form == "released")
 
-    return parse_source_rows(
-        source, source.name.removesuffix(source.path.suffix), iterate_json(source, EXPECTED_FORM), judge
-    )
+    return parse_source_rows(source, source.name.removesuffix(source.path.suffix), rows, judge)
+
+
+QUESTION_TABLE_FORM: TableForm = (
+    TableField("question", "text of the question", is_required=True),
+    TableField("answer", "the answer: a text, or JSON, an object or a list as in the paper's questions", "json"),
+    TableField(
+        "strategy",
+        "as JSON, the list of sub-questions of the authored form, each with question, answer and evidence, the address of an article",
+        "json",
+    ),
+    TableField("then", "as JSON, the sub-questions that need the answers of strategy", "json"),
+    TableField(
+        "decomposition", "as JSON, the list of sub-questions of the released form, in place of strategy", "json"
+    ),
+    TableField("necessary_evidence", "as JSON, the articles of a released question without answers", "json"),
+    TableField("categories", "topics", "list"),
+    TableField("id", "id of the question; without it, a digest of its wording"),
+)
+_SUPPORT_FIELDS = ("strategy", "decomposition", "necessary_evidence")
+
+
+def check_table_support(columns: Mapping[str, str], place: str) -> None:
+    """Raise SourceError for tables that have no column with the questions' support."""
+    if not any(field in columns for field in _SUPPORT_FIELDS):
+        raise SourceError(
+            f"{place}: no column holds what the questions rest on: expected one of strategy (authored), decomposition or necessary_evidence "
+            f"(released), or --map strategy=COLUMN; fields are {format_table_form(QUESTION_TABLE_FORM)}"
+        )
+
+
+def _iterate_table_questions(source: SourceFile, own: OwnSource) -> Iterator[tuple[int, Any]]:
+    """Yield (number from 1, question in the authored or released form) for each row; a text that says what is wrong with it."""
+    for row in iterate_own_table(source, own, QUESTION_TABLE_FORM):
+        if isinstance(row.fields, str):
+            yield row.number, row.fields
+            continue
+        found = {name: value for name, value in row.fields.items() if value is not None}
+        if "strategy" in found:
+            # Parquet has each key in every object, without a value where the question had no such key
+            found = _drop_nulls(found | ({} if found["categories"] else {"categories": None}))
+        yield row.number, found
+
+
+def _drop_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _drop_nulls(each) for key, each in value.items() if each is not None}
+    return [_drop_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _make_gathered_question(

@@ -22,11 +22,11 @@ class _QuestionColumns(Row):
     """Columns that a question has from its foundation to the published table."""
 
     source_dataset: str
-    """Foundation: halueval, truthfulqa, felm, halubench, shroom2024, defan, simpleqa."""
+    """Foundation: halueval, truthfulqa, felm, halubench, shroom2024, defan, simpleqa; or the name of an own source."""
     domain: str
     """The foundation's own name of the topic; "N/A" where it has none."""
     licence: str
-    """Licence of the row's file, where its content is known (SPDX id), or "none stated"."""
+    """Licence of the row's file, where its content is known or the user states it (SPDX id), or "none stated"."""
     input: str
     """The question."""
     output: str

@@ -392,7 +392,8 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
                 placed[file] = name
             elif file == path and name is None:
                 raise SourceError(
-                    f"{path}: the columns match no foundation; expected one of {_format_expected_formats(wanted)}"
+                    f"{path}: the columns match no foundation; expected one of {_format_expected_formats(wanted)}; "
+                    "or, for a table of your own, --map question=COLUMN,answer=COLUMN"
                 )
             elif file == path:
                 raise SourceError(f"{path}: this is a file of {name}, expected files of {', '.join(wanted)}")
@@ -406,12 +407,30 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
     return found
 
 
+def holds_foundations(paths: Sequence[Path]) -> bool:
+    """True if the columns, or else the name, of one of the files or of a file in the folders are a foundation's."""
+    files = [file for path in paths for file in list_source_files(path, deep=True)]
+    return any(
+        file.suffix.lower() in _SUFFIXES
+        and (
+            _find_foundation_of_columns(file)
+            or any(each.name_pattern.search(file.name) for each in FOUNDATIONS.values())
+        )
+        for file in files
+    )
+
+
+def _find_foundation_of_columns(path: Path) -> str | None:
+    columns = set(peek_columns(path))
+    found = (name for name, each in FOUNDATIONS.items() if any(columns.issuperset(known) for known in each.columns))
+    return next(found, None)
+
+
 def _identify_foundation(path: Path) -> str | None:
     """Return a file's foundation by its columns, or None; SourceError if only its name matches one."""
-    columns = set(peek_columns(path))
-    for name, foundation in FOUNDATIONS.items():
-        if any(columns.issuperset(known) for known in foundation.columns):
-            return name
+    if name := _find_foundation_of_columns(path):
+        return name
+    columns = peek_columns(path)
     for name, foundation in FOUNDATIONS.items():
         if foundation.name_pattern.search(path.name):
             raise SourceError(

@@ -1,0 +1,85 @@
+"""Reader of questions in tables of the user's own, next to the seven foundations (MultiHal, §2)."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from factmill.tasks.core.rows import Reject
+from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm
+from factmill.tasks.errors import SourceError, UsageError
+from factmill.tasks.multihal.core.rows import FoundationQuestion
+from factmill.tasks.multihal.sources.foundations import FOUNDATIONS
+from factmill.tasks.options import OwnSourceParams
+from factmill.tasks.storage.own_tables import OwnTables, iterate_own_table, pin_own_tables
+from factmill.tasks.storage.source_files import MALFORMED_ROW, ParsedSourceRow, SourceFile, dump_row
+
+OWN_QUESTION_FORM: TableForm = (
+    TableField("question", "text of the question", is_required=True),
+    TableField(
+        "answer", "the expected answer; of a list the first, and the others are aliases", "list", True, "answers"
+    ),
+    TableField("aliases", "other right answers", "list"),
+    TableField("incorrect_answers", "wrong answers", "list"),
+    TableField("context", "passages or addresses with the question", "list"),
+    TableField("domain", "topic of the question"),
+    TableField("id", "id of the row, unique in the source; without it, the file and the number of the row"),
+    TableField(
+        "licence", "licence of the row, by its SPDX id; without it, that of --source-licence", other_name="license"
+    ),
+)
+_NO_DOMAIN = "N/A"
+_UNSAFE_CHARACTERS = re.compile(r"[^\w.-]+")
+
+
+def pin_own_questions(params: OwnSourceParams) -> OwnTables:
+    """Check and pin the tables of a source; UsageError for a name that is a foundation's, SourceError as `pin_own_tables`."""
+    if params.source_name and params.source_name.casefold() in FOUNDATIONS:
+        raise UsageError(
+            f"--source-name {params.source_name}: this is a foundation, whose rows have rules of their own; name your source otherwise"
+        )
+    try:
+        return pin_own_tables(params, OWN_QUESTION_FORM, id_field="id")
+    except SourceError as error:
+        if params.map or params.source_split:
+            raise
+        raise SourceError(f"{error}; and no file has the columns of a foundation ({', '.join(FOUNDATIONS)})") from error
+
+
+def read_own_questions(source: SourceFile, own: OwnSource) -> Iterator[ParsedSourceRow]:
+    """Yield each row of a table as a question or reject; ids are those of the rows, or mine_0, …, by position, behind the
+    name of the source."""
+    file = Path(source.name)
+    stem = source.name.removeprefix(f"{own.name}/").removesuffix(file.suffix)
+    label = _UNSAFE_CHARACTERS.sub("-", own.name)
+    for row in iterate_own_table(source, own, OWN_QUESTION_FORM):
+        fields = row.fields
+        given = None if isinstance(fields, str) else fields["id"]
+        place = given or f"{stem}_{row.number - 1}"
+        row_id = f"{label}_{place}" if label else f"{stem}_{given}" if given else place
+        outcome: FoundationQuestion | Reject
+        if isinstance(fields, str):
+            outcome = Reject(row_id, MALFORMED_ROW, fields)
+        else:
+            outcome = _make_question(row_id, own.name or file.stem, source, row.number, fields)
+        yield ParsedSourceRow(row_id, dump_row(row.raw).encode("utf-8", "backslashreplace").decode(), outcome)
+
+
+def _make_question(
+    row_id: str, dataset: str, source: SourceFile, number: int, fields: dict[str, Any]
+) -> FoundationQuestion:
+    answer, *others = fields["answer"]
+    right: Sequence[str] = [each for each in dict.fromkeys([*others, *fields["aliases"]]) if each != answer]
+    return FoundationQuestion(
+        id=row_id,
+        source_dataset=dataset,
+        domain=(fields["domain"] or _NO_DOMAIN),
+        licence=fields["licence"] or source.licence,
+        input=fields["question"],
+        output=answer,
+        optional_output=list(right),
+        incorrect_answers=fields["incorrect_answers"],
+        context=fields["context"],
+        source_name=source.name,
+        source_row=number,
+    )
