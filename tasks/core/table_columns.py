@@ -1,7 +1,7 @@
 """Columns of tables that users bring: which column of a file is which field of a benchmark, and what a cell holds.
 
 A form lists the fields that a benchmark reads. A map (`question=q, answers=gold`) names the columns of a file for them;
-a field that the map does not name is read from the column of its own name, if there is one. A cell holds a text, a list
+a field that the map does not name is read from the column of its own name, in any case, if there is one. A cell holds a text, a list
 (a JSON array, a Python list, parts with a separator between them, or a real list in Parquet and JSON) or JSON.
 """
 
@@ -153,12 +153,13 @@ def resolve_table_columns(
                     f"{format_did_you_mean(column, columns)}; {_format_columns(columns)}"
                 )
         else:
-            column = next((name for name in field.names if name in columns), "")
+            alike = [column for column in columns if column.strip().casefold() in field.names]
+            column = next((name for name in field.names if name in columns), alike[0] if len(alike) == 1 else "")
         if column:
             found[field.name] = column
     missing = [field for field in form if field.is_required and field.name not in {*found, *defaults}]
     if missing:
-        guessed = _guess_columns(form, found, columns)
+        guessed = {**column_map, **_guess_columns(form, found, columns)}
         proposed = ",".join(f"{field}={column}" for field, column in guessed.items())
         how = (
             f"; if these are the right ones: --map {_quote(proposed)}"

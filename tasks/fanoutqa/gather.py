@@ -39,11 +39,17 @@ from factmill.tasks.fanoutqa.core.sets.members import (
     QuestionRefusal,
     SetMember,
 )
-from factmill.tasks.fanoutqa.core.sets.property_values import PropertyValue, read_property_values
-from factmill.tasks.fanoutqa.core.sets.set_kinds import SetKind, get_property_phrases
+from factmill.tasks.fanoutqa.core.sets.property_values import read_property_values
+from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyPhraseTable, SetKind, get_property_phrases
 from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
 from factmill.tasks.fanoutqa.params import QUESTION_FILES, FanOutInputs
-from factmill.tasks.fanoutqa.sources.question_files import load_property_phrases, load_set_kinds, read_question_file
+from factmill.tasks.fanoutqa.sources.question_files import (
+    PROPERTY_FILE,
+    SET_FILE,
+    load_build_property_phrases,
+    load_build_set_kinds,
+    read_question_file,
+)
 from factmill.tasks.lookups.classes import INSTANCE_OF, look_up_claims
 from factmill.tasks.lookups.facts import look_up_fact_pairs, look_up_item_facts
 from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_labels
@@ -129,7 +135,7 @@ def generate_set_kind_questions(work: BatchWork, unit: str) -> list[RowOutcome]:
 
     Registers each as a row of the batch. Outcomes are FanOutRows without their wording, and Rejects.
     """
-    kind = load_set_kinds()[unit]
+    kind = load_build_set_kinds(work.source_files(SET_FILE))[unit]
     known = _UnitLookups()
     drawn = _select_named_sets(work, kind, known) if kind.is_named else _select_listed_sets(work, kind, known)
     drawn = _look_up_labels_and_articles(work, kind, drawn, known)
@@ -338,16 +344,17 @@ def _try_set_questions(
         if (item := known.items.get(qid)) and item.label
     }
     own = set(each.items)
+    phrases = load_build_property_phrases(work.source_files(PROPERTY_FILE))
     inputs = work.inputs(FanOutInputs)
     of = MemberSet(
         kind=kind,
-        owner=_make_member(inputs.wiki, kind, each.owner, known, read) if each.owner else None,
-        members=tuple(_make_member(inputs.wiki, kind, qid, known, read) for qid in each.members),
+        owner=_make_member(inputs.wiki, kind, each.owner, known, read, phrases) if each.owner else None,
+        members=tuple(_make_member(inputs.wiki, kind, qid, known, read, phrases) for qid in each.members),
         other_names=tuple(label for qid, label in others.items() if qid not in own),
         month=format_date_in_prose(inputs.epoch[:7]),
         min_members=inputs.least_members,
     )
-    yield from try_set_questions(of, load_property_phrases())
+    yield from try_set_questions(of, phrases)
 
 
 def _list_member_class_items(kind: SetKind, drawn: Sequence[_CandidateSet]) -> Iterator[str]:
@@ -358,7 +365,9 @@ def _list_member_class_items(kind: SetKind, drawn: Sequence[_CandidateSet]) -> I
             yield each.owner
 
 
-def _make_member(wiki: str, kind: SetKind, qid: str, known: _UnitLookups, read: _SetEvidence) -> SetMember:
+def _make_member(
+    wiki: str, kind: SetKind, qid: str, known: _UnitLookups, read: _SetEvidence, phrases: PropertyPhraseTable
+) -> SetMember:
     found = _find_item_article(wiki, qid, known, read)
     item = known.items.get(qid)
     by_pid: dict[str, list[ItemFact]] = defaultdict(list)
@@ -369,14 +378,11 @@ def _make_member(wiki: str, kind: SetKind, qid: str, known: _UnitLookups, read: 
         name=(item.label if item else None) or qid,
         article=None if isinstance(found, str) else found,
         article_problem=found if isinstance(found, str) else "",
-        values={pid: _read_member_property(kind, pid, by_pid[pid], read.unit_labels) for pid in kind.properties},
+        values={
+            pid: read_property_values(by_pid[pid], get_property_phrases(phrases, pid, kind).kind, read.unit_labels)
+            for pid in kind.properties
+        },
     )
-
-
-def _read_member_property(
-    kind: SetKind, pid: str, facts: Sequence[ItemFact], units: Mapping[str, str]
-) -> tuple[PropertyValue, ...]:
-    return read_property_values(facts, get_property_phrases(load_property_phrases(), pid, kind).kind, units)
 
 
 def _make_row_or_reject(tried: TriedQuestion, licence: str) -> RowOutcome:

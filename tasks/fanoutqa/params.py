@@ -1,8 +1,9 @@
 """FanOutQA's parameters, and the inputs resolved from them: questions, epoch, models, review decisions (paper §3.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -16,12 +17,22 @@ from factmill.tasks.engine.benchmark import WIKIDATA_SOURCE, BuildInputs, Resolv
 from factmill.tasks.engine.naming.identities import embedder_identity, wikidata_identity
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES
-from factmill.tasks.fanoutqa.sources.question_files import QUESTION_TABLE_FORM, check_table_support, load_set_kinds
+from factmill.tasks.fanoutqa.core.sets.set_kinds import get_property_phrases
+from factmill.tasks.fanoutqa.sources.question_files import (
+    PROPERTY_FILE,
+    QUESTION_TABLE_FORM,
+    SET_FILE,
+    check_table_support,
+    load_build_property_phrases,
+    load_build_set_kinds,
+    load_set_kinds,
+    read_own_set_kinds,
+)
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import make_own_source, pin_own_tables, state_source
-from factmill.tasks.storage.source_files import list_source_files, pin_source_file
+from factmill.tasks.storage.source_files import SourceFile, list_source_files, pin_source_file
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 QUESTION_FILES, TITLE_FILE = "files", "titles"
@@ -44,7 +55,11 @@ class FanOutParams(OwnSourceParams):
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder of questions, authored or released, or of own tables with such columns (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, and wikidata."""
     sets: Annotated[tuple[str, ...], CliOption(metavar="KIND")] = ()
-    """Kinds of sets to make questions from (repeatable). Default: all."""
+    """Kinds of sets to make questions from (repeatable). Default: all, or those of --set-file."""
+    set_file: Annotated[str | None, CliOption(metavar="FILE")] = None
+    """Kinds of sets of your own, in the form of data/lists/fanout_sets.csv."""
+    property_file: Annotated[str | None, CliOption(metavar="FILE")] = None
+    """Phrases for further properties, in the form of data/lists/fanout_properties.csv."""
     sets_a_kind: int = Field(default=12, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of sets per kind."""
     epoch: Annotated[str, AfterValidator(_parse_epoch_option), CliOption(metavar="DATE")] = FANOUTQA_SNAPSHOT[:10]
@@ -62,7 +77,7 @@ class FanOutParams(OwnSourceParams):
 class FanOutInputs(BuildInputs):
     """Resolved inputs that the steps of FanOutQA read."""
 
-    resolved: ClassVar = frozenset({"source", "sets", "epoch", "titles", "review"})
+    resolved: ClassVar = frozenset({"source", "sets", "set_file", "property_file", "epoch", "titles", "review"})
     params: FanOutParams
     units: tuple[str, ...]
     """`files` if there are question files, and kinds of sets."""
@@ -85,8 +100,15 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     moment = parse_past_epoch(params.epoch)
     wanted = list(dict.fromkeys(params.source)) or [str(_EMBEDDED_QUESTIONS), WIKIDATA_SOURCE]
     from_wikidata = WIKIDATA_SOURCE in wanted
-    if params.sets and not from_wikidata:
-        raise UsageError("--sets needs questions made from a Wikidata; add --source wikidata")
+    for name in ("sets", "set_file", "property_file"):
+        if getattr(params, name) and not from_wikidata:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} needs questions made from a Wikidata; add --source wikidata")
+    lists = {
+        group: [pin_source_file(Path(path))]
+        for group, path in ((SET_FILE, params.set_file), (PROPERTY_FILE, params.property_file))
+        if path
+    }
     given = [each for each in params.source if each != WIKIDATA_SOURCE]
     own = make_own_source(params, bool(given))
     notes: list[str] = [] if params.titles or run.world == "embedded" else [_NO_TITLES_NOTE]
@@ -97,7 +119,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     else:
         found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
         questions = [state_source(pin_source_file(path, name), own) for name, path in found.items()]
-    kinds = resolve_set_kinds(params.sets) if from_wikidata else []
+    kinds = resolve_set_kinds(params.sets, lists) if from_wikidata else []
     files = {
         QUESTION_FILES: questions,
         TITLE_FILE: [pin_source_file(path) for path in resolve_titles_file(params.titles)],
@@ -105,7 +127,14 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     absolute = {
         "source": make_sources_absolute(params.source),
         "epoch": moment,
-        "titles": params.titles and str(resolve_absolute_path(params.titles)),
+        **{
+            name: path and str(resolve_absolute_path(path))
+            for name, path in (
+                ("titles", params.titles),
+                ("set_file", params.set_file),
+                ("property_file", params.property_file),
+            )
+        },
     }
     return ResolvedInputs(
         FanOutInputs(
@@ -118,7 +147,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
             embedder=embedder_identity(world, factmill_home()),
             reviewing=load_reviewing("fanoutqa", params.review, run),
         ),
-        files,
+        files | lists,
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
     )
@@ -152,18 +181,29 @@ def _shorten_to_unique_path(path: Path, files: Sequence[Path]) -> str:
     return str(path)
 
 
-def resolve_set_kinds(sets: Sequence[str]) -> list[str]:
-    """Return the kinds of sets to make questions from, by default all; a relation means all of its kinds.
+def resolve_set_kinds(
+    sets: Sequence[str], lists: Mapping[str, Sequence[SourceFile]] = MappingProxyType({})
+) -> list[str]:
+    """Return the kinds of sets to make questions from, by default all, or those of the user's file (`lists`: SET_FILE and
+    PROPERTY_FILE → files); a relation means all of its kinds.
 
-    UsageError for an unknown kind.
+    UsageError for an unknown kind, SettingsError for a property without phrases.
     """
-    known = list(load_set_kinds())
+    known = load_build_set_kinds(lists.get(SET_FILE, ()))
     if unknown := [each for each in sets if not any(each in (kind, kind.split()[0]) for kind in known)]:
         raise UsageError(
-            f"--sets: unknown kind of sets {unknown[0]!r}; data/lists/fanout_sets.csv has {', '.join(known)}"
+            f"--sets: unknown kind of sets {unknown[0]!r}; data/lists/fanout_sets.csv has {', '.join(load_set_kinds())}"
             f"{format_did_you_mean(unknown[0], known)}"
         )
-    return [kind for kind in known if not sets or kind in sets or kind.split()[0] in sets]
+    own = {unit for file in lists.get(SET_FILE, ()) for unit in read_own_set_kinds(file)}
+    phrases = load_build_property_phrases(lists.get(PROPERTY_FILE, ()))
+    chosen = [
+        kind for kind in known if (kind in sets or kind.split()[0] in sets if sets else kind in own if own else True)
+    ]
+    for unit in chosen:
+        for pid in known[unit].properties:
+            get_property_phrases(phrases, pid, known[unit])
+    return chosen
 
 
 def parse_past_epoch(epoch: str) -> str:

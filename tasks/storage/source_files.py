@@ -123,6 +123,12 @@ def make_unpinned_source(path: Path) -> SourceFile:
     return SourceFile(path, path.name)
 
 
+def load_source_text(source: SourceFile, expected: str) -> str:
+    """Return a file's text without a byte order mark; SourceError if it is unreadable, empty, not UTF-8, or has changed."""
+    with _opened_text(source, expected) as stream:
+        return stream.read()
+
+
 def iterate_json(source: SourceFile, expected: str) -> Iterator[tuple[int, Any]]:
     """Yield (number from 1, value) for each value of a JSON array or of JSON Lines."""
     with _opened_text(source, expected) as stream:

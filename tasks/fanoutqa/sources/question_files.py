@@ -5,7 +5,7 @@ A file is a JSON list or JSON Lines. The keys of a row decide its form: `decompo
 malformed. A row that breaks rules of its form is rejected, with all broken rules by path.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -37,6 +37,7 @@ from factmill.tasks.storage.source_files import (
     ParsedSourceRow,
     SourceFile,
     iterate_json,
+    load_source_text,
     parse_source_rows,
 )
 
@@ -177,3 +178,33 @@ def load_set_kinds() -> dict[str, SetKind]:
 def load_property_phrases() -> dict[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases of a property, loaded from `data/lists/fanout_properties.csv`."""
     return parse_property_phrases(asset_path("data/lists", "fanout_properties.csv").read_text("utf-8"))
+
+
+SET_FILE, PROPERTY_FILE = "sets", "properties"
+"""Names of the manifest's file groups of the user's kinds of sets and of the phrases for their properties."""
+
+
+@cache
+def read_own_set_kinds(source: SourceFile) -> Mapping[str, SetKind]:
+    """Return unit → kind of sets of a user's file, in the form of `data/lists/fanout_sets.csv`."""
+    found = parse_set_kinds(load_source_text(source, "kinds of sets"), str(source.path))
+    if not found:
+        raise SourceError(f"{source.path}: no kind of sets; expected a line for each")
+    return found
+
+
+@cache
+def read_own_property_phrases(source: SourceFile) -> Mapping[tuple[str, str], PropertyPhrases]:
+    """Return (PID, members or empty) → phrases of a user's file, in the form of `data/lists/fanout_properties.csv`."""
+    return parse_property_phrases(load_source_text(source, "phrases of properties"), str(source.path))
+
+
+def load_build_set_kinds(files: Sequence[SourceFile]) -> dict[str, SetKind]:
+    """Return unit → kind of sets: factmill's own, and those of the user's files, which replace equal ones."""
+    return load_set_kinds() | {unit: kind for file in files for unit, kind in read_own_set_kinds(file).items()}
+
+
+def load_build_property_phrases(files: Sequence[SourceFile]) -> dict[tuple[str, str], PropertyPhrases]:
+    """Return (PID, members or empty) → phrases: factmill's own, and those of the user's files, which replace equal ones."""
+    own = {key: phrases for file in files for key, phrases in read_own_property_phrases(file).items()}
+    return load_property_phrases() | own

@@ -104,10 +104,10 @@ PropertyPhraseTable = Mapping[tuple[str, str], PropertyPhrases]
 """(PID, members) → property; members is empty for phrases that fit all members."""
 
 
-def parse_set_kinds(text: str) -> dict[str, SetKind]:
-    """Parse CSV text into unit → kind of sets, in the order of the list; SettingsError names the wrong line."""
+def parse_set_kinds(text: str, file: str = _SETS_FILE) -> dict[str, SetKind]:
+    """Parse CSV text into unit → kind of sets, in the order of the list; SettingsError names the file and the wrong line."""
     found: dict[str, SetKind] = {}
-    for place, line in _parse_csv_lines(text, _SETS_FILE, _SET_COLUMNS):
+    for place, line in _parse_csv_lines(text, file, _SET_COLUMNS):
         owners, members = (_parse_ids(place, line[name], is_qid) for name in ("owner_classes", "member_classes"))
         kind = SetKind(
             relation=_check_pid(place, line["relation"]),
@@ -132,10 +132,10 @@ def parse_set_kinds(text: str) -> dict[str, SetKind]:
     return found
 
 
-def parse_property_phrases(text: str) -> dict[tuple[str, str], PropertyPhrases]:
-    """Parse CSV text into (PID, members or empty) → property; SettingsError names the wrong line."""
+def parse_property_phrases(text: str, file: str = _PROPERTIES_FILE) -> dict[tuple[str, str], PropertyPhrases]:
+    """Parse CSV text into (PID, members or empty) → property; SettingsError names the file and the wrong line."""
     found: dict[tuple[str, str], PropertyPhrases] = {}
-    for place, line in _parse_csv_lines(text, _PROPERTIES_FILE, _PROPERTY_COLUMNS):
+    for place, line in _parse_csv_lines(text, file, _PROPERTY_COLUMNS):
         if line["kind"] not in get_args(PropertyKind):
             raise SettingsError(f"{place}: expected one of {', '.join(get_args(PropertyKind))}, found {line['kind']!r}")
         ranks = line["kind"] != "item"
@@ -169,7 +169,8 @@ def get_property_phrases(properties: PropertyPhraseTable, pid: str, kind: SetKin
     found = properties.get((pid, kind.members)) or properties.get((pid, ""))
     if found is None:
         raise SettingsError(
-            f"{_SETS_FILE}: {kind.unit} uses the property {pid}, but {_PROPERTIES_FILE} has no line for it"
+            f"the kind of sets {kind.unit} uses the property {pid}, but {_PROPERTIES_FILE} has no line for it with members "
+            f"{kind.members!r} or none; add one (--property-file)"
         )
     return found
 
