@@ -41,8 +41,9 @@ from factmill.tasks.biokalma.core.rows import (
 )
 from factmill.tasks.biokalma.params import BiokalmaInputs, BiokalmaParams
 from factmill.tasks.biokalma.sources.person_pairs import (
+    RELATION_FILE,
     load_biography_properties,
-    load_pair_relations,
+    load_build_pair_relations,
     load_relation_forms,
 )
 from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_person_knowledge
@@ -123,12 +124,19 @@ class PairRound:
 
 
 def make_pair_rounds(
-    rows: Iterable[EvolvingPair], number: int, is_last: bool, rejects: dict[str, Reject]
+    rows: Iterable[EvolvingPair],
+    number: int,
+    is_last: bool,
+    rejects: dict[str, Reject],
+    inverses: Mapping[str, frozenset[str]],
 ) -> list[PairRound]:
-    """Return the pairs of a round with their choices; a pair without any gets a reject in `rejects`."""
+    """Return the pairs of a round with their choices; a pair without any gets a reject in `rejects`.
+
+    `inverses`: PID → PIDs of its inverse relations.
+    """
     turns = []
     for row in rows:
-        if choices := _list_piece_choices(row, is_last=is_last):
+        if choices := _list_piece_choices(row, inverses, is_last=is_last):
             counts = {count.id: count for count in row.relation_counts}
             found = [counts[pieces[0].pid] for pieces in choices]
             turns.append(
@@ -184,7 +192,9 @@ def _read_perplexity(reply: CallResponse) -> float | None:
     return perplexity if math.isfinite(perplexity) else None
 
 
-def _list_piece_choices(row: EvolvingPair, *, is_last: bool) -> list[list[KnowledgePiece]]:
+def _list_piece_choices(
+    row: EvolvingPair, inverses: Mapping[str, frozenset[str]], *, is_last: bool
+) -> list[list[KnowledgePiece]]:
     """Return the unstated pieces by relation; in the last round only those of a person without pieces in the set.
 
     The final set must be about both people, which the scores alone do not ensure. A piece that states the inverse of a
@@ -193,7 +203,6 @@ def _list_piece_choices(row: EvolvingPair, *, is_last: bool) -> list[list[Knowle
     pool, known = [*row.person_pool, *row.other_pool], row.minimum_knowledge
     lacking = list_people_without_pieces(row.names, list_complete_pieces(known, pool, row.names)) if is_last else []
     choices = [each for each in list_missing_values(known, pool, row.names) if not lacking or each[0].qid in lacking]
-    inverses = load_pair_relations().inverses
     new = [each for each in choices if list_new_pieces(each, known, inverses) == each]
     return new or (choices if lacking else [])
 
@@ -207,6 +216,7 @@ def annotate_paragraph(batch: StageBatch) -> BatchReceipt:
     """Round 1: annotate the paragraph with the pieces of the knowledge pool that it states (Appendix A.3, Table 9)."""
     work = open_batch(batch)
     prompt = load_prompt(ANNOTATE_PROMPT)
+    inverses = load_build_pair_relations(work.source_files(RELATION_FILE)).inverses
     asked = []
     for row in work.rows(CountedPair):
         pools = (row.person, row.person_pool), (row.other, row.other_pool)
@@ -214,7 +224,7 @@ def annotate_paragraph(batch: StageBatch) -> BatchReceipt:
         asked.append((row.id, row, fill_prompt_template(prompt, paragraph=row.text, knowledge=knowledge)))
     return work.finish(
         (
-            _start_evolution(row, answer)
+            _start_evolution(row, answer, inverses)
             for row, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_annotated)
         ),
         EvolvingPair,
@@ -240,7 +250,9 @@ def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _AnnotatedParagra
     return _AnnotatedParagraph(text, find_stated_knowledge(read, pool, row.names))
 
 
-def _start_evolution(row: CountedPair, answer: ParsedCompletion[_AnnotatedParagraph]) -> RowOutcome:
+def _start_evolution(
+    row: CountedPair, answer: ParsedCompletion[_AnnotatedParagraph], inverses: Mapping[str, frozenset[str]]
+) -> RowOutcome:
     annotated = answer.parsed
     if isinstance(annotated, Reject):
         return annotated
@@ -249,7 +261,7 @@ def _start_evolution(row: CountedPair, answer: ParsedCompletion[_AnnotatedParagr
     if cited.is_mostly_unstated:
         problem = f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not stated in the text that cites them"
         return Reject(row.id, "cites_unstated", f"{problem}: {unstated}; annotated text: {annotated.text}")
-    pieces = list_new_pieces(cited.pieces, [], load_pair_relations().inverses)
+    pieces = list_new_pieces(cited.pieces, [], inverses)
     if not pieces:
         problem = (
             f"no valid citation ({cited.unknown_citations} not in a pool, {len(cited.unstated)} not stated in the text)"
@@ -275,8 +287,10 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
     rows = {row.id: row for row in work.rows(EvolvingPair)}
     lost: dict[str, Reject] = {}
     last = work.inputs(BiokalmaInputs).params.rounds
+    inverses = load_build_pair_relations(work.source_files(RELATION_FILE)).inverses
     for number in range(2, last + 1):
-        turns = make_pair_rounds([row for row in rows.values() if row.id not in lost], number, number == last, lost)
+        left = [row for row in rows.values() if row.id not in lost]
+        turns = make_pair_rounds(left, number, number == last, lost, inverses)
         while turns:
             turns = _request_sentences(work, choose_pieces(work, turns, lost), number, rows, lost)
     outcomes: list[RowOutcome] = []

@@ -22,8 +22,9 @@ from factmill.tasks.biokalma.core.rows import (
 )
 from factmill.tasks.biokalma.params import BiokalmaInputs
 from factmill.tasks.biokalma.sources.person_pairs import (
+    RELATION_FILE,
     is_complete_name,
-    load_pair_relations,
+    load_build_pair_relations,
     load_relation_forms,
     read_pairs,
 )
@@ -72,7 +73,12 @@ def read_person_pairs(batch: StageBatch) -> BatchReceipt:
     limit = inputs.limits[batch.unit]
     (source,) = work.source_files(batch.unit)
     outcomes: list[RowOutcome] = []
-    for read in read_pairs(source, complete_names=inputs.params.class_qid == HUMAN_QID, own=inputs.own_source):
+    for read in read_pairs(
+        source,
+        complete_names=inputs.params.class_qid == HUMAN_QID,
+        own=inputs.own_source,
+        own_relations=work.source_files(RELATION_FILE),
+    ):
         if limit is not None and work.rows_in >= limit:
             break
         work.add_input_row(read.row_id, read.raw_json)
@@ -112,7 +118,7 @@ def _make_pair_from_fact(work: BatchWork, fact: NamedFact, is_instance: Mapping[
         id=fact.id,
         person=person,
         relation=fact.relation,
-        relation_label=load_pair_relations().get_label(fact.relation),
+        relation_label=load_build_pair_relations(work.source_files(RELATION_FILE)).get_label(fact.relation),
         other=other,
         paragraph=None,
         given=list(pair),

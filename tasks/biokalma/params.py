@@ -8,10 +8,12 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.evolution import CoherenceScale
+from factmill.tasks.biokalma.core.pair_relations import PairRelations
 from factmill.tasks.biokalma.sources.person_pairs import (
     PERSON_PAIR_COLUMNS,
+    RELATION_FILE,
     find_pair_files,
-    load_pair_relations,
+    load_build_pair_relations,
     pin_own_pairs,
     uses_own_tables,
 )
@@ -27,6 +29,7 @@ from factmill.tasks.engine.benchmark import (
 )
 from factmill.tasks.engine.naming.identities import perplexity_identity, wikidata_identity
 from factmill.tasks.errors import UsageError
+from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import make_own_source, state_source
@@ -57,6 +60,8 @@ class BiokalmaParams(OwnSourceParams):
     """Class of the items that make up the pairs."""
     relations: Annotated[tuple[str, ...], BeforeValidator(_split_commas), CliOption(metavar="PIDS")] = ()
     """Relations to take pairs from, separated by commas. Default: the relations between people."""
+    relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
+    """Further relations that may join a pair, in the form of data/lists/pair_relations.csv."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows, spread over the sources."""
     per_person: int = Field(default=3, ge=1)
@@ -72,7 +77,7 @@ class BiokalmaParams(OwnSourceParams):
 class BiokalmaInputs(BuildInputs):
     """Resolved inputs of BioKaLMA's stages."""
 
-    resolved: ClassVar = frozenset({"source", "relations", "limit"})
+    resolved: ClassVar = frozenset({"source", "relations", "relation_file", "limit"})
     params: BiokalmaParams
     from_wikidata: bool
     """True where pairs come from the facts of the world's Wikidata."""
@@ -107,10 +112,17 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
             raise UsageError(
                 "--relations needs pairs from a Wikidata (--source wikidata); the rows of a file name their own relations"
             )
-    units = resolve_pair_relations(params.relations, params.class_qid) if from_wikidata else list(files)
+    own_relations = [pin_source_file(Path(params.relation_file))] if params.relation_file else []
+    known = load_build_pair_relations(own_relations)
+    units = resolve_pair_relations(params.relations, params.class_qid, known) if from_wikidata else list(files)
     return ResolvedInputs(
         BiokalmaInputs(
-            params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
+            params=params.model_copy(
+                update={
+                    "source": make_sources_absolute(params.source),
+                    "relation_file": params.relation_file and str(resolve_absolute_path(params.relation_file)),
+                }
+            ),
             own_source=own if own != OwnSource() else None,
             from_wikidata=from_wikidata,
             limits=split_limit_over_units(params.limit, units),
@@ -118,18 +130,18 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
             licence=(own.licence or NO_LICENCE_STATED) if params.source else EMBEDDED_WORLD_LICENCE,
             perplexity=perplexity_identity(world, factmill_home()),
         ),
-        {name: [file] for name, file in files.items()},
+        {name: [file] for name, file in files.items()} | ({RELATION_FILE: own_relations} if own_relations else {}),
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
     )
 
 
-def resolve_pair_relations(relations: Sequence[str], class_qid: str) -> list[str]:
+def resolve_pair_relations(relations: Sequence[str], class_qid: str, known: PairRelations) -> list[str]:
     """Return the relations to take pairs from, by default those between people; UsageError for an unknown one."""
-    known = load_pair_relations()
     if unknown := [pid for pid in relations if pid not in known.labels]:
         raise UsageError(
-            f"--relations: unknown relation {', '.join(unknown)}; data/lists/pair_relations.csv has {', '.join(known.labels)}"
+            f"--relations: unknown relation {', '.join(unknown)}; data/lists/pair_relations.csv has {', '.join(known.labels)}; "
+            "--relation-file adds some"
         )
     if not relations and class_qid != HUMAN_QID:
         raise UsageError(

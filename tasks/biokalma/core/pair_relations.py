@@ -45,17 +45,18 @@ class PairRelations:
         return self.labels[pid]
 
 
-def read_pair_relations(text: str) -> PairRelations:
-    """Parse the list of relations (CSV); SettingsError names the malformed line."""
+_NO_RELATIONS = PairRelations({}, (), {}, {})
+
+
+def read_pair_relations(text: str, file: str = _FILE, known: PairRelations = _NO_RELATIONS) -> PairRelations:
+    """Parse a list of relations (CSV), which adds to the `known` ones; SettingsError names the file and the malformed line."""
     reader = csv.DictReader(io.StringIO(text))
     if reader.fieldnames != _COLUMNS:
-        raise SettingsError(f"{_FILE}: expected the columns {_COLUMNS}, found {reader.fieldnames}")
-    labels: dict[str, str] = {}
-    default: list[str] = []
-    inverses: dict[str, frozenset[str]] = {}
-    pids: dict[str, str] = {}
+        raise SettingsError(f"{file}: expected the columns {_COLUMNS}, found {reader.fieldnames}")
+    labels, default = {**known.labels}, [*known.people_pids]
+    inverses, pids = {**known.inverses}, {**known.pids}
     for line in reader:
-        place = f"{_FILE}, line {reader.line_num}"
+        place = f"{file}, line {reader.line_num}"
         if len(line) != len(_COLUMNS) or None in line.values() or not is_pid(line["pid"]) or line["pid"] in labels:
             raise SettingsError(f"{place}: expected five columns and a new PID, found {line}")
         if not line["label"].strip():

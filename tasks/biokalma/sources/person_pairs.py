@@ -33,6 +33,7 @@ from factmill.tasks.storage.source_files import (
     iterate_csv,
     iterate_json,
     list_source_files,
+    load_source_text,
     parse_source_rows,
     peek_columns,
 )
@@ -42,6 +43,22 @@ from factmill.tasks.storage.source_files import (
 def load_pair_relations() -> PairRelations:
     """Return the relations that join pairs of people or organisations, from `data/lists/pair_relations.csv`."""
     return read_pair_relations(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
+
+
+RELATION_FILE = "relations"
+"""Name of the manifest's file group of the user's relations."""
+
+
+@cache
+def read_own_pair_relations(source: SourceFile) -> PairRelations:
+    """Return factmill's relations and those of a user's file, in the form of `data/lists/pair_relations.csv`."""
+    text = load_source_text(source, "relations of pairs")
+    return read_pair_relations(text, str(source.path), load_pair_relations())
+
+
+def load_build_pair_relations(files: Sequence[SourceFile]) -> PairRelations:
+    """Return the relations of a build: factmill's own, and those of the user's file if there is one."""
+    return read_own_pair_relations(files[0]) if files else load_pair_relations()
 
 
 @cache
@@ -104,14 +121,19 @@ def pin_own_pairs(params: TableSourceParams) -> OwnTables:
     return tables
 
 
-def read_pairs(source: SourceFile, *, complete_names: bool, own: OwnSource | None = None) -> Iterator[ParsedSourceRow]:
+def read_pairs(
+    source: SourceFile,
+    *,
+    complete_names: bool,
+    own: OwnSource | None = None,
+    own_relations: Sequence[SourceFile] = (),
+) -> Iterator[ParsedSourceRow]:
     """Yield each row's pair or reject, with ids <stem of the file>_0, …_1; SourceError for an unreadable file.
 
     `complete_names`: whether both names must be complete, as people's names must. `own`: how a table of the user's own is
-    read.
+    read. `own_relations`: files of further relations.
     """
-    relations = load_pair_relations()
-
+    relations = load_build_pair_relations(own_relations)
     rows = _iterate_table_rows(source, own) if own and own.columns else _iterate_rows(source)
 
     def judge(row_id: str, number: int, row: Any) -> PersonPair | Reject:

@@ -40,7 +40,7 @@ def read_own_relations(source: SourceFile) -> Mapping[str, QuestionRelation]:
         if pid in found:
             raise SourceError(f"{place}: {pid} is in the file twice; expected each property once")
         if problem := find_template_problem(template):
-            raise SourceError(f"{place}: {template!r} {problem}")
+            raise SourceError(f"{place}: {problem}, found {template!r}")
         found[pid] = QuestionRelation(pid, row.fields["label"] or pid, template, True, frozenset(), frozenset())
     return found
 
