@@ -149,8 +149,8 @@ def resolve_table_columns(
             column = column_map[field.name]
             if column and not _has_column(columns, column):
                 raise SourceError(
-                    f"{place}: --map {field.name}={column}: the column {column} is missing"
-                    f"{format_did_you_mean(column, columns)}; {_format_columns(columns)}"
+                    f"{place}: --map {field.name}={column}: the column {column} is missing; {_format_columns(columns)}"
+                    f"{format_did_you_mean(column, columns)}"
                 )
         else:
             alike = [column for column in columns if column.strip().casefold() in field.names]

@@ -149,7 +149,7 @@ def resolve_table_relations(
     relations = [pid for pid in known if pid in found.values() and (not requested or pid in requested)]
     if not relations:
         problem = (
-            f"no row is of {', '.join(requested)}; the rows are of {', '.join(filter(None, found.values()))}"
+            f"no row is of {', '.join(requested)}; the rows are of {', '.join(sorted(set(filter(None, found.values()))))}"
             if any(found.values())
             else format_unknown_relation(min(stated), known)
         )

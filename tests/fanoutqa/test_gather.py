@@ -32,7 +32,10 @@ def read(folder: Path, **files: list[dict[str, Any]]) -> list[Any]:
         path = folder / f"{name}.json"
         path.write_text(json.dumps(rows))
         sources.append(SourceFile(path, path.name, digest_bytes(path.read_bytes())))
-    work: Any = SimpleNamespace(source_files=lambda _unit: sources, add_input_row=taken.__setitem__)
+    inputs = SimpleNamespace(own_source=None)
+    work: Any = SimpleNamespace(
+        source_files=lambda _unit: sources, add_input_row=taken.__setitem__, inputs=lambda _model: inputs
+    )
     outcomes = list(_read_question_files(work))
     assert len(taken) == sum(map(len, files.values()))
     return outcomes

@@ -57,6 +57,9 @@ def read_pair_relations(text: str, file: str = _FILE, known: PairRelations = _NO
     inverses, pids = {**known.inverses}, {**known.pids}
     for line in reader:
         place = f"{file}, line {reader.line_num}"
+        if line["pid"] in known.labels:
+            label = known.labels[line["pid"]]
+            raise SettingsError(f"{place}: {line['pid']} ({label}) is known without it; leave the line out")
         if len(line) != len(_COLUMNS) or None in line.values() or not is_pid(line["pid"]) or line["pid"] in labels:
             raise SettingsError(f"{place}: expected five columns and a new PID, found {line}")
         if not line["label"].strip():
