@@ -230,7 +230,10 @@ def read_table_fields(row: Any, form: TableForm, own: OwnSource) -> dict[str, An
             if cell is not None:
                 value = _read_cell(cell, field.kind, own.separator)
         except ValueError as error:
-            return f"the column {column} {error}"
+            part = (
+                f"; name a part of it, like {column}.{next(iter(cell))}" if isinstance(cell, Mapping) and cell else ""
+            )
+            return f"the column {column} {error}{part}"
         value = own.defaults.get(field.name) if value in (None, []) else value
         if field.is_required and value is None:
             return f"the column {column} is empty; expected {field.meaning}"
@@ -279,7 +282,7 @@ def _read_text(cell: Any) -> str:
     if isinstance(cell, date):
         return cell.isoformat()
     shown = f"{cell!r}"[:60]
-    raise ValueError(f"holds {shown}, not a text; the part of an object is named like answer.value")
+    raise ValueError(f"holds {shown}, not a text")
 
 
 def _parse_json(text: str) -> Any:

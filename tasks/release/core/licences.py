@@ -72,7 +72,8 @@ KNOWN_LICENCES = {
             "no licence is stated",
             "",
             "unknown",
-            "nothing allows the redistribution of its rows; data/lists/known_sources.csv lists the files with a known licence",
+            "nothing allows the redistribution of its rows; `build --source-licence` states the licence of a source of your own, and "
+            "data/lists/known_sources.csv lists published files",
         ),
     )
 }

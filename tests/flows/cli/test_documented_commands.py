@@ -13,7 +13,7 @@ import duckdb
 import pytest
 from support.batches.run_batch import run_batch
 from support.commands.command import Factmill
-from support.docs.documents import DOCUMENTS, list_blocks, list_examples
+from support.docs.documents import DOCUMENTS, list_blocks, list_examples, list_named_files
 from support.habits.server import HabitsServer, write_habit_world
 from support.models.scripted_chat import ScriptedChat
 from support.webs.prepared import link_prepared
@@ -41,6 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, session_home: Path) -> Iter
     shutil.copy(next((SOURCES / "simpleqa").iterdir()), made / "simple_qa_test_set.csv")
     questions = json.loads((SOURCES / "fanoutqa" / "places.json").read_text("utf-8"))
     (made / "my-questions.json").write_text(json.dumps(questions[:3]))
+    for name, content in list_named_files("docs/rebuild/own-data.md").items():
+        (made / name).write_text(content, "utf-8")
     (made / "pairs.csv").write_text("subject,object\nQ937,Q9021\n")
     with gzip.open(made / "truthy.nt.gz", "wt", encoding="utf-8") as file:
         write_world_ntriples(load_world_data(WORLD_FOLDER), file)

@@ -58,6 +58,12 @@ def list_blocks(document: str, *languages: str) -> list[str]:
     ]
 
 
+def list_named_files(document: str) -> dict[str, str]:
+    """Return name → content of the files that a document shows: a line with the name in backticks and a colon, then a block."""
+    text = (ASSETS_ROOT / document).read_text("utf-8")
+    return dict(re.findall(r"^`([\w.-]+)`:\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+
+
 def list_examples(document: str) -> list[Example]:
     """Return what a document tells to type, in order; in a console's block, what stands behind a `$`."""
     found = []
