@@ -1,0 +1,175 @@
+"""Which column of a user's table is which field, and what its cells hold."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import pytest
+
+from factmill.tasks.core.table_columns import (
+    OwnSource,
+    TableField,
+    parse_column_map,
+    read_table_fields,
+    resolve_table_columns,
+    split_column_map,
+)
+from factmill.tasks.errors import SourceError, UsageError
+
+FORM = (
+    TableField("question", "text of the question", is_required=True),
+    TableField("answers", "gold answers", "list", True, "answer"),
+    TableField("steps", "sub-questions", "json"),
+    TableField("domain", "topic"),
+)
+SAME = {field.name: field.name for field in FORM}
+
+
+@pytest.mark.parametrize(
+    ("given", "pairs"),
+    [
+        (("question=q,answers=gold",), ("question=q", "answers=gold")),
+        ("question=q, answers = gold ", ("question=q", "answers=gold")),
+        (("question=q", "answers=gold"), ("question=q", "answers=gold")),
+        (("question=Question, in English,answers=gold",), ("question=Question, in English", "answers=gold")),
+        (("question=a=b",), ("question=a=b",)),
+        (("domain=",), ("domain=",)),
+        ((), ()),
+    ],
+)
+def test_a_map_is_split_into_its_fields(given: Any, pairs: Sequence[str]) -> None:
+    assert split_column_map(given) == pairs
+    assert split_column_map(pairs) == pairs
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("q", "'q': expected FIELD=COLUMN, like question=q,answers=gold"),
+        ("", "'': expected FIELD=COLUMN"),
+        ("=q", "expected a field before the equals sign"),
+        ("question=q,question=p", "the field question is there twice"),
+    ],
+)
+def test_a_map_of_another_form_says_what_was_expected(given: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        split_column_map(given)
+
+
+def test_a_map_names_known_fields_once_by_either_name() -> None:
+    assert parse_column_map(["answer=gold"], FORM) == {"answers": "gold"}
+    with pytest.raises(
+        UsageError, match="unknown field qestion; expected question, answers, answer, steps, domain; did you"
+    ):
+        parse_column_map(["qestion=q"], FORM)
+    with pytest.raises(UsageError, match="answers is there twice, as answers and answer"):
+        parse_column_map(["answer=gold", "answers=gold"], FORM)
+
+
+@pytest.mark.parametrize(
+    ("column_map", "columns", "found"),
+    [
+        ({}, ["question", "answers", "more"], {"question": "question", "answers": "answers"}),
+        ({}, ["answer", " Question "], {"question": " Question ", "answers": "answer"}),
+        ({"question": "q"}, ["q", "question", "answers"], {"question": "q", "answers": "answers"}),
+        ({"domain": ""}, ["question", "answers", "domain"], {"question": "question", "answers": "answers"}),
+        ({"answers": "a.value"}, ["question", "a"], {"question": "question", "answers": "a.value"}),
+    ],
+)
+def test_columns_are_those_of_the_map_else_of_the_fields_names(
+    column_map: Mapping[str, str], columns: Sequence[str], found: Mapping[str, str]
+) -> None:
+    assert resolve_table_columns("t.csv", FORM, column_map, columns) == found
+
+
+@pytest.mark.parametrize(
+    ("column_map", "columns", "said"),
+    [
+        ({}, ["q", "gold"], r"t\.csv: the column question is missing \(text of the question\); the file has the columns q, gold; .*--map question=q,answers=gold\."),
+        ({}, ["x", "y"], "--map question=x,answers=y"),
+        ({"domain": "d"}, ["Prompt", "target", "d"], "--map domain=d,question=Prompt,answers=target"),
+        ({}, ["my question", "answer"], "--map 'question=my question'"),
+        ({}, ["x"], r"the file has the columns x\. Fields are question \(required\): text of the question; answers or answer"),
+        ({}, ["question;answers"], "its cells seem to be separated by ;"),
+        ({}, [], "the file has the columns none"),
+        ({"question": "Q"}, ["q", "answers"], "--map question=Q: the column Q is missing; the file has the columns q, answers; did you mean q?"),
+    ],
+)  # fmt: skip
+def test_a_missing_column_is_named_with_a_map_that_fits(
+    column_map: Mapping[str, str], columns: Sequence[str], said: str
+) -> None:
+    with pytest.raises(SourceError, match=said):
+        resolve_table_columns("t.csv", FORM, column_map, columns)
+
+
+def test_a_default_stands_for_a_column() -> None:
+    own = OwnSource(columns={"question": "question"}, defaults={"answers": "x"})
+    assert resolve_table_columns("t.csv", FORM, {}, ["question"], own.defaults) == own.columns
+    assert read_table_fields({"question": "Who?"}, FORM[:2], own) == {"question": "Who?", "answers": "x"}
+
+
+@pytest.mark.parametrize(
+    ("cell", "separator", "answers"),
+    [
+        ("London", "", ["London"]),
+        (" London ", "", ["London"]),
+        ('["London", "Greater London"]', "", ["London", "Greater London"]),
+        ("['London', \"King's Lynn\"]", "", ["London", "King's Lynn"]),
+        ("London; Paris;", ";", ["London", "Paris"]),
+        ('["London; Paris"]', ";", ["London; Paris"]),
+        (["London", None, "London"], "", ["London"]),
+        ("[sic] London", "", ["[sic] London"]),
+        (1969, "", ["1969"]),
+        (3.25, "", ["3.25"]),
+        ([1969, "1970"], "", ["1969", "1970"]),
+        (date(1969, 7, 20), "", ["1969-07-20"]),
+    ],
+)
+def test_a_cell_holds_a_list(cell: Any, separator: str, answers: Sequence[str]) -> None:
+    read = read_table_fields({"question": "Who?", "answers": cell}, FORM, OwnSource(columns=SAME, separator=separator))
+    assert read == {"question": "Who?", "answers": answers, "steps": None, "domain": None}
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [('[{"a": null}]', [{"a": None}]), ("yes", "yes"), (" 1984 ", " 1984 "), (True, True), ({"a": 1}, {"a": 1})],
+)
+def test_a_cell_holds_json_where_it_begins_like_it(cell: Any, value: Any) -> None:
+    read = read_table_fields({"question": "Who?", "answers": "x", "steps": cell}, FORM, OwnSource(columns=SAME))
+    assert not isinstance(read, str)
+    assert read["steps"] == value
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ([], "the row is no object"),
+        ({"question": " ", "answers": "x"}, "the column question is empty; expected text of the question"),
+        ({"question": None, "answers": "x"}, "the column question is empty"),
+        ({"answers": "x"}, "the column question is empty"),
+        ({"question": "Who?", "answers": "[]"}, "the column answers is empty"),
+        ({"question": "Who?", "answers": 1969.0}, "the column answers holds the decimal number 1969.0"),
+        ({"question": "Who?", "answers": float("nan")}, "the column answers holds the decimal number nan"),
+        ({"question": "Who?", "answers": True}, "the column answers holds True, not a text"),
+        ({"question": "Who?", "answers": {"value": "x"}}, "not a text; name a part of it, like answers.value"),
+        ({"question": ["Who?"], "answers": "x"}, "the column question holds"),
+        ({"question": "Who?", "answers": "[London]"}, "the column answers stands in square brackets and is no list"),
+        ({"question": "Who?", "answers": "x", "steps": "[{"}, "the column steps begins like JSON and cannot be read"),
+        ({"question": "Who?", "answers": "x", "steps": "[" * 200}, "the column steps begins like JSON"),
+        ({"question": "Wh\ud800", "answers": "x"}, "the column question holds half a surrogate pair"),
+    ],
+)
+def test_a_row_that_cannot_be_read_says_why(row: Any, said: str) -> None:
+    read = read_table_fields(row, FORM, OwnSource(columns=SAME))
+    assert isinstance(read, str) and said in read
+
+
+def test_a_part_of_an_object_is_read_by_its_path() -> None:
+    own = OwnSource(columns={"question": "q", "answers": "a.value", "domain": "x.y"})
+    row = {"q": "Who?", "a": {"value": "Ada", "aliases": []}, "x.y": "whole"}
+    assert read_table_fields(row, FORM, own) == {
+        "question": "Who?",
+        "answers": ["Ada"],
+        "steps": None,
+        "domain": "whole",
+    }

@@ -1,0 +1,161 @@
+"""Builds of tables that users bring: each benchmark from a tiny table with columns of other names.
+
+Models are scripted: the embedded world's replies, and the plainest ones for prompts of these sources.
+"""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.command import Factmill, Ran
+from support.docs.documents import list_named_files
+
+from factmill.tasks.storage.builds import resolve_build
+from factmill.tasks.storage.warehouse import open_warehouse
+
+FILES = list_named_files("docs/rebuild/own-data.md")
+COUPLES = "paragraph=text,person=one,relation=how,other=two"
+Build = Callable[..., Ran]
+
+
+@pytest.fixture
+def build(factmill: Factmill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """Build a benchmark in a folder with the documents' files, into a warehouse of its own."""
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return lambda *options: factmill("build", *options, "--warehouse", tmp_path / "w.duckdb", "--json")
+
+
+def rows_of(ran: Ran, table: str) -> list[dict[str, Any]]:
+    assert ran.code == 0, ran.err
+    with open_warehouse(Path(ran.json["warehouse"])) as db:
+        statement = f"SELECT * FROM {table} WHERE build_id = ? ORDER BY source_row"
+        found: list[dict[str, Any]] = db.sql(statement, params=[ran.json["build_id"]]).to_arrow_table().to_pylist()
+    return found
+
+
+def test_granola_reads_a_table_and_names_file_row_source_and_licence(
+    build: Build, factmill: Factmill, tmp_path: Path
+) -> None:
+    told = ("--source", "town-quiz.csv", "--map", "question=q,answers=gold,relation=property")
+    ran = build("granola", *told, "--source-name", "Town quiz", "--source-licence", "CC-BY-4.0")
+    rows = rows_of(ran, "granola_eq")
+    assert [(row["source_name"], row["source_row"], row["relation"], row["answer"]) for row in rows] == [
+        ("Town quiz/town-quiz.csv", 1, "P19", "Brooklyn"),
+        ("Town quiz/town-quiz.csv", 2, "P19", "Chester"),
+        ("Town quiz/town-quiz.csv", 3, "P127", "Meta Platforms"),
+    ]
+    assert "note: Town quiz/town-quiz.csv: question = q, answers = gold, relation = property" in ran.err
+    warehouse = ("--warehouse", tmp_path / "w.duckdb")
+    explained = factmill("explain", "granola", rows[0]["id"], *warehouse)
+    assert "source      Town quiz/town-quiz.csv, row 1, relation P19" in explained.out
+    assert "identical" in factmill("verify", ran.json["build_id"], *warehouse).out
+    released = factmill("release", ran.json["build_id"], "--to", tmp_path / "release", *warehouse)
+    assert released.code == 0, released.err
+    with (tmp_path / "release" / "LICENSES.csv").open(encoding="utf-8", newline="") as file:
+        first = next(csv.DictReader(file))
+    assert (first["source"], first["licence"], first["rows"]) == ("Town quiz", "CC-BY-4.0", "3")
+
+
+def test_without_a_licence_it_is_built_and_a_release_says_what_is_missing(
+    build: Build, factmill: Factmill, tmp_path: Path
+) -> None:
+    ran = build("granola", "--source", "town-quiz.csv", "--map", "question=q,answers=gold,relation=property")
+    assert ran.code == 0 and "no licence of this source is stated (--source-licence)" in ran.err
+    place = ("--to", tmp_path / "release", "--warehouse", tmp_path / "w.duckdb")
+    refused = factmill("release", ran.json["build_id"], *place)
+    assert refused.code == 2
+    assert "none stated of town-quiz.csv (3)" in refused.err and "--source-licence" in refused.err
+    assert factmill("release", ran.json["build_id"], "--allow-licence", "none stated", *place).code == 0
+    assert "| town-quiz.csv | none stated | 3 |" in (tmp_path / "release" / "README.md").read_text("utf-8")
+
+
+def test_another_map_is_another_build_and_the_same_one_is_there_already(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "two.csv").write_text("q,gold,other,relation\nWhere was Carl Sagan born?,Brooklyn,Brooklyn,P19\n")
+    ids = [
+        build("granola", "--source", "two.csv", "--map", column_map).json["build_id"]
+        for column_map in ("question=q,answers=gold", "question=q,answers=other", "answer=gold,question=q")
+    ]
+    assert ids[0] != ids[1]
+    assert ids[0] == ids[2]
+    with open_warehouse(tmp_path / "w.duckdb"):
+        manifest = resolve_build(tmp_path / "w.duckdb", ids[0]).lock
+    assert manifest["params"]["own_source"]["columns"] == {"question": "q", "answers": "gold", "relation": "relation"}
+    assert "map" not in manifest["params"]["params"]
+
+
+def test_relations_of_ones_own_ask_their_questions(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("pid,template\nP19,In which town did [X] come into the world?\n")
+    (tmp_path / "q.csv").write_text("question,answer\nIn which town did Carl Sagan come into the world?,Brooklyn\n")
+    told = ("--source", "q.csv", "--relation", "P19")
+    assert build("granola", *told).code == 1  # no_template_match
+    (row,) = rows_of(build("granola", *told, "--relation-file", "mine.csv"), "granola_eq")
+    assert row["question_entity"] == "Carl Sagan"
+
+
+def test_a_subject_of_its_own_column_needs_no_template(build: Build, tmp_path: Path) -> None:
+    rows = "In which town did Carl Sagan come into the world?,Brooklyn,Carl Sagan\nWho?,Brooklyn,Carl Sagan\n"
+    (tmp_path / "q.csv").write_text(f"question,answer,subject\n{rows}")
+    ran = build("granola", "--source", "q.csv", "--relation", "P19")
+    assert [row["question_entity"] for row in rows_of(ran, "granola_eq")] == ["Carl Sagan"]
+    assert ran.json["reasons"]["extract_question_entities"] == {"subject_not_in_question": 1}
+
+
+def test_multihal_reads_a_table_as_a_foundation_of_its_own(build: Build) -> None:
+    told = ("--map", "question=q,answer=gold,incorrect_answers=wrong", "--source-name", "hard", "--language", "eng")
+    rows = rows_of(build("multihal", "--source", "hard-questions.jsonl", *told), "multihal")
+    found = {(row["source_dataset"], row["source_name"], row["source_row"], row["licence"]) for row in rows}
+    assert ("hard", "hard/hard-questions.jsonl", 1, "none stated") in found
+    (first, *_) = rows
+    assert (first["question_id"], first["domain"], first["incorrect_answers"]) == (
+        "hard_hard-questions_0", "mountains", ["8,848 metres"],
+    )  # fmt: skip
+
+
+def test_biokalma_reads_a_table_of_pairs(build: Build) -> None:
+    ran = build("biokalma", "--source", "couples.csv", "--map", COUPLES, "--source-licence", "CC0-1.0")
+    stages = {each["stage"]: each["rows_out"] for each in ran.json["stages"]}
+    assert stages["find_pair_paragraphs"] == 2
+    rows = rows_of(ran, "biokalma")
+    assert rows and {(row["source_name"], row["licence"]) for row in rows} == {("couples.csv", "CC0-1.0")}
+
+
+def test_slaq_reads_a_table_of_topics(build: Build, tmp_path: Path) -> None:
+    with (tmp_path / "topics.csv").open("a") as file:
+        file.write("quaternion,Mathematics\nNo such page,Sky\n,Sky\n")
+    ran = build("slaq", "--source", "topics.csv", "--map", "category=field")
+    assert ran.code == 0, ran.err
+    assert ran.json["facts"]["categories"] == {"Mathematics": 2, "Sky": 2}
+    assert ran.json["reasons"]["read_own_topics"] == {"malformed_row": 1, "page_missing": 1}
+    assert ran.json["merged"] == 1
+    wrong = build("slaq", "--source", "topics.csv", "--map", "category=field", "--category", "Skye")
+    assert wrong.code == 2 and "the categories are Mathematics, Sky; did you mean Sky?" in wrong.err
+    drawn = build("slaq", "--source", "topics.csv", "--map", "category=field", "--depth", "2")
+    assert drawn.code == 2 and "a table names its topics" in drawn.err
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_fanoutqa_reads_its_forms_from_a_table(build: Build, tmp_path: Path, kind: str) -> None:
+    if kind == "csv":
+        question = json.loads(FILES["rivers.jsonl"])
+        with (tmp_path / "rivers.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(question)
+            writer.writerow([each if isinstance(each, str) else json.dumps(each) for each in question.values()])
+    told = ("--map", "question=q,strategy=steps,categories=topics", "--source-licence", "CC0-1.0")
+    (row,) = rows_of(build("fanoutqa", "--source", f"rivers.{kind}", *told), "fanoutqa")
+    assert (row["source"], row["source_name"], row["licence"]) == ("authored", f"rivers.{kind}", "CC0-1.0")
+    assert row["categories"] == ["rivers"] and row["sub_questions"] == 5
+
+
+def test_fanoutqa_makes_questions_of_own_kinds_of_sets(build: Build) -> None:
+    told = ("--source", "wikidata", "--set-file", "sets.csv")
+    without = build("fanoutqa", *told)
+    assert without.code == 2 and "no line for it with members 'people' or none" in without.err
+    ran = build("fanoutqa", *told, "--property-file", "properties.csv", "--sets-a-kind", "2")
+    rows = rows_of(ran, "fanoutqa")
+    assert rows and {" ".join(row["source_name"].split()[1:3]) for row in rows} <= {"P40 Q5", "P57 Q11424"}

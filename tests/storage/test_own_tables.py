@@ -1,0 +1,200 @@
+"""Tables of users: which files of a folder are read, and what is checked before a build starts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.rows import NO_LICENCE_STATED
+from factmill.tasks.core.table_columns import TableField
+from factmill.tasks.errors import SourceError, UsageError
+from factmill.tasks.options import OwnSourceParams
+from factmill.tasks.storage.own_tables import (
+    OwnTables,
+    find_table_files,
+    iterate_own_table,
+    make_own_source,
+    pin_own_tables,
+)
+from factmill.tasks.storage.source_files import SourceFile
+
+FORM = (
+    TableField("question", "text of the question", is_required=True),
+    TableField("answers", "gold answers", "list", True, "answer"),
+    TableField("id", "id of the row"),
+)
+EMBEDDED = ASSETS_ROOT / "data/world/sources/simpleqa/simple_qa_test_set.csv"
+
+
+def write(path: Path, content: str | bytes = "question,answers\nWho?,Ada\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def pin(*paths: Path, **options: Any) -> OwnTables:
+    return pin_own_tables(OwnSourceParams(source=tuple(map(str, paths)), **options), FORM, id_field="id")
+
+
+@pytest.mark.parametrize(
+    ("names", "split", "found"),
+    [
+        (["b.csv", "a.jsonl", "notes.md"], None, ["a.jsonl", "b.csv"]),
+        (["test.csv"], None, ["test.csv"]),
+        (["train.csv", "test.csv"], "test", ["test.csv"]),
+        (["train.csv", "test.csv"], "TEST", ["test.csv"]),
+        (
+            [
+                "data/train-00000-of-00002.parquet",
+                "data/train-00001-of-00002.parquet",
+                "data/test-00000-of-00001.parquet",
+            ],
+            "train",
+            ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"],
+        ),
+        (["test/0000.parquet", "train/0000.parquet"], "test", ["test/0000.parquet"]),
+        (["P19.dev.json", "P19.test.json"], "dev", ["P19.dev.json"]),
+        (["easy.csv", "hard.csv"], "hard", ["hard.csv"]),
+        (["x.csv", "dataset_infos.json"], None, ["x.csv"]),
+    ],
+)
+def test_the_files_of_a_split_are_told_by_their_names(
+    tmp_path: Path, names: list[str], split: str | None, found: list[str]
+) -> None:
+    for name in names:
+        write(tmp_path / name)
+    assert [file.relative_to(tmp_path).as_posix() for file in find_table_files([tmp_path], split)] == found
+
+
+@pytest.mark.parametrize(
+    ("names", "split", "said"),
+    [
+        (["train.csv", "test.csv"], None, "holds the splits test, train; choose one, like --source-split test"),
+        (["train.csv"], "dev", r"--source-split dev: no file of this name in .*; it holds train\.csv"),
+        (["notes.md"], None, "no table in .* expected files that end in .csv"),
+    ],
+)
+def test_a_folder_without_the_one_split_says_what_it_holds(
+    tmp_path: Path, names: list[str], split: str | None, said: str
+) -> None:
+    for name in names:
+        write(tmp_path / name)
+    with pytest.raises(SourceError, match=said):
+        find_table_files([tmp_path], split)
+
+
+def test_a_packed_file_is_no_table(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"rows\.csv\.gz: unknown kind of file"):
+        find_table_files([write(tmp_path / "rows.csv.gz")])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "q,gold\nWho?,Ada\n"),
+        ("t.csv", "\ufeffq,gold\r\nWho?,Ada\r\n"),
+        ("t.tsv", "q\tgold\nWho?\tAda\n"),
+        ("t.json", '[{"q": "Who?", "gold": ["Ada"]}]'),
+        ("t.jsonl", '{"q": "Who?", "gold": "Ada"}\n'),
+        ("t.ndjson", '{"q": "Who?", "gold": "Ada"}\n'),
+    ],
+    ids=["csv", "mark and line ends", "tabs", "array", "lines", "ndjson"],
+)
+def test_each_kind_of_file_gives_the_same_rows(tmp_path: Path, name: str, content: str) -> None:
+    tables = pin(write(tmp_path / name, content), map="question=q,answers=gold")
+    assert tables.own.columns == {"question": "q", "answers": "gold"}
+    (row,) = iterate_own_table(tables.files[0], tables.own, FORM)
+    assert (row.number, row.fields) == (1, {"question": "Who?", "answers": ["Ada"], "id": None})
+
+
+def test_parquet_is_read_with_lists_and_parts_of_objects_also_through_a_link_without_a_suffix(tmp_path: Path) -> None:
+    table = pa.table({"question": ["Who?"], "answer": [{"value": ["Ada", "A. L."]}], "score": [1.0]})
+    pq.write_table(table, tmp_path / "blob")
+    (tmp_path / "test.parquet").symlink_to(tmp_path / "blob")
+    tables = pin(tmp_path / "test.parquet", map="answers=answer.value")
+    (file,) = tables.files
+    # as a build finds it again
+    resolved = SourceFile(file.path.resolve(), file.name, file.sha256)
+    (row,) = iterate_own_table(resolved, tables.own, FORM)
+    assert row.fields == {"question": "Who?", "answers": ["Ada", "A. L."], "id": None}
+    assert tables.notes[0] == "test.parquet: question, answers = answer.value; not read: answer, score"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"question,answers\nWho,\xff\n", "not UTF-8 at byte"),
+        ("", "the file is empty"),
+        ("question,answers\n", "no rows"),
+        ("question,answers\nWho?,Ada\nWhere\n", r"row 2 \(line 3\) has 1 cells instead of 2"),
+        ("question,question,answers\na,b,c\n", "row 1: the column question appears twice"),
+        ("question,answers\n,\n,x\n", "row 1: the column question is empty; .*, and no other row is better"),
+        ("question,answers,id\na,b,1\nc,d,2\ne,f,1\n", r"row 3 has the id '1' of t\.csv, row 1; expected each once"),
+    ],
+)
+def test_a_file_is_read_to_its_end_before_a_build(tmp_path: Path, content: str | bytes, said: str) -> None:
+    with pytest.raises(SourceError, match=rf"t\.csv: {said}"):
+        pin(write(tmp_path / "t.csv", content))
+
+
+def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
+    tables = pin(write(tmp_path / "t.csv"))
+    write(tmp_path / "t.csv", "question,answers\nWho?,Bo\n")
+    with pytest.raises(SourceError, match="the file has changed since the build began"):
+        list(iterate_own_table(tables.files[0], tables.own, FORM))
+
+
+def test_a_cell_of_a_megabyte_is_read(tmp_path: Path) -> None:
+    tables = pin(write(tmp_path / "t.csv", f"question,answers\n{'x' * 1_000_000},Ada\n"))
+    (row,) = iterate_own_table(tables.files[0], tables.own, FORM)
+    assert not isinstance(row.fields, str) and len(row.fields["question"]) == 1_000_000
+
+
+def test_tables_of_one_source_have_the_same_columns(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv")
+    write(tmp_path / "b.csv", "question,answer\nWho?,Ada\n")
+    with pytest.raises(SourceError, match=r"expected tables with the same columns"):
+        pin(tmp_path)
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    paths = [write(tmp_path / "one" / "t.csv"), write(tmp_path / "two" / "t.csv")]
+    assert [file.name for file in pin(*paths, source_name="Quiz").files] == ["Quiz/one/t.csv", "Quiz/two/t.csv"]
+
+
+def test_a_licence_is_the_stated_one_or_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv")
+    stated, none = pin(path, source_licence="CC-BY-4.0"), pin(path)
+    assert [file.licence for file in (*stated.files, *none.files)] == ["CC-BY-4.0", NO_LICENCE_STATED]
+    assert len(stated.notes) == 1
+    assert "no licence of this source is stated (--source-licence)" in none.notes[1]
+
+
+def test_the_known_licence_of_a_published_file_is_not_restated() -> None:
+    with pytest.raises(UsageError, match=r"is a published file under Apache-2\.0; leave the option out"):
+        pin_own_tables(OwnSourceParams(source=(str(EMBEDDED),), map="question=problem", source_licence="MIT"), FORM)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("map", ("question=q",)), ("source_name", "x"), ("source_licence", "MIT"), ("list_separator", ";")],
+)
+def test_options_about_files_need_files(option: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"--{option.replace('_', '-')} is about files of your own"):
+        make_own_source(OwnSourceParams(**{option: value}), from_files=False)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", "two\nlines", "x" * 101])
+def test_a_name_is_one_short_line(name: str) -> None:
+    with pytest.raises(ValueError, match="expected a text of at most 100 characters"):
+        OwnSourceParams(source_name=name)
+
+
+def test_what_a_json_row_lacks_is_read_from_the_others(tmp_path: Path) -> None:
+    rows = [{"question": "Who?", "answers": ["Ada"]}, {"question": "Where?", "answers": ["Ulm"], "id": "b"}]
+    tables = pin(write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, rows))))
+    assert tables.own.columns == {"question": "question", "answers": "answers", "id": "id"}
