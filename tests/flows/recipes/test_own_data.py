@@ -82,8 +82,7 @@ def test_another_map_is_another_build_and_the_same_one_is_there_already(build: B
     ]
     assert ids[0] != ids[1]
     assert ids[0] == ids[2]
-    with open_warehouse(tmp_path / "w.duckdb"):
-        manifest = resolve_build(tmp_path / "w.duckdb", ids[0]).lock
+    manifest = resolve_build(tmp_path / "w.duckdb", ids[0]).lock
     assert manifest["params"]["own_source"]["columns"] == {"question": "q", "answers": "gold", "relation": "relation"}
     assert "map" not in manifest["params"]["params"]
 
@@ -149,7 +148,7 @@ def test_fanoutqa_reads_its_forms_from_a_table(build: Build, tmp_path: Path, kin
     told = ("--map", "question=q,strategy=steps,categories=topics", "--source-licence", "CC0-1.0")
     (row,) = rows_of(build("fanoutqa", "--source", f"rivers.{kind}", *told), "fanoutqa")
     assert (row["source"], row["source_name"], row["licence"]) == ("authored", f"rivers.{kind}", "CC0-1.0")
-    assert row["categories"] == ["rivers"] and row["sub_questions"] == 5
+    assert row["sub_questions"] == 5
 
 
 def test_fanoutqa_makes_questions_of_own_kinds_of_sets(build: Build) -> None:
