@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
+from factmill.tasks.core.question_relations import QuestionRelation
 from pydantic import Field
 
-from factmill.tasks.assets import ASSETS_ROOT, load_relations
-from factmill.tasks.core.calls.pageviews import last_twelve_months
-from factmill.tasks.core.relations import QuestionRelation
-from factmill.tasks.core.review import ReviewInputs, ReviewPolicy
+from factmill.tasks.assets import ASSETS_ROOT, load_entity_questions_relations
+from factmill.tasks.core.calls.pageviews import make_last_twelve_full_months_window
+from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.benchmark import (
@@ -23,7 +23,7 @@ from factmill.tasks.engine.benchmark import (
 from factmill.tasks.engine.naming.identities import wikidata_identity
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.files import resolve_absolute_path
-from factmill.tasks.granola.sources.entity_questions import find_relation_files, relation_of_file
+from factmill.tasks.granola.sources.entity_questions import find_relation_files, find_relation_pid_of_file
 from factmill.tasks.granola.sources.own_questions import (
     QUESTION_FORM,
     find_relation,
@@ -79,7 +79,7 @@ class GranolaInputs(BuildInputs):
 
     resolved: ClassVar = frozenset({"source", "relations", "relation_file", "limit", "review"})
     params: GranolaParams
-    reviewing: ReviewInputs
+    reviewing: ReviewPolicyAndDecisions
     from_wikidata: bool
     """True where questions are made from the facts of the world's Wikidata."""
     limits: dict[str, int | None]
@@ -91,7 +91,7 @@ class GranolaInputs(BuildInputs):
 
 def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedInputs[GranolaInputs]:
     """Resolve the build's inputs; UsageError for an unknown relation, SourceError for a file that cannot be read."""
-    from factmill.tasks.storage.human_judgments import load_reviewing
+    from factmill.tasks.storage.human_judgments import load_review_inputs
 
     own_relations = [pin_source_file(Path(params.relation_file))] if params.relation_file else []
     known = load_build_relations(own_relations)
@@ -111,10 +111,10 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedIn
             found = find_relation_files(paths, relations)
             files = {
                 pid: [state_source(file, own) for file in pinned]
-                for pid, pinned in identify_source_files(found).items()
+                for pid, pinned in pin_relation_source_files(found).items()
             }
             notes, relations = list_unused_file_notes(paths, found, params.relations), list(found)
-    window = last_twelve_months(world.epoch_day())
+    window = make_last_twelve_full_months_window(world.epoch_day())
     absolute = {
         "source": make_sources_absolute(params.source),
         "relation_file": params.relation_file and str(resolve_absolute_path(params.relation_file)),
@@ -123,7 +123,7 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedIn
         GranolaInputs(
             params=params.model_copy(update=absolute),
             own_source=own if own != OwnSource() else None,
-            reviewing=load_reviewing("granola", params.review, run),
+            reviewing=load_review_inputs("granola", params.review, run),
             from_wikidata=from_wikidata,
             limits=split_limit_over_units(params.limit, relations),
             views_from=window.start_text,
@@ -144,7 +144,7 @@ def resolve_table_relations(
     tables = pin_own_tables(params, QUESTION_FORM, count_field="relation", defaults=defaults)
     stated = {each or "" for each in tables.counts}
     if None in tables.counts:
-        stated |= set(filter(None, (relation_of_file(Path(Path(file.name).name)) for file in tables.files)))
+        stated |= set(filter(None, (find_relation_pid_of_file(Path(Path(file.name).name)) for file in tables.files)))
     found = {each: find_relation(each, known) for each in stated}
     relations = [pid for pid in known if pid in found.values() and (not requested or pid in requested)]
     if not relations:
@@ -157,7 +157,7 @@ def resolve_table_relations(
     return relations, tables
 
 
-def identify_source_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
+def pin_relation_source_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
     """Return relation → its files with their digests and names; files with equal names get their folder's name too."""
     alike = Counter(path.name for found in files.values() for path in found)
     return {
@@ -173,8 +173,8 @@ def list_unused_file_notes(
     paths: Sequence[Path], used: Mapping[str, Sequence[Path]], requested_relations: Sequence[str]
 ) -> list[str]:
     """Return notes on files in the source's folders that no relation uses, except files of relations not asked for."""
-    known = load_relations() if requested_relations else {}
-    left = [file for path in paths for file in list_source_files(path) if relation_of_file(file) in known]
+    known = load_entity_questions_relations() if requested_relations else {}
+    left = [file for path in paths for file in list_source_files(path) if find_relation_pid_of_file(file) in known]
     reason = f"because their names do not begin with {' or '.join(requested_relations or used)}"
     return format_unused_files(paths, [*left, *(file for files in used.values() for file in files)], reason)
 

@@ -12,7 +12,7 @@ from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_sources_absolute
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
-    embedder_identity,
+    embedder_name_and_digest,
     has_translator,
     translator_identity,
 )
@@ -105,7 +105,7 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
             own_source=own if own != OwnSource() else None,
             languages=languages,
-            embedder=embedder_identity(world, factmill_home()),
+            embedder=embedder_name_and_digest(world, factmill_home()),
             translator=translator_identity(world, factmill_home()) if len(languages) > 1 else None,
         ),
         files,

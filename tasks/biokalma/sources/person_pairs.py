@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from factmill.tasks.assets import asset_path
-from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, read_relation_forms
-from factmill.tasks.biokalma.core.pair_relations import PairRelations, read_pair_relations
+from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, parse_relation_wordings
+from factmill.tasks.biokalma.core.pair_relations import PairRelations, parse_pair_relations
 from factmill.tasks.biokalma.core.rows import PersonPair
-from factmill.tasks.core.authoring.knowledge_pieces import BiographyProperty, parse_biography_properties
+from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, parse_biography_property_wordings
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm
 from factmill.tasks.errors import SourceError
@@ -42,7 +42,7 @@ from factmill.tasks.storage.source_files import (
 @cache
 def load_pair_relations() -> PairRelations:
     """Return the relations that join pairs of people or organisations, from `data/lists/pair_relations.csv`."""
-    return read_pair_relations(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
+    return parse_pair_relations(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
 
 
 RELATION_FILE = "relations"
@@ -53,7 +53,7 @@ RELATION_FILE = "relations"
 def read_own_pair_relations(source: SourceFile) -> PairRelations:
     """Return factmill's relations and those of a user's file, in the form of `data/lists/pair_relations.csv`."""
     text = load_source_text(source, "relations of pairs")
-    return read_pair_relations(text, str(source.path), load_pair_relations())
+    return parse_pair_relations(text, str(source.path), load_pair_relations())
 
 
 def load_build_pair_relations(files: Sequence[SourceFile]) -> PairRelations:
@@ -62,15 +62,15 @@ def load_build_pair_relations(files: Sequence[SourceFile]) -> PairRelations:
 
 
 @cache
-def load_relation_forms() -> dict[str, RelationForm]:
+def load_relation_wordings() -> dict[str, RelationWording]:
     """Return PID → how a sentence words the relation, from `data/lists/relation_forms.csv`."""
-    return read_relation_forms(asset_path("data/lists", "relation_forms.csv").read_text("utf-8"))
+    return parse_relation_wordings(asset_path("data/lists", "relation_forms.csv").read_text("utf-8"))
 
 
 @cache
-def load_biography_properties() -> Mapping[str, BiographyProperty]:
+def load_biography_properties() -> Mapping[str, BiographyPropertyWording]:
     """Return property label → the words that refer to it, from `data/lists/biography_properties.csv`."""
-    return parse_biography_properties(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
+    return parse_biography_property_wordings(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
 
 
 PAIR_FORM: TableForm = (
@@ -96,7 +96,7 @@ def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
         inside = [file for file in list_source_files(path) if file == path or file.suffix.lower() in _SUFFIXES]
-        found |= _index_by_stem(
+        found |= _index_by_unique_stem(
             [file for file in inside if file == path or set(PERSON_PAIR_COLUMNS) <= set(peek_columns(file))], found
         )
     if not found:
@@ -117,11 +117,11 @@ def uses_own_tables(paths: Sequence[Path]) -> bool:
 def pin_own_pairs(params: TableSourceParams) -> OwnTables:
     """Check and pin the tables of a source; SourceError as `pin_own_tables`, and where rows of two files would have equal ids."""
     tables = pin_own_tables(params, PAIR_FORM)
-    _index_by_stem([file.path for file in tables.files], {})
+    _index_by_unique_stem([file.path for file in tables.files], {})
     return tables
 
 
-def read_pairs(
+def parse_person_pair_rows(
     source: SourceFile,
     *,
     complete_names: bool,
@@ -134,7 +134,7 @@ def read_pairs(
     read. `own_relations`: files of further relations.
     """
     relations = load_build_pair_relations(own_relations)
-    rows = _iterate_table_rows(source, own) if own and own.columns else _iterate_rows(source)
+    rows = _iterate_table_rows(source, own) if own and own.columns else _iterate_csv_or_json_rows(source)
 
     def judge(row_id: str, number: int, row: Any) -> PersonPair | Reject:
         if isinstance(row, str):
@@ -173,7 +173,7 @@ def is_complete_name(name: str) -> bool:
     return len(words) > 1 or len(_CJK_CHARACTER.findall(name)) > 1
 
 
-def _index_by_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
+def _index_by_unique_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
     """Return stem → file (row ids begin with the stem); SourceError where two files share a stem."""
     added: dict[str, Path] = {}
     for path in sorted(paths):
@@ -186,7 +186,7 @@ def _index_by_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, P
     return added
 
 
-def _iterate_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
+def _iterate_csv_or_json_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
     suffix = source.path.suffix.lower()
     if suffix not in _SUFFIXES:
         raise SourceError(f"{source.path}: unknown kind of file; expected {_EXPECTED_FILE}")

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from factmill.tasks.core.relations import QuestionRelation
+from factmill.tasks.core.question_relations import QuestionRelation
+
 from factmill.tasks.core.table_columns import TableField, TableForm
-from factmill.tasks.granola.sources.entity_questions import relation_of_file
+from factmill.tasks.granola.sources.entity_questions import find_relation_pid_of_file
 from factmill.tasks.storage.own_tables import TableRow
 from factmill.tasks.storage.source_files import list_source_files, peek_columns
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -44,7 +45,7 @@ def uses_own_tables(paths: Sequence[Path], relations: Sequence[str]) -> bool:
     given = [file for file in files if file in paths]
     if any(file.suffix.lower() in (".csv", ".tsv", ".parquet") for file in given):
         return True
-    if any(relation_of_file(file) for file in files) or (given and len(relations) == 1):
+    if any(find_relation_pid_of_file(file) for file in files) or (given and len(relations) == 1):
         return any("relation" in peek_columns(file) for file in given)
     return any(
         {"question", "relation"} <= {*peek_columns(file)} or file.suffix.lower() in (".csv", ".tsv", ".parquet")
@@ -56,7 +57,7 @@ def read_own_question(row: TableRow, file_name: str, relations: Mapping[str, Que
     """Return the question of a row, or what is wrong with it."""
     if isinstance(row.fields, str):
         return row.fields
-    stated = row.fields["relation"] or relation_of_file(Path(Path(file_name).name))
+    stated = row.fields["relation"] or find_relation_pid_of_file(Path(Path(file_name).name))
     return OwnQuestion(
         row.fields["question"],
         tuple(row.fields["answers"]),

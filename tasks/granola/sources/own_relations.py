@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from factmill.tasks.assets import load_relations
-from factmill.tasks.core.relations import QuestionRelation, find_template_problem
+from factmill.tasks.core.question_relations import QuestionRelation, find_template_problem
+
+from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm, resolve_table_columns
 from factmill.tasks.errors import SourceError
 from factmill.tasks.storage.own_tables import iterate_own_table, list_table_columns
@@ -47,4 +48,6 @@ def read_own_relations(source: SourceFile) -> Mapping[str, QuestionRelation]:
 
 def load_build_relations(files: Sequence[SourceFile]) -> dict[str, QuestionRelation]:
     """Return PID → relation: factmill's own, and those of the user's files, which replace equal ones."""
-    return load_relations() | {pid: each for file in files for pid, each in read_own_relations(file).items()}
+    return load_entity_questions_relations() | {
+        pid: each for file in files for pid, each in read_own_relations(file).items()
+    }
