@@ -402,7 +402,9 @@ def _look_up_articles(work: BatchWork, rows: Sequence[PooledPair]) -> tuple[dict
     revisions, failed_now = work.call_and_parse(wikipedia, dated, parse_page_revision, "wikipedia_failed")
     revids = {qid: revision.revid for qid, revision in revisions.items() if revision.revid is not None}
     texts = (
-        (row_id, qid, make_page_text_call(wikipedia.identity, revids[qid])) for row_id, qid in asked if qid in revids
+        (row_id, qid, make_page_text_call(wikipedia.identity, revids[qid], titles[qid]))
+        for row_id, qid in asked
+        if qid in revids
     )
     articles, failed_last = work.call_and_parse(wikipedia, texts, parse_page_text, "wikipedia_failed")
     return articles, failed | failed_now | failed_last

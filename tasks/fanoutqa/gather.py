@@ -279,7 +279,7 @@ def _record_transient_failure(place: str, found: PinnedArticle | MissingArticle 
 def _load_set_evidence(work: BatchWork, kind: SetKind, drawn: _CandidateSet, known: _UnitLookups) -> _SetEvidence:
     """Load the texts of a set's articles, its members' facts, and the labels of their units."""
     pins = [(place, pin) for place, qid in drawn.call_places if isinstance(pin := known.find_pin(qid), PinnedArticle)]
-    texts = load_article_texts(work, [(place, pin.revid) for place, pin in pins])
+    texts = load_article_texts(work, [(place, pin.title, pin.revid) for place, pin in pins])
     for place, pin in pins:
         _record_transient_failure(place, texts[pin.revid], known)
     members = [(_format_call_place(drawn.id, qid), qid) for qid in drawn.members]

@@ -63,7 +63,7 @@ def _load_answer_steps(work: BatchWork, rows: Sequence[FlaggedQuestion]) -> dict
     """Return row id → the steps to its answer."""
     subs = {row.id: [sub for _, sub in list_sub_questions(row.tree())] for row in rows}
     evidence = [(row_id, sub.evidence) for row_id, of in subs.items() for sub in of if sub.evidence]
-    texts = load_article_texts(work, ((row_id, each.revid) for row_id, each in evidence if each.revid))
+    texts = load_article_texts(work, ((row_id, each.title, each.revid) for row_id, each in evidence if each.revid))
     return {row_id: [_make_answer_step(sub, texts) for sub in of] for row_id, of in subs.items()}
 
 

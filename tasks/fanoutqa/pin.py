@@ -145,7 +145,13 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
     texts = load_article_texts(
-        work, [(row_id, each.revid) for row_id, of in leaves.items() for _, _, _, each in of if each.revid is not None]
+        work,
+        [
+            (row_id, each.title, each.revid)
+            for row_id, of in leaves.items()
+            for _, _, _, each in of
+            if each.revid is not None
+        ],
     )
     known = {revid: index_article_text(text) for revid, text in texts.items() if isinstance(text, str)}
     outcomes: list[RowOutcome] = []

@@ -140,6 +140,7 @@ _UNCOUNTED_MODULES = frozenset(
         "reports",
         "settings",
         "text.durations",
+        "zim_archive",
     ]
 )
 """Modules that check, show and run: rows depend on them only through other entries of the manifest."""

@@ -112,7 +112,8 @@ def service_identities(world: World, home: Path) -> dict[str, str]:
     """Return service → identity, for each service that a world names, as used in manifests."""
     urls = {name: url for name, url in service_urls(world).items() if name != "wikidata" and url}
     wikidata = {"wikidata": wikidata_identity(world, home)} if world.has_service("wikidata") else {}
-    return wikidata | {name: identify_service(name, url) for name, url in urls.items()}
+    file = {"wikipedia": world.open_wikipedia_file().identity} if world.is_local("wikipedia") else {}
+    return wikidata | {name: identify_service(name, url) for name, url in urls.items()} | file
 
 
 def service_urls(world: World) -> dict[str, str]:

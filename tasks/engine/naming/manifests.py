@@ -10,6 +10,7 @@ from factmill.tasks.core.digests import digest_json
 from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, ResolvedInputs
 from factmill.tasks.engine.naming.code_versions import make_code_manifest
 from factmill.tasks.engine.naming.identities import service_identities
+from factmill.tasks.errors import SettingsError
 from factmill.tasks.options import RunOptions
 from factmill.tasks.settings import factmill_home, load_world
 
@@ -17,7 +18,13 @@ from factmill.tasks.settings import factmill_home, load_world
 def make_build_manifest(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], run: RunOptions) -> dict[str, Any]:
     """Return a build's manifest as JSON; SettingsError if the world lacks a service that the benchmark needs."""
     world = load_world(run.world, run.graph)
-    world.require_services(*benchmark.required_services(inputs.inputs.params))
+    required = benchmark.required_services(inputs.inputs.params)
+    world.require_services(*required)
+    if "wikipedia" in required and world.is_local("wikipedia") and not benchmark.reads_wikipedia_files:
+        raise SettingsError(
+            f'{benchmark.name} asks the Wikipedia for items of articles, which a ZIM file does not hold ([wikipedia] engine = "zim" of the '
+            f"world {world.name}); name a wiki by its url"
+        )
     roles = benchmark.model_roles(inputs.inputs.params)
     models = {role: model for role, model in sorted(world.models.items()) if role in roles}
     files = {unit: [[file.name, file.sha256] for file in found] for unit, found in inputs.files.items()}

@@ -215,8 +215,8 @@ class ArticleRevision(Row):
 
     title: str
     """Title of the page."""
-    pageid: int
-    """Page id."""
+    pageid: int | None
+    """Page id; null if the article is from a file, which holds none."""
     revid: int
     """The newest revision at or before the epoch."""
     timestamp: str | None
