@@ -45,9 +45,9 @@ from factmill.tasks.core.service_settings import (
 )
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.identities import service_urls
-from factmill.tasks.engine.naming.manifests import digest_assets, make_build_manifest
+from factmill.tasks.engine.naming.manifests import digest_assets, find_wikipedia_file_problem, make_build_manifest
 from factmill.tasks.engine.services import Services
-from factmill.tasks.errors import FactmillError, ServiceError
+from factmill.tasks.errors import FactmillError, ServiceError, WikipediaFileError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.settings import (
     SERVICE_SECTIONS,
@@ -101,6 +101,7 @@ def run_diagnostics(world_name: str, warehouse: Path, ask: bool = False) -> list
         *_examine_machine(warehouse),
         *_examine_packages(),
         *_examine_graphs(world),
+        *_examine_wikipedia_file(world, ask),
         *_examine_compute(world),
         *map(_examine_benchmark_assets, BENCHMARKS.values()),
         *(_examine_embedded_world() if world.uses_embedded_services else ()),
@@ -174,6 +175,8 @@ def _examine_benchmark_needs(world: World, benchmark: Benchmark) -> DoctorFindin
     roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
     lacking += [f"[models.{role}]" for role in roles if role not in world.models]
     found = f"not in this world: it names no {', '.join(lacking)}" if lacking else "this world names what it asks"
+    if (problem := find_wikipedia_file_problem(world, benchmark, benchmark.params())) and not lacking:
+        found = f"not in this world: {problem}"
     return _make_finding(f"build {benchmark.name}", True, found)
 
 
@@ -194,6 +197,26 @@ def _examine_graphs(world: World) -> Iterator[DoctorFinding]:
         lambda: ", ".join(graph["name"] for graph in list_graph_states()) or "none loaded",
         "reload the damaged graph",
     )
+
+
+def _examine_wikipedia_file(world: World, ask: bool) -> Iterator[DoctorFinding]:
+    """Report the file that serves as the world's Wikipedia; `ask`: read all of it, to compare its content with its checksum."""
+
+    def describe() -> str:
+        archive = world.open_wikipedia_file()
+        day = world.epoch_day()
+        if ask and (damage := archive.find_damage()):
+            raise WikipediaFileError(damage)
+        index = (
+            "a full-text index" if archive.has_search else "no full-text index, so a search in open book finds nothing"
+        )
+        checked = ", checksum compared" if ask else ""
+        return f"ZIM file {archive.path} of {day}: {archive.article_count:,} articles, {index}{checked}; {archive.identity}"
+
+    if world.is_local("wikipedia"):
+        yield _probe_as_finding(
+            "wikipedia", describe, "see the message; [wikipedia] of the world's file names the file"
+        )
 
 
 def _examine_compute(world: World) -> Iterator[DoctorFinding]:

@@ -11,8 +11,8 @@ from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInp
 from factmill.tasks.engine.naming.code_versions import make_code_manifest
 from factmill.tasks.engine.naming.identities import service_identities
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.options import RunOptions
-from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.options import BenchmarkParams, RunOptions
+from factmill.tasks.settings import World, factmill_home, load_world
 
 
 def make_build_manifest(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], run: RunOptions) -> dict[str, Any]:
@@ -20,11 +20,8 @@ def make_build_manifest(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs
     world = load_world(run.world, run.graph)
     required = benchmark.required_services(inputs.inputs.params)
     world.require_services(*required)
-    if "wikipedia" in required and world.is_local("wikipedia") and not benchmark.reads_wikipedia_files:
-        raise SettingsError(
-            f'{benchmark.name} asks the Wikipedia for items of articles, which a ZIM file does not hold ([wikipedia] engine = "zim" of the '
-            f"world {world.name}); name a wiki by its url"
-        )
+    if problem := find_wikipedia_file_problem(world, benchmark, inputs.inputs.params):
+        raise SettingsError(f"{problem}; name a wiki by its url in [wikipedia] of the world {world.name}")
     roles = benchmark.model_roles(inputs.inputs.params)
     models = {role: model for role, model in sorted(world.models.items()) if role in roles}
     files = {unit: [[file.name, file.sha256] for file in found] for unit, found in inputs.files.items()}
@@ -49,6 +46,14 @@ def make_build_manifest(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs
         **digest_assets(benchmark.assets),
         "params": inputs.inputs.dump_for_manifest(),
     }
+
+
+def find_wikipedia_file_problem(world: World, benchmark: Benchmark, params: BenchmarkParams) -> str:
+    """Return why a benchmark cannot use the file that is a world's Wikipedia; empty if it can, or needs none."""
+    is_needed = "wikipedia" in benchmark.required_services(params) and world.is_local("wikipedia")
+    if not is_needed or benchmark.reads_wikipedia_files:
+        return ""
+    return f"{benchmark.name} asks for items of articles, which the world's Wikipedia, a ZIM file, does not hold"
 
 
 def format_manifest(lock: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ TOPIC_FILE = "topics"
 """Name of the manifest's file group."""
 _COLUMNS = ("category", "title", "pageid", "views")
 _MAX_NUMBER = 1 << 53
+_MAX_QUOTED_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,11 @@ def iterate_topics(source: SourceFile) -> Iterator[ListedTopic]:
         pageid, views = _parse_number(row["pageid"]), _parse_number(row["views"])
         problem = find_article_title_problem(title)
         if not category or category.lower().startswith("category:"):
-            problem = f"category {row['category']!r}; expected a name without Category:, like Astronomy"
+            problem = f"category {row['category'][:_MAX_QUOTED_CHARACTERS]!r}; expected a name without Category:, like Astronomy"
         elif not pageid:
-            problem = f"pageid {row['pageid']!r}; expected the number of the page"
+            problem = f"pageid {row['pageid'][:_MAX_QUOTED_CHARACTERS]!r}; expected the number of the page"
         elif views is None and row["views"].strip():
-            problem = f"views {row['views']!r}; expected a whole number, or nothing where they are unknown"
+            problem = f"views {row['views'][:_MAX_QUOTED_CHARACTERS]!r}; expected a whole number, or nothing where they are unknown"
         elif (first := known.setdefault((category, pageid), number)) != number:
             problem = f"page {pageid} stands in {category} already, in row {first}; expected each page once"
         if problem:

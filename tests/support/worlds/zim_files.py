@@ -58,7 +58,9 @@ class ZimFile:
             for page in self.pages:
                 creator.add_item(_PageItem(page))
             for title, target in self.redirects.items():
-                creator.add_redirection(title.replace(" ", "_"), title, target.replace(" ", "_"), {Hint.FRONT_ARTICLE: False})
+                creator.add_redirection(
+                    title.replace(" ", "_"), title, target.replace(" ", "_"), {Hint.FRONT_ARTICLE: False}
+                )
             for name, value in metadata.items():
                 if value:
                     creator.add_metadata(name, value)
@@ -92,7 +94,9 @@ def write_embedded_zim(path: Path, day: str) -> Path:
     pages = [page for article in data.articles.values() if (page := _make_page(article, day))]
     titles = {page.title for page in pages}
     redirects = {
-        title: target.partition("#")[0] for title, target in data.redirects.items() if target.partition("#")[0] in titles
+        title: target.partition("#")[0]
+        for title, target in data.redirects.items()
+        if target.partition("#")[0] in titles
     }
     return ZimFile(pages, redirects, {"Date": day, "License": "Apache-2.0"}).write(path)
 
