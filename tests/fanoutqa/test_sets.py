@@ -134,7 +134,7 @@ def test_calls_are_filed_under_the_questions_that_rest_on_them(make: Callable[..
         return left, ids
 
     def name_text(page: int) -> str:
-        return make_page_text_call(wiki.services().wikipedia.identity, 10 * page).key
+        return make_page_text_call(wiki.services().wikipedia.identity, 10 * page, f"Page {page}").key
 
     left, ids = file(BORDERS)
     assert set().union(*ids.values()) == {*left.rows, *left.rejects, BORDERS}

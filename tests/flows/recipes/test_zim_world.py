@@ -68,7 +68,7 @@ def test_both_benchmarks_have_the_same_bytes_in_an_empty_home_and_from_a_copy_of
 def test_slaq_s_topics_and_views_are_those_of_the_file_of_topics(
     factmill: Factmill, world: Path, built: tuple[Path, dict[str, Any], dict[str, Any]]
 ) -> None:
-    home, slaq, _ = built
+    home, *_ = built
     rows = factmill("show", "slaq", "--limit", "9", "--json", FACTMILL_HOME=str(home)).json["rows"]
     listed = (world.parent / "topics.csv").read_text()
     assert {row["Category"] for row in rows} == set(CATEGORIES)
