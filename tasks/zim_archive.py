@@ -9,8 +9,8 @@ mwoffliner, which makes Kiwix's files, ends each article with a link to the revi
 and the day of that revision. That revision is what a row can be traced to, so an article without this link has no
 revision here; nothing stands in for it. A file holds no page ids, no items and no other revisions.
 
-Paths of articles are their titles with underscores, below `A/` in files of the old namespace scheme. Redirects are
-entries of their own, or pages that only refresh to another one.
+Paths of articles are their titles with underscores; all of them are below `A/` in files of the old namespace scheme,
+and in those whose main page is. Redirects are entries of their own, or pages that only refresh to another one.
 
 libzim comes with the extra `zim`, and is imported where a file is opened.
 """
@@ -35,7 +35,7 @@ from factmill.tasks.text.wikipedia_urls import canonical_title
 
 MAX_REDIRECTS = 10
 """Largest number of successive redirects followed."""
-_OLD_SCHEME_FOLDER = "A/"
+_ARTICLE_FOLDER = "A/"
 _HTML_TYPE = "text/html"
 _BLOCK_TAGS = ("div", "p", "footer", "section", "td")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -90,6 +90,7 @@ class ZimArchive:
             raise WikipediaFileError(
                 f"{path}: not a readable ZIM file ({error}); expected a ZIM file of Wikipedia"
             ) from error
+        self._folder = self._find_article_folder()
         self.date = self._read_date()
         """Day of the file."""
         language = self._read_metadata("Language")
@@ -158,13 +159,19 @@ class ZimArchive:
         return [self._make_title(path) for path in results]
 
     def _find_path(self, title: str) -> str | None:
-        folder = "" if self._archive.has_new_namespace_scheme else _OLD_SCHEME_FOLDER
-        spellings = [f"{folder}{title.replace(' ', '_')}", f"{folder}{title}"]
+        spellings = [f"{self._folder}{title.replace(' ', '_')}", f"{self._folder}{title}"]
         return next(filter(self._archive.has_entry_by_path, spellings), None)
 
     def _make_title(self, path: str) -> str:
-        name = path if self._archive.has_new_namespace_scheme else path.removeprefix(_OLD_SCHEME_FOLDER)
-        return canonical_title(name)
+        return canonical_title(path.removeprefix(self._folder))
+
+    def _find_article_folder(self) -> str:
+        if not self._archive.has_new_namespace_scheme:
+            return _ARTICLE_FOLDER
+        main = self._archive.main_entry if self._archive.has_main_entry else None
+        while main is not None and main.is_redirect:
+            main = main.get_redirect_entry()
+        return _ARTICLE_FOLDER if main is not None and main.path.startswith(_ARTICLE_FOLDER) else ""
 
     def _read_metadata(self, name: str) -> str:
         if name not in self._archive.metadata_keys:

@@ -64,6 +64,29 @@ def test_redirects_of_redirects_lead_to_the_article(tmp_path: Path) -> None:
     assert (found.article.title, found.redirected_from) == ("Algebra", "The algebras")
 
 
+def test_articles_lie_below_a_folder_where_the_main_page_does(tmp_path: Path) -> None:
+    pages = [
+        ZimPage("Main Page", "<p>Welcome.</p>", 1, path="A/Main_Page"),
+        ZimPage("Algebra", "<p>Rules.</p>", 2, path="A/Algebra"),
+        ZimPage("A/B testing", "<p>Two.</p>", 3, path="A/A/B_testing"),
+    ]
+    archive = open_pages(tmp_path, *pages, main_path="A/Main_Page")
+    found = {title: archive.find_article(title).article for title in ("Algebra", "A/B testing", "B testing")}
+    assert [each and (each.title, each.revid) for each in found.values()] == [("Algebra", 2), ("A/B testing", 3), None]
+    assert archive.search("rules", 3) == ["Algebra"]
+
+
+def test_a_title_with_a_stroke_is_no_folder(tmp_path: Path) -> None:
+    archive = open_pages(
+        tmp_path,
+        ZimPage("Main Page", "<p>Welcome.</p>", 1),
+        ZimPage("A/B testing", "<p>Two.</p>", 3),
+        main_path="Main_Page",
+    )
+    assert archive.find_article("A/B testing").article
+    assert archive.find_article("B testing").article is None
+
+
 def test_a_page_that_only_refreshes_to_another_is_a_redirect(tmp_path: Path) -> None:
     moved = ZimPage("Al/Gebra", '<meta http-equiv="refresh" content="0;URL=\'../Algebra#History\'" />')
     found = open_pages(tmp_path, ALGEBRA, moved).find_article("Al/Gebra")

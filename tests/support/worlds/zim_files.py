@@ -50,11 +50,14 @@ class ZimFile:
     redirects: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     indexed: bool = True
+    main_path: str = ""
 
     def write(self, path: Path) -> Path:
         """Write the file; its UUID is another one each time."""
         metadata = {"Date": "2026-01-01", "Language": "eng", "Title": "Made up", **self.metadata}
         with Creator(path).config_indexing(self.indexed, "eng") as creator:
+            if self.main_path:
+                creator.set_mainpath(self.main_path)
             for page in self.pages:
                 creator.add_item(_PageItem(page))
             for title, target in self.redirects.items():
