@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
 from factmill.tasks.core.calls.operation import CallParts
 from factmill.tasks.core.digests import JsonValue
-from factmill.tasks.text.wikipedia_urls import canonical_title, find_title_problem
+from factmill.tasks.text.wikipedia_urls import canonical_title, find_page_title_problem
 from factmill.tasks.zim_archive import FoundArticle, ZimArchive
 
 
@@ -121,7 +121,7 @@ class WikipediaFileClient:
     def _find_article(self, title: str) -> FoundArticle | CallResponse:
         """Return where a title leads, or why it leads nowhere as a failed response."""
         spelling = canonical_title(title)
-        if trouble := find_title_problem(spelling):
+        if trouble := find_page_title_problem(spelling):
             return make_failed_response("invalid_title", f"{title!r}: {trouble}")
         found = self._archive.find_article(spelling)
         if found.is_loop:

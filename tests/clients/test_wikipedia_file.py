@@ -14,12 +14,12 @@ from factmill.tasks.core.calls.wikipedia import (
     make_category_members_call,
     make_page_revision_at_call,
     make_page_states_call,
-    make_page_text_call,
     make_resolve_title_call,
+    make_revision_html_call,
     make_search_call,
     parse_page_revision,
-    parse_page_text,
     parse_resolved_title,
+    parse_revision_html,
 )
 from factmill.tasks.errors import WikipediaFileError
 from factmill.tasks.zim_archive import ZimArchive
@@ -65,7 +65,7 @@ def test_a_title_without_a_page_is_missing(ask: Ask) -> None:
 
 
 def test_a_text_names_its_file_and_its_entry(ask: Ask) -> None:
-    found = parse_page_text(ask(make_page_text_call, 77, "Algebras").body)
+    found = parse_revision_html(ask(make_revision_html_call, 77, "Algebras").body)
     assert (found.title, found.file, found.entry, found.pageid) == ("Algebra", "wiki.zim", "Algebra", None)
     assert "Rules." in found.text
 
@@ -76,8 +76,8 @@ def test_a_text_names_its_file_and_its_entry(ask: Ask) -> None:
         (make_page_revision_at_call, ("Algebra", "2025-12-31T00:00:00Z"), "other_day", "revisions as of 2025-12-31T00:00:00Z are not there"),
         (make_page_revision_at_call, ("Ring", DAY), "revision_not_stated", "its entry Ring does not state"),
         (make_page_revision_at_call, ("a|b", DAY), "invalid_title", "no title holds"),
-        (make_page_text_call, (76, "Algebra"), "nosuchrevid", "which has revision 77 of Algebra under 'Algebra'; revision 76 is not there"),
-        (make_page_text_call, (76, "Geometry"), "nosuchrevid", "which has no revision under 'Geometry'"),
+        (make_revision_html_call, (76, "Algebra"), "nosuchrevid", "which has revision 77 of Algebra under 'Algebra'; revision 76 is not there"),
+        (make_revision_html_call, (76, "Geometry"), "nosuchrevid", "which has no revision under 'Geometry'"),
         (make_category_members_call, ("Mathematics",), "no_categories", "does not list the members of 'Mathematics'"),
         (make_resolve_title_call, ("<x>",), "invalid_title", "no title holds"),
     ],
@@ -114,8 +114,12 @@ def test_states_of_pages_are_those_of_the_file(ask: Ask) -> None:
 
 
 def test_a_wiki_s_calls_for_texts_have_the_keys_that_they_had(archive: ZimArchive) -> None:
-    assert make_page_text_call("https://en.wikipedia.org", 7, "Algebra").parts == {"revid": 7, "form": "html"}
-    assert make_page_text_call(archive.identity, 7, "Algebra").parts == {"revid": 7, "form": "html", "title": "Algebra"}
+    assert make_revision_html_call("https://en.wikipedia.org", 7, "Algebra").parts == {"revid": 7, "form": "html"}
+    assert make_revision_html_call(archive.identity, 7, "Algebra").parts == {
+        "revid": 7,
+        "form": "html",
+        "title": "Algebra",
+    }
 
 
 def test_a_call_that_no_wikipedia_answers_is_a_mistake_of_the_program(ask: Ask) -> None:

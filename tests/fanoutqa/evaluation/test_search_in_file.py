@@ -7,7 +7,7 @@ from support.steps.evidence_work import working
 from support.worlds.zim_files import ZimFile, ZimPage
 
 from factmill.tasks.clients.wikipedia_file import WikipediaFileClient
-from factmill.tasks.fanoutqa.core.evaluation.dialogue import ArticleLookupResult, ArticleSearch
+from factmill.tasks.fanoutqa.core.evaluation.dialogue import ArticleLookupResult, ArticleTitleRequest
 from factmill.tasks.fanoutqa.evaluation.search import look_up_articles
 from factmill.tasks.zim_archive import ZimArchive
 
@@ -23,7 +23,9 @@ def search(folder: Path, title: str, indexed: bool = True) -> ArticleLookupResul
         ZimFile(PAGES, {"Old light": "Lighthouse of tests"}, indexed=indexed).write(folder / "wiki.zim")
     )
     with working(folder / "work", WikipediaFileClient(archive)) as work:
-        look = ArticleSearch(title=title, query="How tall is it?", epoch="2026-01-01T00:00:00Z", max_characters=2000)
+        look = ArticleTitleRequest(
+            title=title, query="How tall is it?", epoch="2026-01-01T00:00:00Z", max_characters=2000
+        )
         (found,) = look_up_articles(work, [("row", look)])
     return found
 
