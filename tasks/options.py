@@ -72,6 +72,8 @@ class RunOptions(StrictModel):
     """embedded, live, or the path of a world's TOML file."""
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Use this local graph as the world's Wikidata."""
+    prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
+    """Folder of own prompts, which replace the packaged ones of the same ids (`factmill prompts`). Default: prompts in the world's file."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
     """The DuckDB file. Default: factmill.duckdb in factmill's home."""
     mode: CallCacheMode = "record"

@@ -24,6 +24,7 @@ from prefect.settings import get_current_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from factmill.tasks import progress
+from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.clients.sending.sender import cancel_all_sends
 from factmill.tasks.core.batch_receipts import (
     PILOT_DRAW_STAGE,
@@ -417,12 +418,13 @@ def open_build(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], option
     build: Build | None = None
     finished_well = False
     try:
-        write_run_description(folder, lock, make_build_origin(inputs, options), options)
+        write_run_description(folder, lock, make_build_origin(benchmark, inputs, options), options)
         run = open_run(str(folder))
         progress.log_to_current_run(format_manifest(run.manifest))
         run.services.budget.start_run(options.budget_limits)
         build = Build(benchmark, run, options, revalidate_replies(run))
-        yield build
+        with using_own_prompts(run.own_prompts):
+            yield build
         finished_well = True
     except BudgetExhausted as reached:
         raise make_budget_exceeded_error(run, build.summaries if build else (), reached) from None

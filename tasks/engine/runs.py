@@ -11,7 +11,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,12 +22,14 @@ from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
 from factmill.tasks.clients.batch_jobs.request_files import OfflineRequestFiles
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.prompts import PromptTemplate
 from factmill.tasks.core.spending.forecasting import count_row_characters
 from factmill.tasks.engine.naming.identities import compute_oldest_allowed, resolve_max_ages
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import BuildAlreadyRunning, BuildError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.processes import try_lock_file
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.recording.call_cache import CallCache
@@ -51,6 +53,8 @@ class Run:
     options: dict[str, Any]
     services: Services
     call_cache: CallCache
+    own_prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
+    """Id → prompt of the user's own that the run uses in place of the packaged one."""
     inputs: Any = None
     """The manifest's inputs as the model that steps use; cached after the first read."""
     pilot_strata_columns: tuple[str, ...] = ()
@@ -88,8 +92,19 @@ def open_run(folder: str) -> Run:
             requests, replies = (Path(given) if given else None for given in (options["requests"], options["replies"]))
             files = OfflineRequestFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
             services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs, files)
-            _open_runs[folder] = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
+            run = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
+            run.own_prompts = _parse_recorded_prompts(described["lock"], described["origin"])
+            _open_runs[folder] = run
         return _open_runs[folder]
+
+
+def _parse_recorded_prompts(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> dict[str, PromptTemplate]:
+    """Return the own prompts of a run from the texts in its description; BuildError unless they are those of its manifest."""
+    own = parse_own_prompts(origin.get("prompts", {}))
+    for name, prompt in own.items():
+        if lock["prompts"].get(name) != prompt.digest:
+            raise BuildError(f"the prompt {name} was edited while the build began; run the same command again")
+    return own
 
 
 def resolve_run_max_ages(options: RunOptions) -> dict[str, float]:
