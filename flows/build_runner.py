@@ -23,7 +23,7 @@ from factmill.flows.prefect_server import (
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.engine.incremental import resolve_since_build
 from factmill.tasks.engine.naming.identities import compute_oldest_allowed
-from factmill.tasks.engine.naming.manifests import make_build_manifest
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
 from factmill.tasks.engine.runs import check_run_unlocked, remove_finished_run_folder, resolve_run_max_ages, run_folder
 from factmill.tasks.engine.services import check_models
 from factmill.tasks.engine.spending.budgets import CommandBudget, check_prices
@@ -51,7 +51,7 @@ def make_build(
     started = time.perf_counter()
     inputs = benchmark.resolve_inputs(params, run)
     lock = make_build_manifest(benchmark, inputs, run)
-    for note in inputs.notes:
+    for note in (*inputs.notes, *_list_prompt_notes(benchmark, run)):
         print_and_log(f"note: {note}")
     if run.since is not None:
         # name the earlier build, whose replies are revalidated, by its id
@@ -89,6 +89,14 @@ def make_build(
 
     with nullcontext(recipe) if recipe else recipe_with_server(benchmark, run, find_made) as make:
         return make(params, run)
+
+
+def _list_prompt_notes(benchmark: Benchmark, run: RunOptions) -> Iterator[str]:
+    """Yield a note on own prompts that have no effect on a build: the folder holds none of its prompts with another text."""
+    folder = run.prompts or load_world(run.world, run.graph).prompts
+    if folder and not resolve_own_prompts(benchmark.assets, run):
+        used = ", ".join(benchmark.assets.prompts) or "none"
+        yield f"no prompt in {folder} changes {benchmark.name}: it uses {used}, and all of these are the packaged texts"
 
 
 def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:

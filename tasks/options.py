@@ -185,6 +185,8 @@ class BuildReport(BaseModel):
     """What this run sent over the network (core/spending/costs.py) and its `bounds`; empty where nothing was sent."""
     forecast: dict[str, Any] = {}
     """Forecast for this build (engine/spending/forecasting.py), if there was one."""
+    own_prompts: dict[str, str] = {}
+    """Id → SHA-256 of the prompts of the user's own that replaced packaged ones."""
     replies: dict[str, dict[str, Any]] = {}
     """Live service → number of `calls` that the build uses, times of their responses (`oldest`, `newest`), how many this build
     `asked` itself, and how many are `too_old` and replace a failure."""

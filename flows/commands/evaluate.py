@@ -30,6 +30,7 @@ from factmill.tasks import progress
 from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_judge_card, format_card_summary
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
 from factmill.tasks.engine.spending.budgets import CommandBudget
@@ -355,6 +356,7 @@ def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: S
         "model": facts["model"],
         "judge": facts["judge"],
         "judge_card": format_card_summary(card, judge) if judge else "",
+        "own_prompts": report.own_prompts,
         "build_id": facts["measured"],
         "items": facts["items"],
         "unscored": facts["unscored"],
@@ -382,6 +384,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mappi
     judged = f", judged by {shorten_line(result['judge'])}" if result["judge"] else ""
     lines = [f"{result['evaluation_id']}: {shorten_line(result['model'])} on {result['build_id']}{judged}"]
     lines += [f"  {result['judge_card']}"] if result["judge_card"] else []
+    lines += [f"  own prompts: {format_prompt_digests(report.own_prompts)}"] if report.own_prompts else []
     if low < _LOW_COVERAGE:
         lines.append(f"  NOTE: only {low:.1%} of what was asked has a score; mind the bounds")
     order = {name: at for at, name in enumerate(evaluation.headline_metrics)}

@@ -104,7 +104,9 @@ def prompts_show(
 @prompts_app.command("copy")
 def prompts_copy(
     ids: Annotated[list[str], typer.Argument(metavar="ID", help="Prompts by id, or all of a benchmark by its name.")],
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder of own prompts; made where it is not there.")],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FOLDER", help="Folder of own prompts; made where it is not there.")
+    ],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files of the folder that have another text, and name each.")
     ] = False,

@@ -215,6 +215,11 @@ def fill_prompt_template(prompt: PromptTemplate, samples: int = 1, **variables: 
     return FilledPrompt(prompt, variables, samples)
 
 
+def format_prompt_digests(digests: Mapping[str, str]) -> str:
+    """Format id → digest of prompts as part of a line: ids with the beginnings of their digests."""
+    return ", ".join(f"{name} (SHA-256 {digest[:12]})" for name, digest in sorted(digests.items()))
+
+
 def _substitute_inputs(text: str, safe: Mapping[str, str]) -> str:
     pieces, names = _split_at_placeholders(text)
     return "".join(piece + safe[name] for piece, name in zip(pieces, names, strict=False)) + pieces[-1]

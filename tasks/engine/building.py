@@ -387,6 +387,7 @@ class Build:
             stages=self.summaries,
             reasons={stage: reasons for stage, reasons in self.reasons.items() if reasons},
             since=self.revalidation.counts,
+            own_prompts={name: prompt.digest for name, prompt in sorted(self.run.own_prompts.items())},
             spent=summarize_spending(self.run.services.budget),
             facts=dict(facts),
             notes=self.run.services.notes(),

@@ -86,8 +86,12 @@ def make_page_visibility(release: Release, rows_with_answers: frozenset[str]) ->
 
 
 def load_build_prompts(build: BuildRecord) -> Iterator[BuildPrompt]:
-    """Yield the prompts of the build's manifest; with their texts if the files are unchanged since."""
+    """Yield the prompts of the build's manifest: own ones with the texts that were recorded, others with those of their
+    files if these are unchanged since."""
     for name, digest in sorted(build.lock["prompts"].items()):
+        if name in build.own_prompts:
+            yield BuildPrompt(name, digest, build.own_prompts[name], is_own=True)
+            continue
         path = find_asset("prompts", f"{name}.md")
         data = path.read_bytes() if path else b""
         yield BuildPrompt(name, digest, data.decode("utf-8") if digest_bytes(data) == digest else None)

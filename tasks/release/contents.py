@@ -104,6 +104,8 @@ class BuildPrompt:
     """SHA-256 of its file, from the build's manifest."""
     text: str | None
     """Content of the file; None if the file has changed since, so that the text used is not available."""
+    is_own: bool = False
+    """True if it is of the user's own and replaced the packaged prompt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from factmill.tasks.core.measures.agreement import (
     measure_rater_agreement,
 )
 from factmill.tasks.core.measures.judge_correction import JudgeErrorRates, measure_judge_rates
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.rows import StrictModel
 
 
@@ -200,17 +201,12 @@ def format_card_summary(card: JudgeCard | None, identity: JudgeIdentity) -> str:
         f"SHA-256 {card.labels_digest[:12]}"
     )
     if card.own_prompts:
-        text += f"; the judge was asked with own prompts: {format_own_prompts(card.own_prompts)}"
+        text += f"; the judge was asked with own prompts: {format_prompt_digests(card.own_prompts)}"
     if card.identity != identity:
         # exact is a program and has no prompt
         what = "code" if identity.judge == "exact" else "prompts"
         text += f"; the judge card was made with other {what} than this evaluation uses, so it corrects no rate"
     return "; ".join([text, *([few] if (few := format_few_labels_warning(card.overall)) else [])])
-
-
-def format_own_prompts(digests: Mapping[str, str]) -> str:
-    """Format own prompts, given id → digest, as part of a line: ids with the beginnings of their digests."""
-    return ", ".join(f"{name} (SHA-256 {digest[:12]})" for name, digest in sorted(digests.items()))
 
 
 def format_agreement(found: JudgeAgreement) -> str:
@@ -267,7 +263,7 @@ def format_judge_card(card: JudgeCard) -> list[str]:
         "items are left out because their labels are tied": card.n_split,
     }
     lines += [f"  {count} {what}" for what, count in apart.items() if count]
-    lines += [f"  own prompts of the judge: {format_own_prompts(card.own_prompts)}"] if card.own_prompts else []
+    lines += [f"  own prompts of the judge: {format_prompt_digests(card.own_prompts)}"] if card.own_prompts else []
     lines.append(f"  verdicts: {card.source}")
     return lines + [f"  note: {note}" for note in card.notes]
 
