@@ -53,8 +53,6 @@ class Run:
     options: dict[str, Any]
     services: Services
     call_cache: CallCache
-    own_prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
-    """Id → prompt of the user's own that the run uses in place of the packaged one."""
     inputs: Any = None
     """The manifest's inputs as the model that steps use; cached after the first read."""
     pilot_strata_columns: tuple[str, ...] = ()
@@ -63,6 +61,8 @@ class Run:
     """Column for which a pilot draws equally many rows of each value together."""
     pilot_size: Callable[[Mapping[str, Any]], int] = count_row_characters
     """Row → its size, proportional to the calls it needs."""
+    own_prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
+    """Id → prompt of the user's own that the run uses in place of the packaged one."""
 
     def read_inputs(self, model: type[M]) -> M:
         """Return the build's inputs as recorded in its manifest."""
