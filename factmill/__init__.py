@@ -67,9 +67,9 @@ def questions(
 
     They equal the output of `factmill evaluate --questions`. `source`: what `open` takes or returns; by default the
     home's warehouse, there the newest complete build of the default source, else the newest build. `setting`: one or
-    several, by default those of the paper. `prompts`: a folder of own prompts (`factmill prompts`). `options`: the other options of `factmill evaluate BENCHMARK --help` under
-    their Python names (`limit=20`, `languages=["eng"]`). For a setting with several turns, the messages are those of
-    the first turn.
+    several, by default those of the paper. `prompts`: a folder of own prompts (`factmill prompts`). `options`: the
+    other options of `factmill evaluate BENCHMARK --help` under their Python names (`limit=20`, `languages=["eng"]`).
+    For a setting with several turns, the messages are those of the first turn.
 
     >>> factmill.questions("slaq", setting="long", limit=1)[0]["messages"][-1]["role"]
     'user'

@@ -17,6 +17,8 @@ from factmill.tasks.files import load_file_bytes, resolve_absolute_path
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 _MAX_PROMPT_BYTES = 1_000_000
+_MAX_FILES = 1_000
+"""Most files of a folder: `--prompts /` would walk a whole disk."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PROMPT_SUFFIX = ".md"
 _IGNORED_FILE = "README.md"
@@ -66,17 +68,26 @@ def parse_own_prompts(texts: Mapping[str, str]) -> dict[str, PromptTemplate]:
 
 
 def _list_files(folder: Path) -> Iterable[Path]:
-    """Return the files below a folder without hidden ones; SettingsError for a folder that cannot be read."""
+    """Return the files below a folder, also by links, without hidden ones; SettingsError for a folder that cannot be read, or
+    holds too many."""
 
     def refuse(error: OSError) -> None:
         raise SettingsError(
             f"the folder of own prompts {folder} cannot be read: {error.filename}: {error.strerror}"
         ) from error
 
-    found = []
-    for below, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    found: list[Path] = []
+    passed = {os.path.realpath(folder)}
+    for below, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        # a link may lead back into the folder
+        inner = {name: os.path.realpath(Path(below, name)) for name in sorted(folders) if not name.startswith(".")}
+        folders[:] = [name for name, place in inner.items() if place not in passed]
+        passed.update(inner.values())
         found += [Path(below, name) for name in files if not name.startswith(".") and name != _IGNORED_FILE]
+        if len(found) > _MAX_FILES:
+            raise SettingsError(
+                f"{folder} holds more than {_MAX_FILES:,} files, so it is no folder of own prompts; name one that holds only these"
+            )
     return sorted(found)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from factmill.tasks import own_prompts
 from factmill.tasks.assets import (
     ASSETS_ROOT,
     list_packaged_prompts,
@@ -132,6 +133,20 @@ def test_a_folder_that_holds_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", "utf-8")
     with pytest.raises(FactmillError, match="is no folder"):
         load_own_prompts(tmp_path / "file")
+
+
+def test_linked_folders_are_read_and_one_with_a_whole_disk_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "shelf", ANSWER, read_packaged(ANSWER))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "granola").symlink_to(tmp_path / "shelf" / "granola")
+    (tmp_path / "shelf" / "granola" / "again").symlink_to(mine)
+    assert list(load_own_prompts(mine)) == [ANSWER]
+    monkeypatch.setattr(own_prompts, "_MAX_FILES", 0)
+    with pytest.raises(SettingsError, match="more than 0 files"):
+        load_own_prompts(mine)
 
 
 def test_runs_beside_each_other_keep_their_own_prompts(tmp_path: Path) -> None:

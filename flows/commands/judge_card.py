@@ -48,7 +48,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.answering_and_judging import judge_predictions
 from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, find_judge_identity, resolve_judge_name
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.own_prompts import parse_own_prompts
+from factmill.tasks.own_prompts import load_own_prompts, parse_own_prompts
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import list_builds
 from factmill.tasks.storage.human_judgments import load_label_items, load_labels, save_judge_card
@@ -204,8 +204,8 @@ def _find_verdicts(
 ) -> tuple[JudgeIdentity, dict[str, JudgeVerdict], list[str], dict[str, str]]:
     """Return a judge's identity, its verdicts on drawn answers, the evaluations that hold them, and its own prompts.
 
-    An answer is matched by its id and text, from whichever evaluation it was drawn. Own prompts of the options select the
-    verdicts that they gave. Else, if a judge's prompts, or the program `exact`, changed between evaluations, the newest
+    An answer is matched by its id and text, from whichever evaluation it was drawn. A folder of own prompts that holds the
+    judge's selects the verdicts that these gave. Else, if a judge's prompts, or the program `exact`, changed between evaluations, the newest
     version counts.
     """
     warehouse, found = resolve_warehouse_path(run), dict[str, JudgeVerdict]()
@@ -220,7 +220,9 @@ def _find_verdicts(
     called = {role, *([world.models[role].name] if role in world.models else [])}
     identity = None
     own: dict[str, str] = {}
-    prompts = _digest_judge_prompts(evaluation, run) if run.prompts or world.prompts else None
+    folder = run.prompts or world.prompts
+    selects = folder and {*load_own_prompts(Path(folder))} & {*scheme.prompts}
+    prompts = _digest_judge_prompts(evaluation, run) if selects else None
     builds = [record.build_id for record in list_builds(warehouse) if record.benchmark == evaluation.name]
     for name in reversed([get_judged_evaluation(warehouse, name)[2].build_id for name in names] or builds):
         _, _, record = get_judged_evaluation(warehouse, name)
@@ -241,7 +243,6 @@ def _find_verdicts(
             used.append(record.build_id)
     if identity is None:
         drawn = sorted({item.evaluation for item in labelled.items.values()})
-        folder = run.prompts or world.prompts
         by, option = (f" by the prompts of {folder}", f" --prompts {folder}") if prompts is not None else ("", "")
         raise UsageError(
             f"no verdict of {judge}{by} on these answers, which were drawn of {', '.join(drawn)}; have it judge them too: factmill "
