@@ -12,6 +12,7 @@ from support.builds.small_builds import SMALL, SmallBuilds
 from support.commands.command import Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
+from factmill.flows.serve_options import ServeOptions
 from factmill.tasks.assets import ASSETS_ROOT
 
 LEVELS, ANSWER, JUDGE = "granola/granular_answers", "granola/answer", "slaq/judge_short"
@@ -212,3 +213,40 @@ def test_a_judge_s_card_is_of_its_prompt_and_corrects_no_other_s_verdicts(
     ran = factmill(*card, "--prompts", mine)
     assert ran.code == 2 and f"no verdict of stern-1 by the prompts of {mine}" in ran.err
     assert f"--prompts {mine}" in ran.err
+
+
+def test_a_card_of_another_prompt_is_no_check_of_a_release_s_evaluations(
+    factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path, chat: tuple[ScriptedChat, list[str]]
+) -> None:
+    """People's own questions are judged with the own prompt, the evaluation with the packaged one."""
+    server, asked = chat
+    warehouse = tmp_path / "w.duckdb"
+    build_id = small_builds.copy("slaq", warehouse)
+    world = write_chat_world(tmp_path, server.url, ["judge", "answerer"], "stern-1")
+    evaluate = ("evaluate", "slaq", "--world", world, "--setting", "short", "--limit", "2", "--warehouse", warehouse)
+    plain = factmill(*evaluate, "--json", **KEY).json
+    labels = tmp_path / "own.csv"
+    labels.write_text("question,gold,answer,label\n" + "".join(f"Who {n}?,Ada,Ada,1\n" for n in range(3)), "utf-8")
+    mine = copy_prompt(tmp_path / "mine", JUDGE, "Mind every word.")
+    before = len(asked)
+    card = ("judge-card", "--judge", "judge", "--world", world, "--labels", labels, "--benchmark", "slaq")
+    made = factmill(*card, "--prompts", mine, "--warehouse", warehouse, "--json", **KEY).json["cards"][0]
+    assert list(made["own_prompts"]) == [JUDGE]
+    assert len(asked) == before + 3 and all("Mind every word." in each for each in asked[before:])
+
+    def read_card(folder: str) -> str:
+        ran = factmill("release", build_id, "--to", tmp_path / folder, "--warehouse", warehouse)
+        assert ran.code == 0, ran.err
+        return (tmp_path / folder / "README.md").read_text("utf-8")
+
+    assert "stern-1 agrees" not in read_card("before")
+    assert "made with other prompts" in factmill(*evaluate, "--json", **KEY).json["judge_card"]
+    own = factmill(*evaluate, "--prompts", mine, "--json", **KEY).json
+    assert own["evaluation_id"] != plain["evaluation_id"]
+    assert "stern-1 agrees" in (text := read_card("after")) and f"asked with own prompts: {JUDGE}" in text
+
+
+def test_serve_passes_the_folder_on_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ServeOptions(prompts=Path("mine")).make_run_options().prompts == tmp_path.resolve() / "mine"
+    assert ServeOptions().make_run_options().prompts is None
