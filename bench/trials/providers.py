@@ -46,7 +46,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "granola": ("evaluate", "granola", "--setting", "greedy", "--limit", "40"),
     "slaq": ("evaluate", "slaq", "--setting", "short", "--limit", "8"),
     "build granola": ("build", "granola", "--limit", "8", "--samples", "3"),
-    "build slaq": ("build", "slaq", "--category", "Astronomy", "--per-half", "2", "--candidates", "16"),
+    "build slaq": ("build", "slaq", "--categories", "Astronomy", "--per-half", "2", "--candidates", "16"),
 }
 _UNSCORED = {"blocked": "refused", "cut": "cut_off", "failed": "model_failed"}
 """What a behaviour did to a model under test → why the item has no score."""

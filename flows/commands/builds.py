@@ -129,9 +129,8 @@ def show(
     ] = None,
     build_name: BuildOption = None,
     limit: int = typer.Option(20, min=1, max=MAX_SETTING_NUMBER, help="Rows to show."),
-    relation: str | None = typer.Option(
+    part: str | None = typer.Option(
         None,
-        "--relation",
         "--part",
         help="Only rows of this part: a relation, a source or a category, whichever the benchmark falls into.",
         metavar="NAME",
@@ -146,14 +145,14 @@ def show(
     \b
     Examples:
       factmill show
-      factmill show granola --relation P19
+      factmill show granola --part P19
       factmill show granola --rejects
     """
     progress.set_progress_style()
     if benchmark is None:
-        if build_name or relation or rejects or columns:
+        if build_name or part or rejects or columns:
             raise UsageError(
-                "--build, --relation, --rejects and --columns need a benchmark: factmill show granola --columns"
+                "--build, --part, --rejects and --columns need a benchmark: factmill show granola --columns"
             )
         return builds(warehouse, as_json)
     known = get_buildable_record(benchmark)
@@ -165,7 +164,7 @@ def show(
     elif rejects:
         _show_rejects(path, known, build_name, limit, as_json)
     else:
-        _show_rows(path, known, build_name, limit, relation, as_json)
+        _show_rows(path, known, build_name, limit, part, as_json)
     return None
 
 

@@ -34,7 +34,7 @@ _SERVE_HELP = """Run rebuilds by schedule and from Prefect's UI until stopped.
     \b
     Examples:
       factmill serve --world my-world.toml --cron "0 3 1 * *"
-      factmill serve --benchmark granola --interval 12h --evaluate oracle
+      factmill serve --benchmarks granola --interval 12h --evaluate oracle
       factmill serve --config serve.toml --mode replay
     """
 

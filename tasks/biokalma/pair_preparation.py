@@ -61,7 +61,7 @@ def check_class_exists(run: Run, inputs: BiokalmaInputs) -> None:
         return
     asked = [make_describe_item_call(wikidata.identity, qid)]
     if find_calls_without_result(run, wikidata, asked, lambda body: any(body.values())):
-        raise UsageError(f"--class {qid}: {wikidata.identity} has no such item")
+        raise UsageError(f"--class-qid {qid}: {wikidata.identity} has no such item")
 
 
 @task(cache_key_fn=batch_key, persist_result=True)

@@ -55,7 +55,7 @@ SCORING_RULES = {
 class ClosedBookParams(EvaluationParams):
     """Parameters of a closed-book evaluation."""
 
-    setting: Annotated[tuple[Literal["closed_book"], ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[Literal["closed_book"], ...], CliOption(metavar="NAME")] = ()
     """The only setting."""
 
 

@@ -77,7 +77,7 @@ class EvaluationParams(BenchmarkParams):
     """Number of questions, drawn with the seed; questions on the same facts are drawn together. Default: all."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
     """Seed for drawing the questions and for the confidence intervals."""
-    setting: Annotated[tuple[str, ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[str, ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable)."""
 
     @property

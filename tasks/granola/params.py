@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from factmill.tasks.assets import ASSETS_ROOT, load_relations
 from factmill.tasks.core.calls.pageviews import last_twelve_months
@@ -21,7 +21,7 @@ from factmill.tasks.engine.benchmark import (
 from factmill.tasks.engine.naming.identities import wikidata_identity
 from factmill.tasks.errors import UsageError
 from factmill.tasks.granola.sources.entity_questions import find_relation_files, relation_of_file
-from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions, split_commas
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.source_files import SourceFile, format_unused_files, list_source_files, pin_source_file
 
@@ -35,8 +35,8 @@ class GranolaParams(BenchmarkParams):
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder to read (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
-    relations: Annotated[tuple[str, ...], CliOption("--relation", "PID")] = ()
-    """Only this relation (repeatable). Default: the paper's sixteen."""
+    relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
+    """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
@@ -127,6 +127,6 @@ def resolve_granola_relations(relations: Sequence[str]) -> list[str]:
     known = load_relations()
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(
-            f"--relation: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}"
+            f"--relations: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}"
         )
     return list(dict.fromkeys(relations)) or [pid for pid, relation in known.items() if relation.is_default]

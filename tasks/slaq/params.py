@@ -28,7 +28,7 @@ class SlaqParams(BenchmarkParams):
     """Parameters of a SLAQ build."""
 
     categories: Annotated[
-        tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption("--category", metavar="NAME")
+        tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption(metavar="NAME")
     ] = ()
     """Only this category (repeatable). Default: the paper's fifteen."""
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)

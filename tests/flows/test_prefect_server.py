@@ -104,7 +104,7 @@ def test_a_server_that_fails_while_serve_starts_is_one_line(tmp_path: Path) -> N
     with closing(Loopback()) as web:
         web.handle = answer
         serve = Factmill(tmp_path, f"{web.url}/api").run_process
-        ran = serve("serve", "--benchmark", "granola", "--mode", "replay", PREFECT_CLIENT_MAX_RETRIES="0")
+        ran = serve("serve", "--benchmarks", "granola", "--mode", "replay", PREFECT_CLIENT_MAX_RETRIES="0")
         assert (ran.code, "Traceback" in ran.err) == (1, False), ran.err
         assert f"{web.url}/api has gone away while serve ran (it answers 500)" in ran.err.splitlines()[-1]
 

@@ -50,7 +50,7 @@ def dump_warehouse(path: Path) -> str:
 
 def test_a_key_is_nowhere(factmill: Factmill, parrot: Loopback, tmp_path: Path) -> None:
     world = write_chat_world(tmp_path, f"{parrot.url}/v1", ("author", "judge"))
-    options = ["granola", "--world", world, "--relation", "P19", "--limit", "6", "--samples", "1"]
+    options = ["granola", "--world", world, "--relations", "P19", "--limit", "6", "--samples", "1"]
     built = Factmill(factmill.home).run_process("build", *options, TEST_KEY=KEY)
     assert "Traceback" not in built.err
     warehouse = factmill.home / "factmill.duckdb"

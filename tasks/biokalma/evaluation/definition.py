@@ -92,9 +92,9 @@ BiokalmaSetting = Literal[
 class BiokalmaEvaluationParams(JudgedEvaluationParams):
     """Parameters of an evaluation on BioKaLMA."""
 
-    setting: Annotated[tuple[BiokalmaSetting, ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[BiokalmaSetting, ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable). Default: all settings that the paper reports; for built-in models the settings without wrong graphs; for answers from a file given_graph."""
-    form: Annotated[tuple[BiokalmaQuestionForm, ...], CliOption("--form")] = ()
+    form: tuple[BiokalmaQuestionForm, ...] = ()
     """Only this question of each row (repeatable). Default: both; the paper's main figures use the specific question."""
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
     """The model that rates texts in the settings given_graph and retrieved, [models.NAME] of the world's file; four calls per answer. If it is exact or not a real model, no text is rated, since a program cannot rate texts."""

@@ -56,7 +56,7 @@ class FanOutEvaluationParams(JudgedEvaluationParams):
     """Options of an evaluation on FanOutQA."""
 
     setting: Annotated[
-        tuple[Literal["closed_book", "open_book", "evidence_provided"], ...], CliOption("--setting", "NAME")
+        tuple[Literal["closed_book", "open_book", "evidence_provided"], ...], CliOption(metavar="NAME")
     ] = ()
     """Only this setting (repeatable). Default: all three, as in the paper."""
     split: Literal["dev", "test", "all"] = "all"
@@ -77,7 +77,7 @@ class FanOutEvaluationParams(JudgedEvaluationParams):
     """Open book: maximum number of seconds of model time over all turns of a question; after them the model must answer. Recorded times count, so a replay ends at the same turn. Default: no limit."""
     context_tokens: int | None = Field(default=None, ge=1024, le=MAX_SETTING_NUMBER)
     """Maximum number of tokens in the model's context, including its answer; 4 characters count as one token. Default: context_tokens of the world's file, else 8,192."""
-    retrieval_share: Annotated[float, CliOption("--retrieval-share", "SHARE")] = Field(default=0.5, gt=0, le=1)
+    retrieval_share: Annotated[float, CliOption(metavar="SHARE")] = Field(default=0.5, gt=0, le=1)
     """Open book: maximum share of the context that one search may fill (paper: half)."""
 
 

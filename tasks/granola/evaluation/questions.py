@@ -34,7 +34,7 @@ from factmill.tasks.options import CliOption
 class GranolaEvaluationParams(EvaluationParams):
     """Parameters of an evaluation on GRANOLA-EQ."""
 
-    setting: Annotated[tuple[GranolaSettingName, ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[GranolaSettingName, ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable). Default: the settings that the paper reports, all but temperature."""
     samples: int = Field(default=5, ge=1, le=1000)
     """Number of answers that self_consistency and drag sample per question (N in the paper, which does not state its value)."""
@@ -42,7 +42,7 @@ class GranolaEvaluationParams(EvaluationParams):
     """Temperature at which answers are sampled (T in the paper, which does not state its value)."""
     tau: float = Field(default=0.5, ge=0, lt=1)
     """An answer matches a level if its token F1 exceeds this value (τ in the paper, which does not state its value)."""
-    decay: Annotated[float, CliOption("--lambda", "NUMBER")] = Field(default=0.5, ge=0)
+    decay: float = Field(default=0.5, ge=0)
     """How fast informativeness falls with the level: exp(-λ (level - 1)), with the paper's λ."""
     popularity_bins: int = Field(default=5, ge=1, le=100)
     """Number of equal-sized bins by the popularity of the question's entity."""

@@ -70,9 +70,9 @@ CROSS_ENCODER_METRICS = {
 class MultiHalEvaluationParams(EvaluationParams):
     """Options of an evaluation on MultiHal."""
 
-    setting: Annotated[tuple[Literal["qa", "kg_rag"], ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[Literal["qa", "kg_rag"], ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable). Default: both, as in the paper."""
-    languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], CliOption("--language")] = ()
+    languages: tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...] = ()
     """Only questions in this language (repeatable). Default: all that the build has."""
     nli: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Also score entailment and contradiction (question with gold answer ⇒ answer) with this cross-encoder (see `factmill models list`), which must support the languages of the questions."""
@@ -402,7 +402,7 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     title="Measure a model on MultiHal: semantic score with and without a path, in every language",
     examples=(
         "factmill evaluate multihal --model oracle",
-        "factmill evaluate multihal --world my-world.toml --model mine --language eng --limit 100",
+        "factmill evaluate multihal --world my-world.toml --model mine --languages eng --limit 100",
         "factmill evaluate multihal --answers answers.jsonl --nli my-nli-model",
     ),
     params=MultiHalEvaluationParams,

@@ -36,7 +36,7 @@ JUDGE_SHORT_PROMPT, JUDGE_LONG_PROMPT = "slaq/judge_short", "slaq/judge_long"
 class SlaqEvaluationParams(JudgedEvaluationParams):
     """Parameters of an evaluation on SLAQ."""
 
-    setting: Annotated[tuple[Literal["short", "long"], ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[Literal["short", "long"], ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable). Default: both; alignment needs both."""
 
 

@@ -181,7 +181,7 @@ def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -
     assert embedded_build["build_id"] in factmill("builds").out
     assert embedded_build["build_id"] in [build["build_id"] for build in factmill("builds", "--json").json]
     assert "granola_answers" in factmill("show", "granola", "--columns").out
-    assert "P19-" in factmill("show", "granola", "--relation", "P19").out
+    assert "P19-" in factmill("show", "granola", "--part", "P19").out
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -
     [
         (["build", "granita"], 2, "usage", "'granita'"),
         (["build", "granola", "--world", "marble"], 2, "settings", "'marble'"),
-        (["build", "granola", "--relation", "P9999"], 2, "usage", "P9999"),
+        (["build", "granola", "--relations", "P9999"], 2, "usage", "P9999"),
         (["build", "granola", "--source", "/absent.json"], 2, "source", "/absent.json"),
         (["build", "granola", "--limit", "0"], 2, "usage", "'--limit': '0'"),
         (["build", "granola", "--max-error-score", "2"], 2, "usage", "'--max-error-score': '2'"),

@@ -183,7 +183,7 @@ def test_biokalma(factmill: Factmill, tmp_path: Path) -> None:
 
 
 def test_multihal(factmill: Factmill, tmp_path: Path) -> None:
-    planting = Planting(tmp_path, factmill, "multihal", "--foundation", "simpleqa", "--language", "eng", "--limit")
+    planting = Planting(tmp_path, factmill, "multihal", "--foundations", "simpleqa", "--languages", "eng", "--limit")
     base = planting.build("8")
     scored = planting.build("6", twist=("multihal/score_path", lambda said: said.replace("5", "4")))
     later = planting.build("8", "--min-score", "5", epoch="2024-01-01", model="scripted replies 2")
@@ -226,7 +226,7 @@ class Things:
             "slaq",
             "--world",
             self._write_world(),
-            "--category",
+            "--categories",
             "Things",
             "--min-chars",
             "0",

@@ -311,7 +311,7 @@ def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmil
 
 
 def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None:
-    arguments = ("--source", "wikidata", "--class", "Q43229", "--relations", "P749,P355,P127")
+    arguments = ("--source", "wikidata", "--class-qid", "Q43229", "--relations", "P749,P355,P127")
     with replying():
         ran = factmill("build", "biokalma", *arguments, "--json")
     assert ran.code == 0, ran.err
@@ -326,18 +326,21 @@ def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--class", "nobody"], "Invalid value for '--class': nobody: expected the QID of a class, like Q5 (human)"),
+        (
+            ["--class-qid", "nobody"],
+            "Invalid value for '--class-qid': nobody: expected the QID of a class, like Q5 (human)",
+        ),
         (["--relations", "P26"], "--relations needs pairs from a Wikidata (--source wikidata)"),
         (
             ["--source", "wikidata", "--relations", "P26,P19"],
             "unknown relation P19; data/lists/pair_relations.csv has P26",
         ),
         (
-            ["--source", "wikidata", "--class", "Q43229"],
-            "--class Q43229: give the relations that join items of this class",
+            ["--source", "wikidata", "--class-qid", "Q43229"],
+            "--class-qid Q43229: give the relations that join items of this class",
         ),
         (
-            ["--source", "wikidata", "--class", "Q999999999", "--relations", "P749"],
+            ["--source", "wikidata", "--class-qid", "Q999999999", "--relations", "P749"],
             "/wikidata has no such item",
         ),
         (["--alpha", "2"], "Invalid value for '--alpha'"),

@@ -203,10 +203,10 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
     ("arguments", "message"),
     [
         (
-            ["--category", " "],
-            "'--category': '': expected the name of a category without the prefix Category:, like Astronomy",
+            ["--categories", " "],
+            "'--categories': '': expected the name of a category without the prefix Category:, like Astronomy",
         ),
-        (["--category", "Category:Algebra"], "'--category': 'Category:Algebra': expected the name of a category"),
+        (["--categories", "Category:Algebra"], "'--categories': 'Category:Algebra': expected the name of a category"),
         (["--candidates", "1"], "Invalid value for '--candidates'"),
         (["--days", "9999"], "Invalid value for '--days'"),
         (["--review", "perhaps"], "Invalid value for '--review'"),
@@ -228,7 +228,7 @@ def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
         assert ran.code == code, ran.err
         return ran.json
 
-    categories = ("--category", "Astronomy", "--category", EMPTY)
+    categories = ("--categories", "Astronomy", "--categories", EMPTY)
     build = ("build", "slaq", "--world", world, *categories, "--review", "manual")
     waiting = run(*build, code=1)
     check_balance(waiting)

@@ -97,7 +97,7 @@ def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None
 def test_a_file_of_any_name_serves_the_one_relation_asked_for(tmp_path: Path) -> None:
     path = file(tmp_path, "[]", "births.json")
     assert find_relation_files([path], ["P19"]) == {"P19": [path]}
-    with pytest.raises(SourceError, match=r"births\.json: expected a file name.*--relation"):
+    with pytest.raises(SourceError, match=r"births\.json: expected a file name.*--relations"):
         find_relation_files([path], ["P19", "P20"])
 
 
