@@ -23,21 +23,23 @@ from factmill.tasks.text.durations import format_duration, parse_duration
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 
-def _check_name(name: str) -> str:
+def _check_benchmark_name(name: str) -> str:
     try:
         return get_benchmark(name).name
     except UsageError as error:
         raise ValueError(str(error)) from error
 
 
-def _check_zone(name: str) -> str:
+def _check_time_zone_name(name: str) -> str:
     try:
         return ZoneInfo(name).key
     except (ValueError, OSError, ZoneInfoNotFoundError):
         raise ValueError(f"{name!r}: expected the name of a time zone, such as UTC or Europe/Vienna") from None
 
 
-KnownBenchmarkName = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"enum": list(BENCHMARKS)})]
+KnownBenchmarkName = Annotated[
+    str, AfterValidator(_check_benchmark_name), Field(json_schema_extra={"enum": list(BENCHMARKS)})
+]
 
 
 class RebuildParamsBase(BenchmarkParams):
@@ -88,7 +90,7 @@ class ServeOptions(RebuildParamsBase, RunOptions):
     """Rebuild so often, such as 12h or 30d."""
     rrule: Annotated[str | None, CliOption(metavar="RRULE")] = None
     """Rebuild by this rule of iCalendar, such as "FREQ=MONTHLY;BYDAY=1MO"."""
-    timezone: Annotated[str, AfterValidator(_check_zone), CliOption(metavar="ZONE")] = "UTC"
+    timezone: Annotated[str, AfterValidator(_check_time_zone_name), CliOption(metavar="ZONE")] = "UTC"
     """Whose clock --cron and --rrule mean, such as Europe/Vienna."""
     runs: int = Field(default=2, ge=1, le=64)
     """Runs carried out at once; others wait for their turn."""
@@ -153,7 +155,7 @@ def check_rebuild_inputs(params: RebuildParamsBase, run: RunOptions) -> None:
     check_rebuild_access(params, run)
     for benchmark in params.list_chosen_benchmarks():
         own = getattr(params, benchmark.name)
-        with _prefixing_errors(benchmark.name):
+        with _prefixing_errors_with_benchmark(benchmark.name):
             make_build_manifest(benchmark, benchmark.resolve_inputs(own, run), run)
 
 
@@ -163,7 +165,7 @@ def check_rebuild_access(params: RebuildParamsBase, run: RunOptions) -> None:
     for benchmark in params.list_chosen_benchmarks():
         roles = {*benchmark.model_roles(getattr(params, benchmark.name))}
         needs = [*benchmark.required_services(getattr(params, benchmark.name))]
-        with _prefixing_errors(benchmark.name):
+        with _prefixing_errors_with_benchmark(benchmark.name):
             for model, evaluation in params.list_model_evaluations(benchmark):
                 check_tested_model(world, model, "--evaluate")
                 measured = evaluation.params.model_validate({"model": model})
@@ -214,7 +216,7 @@ def _describe_parameter_fault(name: str, model: type[BaseModel], fault: Any) -> 
 
 
 @contextmanager
-def _prefixing_errors(benchmark: str) -> Iterator[None]:
+def _prefixing_errors_with_benchmark(benchmark: str) -> Iterator[None]:
     try:
         yield
     except FactmillError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.prompts import PromptTemplate, parse_prompt_file
-from factmill.tasks.core.relations import QuestionRelation, parse_relations
+from factmill.tasks.core.question_relations import QuestionRelation, parse_question_relations_csv
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, EMBEDDED_WORLD_SOURCE
 from factmill.tasks.errors import PromptError, SettingsError
 from factmill.tasks.text.article_html import RemovalRules, parse_removal_rules
@@ -60,13 +60,13 @@ def load_property_numbers(name: str) -> frozenset[int]:
 
 
 @cache
-def load_relations() -> dict[str, QuestionRelation]:
+def load_entity_questions_relations() -> dict[str, QuestionRelation]:
     """Return PID → relation of EntityQuestions, from `data/lists/granola_relations.csv`."""
-    return parse_relations(asset_path("data/lists", "granola_relations.csv").read_text("utf-8"))
+    return parse_question_relations_csv(asset_path("data/lists", "granola_relations.csv").read_text("utf-8"))
 
 
 @cache
-def load_known_source_licences() -> dict[str, tuple[str, str]]:
+def load_source_licences_by_digest() -> dict[str, tuple[str, str]]:
     """Return SHA-256 → (name, licence) of files with a known licence: those in `data/lists/known_sources.csv`, and our own.
 
     The content alone identifies a file: its format and its name do not determine its licence.

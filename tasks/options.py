@@ -65,7 +65,7 @@ class BenchmarkParams(StrictModel):
     model_config = ConfigDict(json_schema_extra=_add_bounds_to_help, field_title_generator=_format_field_title)
 
 
-def _require_world_in_form(schema: dict[str, Any]) -> None:
+def _require_world_and_add_bounds(schema: dict[str, Any]) -> None:
     """Make the world required: a run with other options than its deployment's would use the default world."""
     schema["required"] = ["world"]
     _add_bounds_to_help(schema)
@@ -74,7 +74,9 @@ def _require_world_in_form(schema: dict[str, Any]) -> None:
 class RunOptions(StrictModel):
     """World of a build, and how the build runs."""
 
-    model_config = ConfigDict(json_schema_extra=_require_world_in_form, field_title_generator=_format_field_title)
+    model_config = ConfigDict(
+        json_schema_extra=_require_world_and_add_bounds, field_title_generator=_format_field_title
+    )
 
     world: Annotated[str, CliOption(metavar="WORLD")] = "embedded"
     """embedded, live, or the path of a world's TOML file."""

@@ -35,7 +35,7 @@ from factmill.tasks.core.service_settings import (
     WikimediaLimits,
     check_header_text,
     is_loopback_url,
-    is_wikimedia_api,
+    is_wikimedia_url_except_query_service,
 )
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.files import load_toml, resolve_absolute_path
@@ -184,14 +184,18 @@ class World(StrictModel):
 
     def wikimedia_requests_per_minute(self) -> float:
         """Return the maximum number of requests per minute to Wikimedia's APIs."""
-        asked = [getattr(self, name) for name in SERVICE_SECTIONS if is_wikimedia_api(getattr(self, name).url)]
+        asked = [
+            getattr(self, name)
+            for name in SERVICE_SECTIONS
+            if is_wikimedia_url_except_query_service(getattr(self, name).url)
+        ]
         default = _SIGNED_IN_RATE if all(service.token_env for service in asked) else _ANONYMOUS_RATE
         return self.wikimedia.requests_per_minute or default
 
     def require_model_credentials(self, roles: Collection[str]) -> None:
         """Raise SettingsError when a model in one of these roles needs an environment variable that is not set."""
         for role in sorted(self.models.keys() & roles):
-            require_model_variables(self.models[role])
+            require_model_environment_variables(self.models[role])
 
     def with_local_graph(self, graph: str) -> "World":
         """Return this world with a local graph as its Wikidata."""
@@ -365,7 +369,7 @@ def read_model_query_params(model: ModelSettings) -> dict[str, str]:
     return _read_environment_values(model, "query", model.query)
 
 
-def require_model_variables(model: ModelSettings) -> None:
+def require_model_environment_variables(model: ModelSettings) -> None:
     """Raise SettingsError when a model's settings name an environment variable that is not set."""
     read_api_key(model)
     read_model_headers(model)

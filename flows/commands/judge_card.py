@@ -20,9 +20,9 @@ from factmill.flows.cli.options import (
 )
 from factmill.flows.commands.human_review import (
     format_label_problems,
-    get_judged_evaluation,
     load_judged_answers,
-    read_label_file,
+    load_label_file_with_digest,
+    resolve_judged_evaluation,
 )
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
@@ -40,7 +40,7 @@ from factmill.tasks.core.evaluation.judge_cards import (
 from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.engine.naming.code_versions import make_code_manifest
 from factmill.tasks.engine.naming.manifests import digest_assets
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.answering_and_judging import judge_predictions
@@ -93,7 +93,7 @@ def judge_card(
         check_warehouse_exists(warehouse)
     with raising_usage_errors(RunOptions):
         run = RunOptions(world=world, mode=mode, warehouse=warehouse)
-    cards, notes = make_cards(labels or [], judge, evaluation or [], benchmark, run)
+    cards, notes = make_and_save_judge_cards(labels or [], judge, evaluation or [], benchmark, run)
     told = {"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)}
     lines = [line for card in cards for line in format_judge_card(card)]
     print_result(as_json, told, [*lines, *(f"  {note}" for note in notes)])
@@ -112,7 +112,7 @@ class BenchmarkLabels:
     items: dict[str, LabelItem] = field(default_factory=dict)
 
 
-def make_cards(
+def make_and_save_judge_cards(
     files: Sequence[Path], judge: str, evaluations: Sequence[str], benchmark: str, run: RunOptions
 ) -> tuple[list[JudgeCard], Sequence[str]]:
     """Make and store one card of a judge for each benchmark; return the cards and the problems in the files.
@@ -128,10 +128,10 @@ def make_cards(
     for name, labelled in sorted(found.items()):
         evaluation = EVALUATIONS[name]
         if labelled.is_drawn:
-            identity, verdicts, used = _find_verdicts(evaluation, judge, evaluations, labelled, run)
+            identity, verdicts, used = _find_verdicts_and_evaluations(evaluation, judge, evaluations, labelled, run)
             source = f"those of {', '.join(used)}"
         else:
-            identity, verdicts = _ask_judge_now(evaluation, judge, labelled, run)
+            identity, verdicts = _ask_judge_about_own_answers(evaluation, judge, labelled, run)
             source = "asked for this card"
         assert evaluation.label_scheme is not None
         cards.append(
@@ -153,7 +153,7 @@ def _load_label_files(
     found: dict[str, BenchmarkLabels] = {}
     digests, notes = [], []
     for path in files:
-        file, digest = read_label_file(warehouse, path, "", benchmark)
+        file, digest = load_label_file_with_digest(warehouse, path, "", benchmark)
         digests.append(digest)
         notes += [f"{path.name}: {line.strip()}" for line in format_label_problems(file)]
         for label in file.labels:
@@ -183,7 +183,7 @@ def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], 
     return found, digest_json(labels)
 
 
-def _find_verdicts(
+def _find_verdicts_and_evaluations(
     evaluation: Evaluation, judge: str, names: Sequence[str], labelled: BenchmarkLabels, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, JudgeVerdict], list[str]]:
     """Return a judge's identity, its verdicts on drawn answers, and the evaluations that hold them.
@@ -203,8 +203,8 @@ def _find_verdicts(
     called = {role, *([world.models[role].name] if role in world.models else [])}
     identity = None
     builds = [record.build_id for record in list_builds(warehouse) if record.benchmark == evaluation.name]
-    for name in reversed([get_judged_evaluation(warehouse, name)[2].build_id for name in names] or builds):
-        _, _, record = get_judged_evaluation(warehouse, name)
+    for name in reversed([resolve_judged_evaluation(warehouse, name)[2].build_id for name in names] or builds):
+        _, _, record = resolve_judged_evaluation(warehouse, name)
         who = find_judge_identity(evaluation, record.lock)
         if record.benchmark != evaluation.name or who is None or who.judge not in called or identity not in (None, who):
             continue
@@ -226,7 +226,7 @@ def _find_verdicts(
     return identity, found, used
 
 
-def _ask_judge_now(
+def _ask_judge_about_own_answers(
     evaluation: Evaluation, judge: str, labelled: BenchmarkLabels, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, JudgeVerdict]]:
     """Call a judge on the user's own answers; return its identity and item → verdict, without failed calls."""
@@ -248,7 +248,9 @@ def _ask_judge_now(
         closing(CallCache(warehouse, run.mode)) as recorder,
         closing(Services.open(run.world, run.graph, factmill_home(), place)) as services,
     ):
-        work = BatchWork(StageBatch(run="", stage="", index=0, key=""), Run(Path(), lock, {}, {}, services, recorder))
+        work = BatchWork(
+            StageBatch(run="", stage="", index=0, key=""), BuildRun(Path(), lock, {}, {}, services, recorder)
+        )
         items = [labelled.items[item] for item in sorted(labelled.labels)]
         rows = [
             evaluation.label_scheme.make_answer_row(item.id, item.question, item.gold, item.answer) for item in items

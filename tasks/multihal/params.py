@@ -11,7 +11,7 @@ from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_sources_absolute
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
-    embedder_identity,
+    embedder_name_and_digest,
     has_translator,
     translator_identity,
 )
@@ -84,7 +84,7 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
         MultiHalInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
             languages=languages,
-            embedder=embedder_identity(world, factmill_home()),
+            embedder=embedder_name_and_digest(world, factmill_home()),
             translator=translator_identity(world, factmill_home()) if len(languages) > 1 else None,
         ),
         {foundation: [pin_source_file(path) for path in files] for foundation, files in found.files.items()},

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.audits import AuditFigure
+from factmill.tasks.core.measures.audits import AuditCriterionResult
 from factmill.tasks.core.publishing.release_index import ReleasedTable
 from factmill.tasks.core.publishing.release_spec import ReleaseSpec, SourcePage
 from factmill.tasks.core.review import ReviewItem
@@ -59,7 +59,7 @@ class ReleaseSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseConfig:
+class ReleaseDatasetConfig:
     """One config: what `load_dataset(DIR, name)` returns."""
 
     name: str
@@ -121,7 +121,7 @@ class Release:
     benchmark: Benchmark
     forms: ReleaseSpec
     build: BuildRecord
-    configs: tuple[ReleaseConfig, ...]
+    configs: tuple[ReleaseDatasetConfig, ...]
     """The first is the default config."""
     sources: tuple[SourceRowCount, ...]
     licences: tuple[Licence, ...]
@@ -143,7 +143,7 @@ class Release:
     rejects: pa.Table
     """stage, id, reason, detail."""
     judge_cards: tuple[JudgeCard, ...]
-    audit: tuple[AuditFigure, ...]
+    audit: tuple[AuditCriterionResult, ...]
     evaluations: tuple[BuildEvaluation, ...]
     options: ReleaseOptions = field(default_factory=ReleaseOptions)
 

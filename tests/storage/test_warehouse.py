@@ -13,9 +13,9 @@ import pytest
 
 from factmill.tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
 from factmill.tasks.storage import warehouse
-from factmill.tasks.storage.housekeeping.compacting import compact_warehouse
+from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
 from factmill.tasks.storage.recording.work_folders import make_work_folder, work_folder
-from factmill.tasks.storage.schema import SCHEMA_VERSION, WAREHOUSE_TABLES, ensure_published_table
+from factmill.tasks.storage.schema import SCHEMA_VERSION, WAREHOUSE_TABLES, ensure_published_table_and_latest_view
 from factmill.tasks.storage.warehouse import close_large_engine, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
@@ -145,14 +145,14 @@ def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_star
 def test_a_column_becomes_one_of_another_kind_only_where_older_builds_lose_nothing(tmp_path: Path) -> None:
     texts, numbers = {"id": "VARCHAR", "n": "VARCHAR"}, {"id": "VARCHAR", "n": "BIGINT"}
     with open_warehouse(tmp_path / "w.duckdb") as db:
-        ensure_published_table(db, "toys", texts, None)
+        ensure_published_table_and_latest_view(db, "toys", texts, None)
         db.execute("INSERT INTO toys VALUES ('build', 'a', '1')")
-        ensure_published_table(db, "toys", numbers, None)
+        ensure_published_table_and_latest_view(db, "toys", numbers, None)
         assert db.execute("SELECT n FROM toys").fetchall() == [(1,)]
-        ensure_published_table(db, "toys", texts, None)
+        ensure_published_table_and_latest_view(db, "toys", texts, None)
         db.execute("INSERT INTO toys VALUES ('build', 'b', 'one')")
         with pytest.raises(WarehouseError, match=r"the table toys .* column n .*VARCHAR; .*BIGINT"):
-            ensure_published_table(db, "toys", numbers, None)
+            ensure_published_table_and_latest_view(db, "toys", numbers, None)
 
 
 def test_an_error_inside_rolls_the_transaction_back(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path, monkeyp
     def fill(*_: object) -> None:
         raise duckdb.TransactionException("Failed to commit: No space left on device")
 
-    monkeypatch.setattr("factmill.tasks.storage.warehouse._commit", fill)
+    monkeypatch.setattr("factmill.tasks.storage.warehouse._commit_and_checkpoint", fill)
     check_refused(tmp_path / "a.duckdb", r"cannot write the warehouse .*No space left.*run the same command again")
 
 

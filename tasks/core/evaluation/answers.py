@@ -149,13 +149,13 @@ class AnswersFile:
             if (setting, question_id) not in wanted and (setting or question_id not in questions)
         ]
         found = {"missing": missing, "extra": extra, "doubled": list(self.repeated_questions)}
-        return {f"answers {kind}": _format_first_ids(ids) for kind, ids in found.items() if ids}
+        return {f"answers {kind}": _format_count_and_first_ids(ids) for kind, ids in found.items() if ids}
 
     def require_any_match(self, asked: Collection[tuple[str, str]], where: str) -> None:
         """Raise SourceError if no answer matches a question `asked` (setting, question id); `where`: source of the answers."""
         if self.answers and all(self.find_answer_to(*each) is None for each in asked):
             given, known = (
-                _format_first_ids([" ".join(filter(None, each)) for each in ids])
+                _format_count_and_first_ids([" ".join(filter(None, each)) for each in ids])
                 for ids in (self.answers, sorted(asked))
             )
             raise SourceError(
@@ -196,6 +196,6 @@ def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str, s
     return (given["setting"], given["id"]), replace_lone_surrogates(given["answer"]), given["build"]
 
 
-def _format_first_ids(ids: list[str]) -> str:
+def _format_count_and_first_ids(ids: list[str]) -> str:
     named = ", ".join(ids[:_MAX_NAMED_IDS])
     return f"{len(ids)}: {named}{' …' if len(ids) > _MAX_NAMED_IDS else ''}"

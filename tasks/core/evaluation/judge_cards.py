@@ -9,13 +9,13 @@ from pydantic import Field
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.evaluation.human_labels import LabelItem, LabelScheme
 from factmill.tasks.core.measures.agreement import (
-    ClassAgreement,
+    ClassPrecisionAndRecall,
     JudgeAgreement,
     RaterAgreement,
     compute_stratum_weights,
     format_few_labels_warning,
     make_confusion_table,
-    measure_class_agreement,
+    measure_class_precision_and_recall,
     measure_judge_agreement,
     measure_rater_agreement,
 )
@@ -58,7 +58,7 @@ class JudgeCard(StrictModel):
     """Estimated agreement on all items that they were drawn from; null if they were not drawn."""
     as_right: JudgeAgreement | None
     """Agreement on right or wrong only, if there are more than two labels of which some are right; weighted like `main_agreement`."""
-    by_class: list[ClassAgreement]
+    by_class: list[ClassPrecisionAndRecall]
     by_setting: dict[str, JudgeAgreement]
     notes: list[str]
     drawn_of: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ def make_judge_card(
         overall=overall,
         reweighted=agree(everything, weights) if weights else None,
         as_right=agree(everything, weights, scheme.right_labels) if scheme.right_labels and len(classes) > 2 else None,
-        by_class=measure_class_agreement(people, judge, classes, weights),
+        by_class=measure_class_precision_and_recall(people, judge, classes, weights),
         by_setting={name: agree(places, weights) for name, places in by_setting.items()},
         notes=[],
         drawn_of=tuple(sorted({item.evaluation for item in drawn if item.evaluation})),

@@ -44,19 +44,19 @@ def make_build_manifest(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs
     }
 
 
-def format_manifest(lock: Mapping[str, Any]) -> str:
+def format_manifest_summary(manifest: Mapping[str, Any]) -> str:
     """Return benchmark, world, source and parameters of a manifest, in three lines of text."""
-    world, sources = lock["world"], lock["sources"]
+    world, sources = manifest["world"], manifest["sources"]
     files = [name for found in sources["files"].values() for name, _ in found]
     read = [shorten(", ".join(files), 300, placeholder=" …")] if files else []
     read += [f"facts of {sources['wikidata']}"] if sources["wikidata"] else []
-    author = f", author {lock['author']}" if lock["author"] else ""
-    params = {name: value for name, value in lock["params"]["params"].items() if value not in (None, [], ())}
+    author = f", author {manifest['author']}" if manifest["author"] else ""
+    params = {name: value for name, value in manifest["params"]["params"].items() if value not in (None, [], ())}
     return "\n".join(
         [
-            f"building {lock['benchmark']} in world {world['name']} ({world['digest'][:12]}), epoch {world['epoch']}"
-            f"{author}; factmill {package_version()}, code {digest_json(lock['code'])[:12]}, "
-            f"lock {digest_json(lock)[:12]}",
+            f"building {manifest['benchmark']} in world {world['name']} ({world['digest'][:12]}), epoch {world['epoch']}"
+            f"{author}; factmill {get_factmill_version()}, code {digest_json(manifest['code'])[:12]}, "
+            f"lock {digest_json(manifest)[:12]}",
             f"source: {'; '.join(read) or 'requested from the services'}",
             f"parameters: {', '.join(f'{name} {value}' for name, value in params.items())}",
         ]
@@ -75,7 +75,7 @@ def digest_assets(assets: BenchmarkAssets) -> dict[str, dict[str, str]]:
 def make_build_origin(inputs: ResolvedInputs[BuildInputs], run: RunOptions) -> dict[str, Any]:
     """Return where the inputs were found, JSON-serializable; stored with the build, but not part of its manifest."""
     return {
-        "version": package_version(),
+        "version": get_factmill_version(),
         "flow": inputs.inputs.params.model_dump(mode="json"),
         "world": run.resolve_world_path(),
         "graph": run.graph,
@@ -86,7 +86,7 @@ def make_build_origin(inputs: ResolvedInputs[BuildInputs], run: RunOptions) -> d
     }
 
 
-def package_version() -> str:
+def get_factmill_version() -> str:
     """Return factmill's version."""
     try:
         return version("factmill")

@@ -118,7 +118,7 @@ class EvidenceReference(Row):
     """Parts of the sub-answer that the article does not say."""
 
 
-class ReferenceFinding(Row):
+class ReferenceAnswerFinding(Row):
     """Whether an article says the sub-answer; the id is that of the reference."""
 
     found: bool | None

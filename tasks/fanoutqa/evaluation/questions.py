@@ -21,10 +21,10 @@ from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
     FanOutDialogue,
     ToolUse,
     answer_from_evidence,
-    answer_from_memory,
+    answer_in_closed_book,
     answer_with_searches,
 )
-from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, grade_answer, read_grade
+from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, grade_by_stated_gold_strings, read_grade
 from factmill.tasks.fanoutqa.core.evaluation.rows import (
     CLOSED_BOOK,
     EVIDENCE_PROVIDED,
@@ -186,7 +186,7 @@ def make_fanoutqa_dialogue(asked: FanOutEvaluationQuestion, params: FanOutEvalua
         return answer_with_searches(
             asked, bounds, None if way == "never" else by_tools, None if way == "always" else in_text
         )
-    return answer_from_memory(fill_prompt_template(load_prompt(CLOSED_BOOK_PROMPT), question=asked.question))
+    return answer_in_closed_book(fill_prompt_template(load_prompt(CLOSED_BOOK_PROMPT), question=asked.question))
 
 
 def fill_fanoutqa_judge_prompt(row: FanOutPrediction) -> FilledPrompt:
@@ -202,7 +202,7 @@ def fill_fanoutqa_judge_prompt(row: FanOutPrediction) -> FilledPrompt:
 
 def grade_by_program(row: FanOutPrediction) -> str:
     """Return the grade by the program `exact`."""
-    return grade_answer(row.answer_read, json.loads(row.gold))
+    return grade_by_stated_gold_strings(row.answer_read, json.loads(row.gold))
 
 
 def add_judge_grade(row: FanOutPrediction, judged: AnswerJudgment[str] | None, judge: str) -> FanOutJudgedPrediction:

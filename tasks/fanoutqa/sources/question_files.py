@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.fanoutqa.core.forms.authored import check_authored, parse_authored
+from factmill.tasks.fanoutqa.core.forms.authored import check_authored_question, parse_authored_question
 from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, make_violation
-from factmill.tasks.fanoutqa.core.forms.released import check_released, parse_released
+from factmill.tasks.fanoutqa.core.forms.released import check_released_question, parse_released_question
 from factmill.tasks.fanoutqa.core.questions import (
     MIN_ARTICLES,
     FanOutQuestion,
@@ -46,7 +46,7 @@ QuestionFileForm = Literal["authored", "released"]
 
 
 @dataclass(frozen=True, slots=True)
-class ExaminedQuestion:
+class ParsedQuestionOrViolations:
     """A row of a file: its question, or the rules that it breaks."""
 
     form: QuestionFileForm | None
@@ -55,21 +55,21 @@ class ExaminedQuestion:
     violations: tuple[FormViolation, ...] = ()
 
 
-def examine_question(found: object, least_articles: int = MIN_ARTICLES) -> ExaminedQuestion:
+def check_and_parse_question(found: object, least_articles: int = MIN_ARTICLES) -> ParsedQuestionOrViolations:
     """Detect the form of a row, check it and parse it; `least_articles` applies to authored questions alone."""
     if not isinstance(found, Mapping):
-        return ExaminedQuestion(
+        return ParsedQuestionOrViolations(
             None, None, (make_violation("", "no_object", f"expected an object, found {format_value_summary(found)}"),)
         )
     if "decomposition" in found or "necessary_evidence" in found:
-        broken = check_released(found)
-        return ExaminedQuestion("released", None if broken else parse_released(found), tuple(broken))
+        broken = check_released_question(found)
+        return ParsedQuestionOrViolations("released", None if broken else parse_released_question(found), tuple(broken))
     if "strategy" in found or "question" in found:
-        broken = check_authored(found, least_articles)
-        return ExaminedQuestion("authored", None if broken else parse_authored(found), tuple(broken))
+        broken = check_authored_question(found, least_articles)
+        return ParsedQuestionOrViolations("authored", None if broken else parse_authored_question(found), tuple(broken))
     keys = ", ".join(map(format_value_summary, list(found)[:10])) or "none"
     message = f"expected the keys question and strategy, decomposition or necessary_evidence, found {keys}"
-    return ExaminedQuestion(None, None, (make_violation("", "unknown_form", message),))
+    return ParsedQuestionOrViolations(None, None, (make_violation("", "unknown_form", message),))
 
 
 def read_question_file(source: SourceFile, least_articles: int = MIN_ARTICLES) -> Iterator[ParsedSourceRow]:
@@ -79,7 +79,7 @@ def read_question_file(source: SourceFile, least_articles: int = MIN_ARTICLES) -
     """
 
     def judge(row_id: str, number: int, row: Any) -> GatheredFanOutQuestion | Reject:
-        examined = examine_question(row, least_articles)
+        examined = check_and_parse_question(row, least_articles)
         if examined.question is None:
             reason = INVALID_QUESTION if examined.form else MALFORMED_ROW
             return Reject(row_id, reason, "; ".join(each.sentence for each in examined.violations))

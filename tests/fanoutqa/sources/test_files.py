@@ -12,7 +12,7 @@ from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.questions import list_sub_questions
 from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
-from factmill.tasks.fanoutqa.sources.question_files import examine_question, read_question_file
+from factmill.tasks.fanoutqa.sources.question_files import check_and_parse_question, read_question_file
 from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_unpinned_source, pin_source_file
 from factmill.tasks.text.values.answer_search import AnswerValue
 
@@ -46,7 +46,7 @@ def test_forms_are_told_apart_by_content_whatever_the_file_is_called(tmp_path: P
     assert (test.answer, test.decomposition, authored.necessary_evidence) == (None, "[]", None)
     assert json.loads(test.necessary_evidence or "") == release_test()["necessary_evidence"]
     for row, form in zip((authored, dev, test), rows, strict=True):
-        assert row.tree() == examine_question(form).question
+        assert row.tree() == check_and_parse_question(form).question
 
 
 def test_questions_have_the_licence_of_their_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from factmill.tasks.assets import load_article_removals, load_list_entries
 from factmill.tasks.slaq.core.article_matching import is_answer_in_article, make_check_word_lists, normalise_article
 from factmill.tasks.slaq.core.checks import check_generated_pairs
 from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair
-from factmill.tasks.storage.recording.call_records import unpack_body
+from factmill.tasks.storage.recording.call_records import decompress_body
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.article_html import extract_article_text as read_html
 
@@ -61,7 +61,7 @@ def built(embedded_builds: dict[str, Any]) -> Built:
         "WHERE b.build_id = $1 AND c.operation = 'page_text'",
     )
     articles = {
-        each["id"]: read_html(json.loads(unpack_body(each["body"]))["text"], load_article_removals()).text
+        each["id"]: read_html(json.loads(decompress_body(each["body"]))["text"], load_article_removals()).text
         for each in replies
     }
     return Built(report, read_topics(report), articles)
@@ -150,7 +150,7 @@ def test_each_planted_fault_is_met_and_none_of_the_author_s_is_published(built: 
     )
     faulty: dict[str, set[str]] = defaultdict(set)
     for each in calls:
-        if "fault" in json.loads(unpack_body(each["body"])):
+        if "fault" in json.loads(decompress_body(each["body"])):
             faulty[json.loads(each["parts"])["prompt"]].add(each["id"])
     assert {prompt: len(rows) for prompt, rows in faulty.items()} == {
         "slaq/generate": 7,

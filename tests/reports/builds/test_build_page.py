@@ -24,7 +24,7 @@ from factmill.tasks.multihal.release import MULTIHAL_RELEASE
 from factmill.tasks.release.assembly import assemble_release
 from factmill.tasks.release.attachments import make_page_visibility
 from factmill.tasks.release.contents import ReleaseOptions
-from factmill.tasks.release.write import make_release_manifest
+from factmill.tasks.release.write import make_redacted_release_manifest
 from factmill.tasks.reports.builds.build_page import (
     BUILD_RENDERERS,
     BuildPage,
@@ -144,7 +144,7 @@ def render_all(warehouse: Path) -> bytes:
     build = resolve_build(warehouse, "latest:multihal")
     release = assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions())
     return (
-        render_build_html(load_page_for_build(warehouse, build)) + json.dumps(make_release_manifest(release))
+        render_build_html(load_page_for_build(warehouse, build)) + json.dumps(make_redacted_release_manifest(release))
     ).encode()
 
 
