@@ -101,7 +101,7 @@ from factmill.tasks.storage.recording.call_records import (
 )
 from factmill.tasks.storage.recording.work_folders import make_work_folder
 from factmill.tasks.storage.shards import count_and_digest_tables
-from factmill.tasks.storage.warehouse import close_large_engine, open_warehouse
+from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large, open_warehouse
 
 _MAX_WAITING_BATCHES = 128
 """Maximum number of batches that wait for batch jobs at the same time."""
@@ -326,7 +326,7 @@ class Build:
         if self.options.pinned_build is None:
             with self.run.call_cache.merge_transaction() as db:
                 write_stage_results(db, self.run_id, len(self.summaries), receipts, summary)
-            close_large_engine(resolve_warehouse_path(self.options))
+            close_engine_if_warehouse_is_large(resolve_warehouse_path(self.options))
             release_free_memory()
             if all_rows_failed(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._fail_without_rows(self._report(0, {}))

@@ -57,7 +57,7 @@ def judge_questions(batch: StageBatch) -> BatchReceipt:
     ]
     wordings = [answer for _, answer in work.prompt_model("judge", to_mend, WORDING_FORM, _read_wording_judgement)]
     outcomes = (
-        _add_judge_flags(row, verdict, wording, steps[row.id])
+        _add_judge_flags_or_reject(row, verdict, wording, steps[row.id])
         for row, verdict, wording in zip(rows, verdicts, wordings, strict=True)
     )
     return work.finish(outcomes, FlaggedQuestion)
@@ -104,7 +104,7 @@ def _read_wording_judgement(row: FlaggedQuestion, texts: Sequence[str]) -> Wordi
     return read_wording_verdict(texts[0], row.question)
 
 
-def _add_judge_flags(
+def _add_judge_flags_or_reject(
     row: FlaggedQuestion,
     verdict: ParsedCompletion[str | None],
     wording: ParsedCompletion[WordingVerdict],

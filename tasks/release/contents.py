@@ -1,4 +1,4 @@
-"""Contents of a release (`assemble_release`), from which card, Croissant metadata, tables and licences are made."""
+"""Contents of a release (`verify_and_assemble_release`), from which card, Croissant metadata, tables and licences are made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

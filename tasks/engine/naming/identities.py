@@ -14,7 +14,7 @@ from factmill.tasks.core.calls.translation_and_perplexity import make_model_serv
 from factmill.tasks.core.service_settings import EMBEDDED_SERVICE, ModelSettings
 from factmill.tasks.errors import SettingsError, UsageError
 from factmill.tasks.settings import World, graphs_folder
-from factmill.tasks.text.durations import parse_duration
+from factmill.tasks.text.durations import parse_validated_duration
 
 
 @cache
@@ -136,11 +136,11 @@ def resolve_reply_max_ages(world: World, given: str | None) -> dict[str, float]:
         age = given or getattr(world, name).max_age
         is_graph = name == "wikidata" and world.wikidata.engine == "graph"
         if url and url != EMBEDDED_SERVICE and age and not is_graph:
-            ages[url] = min(parse_duration(age), ages.get(url, math.inf))
+            ages[url] = min(parse_validated_duration(age), ages.get(url, math.inf))
     for model in world.models.values():
         if model.max_age:
             ages |= dict.fromkeys(
-                (model.url, make_model_service_identity(model.url, model.name)), parse_duration(model.max_age)
+                (model.url, make_model_service_identity(model.url, model.name)), parse_validated_duration(model.max_age)
             )
     return ages
 
