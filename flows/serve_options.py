@@ -45,7 +45,7 @@ KnownBenchmarkName = Annotated[
 class RebuildParamsBase(BenchmarkParams):
     """What a rebuild makes."""
 
-    benchmarks: Annotated[tuple[KnownBenchmarkName, ...], CliOption("--benchmark", "NAME")] = ()
+    benchmarks: Annotated[tuple[KnownBenchmarkName, ...], CliOption(metavar="NAME")] = ()
     """Only this benchmark (repeatable). Default: all."""
     evaluate: Annotated[tuple[str, ...], CliOption(metavar="MODEL")] = ()
     """Measure this model on every benchmark that models can be measured on (repeatable): one of the world's file, [models.NAME], or oracle, guesser, silent."""

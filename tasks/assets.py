@@ -8,10 +8,9 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from factmill.tasks.core.question_relations import QuestionRelation, parse_question_relations_csv
-
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.prompts import PromptTemplate, parse_prompt_file
+from factmill.tasks.core.question_relations import QuestionRelation, parse_question_relations_csv
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, EMBEDDED_WORLD_SOURCE
 from factmill.tasks.errors import PromptError, SettingsError
 from factmill.tasks.text.article_html import RemovalRules, parse_removal_rules

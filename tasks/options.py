@@ -1,6 +1,7 @@
 """Options of a run, base class of benchmark parameters, and the report of a build."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,13 @@ class CliOption:
     """Option with its dashes; empty: derived from the parameter's name."""
     metavar: str = ""
     """Placeholder of the value in the help."""
+
+
+def split_commas(given: Any) -> Any:
+    """Split each text of a list at its commas (a validator before pydantic's); anything else stays as it is."""
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        return given  # pydantic's error says what is expected
+    return tuple(part.strip() for each in given for part in each.split(",") if part.strip())
 
 
 def format_number_range(minimum: float | None, maximum: float | None) -> str:

@@ -8,14 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from factmill.tasks.slaq.mechanism.benchmark import (
-    SLAQ_MECHANISM,
-    MechanismParams,
-    load_pairs_file,
-    load_shuffled_facts_and_counts,
-    resolve_mechanism_inputs,
-    write_pairs_file,
-)
 
 from factmill.flows.build_runner import make_or_reuse_build
 from factmill.flows.cli.options import (
@@ -49,6 +41,14 @@ from factmill.tasks.slaq.core.mechanism.rows import (
 )
 from factmill.tasks.slaq.mechanism.ablation import require_mechanism_extra
 from factmill.tasks.slaq.mechanism.ablation_service import choose_torch_device, format_causal_model_size
+from factmill.tasks.slaq.mechanism.benchmark import (
+    SLAQ_MECHANISM,
+    MechanismParams,
+    load_pairs_file,
+    load_shuffled_facts_and_counts,
+    resolve_mechanism_inputs,
+    write_pairs_file,
+)
 from factmill.tasks.slaq.mechanism.measure import (
     ACCURACY,
     ALIGNED,

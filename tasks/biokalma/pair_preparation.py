@@ -8,42 +8,51 @@ from typing import Literal
 from prefect import Task, task
 
 from factmill.tasks.assets import load_article_removals, load_property_numbers
-from factmill.tasks.biokalma.core.evolution import count_relation_graphs
+from factmill.tasks.biokalma.core.evolution import count_pools_by_relation
 from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
-from factmill.tasks.biokalma.core.pair_relations import find_opening_sentences, finish_paragraph, fold_name
+from factmill.tasks.biokalma.core.pair_relations import (
+    find_opening_naming_both_people,
+    fold_name,
+    join_lines_and_end_with_stop,
+)
 from factmill.tasks.biokalma.core.rows import (
-    CountedPair,
+    PairWithKnowledgePools,
     PairWithParagraph,
+    PairWithRelationCounts,
     PersonCandidateRow,
     PersonPair,
-    PooledPair,
-    RelationCount,
+    RelationGraphCount,
     ResolvedPair,
 )
 from factmill.tasks.biokalma.params import BiokalmaInputs
 from factmill.tasks.biokalma.sources.person_pairs import (
     is_complete_name,
     load_pair_relations,
-    load_relation_forms,
-    read_pairs,
+    load_relation_wordings,
+    parse_person_pair_rows,
 )
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemCandidate, Qid, make_describe_item_call
 from factmill.tasks.core.calls.wikipedia import (
-    PageText,
+    RevisionHtml,
     make_page_revision_at_call,
-    make_page_text_call,
+    make_revision_html_call,
     parse_page_revision,
-    parse_page_text,
+    parse_revision_html,
 )
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, batch_key, find_calls_without_result, open_batch
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.batches import (
+    BatchWork,
+    make_batch_cache_key,
+    mark_and_list_calls_without_result,
+    open_batch,
+)
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import UsageError
 from factmill.tasks.lookups.classes import look_up_claims, look_up_class_membership
-from factmill.tasks.lookups.facts import NamedFact, load_named_facts, look_up_item_facts
+from factmill.tasks.lookups.facts import NamedFact, load_named_facts_as_input_rows, look_up_item_facts
 from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_items_by_name, look_up_labels
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.values.wikidata_literals import format_wikidata_date
@@ -54,17 +63,17 @@ BearersByName = dict[str, list[ItemCandidate]]
 _MAX_NAMES_IN_REASON = 6
 
 
-def check_class_exists(run: Run, inputs: BiokalmaInputs) -> None:
+def check_class_exists(run: BuildRun, inputs: BiokalmaInputs) -> None:
     """Raise UsageError for a class that Wikidata does not know, before any pair is drawn."""
     qid, wikidata = inputs.params.class_qid, run.services.wikidata
     if not inputs.from_wikidata or qid == HUMAN_QID:
         return
     asked = [make_describe_item_call(wikidata.identity, qid)]
-    if find_calls_without_result(run, wikidata, asked, lambda body: any(body.values())):
-        raise UsageError(f"--class {qid}: {wikidata.identity} has no such item")
+    if mark_and_list_calls_without_result(run, wikidata, asked, lambda body: any(body.values())):
+        raise UsageError(f"--class-qid {qid}: {wikidata.identity} has no such item")
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def read_person_pairs(batch: StageBatch) -> BatchReceipt:
     """Read paragraphs about two people from a file, with the relation between the two (Appendix A.1)."""
     work = open_batch(batch)
@@ -72,7 +81,7 @@ def read_person_pairs(batch: StageBatch) -> BatchReceipt:
     limit = inputs.limits[batch.unit]
     (source,) = work.source_files(batch.unit)
     outcomes: list[RowOutcome] = []
-    for read in read_pairs(source, complete_names=inputs.params.class_qid == HUMAN_QID):
+    for read in parse_person_pair_rows(source, complete_names=inputs.params.class_qid == HUMAN_QID):
         if limit is not None and work.rows_in >= limit:
             break
         work.add_input_row(read.row_id, read.raw_json)
@@ -80,12 +89,12 @@ def read_person_pairs(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, PersonPair)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def make_person_pairs_from_facts(batch: StageBatch) -> BatchReceipt:
     """Take the pairs of a class that a relation joins from the world's Wikidata (our alternative to files)."""
     work = open_batch(batch)
     inputs = work.inputs(BiokalmaInputs)
-    facts = load_named_facts(
+    facts = load_named_facts_as_input_rows(
         work, batch.unit, inputs.limits[batch.unit], name_lookup=partial(look_up_labels, language="en")
     )
     asked = [(fact.id, qid) for fact in facts for qid in (fact.subject, fact.value)]
@@ -126,7 +135,7 @@ def choose_pair_reader(inputs: BiokalmaInputs) -> Task[[StageBatch], BatchReceip
     return make_person_pairs_from_facts if inputs.from_wikidata else read_person_pairs
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def resolve_people(batch: StageBatch) -> BatchReceipt:
     """Find the two items with these names that the relation joins (Appendix A.2); publish all candidates."""
     work = open_batch(batch)
@@ -137,7 +146,10 @@ def resolve_people(batch: StageBatch) -> BatchReceipt:
     values, failed_claims = _look_up_relation_values(work, rows, bearers)
     failed |= failed_class | failed_claims
     candidates: list[PersonCandidateRow] = []
-    outcomes = [failed.get(row.id) or _resolve_pair(row, bearers, is_instance, values, candidates) for row in rows]
+    outcomes = [
+        failed.get(row.id) or _resolve_pair_and_add_candidates(row, bearers, is_instance, values, candidates)
+        for row in rows
+    ]
     work.extras = make_arrow_table(PersonCandidateRow, candidates)
     return work.finish(outcomes, ResolvedPair)
 
@@ -159,7 +171,7 @@ def _look_up_relation_values(
     return values, failed
 
 
-def _resolve_pair(
+def _resolve_pair_and_add_candidates(
     row: PersonPair,
     bearers: BearersByName,
     is_instance: dict[str, bool],
@@ -197,11 +209,15 @@ def _resolve_pair(
             return Reject(row.id, "name_not_found", f"no item of the class has the name {name!r}")
     if not joined:
         return Reject(
-            row.id, "not_joined", f"{row.relation} joins none of {_join_names(people)} to any of {_join_names(others)}"
+            row.id,
+            "not_joined",
+            f"{row.relation} joins none of {_join_limited_names(people)} to any of {_join_limited_names(others)}",
         )
     if len(joined) > 1:
         joined_names = [f"{a} and {b}" for a, b in joined]
-        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins several pairs: {_join_names(joined_names)}")
+        return Reject(
+            row.id, "ambiguous_pair", f"{row.relation} joins several pairs: {_join_limited_names(joined_names)}"
+        )
     person_qid, other_qid = joined[0]
     return row.extend_to(
         ResolvedPair,
@@ -212,12 +228,12 @@ def _resolve_pair(
     )
 
 
-def _join_names(found: Sequence[str]) -> str:
+def _join_limited_names(found: Sequence[str]) -> str:
     shown = ", ".join(found[:_MAX_NAMES_IN_REASON])
     return f"{shown} and {len(found) - _MAX_NAMES_IN_REASON} more" if len(found) > _MAX_NAMES_IN_REASON else shown
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def deduplicate_person_pairs(batch: StageBatch) -> BatchReceipt:
     """Merge pairs of the same two people: a child and its father are one pair, whatever relation joins them.
 
@@ -250,14 +266,17 @@ COUNTED_PIDS = {"countries": ("P27",), "cities": ("P19", "P20"), "occupations": 
 WIKIPEDIA_LICENCE, WIKIDATA_LICENCE = "CC-BY-SA-4.0", "CC0-1.0"
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def pool_knowledge(batch: StageBatch) -> BatchReceipt:
     """Fetch both people's one-hop graphs, without properties irrelevant to a biography (Appendix A.2)."""
     work = open_batch(batch)
     rows = work.rows(ResolvedPair)
     facts, failed = look_up_item_facts(work, ((row.id, qid) for row in rows for qid in row.names))
     left_out = load_excluded_pids(work.inputs(BiokalmaInputs).params.class_qid)
-    return work.finish((failed.get(row.id) or _add_knowledge_pools(row, facts, left_out) for row in rows), PooledPair)
+    return work.finish(
+        (failed.get(row.id) or _add_pools_and_distinguish_names(row, facts, left_out) for row in rows),
+        PairWithKnowledgePools,
+    )
 
 
 def load_excluded_pids(class_qid: str) -> set[str]:
@@ -266,23 +285,27 @@ def load_excluded_pids(class_qid: str) -> set[str]:
     return {f"P{number}" for name in lists for number in load_property_numbers(name)}
 
 
-def _add_knowledge_pools(row: ResolvedPair, facts: Mapping[str, Sequence[ItemFact]], left_out: set[str]) -> RowOutcome:
+def _add_pools_and_distinguish_names(
+    row: ResolvedPair, facts: Mapping[str, Sequence[ItemFact]], left_out: set[str]
+) -> RowOutcome:
     of_person, of_other = facts[row.person_qid], facts[row.other_qid]
     person_pool = make_knowledge_pool(row.person_qid, of_person, left_out)
     other_pool = make_knowledge_pool(row.other_qid, of_other, left_out)
     for qid, pool in ((row.person_qid, person_pool), (row.other_qid, other_pool)):
         if not pool:
             return Reject(row.id, "empty_pool", f"{qid} has no facts except those that pools exclude")
-    names = _distinguish_people(row, of_person, of_other)
+    names = _distinguish_names_by_birth_date(row, of_person, of_other)
     if isinstance(names, Reject):
         return names
     known = [*of_person, *of_other]
     return row.replace(person=names[0], other=names[1]).extend_to(
-        PooledPair,
+        PairWithKnowledgePools,
         person_pool=person_pool,
         other_pool=other_pool,
         birth_years=[
-            _year(fact.value) for fact in known if fact.pid == BIRTH_DATE_PID and fact.qid is None and fact.value
+            _parse_historical_year(fact.value)
+            for fact in known
+            if fact.pid == BIRTH_DATE_PID and fact.qid is None and fact.value
         ],
         **{
             kind: sorted({fact.qid for fact in known if fact.pid in pids and fact.qid}, key=get_wikidata_id_number)
@@ -291,7 +314,7 @@ def _add_knowledge_pools(row: ResolvedPair, facts: Mapping[str, Sequence[ItemFac
     )
 
 
-def _distinguish_people(
+def _distinguish_names_by_birth_date(
     row: ResolvedPair, of_person: Sequence[ItemFact], of_other: Sequence[ItemFact]
 ) -> tuple[str, str] | Reject:
     """Return the two names; equal names get "(the elder)" and "(the younger)", by dates of birth."""
@@ -300,7 +323,7 @@ def _distinguish_people(
     born = [
         min(
             (
-                (_year(fact.value), fact.value)
+                (_parse_historical_year(fact.value), fact.value)
                 for fact in facts
                 if fact.pid == BIRTH_DATE_PID and not fact.qid and fact.value
             ),
@@ -315,9 +338,9 @@ def _distinguish_people(
     return f"{row.person} ({ages[0]})", f"{row.other} ({ages[1]})"
 
 
-def make_knowledge_pool(qid: str, facts: Iterable[ItemFact], left_out: set[str]) -> list[KnowledgePiece]:
+def make_knowledge_pool(qid: str, facts: Iterable[ItemFact], left_out: set[str]) -> list[PersonKnowledgePiece]:
     """Return the pieces of knowledge about an item: claims with labels, and dates; each once."""
-    pieces: dict[tuple[str, str | None, str], KnowledgePiece] = {}
+    pieces: dict[tuple[str, str | None, str], PersonKnowledgePiece] = {}
     for fact in facts:
         if (
             fact.pid in left_out
@@ -329,7 +352,7 @@ def make_knowledge_pool(qid: str, facts: Iterable[ItemFact], left_out: set[str])
         value = fact.value if fact.qid else format_wikidata_date(fact.value, fact.precision)
         pieces.setdefault(
             (fact.pid, fact.qid, value),
-            KnowledgePiece(
+            PersonKnowledgePiece(
                 qid=qid,
                 pid=fact.pid,
                 property=fact.property,
@@ -342,39 +365,43 @@ def make_knowledge_pool(qid: str, facts: Iterable[ItemFact], left_out: set[str])
     return list(pieces.values())
 
 
-def _year(date: str) -> int:
+def _parse_historical_year(date: str) -> int:
     """Return the year of an RDF date, negative before the common era; the date's astronomical year 0 is 1 BC."""
     sign = -1 if date.startswith("-") else 1
     year = sign * int(date.lstrip("+-").split("-")[0])
     return year if year > 0 else year - 1
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def find_pair_paragraphs(batch: StageBatch) -> BatchReceipt:
     """Find the paragraph that evolution starts from: the source's, else an article's, else the relation in words."""
     work = open_batch(batch)
-    rows = work.rows(PooledPair)
+    rows = work.rows(PairWithKnowledgePools)
     articles, failed = _look_up_articles(work, [row for row in rows if row.paragraph is None])
     return work.finish(
         (failed.get(row.id) or _add_first_paragraph(work, row, articles) for row in rows), PairWithParagraph
     )
 
 
-def _add_first_paragraph(work: BatchWork, row: PooledPair, articles: Mapping[str, PageText]) -> RowOutcome:
+def _add_first_paragraph(
+    work: BatchWork, row: PairWithKnowledgePools, articles: Mapping[str, RevisionHtml]
+) -> RowOutcome:
     if row.paragraph is not None:
         licence = work.inputs(BiokalmaInputs).licence
-        given = finish_paragraph(row.paragraph)
+        given = join_lines_and_end_with_stop(row.paragraph)
         return row.extend_to(PairWithParagraph, text=given, text_source="file", text_pages=[], licence=licence)
     for qid, about in ((row.person_qid, row.other), (row.other_qid, row.person)):
         page = articles.get(qid)
         text = (
-            find_opening_sentences(extract_article_text(page.text, load_article_removals()), row.names[qid], about)
+            find_opening_naming_both_people(
+                extract_article_text(page.text, load_article_removals()), row.names[qid], about
+            )
             if page
             else None
         )
         if page and text:
             pages = [f"{page.title}, revision {page.revid}"]
-            opening = finish_paragraph(text)
+            opening = join_lines_and_end_with_stop(text)
             return row.extend_to(
                 PairWithParagraph, text=opening, text_source="article", text_pages=pages, licence=WIKIPEDIA_LICENCE
             )
@@ -383,11 +410,13 @@ def _add_first_paragraph(work: BatchWork, row: PooledPair, articles: Mapping[str
     )
     if relation is None:
         return Reject(row.id, "no_paragraph", f"no article names both people, and {row.relation} is not in their pools")
-    sentence = verbalise_piece(relation, row.person, load_relation_forms())
+    sentence = verbalise_piece(relation, row.person, load_relation_wordings())
     return row.extend_to(PairWithParagraph, text=sentence, text_source="fact", text_pages=[], licence=WIKIDATA_LICENCE)
 
 
-def _look_up_articles(work: BatchWork, rows: Sequence[PooledPair]) -> tuple[dict[str, PageText], dict[str, Reject]]:
+def _look_up_articles(
+    work: BatchWork, rows: Sequence[PairWithKnowledgePools]
+) -> tuple[dict[str, RevisionHtml], dict[str, Reject]]:
     """Fetch QID → text of its English article as of the epoch, without items that have no article."""
     wikipedia = work.run.services.wikipedia
     asked = [(row.id, qid) for row in rows for qid in row.names]
@@ -402,26 +431,28 @@ def _look_up_articles(work: BatchWork, rows: Sequence[PooledPair]) -> tuple[dict
     revisions, failed_now = work.call_and_parse(wikipedia, dated, parse_page_revision, "wikipedia_failed")
     revids = {qid: revision.revid for qid, revision in revisions.items() if revision.revid is not None}
     texts = (
-        (row_id, qid, make_page_text_call(wikipedia.identity, revids[qid])) for row_id, qid in asked if qid in revids
+        (row_id, qid, make_revision_html_call(wikipedia.identity, revids[qid]))
+        for row_id, qid in asked
+        if qid in revids
     )
-    articles, failed_last = work.call_and_parse(wikipedia, texts, parse_page_text, "wikipedia_failed")
+    articles, failed_last = work.call_and_parse(wikipedia, texts, parse_revision_html, "wikipedia_failed")
     return articles, failed | failed_now | failed_last
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def count_relations_over_build(batch: StageBatch) -> BatchReceipt:
     """Count the people's graphs in which each relation occurs, over all pairs of the build (Equation 1)."""
     work = open_batch(batch)
     rows = work.rows(PairWithParagraph)
-    counts = count_relation_graphs([pool for row in rows for pool in (row.person_pool, row.other_pool)])
+    counts = count_pools_by_relation([pool for row in rows for pool in (row.person_pool, row.other_pool)])
     labels = {piece.pid: piece.property for row in rows for piece in (*row.person_pool, *row.other_pool)}
     counts_by_relation = {
-        pid: RelationCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
+        pid: RelationGraphCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
         for pid, graphs in sorted(Counter(counts).items(), key=lambda pair: get_wikidata_id_number(pair[0]))
     }
-    work.extras = make_arrow_table(RelationCount, counts_by_relation.values())
+    work.extras = make_arrow_table(RelationGraphCount, counts_by_relation.values())
     counted = []
     for row in rows:
         pids = dict.fromkeys(piece.pid for piece in (*row.person_pool, *row.other_pool))
-        counted.append(row.extend_to(CountedPair, relation_counts=[counts_by_relation[pid] for pid in pids]))
-    return work.finish(counted, CountedPair)
+        counted.append(row.extend_to(PairWithRelationCounts, relation_counts=[counts_by_relation[pid] for pid in pids]))
+    return work.finish(counted, PairWithRelationCounts)

@@ -55,7 +55,7 @@ def check_service_url(url: str) -> None:
         raise ValueError("holds ? or #; expected an address to which paths can be appended")
 
 
-def check_scheduler_address(address: str) -> None:
+def check_dask_scheduler_address(address: str) -> None:
     """Raise ValueError for an invalid address of a Dask scheduler."""
     try:
         parts = urlsplit(address)
@@ -76,7 +76,7 @@ def is_loopback_url(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def is_wikimedia_api(url: str) -> bool:
+def is_wikimedia_url_except_query_service(url: str) -> bool:
     """True when the host of a URL counts towards Wikimedia's common rate limit: all its hosts but the Query Service."""
     return f".{_get_url_host(url)}".endswith(_WIKIMEDIA_DOMAINS) and not is_wikidata_query_service(url)
 
@@ -154,7 +154,7 @@ MaxAge = Annotated[
 """Such as 90m, 12h, 30d, or seconds (text/durations.py)."""
 
 
-def _check_variable(name: str) -> str:
+def _check_environment_variable_name(name: str) -> str:
     if name and not _VARIABLE_NAME.fullmatch(name):
         raise ValueError(
             "expected the name of an environment variable in capitals, such as OPENAI_API_KEY, not the key itself"
@@ -166,7 +166,7 @@ BATCH_FILES_OPERATION = "files"
 """The operation that downloads files of batch jobs."""
 _MAX_RESPONSE_BYTES, _MAX_FILE_BYTES = 32_000_000, 2_000_000_000
 """Default limits. The HTML of the longest articles has about ten million bytes; a batch job has 50,000 responses."""
-EnvironmentVariableName = Annotated[str, AfterValidator(_check_variable)]
+EnvironmentVariableName = Annotated[str, AfterValidator(_check_environment_variable_name)]
 
 
 class EnvironmentReference(StrictModel):

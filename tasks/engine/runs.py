@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from pydantic import BaseModel
 
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import PromptTemplate

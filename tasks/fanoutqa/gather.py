@@ -18,8 +18,8 @@ from prefect import task
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    QuestionWording,
-    check_question_wording,
+    QuestionPieces,
+    read_and_check_worded_question,
 )
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.item_facts import ItemFact
@@ -28,10 +28,10 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.core.digests import canonical_json, derive_seed, digest_json
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, dump_json, format_released_decomposition
-from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
-from factmill.tasks.fanoutqa.core.sets.generation import ComposedQuestion, TriedQuestion, try_set_questions
+from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
+from factmill.tasks.fanoutqa.core.sets.generation import QuestionAttempt, UnwordedQuestion, try_questions_on_member_set
 from factmill.tasks.fanoutqa.core.sets.members import (
     MAX_LISTED_MEMBERS,
     MemberArticle,
@@ -48,11 +48,11 @@ from factmill.tasks.lookups.classes import INSTANCE_OF, look_up_claims
 from factmill.tasks.lookups.facts import look_up_fact_pairs, look_up_item_facts
 from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_labels
 from factmill.tasks.lookups.pinned_articles import (
-    MissingArticle,
-    PinnedArticle,
+    MissingArticleReason,
+    PinnedArticleRevision,
     index_article_text,
     load_article_texts,
-    pin_articles,
+    pin_article_revisions_at_epoch,
 )
 from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose
 from factmill.tasks.text.wikipedia_urls import format_article_url
@@ -67,7 +67,7 @@ _OWNER_BATCH_SIZE = 200
 
 
 @dataclass(slots=True)
-class _CandidateSet:
+class _CandidateMemberSet:
     """A candidate set, with the members that the graph gives."""
 
     id: str
@@ -95,16 +95,16 @@ def _parse_set_id(place: str) -> str:
 
 
 @dataclass(slots=True)
-class _UnitLookups:
+class _SetKindLookups:
     """Look-ups for all sets of a unit."""
 
     items: dict[str, ItemDescription] = field(default_factory=dict)
-    pins: dict[str, PinnedArticle | MissingArticle] = field(default_factory=dict)
+    pins: dict[str, PinnedArticleRevision | MissingArticleReason] = field(default_factory=dict)
     """By title."""
     failures_by_set: dict[str, Reject] = field(default_factory=dict)
     """Id of a set → a look-up that failed for it."""
 
-    def find_pin(self, qid: str) -> PinnedArticle | MissingArticle | None:
+    def find_pin(self, qid: str) -> PinnedArticleRevision | MissingArticleReason | None:
         """Return an item's pinned article, or why it is not pinned; None if it has none."""
         item = self.items.get(qid)
         return self.pins.get(item.title) if item and item.title else None
@@ -118,7 +118,7 @@ class _UnitLookups:
 class _SetEvidence:
     """Texts and facts of one set's items."""
 
-    texts: Mapping[int, str | MissingArticle]
+    texts: Mapping[int, str | MissingArticleReason]
     """By revision."""
     facts: Mapping[str, list[ItemFact]]
     unit_labels: Mapping[str, str]
@@ -130,13 +130,17 @@ def generate_set_kind_questions(work: BatchWork, unit: str) -> list[RowOutcome]:
     Registers each as a row of the batch. Outcomes are FanOutRows without their wording, and Rejects.
     """
     kind = load_set_kinds()[unit]
-    known = _UnitLookups()
-    drawn = _select_named_sets(work, kind, known) if kind.is_named else _select_listed_sets(work, kind, known)
-    drawn = _look_up_labels_and_articles(work, kind, drawn, known)
+    known = _SetKindLookups()
+    drawn = (
+        _group_class_items_into_named_sets(work, kind, known)
+        if kind.is_named
+        else _select_owner_listed_sets(work, kind, known)
+    )
+    drawn = _look_up_articles_and_trim_sets(work, kind, drawn, known)
     outcomes: list[RowOutcome] = []
     rows_of: dict[str, list[str]] = defaultdict(list)
     for each in drawn:
-        for tried in _try_set_questions(work, kind, each, drawn, known):
+        for tried in _load_evidence_and_try_questions(work, kind, each, drawn, known):
             work.add_input_row(tried.id, tried.key_json)
             outcomes.append(_make_row_or_reject(tried, work.inputs(FanOutInputs).licence))
             for qid in tried.items:
@@ -153,7 +157,7 @@ def generate_set_kind_questions(work: BatchWork, unit: str) -> list[RowOutcome]:
 # ── Sets ──
 
 
-def _select_listed_sets(work: BatchWork, kind: SetKind, known: _UnitLookups) -> list[_CandidateSet]:
+def _select_owner_listed_sets(work: BatchWork, kind: SetKind, known: _SetKindLookups) -> list[_CandidateMemberSet]:
     """Return sets whose owner and members are of the required classes, in the order of the owners' digests."""
     values: dict[str, list[str]] = defaultdict(list)
     for subject, value in dict.fromkeys(look_up_fact_pairs(work, kind.relation, MAX_RELATION_SUBJECTS)):
@@ -161,10 +165,14 @@ def _select_listed_sets(work: BatchWork, kind: SetKind, known: _UnitLookups) -> 
             values[subject].append(value)
     inputs = work.inputs(FanOutInputs)
     least, most = inputs.least_members, inputs.params.sets_a_kind
-    owners = [owner for owner in _sort_by_digest(kind, values) if least <= len(values[owner]) <= 2 * MAX_LISTED_MEMBERS]
-    found: list[_CandidateSet] = []
+    owners = [
+        owner
+        for owner in _sort_distinct_by_digest(kind, values)
+        if least <= len(values[owner]) <= 2 * MAX_LISTED_MEMBERS
+    ]
+    found: list[_CandidateMemberSet] = []
     for chunk in _iterate_slices(owners, _OWNER_BATCH_SIZE):
-        sets = [_CandidateSet(f"{kind.unit} {owner}", owner, values[owner]) for owner in chunk]
+        sets = [_CandidateMemberSet(f"{kind.unit} {owner}", owner, values[owner]) for owner in chunk]
         own = _filter_by_class(work, [(each.id, each.owner) for each in sets if each.owner], kind.owner_classes, known)
         sets = [each for each in sets if each.owner in own or each.id in known.failures_by_set]
         of_class = _filter_by_class(
@@ -178,13 +186,15 @@ def _select_listed_sets(work: BatchWork, kind: SetKind, known: _UnitLookups) -> 
     return found[:most]
 
 
-def _select_named_sets(work: BatchWork, kind: SetKind, known: _UnitLookups) -> list[_CandidateSet]:
+def _group_class_items_into_named_sets(
+    work: BatchWork, kind: SetKind, known: _SetKindLookups
+) -> list[_CandidateMemberSet]:
     """Return groups of items of the required class, in the order of digests; one group for a small class."""
     facts = look_up_fact_pairs(work, kind.relation, MAX_RELATION_SUBJECTS)
     if kind.relation == INSTANCE_OF:
-        qids = _sort_by_digest(kind, [subject for subject, value in facts if value in kind.member_classes])
+        qids = _sort_distinct_by_digest(kind, [subject for subject, value in facts if value in kind.member_classes])
     else:
-        qids = _sort_by_digest(kind, [subject for subject, _ in facts])
+        qids = _sort_distinct_by_digest(kind, [subject for subject, _ in facts])
     wanted = CANDIDATES_PER_NAMED_SET * work.inputs(FanOutInputs).params.sets_a_kind
     found: list[str] = []
     for chunk in _iterate_slices(qids, wanted):
@@ -195,7 +205,7 @@ def _select_named_sets(work: BatchWork, kind: SetKind, known: _UnitLookups) -> l
         if len(found) >= wanted:
             break
     groups = [
-        _CandidateSet(f"{kind.unit} {at}", None, each)
+        _CandidateMemberSet(f"{kind.unit} {at}", None, each)
         for at, each in enumerate(_iterate_slices(found[:wanted], CANDIDATES_PER_NAMED_SET))
     ]
     if kind.unit in known.failures_by_set:
@@ -203,7 +213,7 @@ def _select_named_sets(work: BatchWork, kind: SetKind, known: _UnitLookups) -> l
     return groups
 
 
-def _sort_by_digest(kind: SetKind, qids: Iterable[str]) -> list[str]:
+def _sort_distinct_by_digest(kind: SetKind, qids: Iterable[str]) -> list[str]:
     return sorted(dict.fromkeys(qids), key=lambda qid: (derive_seed(kind.unit, qid), qid))
 
 
@@ -212,7 +222,7 @@ def _iterate_slices(items: Sequence[str], size: int) -> Iterator[list[str]]:
 
 
 def _filter_by_class(
-    work: BatchWork, asked: Sequence[tuple[str, str]], classes: frozenset[str], known: _UnitLookups
+    work: BatchWork, asked: Sequence[tuple[str, str]], classes: frozenset[str], known: _SetKindLookups
 ) -> set[str]:
     """Return the items, given as (set, item), that are instances of one of the classes; all if no class is given."""
     if not classes:
@@ -225,9 +235,9 @@ def _filter_by_class(
 # ── Look-ups ──
 
 
-def _look_up_labels_and_articles(
-    work: BatchWork, kind: SetKind, drawn: Sequence[_CandidateSet], known: _UnitLookups
-) -> list[_CandidateSet]:
+def _look_up_articles_and_trim_sets(
+    work: BatchWork, kind: SetKind, drawn: Sequence[_CandidateMemberSet], known: _SetKindLookups
+) -> list[_CandidateMemberSet]:
     """Look up labels, and articles as of the epoch; return the sets.
 
     A named set keeps only members that have both, up to MEMBERS_PER_NAMED_SET. It is dropped if none has; if no set has any,
@@ -249,12 +259,12 @@ def _look_up_labels_and_articles(
     return [each for each in drawn if each.members or each.id in known.failures_by_set] or list(drawn[:1])
 
 
-def _list_members_with_article(drawn: _CandidateSet, known: _UnitLookups) -> list[str]:
-    return [qid for qid in drawn.members if isinstance(known.find_pin(qid), PinnedArticle)]
+def _list_members_with_article(drawn: _CandidateMemberSet, known: _SetKindLookups) -> list[str]:
+    return [qid for qid in drawn.members if isinstance(known.find_pin(qid), PinnedArticleRevision)]
 
 
 def _pin_item_articles(
-    work: BatchWork, asked: Iterable[tuple[_CandidateSet, Sequence[str]]], known: _UnitLookups
+    work: BatchWork, asked: Iterable[tuple[_CandidateMemberSet, Sequence[str]]], known: _SetKindLookups
 ) -> None:
     """Pin the articles of the sets' items to the epoch."""
     titles = [
@@ -263,22 +273,30 @@ def _pin_item_articles(
         for qid in qids
         if (item := known.items.get(qid)) and item.title
     ]
-    known.pins |= pin_articles(work, titles, work.inputs(FanOutInputs).epoch)
+    known.pins |= pin_article_revisions_at_epoch(work, titles, work.inputs(FanOutInputs).epoch)
     for place, title in titles:
         _record_transient_failure(place, known.pins[title], known)
 
 
-def _record_transient_failure(place: str, found: PinnedArticle | MissingArticle | str, known: _UnitLookups) -> None:
+def _record_transient_failure(
+    place: str, found: PinnedArticleRevision | MissingArticleReason | str, known: _SetKindLookups
+) -> None:
     """Mark a set as failed if the problem is transient, so that a later run tries it again."""
-    if isinstance(found, MissingArticle) and found.retryable:
+    if isinstance(found, MissingArticleReason) and found.retryable:
         known.failures_by_set.setdefault(
             _parse_set_id(place), Reject(place, found.reason, found.detail, retryable=True)
         )
 
 
-def _load_set_evidence(work: BatchWork, kind: SetKind, drawn: _CandidateSet, known: _UnitLookups) -> _SetEvidence:
+def _load_set_evidence(
+    work: BatchWork, kind: SetKind, drawn: _CandidateMemberSet, known: _SetKindLookups
+) -> _SetEvidence:
     """Load the texts of a set's articles, its members' facts, and the labels of their units."""
-    pins = [(place, pin) for place, qid in drawn.call_places if isinstance(pin := known.find_pin(qid), PinnedArticle)]
+    pins = [
+        (place, pin)
+        for place, qid in drawn.call_places
+        if isinstance(pin := known.find_pin(qid), PinnedArticleRevision)
+    ]
     texts = load_article_texts(work, [(place, pin.revid) for place, pin in pins])
     for place, pin in pins:
         _record_transient_failure(place, texts[pin.revid], known)
@@ -296,16 +314,16 @@ def _load_set_evidence(work: BatchWork, kind: SetKind, drawn: _CandidateSet, kno
     return _SetEvidence(texts, facts, labels)
 
 
-def _find_item_article(wiki: str, qid: str, known: _UnitLookups, read: _SetEvidence) -> MemberArticle | str:
+def _find_item_article(wiki: str, qid: str, known: _SetKindLookups, read: _SetEvidence) -> MemberArticle | str:
     """Return an item's article, or a sentence that says why there is none."""
     item = known.items.get(qid)
     pin = known.find_pin(qid)
     if item is None or item.title is None or pin is None:
         return "the graph has no English article"
-    if isinstance(pin, MissingArticle):
+    if isinstance(pin, MissingArticleReason):
         return f"{pin.reason}: {pin.detail}"
     text = read.texts[pin.revid]
-    if isinstance(text, MissingArticle):
+    if isinstance(text, MissingArticleReason):
         return f"{text.reason}: {text.detail}"
     return MemberArticle(
         ArticleEvidence(pin.title, format_article_url(wiki, pin.title), pin.pageid, pin.revid),
@@ -317,14 +335,18 @@ def _find_item_article(wiki: str, qid: str, known: _UnitLookups, read: _SetEvide
 # ── Questions ──
 
 
-def _try_set_questions(
-    work: BatchWork, kind: SetKind, each: _CandidateSet, drawn: Sequence[_CandidateSet], known: _UnitLookups
-) -> Iterator[TriedQuestion]:
+def _load_evidence_and_try_questions(
+    work: BatchWork,
+    kind: SetKind,
+    each: _CandidateMemberSet,
+    drawn: Sequence[_CandidateMemberSet],
+    known: _SetKindLookups,
+) -> Iterator[QuestionAttempt]:
     """Yield the questions tried on a set; a single refusal if one of its look-ups failed."""
     read = _load_set_evidence(work, kind, each, known)
     if failed := known.failures_by_set.get(each.id):
         content = canonical_json({"set": each.id})
-        yield TriedQuestion(
+        yield QuestionAttempt(
             digest_json(content)[:16],
             content,
             each.id,
@@ -347,10 +369,10 @@ def _try_set_questions(
         month=format_date_in_prose(inputs.epoch[:7]),
         min_members=inputs.least_members,
     )
-    yield from try_set_questions(of, load_property_phrases())
+    yield from try_questions_on_member_set(of, load_property_phrases())
 
 
-def _list_member_class_items(kind: SetKind, drawn: Sequence[_CandidateSet]) -> Iterator[str]:
+def _list_member_class_items(kind: SetKind, drawn: Sequence[_CandidateMemberSet]) -> Iterator[str]:
     """Yield the items known to be of the members' class."""
     for each in drawn:
         yield from each.members
@@ -358,7 +380,7 @@ def _list_member_class_items(kind: SetKind, drawn: Sequence[_CandidateSet]) -> I
             yield each.owner
 
 
-def _make_member(wiki: str, kind: SetKind, qid: str, known: _UnitLookups, read: _SetEvidence) -> SetMember:
+def _make_member(wiki: str, kind: SetKind, qid: str, known: _SetKindLookups, read: _SetEvidence) -> SetMember:
     found = _find_item_article(wiki, qid, known, read)
     item = known.items.get(qid)
     by_pid: dict[str, list[ItemFact]] = defaultdict(list)
@@ -379,12 +401,12 @@ def _read_member_property(
     return read_property_values(facts, get_property_phrases(load_property_phrases(), pid, kind).kind, units)
 
 
-def _make_row_or_reject(tried: TriedQuestion, licence: str) -> RowOutcome:
+def _make_row_or_reject(tried: QuestionAttempt, licence: str) -> RowOutcome:
     outcome = tried.outcome
-    if not isinstance(outcome, ComposedQuestion):
+    if not isinstance(outcome, UnwordedQuestion):
         return Reject(tried.id, outcome.reason, outcome.detail, outcome.retryable)
     question = outcome.question
-    return GatheredFanOutQuestion(
+    return SourcedFanOutQuestion(
         id=tried.id,
         source="generated",
         source_name=f"wikidata {tried.short_name}",
@@ -402,21 +424,21 @@ def _make_row_or_reject(tried: TriedQuestion, licence: str) -> RowOutcome:
     )
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def gather_questions(batch: StageBatch) -> BatchReceipt:
     """Read the questions of all files, or generate those of one kind of sets."""
     work = open_batch(batch)
     made = _read_question_files(work) if batch.unit == QUESTION_FILES else generate_set_kind_questions(work, batch.unit)
-    return work.finish(made, GatheredFanOutQuestion)
+    return work.finish(made, SourcedFanOutQuestion)
 
 
 def _read_question_files(work: BatchWork) -> Iterator[RowOutcome]:
     """Yield the outcome of each question of the files; a repeated one with the same answer is merged into the first."""
-    kept: dict[str, GatheredFanOutQuestion] = {}
+    kept: dict[str, SourcedFanOutQuestion] = {}
     for source in work.source_files(QUESTION_FILES):
         for read in read_question_file(source):
             work.add_input_row(read.row_id, read.raw_json)
-            if not isinstance(read.outcome, GatheredFanOutQuestion):
+            if not isinstance(read.outcome, SourcedFanOutQuestion):
                 yield read.outcome
                 continue
             first = kept.setdefault(read.outcome.id, read.outcome)
@@ -432,14 +454,14 @@ def _read_question_files(work: BatchWork) -> Iterator[RowOutcome]:
 WORD_QUESTION_PROMPT = "fanoutqa/word_question"
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
     """Let a model word generated questions; check that each says its pieces and not its answer. Others pass."""
     work = open_batch(batch)
-    rows = work.rows(GatheredFanOutQuestion)
+    rows = work.rows(SourcedFanOutQuestion)
     prompt = load_prompt(WORD_QUESTION_PROMPT)
     asked = [
-        (row.id, row, _fill_word_question_prompt(prompt, QuestionWording.from_json(row.wording)))
+        (row.id, row, _fill_word_question_prompt(prompt, QuestionPieces.from_json(row.wording)))
         for row in rows
         if row.wording
     ]
@@ -447,10 +469,10 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
         row.id: answer
         for row, answer in work.prompt_model("author", asked, WORDED_QUESTION_FORMAT, _read_worded_question)
     }
-    return work.finish((_apply_worded_question(row, worded) for row in rows), GatheredFanOutQuestion)
+    return work.finish((_apply_worded_question(row, worded) for row in rows), SourcedFanOutQuestion)
 
 
-def _fill_word_question_prompt(prompt: PromptTemplate, wording: QuestionWording) -> FilledPrompt:
+def _fill_word_question_prompt(prompt: PromptTemplate, wording: QuestionPieces) -> FilledPrompt:
     return fill_prompt_template(
         prompt,
         group=wording.group,
@@ -460,16 +482,16 @@ def _fill_word_question_prompt(prompt: PromptTemplate, wording: QuestionWording)
     )
 
 
-def _read_worded_question(row: GatheredFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
-    wording = QuestionWording.from_json(row.wording or "")
-    question = check_question_wording(texts[0], wording, json.loads(row.answer or ""))
+def _read_worded_question(row: SourcedFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
+    wording = QuestionPieces.from_json(row.wording or "")
+    question = read_and_check_worded_question(texts[0], wording, json.loads(row.answer or ""))
     if isinstance(question, UnreadableCompletion):
         return question
     added = find_wording_addition(question, wording)
     return UnreadableCompletion(f"the question {added}") if added else question
 
 
-def _apply_worded_question(row: GatheredFanOutQuestion, worded: Mapping[str, ParsedCompletion[str]]) -> RowOutcome:
+def _apply_worded_question(row: SourcedFanOutQuestion, worded: Mapping[str, ParsedCompletion[str]]) -> RowOutcome:
     answer = worded.get(row.id)
     if answer is None:
         return row

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from factmill.tasks.assets import ASSETS_ROOT
-from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT, parse_epoch
-from factmill.tasks.core.review import ReviewInputs, ReviewPolicy
+from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT, normalise_epoch_to_utc
+from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.engine.benchmark import WIKIDATA_SOURCE, BuildInputs, ResolvedInputs, make_sources_absolute
-from factmill.tasks.engine.naming.identities import embedder_identity, wikidata_identity
+from factmill.tasks.engine.naming.identities import embedder_name_and_digest, wikidata_identity
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES
 from factmill.tasks.fanoutqa.sources.question_files import load_set_kinds
@@ -31,7 +31,7 @@ _NO_TITLES_NOTE = "no --titles: the retrieval check searches only the articles o
 
 def _parse_epoch_option(given: str) -> str:
     try:
-        return parse_epoch(given)
+        return normalise_epoch_to_utc(given)
     except UsageError as error:
         raise ValueError(str(error)) from error
 
@@ -72,12 +72,12 @@ class FanOutInputs(BuildInputs):
     licence: str
     embedder: dict[str, str]
     """Name and digest of the sentence encoder."""
-    reviewing: ReviewInputs
+    reviewing: ReviewPolicyAndDecisions
 
 
 def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedInputs[FanOutInputs]:
     """Resolve the inputs that decide a build; UsageError or SourceError says what was expected."""
-    from factmill.tasks.storage.human_judgments import load_reviewing
+    from factmill.tasks.storage.human_judgments import load_review_inputs
 
     world = load_world(run.world, run.graph)
     moment = parse_past_epoch(params.epoch)
@@ -103,8 +103,8 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
             epoch=moment,
             wiki=world.wikipedia.url,
             licence=_WIKIDATA_LICENCE,
-            embedder=embedder_identity(world, factmill_home()),
-            reviewing=load_reviewing("fanoutqa", params.review, run),
+            embedder=embedder_name_and_digest(world, factmill_home()),
+            reviewing=load_review_inputs("fanoutqa", params.review, run),
         ),
         files,
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
@@ -150,7 +150,7 @@ def resolve_set_kinds(sets: Sequence[str]) -> list[str]:
 
 def parse_past_epoch(epoch: str) -> str:
     """Return a past day or ISO 8601 moment in UTC; UsageError for anything else."""
-    moment = parse_epoch(epoch)
+    moment = normalise_epoch_to_utc(epoch)
     if moment > f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}":
         raise UsageError(f"epoch {epoch!r} is in the future; expected a past day or moment")
     return moment

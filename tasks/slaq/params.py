@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 
 from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.calls.pageviews import make_pageview_window
-from factmill.tasks.core.review import ReviewInputs, ReviewPolicy
+from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs
 from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
@@ -28,7 +28,7 @@ class SlaqParams(BenchmarkParams):
     """Parameters of a SLAQ build."""
 
     categories: Annotated[
-        tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption("--category", metavar="NAME")
+        tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption(metavar="NAME")
     ] = ()
     """Only this category (repeatable). Default: the paper's fifteen."""
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)
@@ -62,13 +62,13 @@ class SlaqInputs(BuildInputs):
     views_to: str
     articles_at: str
     """URL of an article, without the title at its end."""
-    reviewing: ReviewInputs
+    reviewing: ReviewPolicyAndDecisions
     licence: str
 
 
 def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedInputs[SlaqInputs]:
     """Resolve the inputs of a build; raise UsageError for an invalid parameter or review file."""
-    from factmill.tasks.storage.human_judgments import load_reviewing
+    from factmill.tasks.storage.human_judgments import load_review_inputs
 
     world = load_world(run.world, run.graph)
     window = make_pageview_window(world.epoch_day(), params.days)
@@ -80,7 +80,7 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedInputs[S
             views_from=window.start_text,
             views_to=window.end_text,
             articles_at=make_article_url_prefix(world.wikipedia.url),
-            reviewing=load_reviewing("slaq", params.review, run),
+            reviewing=load_review_inputs("slaq", params.review, run),
             licence=_EMBEDDED_WIKI_LICENCE if world.wikipedia.url == "embedded" else _WIKIPEDIA_LICENCE,
         )
     )

@@ -14,24 +14,33 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.wikipedia import (
     PageReference,
     PageRevision,
-    PageText,
     ResolvedTitle,
+    RevisionHtml,
     make_category_members_call,
     make_page_revision_at_call,
-    make_page_text_call,
     make_resolve_title_call,
+    make_revision_html_call,
     parse_category_members,
     parse_page_revision,
-    parse_page_text,
     parse_resolved_title,
+    parse_revision_html,
 )
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, batch_key, find_calls_without_result, open_batch
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.batches import (
+    BatchWork,
+    make_batch_cache_key,
+    mark_and_list_calls_without_result,
+    open_batch,
+)
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import ServiceUnreachable, UsageError
 from factmill.tasks.lookups.popularity import look_up_page_views
 from factmill.tasks.slaq.core.rows import CategoryCount, CategoryPage, ChosenTopic, TopicArticle, ViewedTopic
-from factmill.tasks.slaq.core.topic_sampling import CategoryMember, sample_category_pages, select_most_and_least_viewed
+from factmill.tasks.slaq.core.topic_sampling import (
+    CategoryMemberPage,
+    sample_category_pages,
+    select_most_and_least_viewed,
+)
 from factmill.tasks.slaq.params import SlaqInputs
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -40,7 +49,7 @@ MEMBERS_PER_REQUEST = 500
 _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliography) of ", re.IGNORECASE)
 
 
-def check_requested_categories(run: Run, inputs: SlaqInputs) -> None:
+def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
     """Raise UsageError for a requested category without members and page on the wiki, before any page is drawn.
 
     The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra.
@@ -50,25 +59,30 @@ def check_requested_categories(run: Run, inputs: SlaqInputs) -> None:
         make_category_members_call(wiki.identity, each, "page", MEMBERS_PER_REQUEST)
         for each in inputs.params.categories
     ]
-    empty = find_calls_without_result(run, wiki, listings, lambda body: bool(parse_category_members(body).members))
+    empty = mark_and_list_calls_without_result(
+        run, wiki, listings, lambda body: bool(parse_category_members(body).members)
+    )
     pages = [make_resolve_title_call(wiki.identity, f"Category:{call.parts['category']}") for call in empty]
-    unknown = find_calls_without_result(run, wiki, pages, lambda body: not parse_resolved_title(body).missing)
+    unknown = mark_and_list_calls_without_result(run, wiki, pages, lambda body: not parse_resolved_title(body).missing)
     if unknown:
         name = str(unknown[0].parts["title"]).removeprefix("Category:")
         raise UsageError(
-            f"--category {name!r}: {wiki.identity} has no such category"
+            f"--categories {name!r}: {wiki.identity} has no such category"
             f"{format_did_you_mean(name, load_list_entries('slaq_categories'))}"
         )
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def draw_category_pages(batch: StageBatch) -> BatchReceipt:
     """List the pages of a category and of its subcategories, and draw some at random (Appendix A.1)."""
     work = open_batch(batch)
     params = work.inputs(SlaqInputs).params
     counts = {"members": 0, "subcategories": 0}
     drawn = sample_category_pages(
-        _iterate_category_tree_pages(work, batch.unit, params.depth, counts), params.seed, batch.unit, params.candidates
+        _iterate_and_count_category_tree_pages(work, batch.unit, params.depth, counts),
+        params.seed,
+        batch.unit,
+        params.candidates,
     )
     rows: list[RowOutcome] = []
     for member in drawn:
@@ -79,9 +93,9 @@ def draw_category_pages(batch: StageBatch) -> BatchReceipt:
     return work.finish(rows, CategoryPage)
 
 
-def _iterate_category_tree_pages(
+def _iterate_and_count_category_tree_pages(
     work: BatchWork, category: str, depth: int, counts: dict[str, int]
-) -> Iterator[CategoryMember]:
+) -> Iterator[CategoryMemberPage]:
     """Yield the pages of a category and its subcategories; visit each category once, even where they form cycles.
 
     Adds to the counts `members` and `subcategories`.
@@ -92,7 +106,7 @@ def _iterate_category_tree_pages(
         for each in level:
             for page in _iterate_category_members(work, category, each, "page"):
                 counts["members"] += 1
-                yield CategoryMember(page.pageid, page.title, each)
+                yield CategoryMemberPage(page.pageid, page.title, each)
             if step < depth:
                 found = (page.title for page in _iterate_category_members(work, category, each, "subcat"))
                 below += [title for title in found if title not in known]
@@ -120,7 +134,7 @@ def _iterate_category_members(
             return
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def merge_duplicate_pages(batch: StageBatch) -> BatchReceipt:
     """Merge pages that were drawn from several categories; the first category keeps the page."""
     work = open_batch(batch)
@@ -132,7 +146,7 @@ def merge_duplicate_pages(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, CategoryPage)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def scrape_articles(batch: StageBatch) -> BatchReceipt:
     """Fetch each page's main text as of the epoch; reject lists, redirects, disambiguations and short pages."""
     work = open_batch(batch)
@@ -162,8 +176,8 @@ def scrape_articles(batch: StageBatch) -> BatchReceipt:
     dated = [row for row in open_rows if row.id in revisions and revisions[row.id].revid is not None]
     texts, failed_now = work.call_and_parse(
         wiki,
-        ((row.id, row.id, make_page_text_call(wiki.identity, revisions[row.id].revid or 0)) for row in dated),
-        parse_page_text,
+        ((row.id, row.id, make_revision_html_call(wiki.identity, revisions[row.id].revid or 0)) for row in dated),
+        parse_revision_html,
         "wikipedia_failed",
     )
     failed |= failed_now
@@ -193,7 +207,7 @@ def _make_missing_page_reject(row: CategoryPage) -> Reject:
 
 
 def _make_topic_or_reject(
-    work: BatchWork, row: CategoryPage, revision: PageRevision, page: PageText | None
+    work: BatchWork, row: CategoryPage, revision: PageRevision, page: RevisionHtml | None
 ) -> RowOutcome:
     inputs = work.inputs(SlaqInputs)
     at, least = inputs.epoch, inputs.params.min_chars
@@ -208,7 +222,7 @@ def _make_topic_or_reject(
     return row.extend_to(TopicArticle, url=url, revid=page.revid, text=text)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def count_topic_pageviews(batch: StageBatch) -> BatchReceipt:
     """Sum each article's page views over the days before the cut-off (Appendix A.1)."""
     work = open_batch(batch)
@@ -225,7 +239,7 @@ def count_topic_pageviews(batch: StageBatch) -> BatchReceipt:
     )
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def split_topics_by_views(batch: StageBatch) -> BatchReceipt:
     """Select the most and the least viewed topics of each category, equally many, with spares (Appendix A.1)."""
     work = open_batch(batch)

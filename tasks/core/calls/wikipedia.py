@@ -45,7 +45,7 @@ class PageRevision:
 
 
 @dataclass(frozen=True, slots=True)
-class PageText:
+class RevisionHtml:
     """The text of one revision, as HTML."""
 
     revid: int
@@ -90,7 +90,7 @@ def make_page_revision_at_call(service: str, title: str, at: str, follow: bool =
     return PAGE_REVISION_AT_OPERATION.make_call(service, title=title, at=at, **unfollowed)
 
 
-def make_page_text_call(service: str, revid: int) -> Call:
+def make_revision_html_call(service: str, revid: int) -> Call:
     """Make the call for the HTML of a revision, as readers see it."""
     # the part `form` keeps old records usable, which had a choice of forms
     return PAGE_TEXT_OPERATION.make_call(service, revid=revid, form="html")
@@ -113,10 +113,10 @@ def make_search_call(service: str, words: str, limit: int = 10) -> Call:
     return SEARCH_OPERATION.make_call(service, words=words, limit=limit)
 
 
-def make_page_states_call(service: str, titles: Iterable[str], follow: bool, on: str) -> Call:
+def make_page_states_call(service: str, titles: Iterable[str], follow: bool, checked_on: str) -> Call:
     """Make the call for the pages that titles lead to, with their newest revisions; `on` (ISO 8601, UTC) makes each check a
     separate call."""
-    return PAGE_STATES_OPERATION.make_call(service, titles=sorted(titles), follow=follow, on=on)
+    return PAGE_STATES_OPERATION.make_call(service, titles=sorted(titles), follow=follow, on=checked_on)
 
 
 def parse_page_revision(body: Any) -> PageRevision:
@@ -124,9 +124,9 @@ def parse_page_revision(body: Any) -> PageRevision:
     return PageRevision(**body)
 
 
-def parse_page_text(body: Any) -> PageText:
+def parse_revision_html(body: Any) -> RevisionHtml:
     """Parse the body of page_text."""
-    return PageText(**body)
+    return RevisionHtml(**body)
 
 
 def parse_category_members(body: Any) -> CategoryMembers:
@@ -146,11 +146,11 @@ def parse_resolved_title(body: Any) -> ResolvedTitle:
 
 def _fetch_page_revision(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
-    title = normalise_title(str(parts["title"]))
+    title = normalise_title_except_first_letter(str(parts["title"]))
     asked: dict[str, str | int] = {"prop": "revisions", "titles": title, "rvprop": "ids|timestamp", "rvlimit": 1}
     asked |= {"redirects": 1} if parts.get("follow", True) else {}
     answer = get("query", **asked, rvdir="older", rvstart=str(parts["at"]))
-    resolved, page = _find_target_page(answer["query"], _list_pages(answer["query"]), title)
+    resolved, page = _find_redirect_and_target_page(answer["query"], _list_pages(answer["query"]), title)
     if page is None and resolved:
         return [_make_redirect_loop_failure(resolved)]
     if page is None:
@@ -165,12 +165,14 @@ def _fetch_page_revision(get: MediaWikiGet, group: Sequence[Call]) -> list[CallR
         "missing": _is_missing(page),
     }
     if not found["missing"] and not revision:
-        _, page = _find_target_page(answer["query"], _list_pages(get("query", **asked, rvdir="newer")["query"]), title)
+        _, page = _find_redirect_and_target_page(
+            answer["query"], _list_pages(get("query", **asked, rvdir="newer")["query"]), title
+        )
         found["first"] = ((page or {}).get("revisions") or [{}])[0].get("timestamp")
     return [CallResponse(found)]
 
 
-def _fetch_page_text(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
+def _fetch_revision_html(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     revid = int(group[0].parts["revid"])  # type: ignore[arg-type]
     plain = {"disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}
     parsed = get("parse", oldid=revid, prop="text", **plain)["parse"]
@@ -188,7 +190,7 @@ def _fetch_category_members(get: MediaWikiGet, group: Sequence[Call]) -> list[Ca
     answer = get(
         "query",
         list="categorymembers",
-        cmtitle=f"Category:{normalise_title(str(parts['category']))}",
+        cmtitle=f"Category:{normalise_title_except_first_letter(str(parts['category']))}",
         cmtype=str(parts["kind"]),
         cmprop="ids|title",
         cmlimit=int(parts["limit"]),  # type: ignore[arg-type]
@@ -202,14 +204,14 @@ def _fetch_category_members(get: MediaWikiGet, group: Sequence[Call]) -> list[Ca
 
 
 def _fetch_resolved_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
-    titles = [normalise_title(str(call.parts["title"])) for call in group]
+    titles = [normalise_title_except_first_letter(str(call.parts["title"])) for call in group]
     query, pages = _query_titles(get, titles, prop="pageprops", redirects=1, ppprop=_PAGE_PROPS)
     return [_make_resolved_title(query, pages, title) for title in titles]
 
 
 def _fetch_page_states(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
-    titles = {str(title): normalise_title(str(title)) for title in parts["titles"]}  # type: ignore[union-attr]
+    titles = {str(title): normalise_title_except_first_letter(str(title)) for title in parts["titles"]}  # type: ignore[union-attr]
     asked: dict[str, str | int] = {"prop": "info|revisions|pageprops", "rvprop": "ids|timestamp", "ppprop": _PAGE_PROPS}
     asked |= {"redirects": 1} if parts["follow"] else {}
     query, pages = _query_titles(get, list(titles.values()), **asked)
@@ -255,7 +257,7 @@ def _fetch_search_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallR
 
 
 def _make_resolved_title(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title: str) -> CallResponse:
-    redirected_from, page = _find_target_page(query, pages, title)
+    redirected_from, page = _find_redirect_and_target_page(query, pages, title)
     if page is None:
         return _make_redirect_loop_failure(redirected_from) if redirected_from else _make_invalid_title_failure(title)
     traits: dict[str, Any] = {}
@@ -279,7 +281,7 @@ def _list_pages(query: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(pages.values() if isinstance(pages, Mapping) else pages)
 
 
-def _find_target_page(
+def _find_redirect_and_target_page(
     query: Mapping[str, Any], pages: Iterable[Mapping[str, Any]], title: str
 ) -> tuple[str | None, Mapping[str, Any] | None]:
     """Return the title that was redirected (None: no redirect) and the page that a title leads to (None: not in the list)."""
@@ -305,7 +307,7 @@ def _make_invalid_title_failure(title: str) -> CallResponse:
     return make_failed_response("invalid_title", f"{title!r} is no title of a page of this wiki")
 
 
-def normalise_title(title: str) -> str:
+def normalise_title_except_first_letter(title: str) -> str:
     """Return a title in MediaWiki's normal form, except for its first letter, to match it with the response."""
     return unicodedata.normalize("NFC", " ".join(title.replace("_", " ").split()))
 
@@ -333,8 +335,8 @@ PAGE_TEXT_OPERATION = Operation(
     "page_text",
     service="wikipedia",
     part_checks={"revid": is_positive_count, "form": lambda value: value == "html"},
-    parse_body=parse_page_text,
-    fetch_from_wiki=_fetch_page_text,
+    parse_body=parse_revision_html,
+    fetch_from_wiki=_fetch_revision_html,
     list_world_contents=lambda parts: [f"text {parts['revid']}"],
     # a revision is requested by its id, and never changes
     get_immutable_from=lambda _: datetime.min.replace(tzinfo=UTC),

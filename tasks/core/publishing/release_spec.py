@@ -14,7 +14,7 @@ PaperComparisons = Mapping[str, tuple[float | str, float | str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardSpec:
+class DatasetCardSpec:
     """Text of a dataset card, in Markdown."""
 
     about: str
@@ -71,11 +71,11 @@ class SourcePage:
 
     @classmethod
     def from_wiki(cls, wiki: str, title: str, revision: str) -> "SourcePage":
-        """Make a page of a build's wiki (`get_build_wikipedia`)."""
+        """Make a page of a build's wiki (`get_wikipedia_url_or_embedded`)."""
         return cls(title, revision, format_article_url(wiki, title, int(revision)))
 
 
-def get_build_wikipedia(manifest: Mapping[str, Any]) -> str:
+def get_wikipedia_url_or_embedded(manifest: Mapping[str, Any]) -> str:
     """Return the Wikipedia of a build from its manifest: its address, or `embedded`."""
     service: str = manifest["services"]["wikipedia"]
     return "embedded" if service.startswith("embedded-") else service
@@ -83,7 +83,7 @@ def get_build_wikipedia(manifest: Mapping[str, Any]) -> str:
 
 def format_wikipedia_name(manifest: Mapping[str, Any]) -> str:
     """Format the Wikipedia of a build as a source of texts: its name, or its host if it has none."""
-    wiki = get_build_wikipedia(manifest)
+    wiki = get_wikipedia_url_or_embedded(manifest)
     host = urlsplit(wiki).hostname or wiki
     return {"embedded": EMBEDDED_WORLD_SOURCE, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
 
@@ -99,7 +99,7 @@ class ParentRowLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSpec:
+class DatasetConfigSpec:
     """One config of `load_dataset(DIR, name)`, or several made from one table."""
 
     name: str
@@ -120,8 +120,8 @@ class ConfigSpec:
 class ReleaseSpec:
     """How a benchmark is released; the first config is the default one."""
 
-    card: CardSpec
-    configs: tuple[ConfigSpec, ...]
+    card: DatasetCardSpec
+    configs: tuple[DatasetConfigSpec, ...]
     canary: str
     """GUID in every file, by which training sets can exclude it; never changed."""
     paper: PaperCitation | None = None
@@ -139,7 +139,7 @@ class ReleaseSpec:
     )
     """The same arguments → the row's licence, if no column has it."""
     list_pages: Callable[[Mapping[str, Any], str], Iterable[SourcePage]] = lambda _row, _wiki: ()
-    """Row of `pages_table` and the wiki of its build (`get_build_wikipedia`) → the pages whose text or facts it contains."""
+    """Row of `pages_table` and the wiki of its build (`get_wikipedia_url_or_embedded`) → the pages whose text or facts it contains."""
     pages_table: str = ""
     """Table whose rows `list_pages` takes; empty: the main table."""
     has_facts: bool = True

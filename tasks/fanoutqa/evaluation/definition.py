@@ -14,7 +14,7 @@ from factmill.tasks.fanoutqa.core.evaluation.grades import (
     GRADES,
     GRADES_WORST_FIRST,
     RIGHT_GRADES,
-    list_graded_parts,
+    list_fanoutqa_judged_parts,
     make_judgeable_fanoutqa_answer,
 )
 from factmill.tasks.fanoutqa.core.evaluation.rows import (
@@ -228,7 +228,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
         classes={grade: GRADES[grade] for grade in GRADES_WORST_FIRST},
         right_labels=RIGHT_GRADES,
         metric=JUDGED,
-        list_judged_parts=list_graded_parts,
+        list_judged_parts=list_fanoutqa_judged_parts,
         prompts=(JUDGE_ANSWER_PROMPT,),
         make_answer_row=make_judgeable_fanoutqa_answer,
     ),

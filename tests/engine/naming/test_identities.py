@@ -11,7 +11,7 @@ from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
     embedded_world_identity,
     has_translator,
-    identify_service,
+    make_service_identity,
     service_identities,
     service_urls,
     wikidata_identity,
@@ -20,7 +20,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
 from factmill.tasks.settings import World, graphs_folder
-from factmill.tasks.world.data import digest_world
+from factmill.tasks.world.data import digest_world_files
 
 SCRIPTED_MODEL = ModelSettings(kind="scripted", name=SCRIPTED_MODEL_NAME)
 
@@ -55,12 +55,12 @@ def graph(own_home: Path, tmp_path: Path) -> str:
 
 
 def test_a_service_is_named_by_the_files_of_the_world_its_address_or_its_triples(own_home: Path, graph: str) -> None:
-    assert embedded_world_identity() == f"embedded-{digest_world()[:16]}"
+    assert embedded_world_identity() == f"embedded-{digest_world_files()[:16]}"
     assert wikidata_identity(EMBEDDED, own_home) == f"{embedded_world_identity()}/wikidata"
     assert wikidata_identity(WEB, own_home) == "https://wikidata.example/sparql"
     assert wikidata_identity(GRAPH, own_home) == graph
-    assert identify_service("falcon", "https://falcon.example") == "https://falcon.example"
-    assert identify_service("falcon", "embedded") == f"{embedded_world_identity()}/falcon"
+    assert make_service_identity("falcon", "https://falcon.example") == "https://falcon.example"
+    assert make_service_identity("falcon", "embedded") == f"{embedded_world_identity()}/falcon"
 
 
 def test_every_service_of_a_world_has_an_address_and_an_identity(own_home: Path, graph: str) -> None:

@@ -254,7 +254,7 @@ def test_a_raised_version_is_named_in_the_lock(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(
         code_versions.PACKAGE_VERSIONS,
         "engine",
-        code_versions.PackageVersion(before["rooms"]["engine"] + 1, "rows are sorted otherwise"),
+        code_versions.PackageBehaviourVersion(before["rooms"]["engine"] + 1, "rows are sorted otherwise"),
     )
     after = make_code_manifest(GRANOLA.recipe)
     (change,) = compare_manifests(*({**LOCK, "code": code} for code in (before, after))).changes
