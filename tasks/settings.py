@@ -101,6 +101,8 @@ class World(StrictModel):
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
     wikimedia: WikimediaLimits = WikimediaLimits()
     compute: ComputeSettings = ComputeSettings()
+    prompts: str = ""
+    """Folder of your own prompts, relative to this file; each replaces the packaged prompt of the same id. Empty: none."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """By role; under any other name, such as `answerer`, a model that can be measured, or judge others."""
 
@@ -235,11 +237,11 @@ class World(StrictModel):
 
     def digest_answer_settings(self, roles: Collection[str]) -> str:
         """Return the digest of all settings that can change a response, with the models in these roles; without limits, ages,
-        prices, batch jobs, connections (CONNECTION), tokens, compute and the user agent."""
+        prices, batch jobs, connections (CONNECTION), tokens, compute, prompts (the manifest has their texts' digests) and the user agent."""
         settings = self.model_dump(
             mode="json",
             exclude={
-                **dict.fromkeys(("user_agent", "epoch", "compute", "wikimedia"), True),
+                **dict.fromkeys(("user_agent", "epoch", "compute", "prompts", "wikimedia"), True),
                 "models": {"__all__": CONNECTION_SETTINGS},
             },
         )
@@ -269,6 +271,9 @@ def load_world(name: str, graph: str | None = None) -> World:
     if world.wikipedia.path:
         file = resolve_absolute_path(path.parent / Path(world.wikipedia.path).expanduser())
         world = world.model_copy(update={"wikipedia": world.wikipedia.model_copy(update={"path": str(file)})})
+    if world.prompts:
+        folder = path.absolute().parent / Path(world.prompts).expanduser()
+        world = world.model_copy(update={"prompts": str(folder)})
     if cluster := get_environment_variable(CLUSTER_VARIABLE):
         world = world.model_copy(update={"compute": make_cluster_settings(cluster, world.compute)})
     return world if graph is None else world.with_local_graph(graph)

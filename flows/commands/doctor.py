@@ -49,6 +49,7 @@ from factmill.tasks.engine.naming.manifests import digest_assets, find_wikipedia
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import FactmillError, ServiceError, WikipediaFileError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.own_prompts import load_own_prompts
 from factmill.tasks.settings import (
     SERVICE_SECTIONS,
     World,
@@ -103,6 +104,7 @@ def run_diagnostics(world_name: str, warehouse: Path, ask: bool = False) -> list
         *_examine_graphs(world),
         *_examine_wikipedia_file(world, ask),
         *_examine_compute(world),
+        *_examine_own_prompts(world),
         *map(_examine_benchmark_assets, BENCHMARKS.values()),
         *(_examine_embedded_world_start() if world.uses_embedded_services else ()),
         *(_compare_builds_with_published_digests(warehouse) if world_name == EMBEDDED_WORLD_NAME else ()),
@@ -161,12 +163,21 @@ def _examine_machine_and_warehouse(warehouse: Path) -> Iterator[DoctorFinding]:
 
 def _examine_benchmark_assets(benchmark: Benchmark) -> DoctorFinding:
     def read() -> str:
-        digests = digest_assets(benchmark.assets)
+        digests = digest_assets(benchmark.assets, {})
         return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items() if found)
 
     return _probe_as_finding(
         f"assets {benchmark.name}", read, "mend the file that the message names, or install factmill anew"
     )
+
+
+def _examine_own_prompts(world: World) -> Iterator[DoctorFinding]:
+    if world.prompts:
+        yield _probe_as_finding(
+            "own prompts",
+            lambda: f"{', '.join(load_own_prompts(Path(world.prompts)))}, of {world.prompts}",
+            "mend the file that the message names; `factmill prompts show ID` prints the packaged prompt",
+        )
 
 
 def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> DoctorFinding:

@@ -54,7 +54,7 @@ BIOKALMA = Benchmark(
     examples=(
         "factmill build biokalma",
         "factmill build biokalma --source wikidata --graph mine --relations P26,P40",
-        "factmill build biokalma --source wikidata --class Q43229 --relations P749,P355",
+        "factmill build biokalma --source wikidata --class-qid Q43229 --relations P749,P355",
     ),
     params=BiokalmaParams,
     resolve_inputs=resolve_biokalma_inputs,

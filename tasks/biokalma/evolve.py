@@ -12,47 +12,47 @@ from factmill.tasks.assets import load_prompt
 from factmill.tasks.biokalma.core.author_replies import (
     PARAGRAPH_REPLY_FORM,
     QUESTION_REPLY_FORM,
-    StatedKnowledge,
-    check_added_sentence,
-    check_asked_share,
+    ClassifiedParagraphCitations,
+    check_and_measure_asked_share,
     check_pair_question,
-    find_stated_knowledge,
+    classify_paragraph_citations,
+    extract_checked_added_sentence,
     read_paragraph,
     read_question,
 )
-from factmill.tasks.biokalma.core.citations import normalise_answer_marks, read_citations
+from factmill.tasks.biokalma.core.citations import normalise_entities_brackets_and_spaces, read_sentences_and_citations
 from factmill.tasks.biokalma.core.evolution import (
+    choose_piece_or_missing_perplexities,
     compute_specificity,
-    find_best_or_unweighed,
-    list_complete_pieces,
-    list_missing_values,
-    list_new_pieces,
+    list_addable_values_by_relation,
     list_people_without_pieces,
+    list_pieces_of_complete_relations,
     list_scored_candidates,
+    list_semantically_new_pieces,
 )
-from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, verbalise_piece
+from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, verbalise_piece
 from factmill.tasks.biokalma.core.rows import (
     BiokalmaRow,
-    CountedPair,
     EvolutionRound,
     EvolutionRoundRow,
     EvolvingPair,
+    PairWithRelationCounts,
     RelationCandidate,
 )
 from factmill.tasks.biokalma.params import BiokalmaInputs, BiokalmaParams
 from factmill.tasks.biokalma.sources.person_pairs import (
     load_biography_properties,
     load_pair_relations,
-    load_relation_forms,
+    load_relation_wordings,
 )
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_person_knowledge
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, format_person_knowledge
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call, parse_log_probability
 from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS, UnreadableCompletion
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
 
 MAX_PIECES_TRIED = 3
 """Number of best pieces tried in a round before a pair is dropped; each is requested at most twice."""
@@ -63,7 +63,7 @@ class PairRound:
     """One pair in one round."""
 
     row: EvolvingPair
-    choices: list[list[KnowledgePiece]]
+    choices: list[list[PersonKnowledgePiece]]
     """Choices: the unstated values of one relation of one person each."""
     specificity: list[float]
     perplexity_replies: dict[int, CallResponse] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class PairRound:
     """Tried choices that the author failed to add, and why."""
 
     @property
-    def pieces(self) -> list[KnowledgePiece]:
+    def pieces(self) -> list[PersonKnowledgePiece]:
         """The current choice: values of one relation to be added."""
         return self.choices[self.tried[-1]]
 
@@ -104,7 +104,7 @@ class PairRound:
         if self.perplexity_replies and all(reply.status != "ok" for reply in self.perplexity_replies.values()):
             # no requested perplexity is available, so request all others
             return [at for at in range(len(self.choices)) if at not in self.perplexity_replies]
-        return find_best_or_unweighed(
+        return choose_piece_or_missing_perplexities(
             self._joined_choices(),
             self.specificity,
             self._known_perplexities(),
@@ -113,16 +113,16 @@ class PairRound:
             params.coherence,
         )
 
-    def _joined_choices(self) -> list[KnowledgePiece]:
+    def _joined_choices(self) -> list[PersonKnowledgePiece]:
         """Return one piece per choice, with its values joined."""
         values = ("; ".join(piece.value for piece in each) for each in self.choices)
         return [each[0].model_copy(update={"value": value}) for each, value in zip(self.choices, values, strict=True)]
 
     def _known_perplexities(self) -> Mapping[int, float | None]:
-        return {at: _read_perplexity(reply) for at, reply in self.perplexity_replies.items()}
+        return {at: _find_finite_perplexity(reply) for at, reply in self.perplexity_replies.items()}
 
 
-def make_pair_rounds(
+def make_rounds_or_add_rejects(
     rows: Iterable[EvolvingPair], number: int, is_last: bool, rejects: dict[str, Reject]
 ) -> list[PairRound]:
     """Return the pairs of a round with their choices; a pair without any gets a reject in `rejects`."""
@@ -139,10 +139,12 @@ def make_pair_rounds(
     return turns
 
 
-def choose_pieces(work: BatchWork, turns: Sequence[PairRound], rejects: dict[str, Reject]) -> list[PairRound]:
+def choose_pieces_requesting_perplexities(
+    work: BatchWork, turns: Sequence[PairRound], rejects: dict[str, Reject]
+) -> list[PairRound]:
     """Choose a piece per pair, requesting only perplexities that can change a choice; failed pairs go to `rejects`."""
     params = work.inputs(BiokalmaInputs).params
-    scorer, forms = work.run.services.perplexity(), load_relation_forms()
+    scorer, forms = work.run.services.perplexity(), load_relation_wordings()
     chosen, waiting = [], list(turns)
     while waiting:
         wanted: list[tuple[PairRound, int]] = []
@@ -158,7 +160,11 @@ def choose_pieces(work: BatchWork, turns: Sequence[PairRound], rejects: dict[str
                 case places:
                     wanted += [(turn, place) for place in places]
         calls = [
-            (turn, place, make_perplexity_call(scorer.identity, _append_sentence(turn.row, turn.choices[place], forms)))
+            (
+                turn,
+                place,
+                make_perplexity_call(scorer.identity, _make_extended_paragraph(turn.row, turn.choices[place], forms)),
+            )
             for turn, place in wanted
         ]
         records = work.get_call_records(scorer, ((turn.row.id, call) for turn, _, call in calls))
@@ -170,7 +176,9 @@ def choose_pieces(work: BatchWork, turns: Sequence[PairRound], rejects: dict[str
     return chosen
 
 
-def _append_sentence(row: EvolvingPair, pieces: Sequence[KnowledgePiece], forms: Mapping[str, RelationForm]) -> str:
+def _make_extended_paragraph(
+    row: EvolvingPair, pieces: Sequence[PersonKnowledgePiece], forms: Mapping[str, RelationWording]
+) -> str:
     return f"{row.paragraph_now} {verbalise_piece(pieces[0], row.names[pieces[0].qid], forms, pieces[1:])}"
 
 
@@ -178,23 +186,31 @@ def _make_perplexity_reject(row_id: str, reply: CallResponse) -> Reject:
     return Reject(row_id, "perplexity_failed", reply.error or "no reason given", retryable=reply.transient)
 
 
-def _read_perplexity(reply: CallResponse) -> float | None:
+def _find_finite_perplexity(reply: CallResponse) -> float | None:
     """Return a response's perplexity; None where there is none, or where the model finds the text impossible."""
     perplexity = parse_log_probability(reply.body).perplexity if reply.status == "ok" else math.inf
     return perplexity if math.isfinite(perplexity) else None
 
 
-def _list_piece_choices(row: EvolvingPair, *, is_last: bool) -> list[list[KnowledgePiece]]:
+def _list_piece_choices(row: EvolvingPair, *, is_last: bool) -> list[list[PersonKnowledgePiece]]:
     """Return the unstated pieces by relation; in the last round only those of a person without pieces in the set.
 
     The final set must be about both people, which the scores alone do not ensure. A piece that states the inverse of a
     used one is a choice only where a person without pieces has no other.
     """
     pool, known = [*row.person_pool, *row.other_pool], row.minimum_knowledge
-    lacking = list_people_without_pieces(row.names, list_complete_pieces(known, pool, row.names)) if is_last else []
-    choices = [each for each in list_missing_values(known, pool, row.names) if not lacking or each[0].qid in lacking]
+    lacking = (
+        list_people_without_pieces(row.names, list_pieces_of_complete_relations(known, pool, row.names))
+        if is_last
+        else []
+    )
+    choices = [
+        each
+        for each in list_addable_values_by_relation(known, pool, row.names)
+        if not lacking or each[0].qid in lacking
+    ]
     inverses = load_pair_relations().inverses
-    new = [each for each in choices if list_new_pieces(each, known, inverses) == each]
+    new = [each for each in choices if list_semantically_new_pieces(each, known, inverses) == each]
     return new or (choices if lacking else [])
 
 
@@ -202,20 +218,20 @@ ANNOTATE_PROMPT, EXTEND_PROMPT = "biokalma/annotate", "biokalma/extend"
 GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT = "biokalma/general_question", "biokalma/specific_question"
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def annotate_paragraph(batch: StageBatch) -> BatchReceipt:
     """Round 1: annotate the paragraph with the pieces of the knowledge pool that it states (Appendix A.3, Table 9)."""
     work = open_batch(batch)
     prompt = load_prompt(ANNOTATE_PROMPT)
     asked = []
-    for row in work.rows(CountedPair):
+    for row in work.rows(PairWithRelationCounts):
         pools = (row.person, row.person_pool), (row.other, row.other_pool)
         knowledge = "\n".join(format_person_knowledge(name, pool) for name, pool in pools)
         asked.append((row.id, row, fill_prompt_template(prompt, paragraph=row.text, knowledge=knowledge)))
     return work.finish(
         (
-            _start_evolution(row, answer)
-            for row, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_annotated)
+            _make_first_round_or_reject(row, answer)
+            for row, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_annotated_paragraph)
         ),
         EvolvingPair,
     )
@@ -225,22 +241,26 @@ def annotate_paragraph(batch: StageBatch) -> BatchReceipt:
 class _AnnotatedParagraph:
     text: str
     """Paragraph with its citations."""
-    cited: StatedKnowledge
+    cited: ClassifiedParagraphCitations
 
 
-def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _AnnotatedParagraph | UnreadableCompletion:
+def _read_annotated_paragraph(
+    row: PairWithRelationCounts, texts: Sequence[str]
+) -> _AnnotatedParagraph | UnreadableCompletion:
     text = read_paragraph(texts[0])
     if isinstance(text, UnreadableCompletion):
         return text
     pool = [*row.person_pool, *row.other_pool]
-    read = read_citations(text, pool, is_nested=True)
+    read = read_sentences_and_citations(text, pool, is_nested=True)
     # a removed citation may leave a space or none, so spaces are not compared
-    if "".join("".join(read.sentences).split()) != "".join(normalise_answer_marks(row.text).split()):
+    if "".join("".join(read.sentences).split()) != "".join(normalise_entities_brackets_and_spaces(row.text).split()):
         return UnreadableCompletion("text_changed: without its citations the paragraph is not the one that was given")
-    return _AnnotatedParagraph(text, find_stated_knowledge(read, pool, row.names))
+    return _AnnotatedParagraph(text, classify_paragraph_citations(read, pool, row.names))
 
 
-def _start_evolution(row: CountedPair, answer: ParsedCompletion[_AnnotatedParagraph]) -> RowOutcome:
+def _make_first_round_or_reject(
+    row: PairWithRelationCounts, answer: ParsedCompletion[_AnnotatedParagraph]
+) -> RowOutcome:
     annotated = answer.parsed
     if isinstance(annotated, Reject):
         return annotated
@@ -249,7 +269,7 @@ def _start_evolution(row: CountedPair, answer: ParsedCompletion[_AnnotatedParagr
     if cited.is_mostly_unstated:
         problem = f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not stated in the text that cites them"
         return Reject(row.id, "cites_unstated", f"{problem}: {unstated}; annotated text: {annotated.text}")
-    pieces = list_new_pieces(cited.pieces, [], load_pair_relations().inverses)
+    pieces = list_semantically_new_pieces(cited.pieces, [], load_pair_relations().inverses)
     if not pieces:
         problem = (
             f"no valid citation ({cited.unknown_citations} not in a pool, {len(cited.unstated)} not stated in the text)"
@@ -268,7 +288,7 @@ def _start_evolution(row: CountedPair, answer: ParsedCompletion[_AnnotatedParagr
     return row.extend_to(EvolvingPair, rounds=[first], minimum_knowledge=pieces, paragraph_now=row.text)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
     """Later rounds: add the best relation with all its values as the next sentence (Appendix A.3, Equation 1)."""
     work = open_batch(batch)
@@ -276,13 +296,19 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
     lost: dict[str, Reject] = {}
     last = work.inputs(BiokalmaInputs).params.rounds
     for number in range(2, last + 1):
-        turns = make_pair_rounds([row for row in rows.values() if row.id not in lost], number, number == last, lost)
+        turns = make_rounds_or_add_rejects(
+            [row for row in rows.values() if row.id not in lost], number, number == last, lost
+        )
         while turns:
-            turns = _request_sentences(work, choose_pieces(work, turns, lost), number, rows, lost)
+            turns = _extend_paragraphs_or_list_failed(
+                work, choose_pieces_requesting_perplexities(work, turns, lost), number, rows, lost
+            )
     outcomes: list[RowOutcome] = []
     for row in rows.values():
         # the last round ensures that each person has one complete relation
-        complete = list_complete_pieces(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
+        complete = list_pieces_of_complete_relations(
+            row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names
+        )
         if row.id in lost:
             outcomes.append(lost[row.id])
         elif lacking := list_people_without_pieces(row.names, complete):
@@ -300,7 +326,7 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, EvolvingPair)
 
 
-def _request_sentences(
+def _extend_paragraphs_or_list_failed(
     work: BatchWork, turns: Sequence[PairRound], number: int, rows: dict[str, EvolvingPair], rejects: dict[str, Reject]
 ) -> list[PairRound]:
     """Ask the author for one sentence per pair; return the pairs whose piece was not added."""
@@ -311,7 +337,7 @@ def _request_sentences(
         asked.append((turn.row.id, turn, fill_prompt_template(prompt, paragraph=turn.row.paragraph_now, piece=piece)))
     params = work.inputs(BiokalmaInputs).params
     left = []
-    for turn, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_extended):
+    for turn, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_added_sentence):
         row = turn.row
         if isinstance(answer.parsed, Reject) and (
             answer.parsed.retryable or answer.parsed.reason not in UNREADABLE_COMPLETION_KINDS
@@ -347,15 +373,15 @@ def _request_sentences(
     return left
 
 
-def _read_extended(turn: PairRound, texts: Sequence[str]) -> str | UnreadableCompletion:
+def _read_added_sentence(turn: PairRound, texts: Sequence[str]) -> str | UnreadableCompletion:
     text = read_paragraph(texts[0])
     if isinstance(text, UnreadableCompletion):
         return text
     row = turn.row
-    return check_added_sentence(row.paragraph_now, text, turn.pieces, row.minimum_knowledge, row.names)
+    return extract_checked_added_sentence(row.paragraph_now, text, turn.pieces, row.minimum_knowledge, row.names)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def write_biography_questions(batch: StageBatch) -> BatchReceipt:
     """Have the author write both questions for the paragraph's knowledge set (Appendix A.3, Tables 11 and 12)."""
     work = open_batch(batch)
@@ -363,7 +389,10 @@ def write_biography_questions(batch: StageBatch) -> BatchReceipt:
     general = [
         answer
         for _, answer in work.prompt_model(
-            "author", _make_question_prompts(rows, GENERAL_QUESTION_PROMPT), QUESTION_REPLY_FORM, _read_general_question
+            "author",
+            _make_question_prompts(rows, GENERAL_QUESTION_PROMPT),
+            QUESTION_REPLY_FORM,
+            _read_valid_general_question,
         )
     ]
     specific = [
@@ -372,7 +401,7 @@ def write_biography_questions(batch: StageBatch) -> BatchReceipt:
             "author",
             _make_question_prompts(rows, SPECIFIC_QUESTION_PROMPT),
             QUESTION_REPLY_FORM,
-            _read_specific_question,
+            _read_question_and_asked_share,
         )
     ]
     scorer = work.run.services.perplexity().identity
@@ -394,21 +423,21 @@ def _make_question_prompts(
         yield row.id, row, fill_prompt_template(prompt, paragraph=row.paragraph_now, knowledge=knowledge)
 
 
-def _read_general_question(row: EvolvingPair, texts: Sequence[str]) -> str | UnreadableCompletion:
+def _read_valid_general_question(row: EvolvingPair, texts: Sequence[str]) -> str | UnreadableCompletion:
     question = read_question(texts[0])
     if isinstance(question, UnreadableCompletion):
         return question
     pool, held = [*row.person_pool, *row.other_pool], row.minimum_knowledge
-    complete = {piece.property for piece in list_complete_pieces(held, pool, {})}
+    complete = {piece.property for piece in list_pieces_of_complete_relations(held, pool, {})}
     partial = dict.fromkeys(piece.property for piece in held if piece.property not in complete)
     return check_pair_question(question, [row.person, row.other], held, load_biography_properties(), partial)
 
 
-def _read_specific_question(row: EvolvingPair, texts: Sequence[str]) -> tuple[str, float] | UnreadableCompletion:
-    question = _read_general_question(row, texts)
+def _read_question_and_asked_share(row: EvolvingPair, texts: Sequence[str]) -> tuple[str, float] | UnreadableCompletion:
+    question = _read_valid_general_question(row, texts)
     if isinstance(question, UnreadableCompletion):
         return question
-    return check_asked_share(
+    return check_and_measure_asked_share(
         question, [row.person_qid, row.other_qid], row.minimum_knowledge, load_biography_properties()
     )
 

@@ -70,7 +70,7 @@ def check_class_exists(run: BuildRun, inputs: BiokalmaInputs) -> None:
         return
     asked = [make_describe_item_call(wikidata.identity, qid)]
     if mark_and_list_calls_without_result(run, wikidata, asked, lambda body: any(body.values())):
-        raise UsageError(f"--class {qid}: {wikidata.identity} has no such item")
+        raise UsageError(f"--class-qid {qid}: {wikidata.identity} has no such item")
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)

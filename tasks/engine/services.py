@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
-
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.clients.sending.budget import Budget
 from factmill.tasks.clients.sending.lazy_service import LazyBudgetedService
 from factmill.tasks.clients.sending.limiter import get_or_create_shared_limiter

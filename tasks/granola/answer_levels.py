@@ -4,22 +4,22 @@ from collections.abc import Sequence
 
 from prefect import task
 
-from factmill.tasks.assets import load_list_entries, load_prompt, load_relations
+from factmill.tasks.assets import load_entity_questions_relations, load_list_entries, load_prompt
 from factmill.tasks.core.authoring.granular_answers import (
     CONSISTENCY_FORMAT,
     LEVELS_FORMAT,
-    clean_levels,
-    make_consistency_prompt,
-    make_levels_prompt,
+    make_answer_levels_prompt,
+    make_description_consistency_prompt,
     parse_trivial_answers,
     read_answer_levels,
     read_consistency_verdict,
+    remove_uninformative_answer_levels,
     score_description_error,
 )
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import batch_key, open_batch
+from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.granola.core.grounding import (
     BROADER_PIDS,
     EXPANDED_EVIDENCE_PIDS,
@@ -36,10 +36,10 @@ from factmill.tasks.granola.core.rows import (
 from factmill.tasks.granola.description_parsing import load_lexicon
 from factmill.tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaInputs
 from factmill.tasks.lookups.classes import look_up_claims
-from factmill.tasks.lookups.facts import expand_neighbourhood
+from factmill.tasks.lookups.facts import look_up_claims_within_hops
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def generate_granular_answers(batch: StageBatch) -> BatchReceipt:
     """Ask the author model for answers from fine to coarse, one call per row (§3.1, Table 8)."""
     work = open_batch(batch)
@@ -48,7 +48,7 @@ def generate_granular_answers(batch: StageBatch) -> BatchReceipt:
         (
             row.id,
             row,
-            make_levels_prompt(
+            make_answer_levels_prompt(
                 prompt, row.question, row.answer, row.question_entity_description, row.answer_entity_description
             ),
         )
@@ -70,7 +70,7 @@ def generate_granular_answers(batch: StageBatch) -> BatchReceipt:
     )
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def score_description_consistency(batch: StageBatch) -> BatchReceipt:
     """Score both descriptions by the share of samples that call them inconsistent with the question (Appendix B).
 
@@ -91,10 +91,14 @@ def score_description_consistency(batch: StageBatch) -> BatchReceipt:
                 (
                     row.id,
                     row,
-                    make_consistency_prompt(prompt, row.question, row.answer, entity, description, params.samples),
+                    make_description_consistency_prompt(
+                        prompt, row.question, row.answer, entity, description, params.samples
+                    ),
                 )
             )
-    answers = [answer for _, answer in work.prompt_model("judge", asked, CONSISTENCY_FORMAT, _read_error_score)]
+    answers = [
+        answer for _, answer in work.prompt_model("judge", asked, CONSISTENCY_FORMAT, _read_inconsistent_sample_share)
+    ]
     outcomes: list[RowOutcome] = []
     for row, question, answer in zip(rows, answers[0::2], answers[1::2], strict=True):
         if isinstance(question.parsed, Reject):
@@ -123,7 +127,7 @@ def score_description_consistency(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, ConsistencyScoredQuestion)
 
 
-def _read_error_score(_: QuestionWithLevels, texts: Sequence[str]) -> float | UnreadableCompletion:
+def _read_inconsistent_sample_share(_: QuestionWithLevels, texts: Sequence[str]) -> float | UnreadableCompletion:
     """Return the share of No among the readable samples; Unreadable when there are none."""
     read = {text: read_consistency_verdict(text) for text in set(texts)}
     verdicts = [read[text] for text in texts]
@@ -137,12 +141,12 @@ _EVIDENCE_HOPS = 5
 """Maximum steps outwards from an answer's claims."""
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def remove_trivial_answers(batch: StageBatch) -> BatchReceipt:
     """Remove trivial, repeated and unsupported answers; drop rows with too few left (Appendix B, §3.3)."""
     work = open_batch(batch)
     trivial = parse_trivial_answers(load_list_entries(TRIVIAL_LIST))
-    relations, lexicon = load_relations(), load_lexicon()
+    relations, lexicon = load_entity_questions_relations(), load_lexicon()
     params = work.inputs(GranolaInputs).params
     rows = work.rows(ConsistencyScoredQuestion)
     claims, failed = look_up_claims(
@@ -154,14 +158,14 @@ def remove_trivial_answers(batch: StageBatch) -> BatchReceipt:
         for edge in claims.get(row.answer_entity_qid, ())
         if edge.pid in EXPANDED_EVIDENCE_PIDS
     )
-    around, unknown = expand_neighbourhood(work, reached, BROADER_PIDS, _EVIDENCE_HOPS)
+    around, unknown = look_up_claims_within_hops(work, reached, BROADER_PIDS, _EVIDENCE_HOPS)
     failed |= unknown
     outcomes: list[RowOutcome] = []
     for row in rows:
         if row.id in failed:
             outcomes.append(failed[row.id])
             continue
-        cleaned = clean_levels(row.levels, row.question, relations[row.relation], trivial)
+        cleaned = remove_uninformative_answer_levels(row.levels, row.question, relations[row.relation], trivial)
         qid = row.answer_entity_qid
         evidence = gather_evidence(
             row.answer, row.answer_entity_description, {**around, qid: claims[qid]}, qid, lexicon

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from factmill.tasks.assets import ASSETS_ROOT, load_relations
-from factmill.tasks.core.calls.pageviews import last_twelve_months
-from factmill.tasks.core.review import ReviewInputs, ReviewPolicy
+from factmill.tasks.assets import ASSETS_ROOT, load_entity_questions_relations
+from factmill.tasks.core.calls.pageviews import make_last_twelve_full_months_window
+from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.engine.benchmark import (
     BuildInputs,
@@ -20,8 +20,8 @@ from factmill.tasks.engine.benchmark import (
 )
 from factmill.tasks.engine.naming.identities import wikidata_identity
 from factmill.tasks.errors import UsageError
-from factmill.tasks.granola.sources.entity_questions import find_relation_files, relation_of_file
-from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.granola.sources.entity_questions import find_relation_files, find_relation_pid_of_file
+from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions, split_commas
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.source_files import SourceFile, format_unused_files, list_source_files, pin_source_file
 
@@ -35,8 +35,8 @@ class GranolaParams(BenchmarkParams):
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder to read (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
-    relations: Annotated[tuple[str, ...], CliOption("--relation", "PID")] = ()
-    """Only this relation (repeatable). Default: the paper's sixteen."""
+    relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
+    """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
@@ -60,7 +60,7 @@ class GranolaInputs(BuildInputs):
 
     resolved: ClassVar = frozenset({"source", "relations", "limit", "review"})
     params: GranolaParams
-    reviewing: ReviewInputs
+    reviewing: ReviewPolicyAndDecisions
     from_wikidata: bool
     """True where questions are made from the facts of the world's Wikidata."""
     limits: dict[str, int | None]
@@ -72,7 +72,7 @@ class GranolaInputs(BuildInputs):
 
 def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedInputs[GranolaInputs]:
     """Resolve the build's inputs; UsageError for an unknown relation or a source file that fits no relation."""
-    from factmill.tasks.storage.human_judgments import load_reviewing
+    from factmill.tasks.storage.human_judgments import load_review_inputs
 
     relations = resolve_granola_relations(params.relations)
     world = load_world(run.world, run.graph)
@@ -82,13 +82,13 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedIn
     if not from_wikidata:
         paths = [Path(path) for path in params.source] or [_EMBEDDED_QUESTION_FILES]
         found = find_relation_files(paths, relations)
-        files, notes = identify_source_files(found), list_unused_file_notes(paths, found, params.relations)
+        files, notes = pin_relation_source_files(found), list_unused_file_notes(paths, found, params.relations)
         relations = list(files)
-    window = last_twelve_months(world.epoch_day())
+    window = make_last_twelve_full_months_window(world.epoch_day())
     return ResolvedInputs(
         GranolaInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
-            reviewing=load_reviewing("granola", params.review, run),
+            reviewing=load_review_inputs("granola", params.review, run),
             from_wikidata=from_wikidata,
             limits=split_limit_over_units(params.limit, relations),
             views_from=window.start_text,
@@ -100,7 +100,7 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedIn
     )
 
 
-def identify_source_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
+def pin_relation_source_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
     """Return relation → its files with their digests and names; files with equal names get their folder's name too."""
     alike = Counter(path.name for found in files.values() for path in found)
     return {
@@ -116,17 +116,17 @@ def list_unused_file_notes(
     paths: Sequence[Path], used: Mapping[str, Sequence[Path]], requested_relations: Sequence[str]
 ) -> list[str]:
     """Return notes on files in the source's folders that no relation uses, except files of relations not asked for."""
-    known = load_relations() if requested_relations else {}
-    left = [file for path in paths for file in list_source_files(path) if relation_of_file(file) in known]
+    known = load_entity_questions_relations() if requested_relations else {}
+    left = [file for path in paths for file in list_source_files(path) if find_relation_pid_of_file(file) in known]
     reason = f"because their names do not begin with {' or '.join(requested_relations or used)}"
     return format_unused_files(paths, [*left, *(file for files in used.values() for file in files)], reason)
 
 
 def resolve_granola_relations(relations: Sequence[str]) -> list[str]:
     """Return the relations to build, by default the paper's 16; UsageError for one without a template."""
-    known = load_relations()
+    known = load_entity_questions_relations()
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(
-            f"--relation: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}"
+            f"--relations: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}"
         )
     return list(dict.fromkeys(relations)) or [pid for pid, relation in known.items() if relation.is_default]

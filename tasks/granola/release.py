@@ -3,17 +3,23 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from factmill.tasks.assets import load_known_source_licences, load_relations
+from factmill.tasks.assets import load_entity_questions_relations, load_source_licences_by_digest
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
     PublishedTables,
-    count_by_frequency,
-    count_by_number,
     count_by_power_of_ten,
+    count_numbers_filling_gaps,
+    count_values_commonest_first,
     make_bar_figure,
     make_grouped_bar_figure,
 )
-from factmill.tasks.core.publishing.release_spec import CardSpec, ConfigSpec, PaperCitation, ParentRowLink, ReleaseSpec
+from factmill.tasks.core.publishing.release_spec import (
+    DatasetCardSpec,
+    DatasetConfigSpec,
+    PaperCitation,
+    ParentRowLink,
+    ReleaseSpec,
+)
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 
 
@@ -26,12 +32,12 @@ def find_source_and_licence(
     if not origin["flow"]["source"]:  # our own files, in any version
         return EMBEDDED_WORLD_SOURCE, EMBEDDED_WORLD_LICENCE
     digest = dict(lock["sources"]["files"][row["relation"]])[row["source_name"]]
-    return load_known_source_licences().get(digest, (row["source_name"], NO_LICENCE_STATED))
+    return load_source_licences_by_digest().get(digest, (row["source_name"], NO_LICENCE_STATED))
 
 
-CARD = CardSpec(
+CARD = DatasetCardSpec(
     headline_metric="granola_accuracy",
-    part_labels=lambda: {pid: each.label for pid, each in load_relations().items()},
+    part_labels=lambda: {pid: each.label for pid, each in load_entity_questions_relations().items()},
     about=(
         "A row is a question about an entity with its gold answer and coarser answers that are also true, from fine to "
         "coarse: born in Brooklyn, in New York City, in the United States. They allow more than right and wrong: "
@@ -68,12 +74,12 @@ GRANOLA_RELEASE = ReleaseSpec(
     get_source=lambda lock, origin, row: find_source_and_licence(lock, origin, row)[0],
     get_licence=lambda lock, origin, row: find_source_and_licence(lock, origin, row)[1],
     configs=(
-        ConfigSpec(
+        DatasetConfigSpec(
             name="granola_eq",
             title="Questions about entities with answers from fine to coarse",
             splits={"test": "granola_eq"},
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="candidates",
             title="Wikidata items with the names in questions and answers, and which were chosen",
             splits={"test": "granola_candidates"},
@@ -92,14 +98,14 @@ def draw_granola_distributions(build: PublishedTables) -> Iterator[ReportFigure]
         "answers",
         "Answers per question, from fine to coarse",
         "questions",
-        count_by_number(build.load_column(_TABLE, "num_granola_answers")),
+        count_numbers_filling_gaps(build.load_column(_TABLE, "num_granola_answers")),
         "answers",
     )
     popularity = {
         role: count_by_power_of_ten(build.load_column(_TABLE, f"{role}_entity_popularity"))
         for role in ("question", "answer")
     }
-    order = sorted({name for counts in popularity.values() for name in counts}, key=_popularity_bin_start)
+    order = sorted({name for counts in popularity.values() for name in counts}, key=_parse_popularity_bin_start)
     yield make_grouped_bar_figure(
         "popularity",
         "Page views of the items' articles",
@@ -107,13 +113,13 @@ def draw_granola_distributions(build: PublishedTables) -> Iterator[ReportFigure]
         {f"{role} entity": {name: counts.get(name, 0) for name in order} for role, counts in popularity.items()},
         "page views",
     )
-    known = load_relations()
-    relations = count_by_frequency(
+    known = load_entity_questions_relations()
+    relations = count_values_commonest_first(
         f"{pid} {known[pid].label}" if pid in known else pid for pid in build.load_column(_TABLE, "relation")
     )
     yield make_bar_figure("relations", "Questions by relation", "questions", relations, "relation")
 
 
-def _popularity_bin_start(name: str) -> int:
+def _parse_popularity_bin_start(name: str) -> int:
     first = name.partition(" ")[0].replace(",", "")
     return int(first) if first.isdigit() else 10**30

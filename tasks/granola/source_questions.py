@@ -4,23 +4,27 @@ import re
 
 from prefect import Task, task
 
-from factmill.tasks.assets import load_relations
+from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.digests import canonical_json
-from factmill.tasks.core.relations import extract_subject_name
+from factmill.tasks.core.question_relations import extract_subject_name
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import batch_key, open_batch
+from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.granola.core.rows import EntityQuestion, SourceQuestion
 from factmill.tasks.granola.params import GranolaInputs
-from factmill.tasks.granola.sources.entity_questions import read_questions
-from factmill.tasks.lookups.fact_questions import UnmergedQuestion, make_fact_questions, merge_equal_questions
-from factmill.tasks.lookups.facts import load_named_facts
+from factmill.tasks.granola.sources.entity_questions import load_entity_questions
+from factmill.tasks.lookups.fact_questions import (
+    UnmergedQuestion,
+    make_fact_questions,
+    merge_equal_or_reject_conflicting,
+)
+from factmill.tasks.lookups.facts import load_named_facts_as_input_rows
 from factmill.tasks.text.text_normalization import normalize_answer
 
 _POSSESSIVE = re.compile(r"['’]s?(?=\s)")
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def read_entity_questions(batch: StageBatch) -> BatchReceipt:
     """Read one relation's questions from its files (§3.2); keep those with exactly one gold answer."""
     work = open_batch(batch)
@@ -28,7 +32,7 @@ def read_entity_questions(batch: StageBatch) -> BatchReceipt:
     limit = work.inputs(GranolaInputs).limits[batch.unit]
     for file in work.source_files(batch.unit):
         left = None if limit is None else max(limit - work.rows_in, 0)
-        for raw in read_questions(file)[:left]:
+        for raw in load_entity_questions(file)[:left]:
             row_id = f"{file.name}:{raw.row}"
             work.add_input_row(row_id, canonical_json({"question": raw.question, "answers": raw.answers}))
             if raw.problem:
@@ -38,21 +42,25 @@ def read_entity_questions(batch: StageBatch) -> BatchReceipt:
                 read.append(Reject(row_id, reason, f"{raw.question} {list(raw.answers)}"))
             else:
                 read.append(UnmergedQuestion(row_id, batch.unit, raw.question, raw.answers[0], file.name, raw.row))
-    return work.finish(merge_equal_questions(read, _make_source_question), SourceQuestion)
+    return work.finish(merge_equal_or_reject_conflicting(read, _make_source_question), SourceQuestion)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def make_questions_from_facts(batch: StageBatch) -> BatchReceipt:
     """Make one relation's questions from facts of the world's Wikidata, with the relation's template (§3.2).
 
     A row is a fact. A subject with several values would give several gold answers and is rejected.
     """
     work = open_batch(batch)
-    facts = load_named_facts(work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit], multiple_values="reject")
-    made = make_fact_questions(
-        facts, {pid: each.template for pid, each in load_relations().items()}, work.run.services.wikidata.identity
+    facts = load_named_facts_as_input_rows(
+        work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit], multiple_values="reject"
     )
-    return work.finish(merge_equal_questions(made, _make_source_question), SourceQuestion)
+    made = make_fact_questions(
+        facts,
+        {pid: each.template for pid, each in load_entity_questions_relations().items()},
+        work.run.services.wikidata.identity,
+    )
+    return work.finish(merge_equal_or_reject_conflicting(made, _make_source_question), SourceQuestion)
 
 
 def choose_question_reader(inputs: GranolaInputs) -> Task[[StageBatch], BatchReceipt]:
@@ -60,7 +68,7 @@ def choose_question_reader(inputs: GranolaInputs) -> Task[[StageBatch], BatchRec
     return make_questions_from_facts if inputs.from_wikidata else read_entity_questions
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def extract_question_entities(batch: StageBatch) -> BatchReceipt:
     """Extract the question entity from the question with the relation's template (§3.1).
 
@@ -70,7 +78,7 @@ def extract_question_entities(batch: StageBatch) -> BatchReceipt:
     drops = work.inputs(GranolaInputs).params.answer_in_question == "drop"
     outcomes: list[RowOutcome] = []
     for row in work.rows(SourceQuestion):
-        entity = extract_subject_name(row.question, load_relations()[row.relation])
+        entity = extract_subject_name(row.question, load_entity_questions_relations()[row.relation])
         if entity is None:
             outcomes.append(
                 Reject(row.id, "no_template_match", f"{row.question!r} does not fit the template of {row.relation}")

@@ -4,14 +4,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_sources_absolute
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
-    embedder_identity,
+    embedder_name_and_digest,
     has_translator,
     translator_identity,
 )
@@ -20,7 +20,7 @@ from factmill.tasks.multihal.core.path_selection import DEFAULT_MIN_SCORE
 from factmill.tasks.multihal.core.preprocessing import DuplicateRule
 from factmill.tasks.multihal.core.rows import LANGUAGE_TAGS
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName, find_foundation_files
-from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
+from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions, split_commas
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.source_files import pin_source_file
@@ -33,8 +33,8 @@ class MultiHalParams(BenchmarkParams):
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder with files of the foundations (repeatable). Default: the files that ship with factmill."""
-    foundations: Annotated[tuple[FoundationName, ...], CliOption("--foundation")] = ()
-    """Only this foundation, a benchmark that questions are taken from (repeatable). Default: all."""
+    foundations: Annotated[tuple[FoundationName, ...], BeforeValidator(split_commas)] = ()
+    """Only these foundations, benchmarks that questions are taken from (repeatable, or separated by commas). Default: all."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of rows per foundation."""
     union: DuplicateRule = "ours"
@@ -49,8 +49,10 @@ class MultiHalParams(BenchmarkParams):
     """Keep paths whose two ends have the same label (Devdas; based on; Devdas)."""
     min_score: int = Field(default=DEFAULT_MIN_SCORE, ge=1, le=5)
     """Minimum score of a published path."""
-    languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], CliOption("--language")] = ()
-    """Only this language in addition to English (repeatable). Default: all if the world has a translator, else only English. Portuguese is Brazilian."""
+    languages: Annotated[
+        tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], BeforeValidator(split_commas)
+    ] = ()
+    """Only these languages in addition to English (repeatable, or separated by commas). Default: all if the world has a translator, else only English. Portuguese is Brazilian."""
     label_source: Literal["translated", "wikidata"] = "translated"
     """Path labels in other languages: translated, all by the translator; wikidata, Wikidata's own labels where they exist (Brazilian or European Portuguese)."""
 
@@ -82,7 +84,7 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
         MultiHalInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
             languages=languages,
-            embedder=embedder_identity(world, factmill_home()),
+            embedder=embedder_name_and_digest(world, factmill_home()),
             translator=translator_identity(world, factmill_home()) if len(languages) > 1 else None,
         ),
         {foundation: [pin_source_file(path) for path in files] for foundation, files in found.files.items()},

@@ -6,7 +6,7 @@ from factmill.tasks.assets import load_list_entries, load_unit_qids
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import batch_key, open_batch
+from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.multihal.core.preprocessing import (
     classify_answer,
     is_refusal,
@@ -22,7 +22,7 @@ DUPLICATE_COSINE = 0.99
 """Cosine above which two questions are duplicates (§2.1)."""
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def read_foundation(batch: StageBatch) -> BatchReceipt:
     """Read one foundation's rows from its files (§2, Table 1)."""
     work = open_batch(batch)
@@ -36,7 +36,7 @@ def read_foundation(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, FoundationQuestion)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def deduplicate_foundation_questions(batch: StageBatch) -> BatchReceipt:
     """Merge duplicate questions: those whose sentence embeddings have a cosine above the limit (§2.1).
 
@@ -53,7 +53,7 @@ def deduplicate_foundation_questions(batch: StageBatch) -> BatchReceipt:
     return work.finish(merge_duplicate_questions(rows, duplicates, union), FoundationQuestion)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def classify_answer_types(batch: StageBatch) -> BatchReceipt:
     """Drop refusals; classify each answer and extract the value to look for (§2.1, Appendix B)."""
     work = open_batch(batch)

@@ -66,7 +66,7 @@ SLAQ = Benchmark(
     title="SLAQ: the same facts asked short and long, from articles of fifteen categories",
     examples=(
         "factmill build slaq",
-        "factmill build slaq --world my-world.toml --category Astronomy --per-half 5",
+        "factmill build slaq --world my-world.toml --categories Astronomy --per-half 5",
         "factmill build slaq --review manual",
     ),
     params=SlaqParams,

@@ -34,9 +34,9 @@ class SlaqParams(BenchmarkParams):
     """Parameters of a SLAQ build."""
 
     categories: Annotated[
-        tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption("--category", metavar="NAME")
+        tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption(metavar="NAME")
     ] = ()
-    """Only this category (repeatable). Default: the paper's fifteen."""
+    """Only these categories (repeatable). Default: the paper's fifteen."""
     topics: Annotated[str | None, CliOption(metavar="FILE")] = None
     """CSV file with the columns category, title, pageid and views: draw topics from it instead of the wiki's categories, and use its page views. Required with a Wikipedia from a ZIM file. Default: the wiki's categories and the Pageviews API."""
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)

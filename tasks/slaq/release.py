@@ -7,14 +7,14 @@ from typing import Any
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
     PublishedTables,
-    count_by_frequency,
     count_by_power_of_ten,
+    count_values_commonest_first,
     make_bar_figure,
     make_grouped_bar_figure,
 )
 from factmill.tasks.core.publishing.release_spec import (
-    CardSpec,
-    ConfigSpec,
+    DatasetCardSpec,
+    DatasetConfigSpec,
     PaperCitation,
     PaperComparisons,
     ReleaseSpec,
@@ -39,7 +39,7 @@ def compare_slaq_with_paper(facts: Mapping[str, Any], rows: int) -> PaperCompari
     }
 
 
-SLAQ_CARD = CardSpec(
+SLAQ_CARD = DatasetCardSpec(
     headline_metric="accuracy",
     about=(
         "A row is a Wikipedia topic with five facts; a short question asks for each fact, and one long question for all five. "
@@ -78,12 +78,12 @@ SLAQ_RELEASE = ReleaseSpec(
     list_pages=list_slaq_source_pages,
     has_facts=False,
     configs=(
-        ConfigSpec(
+        DatasetConfigSpec(
             name="slaq",
             title="Topics with the same five facts in five short questions and in a long one",
             splits={"test": "slaq"},
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="categories",
             title="Number of pages in each category, and of those drawn",
             splits={"test": "slaq_categories"},
@@ -101,7 +101,7 @@ def draw_slaq_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     rows = build.load_columns(_TABLE, ["Category", "half", "Pageviews", "fact_types"])
     columns = {name: rows[name].to_pylist() for name in rows.column_names}
     both = Counter(zip(columns["half"], columns["Category"], strict=True))
-    categories = count_by_frequency(columns["Category"])
+    categories = count_values_commonest_first(columns["Category"])
     yield make_grouped_bar_figure(
         "categories",
         "Topics by category and half",
@@ -125,5 +125,5 @@ def draw_slaq_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
         "topic in the least viewed half of another.",
         kind="stacked",
     )
-    types = count_by_frequency(each for row in columns["fact_types"] for each in row)
+    types = count_values_commonest_first(each for row in columns["fact_types"] for each in row)
     yield make_bar_figure("fact_types", "Short answers by type of fact", "short answers", types, "type")

@@ -72,7 +72,7 @@ def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
     if unknown:
         name = str(unknown[0].parts["title"]).removeprefix("Category:")
         raise UsageError(
-            f"--category {name!r}: {wiki.identity} has no such category"
+            f"--categories {name!r}: {wiki.identity} has no such category"
             f"{format_did_you_mean(name, load_list_entries('slaq_categories'))}"
         )
 

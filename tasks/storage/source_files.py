@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from factmill.tasks.assets import load_known_source_licences
+from factmill.tasks.assets import load_source_licences_by_digest
 from factmill.tasks.core.rows import NO_LICENCE_STATED, Reject, Row
 from factmill.tasks.errors import SourceError
 from factmill.tasks.files import open_regular_file
@@ -68,7 +68,7 @@ def pin_source_file(path: Path, name: str | None = None) -> SourceFile:
             digest.update(block)
     if path.suffix.lower() in _READERS and next(_READERS[path.suffix.lower()](source), None) is None:
         raise SourceError(f"{path}: no rows; remove the file from the source, or name another")
-    _, licence = load_known_source_licences().get(digest.hexdigest(), ("", NO_LICENCE_STATED))
+    _, licence = load_source_licences_by_digest().get(digest.hexdigest(), ("", NO_LICENCE_STATED))
     return SourceFile(path, name or path.name, digest.hexdigest(), licence)
 
 
@@ -125,13 +125,13 @@ def make_unpinned_source(path: Path) -> SourceFile:
 
 def iterate_json(source: SourceFile, expected: str) -> Iterator[tuple[int, Any]]:
     """Yield (number from 1, value) for each value of a JSON array or of JSON Lines."""
-    with _opened_text(source, expected) as stream:
-        yield from _split_json(source.path, stream)
+    with _open_verified_text(source, expected) as stream:
+        yield from _iterate_json_values(source.path, stream)
 
 
 def iterate_csv(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (number from 1, column → text) for each row of a CSV file with at least these columns."""
-    with _opened_text(
+    with _open_verified_text(
         source, f"a CSV file with the columns {', '.join(columns)}" if columns else "a CSV file"
     ) as stream:
         reader = csv.reader(stream, strict=True)
@@ -188,7 +188,7 @@ def peek_columns(path: Path) -> tuple[str, ...]:
         with io.TextIOWrapper(open_regular_file(path), encoding="utf-8-sig", newline="") as stream:
             if suffix == ".csv":
                 return tuple(next(csv.reader(stream), ()))
-            _, first = next(_split_json(path, stream), (0, None))
+            _, first = next(_iterate_json_values(path, stream), (0, None))
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (SourceError, csv.Error, UnicodeDecodeError, pa.ArrowException):
@@ -204,15 +204,15 @@ def _open_bytes(source: SourceFile) -> BinaryIO:
 
 
 @contextmanager
-def _opened_text(source: SourceFile, expected: str) -> Iterator[io.TextIOWrapper]:
+def _open_verified_text(source: SourceFile, expected: str) -> Iterator[io.TextIOWrapper]:
     with _open_bytes(source) as stream:
-        if not _has_text(source.path, _iterate_verified_blocks(source, stream)):
+        if not _check_utf8_and_has_text(source.path, _iterate_verified_blocks(source, stream)):
             raise SourceError(f"{source.path}: the file is empty; expected {expected}")
         stream.seek(0)
         yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
 
 
-def _has_text(path: Path, blocks: Iterator[bytes]) -> bool:
+def _check_utf8_and_has_text(path: Path, blocks: Iterator[bytes]) -> bool:
     """Read all blocks of a file; True if it holds more than white space, SourceError if it is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     size, lines, has_text = 0, 1, False
@@ -249,7 +249,7 @@ def _check_columns(path: Path, found: Sequence[str], expected: Sequence[str]) ->
         raise SourceError(f"{path}: row 1: the column {twice[0]} appears twice")
 
 
-def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterator[tuple[int, Any]]:
+def _iterate_json_values(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterator[tuple[int, Any]]:
     decoder = json.JSONDecoder()
     text, position, line, number = "", 0, 1, 0
     is_array: bool | None = None
@@ -280,7 +280,7 @@ def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterato
                 raise RecursionError
         except (ValueError, RecursionError) as error:
             if at_end or len(text) - position > _MAX_ROW_CHARS:
-                raise _broken_json(path, number + 1, line, text, position, error) from error
+                raise _make_broken_json_error(path, number + 1, line, text, position, error) from error
             end = len(text)
         if end == len(text) and not at_end:
             # the value may continue in the next block, even a number that parses
@@ -294,7 +294,7 @@ def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterato
         position = end
 
 
-def _broken_json(path: Path, row: int, line: int, text: str, position: int, error: Exception) -> SourceError:
+def _make_broken_json_error(path: Path, row: int, line: int, text: str, position: int, error: Exception) -> SourceError:
     if isinstance(error, json.JSONDecodeError):
         where = f"line {line + error.lineno - 1}, column {error.colno}"
         return SourceError(f"{path}: broken JSON in row {row} ({where}): {error.msg}")
@@ -338,11 +338,11 @@ def parse_source_rows(
         raise SourceError(f"{source.path}: {first or 'no rows'}" + (", and no other row is better" if first else ""))
 
 
-def find_row_problem(row: Any, texts: Sequence[str]) -> str:
+def find_row_problem(row: Any, text_columns: Sequence[str]) -> str:
     """Return what is wrong with a row that must have these columns as non-blank texts; "" if nothing is."""
     if not isinstance(row, Mapping):
         return "the row is no object"
-    for column in texts:
+    for column in text_columns:
         if column not in row:
             return f"the column {column} is missing (found: {', '.join(map(str, row))[:300] or 'none'})"
         if not isinstance(row[column], str) or not row[column].strip():
@@ -354,12 +354,12 @@ def find_row_problem(row: Any, texts: Sequence[str]) -> str:
     return ""
 
 
-def split_answers(text: str) -> list[str]:
+def split_semicolon_separated_answers(text: str) -> list[str]:
     """Return the distinct parts of a text that semicolons separate."""
-    return unique(part.strip() for part in text.split(";"))
+    return list_distinct_non_empty_texts(part.strip() for part in text.split(";"))
 
 
-def unique(texts: Iterable[str]) -> list[str]:
+def list_distinct_non_empty_texts(texts: Iterable[str]) -> list[str]:
     """Return the distinct non-empty texts, in order."""
     return list(dict.fromkeys(filter(None, texts)))
 

@@ -45,7 +45,7 @@ class PairRelations:
         return self.labels[pid]
 
 
-def read_pair_relations(text: str) -> PairRelations:
+def parse_pair_relations(text: str) -> PairRelations:
     """Parse the list of relations (CSV); SettingsError names the malformed line."""
     reader = csv.DictReader(io.StringIO(text))
     if reader.fieldnames != _COLUMNS:
@@ -85,7 +85,7 @@ def fold_name(text: str) -> str:
 _FINAL_STOP = re.compile(r"[.!?…][\"'”’»)\]]*$")
 
 
-def find_opening_sentences(article: ArticleMainText, name: str, other: str) -> str | None:
+def find_opening_naming_both_people(article: ArticleMainText, name: str, other: str) -> str | None:
     """Return the article's sentences that open a paragraph about both people; None unless it names both in full."""
     sentences = [
         sentence
@@ -98,7 +98,7 @@ def find_opening_sentences(article: ArticleMainText, name: str, other: str) -> s
     about = next((sentence for sentence in sentences if contains_name(sentence, other)), None)
     if about is None:
         return None
-    text = about if about == sentences[0] else f"{finish_paragraph(sentences[0])} {about}"
+    text = about if about == sentences[0] else f"{join_lines_and_end_with_stop(sentences[0])} {about}"
     return text if contains_name(text, name) else None
 
 
@@ -107,7 +107,7 @@ def contains_name(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
 
 
-def finish_paragraph(text: str) -> str:
+def join_lines_and_end_with_stop(text: str) -> str:
     """Return a paragraph on one line with a final stop, so that a sentence can follow."""
     line = " ".join(text.split())
     return line if _FINAL_STOP.search(line) else f"{line}."

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from factmill.tasks.assets import asset_path
-from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, read_relation_forms
-from factmill.tasks.biokalma.core.pair_relations import PairRelations, read_pair_relations
+from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, parse_relation_wordings
+from factmill.tasks.biokalma.core.pair_relations import PairRelations, parse_pair_relations
 from factmill.tasks.biokalma.core.rows import PersonPair
-from factmill.tasks.core.authoring.knowledge_pieces import BiographyProperty, parse_biography_properties
+from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, parse_biography_property_wordings
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
 from factmill.tasks.storage.source_files import (
@@ -38,19 +38,19 @@ from factmill.tasks.storage.source_files import (
 @cache
 def load_pair_relations() -> PairRelations:
     """Return the relations that join pairs of people or organisations, from `data/lists/pair_relations.csv`."""
-    return read_pair_relations(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
+    return parse_pair_relations(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
 
 
 @cache
-def load_relation_forms() -> dict[str, RelationForm]:
+def load_relation_wordings() -> dict[str, RelationWording]:
     """Return PID → how a sentence words the relation, from `data/lists/relation_forms.csv`."""
-    return read_relation_forms(asset_path("data/lists", "relation_forms.csv").read_text("utf-8"))
+    return parse_relation_wordings(asset_path("data/lists", "relation_forms.csv").read_text("utf-8"))
 
 
 @cache
-def load_biography_properties() -> Mapping[str, BiographyProperty]:
+def load_biography_properties() -> Mapping[str, BiographyPropertyWording]:
     """Return property label → the words that refer to it, from `data/lists/biography_properties.csv`."""
-    return parse_biography_properties(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
+    return parse_biography_property_wordings(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
 
 
 PERSON_PAIR_COLUMNS = ("paragraph", "person", "relation", "other")
@@ -70,7 +70,7 @@ def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
         inside = [file for file in list_source_files(path) if file == path or file.suffix.lower() in _SUFFIXES]
-        found |= _index_by_stem(
+        found |= _index_by_unique_stem(
             [file for file in inside if file == path or set(PERSON_PAIR_COLUMNS) <= set(peek_columns(file))], found
         )
     if not found:
@@ -78,7 +78,7 @@ def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
     return {path.name: path for _, path in sorted(found.items())}
 
 
-def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ParsedSourceRow]:
+def parse_person_pair_rows(source: SourceFile, *, complete_names: bool) -> Iterator[ParsedSourceRow]:
     """Yield each row's pair or reject, with ids <stem of the file>_0, …_1; SourceError for an unreadable file.
 
     `complete_names`: whether both names must be complete, as people's names must.
@@ -111,7 +111,7 @@ def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ParsedSo
             source_row=number,
         )
 
-    return parse_source_rows(source, source.path.stem, _iterate_rows(source), judge)
+    return parse_source_rows(source, source.path.stem, _iterate_csv_or_json_rows(source), judge)
 
 
 def is_complete_name(name: str) -> bool:
@@ -120,7 +120,7 @@ def is_complete_name(name: str) -> bool:
     return len(words) > 1 or len(_CJK_CHARACTER.findall(name)) > 1
 
 
-def _index_by_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
+def _index_by_unique_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
     """Return stem → file (row ids begin with the stem); SourceError where two files share a stem."""
     added: dict[str, Path] = {}
     for path in sorted(paths):
@@ -133,7 +133,7 @@ def _index_by_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, P
     return added
 
 
-def _iterate_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
+def _iterate_csv_or_json_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
     suffix = source.path.suffix.lower()
     if suffix not in _SUFFIXES:
         raise SourceError(f"{source.path}: unknown kind of file; expected {_EXPECTED_FILE}")

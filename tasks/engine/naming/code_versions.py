@@ -134,6 +134,7 @@ _UNCOUNTED_MODULES = frozenset(
         "files",
         "memory",
         "options",
+        "own_prompts",
         "processes",
         "progress",
         "release",

@@ -75,7 +75,7 @@ def get_translator_settings(world: World) -> ModelSettings:
         return settings
     raise SettingsError(
         f'the world {world.name} has no translator; add [models.translator] with kind = "local" and the name of a model '
-        "from `factmill models list`, or build in English only with --language eng"
+        "from `factmill models list`, or build in English only with --languages eng"
     )
 
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.fanoutqa.core.forms.authored import check_authored, parse_authored
+from factmill.tasks.fanoutqa.core.forms.authored import check_authored_question, parse_authored_question
 from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, make_violation
-from factmill.tasks.fanoutqa.core.forms.released import check_released, parse_released
+from factmill.tasks.fanoutqa.core.forms.released import check_released_question, parse_released_question
 from factmill.tasks.fanoutqa.core.questions import (
     MIN_ARTICLES,
     FanOutQuestion,
@@ -22,12 +22,12 @@ from factmill.tasks.fanoutqa.core.questions import (
     format_released_decomposition,
     format_released_evidence,
 )
-from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion, Split
+from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion, Split
 from factmill.tasks.fanoutqa.core.sets.set_kinds import (
     PropertyPhrases,
     SetKind,
     parse_property_phrases,
-    parse_set_kinds,
+    parse_set_kinds_csv,
 )
 from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
@@ -46,7 +46,7 @@ QuestionFileForm = Literal["authored", "released"]
 
 
 @dataclass(frozen=True, slots=True)
-class ExaminedQuestion:
+class ParsedQuestionOrViolations:
     """A row of a file: its question, or the rules that it breaks."""
 
     form: QuestionFileForm | None
@@ -55,31 +55,31 @@ class ExaminedQuestion:
     violations: tuple[FormViolation, ...] = ()
 
 
-def examine_question(found: object, least_articles: int = MIN_ARTICLES) -> ExaminedQuestion:
+def check_and_parse_question(found: object, least_articles: int = MIN_ARTICLES) -> ParsedQuestionOrViolations:
     """Detect the form of a row, check it and parse it; `least_articles` applies to authored questions alone."""
     if not isinstance(found, Mapping):
-        return ExaminedQuestion(
+        return ParsedQuestionOrViolations(
             None, None, (make_violation("", "no_object", f"expected an object, found {format_value_summary(found)}"),)
         )
     if "decomposition" in found or "necessary_evidence" in found:
-        broken = check_released(found)
-        return ExaminedQuestion("released", None if broken else parse_released(found), tuple(broken))
+        broken = check_released_question(found)
+        return ParsedQuestionOrViolations("released", None if broken else parse_released_question(found), tuple(broken))
     if "strategy" in found or "question" in found:
-        broken = check_authored(found, least_articles)
-        return ExaminedQuestion("authored", None if broken else parse_authored(found), tuple(broken))
+        broken = check_authored_question(found, least_articles)
+        return ParsedQuestionOrViolations("authored", None if broken else parse_authored_question(found), tuple(broken))
     keys = ", ".join(map(format_value_summary, list(found)[:10])) or "none"
     message = f"expected the keys question and strategy, decomposition or necessary_evidence, found {keys}"
-    return ExaminedQuestion(None, None, (make_violation("", "unknown_form", message),))
+    return ParsedQuestionOrViolations(None, None, (make_violation("", "unknown_form", message),))
 
 
 def read_question_file(source: SourceFile, least_articles: int = MIN_ARTICLES) -> Iterator[ParsedSourceRow]:
-    """Yield the outcome of each row: a GatheredFanOutQuestion under the question's own id, or a Reject under its place in the file.
+    """Yield the outcome of each row: a SourcedFanOutQuestion under the question's own id, or a Reject under its place in the file.
 
     SourceError for an unreadable file, and for one without any row of either form.
     """
 
-    def judge(row_id: str, number: int, row: Any) -> GatheredFanOutQuestion | Reject:
-        examined = examine_question(row, least_articles)
+    def judge(row_id: str, number: int, row: Any) -> SourcedFanOutQuestion | Reject:
+        examined = check_and_parse_question(row, least_articles)
         if examined.question is None:
             reason = INVALID_QUESTION if examined.form else MALFORMED_ROW
             return Reject(row_id, reason, "; ".join(each.sentence for each in examined.violations))
@@ -92,10 +92,10 @@ def read_question_file(source: SourceFile, least_articles: int = MIN_ARTICLES) -
 
 def _make_gathered_question(
     source: SourceFile, number: int, question: FanOutQuestion, is_released: bool
-) -> GatheredFanOutQuestion:
+) -> SourcedFanOutQuestion:
     part: Split = "dev" if question.decomposition else "test"
     evidence = [format_released_evidence(each) for each in question.necessary_evidence]
-    return GatheredFanOutQuestion(
+    return SourcedFanOutQuestion(
         id=question.id,
         source="released" if is_released else "authored",
         source_name=source.name,
@@ -116,7 +116,7 @@ def _make_gathered_question(
 @cache
 def load_set_kinds() -> dict[str, SetKind]:
     """Return unit → kind of sets to generate questions from, loaded from `data/lists/fanout_sets.csv`."""
-    return parse_set_kinds(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
+    return parse_set_kinds_csv(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
 
 
 @cache

@@ -36,11 +36,11 @@ from factmill.tasks.storage.source_files import (
     iterate_csv,
     iterate_json,
     iterate_parquet,
+    list_distinct_non_empty_texts,
     list_source_files,
     parse_source_rows,
     peek_columns,
-    split_answers,
-    unique,
+    split_semicolon_separated_answers,
 )
 
 FoundationName = Literal["halueval", "truthfulqa", "felm", "halubench", "shroom2024", "defan", "simpleqa"]
@@ -94,9 +94,11 @@ def _extract_truthfulqa(row: Any, _path: Path, _number: int) -> ExtractedColumns
     best = row["Best Answer"].strip()
     return {
         "domain": row["Category"].strip().lower(),
-        "optional_output": [answer for answer in split_answers(row["Correct Answers"]) if answer != best],
-        "incorrect_answers": split_answers(row["Incorrect Answers"]),
-        "context": split_answers(row["Source"]),
+        "optional_output": [
+            answer for answer in split_semicolon_separated_answers(row["Correct Answers"]) if answer != best
+        ],
+        "incorrect_answers": split_semicolon_separated_answers(row["Incorrect Answers"]),
+        "context": split_semicolon_separated_answers(row["Source"]),
     }
 
 
@@ -123,7 +125,9 @@ def _extract_felm(row: Any, path: Path, _number: int) -> ExtractedColumns:
     if not all(labels):
         return "false_segment", f"{labels.count(False)} of {len(labels)} segments are labelled false"
     references = row.get("ref")
-    context = unique(str(each).strip() for each in references) if isinstance(references, list) else []
+    context = (
+        list_distinct_non_empty_texts(str(each).strip() for each in references) if isinstance(references, list) else []
+    )
     return {"domain": "wk", "context": context}
 
 
@@ -188,7 +192,7 @@ def _strip_rank_padding(answer: str) -> str:
     return bare.lstrip("0") or bare if bare.isdigit() else bare
 
 
-def _check_paraphrase_groups(
+def _iterate_rows_and_flag_odd_groups(
     source: SourceFile, rows: Iterator[NumberedRow], odd: dict[int, str]
 ) -> Iterator[NumberedRow]:
     """Yield DefAn's rows unchanged; fill `odd` (row number → problem) for the rows of inconsistent groups.
@@ -214,7 +218,7 @@ def _extract_simpleqa(row: Any, _path: Path, _number: int) -> ExtractedColumns:
         return MALFORMED_ROW, f"the column metadata {metadata}"
     return {
         "domain": metadata["topic"].strip().lower(),
-        "context": unique(url.strip() for url in metadata["urls"]),
+        "context": list_distinct_non_empty_texts(url.strip() for url in metadata["urls"]),
         "answer_type": _SIMPLEQA_TYPES.get(metadata["answer_type"].strip().lower(), "other"),
     }
 
@@ -277,7 +281,7 @@ class FoundationFormat:
         else:
             rows = iterate_json(source, f"{self.kind} with the columns {', '.join(columns)}")
         if self.name == "defan":
-            rows = _check_paraphrase_groups(source, rows, odd)
+            rows = _iterate_rows_and_flag_odd_groups(source, rows, odd)
 
         def judge(row_id: str, number: int, row: Any) -> FoundationQuestion | Reject:
             if problem := odd.get(number) or find_row_problem(row, self.texts):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Literal, cast, get_args
 
-from factmill.tasks.core.authoring.question_wording import add_article_where_needed, add_definite_article
+from factmill.tasks.core.authoring.question_wording import add_definite_article, add_definite_article_where_needed
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 
@@ -104,7 +104,7 @@ PropertyPhraseTable = Mapping[tuple[str, str], PropertyPhrases]
 """(PID, members) → property; members is empty for phrases that fit all members."""
 
 
-def parse_set_kinds(text: str) -> dict[str, SetKind]:
+def parse_set_kinds_csv(text: str) -> dict[str, SetKind]:
     """Parse CSV text into unit → kind of sets, in the order of the list; SettingsError names the wrong line."""
     found: dict[str, SetKind] = {}
     for place, line in _parse_csv_lines(text, _SETS_FILE, _SET_COLUMNS):
@@ -115,8 +115,8 @@ def parse_set_kinds(text: str) -> dict[str, SetKind]:
             owner_classes=frozenset(owners),
             member_classes=frozenset(members),
             members=line["members"],
-            called=_check_template(place, line["called"], frozenset({"name", "place"})),
-            group=line["group"] and _check_template(place, line["group"], frozenset({"name", "place"})),
+            called=_check_template_placeholders(place, line["called"], frozenset({"name", "place"})),
+            group=line["group"] and _check_template_placeholders(place, line["group"], frozenset({"name", "place"})),
             changes=_parse_choice(place, line["changes"], _YES_NO),
             properties=_parse_ids(place, line["properties"], is_pid),
             unit=" ".join([line["relation"], *members[:1]]),
@@ -149,12 +149,12 @@ def parse_property_phrases(text: str) -> dict[tuple[str, str], PropertyPhrases]:
             raise SettingsError(f"{place}: {' of '.join(filter(None, key))} is in the list twice; expected it once")
         for name in ("above", "below"):
             if phrases[name]:
-                _check_template(place, phrases[name], frozenset({"limit"}))
+                _check_template_placeholders(place, phrases[name], frozenset({"limit"}))
         found[key] = PropertyPhrases(
             pid=key[0],
             kind=cast(PropertyKind, line["kind"]),
-            moment=line["moment"] and _check_template(place, line["moment"], frozenset({"month"})),
-            question=_check_template(place, line["question"], frozenset({"x"}), frozenset({"unit"})),
+            moment=line["moment"] and _check_template_placeholders(place, line["moment"], frozenset({"month"})),
+            question=_check_template_placeholders(place, line["question"], frozenset({"x"}), frozenset({"unit"})),
             **phrases,
         )
         if not line["question"].endswith("?"):
@@ -177,7 +177,7 @@ def get_property_phrases(properties: PropertyPhraseTable, pid: str, kind: SetKin
 def _fill_name_template(template: str, name: str) -> str:
     if template == "the $name":
         return add_definite_article(name)
-    return Template(template).substitute(name=name, place=add_article_where_needed(name))
+    return Template(template).substitute(name=name, place=add_definite_article_where_needed(name))
 
 
 def _parse_csv_lines(text: str, file: str, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -210,7 +210,9 @@ def _parse_choice(place: str, text: str, choices: Mapping[str, bool]) -> bool:
     return choices[text]
 
 
-def _check_template(place: str, text: str, one_of: frozenset[str], others: frozenset[str] = frozenset()) -> str:
+def _check_template_placeholders(
+    place: str, text: str, one_of: frozenset[str], others: frozenset[str] = frozenset()
+) -> str:
     names = set(Template(text).get_identifiers())
     if len(names & one_of) != 1 or names - one_of - others:
         fields = " or ".join(f"${name}" for name in sorted(one_of))

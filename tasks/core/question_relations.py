@@ -35,11 +35,11 @@ class QuestionRelation:
     @cached_property
     def question_pattern(self) -> re.Pattern[str]:
         """Regular expression that matches a question of this relation; group 1 is the subject."""
-        before, after = (_spaced(part) for part in self.template.removesuffix("?").split("[X]"))
+        before, after = (_make_flexible_space_pattern(part) for part in self.template.removesuffix("?").split("[X]"))
         return re.compile(rf"\s*{before}(\S|\S.*?\S)\s*{after}\s*\??\s*", re.DOTALL)
 
 
-def parse_relations(text: str) -> dict[str, QuestionRelation]:
+def parse_question_relations_csv(text: str) -> dict[str, QuestionRelation]:
     """Parse the relations file (CSV) to PID → Relation, in file order; SettingsError names an invalid line."""
     reader = csv.DictReader(io.StringIO(text))
     if reader.fieldnames != _RELATION_COLUMNS:
@@ -75,6 +75,6 @@ def extract_subject_name(question: str, relation: QuestionRelation) -> str | Non
     return " ".join(match[1].split()) if match else None
 
 
-def _spaced(part: str) -> str:
+def _make_flexible_space_pattern(part: str) -> str:
     """Return a part of a template as a regular expression in which any white space matches a space."""
     return r"\s+".join(re.escape(word).replace("'", "['’]") for word in re.split(r"\s+", part))
