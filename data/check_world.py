@@ -8,7 +8,7 @@ from pathlib import Path
 
 from factmill.tasks.world.data import WORLD_FOLDER, TimeValue, WorldData
 from factmill.tasks.world.files import WorldFileViolation, load_world_and_violations
-from factmill.tasks.world.wiki.pages import extract_plain_text
+from factmill.tasks.world.wiki.pages import strip_html_tags_to_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def check_world(folder: Path = WORLD_FOLDER) -> WorldReport:
         shared_names=group_by_name(data),
         articles_by_category=_count_by_category(data, {article.title for article in articles}),
         short_articles=tuple(
-            article.title for article in articles if len(extract_plain_text(article.newest_html)) < 1000
+            article.title for article in articles if len(strip_html_tags_to_line(article.newest_html)) < 1000
         ),
     )
 

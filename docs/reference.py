@@ -16,14 +16,14 @@ from pydantic import BaseModel
 
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.cli.main import app
-from factmill.flows.commands.new import PackageForm, render_package
+from factmill.flows.commands.new import PackageForm, render_benchmark_package
 from factmill.flows.evaluate.evaluations import list_evaluations_and_analyses
 from factmill.flows.recipes import Stage
 from factmill.tasks import settings
 from factmill.tasks.compute_settings import ComputeSettings
 from factmill.tasks.core import service_settings
 from factmill.tasks.core.calls.chat import BatchJobSettings
-from factmill.tasks.core.publishing.release_spec import CardSpec, ConfigSpec, ReleaseSpec
+from factmill.tasks.core.publishing.release_spec import DatasetCardSpec, DatasetConfigSpec, ReleaseSpec
 from factmill.tasks.core.rows import MergedAway, Reject
 from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, CompanionTable
 from factmill.tasks.lookups.facts import NamedFact
@@ -66,7 +66,7 @@ def list_packages() -> Iterator[str]:
     for form in get_args(PackageForm):
         name = f"my_{form}"
         yield f"## factmill new {name} --from {form}\n"
-        for path, text in render_package(name, form, "00000000-0000-0000-0000-000000000000").items():
+        for path, text in render_benchmark_package(name, form, "00000000-0000-0000-0000-000000000000").items():
             kind = {".py": "python", ".toml": "toml"}.get(Path(path).suffix, "text")
             yield f"### `{path}`\n\n````{kind}\n{text.rstrip()}\n````\n"
 
@@ -80,8 +80,8 @@ RECORDS = (
     Reject,
     MergedAway,
     ReleaseSpec,
-    ConfigSpec,
-    CardSpec,
+    DatasetConfigSpec,
+    DatasetCardSpec,
 )
 
 

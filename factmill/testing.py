@@ -19,9 +19,9 @@ from typing import Any
 
 import factmill
 from factmill.flows.benchmarks import ENTRY_POINT_GROUP, get_benchmark
-from factmill.flows.build_runner import load_flow
+from factmill.flows.build_runner import load_tracked_flow
 from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.flows.prefect_server import prefect_server
+from factmill.flows.prefect_server import standing_or_own_prefect_server
 from factmill.tasks.core.rows import column_docs
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.engine.naming.code_versions import find_imports, load_source_code
@@ -99,7 +99,7 @@ def check_record(name: str) -> None:
 
 
 def _check_referenced_names(benchmark: Benchmark) -> None:
-    assert load_flow(benchmark).name == benchmark.name
+    assert load_tracked_flow(benchmark).name == benchmark.name
     assert (
         benchmark.display_columns.keys() | {benchmark.group_column, *benchmark.trace_id_columns}
         <= benchmark.main_row_model.model_fields.keys()
@@ -138,7 +138,7 @@ def _check_options(benchmark: Benchmark) -> None:
 
 def _check_flow_form(benchmark: Benchmark) -> None:
     """Check that Prefect's form shows the flow's parameters as their models define them."""
-    form = load_flow(benchmark).parameters
+    form = load_tracked_flow(benchmark).parameters
     assert list(form.properties) == ["params", "run"], list(form.properties)
     for model in (benchmark.params, RunOptions):
         shown = form.definitions[model.__name__]["properties"]
@@ -153,7 +153,7 @@ def check_commands(name: str, home: Path, *options: str) -> dict[str, Any]:
     first. The check then shows rows, explains the first, rebuilds byte for byte from the recorded calls, exports,
     releases and renders the page. It evaluates the built-in models: `report["measured"]` is model → metric id → value.
     """
-    with prefect_server(home) as server:
+    with standing_or_own_prefect_server(home) as server:
         if server:
             server.wait_ready()
         return _run_every_command(get_benchmark(name), home, *options)

@@ -34,7 +34,7 @@ BROKEN_BENCHMARKS: dict[str, str] = {}
 """Name of a benchmark that failed to load → package and reason."""
 
 
-def _load_benchmarks() -> None:
+def _register_installed_benchmarks() -> None:
     found = sorted(
         entry_points(group=ENTRY_POINT_GROUP), key=lambda each: (_find_package(each).name != OWN_PACKAGE, each.name)
     )
@@ -42,7 +42,7 @@ def _load_benchmarks() -> None:
         package = _find_package(entry)
         try:
             record = entry.load()
-            _check_record(entry, record)
+            _check_benchmark_record(entry, record)
             if record.root is not None:
                 add_asset_root(record.root)
         except Exception as error:  # noqa: BLE001 - another package's code may fail in any way, and must not stop the others
@@ -55,7 +55,7 @@ def _find_package(entry: EntryPoint) -> BenchmarkPackage:
     return BenchmarkPackage(entry.dist.name, entry.dist.version) if entry.dist else BenchmarkPackage("unknown", "0")
 
 
-def _check_record(entry: EntryPoint, record: object) -> None:
+def _check_benchmark_record(entry: EntryPoint, record: object) -> None:
     if not isinstance(record, Benchmark):
         raise SettingsError(f"{entry.value} is a {type(record).__name__}, expected a Benchmark")
     if record.name != entry.name:
@@ -64,7 +64,7 @@ def _check_record(entry: EntryPoint, record: object) -> None:
         raise SettingsError(f"{PACKAGES[entry.name]} has a benchmark {entry.name} already")
 
 
-_load_benchmarks()
+_register_installed_benchmarks()
 
 
 def get_benchmark(name: str) -> Benchmark:

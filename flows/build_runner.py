@@ -17,23 +17,33 @@ from factmill.flows.prefect_server import (
     MAX_SERVER_EXITS,
     OwnServer,
     apply_prefect_settings,
-    prefect_server,
     raising_prefect_lost,
+    standing_or_own_prefect_server,
 )
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.engine.incremental import resolve_since_build
-from factmill.tasks.engine.naming.identities import compute_oldest_allowed
-from factmill.tasks.engine.naming.manifests import make_build_manifest
-from factmill.tasks.engine.runs import check_run_unlocked, remove_finished_run_folder, resolve_run_max_ages, run_folder
-from factmill.tasks.engine.services import check_models
-from factmill.tasks.engine.spending.budgets import CommandBudget, check_prices
+from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
+from factmill.tasks.engine.runs import (
+    check_run_unlocked,
+    remove_finished_run_folder,
+    resolve_run_reply_max_ages,
+    run_folder,
+)
+from factmill.tasks.engine.services import check_model_variables_and_libraries
+from factmill.tasks.engine.spending.budgets import MultiBuildBudget, check_models_have_prices
 from factmill.tasks.errors import BuildFormatTooOld, PrefectServerLost
 from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.processes import get_temporary_folder
 from factmill.tasks.progress import print_and_log, print_progress_line
 from factmill.tasks.settings import ensure_writable_home, factmill_home, load_world
-from factmill.tasks.storage.builds import BuildRecord, find_build_by_manifest, format_caution, load_table_digests
+from factmill.tasks.storage.builds import (
+    BuildRecord,
+    find_build_by_manifest,
+    format_use_restriction,
+    load_table_digests,
+)
 from factmill.tasks.storage.recording.call_records import uses_expired_replies
 from factmill.tasks.storage.warehouse import check_warehouse_writable, open_warehouse
 
@@ -41,7 +51,7 @@ Recipe = Callable[[BenchmarkParams, RunOptions], BuildReport]
 R = TypeVar("R")
 
 
-def make_build(
+def make_or_reuse_build(
     benchmark: Benchmark, params: BenchmarkParams, run: RunOptions, force: bool = False, recipe: Recipe | None = None
 ) -> BuildReport:
     """Make a build, or return the one with exactly the same lock and no expired reply (unless forced or refreshed).
@@ -51,7 +61,7 @@ def make_build(
     started = time.perf_counter()
     inputs = benchmark.resolve_inputs(params, run)
     lock = make_build_manifest(benchmark, inputs, run)
-    for note in inputs.notes:
+    for note in (*inputs.notes, *_list_prompt_notes(benchmark, run)):
         print_and_log(f"note: {note}")
     if run.since is not None:
         # name the earlier build, whose replies are revalidated, by its id
@@ -72,13 +82,13 @@ def make_build(
     if run.mode != "replay":
         ensure_writable_home()
         world, roles = load_world(run.world, run.graph), benchmark.model_roles(params)
-        check_models(world, roles)
+        check_model_variables_and_libraries(world, roles)
         world.require_service_access(*benchmark.required_services(params))
         if run.max_cost is not None:
-            check_prices(world, roles)
+            check_models_have_prices(world, roles)
         check_warehouse_writable(resolve_warehouse_path(run))
     check_run_unlocked(run_folder(benchmark.name, lock, run))
-    if caution := format_caution(lock):
+    if caution := format_use_restriction(lock):
         print_and_log(f"note: {caution}")
     begun = datetime.now(UTC)
 
@@ -87,11 +97,19 @@ def make_build(
         is_made = present is not None and present.published_at >= begun
         return _load_build_report(present, run) if present and is_made else None
 
-    with nullcontext(recipe) if recipe else recipe_with_server(benchmark, run, find_made) as make:
+    with nullcontext(recipe) if recipe else recipe_with_prefect_server(benchmark, run, find_made) as make:
         return make(params, run)
 
 
-def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
+def _list_prompt_notes(benchmark: Benchmark, run: RunOptions) -> Iterator[str]:
+    """Yield a note on own prompts that have no effect on a build: the folder holds none of its prompts with another text."""
+    folder = run.prompts or load_world(run.world, run.graph).prompts
+    if folder and not resolve_own_prompts(benchmark.assets, run):
+        used = ", ".join(benchmark.assets.prompts) or "none"
+        yield f"no prompt in {folder} changes {benchmark.name}: it uses {used}, and all of these are the packaged texts"
+
+
+def verify_build_by_replay(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
     """Rebuild from the recorded calls alone; return table → expected and found SHA-256, rows and agreement.
 
     No service is called: a call that was not recorded raises ReplayMiss. Nothing is published. BuildFormatTooOld if the build's
@@ -108,7 +126,7 @@ def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> 
             f"({where}: {error.errors()[0]['msg']}); build it again with `factmill build {benchmark.name}` and verify that"
         ) from error
     replay = run.model_copy(update=told)
-    with recipe_with_server(benchmark, replay) as recipe:
+    with recipe_with_prefect_server(benchmark, replay) as recipe:
         report = recipe(params, replay)
     with open_warehouse(resolve_warehouse_path(run)) as db:
         expected = load_table_digests(db, record.build_id)
@@ -120,7 +138,7 @@ def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> 
     return tables
 
 
-def load_flow(benchmark: Benchmark) -> Any:
+def load_tracked_flow(benchmark: Benchmark) -> Any:
     """Return a benchmark's Prefect flow with tracked runs; Prefect is imported only here."""
     from factmill.flows.watching.artifacts import create_evaluation_artifacts
     from factmill.flows.watching.flow_runs import track_flow_runs
@@ -130,7 +148,7 @@ def load_flow(benchmark: Benchmark) -> Any:
 
 
 @contextmanager
-def recipe_with_server(
+def recipe_with_prefect_server(
     benchmark: Benchmark, run: RunOptions, find_published: Callable[[], BuildReport | None] = lambda: None
 ) -> Iterator[Recipe]:
     """Yield a benchmark's flow as a function, with a running Prefect server.
@@ -139,10 +157,10 @@ def recipe_with_server(
     """
     apply_prefect_settings(ensure_writable_home())
     get_temporary_folder()
-    with prefect_server(factmill_home()) as server:
+    with standing_or_own_prefect_server(factmill_home()) as server:
         if server and server.is_starting:
             print_progress_line("starting Prefect …")
-        flow = load_flow(benchmark)
+        flow = load_tracked_flow(benchmark)
         # import the modules of the stages while the Prefect server starts on the other core; an evaluation's record has
         # no `evaluation`, and evaluations mostly call models only
         if benchmark.evaluation:
@@ -154,7 +172,7 @@ def recipe_with_server(
             server.wait_ready()
 
         def make(params: BenchmarkParams, run: RunOptions) -> BuildReport:
-            purse = CommandBudget(run)
+            purse = MultiBuildBudget(run)
             return retry_on_lost_server(lambda: flow(params, purse.remaining_options), server, find_published)
 
         yield make
@@ -185,21 +203,25 @@ def retry_on_lost_server(make: Callable[[], R], server: OwnServer | None, find_p
             print_and_log("note: the flow begins again; what was done is found again")
 
 
-def prepare_home() -> None:
+def prepare_prefect_and_embedded_world() -> None:
     """Prepare the home for builds: Prefect's database, embedded world (store, graph, encoder), compiled kernels."""
     folder = ensure_writable_home()
     apply_prefect_settings(folder)
-    with prefect_server(folder) as server:
+    with standing_or_own_prefect_server(folder) as server:
         print_and_log("preparing the embedded world …")
-        from factmill.tasks.engine.services import open_embedded_graph
+        from factmill.tasks.engine.services import open_or_build_embedded_graph
         from factmill.tasks.graph.paths import compile_path_kernels
-        from factmill.tasks.models.embedders import PACKAGED_EMBEDDER, choose_default_embedder, resolve_embedder_folder
+        from factmill.tasks.models.embedders import (
+            PACKAGED_EMBEDDER,
+            choose_default_embedder,
+            resolve_or_convert_embedder_folder,
+        )
         from factmill.tasks.world.serving import running_world
 
-        with running_world(folder), open_embedded_graph(folder):
+        with running_world(folder), open_or_build_embedded_graph(folder):
             compile_path_kernels()
             if choose_default_embedder(folder) == PACKAGED_EMBEDDER:
-                resolve_embedder_folder(PACKAGED_EMBEDDER, folder)
+                resolve_or_convert_embedder_folder(PACKAGED_EMBEDDER, folder)
             print_and_log("preparing Prefect's database …")
             if server:
                 server.wait_ready()
@@ -207,9 +229,9 @@ def prepare_home() -> None:
 
 def _has_expired_replies(record: BuildRecord, run: RunOptions) -> bool:
     """Return True if a build rests on replies older than the world or the options allow."""
-    ages = resolve_run_max_ages(run)
+    ages = resolve_run_reply_max_ages(run)
     return bool(ages) and uses_expired_replies(
-        resolve_warehouse_path(run), record.build_id, compute_oldest_allowed(ages, datetime.now(UTC))
+        resolve_warehouse_path(run), record.build_id, compute_oldest_valid_reply_times(ages, datetime.now(UTC))
     )
 
 

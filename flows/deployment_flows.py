@@ -21,18 +21,18 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.build_runner import load_flow, make_build
+from factmill.flows.build_runner import load_tracked_flow, make_or_reuse_build
 from factmill.flows.prefect_server import (
     find_server_problem,
     find_standing_server_url,
     raising_prefect_lost,
     wait_for_standing_server,
 )
-from factmill.flows.watching.artifacts import create_page_artifact
+from factmill.flows.watching.artifacts import write_page_and_create_artifact
 from factmill.tasks import progress
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BudgetExhausted, BuildAlreadyRunning, FactmillError, PrefectServerLost
-from factmill.tasks.memory import configure_memory_allocators
+from factmill.tasks.memory import configure_allocators_and_gc
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions
 from factmill.tasks.processes import install_exit_handler, request_process_exit, terminate_with_parent
 
@@ -48,17 +48,17 @@ BUDGET_REACHED_STATE = "BoundReached"
 
 def make_deployed_flow(benchmark: Benchmark) -> Flow[..., State[Any]]:
     """Return a benchmark's flow for deployments, with the recipe's parameters."""
-    recipe = load_flow(benchmark)
+    recipe = load_tracked_flow(benchmark)
 
     @wraps(recipe.fn)
     def served(params: BenchmarkParams, run: RunOptions) -> State[Any]:
         def make() -> str:
-            report = make_build(benchmark, params, run, recipe=recipe.fn)
+            report = make_or_reuse_build(benchmark, params, run, recipe=recipe.fn)
             told = format_build_outcome(report)
             if report.up_to_date:  # a run with nothing to make has logged nothing yet
                 progress.log_to_current_run(told)
             else:
-                create_page_artifact(report)
+                write_page_and_create_artifact(report)
             return told
 
         return run_to_final_state(make)
@@ -80,12 +80,12 @@ def run_to_final_state(make: Callable[[], str]) -> State[Any]:
 
     If the Prefect server goes away, the run waits for it and makes the rest; the state is returned once one answers.
     """
-    configure_run_process()
+    configure_deployed_run_process()
     try:
-        state = _try_to_final_state(make)
+        state = _run_to_final_state_once(make)
         while state is None:
             wait_for_standing_server()
-            state = _try_to_final_state(make)
+            state = _run_to_final_state_once(make)
         wait_for_standing_server()
     except BaseException:  # a stop, which Prefect reports; with the server away, it would retry for minutes
         if (url := find_standing_server_url()) and find_server_problem(url):
@@ -94,7 +94,7 @@ def run_to_final_state(make: Callable[[], str]) -> State[Any]:
     return state
 
 
-def _try_to_final_state(make: Callable[[], str]) -> State[Any] | None:
+def _run_to_final_state_once(make: Callable[[], str]) -> State[Any] | None:
     """Return the final state; None if the Prefect server has gone away."""
     try:
         with raising_prefect_lost():
@@ -108,10 +108,10 @@ def _try_to_final_state(make: Callable[[], str]) -> State[Any] | None:
     except BudgetExhausted as reached:
         return Failed(name=BUDGET_REACHED_STATE, message=str(reached))
     except FactmillError as error:
-        return Failed(message=format_named_error(error))
+        return Failed(message=format_error_with_class_name(error))
 
 
-def format_named_error(error: Exception) -> str:
+def format_error_with_class_name(error: Exception) -> str:
     """Return an error's class name and message."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
@@ -129,15 +129,15 @@ def format_build_outcome(report: BuildReport) -> str:
 
 def execute_deployed_run() -> None:
     """Execute the run that Prefect's environment names, in a process that ends with the serving process."""
-    configure_run_process()
+    configure_deployed_run_process()
     runpy.run_module("prefect.engine", run_name="__main__")
 
 
-def configure_run_process() -> None:
+def configure_deployed_run_process() -> None:
     """Configure the process of a deployment's run: it ends soon after a stop, and together with the serving process."""
     if not os.environ.get("PREFECT__FLOW_RUN_ID"):
         return
-    configure_memory_allocators()
+    configure_allocators_and_gc()
     # Ctrl-C and the closing of a terminal reach all its processes; the serving process then stops its runs
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -148,18 +148,18 @@ def configure_run_process() -> None:
     parent = os.environ.get(SERVING_PID_VARIABLE)
     terminate_with_parent(int(parent) if parent else None)
     install_exit_handler(_exit_run_process, STOP_GRACE_S)
-    atexit.register(_skip_interpreter_cleanup)
+    atexit.register(_skip_final_garbage_collection)
 
 
-def _skip_interpreter_cleanup() -> None:
+def _skip_final_garbage_collection() -> None:
     """Skip the garbage collection at interpreter shutdown, which takes up to five seconds, and silence the leak
     warnings of DuckDB's bindings."""
     gc.freeze()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def _exit_run_process(short: str) -> NoReturn:
-    if short:
-        sys.stderr.write(f"factmill: {short}\n")
+def _exit_run_process(shortage: str) -> NoReturn:
+    if shortage:
+        sys.stderr.write(f"factmill: {shortage}\n")
         sys.stderr.flush()
-    os._exit(1 if short else 128 + signal.SIGTERM)
+    os._exit(1 if shortage else 128 + signal.SIGTERM)

@@ -31,8 +31,8 @@ from factmill.tasks.processes import (
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import ensure_writable_home, factmill_home
 from factmill.tasks.storage.housekeeping.prefect_history import (
-    creating_prefect_database,
     find_database_damage,
+    guarded_prefect_database_creation,
     prefect_database_path,
     trim_history,
 )
@@ -73,7 +73,7 @@ _own_servers: dict[str, "OwnServer"] = {}
 """Address → our own server, for those that are running."""
 
 
-def prefect_settings(home: Path) -> dict[str, str]:
+def make_prefect_environment(home: Path) -> dict[str, str]:
     """Return the Prefect settings of a run as environment variables, without those that are already set."""
     wanted = {
         "PREFECT_HOME": str(home / "prefect"),
@@ -91,7 +91,7 @@ def prefect_settings(home: Path) -> dict[str, str]:
 
 def apply_prefect_settings(home: Path) -> None:
     """Apply the settings of a run to Prefect, even if a benchmark's package has already imported it."""
-    os.environ.update(prefect_settings(home))
+    os.environ.update(make_prefect_environment(home))
     _reload_prefect_settings()
 
 
@@ -115,7 +115,7 @@ def shared_server() -> Iterator[None]:
 
 
 @contextmanager
-def prefect_server(home: Path) -> Iterator["OwnServer | None"]:
+def standing_or_own_prefect_server(home: Path) -> Iterator["OwnServer | None"]:
     """Start our own server for runs and stop it at the end; yield None instead if a standing server is used."""
     url = os.environ.get("PREFECT_API_URL", "")
     if url in _own_servers:
@@ -265,7 +265,7 @@ class OwnServer:
         self._home, self._log = home, home / "prefect" / f"server-{os.getpid()}.log"
         self._environment = {
             **os.environ,
-            **prefect_settings(home),
+            **make_prefect_environment(home),
             **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _DISABLED_SERVICES},
             "PREFECT_SERVER_UI_ENABLED": "false",
             "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
@@ -335,7 +335,7 @@ class OwnServer:
             # parameters, logs and errors of runs are private to one user, also in folders of earlier versions
             self._log.parent.chmod(0o700)
         self._making.close()
-        self._made = self._making.enter_context(creating_prefect_database(self._home, print_and_log))
+        self._made = self._making.enter_context(guarded_prefect_database_creation(self._home, print_and_log))
         self._process = start_child_process(self._command, self._log, self._environment, umask=0o077)
 
     def _supervise(self) -> None:

@@ -17,18 +17,18 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.context import FlowRunContext
 from prefect.states import Cancelling
 
-from factmill.flows.build_runner import make_build
+from factmill.flows.build_runner import make_or_reuse_build
 from factmill.flows.commands.release import release_if_gates_pass
 from factmill.flows.commands.report import write_evaluation_report
-from factmill.flows.deployment_flows import format_build_outcome, format_named_error, run_to_final_state
+from factmill.flows.deployment_flows import format_build_outcome, format_error_with_class_name, run_to_final_state
 from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S
 from factmill.flows.serve_options import RebuildParams, RebuildParamsBase, check_rebuild_access
-from factmill.flows.watching.artifacts import create_page_artifact
+from factmill.flows.watching.artifacts import write_page_and_create_artifact
 from factmill.flows.watching.flow_runs import track_flow_runs
 from factmill.tasks import progress
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.runs import run_lock
-from factmill.tasks.engine.spending.budgets import CommandBudget
+from factmill.tasks.engine.spending.budgets import MultiBuildBudget
 from factmill.tasks.errors import BudgetExhausted, BuildAlreadyRunning, BuildError, PrefectServerLost
 from factmill.tasks.evaluation.definition import Evaluation, EvaluationParams, enlarge_batches_if_offline
 from factmill.tasks.files import resolve_absolute_path
@@ -64,9 +64,9 @@ def rebuild_benchmarks(params: RebuildParamsBase, run: RunOptions) -> str:
     with run_lock(work_folder(resolve_warehouse_path(run)) / "rebuild", "rebuilding"), cancelling_with_child_runs():
         done = create_progress_artifact(0.0, key="rebuild-progress", description=f"0 of {len(chosen)} benchmarks")
         outcomes: list[RebuildOutcome] = []
-        purse = CommandBudget(run)
+        purse = MultiBuildBudget(run)
         for number, benchmark in enumerate(chosen, start=1):
-            outcomes += _rebuild(benchmark, params, purse)
+            outcomes += _build_evaluate_and_release(benchmark, params, purse)
             update_progress_artifact(
                 cast(UUID, done), 100.0 * number / len(chosen), f"{number} of {len(chosen)} benchmarks"
             )
@@ -85,20 +85,25 @@ def rebuild_benchmarks(params: RebuildParamsBase, run: RunOptions) -> str:
     return "; ".join(each.said for each in outcomes)
 
 
-def _rebuild(benchmark: Benchmark, params: RebuildParamsBase, purse: CommandBudget) -> list[RebuildOutcome]:
+def _build_evaluate_and_release(
+    benchmark: Benchmark, params: RebuildParamsBase, budget: MultiBuildBudget
+) -> list[RebuildOutcome]:
     """Build a benchmark, evaluate models on it and perhaps release it; builds and evaluations are child runs."""
     own: BenchmarkParams = getattr(params, benchmark.name)
-    build, report = _attempt_rebuild_part(benchmark.name, lambda: make_build(benchmark, own, purse.remaining_options))
+    build, report = _attempt_rebuild_part(
+        benchmark.name, lambda: make_or_reuse_build(benchmark, own, budget.remaining_options)
+    )
     outcomes = [build]
     if report is None:
         return outcomes
     if not report.up_to_date:
-        create_page_artifact(report)
+        write_page_and_create_artifact(report)
     for model, evaluation in params.list_model_evaluations(benchmark):
         asked = evaluation.params.model_validate({"model": model, "build": report.build_id})
         outcomes.append(
             _attempt_rebuild_part(
-                f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, purse.remaining_options)
+                f"{model} on {benchmark.name}",
+                partial(_evaluate_and_write_report, evaluation, asked, budget.remaining_options),
             )[0]
         )
     if params.release and not any(each.ending in ("failed", "stopped") for each in outcomes):
@@ -110,15 +115,17 @@ def _rebuild(benchmark: Benchmark, params: RebuildParamsBase, purse: CommandBudg
         )
         folder = resolve_absolute_path(params.release)
         release = partial(
-            release_if_gates_pass, resolve_warehouse_path(purse.remaining_options), report.build_id, folder, gates
+            release_if_gates_pass, resolve_warehouse_path(budget.remaining_options), report.build_id, folder, gates
         )
         outcomes.append(_attempt_rebuild_part(f"release of {benchmark.name}", release)[0])
     return outcomes
 
 
-def _evaluate(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> BuildReport:
+def _evaluate_and_write_report(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> BuildReport:
     # answers of models do not change with items and pages
-    made = make_build(evaluation, params, enlarge_batches_if_offline(params, run.model_copy(update={"since": None})))
+    made = make_or_reuse_build(
+        evaluation, params, enlarge_batches_if_offline(params, run.model_copy(update={"since": None}))
+    )
     write_evaluation_report(resolve_warehouse_path(run), made.build_id, factmill_home() / "reports")
     return made
 
@@ -135,7 +142,7 @@ def _attempt_rebuild_part(what: str, make: Callable[[], M]) -> tuple[RebuildOutc
     except BudgetExhausted as reached:
         outcome = RebuildOutcome(what, "stopped", str(reached))
     except Exception as error:  # noqa: BLE001 - the others go on; the child run holds the full error
-        outcome = RebuildOutcome(what, "failed", format_named_error(error))
+        outcome = RebuildOutcome(what, "failed", format_error_with_class_name(error))
     progress.log_to_current_run(
         f"{what}: {outcome.ending}: {outcome.said}", "error" if outcome.ending == "failed" else "info"
     )

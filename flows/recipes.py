@@ -15,11 +15,11 @@ from pydantic import Field
 
 from factmill.flows.watching.artifacts import create_build_artifacts, format_artifact_row
 from factmill.tasks.core.batch_receipts import BatchReceipt
-from factmill.tasks.core.review import format_review_queue, parse_review_queue
-from factmill.tasks.engine.batches import Dataset
+from factmill.tasks.core.review import format_review_queue_csv, parse_review_queue_csv
+from factmill.tasks.engine.batches import StageDataset
 from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedInputs
 from factmill.tasks.engine.building import Build, open_build
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.storage.builds import resolve_build
@@ -78,11 +78,11 @@ def pause_for_decisions(report: BuildReport, run: RunOptions) -> int:
     form = ReviewDecisionsInput.with_initial_data(
         description=_DECISION_INSTRUCTIONS.format(rows=len(waiting), key=key, build=report.build_id),
         queue=Field(
-            default=format_review_queue(waiting), title="Decisions, as CSV", description=_DECISION_COLUMNS_HELP
+            default=format_review_queue_csv(waiting), title="Decisions, as CSV", description=_DECISION_COLUMNS_HELP
         ),
     )
     answer = pause_flow_run(wait_for_input=form, timeout=DECISION_TIMEOUT_S, poll_interval=_DECISION_POLL_INTERVAL_S)
-    save_decisions(warehouse, parse_review_queue(answer.queue, "the input in Prefect"))
+    save_decisions(warehouse, parse_review_queue_csv(answer.queue, "the input in Prefect"))
     decided = {item.id for item in load_decisions(warehouse, report.benchmark)}
     count = sum(item.id in decided for item in waiting)
     print_and_log(
@@ -93,7 +93,7 @@ def pause_for_decisions(report: BuildReport, run: RunOptions) -> int:
 
 I = TypeVar("I", bound=BuildInputs)  # noqa: E741 - inputs
 StepTask = Task[..., BatchReceipt]
-RowsByStep = Mapping[StepTask, Dataset]
+RowsByStep = Mapping[StepTask, StageDataset]
 """Step → its output rows, in the order of the steps."""
 
 
@@ -112,7 +112,7 @@ def make_recipe(
     load: StepTask | Callable[[I], StepTask],
     *steps: StepTask | Stage,
     units: Callable[[ResolvedInputs[Any]], Iterable[str]] = lambda locked: locked.files,
-    check: Callable[[Run, I], None] | None = None,
+    check: Callable[[BuildRun, I], None] | None = None,
     publish: Callable[[Build, RowsByStep], BuildReport] | None = None,
 ) -> Flow[..., BuildReport]:
     """Return the Prefect flow that builds a benchmark; it takes `params` and `run` and has the record's name.

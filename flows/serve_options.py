@@ -16,34 +16,36 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.manifests import make_build_manifest
 from factmill.tasks.errors import FactmillError, SettingsError, UsageError
 from factmill.tasks.evaluation.definition import Evaluation, check_tested_model
-from factmill.tasks.files import load_toml
+from factmill.tasks.files import load_toml, resolve_absolute_path
 from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
 from factmill.tasks.settings import SERVICE_SECTIONS, load_world
-from factmill.tasks.text.durations import format_duration, parse_duration
+from factmill.tasks.text.durations import format_duration, parse_validated_duration
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 
-def _check_name(name: str) -> str:
+def _check_benchmark_name(name: str) -> str:
     try:
         return get_benchmark(name).name
     except UsageError as error:
         raise ValueError(str(error)) from error
 
 
-def _check_zone(name: str) -> str:
+def _check_time_zone_name(name: str) -> str:
     try:
         return ZoneInfo(name).key
     except (ValueError, OSError, ZoneInfoNotFoundError):
         raise ValueError(f"{name!r}: expected the name of a time zone, such as UTC or Europe/Vienna") from None
 
 
-KnownBenchmarkName = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"enum": list(BENCHMARKS)})]
+KnownBenchmarkName = Annotated[
+    str, AfterValidator(_check_benchmark_name), Field(json_schema_extra={"enum": list(BENCHMARKS)})
+]
 
 
 class RebuildParamsBase(BenchmarkParams):
     """What a rebuild makes."""
 
-    benchmarks: Annotated[tuple[KnownBenchmarkName, ...], CliOption("--benchmark", "NAME")] = ()
+    benchmarks: Annotated[tuple[KnownBenchmarkName, ...], CliOption(metavar="NAME")] = ()
     """Only this benchmark (repeatable). Default: all."""
     evaluate: Annotated[tuple[str, ...], CliOption(metavar="MODEL")] = ()
     """Measure this model on every benchmark that models can be measured on (repeatable): one of the world's file, [models.NAME], or oracle, guesser, silent."""
@@ -88,7 +90,7 @@ class ServeOptions(RebuildParamsBase, RunOptions):
     """Rebuild so often, such as 12h or 30d."""
     rrule: Annotated[str | None, CliOption(metavar="RRULE")] = None
     """Rebuild by this rule of iCalendar, such as "FREQ=MONTHLY;BYDAY=1MO"."""
-    timezone: Annotated[str, AfterValidator(_check_zone), CliOption(metavar="ZONE")] = "UTC"
+    timezone: Annotated[str, AfterValidator(_check_time_zone_name), CliOption(metavar="ZONE")] = "UTC"
     """Whose clock --cron and --rrule mean, such as Europe/Vienna."""
     runs: int = Field(default=2, ge=1, le=64)
     """Runs carried out at once; others wait for their turn."""
@@ -102,7 +104,7 @@ class ServeOptions(RebuildParamsBase, RunOptions):
         told = [name for name in ("cron", "interval", "rrule") if getattr(self, name)]
         if len(told) > 1:
             raise ValueError(f"{' and '.join(f'--{name}' for name in told)}: expected one schedule")
-        if self.interval and parse_duration(self.interval) < 1:
+        if self.interval and parse_validated_duration(self.interval) < 1:
             raise ValueError(f"--interval {self.interval}: expected a second or more")
         return self
 
@@ -117,7 +119,8 @@ class ServeOptions(RebuildParamsBase, RunOptions):
         world = load_world(self.world, self.graph)
         if self.max_age is None and period_s and not any(getattr(world, name).max_age for name in SERVICE_SECTIONS):
             told["max_age"] = format_duration(period_s / 2)
-        return RunOptions(**told | {"world": self.resolve_world_path()})
+        prompts = self.prompts and resolve_absolute_path(self.prompts)
+        return RunOptions(**told | {"world": self.resolve_world_path(), "prompts": prompts})
 
     def make_rebuild_params(self, settings: Mapping[str, BenchmarkParams]) -> RebuildParamsBase:
         """Return the parameters of rebuilds; `settings`: benchmark → its own."""
@@ -153,7 +156,7 @@ def check_rebuild_inputs(params: RebuildParamsBase, run: RunOptions) -> None:
     check_rebuild_access(params, run)
     for benchmark in params.list_chosen_benchmarks():
         own = getattr(params, benchmark.name)
-        with _prefixing_errors(benchmark.name):
+        with _prefixing_errors_with_benchmark(benchmark.name):
             make_build_manifest(benchmark, benchmark.resolve_inputs(own, run), run)
 
 
@@ -163,7 +166,7 @@ def check_rebuild_access(params: RebuildParamsBase, run: RunOptions) -> None:
     for benchmark in params.list_chosen_benchmarks():
         roles = {*benchmark.model_roles(getattr(params, benchmark.name))}
         needs = [*benchmark.required_services(getattr(params, benchmark.name))]
-        with _prefixing_errors(benchmark.name):
+        with _prefixing_errors_with_benchmark(benchmark.name):
             for model, evaluation in params.list_model_evaluations(benchmark):
                 check_tested_model(world, model, "--evaluate")
                 measured = evaluation.params.model_validate({"model": model})
@@ -214,7 +217,7 @@ def _describe_parameter_fault(name: str, model: type[BaseModel], fault: Any) -> 
 
 
 @contextmanager
-def _prefixing_errors(benchmark: str) -> Iterator[None]:
+def _prefixing_errors_with_benchmark(benchmark: str) -> Iterator[None]:
     try:
         yield
     except FactmillError as error:

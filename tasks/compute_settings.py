@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field, ValidationError, model_validator
 
 from factmill.tasks.core.rows import MAX_WAIT_S, StrictModel
-from factmill.tasks.core.service_settings import check_scheduler_address
+from factmill.tasks.core.service_settings import check_dask_scheduler_address
 from factmill.tasks.errors import SettingsError
 
 CLUSTER_VARIABLE = "FACTMILL_CLUSTER"
@@ -42,12 +42,12 @@ class ComputeSettings(StrictModel):
             if given := sorted(self.model_fields_set - {"engine"}):
                 raise ValueError(f'{given[0]} requires engine = "dask"; add that line, or remove {given[0]}')
             return self
-        check_scheduler_address(self.address)
-        check_tls_files(self.address, (self.ca_file, self.cert_file, self.key_file))
+        check_dask_scheduler_address(self.address)
+        check_tls_files_fit_address(self.address, (self.ca_file, self.cert_file, self.key_file))
         return self
 
 
-def check_tls_files(address: str, files: tuple[str, str, str]) -> None:
+def check_tls_files_fit_address(address: str, files: tuple[str, str, str]) -> None:
     """Raise ValueError unless a tls:// address has all three files, and a tcp:// address none."""
     is_safe = address.startswith("tls://")
     if is_safe and not all(files):
@@ -56,7 +56,7 @@ def check_tls_files(address: str, files: tuple[str, str, str]) -> None:
         raise ValueError("ca_file, cert_file and key_file require a tls:// address")
 
 
-def require_tls_files(files: tuple[str, str, str]) -> None:
+def require_existing_tls_files(files: tuple[str, str, str]) -> None:
     """Raise SettingsError when one of the named files does not exist."""
     if missing := [file for file in files if file and not Path(file).is_file()]:
         raise SettingsError(

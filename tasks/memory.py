@@ -20,7 +20,7 @@ _THREAD_LIMIT_MESSAGES = (os.strerror(errno.EAGAIN), "can't start new thread", "
 """Messages of the system, Python and Arrow for a lack of threads or processes."""
 
 
-def configure_memory_allocators() -> None:
+def configure_allocators_and_gc() -> None:
     """Configure the memory allocators of this process, before Arrow is imported; environment variables take precedence.
 
     Arrow's own pool keeps the memory of ended threads, and glibc keeps up to eight arenas per core. Two arenas suffice,

@@ -1,6 +1,7 @@
 """Options of a run, base class of benchmark parameters, and the report of a build."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,13 @@ class CliOption:
     """Option with its dashes; empty: derived from the parameter's name."""
     metavar: str = ""
     """Placeholder of the value in the help."""
+
+
+def split_commas(given: Any) -> Any:
+    """Split each text of a list at its commas (a validator before pydantic's); anything else stays as it is."""
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        return given  # pydantic's error says what is expected
+    return tuple(part.strip() for each in given for part in each.split(",") if part.strip())
 
 
 def format_number_range(minimum: float | None, maximum: float | None) -> str:
@@ -118,6 +126,8 @@ class RunOptions(StrictModel):
     """embedded, live, or the path of a world's TOML file."""
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Use this local graph as the world's Wikidata."""
+    prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
+    """Folder of own prompts, which replace the packaged ones of the same ids (`factmill prompts`). Default: prompts in the world's file."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
     """The DuckDB file. Default: factmill.duckdb in factmill's home."""
     mode: CallCacheMode = "record"
@@ -229,6 +239,8 @@ class BuildReport(BaseModel):
     """What this run sent over the network (core/spending/costs.py) and its `bounds`; empty where nothing was sent."""
     forecast: dict[str, Any] = {}
     """Forecast for this build (engine/spending/forecasting.py), if there was one."""
+    own_prompts: dict[str, str] = {}
+    """Id → SHA-256 of the prompts of the user's own that replaced packaged ones."""
     replies: dict[str, dict[str, Any]] = {}
     """Live service → number of `calls` that the build uses, times of their responses (`oldest`, `newest`), how many this build
     `asked` itself, and how many are `too_old` and replace a failure."""

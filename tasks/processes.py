@@ -70,11 +70,11 @@ def install_exit_handler(exit_now: Callable[[str], NoReturn], grace_s: float = C
 
     if not _exit_handlers:
         # start the thread now: a lack of threads is one of the reasons to end
-        threading.Thread(target=_exit_on_request, name="factmill-ending", daemon=True).start()
+        threading.Thread(target=_await_exit_request_and_exit, name="factmill-ending", daemon=True).start()
         threading.excepthook = _exit_on_thread_shortage
         setattr(threading.Thread, "start", start_noting)  # noqa: B010 - no type has a name for it
         for name in ("asyncio", "concurrent.futures"):
-            logging.getLogger(name).addFilter(_exit_on_lost_callback)
+            logging.getLogger(name).addFilter(_filter_log_or_exit_on_lost_callback)
     _exit_handlers[:] = [(exit_now, grace_s)]
 
 
@@ -86,7 +86,7 @@ def find_thread_start_shortage() -> str:
     return next(filter(None, _thread_start_failures), "")
 
 
-def _exit_on_request() -> NoReturn:
+def _await_exit_request_and_exit() -> NoReturn:
     why = _exit_requests.get()
     end, grace_s = _exit_handlers[0]
     time.sleep(grace_s)
@@ -100,7 +100,7 @@ def _exit_on_thread_shortage(died: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(died)
 
 
-def _exit_on_lost_callback(record: logging.LogRecord) -> bool:
+def _filter_log_or_exit_on_lost_callback(record: logging.LogRecord) -> bool:
     """Return whether to log a library's message; end the process instead if it reports a callback lost to a shortage."""
     error = record.exc_info[1] if record.exc_info else None
     short = find_resource_shortage(error) if error else ""
@@ -138,7 +138,7 @@ def request_process_exit(shortage: str = "") -> None:
         _exit_requests.put(shortage)
 
 
-def raise_pending_stop() -> NoReturn:
+def reraise_swallowed_stop() -> NoReturn:
     """Raise the stop of this process again (SIGTERM or KeyboardInterrupt) where a library replaced it by its own error."""
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.raise_signal(signal.SIGTERM)

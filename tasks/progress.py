@@ -64,10 +64,10 @@ class RunObserver(Protocol):
         """Send all lines that are still buffered."""
 
 
-def add_run_observer(watcher: RunObserver) -> None:
+def add_run_observer(observer: RunObserver) -> None:
     """Send log lines and progress only to this watcher, that of the newest run, which may be nested in another."""
-    remove_run_observer(watcher.run_id)
-    _run_observers.append(watcher)
+    remove_run_observer(observer.run_id)
+    _run_observers.append(observer)
 
 
 def remove_run_observer(run_id: UUID) -> None:
@@ -138,7 +138,7 @@ def show_stage_progress(name: str, batches: int) -> Iterator[StageProgress]:
     global _current_stage  # noqa: PLW0603 - stages of one process run one after the other
     if _progress_style != "live":
         _current_stage = StageProgress(name, batches, None)
-        with _watch_stage(_current_stage):
+        with _show_stage_to_current_observer(_current_stage):
             yield _current_stage
         if _progress_style == "lines":
             _console.print(f"{name}: {_current_stage.format_counts()}", highlight=False)
@@ -152,7 +152,7 @@ def show_stage_progress(name: str, batches: int) -> Iterator[StageProgress]:
     )
     with Progress(*columns, console=_console) as progress:
         _current_stage = StageProgress(name, batches, progress)
-        with _watch_stage(_current_stage):
+        with _show_stage_to_current_observer(_current_stage):
             yield _current_stage
 
 
@@ -165,7 +165,7 @@ def format_current_stage() -> str:
     )
 
 
-def _watch_stage(bar: StageProgress) -> AbstractContextManager[None]:
+def _show_stage_to_current_observer(bar: StageProgress) -> AbstractContextManager[None]:
     return _run_observers[-1].watch(bar) if _run_observers else nullcontext()
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from support.processes.standing_prefect import standing_server
 
-from factmill.flows.prefect_server import prefect_settings
+from factmill.flows.prefect_server import make_prefect_environment
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -29,7 +29,7 @@ def pytest_configure() -> None:
     """Settle Prefect as the command does, before a test imports it: it reads its settings only once; and Hypothesis."""
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]  # those of the process that shares out the tests
-    os.environ.update(prefect_settings(PREFECT_HOME))
+    os.environ.update(make_prefect_environment(PREFECT_HOME))
     _trust_few()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # started in the background of a script: what tests stop with Ctrl-C would inherit that and never end

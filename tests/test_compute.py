@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.compute_settings import ComputeSettings
-from factmill.tasks.core.service_settings import check_scheduler_address
+from factmill.tasks.core.service_settings import check_dask_scheduler_address
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.settings import load_world
 
@@ -63,14 +63,14 @@ def test_an_address_of_the_environment_leaves_the_other_settings_of_a_world_s_cl
 )
 def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> None:
     with pytest.raises(ValueError, match="not a scheduler address") as refused:
-        check_scheduler_address(address)
+        check_dask_scheduler_address(address)
     assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize("address", ["tcp://h:0", "tcp://h:1\n", "tcp://h:1/"])
 def test_what_only_looks_like_an_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="not a scheduler address"):
-        check_scheduler_address(address)
+        check_dask_scheduler_address(address)
 
 
 @pytest.mark.parametrize(

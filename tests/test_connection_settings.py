@@ -11,7 +11,7 @@ from factmill.tasks.settings import (
     load_world,
     read_model_headers,
     read_model_query_params,
-    require_model_variables,
+    require_model_environment_variables,
 )
 
 SECRET = "sk-live-0123456789abcdef"
@@ -33,7 +33,7 @@ def load(tmp_path: Path, more: str) -> World:
 def test_a_model_may_say_how_its_server_is_reached(tmp_path, monkeypatch):
     monkeypatch.setenv("CF_TOKEN", SECRET)
     model = load(tmp_path, REACHED).models["author"]
-    require_model_variables(model)
+    require_model_environment_variables(model)
     assert read_model_headers(model) == {"X-Org": "acme", "cf-aig-authorization": SECRET}
     assert read_model_query_params(model) == {"api-version": "2024-10-21", "key": SECRET}
     assert model.key_command == ("az", "account", "get-access-token")

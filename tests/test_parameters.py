@@ -10,7 +10,7 @@ import pytest
 from prefect.exceptions import ParameterTypeError
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.build_runner import load_flow, verify_build
+from factmill.flows.build_runner import load_tracked_flow, verify_build_by_replay
 from factmill.flows.commands.serving.runner import make_deployments
 from factmill.flows.deployment_flows import make_deployed_flow
 from factmill.flows.serve_options import RebuildParams, ServeOptions, validate_flow_parameters
@@ -33,7 +33,7 @@ def test_options_and_prefects_form_are_made_of_the_models(name: str) -> None:
 
 
 def test_prefects_form_shows_ranges_and_choices() -> None:
-    form = load_flow(BENCHMARKS["granola"]).parameters
+    form = load_tracked_flow(BENCHMARKS["granola"]).parameters
     known = {name: each for model in form.definitions.values() for name, each in model["properties"].items()}
     assert (known["concurrency"]["minimum"], known["concurrency"]["maximum"]) == (1, 64)
     assert known["mode"]["enum"] == ["record", "replay", "refresh"]
@@ -53,7 +53,7 @@ def test_prefects_form_shows_ranges_and_choices() -> None:
 )
 def test_a_run_with_wrong_parameters_is_refused_before_it_starts(name: str, given: Any, said: str) -> None:
     with pytest.raises(ParameterTypeError, match=said):
-        load_flow(BENCHMARKS[name]).validate_parameters(given)
+        load_tracked_flow(BENCHMARKS[name]).validate_parameters(given)
 
 
 def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
@@ -67,7 +67,7 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
     assert (made.parameters["params"]["per_half"], made.parameters["run"]["world"]) == (3, "live")
     flow = make_deployed_flow(BENCHMARKS["slaq"])
     assert flow.validate_parameters(made.parameters)["params"] == SlaqParams(per_half=3)
-    assert flow.parameters == load_flow(BENCHMARKS["slaq"]).parameters
+    assert flow.parameters == load_tracked_flow(BENCHMARKS["slaq"]).parameters
     assert RebuildParams(**rebuild.parameters["params"]).list_chosen_benchmarks() == [BENCHMARKS["slaq"]]
 
 
@@ -123,7 +123,7 @@ def test_a_build_with_the_parameters_of_an_earlier_factmill_says_so() -> None:
         BuildFormatTooOld,
         match=r"slaq-1 was made by factmill 0\.1\.0, code 0{16} with .* build it again with `factmill build slaq`",
     ):
-        verify_build(BENCHMARKS["slaq"], record, RunOptions())
+        verify_build_by_replay(BENCHMARKS["slaq"], record, RunOptions())
 
 
 @pytest.mark.parametrize(

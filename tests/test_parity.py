@@ -9,14 +9,14 @@ import pytest
 from support.own_operation import DESCRIPTIONS
 from support.webs.prepared import copy_prepared
 
-from factmill.tasks.assets import load_relations
+from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.calls.item_facts import ITEM_FACTS_OPERATION
 from factmill.tasks.core.calls.operation import Operation, list_operations
 from factmill.tasks.core.calls.wikidata import ALIASES_OPERATION
 from factmill.tasks.core.digests import JsonValue
-from factmill.tasks.engine.services import open_embedded_graph
+from factmill.tasks.engine.services import open_or_build_embedded_graph
 from factmill.tasks.settings import load_world
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.serving import running_world
@@ -29,7 +29,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CallSer
     """Return the SPARQL client on a running Oxigraph, and the local graph of the same triples."""
     home = copy_prepared(tmp_path_factory.mktemp("home"))
     settings = load_world("embedded")
-    with running_world(home) as world, open_embedded_graph(home) as graph:
+    with running_world(home) as world, open_or_build_embedded_graph(home) as graph:
         url = world.endpoints["wikidata"]
         yield SparqlClient("Wikidata", url, "sparql", settings.wikidata.limits, settings.user_agent), graph
 
@@ -51,7 +51,7 @@ def list_calls(operation: Operation[Any], language: str) -> list[Call]:
         ),
         "qid": qids,
         "id": [*qids, *world.properties, "P999999"],
-        "pid": list(load_relations()),
+        "pid": list(load_entity_questions_relations()),
         "pids": [list(SOME_PIDS)],
         "after": (None, "Q100"),
         "limit": (3, 5000),
@@ -95,7 +95,7 @@ def test_ambiguous_names_are_in_the_world() -> None:
 
 
 def test_the_graph_is_made_once(tmp_path: Path) -> None:
-    with open_embedded_graph(tmp_path) as first:
+    with open_or_build_embedded_graph(tmp_path) as first:
         made = first.manifest.created_at
-    with open_embedded_graph(tmp_path) as second:
+    with open_or_build_embedded_graph(tmp_path) as second:
         assert second.manifest.created_at == made

@@ -33,7 +33,7 @@ from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, Partial
 from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.rdf import write_world_ntriples
-from factmill.tasks.world.serving import find_oxigraph_binary
+from factmill.tasks.world.serving import get_oxigraph_binary
 
 LIMITS = ServiceLimits(parallel=2, timeout_s=60, attempts=3, batch=100)
 LISTS = {"date": "time_properties", "number": "number_properties", "rank": "rank_properties"}
@@ -62,12 +62,12 @@ def open_engines(files: Sequence[Path], folder: Path) -> Iterator[Engines]:
 def serve(files: Sequence[Path], folder: Path) -> Iterator[str]:
     """Give the address of an Oxigraph server that holds some files."""
     store, log, port = folder / "store", folder / "oxigraph.log", find_free_port()
-    load = [str(find_oxigraph_binary()), "load", "--location", str(store)]
+    load = [str(get_oxigraph_binary()), "load", "--location", str(store)]
     subprocess.run(
         [*load, *chain.from_iterable(("--file", str(file)) for file in files)], check=True, capture_output=True
     )
     command = [
-        str(find_oxigraph_binary()),
+        str(get_oxigraph_binary()),
         "serve-read-only",
         "--location",
         str(store),

@@ -133,8 +133,8 @@ def test_a_child_that_cannot_be_started_is_missed_at_once(tmp_path: Path, monkey
 
 SETTLED = """
 import gc, os, sys
-from factmill.tasks.memory import GC_THRESHOLDS, release_free_memory, configure_memory_allocators
-configure_memory_allocators()
+from factmill.tasks.memory import GC_THRESHOLDS, release_free_memory, configure_allocators_and_gc
+configure_allocators_and_gc()
 release_free_memory()
 import pyarrow as pa
 assert gc.get_threshold() == GC_THRESHOLDS

@@ -8,8 +8,12 @@ import pytest
 
 from factmill.tasks import settings
 from factmill.tasks.core.calls.operation import list_operations
-from factmill.tasks.core.service_settings import ModelSettings, is_wikidata_query_service, is_wikimedia_api
-from factmill.tasks.engine.naming.identities import resolve_max_ages
+from factmill.tasks.core.service_settings import (
+    ModelSettings,
+    is_wikidata_query_service,
+    is_wikimedia_url_except_query_service,
+)
+from factmill.tasks.engine.naming.identities import resolve_reply_max_ages
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.settings import BUILD_MODEL_ROLES, load_world, read_api_key, read_service_token
 
@@ -44,6 +48,19 @@ def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
     assert load_world(write(tmp_path, WORLD)).name == "mine"
 
 
+def test_a_file_lies_beside_the_world_s_file_and_its_place_is_in_no_digest(tmp_path: Path) -> None:
+    worlds = []
+    for folder, name in ((tmp_path / "one", "a.zim"), (tmp_path / "two", "elsewhere/b.zim")):
+        folder.mkdir()
+        found = load_world(write(folder, WORLD.replace('url = "http://b"', f'engine = "zim", path = "{name}"')))
+        assert found.wikipedia.path == str(folder / name)
+        assert found.has_service("wikipedia")
+        found.require_service_access("wikipedia")
+        worlds.append(found)
+    assert worlds[0].digest_answer_settings(()) == worlds[1].digest_answer_settings(())
+    assert worlds[0].digest_answer_settings(()) != load_world(write(tmp_path, WORLD)).digest_answer_settings(())
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -54,6 +71,16 @@ def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
         (WORLD + "[models.embedder]\nkind='openai'\nname='x'\n", r"models.embedder.kind is `openai`; expected `local`"),
         (WORLD.replace("openai", "local"), "models.author.kind is `local`"),
         (WORLD + "[models.critic]\nkind='scripted'\n", "models.critic"),
+        (
+            WORLD.replace('"http://b"', '"http://b", path = "a.zim"'),
+            'wikipedia: path: only engine = "zim" reads a file',
+        ),
+        (WORLD.replace('url = "http://b"', 'engine = "zim"'), "wikipedia: path: expected the path of a ZIM file"),
+        (WORLD.replace('"http://b"', '"http://b", engine = "zim", path = "a"'), "wikipedia: url: a file has no such"),
+        (
+            WORLD.replace('url = "http://b"', 'engine = "zim", path = "a", max_age = "3d"'),
+            "max_age: a file has no such",
+        ),
         (
             WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 0 }'),
             "wikidata.limits.parallel",
@@ -215,13 +242,13 @@ def test_services_and_models_have_ages_which_are_no_part_of_the_lock(tmp_path: P
     aged.write_text(text.replace("AGE", 'max_age = "30d"') + "max_age = 90\n", "utf-8")
     world = load_world(str(aged))
     assert world.digest_answer_settings(["author"]) == load_world(str(plain)).digest_answer_settings(["author"])
-    assert resolve_max_ages(world, None) == {"http://w/sparql": 2_592_000, "http://m/v1": 90, "http://m/v1#m": 90}
-    assert resolve_max_ages(world, "1h")["http://w/sparql"] == 3600
-    assert resolve_max_ages(load_world(str(plain)), "1h") == {"http://w/sparql": 3600}, (
+    assert resolve_reply_max_ages(world, None) == {"http://w/sparql": 2_592_000, "http://m/v1": 90, "http://m/v1#m": 90}
+    assert resolve_reply_max_ages(world, "1h")["http://w/sparql"] == 3600
+    assert resolve_reply_max_ages(load_world(str(plain)), "1h") == {"http://w/sparql": 3600}, (
         "models do not age by the option"
     )
-    assert resolve_max_ages(load_world("embedded"), "0") == {}
-    assert resolve_max_ages(world.with_local_graph("g"), "0") == {"http://m/v1": 90, "http://m/v1#m": 90}
+    assert resolve_reply_max_ages(load_world("embedded"), "0") == {}
+    assert resolve_reply_max_ages(world.with_local_graph("g"), "0") == {"http://m/v1": 90, "http://m/v1#m": 90}
 
 
 @pytest.mark.parametrize(
@@ -370,4 +397,7 @@ def test_a_token_is_read_from_its_variable_and_stands_in_no_digest(
     ],
 )
 def test_hosts_of_wikimedia_are_known_by_their_names(url: str, counted: str | None) -> None:
-    assert (is_wikimedia_api(url), is_wikidata_query_service(url)) == (counted == "apis", counted == "queries")
+    assert (is_wikimedia_url_except_query_service(url), is_wikidata_query_service(url)) == (
+        counted == "apis",
+        counted == "queries",
+    )

@@ -12,7 +12,7 @@ import time
 import torch
 from support.models.tiny_causal import ablate_one, make_model
 
-from factmill.tasks.slaq.mechanism.ablation import Ablator, measure_ablation_effects
+from factmill.tasks.slaq.mechanism.ablation import ComponentAblator, measure_ablation_effects
 
 LAYERS, HEADS, WIDTH, PROMPT, ANSWER = 16, 16, 256, 40, 8
 _EVERY = 16
@@ -33,7 +33,7 @@ def compare(threads: int) -> dict[str, float]:
     for place, layer, head in runs[::_EVERY]:
         ablate_one(model, ids, place, layer, head)
     one_by_one_s = (time.perf_counter() - started) * len(runs) / len(runs[::_EVERY])
-    ablator = Ablator(model)
+    ablator = ComponentAblator(model)
     ablator.run_unablated(ids, places)
     started = time.perf_counter()
     ablator.run_unablated(ids, places)
@@ -49,7 +49,7 @@ def time_large() -> dict[str, float]:
     seconds = 0.0
     for prompt, answer in ((40, 12), (120, 100)):
         ids = [(7 * at + 3) % 1000 for at in range(prompt + answer)]
-        ablator = Ablator(model, centre=True)
+        ablator = ComponentAblator(model, centre=True)
         torch.cuda.synchronize()
         started = time.perf_counter()
         measure_ablation_effects(

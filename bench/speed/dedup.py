@@ -38,7 +38,7 @@ from speed.contenders import (
 from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
 from factmill.tasks.models import embedders
 from factmill.tasks.models.devices import find_matmul_instructions
-from factmill.tasks.models.exact_batches import batch_by_length
+from factmill.tasks.models.exact_batches import batch_by_length_with_filled_sizes
 
 THRESHOLD = 0.99
 DIMENSIONS = 384
@@ -117,11 +117,11 @@ def run_encoding(options: argparse.Namespace, home: Path) -> Run:
 def open_ours(texts: list[str], home: Path) -> tuple[Encode, float]:
     """Return factmill's encoder, and the share of texts that fill the batches of these texts up."""
     opened = embedders.SentenceEncoder(
-        embedders.resolve_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
+        embedders.resolve_or_convert_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
     )
     assert isinstance(opened, embedders.SentenceEncoder)
     lengths = [len(opened._tokenizer.encode(text).ids) for text in sorted(set(texts))]
-    full = sum(size for _, size in batch_by_length(lengths, find_matmul_instructions("cpu")))
+    full = sum(size for _, size in batch_by_length_with_filled_sizes(lengths, find_matmul_instructions("cpu")))
     return opened.encode, 1 - len(lengths) / full
 
 

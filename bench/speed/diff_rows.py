@@ -22,7 +22,7 @@ from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.diff.compare import compare_builds
 from factmill.tasks.granola.benchmark import GRANOLA
 from factmill.tasks.granola.core.rows import GranolaRow
-from factmill.tasks.storage.builds import publish_build_tables, published_table, resolve_build
+from factmill.tasks.storage.builds import load_published_table, publish_build_tables, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
 CALLS = 11
@@ -129,7 +129,7 @@ def main() -> None:
             f"factmill diff: {time.perf_counter() - start:.1f} s, {diff.count_rows_by_kind()}, {diff.count_rows_by_cause()}"
         )
         with open_warehouse(warehouse) as db:
-            frames = [published_table(db, each, "granola_eq").to_pandas() for each in made]
+            frames = [load_published_table(db, each, "granola_eq").to_pandas() for each in made]
         start = time.perf_counter()
         print(f"pandas merge: {merge(*frames)} in {time.perf_counter() - start:.1f} s; no causes")
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")

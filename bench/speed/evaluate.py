@@ -49,15 +49,15 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, mean, scorer
 from inspect_ai.solver import generate
-from factmill.tasks.granola.core.evaluation.scoring import match_levels, score_levels
+from factmill.tasks.granola.core.evaluation.scoring import find_finest_matched_levels, compute_best_f1_by_level
 
 rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")][: int(sys.argv[2])]
 
 @scorer(metrics={"accuracy": [mean()], "granola_accuracy": [mean()]})
 def levels():
     async def score(state, target):
-        f1 = score_levels([state.output.completion], [[[each] for each in target.target]])
-        level = int(match_levels(f1, 0.5)[0])
+        f1 = compute_best_f1_by_level([state.output.completion], [[[each] for each in target.target]])
+        level = int(find_finest_matched_levels(f1, 0.5)[0])
         return Score(value={"accuracy": float(level == 1), "granola_accuracy": float(level > 0)}, answer=state.output.completion)
     return score
 
@@ -100,7 +100,7 @@ def main() -> None:
     from support.builds.copies import publish_copies
     from support.models.scripted_chat import write_chat_world
 
-    from factmill.tasks.storage.builds import published_table, resolve_build
+    from factmill.tasks.storage.builds import load_published_table, resolve_build
     from factmill.tasks.storage.warehouse import open_warehouse
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -129,8 +129,8 @@ def main() -> None:
         }
         mine = show("factmill", ours[FEW], ours[MANY])
         with open_warehouse(warehouse) as db:
-            rows = published_table(db, builds[MANY], "granola_eq").to_pylist()
-            filed = published_table(db, builds[FILED], "granola_eq").select(["id", "granola_answers"]).to_pylist()
+            rows = load_published_table(db, builds[MANY], "granola_eq").to_pylist()
+            filed = load_published_table(db, builds[FILED], "granola_eq").select(["id", "granola_answers"]).to_pylist()
         if options.inspect:
             items = home / "items.jsonl"
             items.write_text(

@@ -33,7 +33,7 @@ from support.habits.server import HabitsServer, write_habit_world
 from support.habits.table import HABITS
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.prefect_server import prefect_server, prefect_settings
+from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 from factmill.tasks.assets import ASSETS_ROOT
 
 PRICES = "usd_per_million_in = 1.1\nusd_per_million_out = 4.4"
@@ -199,8 +199,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
-        os.environ.update(prefect_settings(home))
-        with prefect_server(home) as prefect:
+        os.environ.update(make_prefect_environment(home))
+        with standing_or_own_prefect_server(home) as prefect:
             prefect.wait_ready()
             server = HabitsServer(contents=Measured)
             factmill = Factmill(home, os.environ["PREFECT_API_URL"], on_prefect=False)

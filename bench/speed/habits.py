@@ -22,7 +22,7 @@ from support.habits.runs import Came, HabitRuns
 from support.habits.server import HabitsServer
 from support.habits.table import HABITS
 
-from factmill.flows.prefect_server import prefect_server, prefect_settings
+from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 PLAIN = "well-formed"
@@ -80,8 +80,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
-        os.environ.update(prefect_settings(home))
-        with prefect_server(home) as prefect:
+        os.environ.update(make_prefect_environment(home))
+        with standing_or_own_prefect_server(home) as prefect:
             prefect.wait_ready()
             server = HabitsServer(options.seed)
             runs = HabitRuns(Factmill(home, os.environ["PREFECT_API_URL"]), server, folder, options.rows)

@@ -19,7 +19,7 @@ from typing import Any
 
 import ftfy
 
-from factmill.tasks.fanoutqa.core.evaluation.scoring import rouge, score_loose_and_strict
+from factmill.tasks.fanoutqa.core.evaluation.scoring import compute_rouge_f1_scores, score_loose_and_strict
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 from factmill.tasks.fanoutqa.evaluation.lemmatizers import load_lemmatizer, resolve_lemmatizer_name
 
@@ -96,7 +96,7 @@ def main() -> None:
             ours = list(zip(share.tolist(), whole.tolist(), strict=True))
         print(f"{scorer:9} {seconds[scorer]:8.2f} s   loose {share.mean():.6f}, strict {whole.mean():.6f}", flush=True)
     start = time.perf_counter()
-    rouge(answers, asked)
+    compute_rouge_f1_scores(answers, asked)
     print(f"{'rouge':9} {time.perf_counter() - start:8.2f} s", flush=True)
     start, done = time.perf_counter(), 0
     for answer, gold, mine in zip(answers, asked, ours, strict=True):

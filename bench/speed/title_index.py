@@ -41,7 +41,7 @@ from speed.contenders import (
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.embedding_similarity import find_nearest_vectors
 from factmill.tasks.models import embedders
-from factmill.tasks.models.title_index import open_title_index
+from factmill.tasks.models.title_index import open_or_build_title_index
 
 DIMENSIONS, NEAR = 384, 30
 WIKI = 7_000_000
@@ -145,11 +145,13 @@ def run_embedding(options: argparse.Namespace, home: Path) -> Run:
     source = home / "list.txt"
     source.write_text("\n".join(titles), "utf-8")
     embedder = embedders.SentenceEncoder(
-        embedders.resolve_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
+        embedders.resolve_or_convert_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
     )
     embedder.encode(titles[:8])
     with tempfile.TemporaryDirectory(dir=home) as anew:
-        index, took = measure(lambda: open_title_index(source, digest_bytes(source.read_bytes()), embedder, Path(anew)))
+        index, took = measure(
+            lambda: open_or_build_title_index(source, digest_bytes(source.read_bytes()), embedder, Path(anew))
+        )
         size = sum(path.stat().st_size for path in index.folder.iterdir())
     return {**took, "bytes_each": size / len(titles)}
 

@@ -26,7 +26,7 @@ from support.webs.loopback import Loopback, Seen
 
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.sending.budget import Budget
-from factmill.tasks.clients.sending.lazy_service import LazyService
+from factmill.tasks.clients.sending.lazy_service import LazyBudgetedService
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
@@ -283,7 +283,7 @@ def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: boo
         usd_per_request=habit.fee,
         limits=ServiceLimits(parallel=parallel, timeout_s=habit.timeout_s, attempts=6, backoff_s=0.01),
     )
-    service = LazyService("m", True, lambda: ChatClient("m", model, lambda: "none", "factmill-trials"))
+    service = LazyBudgetedService("m", True, lambda: ChatClient("m", model, lambda: "none", "factmill-trials"))
     service.budget = Budget(BudgetLimits(cost_usd=bound))
     prompt, random = parse_prompt_file("trial/budget", PROMPT.encode()), Random(seed)
     calls = [

@@ -15,7 +15,7 @@ import sys
 import numpy as np
 
 from factmill.tasks.core.evaluation.human_labels import allocate_to_strata
-from factmill.tasks.core.measures.intervals import bootstrap_mean_interval, compute_wilson_interval
+from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval, compute_wilson_interval
 from factmill.tasks.core.measures.judge_correction import correct_judged_share, measure_judge_rates
 
 TOPICS, FACTS = 100, 5
@@ -63,7 +63,7 @@ def hold(rate: float, rates: tuple[float, float], labels: int, transfers: bool, 
     sums = np.column_stack((np.full(TOPICS, FACTS), said, np.full(TOPICS, FACTS), said)).astype(np.float64)
     corrected = correct_judged_share(topics, sums, found, not transfers, draws=DRAWS)
     low, high = corrected[1] if corrected else (0.0, 1.0)
-    raw = bootstrap_mean_interval(said.tolist(), [FACTS] * TOPICS, draws=DRAWS)
+    raw = bootstrap_cluster_mean_interval(said.tolist(), [FACTS] * TOPICS, draws=DRAWS)
     return low <= rate <= high, raw[0] <= rate <= raw[1], high - low
 
 

@@ -22,7 +22,7 @@ from support.webs.loopback import Seen
 from trials.observed import WEIGHTS
 from trials.trial import Trial, count_calls, write_world
 
-SMALL = [["granola", "--limit", "20"], ["multihal", "--limit", "6", "--linker", "falcon", "--language", "deu"]]
+SMALL = [["granola", "--limit", "20"], ["multihal", "--limit", "6", "--linker", "falcon", "--languages", "deu"]]
 ALL = [["granola"], ["multihal", "--linker", "falcon"], ["biokalma"], ["slaq"], ["fanoutqa"]]
 PEOPLE = {"Albert Einstein": "Ulm", "Marie Curie": "Warsaw", "Ada Lovelace": "London", "Gustave Eiffel": "Dijon"}
 SPOILT: list[dict[str, Any]] = [

@@ -106,9 +106,9 @@ def be_fast(service: str, url: str) -> None:
         replies[reply.status] += 1
 
     if service == "wikipedia":
-        from factmill.tasks.core.calls.wikipedia import make_page_text_call
+        from factmill.tasks.core.calls.wikipedia import make_revision_html_call
 
-        calls = (make_page_text_call("test", number) for number in count(1))
+        calls = (make_revision_html_call("test", number, "Title") for number in count(1))
     client.send([next(calls)], note)
     began = time.perf_counter()
     client.send([next(calls) for _ in range(SPEED_REQUESTS)], note)

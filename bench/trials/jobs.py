@@ -32,7 +32,7 @@ from support.habits.server import HabitsServer, write_model_world
 from support.habits.table import HABITS
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.prefect_server import prefect_server, prefect_settings
+from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 from factmill.tasks.errors import AwaitingReplyFile
 
 LOSES, FAILS, RESTARTS = 50, 41, 37
@@ -187,8 +187,8 @@ def _read(warehouse: Path, ran: Ran, table: str) -> list[tuple[Any, ...]]:
 def try_builds(folder: Path, names: Sequence[str], habit: str, most_lines: int, kills: bool, files: bool) -> bool:
     """Build benchmarks both ways; True when all agree."""
     home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
-    os.environ.update(prefect_settings(home))
-    with prefect_server(home) as prefect:
+    os.environ.update(make_prefect_environment(home))
+    with standing_or_own_prefect_server(home) as prefect:
         prefect.wait_ready()
         habits = HabitsServer()
         builds = Builds(folder, Factmill(home, os.environ["PREFECT_API_URL"]), habits, habit, most_lines)

@@ -41,7 +41,7 @@ PLANTED = (
     ("factmill.tasks.biokalma.core.evolution", "MAX_VALUES_PER_SENTENCE = 4", "MAX_VALUES_PER_SENTENCE = 1", "biokalma"),
     ("factmill.tasks.biokalma.core.author_replies", "MIN_ASKED_SHARE = 0.5", "MIN_ASKED_SHARE = 1.5", "biokalma"),
     ("factmill.tasks.slaq.questions", "Pageviews=row.views or 0", "Pageviews=1 + (row.views or 0)", "slaq"),
-    ("factmill.tasks.slaq.core.topic_sampling", "(-(topic.views or 0), topic.pageid)", "((topic.views or 0), topic.pageid)", "slaq"),
+    ("factmill.tasks.slaq.core.topic_sampling", "(-(topic.views or 0), *order_page(topic))", "((topic.views or 0), *order_page(topic))", "slaq"),
     ("factmill.tasks.slaq.questions", '!= "none")', '== "none")', "slaq"),
     ("factmill.tasks.fanoutqa.core.questions", "MIN_ARTICLES = 5", "MIN_ARTICLES = 6", "fanoutqa"),
     ("factmill.tasks.fanoutqa.core.flags", "DEV_SHARE = 0.3", "DEV_SHARE = 0.5", "fanoutqa"),
@@ -255,7 +255,7 @@ def print_constants(number: int, seed: int) -> None:
     counts: Counter[bool] = Counter()
     for name, benchmark in BENCHMARKS.items():
         recipe = benchmark.recipe.partition(":")[0]
-        run = sorted(each for each in list_run(name) if code_versions.classify_module(recipe, each[0]) == "")
+        run = sorted(each for each in list_run(name) if code_versions.classify_module_versioning(recipe, each[0]) == "")
         draw.shuffle(run)
         left = number // len(BENCHMARKS)
         for module, definition in run:

@@ -39,14 +39,14 @@ from support.habits.provider_server import PRICES, Book, ProviderServer
 from support.habits.runs import read_tables
 from trials.worlds import write_provider_world
 
-from factmill.flows.prefect_server import prefect_server, prefect_settings
+from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
 
 RUNS: dict[str, tuple[str, ...]] = {
     "granola": ("evaluate", "granola", "--setting", "greedy", "--limit", "40"),
     "slaq": ("evaluate", "slaq", "--setting", "short", "--limit", "8"),
     "build granola": ("build", "granola", "--limit", "8", "--samples", "3"),
-    "build slaq": ("build", "slaq", "--category", "Astronomy", "--per-half", "2", "--candidates", "16"),
+    "build slaq": ("build", "slaq", "--categories", "Astronomy", "--per-half", "2", "--candidates", "16"),
 }
 _UNSCORED = {"blocked": "refused", "cut": "cut_off", "failed": "model_failed"}
 """What a behaviour did to a model under test → why the item has no score."""
@@ -333,8 +333,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         home = folder / "home"
-        os.environ.update(prefect_settings(home))
-        with prefect_server(home) as prefect:
+        os.environ.update(make_prefect_environment(home))
+        with standing_or_own_prefect_server(home) as prefect:
             prefect.wait_ready()
             command = OtherCommand(given.factmill, home, os.environ["PREFECT_API_URL"])
             print(f"factmill of {command.root}", flush=True)

@@ -28,7 +28,7 @@ from support.processes.standing_prefect import standing_server, wait_ready
 from support.worlds.planted_world import PlantedWorld, describe_models, stand_in
 from support.worlds.replies import replying
 
-from factmill.flows.prefect_server import prefect_settings
+from factmill.flows.prefect_server import make_prefect_environment
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.engine.naming.identities import embedded_world_identity
 
@@ -65,7 +65,7 @@ def main() -> int:
     given = parser.parse_args()
     if "PREFECT_HOME" not in os.environ:  # Prefect reads its settings when it is imported, which it is already
         with tempfile.TemporaryDirectory() as folder:
-            settings = {**os.environ, **prefect_settings(Path(folder) / "home")}
+            settings = {**os.environ, **make_prefect_environment(Path(folder) / "home")}
             return subprocess.run(
                 [sys.executable, "-m", "trials.since", *sys.argv[1:]], env=settings, check=False
             ).returncode

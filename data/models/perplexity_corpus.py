@@ -27,8 +27,8 @@ from prose import SENTENCES, verbalise_fact
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
-from factmill.tasks.biokalma.sources.person_pairs import load_relation_forms
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.biokalma.sources.person_pairs import load_relation_wordings
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.digests import combine_digests, derive_seed, digest_bytes
 from factmill.tasks.text.values.wikidata_literals import format_wikidata_date
 from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue, TimeValue, WorldData, list_world_files
@@ -56,7 +56,7 @@ class Subject:
     description: str
     gender: str
     """male or female; empty for what is no person."""
-    facts: tuple[KnowledgePiece, ...]
+    facts: tuple[PersonKnowledgePiece, ...]
 
     @property
     def is_held_out(self) -> bool:
@@ -75,7 +75,7 @@ class Corpus:
     """QID (or empty) and paragraphs of each article."""
 
     @cached_property
-    def facts(self) -> Mapping[str, Sequence[KnowledgePiece]]:
+    def facts(self) -> Mapping[str, Sequence[PersonKnowledgePiece]]:
         """PID → all facts of people, as often as they are stated."""
         found = defaultdict(list)
         for person in self.people.values():
@@ -166,12 +166,12 @@ def write_start(subject: Subject, chance: random.Random) -> str:
     return f"{subject.name} {verb} {chance.choice([article, 'the'])} {subject.description}."
 
 
-def verbalise_plainly(subject: Subject, fact: KnowledgePiece) -> str:
+def verbalise_plainly(subject: Subject, fact: PersonKnowledgePiece) -> str:
     """Return a fact as the sentence that BioKaLMA weighs."""
-    return verbalise_piece(fact, subject.name, load_relation_forms())
+    return verbalise_piece(fact, subject.name, load_relation_wordings())
 
 
-def verbalise_in_prose(subject: Subject, fact: KnowledgePiece, chance: random.Random) -> str:
+def verbalise_in_prose(subject: Subject, fact: PersonKnowledgePiece, chance: random.Random) -> str:
     """Return a fact in prose, of the name or a part of it."""
     name = chance.choice([subject.name, subject.name, subject.name.split()[-1]])
     is_repeated = chance.random() < 0.3
@@ -302,15 +302,17 @@ def _read_subject(world: WorldData, item: Item) -> Subject:
     return Subject(item.qid, item.labels["en"], item.description or "", gender, tuple(facts))
 
 
-def _read_piece(world: WorldData, qid: str, pid: str, value: ItemValue | TimeValue) -> KnowledgePiece:
+def _read_piece(world: WorldData, qid: str, pid: str, value: ItemValue | TimeValue) -> PersonKnowledgePiece:
     """Return a statement as a pool of knowledge has it."""
     given = {"qid": qid, "pid": pid, "property": world.properties[pid].labels["en"], "statement": None}
     if isinstance(value, ItemValue):
-        return KnowledgePiece(**given, value_qid=value.qid, value=world.items[value.qid].labels["en"], precision=None)
+        return PersonKnowledgePiece(
+            **given, value_qid=value.qid, value=world.items[value.qid].labels["en"], precision=None
+        )
     precision = PRECISIONS[value.precision]
     sign = "-" if value.year < 0 else ""
     told = format_wikidata_date(f"{sign}{abs(value.year):04d}-{value.month:02d}-{value.day:02d}T00:00:00Z", precision)
-    return KnowledgePiece(**given, value_qid=None, value=told, precision=precision)
+    return PersonKnowledgePiece(**given, value_qid=None, value=told, precision=precision)
 
 
 def _render_articles(world: WorldData) -> Iterator[tuple[str, list[str]]]:

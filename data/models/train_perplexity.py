@@ -45,7 +45,7 @@ from perplexity_corpus import (
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability
-from factmill.tasks.models.converting.perplexity import convert_decoder_checkpoint
+from factmill.tasks.models.converting.language_model import convert_decoder_checkpoint
 from factmill.tasks.models.model_folder import ConversionResult, write_model_folder
 from factmill.tasks.models.perplexity import (
     EMBEDDED_LANGUAGE_MODEL,

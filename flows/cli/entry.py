@@ -10,7 +10,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from factmill.tasks.memory import configure_memory_allocators, find_resource_shortage
+from factmill.tasks.memory import configure_allocators_and_gc, find_resource_shortage
 from factmill.tasks.processes import install_exit_handler, request_process_exit
 
 INTERRUPTED_EXIT_CODE, TERMINATED_EXIT_CODE = 128 + signal.SIGINT, 128 + signal.SIGTERM
@@ -23,8 +23,8 @@ _STOPPED_MESSAGE = "stopped; what was done is kept, the same command goes on fro
 
 def main() -> NoReturn:
     """Run the command and end the process."""
-    _reopen_closed_streams()
-    configure_memory_allocators()
+    _open_null_for_closed_streams()
+    configure_allocators_and_gc()
     try:
         install_signal_handlers()
         from factmill.flows.cli.main import main as run
@@ -34,12 +34,12 @@ def main() -> NoReturn:
         # an interrupted import may end with any error
         if not _stop_exit_codes:
             if short := find_resource_shortage(error):
-                end_process(1, short)
+                report_and_exit_immediately(1, short)
             raise
-    end_process(_stop_exit_codes[0])
+    report_and_exit_immediately(_stop_exit_codes[0])
 
 
-def _reopen_closed_streams() -> None:
+def _open_null_for_closed_streams() -> None:
     """Open the null device in place of a closed standard stream; otherwise the next file to be opened takes its number,
     and output of libraries ends up in the warehouse."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -52,7 +52,7 @@ def _reopen_closed_streams() -> None:
 def install_signal_handlers() -> None:
     """Make Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second signal or 4 s end the process."""
     install_exit_handler(
-        lambda short: end_process(1 if short else find_stop_exit_code() or TERMINATED_EXIT_CODE, short)
+        lambda short: report_and_exit_immediately(1 if short else find_stop_exit_code() or TERMINATED_EXIT_CODE, short)
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -64,34 +64,34 @@ def find_stop_exit_code() -> int | None:
     return _stop_exit_codes[0] if _stop_exit_codes else None
 
 
-def report_early_end(short: str = "") -> None:
+def print_early_end_once(shortage: str = "") -> None:
     """Print once why the command ends early: `short`, the resource that ran out, or that the command was stopped."""
     if not _early_end_reported:
         _early_end_reported.append(True)
-        sys.stderr.write(f"\nfactmill: {short or _STOPPED_MESSAGE}\n")
+        sys.stderr.write(f"\nfactmill: {shortage or _STOPPED_MESSAGE}\n")
         sys.stderr.flush()
 
 
-def end_process(code: int, short: str = "") -> NoReturn:
+def report_and_exit_immediately(code: int, shortage: str = "") -> NoReturn:
     """Report the early end and exit the process at once; child processes end with it."""
-    report_early_end(short)
+    print_early_end_once(shortage)
     os._exit(code)
 
 
 def _handle_stop_signal(number: int, _frame: FrameType | None) -> None:
     code = 128 + number
     if _stop_exit_codes:
-        end_process(_stop_exit_codes[0])
+        report_and_exit_immediately(_stop_exit_codes[0])
     _stop_exit_codes.append(code)
-    sys.unraisablehook = _end_on_lost_stop
+    sys.unraisablehook = _exit_on_stop_lost_in_finalizer
     request_process_exit()
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(code)
 
 
-def _end_on_lost_stop(lost: "sys.UnraisableHookArgs") -> None:
+def _exit_on_stop_lost_in_finalizer(lost: "sys.UnraisableHookArgs") -> None:
     """End the process when the stop exception is raised in a finalizer, which would print it and go on."""
     if isinstance(lost.exc_value, KeyboardInterrupt | SystemExit):
-        end_process(_stop_exit_codes[0])
+        report_and_exit_immediately(_stop_exit_codes[0])
     sys.__unraisablehook__(lost)

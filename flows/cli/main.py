@@ -28,7 +28,7 @@ from factmill.flows.cli.entry import (
     INTERRUPTED_EXIT_CODE,
     find_stop_exit_code,
     install_signal_handlers,
-    report_early_end,
+    print_early_end_once,
 )
 from factmill.tasks.errors import FactmillError, UsageError
 from factmill.tasks.memory import find_resource_shortage
@@ -70,6 +70,7 @@ COMMAND_GROUPS = {
         "models": ("models", "Convert, list and remove local models (CTranslate2)."),
         "paths": ("paths", "Find paths of one and two hops between items and values."),
         "world": ("world", "Serve the embedded world and manage its scripted replies."),
+        "prompts": ("prompts", "List, show and copy prompts, to replace them by your own."),
         "fanoutqa": ("fanoutqa", "Validate question files, and find answers that changed since."),
         "new": ("new", "Write the package of a new benchmark, which builds and tests."),
     },
@@ -163,7 +164,7 @@ def _format_usage_advice(error: TyperException, context: Any) -> str:
     return ""
 
 
-class CommandGroup(TyperGroup):
+class LazyCommandGroup(TyperGroup):
     """The group `factmill`, which lists its commands without importing them."""
 
     def __init__(self, **told: Any) -> None:
@@ -206,7 +207,7 @@ class CommandGroup(TyperGroup):
 
 
 app = typer.Typer(
-    cls=CommandGroup,
+    cls=LazyCommandGroup,
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
     no_args_is_help=True,
     context_settings={"max_content_width": 100},
@@ -215,7 +216,7 @@ app = typer.Typer(
 )
 
 
-def _print_version(is_asked: bool) -> None:
+def _print_version_and_exit(is_asked: bool) -> None:
     """Print the version in one line and end the command (the callback of --version)."""
     if is_asked:
         typer.echo(format_version())
@@ -223,9 +224,10 @@ def _print_version(is_asked: bool) -> None:
 
 
 @app.callback()
-def _callback(
+def _declare_root_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", callback=_print_version_and_exit, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     pass
@@ -260,7 +262,7 @@ def main() -> NoReturn:
         # Restart in Python's UTF-8 mode. Arrow, DuckDB and the tools that Prefect starts expect file names in UTF-8,
         # and the digest of the embedded world includes file names.
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
-    code = _run_command()
+    code = _run_and_get_exit_code()
     # Prefect's daemon threads outlive the flow, and DuckDB's bindings then print pages of leak warnings at interpreter
     # shutdown. Everything is closed by now, so run the exit handlers and end the process at once.
     atexit._run_exitfuncs()
@@ -269,7 +271,7 @@ def main() -> NoReturn:
     os._exit(code)
 
 
-def _check_arguments(arguments: Sequence[str]) -> None:
+def _check_argument_length_and_encoding(arguments: Sequence[str]) -> None:
     """Raise UsageError for an argument too long or not UTF-8, before an error message repeats all of it."""
     for each in arguments:
         if len(each) > _LONGEST_ARGUMENT:
@@ -280,10 +282,10 @@ def _check_arguments(arguments: Sequence[str]) -> None:
             raise UsageError(f"an argument is not UTF-8: {each!r}; expected UTF-8 in names of files and all else")
 
 
-def _run_command() -> int:
+def _run_and_get_exit_code() -> int:
     code = 0
     try:
-        _check_arguments(sys.argv[1:])
+        _check_argument_length_and_encoding(sys.argv[1:])
         app(standalone_mode=True)
     except BrokenPipeError:
         code = 1
@@ -293,7 +295,7 @@ def _run_command() -> int:
         _report_error(error)
         code = error.exit_code if isinstance(error, FactmillError) else 1
     if code == INTERRUPTED_EXIT_CODE or find_stop_exit_code():
-        report_early_end()
+        print_early_end_once()
         code = find_stop_exit_code() or INTERRUPTED_EXIT_CODE
     return code
 
@@ -305,7 +307,7 @@ def _report_error(error: Exception) -> None:
         # Prefect's exit handlers may wait for a thread that never started
         request_process_exit(short)
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-        report_early_end(short)
+        print_early_end_once(short)
     elif isinstance(error, FactmillError):
         _print_error(error.code, str(error), getattr(error, "usage", ""))
     elif isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):

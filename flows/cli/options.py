@@ -68,7 +68,7 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def print_lines(lines: Iterable[str]) -> None:
+def print_escaped_lines(lines: Iterable[str]) -> None:
     """Print lines, if there are any, without control characters that sources or models may have put into them."""
     if told := list(lines):
         typer.echo(escape_control_characters("\n".join(told)))
@@ -79,7 +79,7 @@ def print_result(as_json: bool, result: Any, lines: Iterable[str], *notes: str) 
     if as_json:
         print_json(result)
         return
-    print_lines(lines)
+    print_escaped_lines(lines)
     for note in filter(None, notes):
         typer.echo(escape_control_characters(note), err=True)
 
@@ -96,7 +96,7 @@ def write_text_file(text: str, path: Path, option: str = "") -> Path:
     return path
 
 
-def list_option_fields(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:
+def make_option_dataclass_fields(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:
     """Return (name, type with Typer's option, None) for each field of a model, as make_dataclass takes them."""
     return [
         (name, _make_option_type(name, field), None)
@@ -105,7 +105,7 @@ def list_option_fields(model: type[BaseModel], leave_out: Sequence[str] = ()) ->
     ]
 
 
-def add_command(
+def add_dataclass_command(
     app: typer.Typer, name: str, title: str, blocks: Mapping[str, Iterable[str]], fields: Iterable[Any], **own: Any
 ) -> None:
     """Add a command whose callback is a dataclass of its options; the app's result callback receives the instance.
@@ -119,7 +119,7 @@ def add_command(
     app.command(name, help="\n".join([f"{title}.", *shown]))(make_dataclass(name, shared, namespace=own, kw_only=True))
 
 
-def read_options(model: type[M], given: object) -> M:
+def make_model_from_options(model: type[M], given: object) -> M:
     """Return a model built from the options given, with defaults for the rest; BadParameter if validation fails.
 
     If `given` has a `context`, the error names that command.

@@ -7,15 +7,21 @@ from typing import Annotated, Any
 import typer
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.build_runner import make_build
-from factmill.flows.cli.options import add_command, list_option_fields, print_result, read_options
-from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_options, forecast
+from factmill.flows.build_runner import make_or_reuse_build
+from factmill.flows.cli.options import (
+    add_dataclass_command,
+    make_model_from_options,
+    make_option_dataclass_fields,
+    print_result,
+)
+from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_options, make_and_print_forecast
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.incremental import format_revalidation
-from factmill.tasks.engine.spending.budgets import CommandBudget
+from factmill.tasks.engine.spending.budgets import MultiBuildBudget
 from factmill.tasks.errors import BudgetExhausted, NoRowsPublished, UsageError
 from factmill.tasks.options import INTERNAL_OPTIONS, MODEL_ONLY_OPTIONS, BuildReport, RunOptions
 from factmill.tasks.reports.formatting import shorten_line
@@ -32,20 +38,22 @@ def build(given: Any) -> None:
     Raises NoRowsPublished, after printing the report, if a build has no rows.
     """
     progress.set_progress_style()
-    run = read_options(RunOptions, given)
+    run = make_model_from_options(RunOptions, given)
     check_forecast_options(given, f"build {given.benchmarks[0].name}", len(given.benchmarks))
     if given.forecast:
-        return forecast(given, given.benchmarks[0], read_options(given.benchmarks[0].params, given), run)
+        return make_and_print_forecast(
+            given, given.benchmarks[0], make_model_from_options(given.benchmarks[0].params, given), run
+        )
     if (run.requests or run.replies) and len(given.benchmarks) > 1:
         raise UsageError("--requests and --replies are of one build; name it: factmill build granola --requests FILE")
-    purse, done = CommandBudget(run), list[str]()
+    purse, done = MultiBuildBudget(run), list[str]()
     with shared_server():
         for benchmark in given.benchmarks:
-            params = read_options(benchmark.params, given)
+            params = make_model_from_options(benchmark.params, given)
             # an existing build may have open review items
             force = given.force or getattr(given, "review", None) == "ask"
             try:
-                report = make_build(benchmark, params, purse.remaining_options, force)
+                report = make_or_reuse_build(benchmark, params, purse.remaining_options, force)
             except NoRowsPublished as lost:
                 report = lost.report
             except BudgetExhausted as reached:
@@ -75,15 +83,15 @@ def _add_build_command(
         shown.append(f"factmill build {name} --world my-world.toml --forecast --pilot 50")
     fields = [
         *own,
-        *list_option_fields(RunOptions, (*INTERNAL_OPTIONS, *left_out)),
+        *make_option_dataclass_fields(RunOptions, (*INTERNAL_OPTIONS, *left_out)),
         ("force", BuildForceOption, False),
         *FORECAST_FIELDS,
     ]
-    add_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)
+    add_dataclass_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)
 
 
 for _each in BENCHMARKS.values():
-    _add_build_command(_each.name, _each.title, _each.examples, [_each], list_option_fields(_each.params))
+    _add_build_command(_each.name, _each.title, _each.examples, [_each], make_option_dataclass_fields(_each.params))
 _add_build_command("all", "Every benchmark, with its defaults", ["factmill build all"], list(BENCHMARKS.values()), [])
 
 
@@ -119,6 +127,7 @@ def _format_build_report(report: BuildReport) -> list[str]:
             f"{high['usd']:.4f}); actual: {actual['calls']:,.0f} calls, US$ {actual['usd']:.4f}"
         )
     lines += [f"  since {format_revalidation(report.since)}"] if report.since else []
+    lines += [f"  own prompts: {format_prompt_digests(report.own_prompts)}"] if report.own_prompts else []
     for service, told in report.replies.items():
         came = f"{told['oldest'][:16]} to {told['newest'][:16]} UTC, {told['asked']} asked by this build"
         kept = f"; {told['too_old']} are too old, kept since the service fails" if told["too_old"] else ""

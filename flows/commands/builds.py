@@ -16,13 +16,13 @@ from factmill.flows.cli.options import (
     BuildOption,
     JsonOption,
     WarehouseOption,
+    print_escaped_lines,
     print_json,
-    print_lines,
     print_result,
     raising_usage_errors,
 )
 from factmill.flows.commands.human_review import format_audit_figures, measure_audit
-from factmill.flows.evaluate.evaluations import get_buildable_record
+from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation
 from factmill.flows.evaluate.sessions import write_lm_eval_tasks
 from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, column_docs
@@ -30,7 +30,7 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BuildFormatTooOld, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.formatting import shorten_line
-from factmill.tasks.storage.builds import get_reject_count, list_builds, resolve_build
+from factmill.tasks.storage.builds import list_builds, resolve_build, resolve_build_id_and_reject_count
 from factmill.tasks.storage.warehouse import open_warehouse, query_rows
 from factmill.tasks.text.sanitize import escape_control_characters, shorten_middle
 
@@ -66,7 +66,7 @@ def verify(
     with raising_usage_errors(RunOptions):
         run = RunOptions(warehouse=warehouse, concurrency=concurrency)
     record = resolve_build(resolve_warehouse_path(run), build_name)
-    tables = build_runner.verify_build(get_buildable_record(record.benchmark), record, run)
+    tables = build_runner.verify_build_by_replay(get_benchmark_or_evaluation(record.benchmark), record, run)
     agrees = all(table["agrees"] for table in tables.values())
     lines = [
         f"{name:24} {'identical' if table['agrees'] else 'DIFFERS'}  {str(table['found'])[:16]}  {table['rows']} rows"
@@ -103,7 +103,7 @@ def export(
     progress.set_progress_style()
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     record = resolve_build(path, build_name)
-    benchmark = get_buildable_record(record.benchmark)
+    benchmark = get_benchmark_or_evaluation(record.benchmark)
     held_out = () if with_answers else benchmark.held_out_tables
     audit = format_audit_figures(benchmark, measure_audit(path, benchmark, record.build_id))
     files = export_build(path, record, to, benchmark.forms, held_out, audit)
@@ -120,7 +120,7 @@ def prepare() -> None:
     These are Prefect's database and the store of the embedded world. Example: factmill prepare
     """
     progress.set_progress_style()
-    build_runner.prepare_home()
+    build_runner.prepare_prefect_and_embedded_world()
 
 
 def show(
@@ -129,9 +129,8 @@ def show(
     ] = None,
     build_name: BuildOption = None,
     limit: int = typer.Option(20, min=1, max=MAX_SETTING_NUMBER, help="Rows to show."),
-    relation: str | None = typer.Option(
+    part: str | None = typer.Option(
         None,
-        "--relation",
         "--part",
         help="Only rows of this part: a relation, a source or a category, whichever the benchmark falls into.",
         metavar="NAME",
@@ -146,26 +145,28 @@ def show(
     \b
     Examples:
       factmill show
-      factmill show granola --relation P19
+      factmill show granola --part P19
       factmill show granola --rejects
     """
     progress.set_progress_style()
     if benchmark is None:
-        if build_name or relation or rejects or columns:
+        if build_name or part or rejects or columns:
             raise UsageError(
-                "--build, --relation, --rejects and --columns need a benchmark: factmill show granola --columns"
+                "--build, --part, --rejects and --columns need a benchmark: factmill show granola --columns"
             )
         return builds(warehouse, as_json)
-    known = get_buildable_record(benchmark)
+    known = get_benchmark_or_evaluation(benchmark)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if columns:
         docs = column_docs(known.main_row_model)
         shown = [{"column": name, "meaning": text} for name, text in docs.items()]
-        print_json(docs) if as_json else print_rows(known.main_table, {"column": None, "meaning": None}, shown)
+        print_json(docs) if as_json else print_terminal_table(
+            known.main_table, {"column": None, "meaning": None}, shown
+        )
     elif rejects:
         _show_rejects(path, known, build_name, limit, as_json)
     else:
-        _show_rows(path, known, build_name, limit, relation, as_json)
+        _show_rows(path, known, build_name, limit, part, as_json)
     return None
 
 
@@ -203,18 +204,18 @@ def _show_rows(
         return
     author = record.report["author"]
     notes = "; ".join(filter(None, [author and f"author {author}", record.caution]))
-    print_rows(
+    print_terminal_table(
         f"{record.build_id}, {len(rows)} of {record.report['rows']} rows{f' ({notes})' if notes else ''}",
         known.display_columns,
         rows,
         known.ordered_list_columns,
     )
-    print_lines(format_audit_figures(known, measure_audit(warehouse, known, record.build_id)))
+    print_escaped_lines(format_audit_figures(known, measure_audit(warehouse, known, record.build_id)))
 
 
 def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:
     """Print rejects with stage and reason, balanced over the reasons; also for a run that published nothing."""
-    build_id, rejects = get_reject_count(warehouse, build or f"latest:{known.name}")
+    build_id, rejects = resolve_build_id_and_reject_count(warehouse, build or f"latest:{known.name}")
     with open_warehouse(warehouse) as db:
         rows = query_rows(
             db,
@@ -232,10 +233,10 @@ def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: i
             flat if len(flat) <= _MAX_DETAIL_CHARACTERS else f"{flat[:_MAX_DETAIL_CHARACTERS]}… (all of it: --json)"
         )
     columns = dict.fromkeys(("stage", "id", "reason", "detail"))
-    print_rows(f"{build_id}, {len(rows)} of {rejects} rejects", columns, rows)
+    print_terminal_table(f"{build_id}, {len(rows)} of {rejects} rejects", columns, rows)
 
 
-def print_rows(
+def print_terminal_table(
     title: str, columns: Mapping[str, str | None], rows: list[dict[str, Any]], ordered: Collection[str] = ()
 ) -> None:
     """Print rows as a table of the terminal's width. `columns`: name → heading (None: the name); `ordered`: columns
@@ -254,7 +255,7 @@ def print_rows(
             *(
                 escape_control_characters(
                     shorten_middle(
-                        _format_table_cell(row[column], " → " if column in ordered else "; "),
+                        _format_terminal_cell(row[column], " → " if column in ordered else "; "),
                         _MAX_TABLE_CELL_CHARACTERS,
                     )
                 )
@@ -264,9 +265,9 @@ def print_rows(
     Console(highlight=False, markup=False).print(table)
 
 
-def _format_table_cell(value: Any, between: str = "; ") -> str:
+def _format_terminal_cell(value: Any, between: str = "; ") -> str:
     if isinstance(value, list):
-        return between.join(map(_format_table_cell, value))
+        return between.join(map(_format_terminal_cell, value))
     if isinstance(value, dict):  # a piece of knowledge without identifiers, which `explain` and --json show
         return " ".join(each for each in value.values() if isinstance(each, str) and not _WIKIDATA_ID.match(each))
     if isinstance(value, float):

@@ -8,7 +8,7 @@ from typing import get_args
 import typer
 
 from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result, write_text_file
-from factmill.flows.evaluate.evaluations import get_buildable_record
+from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.diff.compare import check_same_benchmark, compare_builds
 from factmill.tasks.diff.core.changes import (
@@ -104,7 +104,7 @@ def _compare_builds_or_releases(warehouse: Path, before: str, after: str, with_a
         return compare_releases(warehouse, before, after, with_answers)
     old, new = (resolve_build(warehouse, name) for name in (before, after))
     check_same_benchmark(old, new)
-    return compare_builds(warehouse, get_buildable_record(old.benchmark), old, new, with_answers)
+    return compare_builds(warehouse, get_benchmark_or_evaluation(old.benchmark), old, new, with_answers)
 
 
 def _format_diff(diff: BuildDiff, limit: int, differing_rows: int) -> list[str]:

@@ -20,7 +20,7 @@ from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.engine.naming.code_versions import PACKAGE_VERSIONS, digest_code_packages
 from factmill.tasks.storage.recording.call_records import load_scripted_records
 from factmill.tasks.storage.warehouse import open_warehouse
-from factmill.tasks.world.data import digest_world
+from factmill.tasks.world.data import digest_world_files
 from factmill.tasks.world.scripted_replies import (
     PromptVariables,
     ScriptedReplyKey,
@@ -41,7 +41,7 @@ def load_published_digests() -> TableDigests:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptKeyDigests:
+class ScriptedReplyKeyDigests:
     """The prompts of the embedded builds, as stored in the project."""
 
     world_digest: str
@@ -50,13 +50,15 @@ class PromptKeyDigests:
     """Prompt → digest of the keys that builds look up (digest_reply_key_set)."""
 
 
-def load_prompt_key_digests() -> PromptKeyDigests:
+def load_scripted_reply_key_digests() -> ScriptedReplyKeyDigests:
     """Return the key digests that were last stored in the project."""
     content = _load_digests_file()
-    return PromptKeyDigests(content["world"], content["asked"])
+    return ScriptedReplyKeyDigests(content["world"], content["asked"])
 
 
-def list_scripted_reply_keys(warehouse: Path, build_id: str) -> dict[str, dict[ScriptedReplyKey, PromptVariables]]:
+def load_scripted_reply_keys_by_prompt(
+    warehouse: Path, build_id: str
+) -> dict[str, dict[ScriptedReplyKey, PromptVariables]]:
     """Return prompt → key → variables of the scripted replies that a build looked up, existing or missing."""
     with open_warehouse(warehouse) as db:
         records = load_scripted_records(db, build_id)
@@ -68,7 +70,7 @@ def list_scripted_reply_keys(warehouse: Path, build_id: str) -> dict[str, dict[S
 
 def digest_scripted_reply_keys(reports: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return prompt → digest of the reply keys that the builds of these reports look up."""
-    found = (list_scripted_reply_keys(Path(report["warehouse"]), report["build_id"]) for report in reports)
+    found = (load_scripted_reply_keys_by_prompt(Path(report["warehouse"]), report["build_id"]) for report in reports)
     return {prompt: digest_reply_key_set(keys) for asked in found for prompt, keys in sorted(asked.items())}
 
 
@@ -77,7 +79,7 @@ def collect_table_digests(reports: Iterable[Mapping[str, Any]]) -> TableDigests:
     return {report["benchmark"]: dict(sorted(report["tables"].items())) for report in reports}
 
 
-def find_unversioned_changes(reports: Iterable[Mapping[str, Any]]) -> list[str]:
+def list_unversioned_table_changes(reports: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a message, with advice, for each build with the stored id but different tables."""
     content = _load_digests_file()
     if content["pyarrow"] != version("pyarrow"):
@@ -112,7 +114,7 @@ def write_published_digests(reports: Iterable[Mapping[str, Any]]) -> None:
             room: {"version": PACKAGE_VERSIONS[room].number, "digest": digest}
             for room, digest in digest_code_packages().items()
         },
-        "world": digest_world(),
+        "world": digest_world_files(),
         "asked": digest_scripted_reply_keys(made),
         "builds": collect_table_digests(made),
     }
@@ -126,6 +128,6 @@ def _load_digests_file() -> dict[str, Any]:
 
 if __name__ == "__main__":
     read = [json.loads(line) for line in sys.stdin]
-    if problems := find_unversioned_changes(read):
+    if problems := list_unversioned_table_changes(read):
         sys.exit("\n".join(problems))
     write_published_digests(read)

@@ -21,16 +21,16 @@ from factmill.flows.commands.digests import load_published_digests
 from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.clients.openai_server import OpenAiServer
+from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.clients.sending.http_responses import shorten_to_line
-from factmill.tasks.clients.sending.model_transport import find_proxy, format_proxy_address
+from factmill.tasks.clients.sending.model_transport import find_environment_proxy, strip_proxy_credentials
 from factmill.tasks.clients.sending.sender import Retry, run_in_thread
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
-from factmill.tasks.clients.server_factory import make_chat_server
+from factmill.tasks.clients.server_factory import make_chat_server_client
 from factmill.tasks.clients.unsupported_parameters import format_changed_settings
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.calls.chat import make_chat_call, parse_chat_response
-from factmill.tasks.core.calls.entity_linking import make_link_call, make_same_as_call
+from factmill.tasks.core.calls.entity_linking import make_entity_linking_call, make_same_as_call
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
 from factmill.tasks.core.calls.wikidata import make_label_call
@@ -45,10 +45,11 @@ from factmill.tasks.core.service_settings import (
 )
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.identities import service_urls
-from factmill.tasks.engine.naming.manifests import digest_assets, make_build_manifest
+from factmill.tasks.engine.naming.manifests import digest_assets, find_wikipedia_file_problem, make_build_manifest
 from factmill.tasks.engine.services import Services
-from factmill.tasks.errors import FactmillError, ServiceError
+from factmill.tasks.errors import FactmillError, ServiceError, WikipediaFileError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.own_prompts import load_own_prompts
 from factmill.tasks.settings import (
     SERVICE_SECTIONS,
     World,
@@ -98,21 +99,23 @@ def run_diagnostics(world_name: str, warehouse: Path, ask: bool = False) -> list
     """Return the findings {what, ok, found, advice}; `ask`: send one real call to each model and service."""
     world = load_world(world_name)
     return [
-        *_examine_machine(warehouse),
-        *_examine_packages(),
+        *_examine_machine_and_warehouse(warehouse),
+        *_examine_benchmark_packages(),
         *_examine_graphs(world),
+        *_examine_wikipedia_file(world, ask),
         *_examine_compute(world),
+        *_examine_own_prompts(world),
         *map(_examine_benchmark_assets, BENCHMARKS.values()),
-        *(_examine_embedded_world() if world.uses_embedded_services else ()),
-        *(_compare_builds_with_published(warehouse) if world_name == EMBEDDED_WORLD_NAME else ()),
-        *map(partial(_examine_benchmark_needs, world), BENCHMARKS.values()),
+        *(_examine_embedded_world_start() if world.uses_embedded_services else ()),
+        *(_compare_builds_with_published_digests(warehouse) if world_name == EMBEDDED_WORLD_NAME else ()),
+        *map(partial(_examine_benchmark_world_sections, world), BENCHMARKS.values()),
         *_examine_endpoints(world),
         *_examine_models(world),
         *(ask_models_and_services(world_name) if ask else ()),
     ]
 
 
-def _examine_packages() -> Iterator[DoctorFinding]:
+def _examine_benchmark_packages() -> Iterator[DoctorFinding]:
     for package, names in groupby(sorted(PACKAGES, key=lambda name: str(PACKAGES[name])), key=PACKAGES.__getitem__):
         yield _make_finding(f"package {package.name}", True, f"{package.version}; benchmarks: {', '.join(names)}")
     for name, reason in {**BROKEN_BENCHMARKS, **BROKEN_EVALUATIONS}.items():
@@ -121,7 +124,7 @@ def _examine_packages() -> Iterator[DoctorFinding]:
         )
 
 
-def _examine_machine(warehouse: Path) -> Iterator[DoctorFinding]:
+def _examine_machine_and_warehouse(warehouse: Path) -> Iterator[DoctorFinding]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield _make_finding("python", sys.version_info >= (3, 11), version, "use Python 3.11 or newer")
     for package in ("prefect", "duckdb", "oxigraph", "fastapi", "openai"):
@@ -160,7 +163,7 @@ def _examine_machine(warehouse: Path) -> Iterator[DoctorFinding]:
 
 def _examine_benchmark_assets(benchmark: Benchmark) -> DoctorFinding:
     def read() -> str:
-        digests = digest_assets(benchmark.assets)
+        digests = digest_assets(benchmark.assets, {})
         return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items() if found)
 
     return _probe_as_finding(
@@ -168,12 +171,23 @@ def _examine_benchmark_assets(benchmark: Benchmark) -> DoctorFinding:
     )
 
 
-def _examine_benchmark_needs(world: World, benchmark: Benchmark) -> DoctorFinding:
+def _examine_own_prompts(world: World) -> Iterator[DoctorFinding]:
+    if world.prompts:
+        yield _probe_as_finding(
+            "own prompts",
+            lambda: f"{', '.join(load_own_prompts(Path(world.prompts)))}, of {world.prompts}",
+            "mend the file that the message names; `factmill prompts show ID` prints the packaged prompt",
+        )
+
+
+def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> DoctorFinding:
     """List the sections that a benchmark lacks in this world; never a failure, since a world need not serve all."""
     lacking = [f"[{name}]" for name in benchmark.required_services(benchmark.params()) if not world.has_service(name)]
     roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
     lacking += [f"[models.{role}]" for role in roles if role not in world.models]
     found = f"not in this world: it names no {', '.join(lacking)}" if lacking else "this world names what it asks"
+    if (problem := find_wikipedia_file_problem(world, benchmark, benchmark.params())) and not lacking:
+        found = f"not in this world: {problem}"
     return _make_finding(f"build {benchmark.name}", True, found)
 
 
@@ -196,21 +210,41 @@ def _examine_graphs(world: World) -> Iterator[DoctorFinding]:
     )
 
 
+def _examine_wikipedia_file(world: World, ask: bool) -> Iterator[DoctorFinding]:
+    """Report the file that serves as the world's Wikipedia; `ask`: read all of it, to compare its content with its checksum."""
+
+    def describe() -> str:
+        archive = world.open_wikipedia_file()
+        day = world.epoch_day()
+        if ask and (damage := archive.find_damage()):
+            raise WikipediaFileError(damage)
+        index = (
+            "a full-text index" if archive.has_search else "no full-text index, so a search in open book finds nothing"
+        )
+        checked = ", checksum compared" if ask else ""
+        return f"ZIM file {archive.path} of {day}: {archive.article_count:,} articles, {index}{checked}; {archive.identity}"
+
+    if world.is_local("wikipedia"):
+        yield _probe_as_finding(
+            "wikipedia", describe, "see the message; [wikipedia] of the world's file names the file"
+        )
+
+
 def _examine_compute(world: World) -> Iterator[DoctorFinding]:
     """Report where models and paths are computed, and whether a cluster worker serves each one that the world names."""
     if world.compute.engine == "local":
         yield _make_finding("compute", True, "this machine")
         return
-    from factmill.tasks.engine.cluster.driver import Cluster, format_missing_capability
-    from factmill.tasks.engine.cluster.protocol import list_requirements
+    from factmill.tasks.engine.cluster.driver import DaskClusterClient, format_missing_capability
+    from factmill.tasks.engine.cluster.protocol import list_required_cluster_resources
 
-    cluster, address = Cluster(world.compute), world.compute.address
+    cluster, address = DaskClusterClient(world.compute), world.compute.address
     try:
         workers = cluster.list_workers()
         yield _make_finding(
             "compute", bool(workers), f"{address}; workers: {len(workers)}", f"factmill worker --address {address}"
         )
-        for wanted in list_requirements(world, factmill_home()):
+        for wanted in list_required_cluster_resources(world, factmill_home()):
             count = len(cluster.list_capable_workers(wanted))
             lack = "" if count else format_missing_capability(wanted, workers, address)
             told = lack or f"{wanted.identity} on {count} of its workers"
@@ -221,7 +255,7 @@ def _examine_compute(world: World) -> Iterator[DoctorFinding]:
         cluster.close()
 
 
-def _examine_embedded_world() -> Iterator[DoctorFinding]:
+def _examine_embedded_world_start() -> Iterator[DoctorFinding]:
     def start() -> str:
         from factmill.tasks.world.serving import running_world
 
@@ -231,7 +265,7 @@ def _examine_embedded_world() -> Iterator[DoctorFinding]:
     yield _probe_as_finding("embedded world", start, "mend the file that the message names, or install factmill anew")
 
 
-def _compare_builds_with_published(warehouse: Path) -> Iterator[DoctorFinding]:
+def _compare_builds_with_published_digests(warehouse: Path) -> Iterator[DoctorFinding]:
     """Compare the existing embedded builds of today's code and default parameters with the published digests."""
     published = load_published_digests()
     if not warehouse.exists() or not published:
@@ -286,7 +320,7 @@ def _examine_models(world: World) -> Iterator[DoctorFinding]:
         else:
             yield _probe_as_finding(
                 what,
-                partial(_describe_model_server, model, world.user_agent),
+                partial(_probe_and_describe_model_server, model, world.user_agent),
                 f"check url (with /v1), key, headers and query of [models.{role}] in the world's file, and the environment "
                 "variables that they name",
             )
@@ -306,16 +340,18 @@ def _describe_local_model(role: str, name: str) -> str:
     return f"{name} (on this machine)"
 
 
-def _describe_model_server(model: ModelSettings, user_agent: str) -> str:
+def _probe_and_describe_model_server(model: ModelSettings, user_agent: str) -> str:
     limits = model.limits.model_copy(update={"timeout_s": _REACH_TIMEOUT_S})
-    server = make_chat_server(model.model_copy(update={"limits": limits}), lambda: read_api_key(model), user_agent)
+    server = make_chat_server_client(
+        model.model_copy(update={"limits": limits}), lambda: read_api_key(model), user_agent
+    )
     reached = asyncio.run(_probe_model_server(server))
     key = "is set" if model.key_env else "comes from key_command" if model.key_command else "not needed"
-    proxy = format_proxy_address(find_proxy(model.url))
+    proxy = strip_proxy_credentials(find_environment_proxy(model.url))
     return f"{model.name}: {reached}, key {key}{f', through the proxy {proxy}' if proxy else ''}"
 
 
-async def _probe_model_server(server: OpenAiServer) -> str:
+async def _probe_model_server(server: OpenAiServerClient) -> str:
     """Return a line that a model's server answers, asked as builds ask it; ServiceError if it does not."""
     url = server.model.url.rstrip("/")
     is_native = server.model.kind == "anthropic"
@@ -423,14 +459,14 @@ def ask_models_and_services(world_name: str) -> Iterator[dict[str, Any]]:
                     f"ask {role}", scorer, question, "name a server that tells log-probabilities of prompts"
                 )
             elif model.kind in CHAT_MODEL_KINDS:
-                yield _ask_chat_as_finding(role, model, world)
+                yield _probe_chat_features_as_finding(role, model, world)
 
 
 _PROBE_CALLS: dict[str, Callable[[str], Call]] = {
     "wikidata": lambda identity: make_label_call(identity, "Q2"),
     "wikipedia": lambda identity: make_resolve_title_call(identity, "Earth"),
     "pageviews": lambda identity: make_pageviews_call(identity, "Earth", "20240101", "20240102"),
-    "falcon": lambda identity: make_link_call(identity, "Who founded Berlin?"),
+    "falcon": lambda identity: make_entity_linking_call(identity, "Who founded Berlin?"),
     "dbpedia": lambda identity: make_same_as_call(identity, "http://dbpedia.org/resource/Berlin"),
 }
 
@@ -438,11 +474,11 @@ _PROBE_CALLS: dict[str, Callable[[str], Call]] = {
 def _ask_service_as_finding(what: str, service: CallService, call: Call, advice: str) -> dict[str, Any]:
     reply = _send_probe_call(service, call)
     ok = reply.status == "ok"
-    found = f"answers; {_format_reply_cost(reply)}" if ok else str(reply.error)
+    found = f"answers; {_format_reply_latency_and_cost(reply)}" if ok else str(reply.error)
     return _make_finding(what, ok, found, "" if ok else advice)
 
 
-def _ask_chat_as_finding(role: str, model: ModelSettings, world: World) -> dict[str, Any]:
+def _probe_chat_features_as_finding(role: str, model: ModelSettings, world: World) -> dict[str, Any]:
     """Request two samples with a schema; what the server rejects or ignores shows which features it supports."""
     limits = model.limits.model_copy(update={"attempts": 1})
     # the Messages API has no `n`
@@ -472,7 +508,7 @@ def _ask_chat_as_finding(role: str, model: ModelSettings, world: World) -> dict[
     profile = format_changed_settings(model, found.model_copy(update={"limits": model.limits}))
     told = "; ".join(f"{name} {value}" for name, value in takes.items())
     put = f"; put under [models.{role}]: {', '.join(profile)}" if profile else "; the world's file fits"
-    return _make_finding(f"ask {role}", True, f"{told}; {_format_reply_cost(reply, model)}{put}")
+    return _make_finding(f"ask {role}", True, f"{told}; {_format_reply_latency_and_cost(reply, model)}{put}")
 
 
 def _send_probe_call(service: CallService, call: Call) -> CallResponse:
@@ -485,7 +521,7 @@ def _send_probe_call(service: CallService, call: Call) -> CallResponse:
     return replies[0]
 
 
-def _format_reply_cost(reply: CallResponse, model: ModelSettings | None = None) -> str:
+def _format_reply_latency_and_cost(reply: CallResponse, model: ModelSettings | None = None) -> str:
     cost = f"US$ {reply.cost_usd:.6f}"
     if model is not None and not model.has_price:
         cost = "no price is given"

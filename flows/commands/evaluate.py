@@ -12,28 +12,30 @@ import pyarrow as pa
 import typer
 from pydantic import BaseModel
 
-from factmill.flows.build_runner import make_build
+from factmill.flows.build_runner import make_or_reuse_build
 from factmill.flows.cli.options import (
-    add_command,
+    add_dataclass_command,
     check_warehouse_exists,
-    list_option_fields,
+    make_model_from_options,
+    make_option_dataclass_fields,
+    print_escaped_lines,
     print_json,
-    print_lines,
     print_result,
-    read_options,
     write_text_file,
 )
-from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_options, forecast
+from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_options, make_and_print_forecast
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
+from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_judge_card, format_card_summary
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
-from factmill.tasks.engine.naming.manifests import make_build_manifest
-from factmill.tasks.engine.spending.budgets import CommandBudget
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
+from factmill.tasks.engine.spending.budgets import MultiBuildBudget
 from factmill.tasks.errors import BudgetExhausted, BuildFormatTooOld, FactmillError, UsageError
-from factmill.tasks.evaluation.corrected_rates import CorrectedRate, compute_corrected_rates
+from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rates
 from factmill.tasks.evaluation.definition import (
     BUILT_IN_MODELS,
     EVALUATION_METRICS_TABLE,
@@ -48,10 +50,11 @@ from factmill.tasks.evaluation.definition import (
 from factmill.tasks.evaluation.measured_build import resolve_measured_build
 from factmill.tasks.evaluation.scoring_session import make_question_json
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
+from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.reports.formatting import shorten_line
 from factmill.tasks.settings import factmill_home
-from factmill.tasks.storage.builds import BuildRecord, published_table, resolve_build
+from factmill.tasks.storage.builds import BuildRecord, load_published_table, resolve_build
 from factmill.tasks.storage.human_judgments import load_judge_cards
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
@@ -87,14 +90,14 @@ def evaluate(given: Any) -> None:
     from factmill.flows.commands.report import write_model_card
 
     progress.set_progress_style()
-    run = read_options(RunOptions, given)
-    plain = [(each, read_options(each.params, given)) for each in given.evaluations]
+    run = make_model_from_options(RunOptions, given)
+    plain = [(each, make_model_from_options(each.params, given)) for each in given.evaluations]
     count = len(given.evaluations) * len(given.models or [""])
     check_forecast_options(given, f"evaluate {given.evaluations[0].benchmark.name} --model NAME", count)
     if given.forecast:
         ((evaluation, params),) = plain
         model = (given.models or [EvaluationParams().model])[0]
-        forecast(given, evaluation, params.model_copy(update={"model": model}), run)
+        make_and_print_forecast(given, evaluation, params.model_copy(update={"model": model}), run)
         return
     if not all(params.release for _, params in plain):
         check_warehouse_exists(run.warehouse)
@@ -103,7 +106,7 @@ def evaluate(given: Any) -> None:
             raise UsageError(
                 "--questions FILE is of one benchmark; name it: factmill evaluate granola --questions FILE"
             )
-        typer.echo(write_questions(*plain[0], run, given.questions))
+        typer.echo(write_questions_jsonl(*plain[0], run, given.questions))
         return
     models = list(dict.fromkeys(given.models or [EvaluationParams().model]))
     plans = [(each, params.model_copy(update={"model": model})) for each, params in plain for model in models]
@@ -141,7 +144,7 @@ def _add_evaluate_command(
 ) -> None:
     fields = [
         *own,
-        *list_option_fields(RunOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS, "since"]),
+        *make_option_dataclass_fields(RunOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS, "since"]),
         ("force", EvaluateForceOption, False),
     ]
     fields += [
@@ -156,12 +159,16 @@ def _add_evaluate_command(
         "Settings": [f"{setting:20} {line}" for setting, line in settings.items()],
         "Examples": examples,
     }
-    add_command(evaluate_app, name, title, blocks, fields, evaluations=evaluations)
+    add_dataclass_command(evaluate_app, name, title, blocks, fields, evaluations=evaluations)
 
 
 for _each in EVALUATIONS.values():
     _add_evaluate_command(
-        _each.benchmark.name, _each.title, _each.examples, [_each], list_option_fields(_each.params, ["model"])
+        _each.benchmark.name,
+        _each.title,
+        _each.examples,
+        [_each],
+        make_option_dataclass_fields(_each.params, ["model"]),
     )
 
 _add_evaluate_command(
@@ -172,7 +179,7 @@ _add_evaluate_command(
         "factmill evaluate all --world my-world.toml --model mine --limit 100",
     ],
     list(EVALUATIONS.values()),
-    list_option_fields(JudgedEvaluationParams, ["model", "setting", *EvaluationInputs.resolved]),
+    make_option_dataclass_fields(JudgedEvaluationParams, ["model", "setting", *EvaluationInputs.resolved]),
 )
 _LOW_COVERAGE = 0.95
 """Share of scored items below which a note follows the first line."""
@@ -212,11 +219,11 @@ class EvaluationSweep:
     """Names of their models in tables and reports."""
     failures: list[FailedEvaluation] = field(default_factory=list)
     _failed_pairs: set[tuple[str, str]] = field(default_factory=set)
-    _shared_budget: CommandBudget = field(init=False)
+    _shared_budget: MultiBuildBudget = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the budget that all evaluations share."""
-        self._shared_budget = CommandBudget(self.run)
+        self._shared_budget = MultiBuildBudget(self.run)
 
     def check_plans(self, plans: Sequence[PlannedEvaluation]) -> None:
         """Resolve every evaluation's inputs and record failures; raise if a model can be evaluated on no benchmark."""
@@ -245,7 +252,7 @@ class EvaluationSweep:
         if (evaluation.benchmark.name, params.model) in self._failed_pairs:
             return
         try:
-            made = make_build(
+            made = make_or_reuse_build(
                 evaluation,
                 params,
                 enlarge_batches_if_offline(params, self._shared_budget.remaining_options),
@@ -282,7 +289,7 @@ class EvaluationSweep:
                 f"  FAILED {', '.join(f'{each.benchmark} ({shorten_line(each.model)})' for each in alike)}: {why}"
             )
             lines += [f"    again: {each.next}" for each in alike]
-        print_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
+        print_escaped_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
     def _record_failure(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
         name, model = evaluation.benchmark.name, params.model
@@ -299,7 +306,7 @@ class EvaluationSweep:
 
 def load_evaluation_table(db: Connection, evaluation_id: str, name: str, model: type[BaseModel]) -> pa.Table:
     """Return a table of an evaluation; BuildFormatTooOld if an earlier factmill wrote it without a required column or value."""
-    table = published_table(db, evaluation_id, name)
+    table = load_published_table(db, evaluation_id, name)
     lacking = [
         each.name
         for each in arrow_schema(model)
@@ -336,14 +343,14 @@ def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: S
     facts, warehouse = report.facts, Path(report.warehouse)
     record = resolve_build(warehouse, report.build_id)
     judge, card = load_judge_with_card(warehouse, evaluation, record)
-    corrected: list[CorrectedRate] = []
+    corrected: list[JudgeCorrectedRate] = []
     with open_warehouse(warehouse) as db:
         metrics = load_evaluation_metrics(db, report.build_id)
         if card is not None:  # rates corrected for the judge's errors
             answers = load_evaluation_table(db, record.build_id, evaluation.main_table, evaluation.main_row_model)
             scores = load_evaluation_table(db, record.build_id, f"{evaluation.benchmark.name}_scores", EvaluationScore)
             seed = record.lock["params"]["params"]["seed"]
-            rates = compute_corrected_rates(
+            rates = compute_judge_corrected_rates(
                 evaluation, facts["model"], record.build_id, answers, scores, card, judge, seed
             )
             corrected = list(rates)
@@ -353,6 +360,7 @@ def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: S
         "model": facts["model"],
         "judge": facts["judge"],
         "judge_card": format_card_summary(card, judge) if judge else "",
+        "own_prompts": report.own_prompts,
         "build_id": facts["measured"],
         "items": facts["items"],
         "unscored": facts["unscored"],
@@ -380,6 +388,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mappi
     judged = f", judged by {shorten_line(result['judge'])}" if result["judge"] else ""
     lines = [f"{result['evaluation_id']}: {shorten_line(result['model'])} on {result['build_id']}{judged}"]
     lines += [f"  {result['judge_card']}"] if result["judge_card"] else []
+    lines += [f"  own prompts: {format_prompt_digests(report.own_prompts)}"] if report.own_prompts else []
     if low < _LOW_COVERAGE:
         lines.append(f"  NOTE: only {low:.1%} of what was asked has a score; mind the bounds")
     order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
@@ -395,7 +404,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mappi
             rate = f"; without the judge's errors {interval}{note}"
         corrected[each["setting"], each["metric"]] = rate
     lines += [
-        f"  {metric.setting:22} {metric.metric:26} {format_metric_value(metric)}{corrected.get((metric.setting, metric.metric), '')}"
+        f"  {metric.setting:22} {metric.metric:26} {format_metric_with_interval(metric)}{corrected.get((metric.setting, metric.metric), '')}"
         for metric in shown
     ]
     lines += [f"  {kind} in the file of answers: {what}" for kind, what in result["answers"].items()]
@@ -413,7 +422,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mappi
     return lines
 
 
-def format_metric_value(metric: EvaluationMetric) -> str:
+def format_metric_with_interval(metric: EvaluationMetric) -> str:
     """Return a metric's value with its interval, n and number of unscored items, as part of a line."""
     if metric.value is None:
         return f"no value: {metric.note}"
@@ -425,7 +434,7 @@ def format_metric_value(metric: EvaluationMetric) -> str:
     return f"{metric.value:.3f}{interval} (n = {metric.n}{bounds}{note})"
 
 
-def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
+def write_questions_jsonl(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
     """Write every question with its messages as JSON Lines; return a line that describes the file."""
     inputs: Any = evaluation.resolve_inputs(params.model_copy(update={"model": "silent"}), run).inputs
     measured = resolve_measured_build(evaluation.benchmark, params, run)
@@ -436,10 +445,11 @@ def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOp
     asked = load_evaluation_questions(
         evaluation, measured.store, inputs.model_copy(update={"settings": tuple(settings)})
     )
-    lines = [
-        make_question_json(row, evaluation.make_prompt(row, inputs.params).build_messages(), build)
-        for row in rows_from_arrow(evaluation.question_model, asked)
-    ]
+    with using_own_prompts(parse_own_prompts(resolve_own_prompts(evaluation.assets, run))):
+        lines = [
+            make_question_json(row, evaluation.make_prompt(row, inputs.params).build_messages(), build)
+            for row in rows_from_arrow(evaluation.question_model, asked)
+        ]
     write_text_file("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), to)
     name = evaluation.benchmark.name
     return (

@@ -7,15 +7,15 @@ from typing import Any
 import typer
 
 from factmill.flows.cli.options import BenchmarkArgument, BuildOption, JsonOption, WarehouseOption, print_result
-from factmill.flows.evaluate.evaluations import get_buildable_record
+from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation
 from factmill.tasks import progress
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.code_versions import PACKAGE_VERSIONS
 from factmill.tasks.errors import UnknownBuild
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.reports.builds.tracing import format_row_trace, get_call_content, trace_rows
-from factmill.tasks.storage.builds import BuildRecord, get_reject_count, resolve_build
+from factmill.tasks.reports.builds.tracing import format_row_trace, get_call_settings_variables_reply, load_row_traces
+from factmill.tasks.storage.builds import BuildRecord, resolve_build, resolve_build_id_and_reject_count
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, query_rows
 from factmill.tasks.text.durations import format_age_in_words
 
@@ -38,14 +38,14 @@ def explain(
     Examples: factmill explain granola P19-3f2a, factmill explain granola
     """
     progress.set_progress_style()
-    known = get_buildable_record(benchmark)
+    known = get_benchmark_or_evaluation(benchmark)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if row is None:
         build = resolve_build(path, build_name or f"latest:{benchmark}")
         return print_result(as_json, {"build_id": build.build_id, "lock": build.lock}, _format_manifest(build))
-    build_id, _ = get_reject_count(path, build_name or f"latest:{benchmark}")
+    build_id, _ = resolve_build_id_and_reject_count(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
-        trace = trace_row(db, known, build_id, row)
+        trace = trace_row_by_id_prefix(db, known, build_id, row)
     lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(known, trace)]
     lines.append("  calls:" if trace["calls"] else "  calls: none")
     return print_result(as_json, trace, [*lines, *(line for call in trace["calls"] for line in _format_call(call))])
@@ -54,7 +54,7 @@ def explain(
 _ASSET_KINDS = {"prompts": "prompt", "lists": "list", "queries": "query"}
 
 
-def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> dict[str, Any]:
+def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> dict[str, Any]:
     """Return the trace of a row: the row or its reject, its rows in companion tables, and the calls that it rests on.
 
     `build_id`: a build, or a run that published nothing, which has only rejects.
@@ -63,7 +63,7 @@ def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) 
     """
     is_build = bool(query_rows(db, "SELECT 1 FROM builds WHERE build_id = ?", build_id))
     row_id = _resolve_row_id(db, benchmark, benchmark.main_table if is_build else "rejects", build_id, row_id)
-    (trace,) = trace_rows(db, benchmark, build_id, [row_id])
+    (trace,) = load_row_traces(db, benchmark, build_id, [row_id])
     for call in trace["calls"]:
         call["age_s"] = int((datetime.now(UTC) - call["asked_at"]).total_seconds())
         call["asked_at"] = call["asked_at"].isoformat()
@@ -81,7 +81,11 @@ def _format_manifest(build: BuildRecord) -> list[str]:
         ("world", world["name"], f"{world['digest']} (settings), epoch {world['epoch']}"),
         *(("service", name, identity) for name, identity in lock["services"].items()),
         *(("model", role, name) for role, name in lock["models"].items()),
-        *((singular, name, digest) for kind, singular in _ASSET_KINDS.items() for name, digest in lock[kind].items()),
+        *(
+            (singular, name, f"{digest}{' (own)' if kind == 'prompts' and name in build.own_prompts else ''}")
+            for kind, singular in _ASSET_KINDS.items()
+            for name, digest in lock[kind].items()
+        ),
         *(
             ("parameter", name, json.dumps(value, ensure_ascii=False))
             for name, value in (lock["params"]["params"] | lock["params"]).items()
@@ -107,7 +111,7 @@ def _format_manifest(build: BuildRecord) -> list[str]:
 
 
 def _format_call(call: dict[str, Any]) -> list[str]:
-    what, asked, answer = get_call_content(call)
+    what, asked, answer = get_call_settings_variables_reply(call)
     lines = [
         f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']}, {format_age_in_words(call['age_s'])} ago (call {call['key'][:12]})",
         f"      asked   {json.dumps(what, ensure_ascii=False)}",

@@ -12,7 +12,7 @@ from factmill.flows.cli.options import JsonOption, WarehouseOption, check_age_op
 from factmill.flows.prefect_server import send_event
 from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
-from factmill.tasks.engine.naming.identities import compute_oldest_allowed, resolve_max_ages
+from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times, resolve_reply_max_ages
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import OutputError
 from factmill.tasks.fanoutqa.checking.drift import (
@@ -25,12 +25,12 @@ from factmill.tasks.fanoutqa.checking.validate import (
     find_similar_questions,
     format_file_report,
     format_similar_pairs,
-    validate_file,
+    validate_question_file,
 )
 from factmill.tasks.fanoutqa.core.drift import (
     check_lost_share,
     compute_lost_share,
-    count_drift,
+    count_references_by_drift_kind,
     flatten_drift,
     format_drift_csv,
 )
@@ -76,7 +76,7 @@ def validate_fanoutqa(
       factmill fanoutqa validate drafts/*.json --least-articles 3 --json
       factmill fanoutqa validate fanout-final-dev.json --duplicates
     """
-    reports = [validate_file(file, least_articles) for file in find_question_files(files).values()]
+    reports = [validate_question_file(file, least_articles) for file in find_question_files(files).values()]
     similar = find_similar_questions(reports, world) if duplicates else None
     is_valid = not any(report.invalid for report in reports)
     told: dict[str, object] = {"valid": is_valid, "files": [report.as_json() for report in reports]}
@@ -140,14 +140,14 @@ def drift_fanoutqa(
     asked = load_world(name := world or build.origin["world"])
     now = datetime.now(UTC)
     moment = given or parse_past_epoch((asked.epoch or now.date()).isoformat())
-    oldest = compute_oldest_allowed(resolve_max_ages(asked, max_age), now)
+    oldest = compute_oldest_valid_reply_times(resolve_reply_max_ages(asked, max_age), now)
     with (
         closing(Services.open(name, None, factmill_home())) as services,
         closing(CallCache(path, "record", oldest_allowed=oldest)) as recorder,
     ):
         services.world.require_services("wikipedia")
         drifts = measure_drift(references, services, recorder, moment)
-    counts = count_drift(drifts)
+    counts = count_references_by_drift_kind(drifts)
     listed = [each for each in drifts if show_all or each.kind != "unchanged"]
     moments = (str(build.lock.get("params", {}).get("epoch", "")), moment)
     if to:

@@ -5,16 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from factmill.flows.build_runner import make_build
+from factmill.flows.build_runner import make_or_reuse_build
 from factmill.flows.cli.options import (
     check_warehouse_exists,
     print_result,
 )
 from factmill.flows.prefect_server import shared_server
+from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.core.batch_receipts import PILOT_DRAW_STAGE
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.engine.naming.manifests import make_build_manifest
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
 from factmill.tasks.engine.spending.forecasting import ForecastBasis, forecast_build, make_forecast_report
 from factmill.tasks.errors import UnknownBuild, UsageError
 from factmill.tasks.options import (
@@ -22,6 +23,7 @@ from factmill.tasks.options import (
     RunOptions,
     resolve_warehouse_path,
 )
+from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.reports.formatting import shorten_line
 from factmill.tasks.settings import load_world
 from factmill.tasks.storage.builds import (
@@ -71,7 +73,7 @@ FORECAST_FIELDS = [
     ("earlier", EarlierBuildOption, None),
     ("rows", SourceRowsOption, None),
 ]
-"""Options of a forecast, as add_command takes them."""
+"""Options of a forecast, as add_dataclass_command takes them."""
 _FORECAST_ONLY = {"pilot": "--pilot", "earlier": "--from", "rows": "--rows"}
 _NOT_WITH_FORECAST = {
     "force": "--force",
@@ -99,7 +101,7 @@ def check_forecast_options(given: Any, command: str, count: int) -> None:
         raise UsageError(f"--forecast is of one benchmark and one model: factmill {command} --forecast --pilot 50")
 
 
-def forecast(given: Any, benchmark: Benchmark, params: BenchmarkParams, run: RunOptions) -> None:
+def make_and_print_forecast(given: Any, benchmark: Benchmark, params: BenchmarkParams, run: RunOptions) -> None:
     """Forecast the requests, cost and time of a build with these options, and print them."""
     if given.pilot is not None and (given.earlier or given.rows):
         raise UsageError(
@@ -108,11 +110,11 @@ def forecast(given: Any, benchmark: Benchmark, params: BenchmarkParams, run: Run
     if given.pilot is None:
         check_warehouse_exists(run.warehouse)
     with shared_server():
-        told = _make_forecast(benchmark, params, run, given.earlier, given.rows)
+        told = _make_and_store_forecast(benchmark, params, run, given.earlier, given.rows)
     print_result(given.as_json, told, _format_forecast(told))
 
 
-def _make_forecast(
+def _make_and_store_forecast(
     benchmark: Benchmark, params: BenchmarkParams, run: RunOptions, earlier: str | None, rows: int | None
 ) -> dict[str, Any]:
     """Make and store the forecast of a build, from a pilot if the options ask for one, else from an earlier build.
@@ -123,7 +125,7 @@ def _make_forecast(
     world.require_service_access(*benchmark.required_services(params))
     lock = make_build_manifest(benchmark, benchmark.resolve_inputs(params, run), run)
     if run.pilot:
-        basis, told = _ask_pilot(benchmark, params, run)
+        basis, told = _run_pilot_for_forecast_basis(benchmark, params, run)
     else:
         record = _get_earlier_build(benchmark, run, earlier)
         requests = {stage["stage"]: stage["requests"] for stage in record.report["stages"] if "requests" in stage}
@@ -134,7 +136,8 @@ def _make_forecast(
             f"what {record.build_id} asked for its {record.report['stages'][0]['rows_in']:,} source rows, in the world "
             f"{record.report['world']}, for {source_rows:,} rows"
         )
-    forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
+    with using_own_prompts(parse_own_prompts(resolve_own_prompts(benchmark.assets, run))):
+        forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
     if not run.pilot:
         recorded = {"calls": 0.0, "usd": 0.0}
         notes.append(
@@ -145,10 +148,12 @@ def _make_forecast(
     return {"benchmark": benchmark.name, "lock": digest_json(lock)[:12], **found}
 
 
-def _ask_pilot(benchmark: Benchmark, params: BenchmarkParams, run: RunOptions) -> tuple[ForecastBasis, str]:
+def _run_pilot_for_forecast_basis(
+    benchmark: Benchmark, params: BenchmarkParams, run: RunOptions
+) -> tuple[ForecastBasis, str]:
     """Run a pilot build and return the basis of a forecast, with its description."""
     warehouse, begun = resolve_warehouse_path(run), datetime.now(UTC)
-    report = make_build(benchmark, params, run, force=True)
+    report = make_or_reuse_build(benchmark, params, run, force=True)
     asked = load_build_call_usage(warehouse, report.build_id, begun)
     delete_pilot_rows(warehouse, report.build_id)
     requests = {stage["stage"]: stage["requests"] for stage in report.stages if "requests" in stage}

@@ -20,25 +20,29 @@ from factmill.flows.cli.options import (
     print_result,
 )
 from factmill.flows.evaluate.evaluations import list_evaluations_and_analyses
-from factmill.flows.prefect_server import apply_prefect_settings, prefect_server
+from factmill.flows.prefect_server import apply_prefect_settings, standing_or_own_prefect_server
 from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.errors import ServiceUnreachable, UnknownBuild, WarehouseError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.settings import factmill_home, get_environment_variable
-from factmill.tasks.storage.housekeeping.compacting import compact_warehouse, upgrade_warehouse
-from factmill.tasks.storage.housekeeping.prefect_history import clean_history, prefect_database_path, vacuum_history
+from factmill.tasks.storage.housekeeping.prefect_history import (
+    clean_history,
+    prefect_database_path,
+    vacuum_history_or_find_problem,
+)
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
     OWN_SERVER,
     ReclaimedSpace,
-    find_crashed_runs,
+    find_crashed_run_markers_and_servers,
     get_prefect_server,
     measure_bytes,
 )
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import RetentionPolicy, clean_orphan_files, clean_warehouse
+from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse, upgrade_warehouse
 from factmill.tasks.storage.schema import SCHEMA_VERSION
 from factmill.tasks.storage.warehouse import warehouse_exists
-from factmill.tasks.text.durations import parse_duration
+from factmill.tasks.text.durations import parse_validated_duration
 
 
 def gc(
@@ -98,7 +102,7 @@ def gc(
     builds_since = _get_age_cutoff(builds_older_than) if builds_older_than else None
     keeping = RetentionPolicy(keep, builds_since, since, keep_evaluated=not with_measured)
     freed = clean_warehouse(path, keeping, remove=yes)
-    freed.append(_end_crashed_runs(remove=yes))
+    freed.append(_end_or_count_crashed_runs(remove=yes))
     history = clean_history(factmill_home(), since, remove=yes)
     if server := get_environment_variable("PREFECT_API_URL"):
         # a standing server keeps its history outside factmill's home
@@ -110,7 +114,7 @@ def gc(
     freed.append(history)
     freed += clean_orphan_files(factmill_home(), path, since, remove=yes)
     shown = [
-        asdict(each) | {"young_until": _format_removable_from(each, ages), "young_option": _get_age_option(each)}
+        asdict(each) | {"young_until": _format_earliest_removal_time(each, ages), "young_option": _get_age_option(each)}
         for each in freed
     ]
     how = "removed" if yes else "nothing was removed; to remove it: the same command with --yes"
@@ -139,7 +143,7 @@ def _format_reclaimed(freed: ReclaimedSpace, age_options: Mapping[str, str]) -> 
         option = _get_age_option(freed)
         yield (
             f"    {freed.young:,} more{size} stay only because they are younger than {age_options[option]}; the last of them can "
-            f"go from {_format_removable_from(freed, age_options)} on, all of them now with {option} 0s"
+            f"go from {_format_earliest_removal_time(freed, age_options)} on, all of them now with {option} 0s"
         )
 
 
@@ -148,12 +152,12 @@ def _get_age_option(freed: ReclaimedSpace) -> str:
     return "--builds-older-than" if freed.kind == "builds" else "--older-than"
 
 
-def _format_removable_from(freed: ReclaimedSpace, ages: Mapping[str, str]) -> str:
+def _format_earliest_removal_time(freed: ReclaimedSpace, ages: Mapping[str, str]) -> str:
     """Return the minute (UTC) from which all of this kind is old enough to go; empty if all of it is already."""
     if not freed.young:
         return ""
     try:
-        age = timedelta(seconds=parse_duration(ages[_get_age_option(freed)]))
+        age = timedelta(seconds=parse_validated_duration(ages[_get_age_option(freed)]))
         return f"{datetime.fromisoformat(freed.young_newest) + age:%Y-%m-%d %H:%M} UTC"
     except OverflowError:
         return "the end of the calendar"
@@ -164,7 +168,7 @@ def _compact_databases(warehouse: Path) -> tuple[dict[str, Any], list[str]]:
     history = prefect_database_path(factmill_home())
     sizes = {"warehouse": compact_warehouse(warehouse)}
     before = measure_bytes(history)
-    left = vacuum_history(factmill_home())
+    left = vacuum_history_or_find_problem(factmill_home())
     if history.is_file():
         sizes["prefect"] = (before, measure_bytes(history))
     lines = [f"{name:10} {_format_size(was):>10} → {_format_size(now)}" for name, (was, now) in sizes.items()]
@@ -210,7 +214,7 @@ def upgrade(
 
 def _get_age_cutoff(age: str) -> datetime:
     """Return the moment that lies `age` in the past, 1970 at the earliest."""
-    return datetime.fromtimestamp(max(time.time() - parse_duration(age), 0), UTC)
+    return datetime.fromtimestamp(max(time.time() - parse_validated_duration(age), 0), UTC)
 
 
 def _format_size(size_bytes: int) -> str:
@@ -220,12 +224,12 @@ def _format_size(size_bytes: int) -> str:
 CRASHED_RUNS_KIND = "killed runs"
 
 
-def _end_crashed_runs(*, remove: bool) -> ReclaimedSpace:
+def _end_or_count_crashed_runs(*, remove: bool) -> ReclaimedSpace:
     """End runs that Prefect lists as running but whose process is gone; only count them unless `remove`.
 
     Runs of a server other than the current one are left, since only that server knows them.
     """
-    servers = Counter(find_crashed_runs(factmill_home()).values())
+    servers = Counter(find_crashed_run_markers_and_servers(factmill_home()).values())
     count = servers.pop(get_prefect_server(), 0)
     left = [
         f"{others:,} of runs without a standing server: unset PREFECT_API_URL and run this again"
@@ -237,7 +241,7 @@ def _end_crashed_runs(*, remove: bool) -> ReclaimedSpace:
         try:
             # use the standing server, or start one; Prefect is imported only here
             apply_prefect_settings(factmill_home())
-            with prefect_server(factmill_home()) as server:
+            with standing_or_own_prefect_server(factmill_home()) as server:
                 progress.print_and_log("ending runs that were killed …")
                 from factmill.flows.watching.flow_runs import mark_crashed_runs
 

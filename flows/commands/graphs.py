@@ -120,7 +120,7 @@ def _check_graph(name: str, malformed: int) -> tuple[dict[str, Any], list[str]]:
     `malformed`: maximum number of malformed lines listed.
     """
     with _live_progress(f"checking {name}") as show:
-        manifest, damage = folders.check_graph_files(
+        manifest, damage = folders.digest_and_check_all_graph_files(
             name,
             graphs_folder(factmill_home()),
             lambda read, total: show(f"{read / 1e6:,.0f} of {total / 1e6:,.0f} MB"),

@@ -19,42 +19,42 @@ from factmill.flows.cli.options import (
     print_result,
     write_text_file,
 )
-from factmill.flows.commands.explain import trace_row
+from factmill.flows.commands.explain import trace_row_by_id_prefix
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.evaluation.human_labels import (
     LabelScheme,
     ParsedLabelFile,
-    count_strata,
+    count_drawn_and_all_by_stratum,
     draw_stratified_label_items,
-    format_label_file,
+    format_label_csv,
     list_label_item_ids,
-    parse_label_file,
+    parse_label_csv,
 )
 from factmill.tasks.core.evaluation.judge_cards import format_rater_agreement
 from factmill.tasks.core.measures.agreement import measure_rater_agreement
 from factmill.tasks.core.measures.audits import (
     DEFAULT_AUDIT_ROWS,
-    AuditFigure,
+    AuditCriterionResult,
     AuditVerdict,
-    choose_audit_sample,
-    compute_audit_figures,
+    compute_audit_criterion_results,
+    draw_audit_sample_ids,
     format_allowed_marks,
-    format_audit_figure,
-    format_audit_sheet,
-    parse_audit_sheet,
+    format_audit_criterion_result,
+    format_audit_sheet_csv,
+    parse_audit_sheet_csv,
     read_audit_mark,
 )
-from factmill.tasks.core.review import format_review_queue, parse_review_queue
+from factmill.tasks.core.review import format_review_queue_csv, parse_review_queue_csv
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.files import load_file_bytes
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.storage.builds import BuildRecord, published_table, resolve_build
+from factmill.tasks.storage.builds import BuildRecord, load_published_table, resolve_build
 from factmill.tasks.storage.human_judgments import (
-    list_draw_items,
+    list_draw_item_ids,
     load_audit_verdicts,
     load_label_items,
     load_labels,
@@ -62,7 +62,7 @@ from factmill.tasks.storage.human_judgments import (
     save_audit_verdicts,
     save_decisions,
     save_label_items,
-    save_labels,
+    save_labels_and_count_changed,
 )
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 from factmill.tasks.text.sanitize import escape_control_characters
@@ -115,15 +115,17 @@ def label(
       factmill label slaq_evaluation-3f2 --to more.csv --n 300 --seed 1 --by category
       factmill label --from labels.csv --labeller ada && factmill judge-card --judge exact
     """
-    _check_direction("label", "EVALUATION", evaluation, to, taken_from)
+    _check_export_or_import_options("label", "EVALUATION", evaluation, to, taken_from)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if to is not None:
-        _export_answers(path, str(evaluation), to, n, seed, by or [], as_json)
+        _export_and_print_label_sheet(path, str(evaluation), to, n, seed, by or [], as_json)
     elif taken_from is not None:
-        _import_answers(path, taken_from, labeller, as_json)
+        _import_and_print_labels(path, taken_from, labeller, as_json)
 
 
-def _check_direction(command: str, argument: str, name: str | None, to: Path | None, taken_from: Path | None) -> None:
+def _check_export_or_import_options(
+    command: str, argument: str, name: str | None, to: Path | None, taken_from: Path | None
+) -> None:
     """Raise UsageError unless NAME --to FILE or --from FILE is given."""
     if (to is None) == (taken_from is None) or (to is not None) != (name is not None):
         raise UsageError(
@@ -131,11 +133,11 @@ def _check_direction(command: str, argument: str, name: str | None, to: Path | N
         )
 
 
-def _export_answers(
+def _export_and_print_label_sheet(
     warehouse: Path, evaluation: str, to: Path, n: int, seed: int, by: Sequence[str], as_json: bool
 ) -> None:
     """Draw answers into a CSV file and print how many of each stratum."""
-    told = _export_labels(warehouse, evaluation, to, n, seed, by)
+    told = _draw_and_write_label_sheet(warehouse, evaluation, to, n, seed, by)
     lines = [
         f"{to}: {told['items']} of {told['judged']} judged answers of {told['evaluation_id']}; fill in label "
         f"({', '.join(told['labels'])}), then factmill label --from {to} --labeller NAME"
@@ -148,14 +150,14 @@ def _export_answers(
     print_result(as_json, told, lines)
 
 
-def _import_answers(path: Path, file: Path, labeller: str, as_json: bool) -> None:
+def _import_and_print_labels(warehouse: Path, file: Path, labeller: str, as_json: bool) -> None:
     """Store the labels of a CSV file and print problems and agreement; exit code 1 if labels are invalid."""
     # the user's own questions belong to no evaluation
-    found, digest = read_label_file(path, file, labeller, None)
+    found, digest = load_label_file_with_digest(warehouse, file, labeller, None)
     benchmarks = {item.draw: item.benchmark for item in found.items.values()}
-    with open_warehouse(path) as db:
-        changed = save_labels(db, found.labels, digest)
-        drawn = {draw: list_draw_items(db, draw) for draw in benchmarks}
+    with open_warehouse(warehouse) as db:
+        changed = save_labels_and_count_changed(db, found.labels, digest)
+        drawn = {draw: list_draw_item_ids(db, draw) for draw in benchmarks}
         labels = {draw: load_labels(db, items) for draw, items in drawn.items()}
     unlabelled = sum(len(items) - len(labels[draw]) for draw, items in drawn.items())
     labellers = sorted({label.labeller for label in found.labels})
@@ -191,7 +193,7 @@ def list_label_schemes() -> dict[str, LabelScheme]:
     return {name: each.label_scheme for name, each in EVALUATIONS.items() if each.label_scheme is not None}
 
 
-def get_judged_evaluation(warehouse: Path, name: str) -> tuple[Evaluation, LabelScheme, BuildRecord]:
+def resolve_judged_evaluation(warehouse: Path, name: str) -> tuple[Evaluation, LabelScheme, BuildRecord]:
     """Return the judged evaluation of a build, its label scheme and record; UsageError for any other build."""
     record = resolve_build(warehouse, name)
     evaluation = next((each for each in EVALUATIONS.values() if each.name == record.benchmark), None)
@@ -204,13 +206,15 @@ def get_judged_evaluation(warehouse: Path, name: str) -> tuple[Evaluation, Label
 def load_judged_answers(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> list[dict[str, Any]]:
     """Return the answer rows of an evaluation, which include the verdicts."""
     with open_warehouse(warehouse) as db:
-        rows: list[dict[str, Any]] = published_table(db, record.build_id, evaluation.main_table).to_pylist()
+        rows: list[dict[str, Any]] = load_published_table(db, record.build_id, evaluation.main_table).to_pylist()
     return rows
 
 
-def _export_labels(warehouse: Path, name: str, to: Path, n: int, seed: int, by: Sequence[str]) -> dict[str, Any]:
+def _draw_and_write_label_sheet(
+    warehouse: Path, name: str, to: Path, n: int, seed: int, by: Sequence[str]
+) -> dict[str, Any]:
     """Draw answers of an evaluation, write them to a CSV for labelling, and return a summary."""
-    evaluation, scheme, record = get_judged_evaluation(warehouse, name)
+    evaluation, scheme, record = resolve_judged_evaluation(warehouse, name)
     if to.exists():
         raise OutputError(f"{to}: is there already and may hold labels; name another file, or remove it")
     rows = load_judged_answers(warehouse, evaluation, record)
@@ -220,7 +224,7 @@ def _export_labels(warehouse: Path, name: str, to: Path, n: int, seed: int, by: 
     items = draw_stratified_label_items(scheme, rows, record.build_id, evaluation.benchmark.name, n, seed, by)
     if not items:
         raise UsageError(f"{record.build_id} has no answer with a verdict: there is nothing to label")
-    write_text_file(format_label_file(scheme, items), to)
+    write_text_file(format_label_csv(scheme, items), to)
     with open_warehouse(warehouse) as db:
         save_label_items(db, items)
     model = str(record.lock["author"])
@@ -230,13 +234,13 @@ def _export_labels(warehouse: Path, name: str, to: Path, n: int, seed: int, by: 
         "evaluation_id": record.build_id,
         "items": len(items),
         "judged": judged,
-        "strata": {stratum: list(counts) for stratum, counts in count_strata(items).items()},
+        "strata": {stratum: list(counts) for stratum, counts in count_drawn_and_all_by_stratum(items).items()},
         "labels": dict(scheme.classes),
         "naming_the_model": sum(model.casefold() in item.answer.casefold() for item in items),
     }
 
 
-def read_sheet_file(path: Path, export: str = "label EVALUATION") -> tuple[str, str]:
+def load_sheet_text_and_digest(path: Path, export: str = "label EVALUATION") -> tuple[str, str]:
     """Return a file's text and the SHA-256 of its bytes; UTF-8, with or without a BOM, or a spreadsheet's UTF-16.
 
     `export`: the command that writes such a file. UsageError if the file cannot be read.
@@ -253,15 +257,15 @@ def read_sheet_file(path: Path, export: str = "label EVALUATION") -> tuple[str, 
         raise UsageError(f"{path}: not UTF-8 text: {error}; save it as CSV in UTF-8") from error
 
 
-def read_label_file(
+def load_label_file_with_digest(
     warehouse: Path, path: Path, labeller: str, benchmark: str | None = ""
 ) -> tuple[ParsedLabelFile, str]:
     """Return the content of a label file and its digest; without a named labeller, the file's name is used."""
-    text, digest = read_sheet_file(path)
+    text, digest = load_sheet_text_and_digest(path)
     ids = list_label_item_ids(text, path.name)
     with open_warehouse(warehouse) as db:
         known = load_label_items(db, ids)
-    return parse_label_file(text, path.name, known, list_label_schemes(), labeller or path.stem, benchmark), digest
+    return parse_label_csv(text, path.name, known, list_label_schemes(), labeller or path.stem, benchmark), digest
 
 
 def format_label_problems(file: ParsedLabelFile) -> list[str]:
@@ -303,28 +307,28 @@ def review(
       factmill review latest:slaq --to queue.csv
       factmill review --from queue.csv && factmill build slaq --review manual
     """
-    _check_direction("review", "BUILD", build_name, to, taken_from)
+    _check_export_or_import_options("review", "BUILD", build_name, to, taken_from)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if to is not None:
         check_warehouse_exists(warehouse)
-        _export_review_queue(path, str(build_name), to, as_json)
+        _export_review_queue_csv(path, str(build_name), to, as_json)
     elif taken_from is not None:
-        _import_decisions(path, taken_from, as_json)
+        _import_review_decisions(path, taken_from, as_json)
 
 
-def _export_review_queue(path: Path, build_name: str, to: Path, as_json: bool) -> None:
+def _export_review_queue_csv(warehouse: Path, build_name: str, to: Path, as_json: bool) -> None:
     """Write a build's review queue to a CSV file and print how many items it has."""
-    items = load_review_queue(path, resolve_build(path, build_name))
-    write_text_file(format_review_queue(items), to)
+    items = load_review_queue(warehouse, resolve_build(warehouse, build_name))
+    write_text_file(format_review_queue_csv(items), to)
     undecided = sum(item.decision == "open" for item in items)
     told = {"file": str(to), "items": len(items), "open": undecided}
     print_result(as_json, told, [f"{to}: {len(items)} items, {undecided} of them open"])
 
 
-def _import_decisions(warehouse: Path, file: Path, as_json: bool) -> None:
+def _import_review_decisions(warehouse: Path, file: Path, as_json: bool) -> None:
     """Store the decisions of a CSV file and print how many."""
-    text, _ = read_sheet_file(file, "review BUILD")
-    items = parse_review_queue(text, file.name)
+    text, _ = load_sheet_text_and_digest(file, "review BUILD")
+    items = parse_review_queue_csv(text, file.name)
     taken = save_decisions(warehouse, items)
     told = {"file": str(file), "items": len(items), "decisions": taken}
     print_result(as_json, told, [f"{file}: {taken} decisions taken in, {len(items) - taken} items are still open"])
@@ -359,20 +363,20 @@ def audit(
     build_id = resolve_build(path, build_name or f"latest:{benchmark}").build_id
     told = ""
     if taken_from:
-        text, _ = read_sheet_file(taken_from, f"audit {benchmark}")
-        verdicts = parse_audit_sheet(known.audit, build_id, text, taken_from.name)
+        text, _ = load_sheet_text_and_digest(taken_from, f"audit {benchmark}")
+        verdicts = parse_audit_sheet_csv(known.audit, build_id, text, taken_from.name)
         with open_warehouse(path) as db:
             save_audit_verdicts(db, build_id, verdicts)
         told = f"{taken_from}: {len(verdicts)} verdicts taken in"
     else:
         sample = draw_audit_sample(path, known, build_id, rows, seed)
         if to:
-            write_text_file(format_audit_sheet(known.audit, build_id, sample.shown, sample.verdicts), to)
+            write_text_file(format_audit_sheet_csv(known.audit, build_id, sample.shown, sample.verdicts), to)
             told = (
                 f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then factmill audit {benchmark} --from {to}"
             )
         elif sys.stdin.isatty() and not as_json:
-            told = f"{ask_for_verdicts(path, known, sample, reviewer)} verdicts given"
+            told = f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"
     figures = measure_audit(path, known, build_id)
     nothing = f"no row of {build_id} has a verdict yet; ask in a terminal, or: factmill audit {benchmark} --to FILE.csv"
     lines = [*([told] if told else []), *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
@@ -394,13 +398,13 @@ def draw_audit_sample(warehouse: Path, benchmark: Benchmark, build_id: str, rows
     """Return a seeded sample of a build's rows."""
     with open_warehouse(warehouse) as db:
         ids = db.execute(f"SELECT id FROM {benchmark.main_table} WHERE build_id = ?", [build_id]).fetchall()
-        drawn = choose_audit_sample((row_id for (row_id,) in ids), rows, seed)
+        drawn = draw_audit_sample_ids((row_id for (row_id,) in ids), rows, seed)
         shown = {row_id: "\n".join(_format_row_evidence(db, benchmark, build_id, row_id)) for row_id in drawn}
         return AuditSample(build_id, shown, load_audit_verdicts(db, build_id))
 
 
 def _format_row_evidence(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> Iterator[str]:
-    trace = trace_row(db, benchmark, build_id, row_id)
+    trace = trace_row_by_id_prefix(db, benchmark, build_id, row_id)
     row = benchmark.main_row_model.model_validate(trace["row"])
     yield row_id
     yield from benchmark.explain(row)
@@ -410,7 +414,7 @@ def _format_row_evidence(db: Connection, benchmark: Benchmark, build_id: str, ro
     yield from benchmark.audit.list_evidence(row, trace["calls"])
 
 
-def ask_for_verdicts(warehouse: Path, benchmark: Benchmark, sample: AuditSample, reviewer: str) -> int:
+def ask_and_save_audit_verdicts(warehouse: Path, benchmark: Benchmark, sample: AuditSample, reviewer: str) -> int:
     """Ask in the terminal for verdicts on rows without one, store each at once, and return their number.
 
     Ends when all rows are done, or at `q`; an invalid mark is asked for again.
@@ -432,17 +436,17 @@ def ask_for_verdicts(warehouse: Path, benchmark: Benchmark, sample: AuditSample,
     return len(todo)
 
 
-def measure_audit(warehouse: Path, benchmark: Benchmark, build_id: str) -> list[AuditFigure]:
+def measure_audit(warehouse: Path, benchmark: Benchmark, build_id: str) -> list[AuditCriterionResult]:
     """Compute the figures of a build's audit."""
     with open_warehouse(warehouse) as db:
-        return compute_audit_figures(benchmark.audit, list(load_audit_verdicts(db, build_id).values()))
+        return compute_audit_criterion_results(benchmark.audit, list(load_audit_verdicts(db, build_id).values()))
 
 
-def format_audit_figures(benchmark: Benchmark, figures: list[AuditFigure]) -> list[str]:
+def format_audit_figures(benchmark: Benchmark, figures: list[AuditCriterionResult]) -> list[str]:
     """Return the figures of a build's audit as lines of text; empty if no row has a verdict."""
     if not any(figure.rows for figure in figures):
         return []
     kinds = {kind.code: kind for kind in benchmark.audit.criteria}
     return [f"audit by readers ({benchmark.audit.paper_section}):"] + [
-        f"  {format_audit_figure(kinds[figure.kind], figure)}" for figure in figures
+        f"  {format_audit_criterion_result(kinds[figure.kind], figure)}" for figure in figures
     ]

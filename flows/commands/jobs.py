@@ -108,7 +108,7 @@ def _cancel_jobs(warehouses: Sequence[Path], job: str | None, as_json: bool) -> 
 def _forget_job(warehouses: Sequence[Path], job: str, as_json: bool) -> None:
     """Delete the record of a job, so that the same build sends what is left of it again."""
     known = _resolve_job(warehouses, job)
-    if not job_files.delete_job_file(known.job):
+    if not job_files.delete_job_file_if_unlocked(known.job):
         raise UsageError(f"{known.name}: a running process waits for this job; stop that first (Ctrl-C)")
     count = len(known.job.open_ids)
     told = {"job": known.name, "forgotten": True, "requests": count, "build": known.job.run}

@@ -9,25 +9,25 @@ from typing import Annotated, Any
 
 import typer
 
-from factmill.flows.build_runner import make_build
+from factmill.flows.build_runner import make_or_reuse_build
 from factmill.flows.cli.options import (
     JsonOption,
     check_warehouse_exists,
-    list_option_fields,
+    make_model_from_options,
+    make_option_dataclass_fields,
     print_result,
-    read_options,
     write_text_file,
 )
 from factmill.tasks import progress
 from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.metrics import round_to_published
+from factmill.tasks.core.measures.metrics import round_to_six_digits
 from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.errors import OutputError
-from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE, ReportItem, sort_worst_first
+from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE, ReportedAnswer, sort_worst_first
 from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow, ReportedModel, UnscoredCount
-from factmill.tasks.reports.formatting import format_identifier, format_number, format_parameter_value
+from factmill.tasks.reports.formatting import format_number, format_parameter_value, format_snake_case_as_words
 from factmill.tasks.reports.item_browser import list_item_entries
 from factmill.tasks.reports.rendering import REPORT_RENDERERS
 from factmill.tasks.settings import factmill_home
@@ -36,11 +36,19 @@ from factmill.tasks.slaq.core.mechanism.rows import (
     SIMILARITY_MEASURES,
     ComparedFact,
     PairedFact,
-    count_facts_by_kind,
-    format_kind_counts,
+    count_drawn_and_unscored_by_kind,
+    format_scored_fact_counts,
 )
 from factmill.tasks.slaq.mechanism.ablation import require_mechanism_extra
 from factmill.tasks.slaq.mechanism.ablation_service import choose_torch_device, format_causal_model_size
+from factmill.tasks.slaq.mechanism.benchmark import (
+    SLAQ_MECHANISM,
+    MechanismParams,
+    load_pairs_file,
+    load_shuffled_facts_and_counts,
+    resolve_mechanism_inputs,
+    write_pairs_file,
+)
 from factmill.tasks.slaq.mechanism.measure import (
     ACCURACY,
     ALIGNED,
@@ -52,15 +60,7 @@ from factmill.tasks.slaq.mechanism.measure import (
     ROC_AUC,
     draw_mechanism_figures,
 )
-from factmill.tasks.slaq.mechanism.record import (
-    SLAQ_MECHANISM,
-    MechanismParams,
-    load_drawn_facts,
-    load_pairs_file,
-    resolve_mechanism_inputs,
-    write_pairs_file,
-)
-from factmill.tasks.storage.builds import BuildRecord, published_table, resolve_build
+from factmill.tasks.storage.builds import BuildRecord, load_published_table, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import escape_control_characters
 
@@ -105,7 +105,7 @@ WritePairsOption = Annotated[
 def _run_mechanism_command(given: Any) -> None:
     """Analyse models by the options of the command, print the results, and write a report."""
     progress.set_progress_style()
-    run, params = read_options(RunOptions, given), read_options(MechanismParams, given)
+    run, params = make_model_from_options(RunOptions, given), make_model_from_options(MechanismParams, given)
     check_warehouse_exists(run.warehouse)
     if given.write_pairs:
         pairs, without = write_answer_pairs(params, run, given.write_pairs)
@@ -114,13 +114,17 @@ def _run_mechanism_command(given: Any) -> None:
             f"{given.write_pairs}: {pairs} facts, {without} of them without a pair; mend short_text and long_text, then --pairs"
         ]
     else:
-        told, lines = run_mechanism_analysis(params, run, given.force, given.reports or factmill_home() / "reports")
+        told, lines = make_mechanism_analysis_and_report(
+            params, run, given.force, given.reports or factmill_home() / "reports"
+        )
     print_result(given.as_json, told, lines)
 
 
-_mechanism_option_fields = [each for each in list_option_fields(MechanismParams) if each[0] != "evaluation"]
+_mechanism_option_fields = [each for each in make_option_dataclass_fields(MechanismParams) if each[0] != "evaluation"]
 _run_option_fields = [
-    each for each in list_option_fields(RunOptions) if each[0] in ("world", "warehouse", "mode", "max_cost")
+    each
+    for each in make_option_dataclass_fields(RunOptions)
+    if each[0] in ("world", "prompts", "warehouse", "mode", "max_cost")
 ]
 _MechanismOptions = make_dataclass(
     "mechanism",
@@ -149,13 +153,13 @@ _LARGE_DIFFERENCE = 0.1
 """Difference between the unscored shares of aligned and misaligned facts above which a warning is printed."""
 
 
-def run_mechanism_analysis(
+def make_mechanism_analysis_and_report(
     params: MechanismParams, run: RunOptions, force: bool, folder: Path
 ) -> tuple[dict[str, Any], list[str]]:
     """Make an analysis and its report; return the object of --json and lines of text."""
     require_mechanism_extra()
     choose_torch_device(params.device)
-    made = make_build(SLAQ_MECHANISM, params, run, force)
+    made = make_or_reuse_build(SLAQ_MECHANISM, params, run, force)
     warehouse = resolve_warehouse_path(run)
     report = load_mechanism_report(warehouse, resolve_build(warehouse, made.build_id))
     written = [
@@ -187,10 +191,10 @@ def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], wri
     value = lambda *at: format_number(found[at].value) if at in found else "–"  # noqa: E731
     lines = [f"{made.build_id}: {made.rows} facts of {made.facts['model']}"]
     lines += [f"  {model}: {_format_fact_counts(counts)}" for model, counts in made.facts["facts"].items()]
-    lines.append(f"  scored: {format_kind_counts(made.facts['kinds'])}")
+    lines.append(f"  scored: {format_scored_fact_counts(made.facts['kinds'])}")
     details = made.facts["details"]
     lines += [
-        f"  unscored: {count} {format_identifier(reason)}, the first: {escape_control_characters(details[reason])}"
+        f"  unscored: {count} {format_snake_case_as_words(reason)}, the first: {escape_control_characters(details[reason])}"
         for reason, count in made.facts["unscored"].items()
     ]
     lines += [f"  warning: {each}" for each in _warn_of_unscored_difference(made.facts["kinds"])]
@@ -198,7 +202,7 @@ def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], wri
     lines.append(f"  {'':20} {heads}")
     for name in (*SIMILARITY_MEASURES, ALL_SIX_MEASURES):
         lines.append(
-            f"  {format_identifier(name):20} {value(ALIGNED, name):>9} {value(MISALIGNED, name):>11} {value(name, ROC_AUC):>9} {value(name, ACCURACY):>9} "
+            f"  {format_snake_case_as_words(name):20} {value(ALIGNED, name):>9} {value(MISALIGNED, name):>11} {value(name, ROC_AUC):>9} {value(name, ACCURACY):>9} "
             f"{value(name, ROC_AUC + BY_FACT_SUFFIX):>10} {value(name, ACCURACY + BY_FACT_SUFFIX):>9}"
         )
     if lacking := found.get((ALL_SIX_MEASURES, ROC_AUC)):
@@ -219,7 +223,7 @@ def write_answer_pairs(params: MechanismParams, run: RunOptions, path: Path) -> 
     rows: list[PairedFact] = [
         pair_fact_answers(fact, words, given.least_matched, chosen)
         for subject in locked.inputs.subjects
-        for facts in load_drawn_facts(resolve_warehouse_path(run), subject, given)[0].values()
+        for facts in load_shuffled_facts_and_counts(resolve_warehouse_path(run), subject, given)[0].values()
         for fact in facts[: given.per_kind]
     ]
     try:
@@ -234,8 +238,8 @@ def write_answer_pairs(params: MechanismParams, run: RunOptions, path: Path) -> 
 def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationReport:
     """Return an analysis as a report."""
     with open_warehouse(warehouse) as db:
-        metrics = rows_from_arrow(EvaluationMetric, published_table(db, record.build_id, EVALUATION_METRICS_TABLE))
-        rows = rows_from_arrow(ComparedFact, published_table(db, record.build_id, SLAQ_MECHANISM.main_table))
+        metrics = rows_from_arrow(EvaluationMetric, load_published_table(db, record.build_id, EVALUATION_METRICS_TABLE))
+        rows = rows_from_arrow(ComparedFact, load_published_table(db, record.build_id, SLAQ_MECHANISM.main_table))
     name = escape_control_characters(record.report["facts"]["model"])
     entries, in_all = list_item_entries(
         {name: sort_worst_first(list(_list_fact_items(rows)))}, SLAQ_MECHANISM.name, record.build_id
@@ -300,24 +304,24 @@ def _describe_analysis(record: BuildRecord, rows: Sequence[ComparedFact]) -> dic
     )
     if unused := facts["unused_pairs"]:
         pairs += f"; {unused} pairs of the file are of no fact that was drawn"
-    kinds = count_facts_by_kind((row.kind, row.unscored) for row in rows)
+    kinds = count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in rows)
     return {
         "Models": "; ".join(models),
         "Evaluations": ", ".join(facts["evaluations"]),
         "Facts": f"{len(rows)}: {sum(row.kind == ALIGNED for row in rows)} aligned (right in both answers), "
         f"{sum(row.kind == MISALIGNED for row in rows)} misaligned (right in one)",
         "Drawn from": "; ".join(f"{model}: {_format_fact_counts(counts)}" for model, counts in facts["facts"].items()),
-        "Scored": format_kind_counts(kinds),
+        "Scored": format_scored_fact_counts(kinds),
         "Pairs": pairs,
         "Parameters": "; ".join(
-            f"{format_identifier(name)} {format_parameter_value(value)}" for name, value in told.items()
+            f"{format_snake_case_as_words(name)} {format_parameter_value(value)}" for name, value in told.items()
         ),
         "Analysis": f"{record.build_id}, {record.code_version}",
     }
 
 
 def _format_fact_counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {format_identifier(name)}" for name, count in counts.items())
+    return ", ".join(f"{count} {format_snake_case_as_words(name)}" for name, count in counts.items())
 
 
 def _list_analysis_warnings(record: BuildRecord, rows: Sequence[ComparedFact]) -> list[str]:
@@ -327,7 +331,7 @@ def _list_analysis_warnings(record: BuildRecord, rows: Sequence[ComparedFact]) -
         warnings.append(
             f"{without} of {len(rows)} facts lack a similarity: what lacks one is seldom missing at random (see Unscored)."
         )
-    warnings += _warn_of_unscored_difference(count_facts_by_kind((row.kind, row.unscored) for row in rows))
+    warnings += _warn_of_unscored_difference(count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in rows))
     kinds = {row.kind for row in rows}
     if len(kinds) == 1:
         warnings.append(
@@ -356,23 +360,23 @@ def _warn_of_unscored_difference(kinds: Mapping[str, Mapping[str, int]]) -> list
     ]
 
 
-def _list_fact_items(rows: Sequence[ComparedFact]) -> Iterator[ReportItem]:
+def _list_fact_items(rows: Sequence[ComparedFact]) -> Iterator[ReportedAnswer]:
     for row in rows:
         values = [getattr(row, name) for name in SIMILARITY_MEASURES]
         told = [
-            f"{format_identifier(name)} {format_number(value)}"
+            f"{format_snake_case_as_words(name)} {format_number(value)}"
             for name, value in zip(SIMILARITY_MEASURES, values, strict=True)
             if value is not None
         ]
-        told += [f"unscored: {format_identifier(row.unscored)}"] if row.unscored else []
-        yield ReportItem(
+        told += [f"unscored: {format_snake_case_as_words(row.unscored)}"] if row.unscored else []
+        yield ReportedAnswer(
             answer_id=row.id,
             setting=row.kind,
             question=row.question,
             gold=row.gold,
             answer=f"{row.short_text or row.short_answer} ⇄ {row.long_text or '(nothing found)'}",
             verdict="; ".join(told),
-            score=None if None in values else round_to_published(sum(values) / len(values)),
+            score=None if None in values else round_to_six_digits(sum(values) / len(values)),
             row_id=row.id,
             groups={"category": row.category, "model": row.model},
         )

@@ -11,7 +11,7 @@ from factmill.flows.cli.options import JsonOption, print_result
 from factmill.tasks import progress
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models import model_folder
-from factmill.tasks.models.model_folder import ModelManifest, models_folder
+from factmill.tasks.models.model_folder import ModelManifest, get_models_folder
 from factmill.tasks.settings import factmill_home
 
 models_app = typer.Typer(help="Convert, list and remove local models (CTranslate2).", no_args_is_help=True)
@@ -81,11 +81,13 @@ def add_model(
 @models_app.command("list")
 def list_models(as_json: JsonOption = False) -> None:
     """List the local models, damaged ones too."""
-    folder = models_folder(factmill_home())
+    folder = get_models_folder(factmill_home())
     found = []
     for name in model_folder.list_model_names(folder):
         try:
-            found.append(_make_model_json(model_folder.load_model_manifest(model_folder.model_path(name, folder))))
+            found.append(
+                _make_model_json(model_folder.load_manifest_and_check_sizes(model_folder.get_model_path(name, folder)))
+            )
         except UsageError as error:
             unknown = dict.fromkeys(("kind", "digest", "size_bytes"))
             found.append({"name": name, **unknown, "state": "damaged", "advice": str(error)})
@@ -99,7 +101,7 @@ def remove_model(name: str = typer.Argument(..., help="Name of the model.", meta
 
     Example: factmill models remove all-MiniLM-L6-v2
     """
-    model_folder.remove_model(name, models_folder(factmill_home()))
+    model_folder.remove_model(name, get_models_folder(factmill_home()))
     typer.echo(f"removed the model {name}")
 
 
@@ -112,7 +114,7 @@ def _convert_and_print(
     """
     started = time.perf_counter()
     convert = resolve_name(f"factmill.tasks.models.converting.{converter}")
-    manifest = convert(checkpoint, models_folder(factmill_home()), name, "replace" if replace else "refuse", **more)
+    manifest = convert(checkpoint, get_models_folder(factmill_home()), name, "replace" if replace else "refuse", **more)
     added = {**_make_model_json(manifest), "seconds": round(time.perf_counter() - started, 2)}
     print_result(as_json, added, [f"{_format_model_line(added)}  in {added['seconds']} s"])
 

@@ -32,7 +32,7 @@ def new(
     Try: factmill new my_facts --from facts, factmill new my_questions --from file
     """
     folder = to or Path(name)
-    written = write_package(name, form, folder, title)
+    written = write_benchmark_package(name, form, folder, title)
     told = {"folder": str(folder), "files": [str(path) for path in written]}
     then = f"{len(written)} files; next: pip install -e {folder}, factmill build {name}, pytest {folder}"
     print_result(as_json, told, [*(f"  {path}" for path in written), then])
@@ -55,7 +55,7 @@ _FORM_PACKAGE_FILES: dict[PackageForm, dict[str, str]] = {
 """Form → path in the package → template, for that form only."""
 
 
-def render_package(name: str, form: PackageForm, canary: str, title: str = "") -> dict[str, str]:
+def render_benchmark_package(name: str, form: PackageForm, canary: str, title: str = "") -> dict[str, str]:
     """Return path in the package's folder → text of the file.
 
     `form`: the source of questions, facts of Wikidata or a file. `canary`: GUID by which training sets can exclude the
@@ -90,7 +90,7 @@ def render_package(name: str, form: PackageForm, canary: str, title: str = "") -
     }
 
 
-def write_package(name: str, form: PackageForm, folder: Path, title: str = "") -> list[Path]:
+def write_benchmark_package(name: str, form: PackageForm, folder: Path, title: str = "") -> list[Path]:
     """Write a package and return its files; UsageError for an unusable name, OutputError for a non-empty folder."""
     if not name.isidentifier() or not name.islower() or not name.isascii() or keyword.iskeyword(name):
         raise UsageError(
@@ -106,5 +106,5 @@ def write_package(name: str, form: PackageForm, folder: Path, title: str = "") -
         raise OutputError(f"{folder}: is there already; name another folder with --to, or remove it")
     return [
         write_text_file(text, folder / place, "--to")
-        for place, text in render_package(name, form, str(uuid.uuid4()), title).items()
+        for place, text in render_benchmark_package(name, form, str(uuid.uuid4()), title).items()
     ]

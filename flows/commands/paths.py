@@ -20,13 +20,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import typer
 
-from factmill.flows.cli.options import print_json, print_lines, print_result
+from factmill.flows.cli.options import print_escaped_lines, print_json, print_result
 from factmill.tasks import progress
 from factmill.tasks.assets import load_property_numbers, load_unit_qids
 from factmill.tasks.core.calls.call import Call, CallService
 from factmill.tasks.core.calls.path_calls import make_uncached_sender
 from factmill.tasks.core.calls.wikidata import (
-    choose_item_candidate,
+    choose_item_by_label_then_smallest_qid,
     make_find_items_call,
     make_label_call,
     parse_item_candidates,
@@ -93,7 +93,7 @@ def paths(
     counts: Counter[str] = Counter()
     with (
         closing(Services.open(world, graph, factmill_home())) as services,
-        PathFilesWriter(to) if to else nullcontext() as files,
+        PathAndPairFilesWriter(to) if to else nullcontext() as files,
     ):
         services.world.require_services("wikidata")
         for found, statuses in find_paths_of_pairs(asked, services, kind, options, language):
@@ -110,7 +110,7 @@ def paths(
                     ]
                     print_json({**pair, "paths": told})
             else:
-                print_lines(format_paths_of_pairs(found, statuses, limit))
+                print_escaped_lines(format_paths_of_pairs(found, statuses, limit))
     if files:
         summary = {"files": [str(file) for file in files.files], **dict(sorted(counts.items()))}
         count = counts.pop("paths")
@@ -159,7 +159,7 @@ PAIRS_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class _ResolvedPair:
+class _ResolvedSubjectObjectPair:
     """One pair, as understood."""
 
     subject: int | None
@@ -202,18 +202,20 @@ def find_paths_of_pairs(
     left, start = iter(pairs), 0
     while texts := list(islice(left, PAIRS_PER_BATCH)):
         units = load_unit_qids()
-        read: list[tuple[str, str, Any]] = [(subject, *_read_object_text(text, kind, units)) for subject, text in texts]
+        read: list[tuple[str, str, Any]] = [
+            (subject, *_parse_object_kind_and_value(text, kind, units)) for subject, text in texts
+        ]
         names = {subject for subject, _, _ in read} | {target for _, what, target in read if what == "item"}
-        numbers = _find_items(sorted(names), service, language)
+        numbers = _find_item_numbers(sorted(names), service, language)
         wanted = [
-            _ResolvedPair(numbers[subject], what, numbers[target] if what == "item" else target)
+            _ResolvedSubjectObjectPair(numbers[subject], what, numbers[target] if what == "item" else target)
             for subject, what, target in read
         ]
         yield _find_paths_of_batch(start, texts, wanted, finder, service, options, language)
         start += len(texts)
 
 
-def _read_object_text(text: str, kind: str | None, units: dict[str, int]) -> tuple[str, Any]:
+def _parse_object_kind_and_value(text: str, kind: str | None, units: dict[str, int]) -> tuple[str, Any]:
     """Return the kind of an object, and its text (for an item), Date or Number."""
     if kind == "item" or (kind is None and is_qid(text)):
         return "item", text
@@ -227,13 +229,15 @@ def _read_object_text(text: str, kind: str | None, units: dict[str, int]) -> tup
     return "item", text
 
 
-def _find_items(texts: Sequence[str], service: CallService, language: str) -> dict[str, int | None]:
+def _find_item_numbers(texts: Sequence[str], service: CallService, language: str) -> dict[str, int | None]:
     found: dict[str, int | None] = {text: get_wikidata_id_number(text) for text in texts if is_qid(text)}
     names = [text for text in texts if text not in found]
     replies = fetch_reply_bodies(service, [make_find_items_call(service.identity, name, language) for name in names])
     for name, body in zip(names, replies, strict=True):
         candidates = parse_item_candidates(body)
-        found[name] = get_wikidata_id_number(choose_item_candidate(candidates).qid) if candidates else None
+        found[name] = (
+            get_wikidata_id_number(choose_item_by_label_then_smallest_qid(candidates).qid) if candidates else None
+        )
     return found
 
 
@@ -250,7 +254,7 @@ def fetch_reply_bodies(service: CallService, calls: Sequence[Call]) -> list[Any]
 def _find_paths_of_batch(
     start: int,
     texts: Sequence[tuple[str, str]],
-    wanted: Sequence[_ResolvedPair],
+    wanted: Sequence[_ResolvedSubjectObjectPair],
     finder: PathFinder,
     service: CallService,
     options: PathSearchOptions,
@@ -285,11 +289,11 @@ def _find_paths_of_batch(
         }
         for at, ((subject, target), each) in enumerate(zip(texts, wanted, strict=True))
     ]
-    return _make_paths_table(paths, texts, start, service, language), pa.Table.from_pylist(lines, PAIRS_SCHEMA)
+    return _make_labelled_paths_table(paths, texts, start, service, language), pa.Table.from_pylist(lines, PAIRS_SCHEMA)
 
 
 def _find_paths_of_kind(
-    kind: str, wanted: Sequence[_ResolvedPair], finder: PathFinder, options: PathSearchOptions
+    kind: str, wanted: Sequence[_ResolvedSubjectObjectPair], finder: PathFinder, options: PathSearchOptions
 ) -> tuple[FoundPaths, pa.ListArray]:
     subjects = np.array([each.subject for each in wanted], np.int64)
     if kind == "item":
@@ -301,7 +305,7 @@ def _find_paths_of_kind(
     return found, make_path_id_lists(found.paths, subjects)
 
 
-def _make_paths_table(
+def _make_labelled_paths_table(
     paths: pa.Table | None, texts: Sequence[tuple[str, str]], start: int, service: CallService, language: str
 ) -> pa.Table:
     if paths is None or not len(paths):
@@ -363,7 +367,7 @@ def iterate_pairs_file(file: Path) -> Iterator[tuple[str, str]]:
         raise SourceError(f"{file}: no pairs; expected rows with subject and object")
 
 
-class PathFilesWriter(AbstractContextManager["PathFilesWriter"]):
+class PathAndPairFilesWriter(AbstractContextManager["PathAndPairFilesWriter"]):
     """Writes a file of paths and a file of pairs (`x.parquet`, `x.pairs.parquet`), batch by batch."""
 
     def __init__(self, file: Path) -> None:

@@ -21,7 +21,7 @@ from factmill.tasks.engine.benchmark import load_named_object
 from factmill.tasks.errors import ReleaseGateFailed, UnknownBuild, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.release.assembly import assemble_release, restrict_diff_to_release
+from factmill.tasks.release.assembly import restrict_diff_to_release, verify_and_assemble_release
 from factmill.tasks.release.attachments import make_page_visibility
 from factmill.tasks.release.contents import Release, ReleaseOptions
 from factmill.tasks.release.core.licences import split_licence_expression
@@ -30,7 +30,7 @@ from factmill.tasks.release.files import write_release_file
 from factmill.tasks.release.write import REPORT_PAGE_FILE, WrittenRelease, write_release
 from factmill.tasks.reports.builds.build_page import render_build_html
 from factmill.tasks.storage.builds import BuildRecord, resolve_build
-from factmill.tasks.storage.released_folders import is_release, load_release
+from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.text.sanitize import escape_markdown
 
 
@@ -115,10 +115,10 @@ def make_release(
     from factmill.flows.commands.report import load_page_for_build
 
     build = resolve_build(warehouse, build_name)
-    forms = get_release_forms(build)
+    forms = get_release_spec(build)
     benchmark = get_benchmark(build.benchmark)
     print_and_log(f"{build.build_id}: reading what was published")
-    release = assemble_release(warehouse, benchmark, forms, build, choices)
+    release = verify_and_assemble_release(warehouse, benchmark, forms, build, choices)
     changes = ""
     if since:  # changes of released rows only
         earlier = resolve_build(warehouse, since)
@@ -169,11 +169,11 @@ def release_if_gates_pass(warehouse: Path, build_id: str, folder: Path, gates: R
     """
     build = resolve_build(warehouse, build_id)
     place = folder / build.benchmark
-    before = load_release(place) if is_release(place) else None
+    before = load_verified_release(place) if is_release(place) else None
     if before and before.index.content_digest == build.content_digest:
         return f"{place} is a release of these rows already"
     benchmark = get_benchmark(build.benchmark)
-    release = assemble_release(warehouse, benchmark, get_release_forms(build), build, ReleaseOptions())
+    release = verify_and_assemble_release(warehouse, benchmark, get_release_spec(build), build, ReleaseOptions())
     unexplained = None
     with suppress(UnknownBuild):
         if before:
@@ -201,7 +201,7 @@ def compare_releases(warehouse: Path, before: str, after: str, with_answers: boo
     """
     sides = [load_release_or_build(name, warehouse) for name in (before, after)]
     check_same_benchmark(*(each.record for each in sides))
-    forms = get_release_forms(sides[0].record)
+    forms = get_release_spec(sides[0].record)
     benchmark = get_benchmark(sides[0].record.benchmark)
 
     def find_left_out(kind: RowChangeKind, row: Mapping[str, Any]) -> str:
@@ -215,7 +215,7 @@ def compare_releases(warehouse: Path, before: str, after: str, with_answers: boo
         return compare_builds(path, benchmark, records[0], records[1], with_answers, find_left_out)
 
 
-def get_release_forms(build: BuildRecord) -> ReleaseSpec:
+def get_release_spec(build: BuildRecord) -> ReleaseSpec:
     """Return the release forms of a build's benchmark; UsageError for other builds, such as an evaluation."""
     known = [name for name, benchmark in BENCHMARKS.items() if benchmark.release]
     if build.benchmark not in known:

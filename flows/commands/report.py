@@ -22,7 +22,7 @@ from factmill.tasks.errors import BuildFormatTooOld, UnknownBuild, UsageError
 from factmill.tasks.evaluation.definition import ANSWERS_FILE_UNIT, Evaluation
 from factmill.tasks.evaluation.measured_build import find_measured_build_record, format_measured_build
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.reports.builds.build_page import BUILD_RENDERERS, BuildPage, PageVisibility
+from factmill.tasks.reports.builds.build_page import BUILD_RENDERERS, BuildPage, BuildPageVisibility
 from factmill.tasks.reports.builds.page_loading import load_build_page
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PublishedEvaluation, make_evaluation_report
 from factmill.tasks.reports.model_card import (
@@ -33,7 +33,7 @@ from factmill.tasks.reports.model_card import (
     make_model_card,
 )
 from factmill.tasks.reports.rendering import CARD_RENDERERS, REPORT_RENDERERS
-from factmill.tasks.slaq.mechanism.record import SLAQ_MECHANISM
+from factmill.tasks.slaq.mechanism.benchmark import SLAQ_MECHANISM
 from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -114,7 +114,7 @@ def write_evaluation_report(warehouse: Path, evaluation_id: str, folder: Path) -
     ]
 
 
-def load_page_for_build(warehouse: Path, record: BuildRecord, shown: PageVisibility | None = None) -> BuildPage:
+def load_page_for_build(warehouse: Path, record: BuildRecord, shown: BuildPageVisibility | None = None) -> BuildPage:
     """Return the page of a build; `shown`: what it may show, by default everything."""
     benchmark = BENCHMARKS[record.benchmark]
     list_distributions: DistributionMaker = load_named_object(benchmark.page) if benchmark.page else lambda _: ()
@@ -158,11 +158,11 @@ def load_evaluation_report(warehouse: Path, records: Sequence[BuildRecord]) -> E
     )
 
 
-def check_report_suffixes(paths: Sequence[Path], forms: Collection[str] = REPORT_RENDERERS) -> None:
+def check_report_suffixes(paths: Sequence[Path], suffixes: Collection[str] = REPORT_RENDERERS) -> None:
     """Raise UsageError unless each file's ending is one of `forms`, by default those of a report."""
     for path in paths:
-        if path.suffix not in forms:
-            raise UsageError(f"{path}: expected a file that ends in {', '.join(forms)}")
+        if path.suffix not in suffixes:
+            raise UsageError(f"{path}: expected a file that ends in {', '.join(suffixes)}")
 
 
 def load_published_evaluation(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> PublishedEvaluation:
@@ -181,7 +181,9 @@ def load_published_evaluation(warehouse: Path, evaluation: Evaluation, record: B
         )
 
 
-def load_model_card(warehouse: Path, names: Sequence[str], folder: Path, made: Collection[str] = ()) -> ModelCard:
+def load_model_card(
+    warehouse: Path, names: Sequence[str], folder: Path, preferred_ids: Collection[str] = ()
+) -> ModelCard:
     """Return the card of models, one column each; without names, of all models that were evaluated.
 
     `folder`: the folder of the card; only reports in the same folder are linked. `made`: evaluations to prefer over
@@ -192,7 +194,7 @@ def load_model_card(warehouse: Path, names: Sequence[str], folder: Path, made: C
     known = [build for build in builds if build.benchmark in evaluations]
     if not known:
         raise UnknownBuild(f"no evaluation in {warehouse}; make some: factmill evaluate all --model NAME")
-    known.sort(key=lambda each: each.build_id in made)  # stable: the order of time stays
+    known.sort(key=lambda each: each.build_id in preferred_ids)  # stable: the order of time stays
     models = [_resolve_model_name(name, known) for name in names] or [_get_model_name(each) for each in known]
     models = list(dict.fromkeys(models))
     return make_model_card(
@@ -204,9 +206,9 @@ def load_model_card(warehouse: Path, names: Sequence[str], folder: Path, made: C
     )
 
 
-def write_model_card(warehouse: Path, names: Sequence[str], folder: Path, made: Collection[str]) -> list[Path]:
+def write_model_card(warehouse: Path, names: Sequence[str], folder: Path, preferred_ids: Collection[str]) -> list[Path]:
     """Write the card of models into a folder as HTML, Markdown and JSON, and return its files."""
-    card = load_model_card(warehouse, names, folder, made)
+    card = load_model_card(warehouse, names, folder, preferred_ids)
     models = "-".join(card.models)
     # add a digest if the models' names had to be changed for the file name
     plain = re.sub(r"[^\w.+-]+", "-", models, flags=re.ASCII)[:80]

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from factmill.flows.cli.entry import report_early_end
-from factmill.flows.cli.options import collect_given_values, list_option_fields, raising_usage_errors
+from factmill.flows.cli.entry import print_early_end_once
+from factmill.flows.cli.options import collect_given_values, make_option_dataclass_fields, raising_usage_errors
 from factmill.flows.prefect_server import apply_prefect_settings, raising_prefect_lost, require_server
 from factmill.flows.serve_options import ServeOptions, check_rebuild_inputs, load_serve_config
 from factmill.tasks.errors import UsageError
@@ -34,7 +34,7 @@ _SERVE_HELP = """Run rebuilds by schedule and from Prefect's UI until stopped.
     \b
     Examples:
       factmill serve --world my-world.toml --cron "0 3 1 * *"
-      factmill serve --benchmark granola --interval 12h --evaluate oracle
+      factmill serve --benchmarks granola --interval 12h --evaluate oracle
       factmill serve --config serve.toml --mode replay
     """
 
@@ -63,13 +63,16 @@ def _run_serve_command(given: Any) -> None:
     deployments = make_deployments(options, settings)
     with raising_prefect_lost("serve"):
         code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
-    report_early_end()
+    print_early_end_once()
     raise typer.Exit(code)
 
 
 serve = make_dataclass(
     "serve",
-    [*list_option_fields(ServeOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS]), ("config", ServeConfigOption, None)],
+    [
+        *make_option_dataclass_fields(ServeOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS]),
+        ("config", ServeConfigOption, None),
+    ],
     namespace={"__post_init__": _run_serve_command, "__doc__": _SERVE_HELP},
     kw_only=True,
 )

@@ -6,7 +6,7 @@ from typing import Literal
 import typer
 
 from factmill.tasks import progress
-from factmill.tasks.engine.cluster.protocol import format_code_version, import_distributed
+from factmill.tasks.engine.cluster.protocol import format_worker_code_version, import_distributed_without_logs
 from factmill.tasks.engine.cluster.worker import check_worker_options, load_servable_resources, run_worker
 from factmill.tasks.errors import UsageError
 from factmill.tasks.processes import get_temporary_folder
@@ -52,7 +52,7 @@ def worker(
     progress.set_progress_style("lines")
     files = tuple(str(file) if file else "" for file in (ca_file, cert_file, key_file))
     check_worker_options(address, (files[0], files[1], files[2]))
-    import_distributed()
+    import_distributed_without_logs()
     get_temporary_folder()
     offers = load_servable_resources(factmill_home(), model or [], graph or [], device, threads, progress.print_and_log)
     if not offers:
@@ -61,6 +61,6 @@ def worker(
         )
     for offer in offers:
         progress.print_and_log(f"holds {offer.name}: {offer.requirement}")
-    progress.print_and_log(f"answers with {format_code_version()}")
+    progress.print_and_log(f"answers with {format_worker_code_version()}")
     number = run_worker(address, offers, progress.print_and_log, host, (files[0], files[1], files[2]))
     raise typer.Exit(128 + number)

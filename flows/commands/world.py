@@ -15,9 +15,9 @@ from typing import Any
 import typer
 
 from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
-from factmill.flows.build_runner import make_build
-from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_lines, print_result
-from factmill.flows.commands.digests import list_scripted_reply_keys, load_prompt_key_digests
+from factmill.flows.build_runner import make_or_reuse_build
+from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_escaped_lines, print_result
+from factmill.flows.commands.digests import load_scripted_reply_key_digests, load_scripted_reply_keys_by_prompt
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
@@ -25,7 +25,7 @@ from factmill.tasks.core.service_settings import EMBEDDED_SERVICE
 from factmill.tasks.errors import EmbeddedWorldError, NoRowsPublished, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.settings import factmill_home
-from factmill.tasks.world.data import digest_world
+from factmill.tasks.world.data import digest_world_files
 from factmill.tasks.world.scripted_replies import (
     PromptVariables,
     ScriptedRepliesFile,
@@ -87,12 +87,12 @@ def replies(
 
     progress.set_progress_style()
     if tidy:
-        changed = _list_untidy_prompts()
+        changed = _list_prompts_with_untidy_replies()
         for prompt in changed:
             write_scripted_replies(prompt, load_scripted_replies(prompt))
-        return print_lines(f"{prompt}: written anew" for prompt in changed)
+        return print_escaped_lines(f"{prompt}: written anew" for prompt in changed)
     if check:
-        if wrong := _check_reply_files():
+        if wrong := _check_scripted_reply_files():
             raise EmbeddedWorldError("\n".join(wrong))
         return None
     if not (missing or unused or add):
@@ -103,7 +103,7 @@ def replies(
         ]
         line = "{prompt}: {replies:,} replies, {faults:,} with a planted fault; by {written_by}"
         return print_result(as_json, counts, (line.format(**each) for each in counts))
-    asked = _collect_build_prompts(benchmark or (), warehouse)
+    asked = _build_and_collect_reply_keys(benchmark or (), warehouse)
     if add:
         added = _add_replies_from_form(add, written_by, asked)
         return print_result(as_json, added, (f"{prompt}: {count:,} added" for prompt, count in added.items()))
@@ -128,7 +128,7 @@ def replies(
 _CHAINED_REPLIES_NOTE = "What rests on replies that are missing, such as BioKaLMA's later rounds, is asked once these are written; run this again then."
 
 
-def _collect_build_prompts(
+def _build_and_collect_reply_keys(
     names: Sequence[str], warehouse: Path | None
 ) -> dict[str, Mapping[ScriptedReplyKey, PromptVariables]]:
     """Make the missing embedded builds of these benchmarks (without names: of all) and return prompt → key → variables
@@ -138,10 +138,10 @@ def _collect_build_prompts(
     with shared_server():
         for benchmark in [get_benchmark(name) for name in names or BENCHMARKS]:
             try:
-                build_id = make_build(benchmark, benchmark.params(), run).build_id
+                build_id = make_or_reuse_build(benchmark, benchmark.params(), run).build_id
             except NoRowsPublished as nothing:
                 build_id = nothing.report.build_id
-            asked |= list_scripted_reply_keys(resolve_warehouse_path(run), build_id)
+            asked |= load_scripted_reply_keys_by_prompt(resolve_warehouse_path(run), build_id)
     return asked
 
 
@@ -194,7 +194,7 @@ def _add_replies_from_form(
     return {prompt: len(entries) for prompt, entries in told.items()}
 
 
-def _list_untidy_prompts() -> list[str]:
+def _list_prompts_with_untidy_replies() -> list[str]:
     """Return the prompts whose files differ from the form that `--tidy` writes."""
     return [
         prompt
@@ -204,14 +204,14 @@ def _list_untidy_prompts() -> list[str]:
     ]
 
 
-def _check_reply_files() -> list[str]:
+def _check_scripted_reply_files() -> list[str]:
     """Return the problems of the reply files, compared with what `make digests` last stored, without a build."""
-    asked = load_prompt_key_digests()
+    asked = load_scripted_reply_key_digests()
     wrong = [
         f"{get_scripted_replies_path(prompt)}: not sorted, or written otherwise; mend it with --tidy"
-        for prompt in _list_untidy_prompts()
+        for prompt in _list_prompts_with_untidy_replies()
     ]
-    if asked.world_digest != digest_world():
+    if asked.world_digest != digest_world_files():
         wrong.append(
             "the world's files changed since it was last noted what the builds ask (data/world/digests.json): look for missing "
             "replies with `factmill world replies --missing`, then run `make digests`"

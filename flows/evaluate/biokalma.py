@@ -17,7 +17,7 @@ from factmill.tasks.biokalma.evaluation.steps import (
     score_biokalma_answers,
 )
 from factmill.tasks.engine.building import open_build
-from factmill.tasks.evaluation.steps import label_evaluation_metrics, publish_evaluation
+from factmill.tasks.evaluation.steps import add_model_and_judge_to_metrics, publish_evaluation
 from factmill.tasks.options import BuildReport, RunOptions
 
 
@@ -41,6 +41,6 @@ def evaluate_biokalma(
         notes = BIOKALMA_EVALUATION.list_notes(locked.inputs)
         report = publish_evaluation(build, BIOKALMA_EVALUATION, answers, scores, metrics, notes)
         create_evaluation_artifacts(
-            report, BIOKALMA_EVALUATION, answers, label_evaluation_metrics(build, BIOKALMA_EVALUATION, metrics)
+            report, BIOKALMA_EVALUATION, answers, add_model_and_judge_to_metrics(build, BIOKALMA_EVALUATION, metrics)
         )
     return report

@@ -10,7 +10,7 @@ BROKEN_EVALUATIONS: dict[str, str] = {}
 """Name of a benchmark whose evaluation failed to load → package and reason."""
 
 
-def _load_evaluations() -> None:
+def _register_benchmark_evaluations() -> None:
     for name, benchmark in BENCHMARKS.items():
         if not benchmark.evaluation:
             continue
@@ -22,7 +22,7 @@ def _load_evaluations() -> None:
             BROKEN_EVALUATIONS[name] = f"{PACKAGES[name]}: {type(error).__name__}: {error}"
 
 
-_load_evaluations()
+_register_benchmark_evaluations()
 
 
 def list_evaluations_and_analyses() -> dict[str, Benchmark]:
@@ -31,6 +31,6 @@ def list_evaluations_and_analyses() -> dict[str, Benchmark]:
     return {each.name: each for each in (*EVALUATIONS.values(), *analyses)}
 
 
-def get_buildable_record(name: str) -> Benchmark:
+def get_benchmark_or_evaluation(name: str) -> Benchmark:
     """Return the record of a benchmark, evaluation or analysis by name; UsageError if there is none."""
     return list_evaluations_and_analyses().get(name) or get_benchmark(name)

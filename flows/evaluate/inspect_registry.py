@@ -30,7 +30,7 @@ GRADER_ROLE = "grader"
 """Model role of the judge: `--model-role grader=NAME`; without one, the program `exact` judges."""
 
 
-def _register_as_factmill(function: T) -> T:
+def _set_module_to_factmill(function: T) -> T:
     """Set a function's module to `factmill`, by which Inspect names what it registers."""
     function.__module__ = factmill.__name__
     return function
@@ -46,8 +46,8 @@ def _get_task_session(options: TaskOptions) -> EvaluationSession:
 
 
 @metric(scores="unreduced")
-@_register_as_factmill
-def measured(options: TaskOptions, group_by: list[str]) -> Metric:
+@_set_module_to_factmill
+def headline_metrics_with_intervals(options: TaskOptions, group_by: list[str]) -> Metric:
     """The benchmark's headline metrics, each with its n, what is unscored and its interval."""
 
     def compute(scores: list[SampleScore]) -> Value:
@@ -57,8 +57,8 @@ def measured(options: TaskOptions, group_by: list[str]) -> Metric:
 
 
 @solver
-@_register_as_factmill
-def asked(options: TaskOptions, max_tokens: int | None = None) -> Solver:
+@_set_module_to_factmill
+def benchmark_dialogue_solver(options: TaskOptions, max_tokens: int | None = None) -> Solver:
     """Puts the question as its setting has it, in as many turns as that takes."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - its protocol
@@ -68,8 +68,8 @@ def asked(options: TaskOptions, max_tokens: int | None = None) -> Solver:
 
 
 @scorer(metrics=[])
-@_register_as_factmill
-def scored(options: TaskOptions, judge: str | None = None) -> Scorer:
+@_set_module_to_factmill
+def benchmark_answer_scorer(options: TaskOptions, judge: str | None = None) -> Scorer:
     """Reads, judges and scores an answer as `factmill evaluate` does."""
 
     async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - its protocol
@@ -96,9 +96,9 @@ def _make_inspect_task(evaluation: Evaluation) -> Callable[..., Task]:
         options = {"benchmark": name, "source": source, "settings": settings, **more}
         return Task(
             dataset=MemoryDataset(make_inspect_samples(_get_task_session(options)), name=name),
-            solver=asked(options, max_tokens),
-            scorer=scored(options, judge),
-            metrics=[measured(options, _as_settings_list(group_by))],
+            solver=benchmark_dialogue_solver(options, max_tokens),
+            scorer=benchmark_answer_scorer(options, judge),
+            metrics=[headline_metrics_with_intervals(options, _as_settings_list(group_by))],
             # a question that the model did not receive stays in the metrics, as unscored
             score_on_error=True,
         )
@@ -111,7 +111,7 @@ def _make_inspect_task(evaluation: Evaluation) -> Callable[..., Task]:
     role `grader`. `group_by`: columns by which metrics are told too. `max_tokens`: room of an answer, for a model that
     thinks first. Beside these all that `factmill evaluate {name} --help` names, as Python names it: `-T limit=20`.
     """
-    return task(_register_as_factmill(make))
+    return task(_set_module_to_factmill(make))
 
 
 def _as_settings_list(given: str | list[str] | None) -> list[str]:

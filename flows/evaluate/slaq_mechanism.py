@@ -9,10 +9,14 @@ from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
 from factmill.tasks.engine.building import open_build
 from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE
 from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_path
-from factmill.tasks.slaq.core.mechanism.rows import AblatedFact, AblatedTokenRow, ComparedFact, count_facts_by_kind
+from factmill.tasks.slaq.core.mechanism.rows import (
+    AblatedFact,
+    AblatedTokenRow,
+    ComparedFact,
+    count_drawn_and_unscored_by_kind,
+)
 from factmill.tasks.slaq.mechanism.ablation import require_mechanism_extra
-from factmill.tasks.slaq.mechanism.measure import measure_mechanism
-from factmill.tasks.slaq.mechanism.record import (
+from factmill.tasks.slaq.mechanism.benchmark import (
     PAIRS_FILE_UNIT,
     SLAQ_MECHANISM,
     MechanismParams,
@@ -20,6 +24,7 @@ from factmill.tasks.slaq.mechanism.record import (
     load_pairs_file,
     resolve_mechanism_inputs,
 )
+from factmill.tasks.slaq.mechanism.measure import measure_mechanism
 from factmill.tasks.slaq.mechanism.steps import (
     ablate_answered_facts,
     compare_fact_answers,
@@ -65,7 +70,7 @@ def analyse_slaq_mechanism(
             "evaluations": list(build.run.origin["flow"]["evaluation"]),
             "facts": count_available_facts(locked.inputs, resolve_warehouse_path(run)),
             "unscored": dict(Counter(each for each in rows["unscored"].to_pylist() if each).most_common()),
-            "kinds": count_facts_by_kind((row["kind"], row["unscored"]) for row in told),
+            "kinds": count_drawn_and_unscored_by_kind((row["kind"], row["unscored"]) for row in told),
             "details": {row["unscored"]: row["detail"] for row in reversed(told) if row["unscored"]},
             "unused_pairs": len(pairs - {row["id"] for row in told}),
         }

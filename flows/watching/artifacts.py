@@ -18,7 +18,7 @@ from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import FactmillError
-from factmill.tasks.evaluation.definition import Evaluation, ReportItem, sort_worst_first
+from factmill.tasks.evaluation.definition import Evaluation, ReportedAnswer, sort_worst_first
 from factmill.tasks.options import BuildReport
 from factmill.tasks.reports.formatting import format_interval, format_number, format_row_balance, shorten_line
 from factmill.tasks.settings import factmill_home
@@ -31,7 +31,7 @@ _MAX_REJECT_CHARACTERS = 300
 
 def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -> None:
     """Create the artifacts of one build, and write its result into the run's log."""
-    _create_funnel_artifacts(report)
+    _create_funnel_and_reject_artifacts(report)
     if report.rows:
         # the columns of `show` come first, then the others, ids last
         first = [name for name in benchmark.display_columns if name in rows.column_names and name != "id"]
@@ -39,19 +39,19 @@ def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.T
         sample = rows.slice(0, ARTIFACT_SAMPLE_ROWS).select([*first, *others, "id"]).to_pylist()
         create_table_artifact(
             table=[format_artifact_row(row) for row in sample],
-            key=f"{_make_artifact_key(report)}-sample",
+            key=f"{_make_artifact_key_prefix(report)}-sample",
             description=f"{min(ARTIFACT_SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
         )
-    _create_cost_artifact(report, f"factmill report {report.build_id} --to {report.build_id}.html")
+    _create_and_log_cost_artifact(report, f"factmill report {report.build_id} --to {report.build_id}.html")
 
 
 def create_empty_build_artifacts(report: BuildReport) -> None:
     """Create the artifacts of a build that published nothing: the funnel and the reject reasons."""
     if report.stages:
-        _create_funnel_artifacts(report)
+        _create_funnel_and_reject_artifacts(report)
 
 
-def _create_funnel_artifacts(report: BuildReport) -> None:
+def _create_funnel_and_reject_artifacts(report: BuildReport) -> None:
     # columns in reading order
     funnel = [
         {
@@ -70,7 +70,7 @@ def _create_funnel_artifacts(report: BuildReport) -> None:
     ]
     create_table_artifact(
         table=funnel,
-        key=f"{_make_artifact_key(report)}-funnel",
+        key=f"{_make_artifact_key_prefix(report)}-funnel",
         description=f"What each stage of {report.build_id} did. {format_row_balance(report.model_dump())}",
     )
     if report.rejects:
@@ -88,12 +88,12 @@ def _create_funnel_artifacts(report: BuildReport) -> None:
         ]
         create_table_artifact(
             table=rejects,
-            key=f"{_make_artifact_key(report)}-rejects",
+            key=f"{_make_artifact_key_prefix(report)}-rejects",
             description=f"Why {report.rejects:,} rows were rejected. All of them: `{command}`",
         )
 
 
-def _make_artifact_key(report: BuildReport) -> str:
+def _make_artifact_key_prefix(report: BuildReport) -> str:
     return report.benchmark.replace("_", "-")
 
 
@@ -101,7 +101,7 @@ def create_evaluation_artifacts(
     report: BuildReport, evaluation: Evaluation, answers: pa.Table, metrics: Sequence[EvaluationMetric]
 ) -> None:
     """Create the artifacts of one evaluation: metrics over all items, figures, worst answers, cost."""
-    key = _make_artifact_key(report)
+    key = _make_artifact_key_prefix(report)
     create_table_artifact(
         table=make_metrics_table(metrics),
         key=f"{key}-metrics",
@@ -118,7 +118,7 @@ def create_evaluation_artifacts(
         key=f"{key}-worst",
         description=f"Worst answers of {report.build_id}; all of them: `factmill report {report.build_id} --to FILE.html`",
     )
-    _create_cost_artifact(report, f"{factmill_home() / 'reports' / report.build_id}.html")
+    _create_and_log_cost_artifact(report, f"{factmill_home() / 'reports' / report.build_id}.html")
 
 
 def format_figure_markdown(figure: ReportFigure) -> str:
@@ -150,13 +150,13 @@ def make_metrics_table(metrics: Iterable[EvaluationMetric]) -> list[dict[str, An
     ]
 
 
-def make_worst_answers_table(items: Iterable[ReportItem]) -> list[dict[str, Any]]:
+def make_worst_answers_table(items: Iterable[ReportedAnswer]) -> list[dict[str, Any]]:
     """Return the worst answers as rows of a table, ids last."""
     first = ("question", "answer", "verdict", "gold", "score", "setting")
     return [format_artifact_row(asdict(item), first) for item in sort_worst_first(items)[:ARTIFACT_SAMPLE_ROWS]]
 
 
-def _create_cost_artifact(report: BuildReport, page_or_command: str) -> None:
+def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str) -> None:
     """Create the artifact with a build's result and cost; `page_or_command`: its page, or the command that writes it."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
@@ -174,7 +174,7 @@ def _create_cost_artifact(report: BuildReport, page_or_command: str) -> None:
         f"Look at it: `{page_or_command}`\n\nIt is in `{report.warehouse}`.\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | cost | seconds |\n|---|---|---|---|---|---|\n"
         f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.format_cost()} | {report.seconds:.1f} |",
-        key=f"{_make_artifact_key(report)}-cost",
+        key=f"{_make_artifact_key_prefix(report)}-cost",
         description=f"What {report.build_id} came to, where it is, and what it cost",
     )
     for note in notes:
@@ -199,7 +199,7 @@ def _format_artifact_cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def create_page_artifact(report: BuildReport) -> None:
+def write_page_and_create_artifact(report: BuildReport) -> None:
     """Write the page of a build and link it as an artifact; a failure is logged, and the build stays."""
     if not report.rows:
         return

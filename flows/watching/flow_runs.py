@@ -46,7 +46,11 @@ from factmill.tasks.options import BenchmarkParams, RunOptions
 from factmill.tasks.processes import exclusive_file_lock
 from factmill.tasks.progress import LogLevel, StageProgress, print_and_log
 from factmill.tasks.settings import factmill_home
-from factmill.tasks.storage.housekeeping.reclaimed_space import OWN_SERVER, find_crashed_runs, run_marker_folder
+from factmill.tasks.storage.housekeeping.reclaimed_space import (
+    OWN_SERVER,
+    find_crashed_run_markers_and_servers,
+    run_marker_folder,
+)
 
 UNFINISHED_STATE_TYPES = (StateType.RUNNING, StateType.CANCELLING, StateType.PENDING, StateType.PAUSED)
 _CRASHED_RUN_MESSAGE = (
@@ -94,13 +98,13 @@ def mark_crashed_runs() -> list[UUID]:
     with exclusive_file_lock(run_marker_folder(factmill_home()).with_name("ending-runs.lock"), print_and_log):
         gone = _list_crashed_run_files()
         with get_client(sync_client=True) as client:
-            crashed = [run_id for path in gone if _mark_run_crashed(client, run_id := UUID(path.name))]
+            crashed = [run_id for path in gone if _mark_run_crashed_or_cancelled(client, run_id := UUID(path.name))]
         for path in gone:
             path.unlink(missing_ok=True)
     return crashed
 
 
-def end_child_runs(run_id: UUID, state: State[Any]) -> None:
+def end_child_and_task_runs(run_id: UUID, state: State[Any]) -> None:
     """Set the unfinished tasks and child runs of a run whose process is gone to its final state."""
     with get_client(sync_client=True) as client:
         _end_task_runs(client, run_id, state)
@@ -111,7 +115,7 @@ def end_child_runs(run_id: UUID, state: State[Any]) -> None:
             _end_task_runs(client, run.id, state)
 
 
-def _mark_run_crashed(client: SyncPrefectClient, run_id: UUID) -> bool:
+def _mark_run_crashed_or_cancelled(client: SyncPrefectClient, run_id: UUID) -> bool:
     """Mark a run and its task runs as crashed, or as cancelled if it was being cancelled; return False if it is
     finished or unknown."""
     try:
@@ -138,7 +142,11 @@ def _end_task_runs(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -
 
 
 def _list_crashed_run_files() -> list[Path]:
-    return [path for path, server in find_crashed_runs(factmill_home()).items() if server == _get_run_server_name()]
+    return [
+        path
+        for path, server in find_crashed_run_markers_and_servers(factmill_home()).items()
+        if server == _get_run_server_name()
+    ]
 
 
 def _get_run_server_name() -> str:
@@ -158,10 +166,10 @@ _MAX_RUN_NAME_CHARACTERS = 120
 
 def track_flow_runs(flow: Flow[..., Any]) -> Flow[..., Any]:
     """Return a flow whose runs are named, log what a terminal shows, and get a final state even if killed."""
-    ends: list[FlowStateHook[..., Any]] = [_on_run_end]
+    ends: list[FlowStateHook[..., Any]] = [_record_and_unlock_run_on_end]
     told = flow.with_options(
         flow_run_name=_make_current_run_name,
-        on_running=[_on_run_start],
+        on_running=[_observe_and_lock_run_on_start],
         on_completion=ends,
         on_failure=ends,
         on_crashed=ends,
@@ -234,23 +242,23 @@ def _make_current_run_name() -> str:
     )
 
 
-def _on_run_start(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - a hook of Prefect's
-    progress.add_run_observer(RunWatcher(flow, flow_run))
+def _observe_and_lock_run_on_start(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - a hook of Prefect's
+    progress.add_run_observer(PrefectRunObserver(flow, flow_run))
     acquire_flow_run_lock(flow_run.id)
     mark_crashed_runs()
 
 
-def _on_run_end(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - likewise
+def _record_and_unlock_run_on_end(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - likewise
     """Record a run's end: in its own process or, if that was stopped or is gone, in the process that started it."""
     if state.is_cancelling() or state.is_cancelled():
-        end_child_runs(flow_run.id, Cancelled(message=state.message))
+        end_child_and_task_runs(flow_run.id, Cancelled(message=state.message))
     elif state.is_crashed():
-        end_child_runs(flow_run.id, Crashed(message=state.message))
+        end_child_and_task_runs(flow_run.id, Crashed(message=state.message))
     if find_standing_server_url() and not state.is_completed():
         with get_client(sync_client=True) as client:
             record_unsuccessful_end(client, flow_run.id, state)
     elif not state.is_completed():
-        progress.log_to_current_run(format_run_end(state), "error")
+        progress.log_to_current_run(format_unsuccessful_run_end(state), "error")
     progress.remove_run_observer(flow_run.id)
     release_flow_run_lock(flow_run.id)
 
@@ -264,7 +272,7 @@ PROGRESS_ARTIFACT_TYPE = "progress"
 _WATCHER_JOIN_TIMEOUT_S = 5.0
 
 
-class RunWatcher:
+class PrefectRunObserver:
     """Receives the events of a flow run and sends them to Prefect as log lines and progress."""
 
     def __init__(self, flow: Flow[..., Any], flow_run: FlowRun) -> None:
@@ -343,7 +351,7 @@ _COMPLETE_PERCENT = 100.0
 _PREFECT_ERROR_PREFIX = "Flow run encountered an exception: "
 
 
-def format_run_end(state: State[Any]) -> str:
+def format_unsuccessful_run_end(state: State[Any]) -> str:
     """Return the log line for a run that ended without success."""
     if state.is_cancelling() or state.is_cancelled():
         return "Cancelled: what was done is kept; the same run again goes on from it"
@@ -352,7 +360,7 @@ def format_run_end(state: State[Any]) -> str:
 
 def record_unsuccessful_end(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     """Write an unsuccessful end into a run's log, and a word of it behind the progress of unfinished stages."""
-    line = format_run_end(state)
+    line = format_unsuccessful_run_end(state)
     word = line.partition(":")[0].lower()
     level = logging.WARNING if word == "cancelled" else logging.ERROR
     told = {"name": "factmill", "level": level, "message": line, "timestamp": datetime.now(UTC).isoformat()}

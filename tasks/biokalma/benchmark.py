@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from factmill.tasks.biokalma.core.rows import BiokalmaRow, EvolutionRoundRow, PersonCandidateRow, RelationCount
+from factmill.tasks.biokalma.core.rows import BiokalmaRow, EvolutionRoundRow, PersonCandidateRow, RelationGraphCount
 from factmill.tasks.biokalma.params import BiokalmaParams, resolve_biokalma_inputs
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.rows import BuildComparisonRules
@@ -54,7 +54,7 @@ BIOKALMA = Benchmark(
     examples=(
         "factmill build biokalma",
         "factmill build biokalma --source wikidata --graph mine --relations P26,P40",
-        "factmill build biokalma --source wikidata --class Q43229 --relations P749,P355",
+        "factmill build biokalma --source wikidata --class-qid Q43229 --relations P749,P355",
     ),
     params=BiokalmaParams,
     resolve_inputs=resolve_biokalma_inputs,
@@ -67,7 +67,7 @@ BIOKALMA = Benchmark(
         "biokalma": BiokalmaRow,
         "biokalma_rounds": EvolutionRoundRow,
         "biokalma_candidates": PersonCandidateRow,
-        "biokalma_relations": RelationCount,
+        "biokalma_relations": RelationGraphCount,
     },
     main_table="biokalma",
     group_column="relation",
@@ -95,6 +95,7 @@ BIOKALMA = Benchmark(
             NULL AS modified, id AS asked_for
         FROM (SELECT build_id, id, unnest(minimum_knowledge) AS piece FROM biokalma)
     """,
+    reads_wikipedia_files=True,
     required_services=lambda _: ("wikidata", "wikipedia"),
     assets=BenchmarkAssets(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),

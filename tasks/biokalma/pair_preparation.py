@@ -71,7 +71,7 @@ def check_class_exists(run: BuildRun, inputs: BiokalmaInputs) -> None:
         return
     asked = [make_describe_item_call(wikidata.identity, qid)]
     if mark_and_list_calls_without_result(run, wikidata, asked, lambda body: any(body.values())):
-        raise UsageError(f"--class {qid}: {wikidata.identity} has no such item")
+        raise UsageError(f"--class-qid {qid}: {wikidata.identity} has no such item")
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
@@ -437,7 +437,7 @@ def _look_up_articles(
     revisions, failed_now = work.call_and_parse(wikipedia, dated, parse_page_revision, "wikipedia_failed")
     revids = {qid: revision.revid for qid, revision in revisions.items() if revision.revid is not None}
     texts = (
-        (row_id, qid, make_revision_html_call(wikipedia.identity, revids[qid]))
+        (row_id, qid, make_revision_html_call(wikipedia.identity, revids[qid], titles[qid]))
         for row_id, qid in asked
         if qid in revids
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -30,7 +30,7 @@ from factmill.tasks.engine.benchmark import (
 from factmill.tasks.engine.naming.identities import perplexity_identity, wikidata_identity
 from factmill.tasks.errors import UsageError
 from factmill.tasks.files import resolve_absolute_path
-from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
+from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split_commas
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import make_own_source, state_source
 from factmill.tasks.storage.source_files import SourceFile, format_unused_files, pin_source_file
@@ -45,21 +45,15 @@ def _validate_class_qid(qid: str) -> str:
     return qid
 
 
-def _split_commas(given: Any) -> Any:
-    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
-        return given  # pydantic's error says what is expected
-    return tuple(pid.strip() for each in given for pid in each.split(",") if pid.strip())
-
-
 class BiokalmaParams(OwnSourceParams):
     """Parameters of a BioKaLMA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """Table of paragraphs about two people, with the columns paragraph, person, relation and other, or a folder (repeatable), or `wikidata` for pairs from the facts of the Wikidata. Default: the paragraphs that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
-    class_qid: Annotated[str, AfterValidator(_validate_class_qid), CliOption("--class", "QID")] = HUMAN_QID
+    class_qid: Annotated[str, AfterValidator(_validate_class_qid), CliOption(metavar="QID")] = HUMAN_QID
     """Class of the items that make up the pairs."""
-    relations: Annotated[tuple[str, ...], BeforeValidator(_split_commas), CliOption(metavar="PIDS")] = ()
-    """Relations to take pairs from, separated by commas. Default: the relations between people."""
+    relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
+    """Relations to take pairs from (repeatable, or separated by commas). Default: the relations between people."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
     """Further relations that may join a pair, in the form of data/lists/pair_relations.csv."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
@@ -145,6 +139,6 @@ def resolve_pair_relations(relations: Sequence[str], class_qid: str, known: Pair
         )
     if not relations and class_qid != HUMAN_QID:
         raise UsageError(
-            f"--class {class_qid}: give the relations that join items of this class, like --relations P749,P355"
+            f"--class-qid {class_qid}: give the relations that join items of this class, like --relations P749,P355"
         )
     return list(dict.fromkeys(relations or known.people_pids))

@@ -9,20 +9,20 @@ from factmill.tasks.biokalma.core.rows import (
     EvolutionRoundRow,
     EvolvingPair,
     PersonCandidateRow,
-    RelationCount,
+    RelationGraphCount,
 )
 from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations
-from factmill.tasks.core.measures.counts_and_bins import count_values, divide_rounded
+from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, divide_rounded
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
     PublishedTables,
-    count_by_frequency,
-    count_by_number,
+    count_numbers_filling_gaps,
+    count_values_commonest_first,
     make_bar_figure,
 )
 from factmill.tasks.core.publishing.release_spec import (
-    CardSpec,
-    ConfigSpec,
+    DatasetCardSpec,
+    DatasetConfigSpec,
     PaperCitation,
     PaperComparisons,
     ParentRowLink,
@@ -33,12 +33,12 @@ from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.options import BuildReport
 
 if TYPE_CHECKING:
-    from factmill.tasks.engine.batches import Dataset
+    from factmill.tasks.engine.batches import StageDataset
     from factmill.tasks.engine.building import Build
 
 
 def publish_biokalma(
-    build: "Build", resolved: "Dataset", counted: "Dataset", evolved: "Dataset", asked: "Dataset"
+    build: "Build", resolved: "StageDataset", counted: "StageDataset", evolved: "StageDataset", asked: "StageDataset"
 ) -> BuildReport:
     """Publish the questions, rounds with all candidates, items that bear the names, and relation counts."""
     published = rows_from_arrow(BiokalmaRow, asked.table(BiokalmaRow))
@@ -48,27 +48,27 @@ def publish_biokalma(
         "biokalma": asked.table(BiokalmaRow),
         "biokalma_rounds": evolved.companion_rows(arrow_schema(EvolutionRoundRow)),
         "biokalma_candidates": resolved.companion_rows(arrow_schema(PersonCandidateRow)),
-        "biokalma_relations": counted.companion_rows(arrow_schema(RelationCount)),
+        "biokalma_relations": counted.companion_rows(arrow_schema(RelationGraphCount)),
     }
-    return build.publish(tables, _count_facts(published, pairs, counted.rows))
+    return build.publish(tables, _compute_report_facts(published, pairs, counted.rows))
 
 
-def _count_facts(published: Sequence[BiokalmaRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
+def _compute_report_facts(published: Sequence[BiokalmaRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
     pieces = [len(row.minimum_knowledge) for row in published]
     evolved = [each for pair in pairs for each in pair.rounds[1:]]
-    decided = count_values(map(classify_deciding_score, evolved))
+    decided = count_values_sorted_by_value(map(classify_deciding_score, evolved))
     weighed = [candidate.is_weighed for each in evolved for candidate in each.candidates]
     years = sorted(year for pair in pairs for year in pair.birth_years)
     return {
         "pieces_per_question": {"mean": divide_rounded(sum(pieces), len(pieces), digits=2), "n": len(pieces)},
-        "pieces": count_values(pieces),
+        "pieces": count_values_sorted_by_value(pieces),
         "people": len({qid for pair in pairs for qid in (pair.person_qid, pair.other_qid)}),
         "countries": len({qid for pair in pairs for qid in pair.countries}),
         "cities": len({qid for pair in pairs for qid in pair.cities}),
         "occupations": len({qid for pair in pairs for qid in pair.occupations}),
         "born": [years[0], years[-1]] if years else [],
-        "relations": count_values(pair.relation_label for pair in pairs),
-        "text_sources": count_values(pair.text_source for pair in pairs),
+        "relations": count_values_sorted_by_value(pair.relation_label for pair in pairs),
+        "text_sources": count_values_sorted_by_value(pair.text_source for pair in pairs),
         "names_of_several": sum(pair.person_candidates > 1 or pair.other_candidates > 1 for pair in pairs),
         "removed_citations": sum(pair.rounds[0].removed_citations for pair in pairs),
         "unstated_citations": sum(pair.rounds[0].unstated_citations for pair in pairs),
@@ -84,7 +84,7 @@ def _count_facts(published: Sequence[BiokalmaRow], pairs: list[EvolvingPair], co
 _BELONGS_TO_PAIR = ParentRowLink(column="row_id")
 
 
-def list_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourcePage]:
+def list_paragraph_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourcePage]:
     """Yield the article that the first round's text is from, if any."""
     for each in row["text_pages"]:
         title, _, revision = each.rpartition(", revision ")
@@ -96,7 +96,7 @@ def compare_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
     return {"questions": (rows, 1_085), "pieces of knowledge per question": (facts["pieces_per_question"]["mean"], 6.8)}
 
 
-CARD = CardSpec(
+CARD = DatasetCardSpec(
     headline_metric="micro_f1",
     part_labels=lambda: load_pair_relations().labels,
     about=(
@@ -136,26 +136,26 @@ BIOKALMA_RELEASE = ReleaseSpec(
     canary="ee727d69-75a7-47cb-a2ca-e3ac95865a2f",
     source_column="source_name",
     licence_column="licence",
-    list_pages=list_source_pages,
+    list_pages=list_paragraph_source_pages,
     configs=(
-        ConfigSpec(
+        DatasetConfigSpec(
             name="biokalma",
             title="Questions about two people, with the smallest set of knowledge that answers them",
             splits={"test": "biokalma"},
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="rounds",
             title="Every round in which a paragraph was evolved: the scores of all pieces, the choice, the sentence",
             splits={"test": "biokalma_rounds"},
             parent_link=_BELONGS_TO_PAIR,
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="candidates",
             title="Wikidata items with the people's names, and which of them the relation joins",
             splits={"test": "biokalma_candidates"},
             parent_link=_BELONGS_TO_PAIR,
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="relations",
             title="Number of people's graphs in which each relation occurs (Equation 1 of the paper)",
             splits={"test": "biokalma_relations"},
@@ -174,23 +174,23 @@ def draw_biokalma_distributions(build: PublishedTables) -> Iterator[ReportFigure
         "pieces",
         "Pieces of knowledge that answer a question",
         "questions",
-        count_by_number(map(len, knowledge)),
+        count_numbers_filling_gaps(map(len, knowledge)),
         "pieces",
     )
-    pairs = count_by_frequency(build.load_column(_TABLE, "relation_label"))
+    pairs = count_values_commonest_first(build.load_column(_TABLE, "relation_label"))
     yield make_bar_figure("pairs", "Pairs by relation", "questions", pairs, "relation")
     yield make_bar_figure(
         "properties",
         "Properties of the pieces",
         "pieces",
-        count_by_frequency(piece["property"] for pieces in knowledge for piece in pieces),
+        count_values_commonest_first(piece["property"] for pieces in knowledge for piece in pieces),
         "property",
     )
     yield make_bar_figure(
         "text_sources",
         "Source of the first paragraph",
         "questions",
-        count_by_frequency(build.load_column(_TABLE, "text_source")),
+        count_values_commonest_first(build.load_column(_TABLE, "text_source")),
         "text",
     )
     decided = build.facts.get("rounds_decided_by", {})

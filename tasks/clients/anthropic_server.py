@@ -1,10 +1,10 @@
 """Client of Anthropic's own API (`kind = "anthropic"`): translates requests and responses of OpenAI's chat protocol.
 
-Chat builds and reads bodies of OpenAI's chat protocol; this server translates them for Anthropic's SDK. OpenAiServer
+Chat builds and reads bodies of OpenAI's chat protocol; this server translates them for Anthropic's SDK. OpenAiServerClient
 does the rest: limits, redirects, prices and the run's budget. Errors stay as the API sends them.
 
 The SDK is the extra `anthropic`, so it is imported when the first such model is asked. Requests go through its generic
-`post`, as OpenAiServer's do. `messages.create` would refuse replies of more than about 21,000 tokens without a stream,
+`post`, as OpenAiServerClient's do. `messages.create` would refuse replies of more than about 21,000 tokens without a stream,
 because they may take over ten minutes; here `limits.timeout_s` bounds the time.
 
 Names and shapes are those of the SDK's types (anthropic 2.12, API version 2026-10-21). The differences:
@@ -35,7 +35,7 @@ from factmill.tasks.clients.openai_server import (
     DEFAULT_MAX_TOKENS,
     FILE_DEADLINE_S,
     FILE_TIMEOUT_S,
-    OpenAiServer,
+    OpenAiServerClient,
     ServerResponse,
 )
 from factmill.tasks.core.service_settings import ModelSettings
@@ -68,29 +68,29 @@ JsonBody = Mapping[str, Any]
 
 
 def build_messages_request(
-    body: JsonBody, default_max_tokens: int, adapt_schema: Callable[[dict[str, Any]], dict[str, Any]]
+    chat_body: JsonBody, default_max_tokens: int, adapt_schema: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
     """Build the body of `POST /v1/messages` from a body of the chat protocol.
 
     `default_max_tokens`: for a body without a limit. `adapt_schema`: reduces a JSON schema to the subset that the API
     takes.
     """
-    request: dict[str, Any] = {name: value for name, value in body.items() if name not in _TRANSLATED_REQUEST_KEYS}
-    limits = (body.get(name) for name in ("max_tokens", "max_completion_tokens"))
+    request: dict[str, Any] = {name: value for name, value in chat_body.items() if name not in _TRANSLATED_REQUEST_KEYS}
+    limits = (chat_body.get(name) for name in ("max_tokens", "max_completion_tokens"))
     request["max_tokens"] = next((limit for limit in limits if limit), default_max_tokens)
-    request["messages"] = _build_turns(body["messages"])
-    if system := [message["content"] for message in body["messages"] if message["role"] == "system"]:
+    request["messages"] = _merge_non_system_messages_into_turns(chat_body["messages"])
+    if system := [message["content"] for message in chat_body["messages"] if message["role"] == "system"]:
         request["system"] = "\n\n".join(system)
-    if "temperature" in body and (body.get("thinking") or {}).get("type") not in ("enabled", "adaptive"):
-        request["temperature"] = min(1.0, max(0.0, body["temperature"]))
+    if "temperature" in chat_body and (chat_body.get("thinking") or {}).get("type") not in ("enabled", "adaptive"):
+        request["temperature"] = min(1.0, max(0.0, chat_body["temperature"]))
     config: dict[str, Any] = {}
-    if effort := body.get("reasoning_effort"):
+    if effort := chat_body.get("reasoning_effort"):
         config["effort"] = effort
-    if schema := _find_schema(body.get("response_format") or {}):
+    if schema := _find_schema(chat_body.get("response_format") or {}):
         config["format"] = {"type": "json_schema", "schema": adapt_schema(schema)}
-    if config := config | body.get("output_config", {}):
+    if config := config | chat_body.get("output_config", {}):
         request["output_config"] = config
-    if tools := body.get("tools"):
+    if tools := chat_body.get("tools"):
         request["tools"] = [_build_tool_definition(tool["function"]) for tool in tools]
     return request
 
@@ -105,7 +105,7 @@ def _build_tool_definition(function: JsonBody) -> dict[str, Any]:
     return tool | {name: function[name] for name in ("description", "strict") if function.get(name) is not None}
 
 
-def _build_turns(messages: Sequence[JsonBody]) -> list[dict[str, Any]]:
+def _merge_non_system_messages_into_turns(messages: Sequence[JsonBody]) -> list[dict[str, Any]]:
     """Return the messages without system messages; consecutive messages of one role become one turn with several
     blocks."""
     turns: list[dict[str, Any]] = []
@@ -148,7 +148,7 @@ def _parse_tool_input(arguments: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def build_chat_completion(message: Any) -> Any:
+def translate_message_to_chat_completion(message: Any) -> Any:
     """Convert a response of the Messages API to the chat protocol; return anything else unchanged."""
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         return message
@@ -174,10 +174,10 @@ def _build_tool_call(block: JsonBody) -> dict[str, Any]:
     return {"id": block.get("id"), "type": "function", "function": function}
 
 
-def translate_response_text(text: str) -> str:
+def translate_response_json_to_chat(text: str) -> str:
     """Convert a response body to the chat protocol; return text that is not JSON unchanged."""
     try:
-        return json.dumps(build_chat_completion(json.loads(text)), ensure_ascii=False)
+        return json.dumps(translate_message_to_chat_completion(json.loads(text)), ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
 
@@ -191,7 +191,7 @@ def read_custom_id(line: bytes) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def convert_batch_result_line(line: bytes) -> bytes:
+def convert_batch_line_to_openai_format(line: bytes) -> bytes:
     """Convert a line of batch results to a line of an OpenAI job's output file (batch_jobs/jsonl.py).
 
     An unreadable line is returned unchanged; `parse_result_lines` counts it.
@@ -202,7 +202,7 @@ def convert_batch_result_line(line: bytes) -> bytes:
         kind = result["type"]
         if kind == "succeeded":
             payload: dict[str, Any] = {
-                "response": {"status_code": 200, "body": build_chat_completion(result["message"])}
+                "response": {"status_code": 200, "body": translate_message_to_chat_completion(result["message"])}
             }
         elif kind == "errored":
             error = result["error"]
@@ -226,7 +226,7 @@ def require_anthropic_sdk() -> None:
         )
 
 
-class AnthropicServer(OpenAiServer):
+class AnthropicServerClient(OpenAiServerClient):
     """Client of one model behind the Messages API."""
 
     library = "anthropic"
@@ -257,7 +257,7 @@ class AnthropicServer(OpenAiServer):
         answer = await super().post("/v1/messages", self.translate(body))
         # a secret may have been split over several blocks, which are now one text
         return (
-            replace(answer, text=self.credentials.redact(translate_response_text(answer.text)))
+            replace(answer, text=self.credentials.redact(translate_response_json_to_chat(answer.text)))
             if answer.status < 300
             else answer
         )

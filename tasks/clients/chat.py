@@ -22,24 +22,28 @@ from typing import Any
 from factmill.tasks import progress
 from factmill.tasks.clients.batch_jobs.batch_queue import BatchQueue
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
-from factmill.tasks.clients.batch_jobs.request_files import OfflineBatchQueue, OfflineRequestFiles
-from factmill.tasks.clients.completions import find_chat_failure, find_content_refusal, read_completion
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineBatchQueue, OfflineRequestAndReplyFiles
+from factmill.tasks.clients.completions import (
+    find_chat_failure_or_raise,
+    find_content_or_length_refusal,
+    read_completion,
+)
 from factmill.tasks.clients.openai_server import ServerResponse, add_usage
 from factmill.tasks.clients.parameter_probes import ParameterProbes
 from factmill.tasks.clients.sending.http_responses import shorten_to_line
-from factmill.tasks.clients.sending.sender import Sender
-from factmill.tasks.clients.server_factory import make_batch_client, make_chat_server
+from factmill.tasks.clients.sending.sender import RetryingRequestSender
+from factmill.tasks.clients.server_factory import make_batch_client, make_chat_server_client
 from factmill.tasks.clients.unsupported_parameters import (
     find_changed_settings,
     format_changed_settings,
     is_unexplained_refusal,
-    merge_roles,
+    merge_system_and_repeated_roles,
     read_settings_from_refusal,
 )
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
 from factmill.tasks.core.finish_reasons import (
     classify_finish_reason,
-    format_unknown_finish_reasons,
+    format_unknown_finish_reason_warning,
     is_token_limit_reached,
 )
 from factmill.tasks.core.service_settings import ModelSettings
@@ -82,7 +86,7 @@ class ChatClient:
         read_key: Callable[[], str],
         user_agent: str,
         jobs: JobFilesLocation | None = None,
-        files: OfflineRequestFiles | None = None,
+        files: OfflineRequestAndReplyFiles | None = None,
     ) -> None:
         """Set up the client; send nothing. `read_key` is called with the first request.
 
@@ -94,8 +98,10 @@ class ChatClient:
         """The model's settings, with those learnt from refusals."""
         self._configured_model = model
         self._probes = ParameterProbes()
-        self._server = make_chat_server(model, read_key, user_agent)
-        self._sender = Sender(model.limits, self._server.name, counts=False, find_subject=lambda draw: draw.call.key)
+        self._server = make_chat_server_client(model, read_key, user_agent)
+        self._sender = RetryingRequestSender(
+            model.limits, self._server.name, counts=False, find_subject=lambda draw: draw.call.key
+        )
         self._finish_reasons: set[str] = set()
         """Finish reasons received so far."""
         self._batch_queue: BatchQueue[_SampleRequest] | None = None
@@ -122,7 +128,7 @@ class ChatClient:
             if reply.error == _N_IGNORED_ERROR:
                 alone.append((draw.call, reply))
                 return ()
-            wanted = 1 if draw.seed is None else _samples(draw.call)
+            wanted = 1 if draw.seed is None else _get_sample_count(draw.call)
             arrived = open_draws.setdefault(draw.number, {})
             arrived[draw.seed or 0] = draw.custom_id, reply
             if len(arrived) < wanted:
@@ -199,10 +205,10 @@ class ChatClient:
                 f"model {self.model.name} refused a request without naming a reason ({self._probes.unexplained_refusal}), and refused "
                 f"it again without each of {self._probes.format_tried()}"
             )
-        return [*notes, *format_unknown_finish_reasons(self.model.name, self._finish_reasons)]
+        return [*notes, *format_unknown_finish_reason_warning(self.model.name, self._finish_reasons)]
 
     def _list_sample_requests(self, number: int, call: Call) -> list[_SampleRequest]:
-        samples = _samples(call)
+        samples = _get_sample_count(call)
         if samples == 1 or self.model.choices:
             return [_SampleRequest(number, call, samples, None)]
         return [_SampleRequest(number, call, 1, seed) for seed in range(samples)]
@@ -280,7 +286,9 @@ class ChatClient:
         self, model: ModelSettings, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: ServerResponse
     ) -> bool:
         """True where the server refuses a request without saying why."""
-        if not is_unexplained_refusal(answer.status, answer.text) or find_content_refusal(self._server.name, answer):
+        if not is_unexplained_refusal(answer.status, answer.text) or find_content_or_length_refusal(
+            self._server.name, answer
+        ):
             return False
         return not read_settings_from_refusal(model, answer.status, answer.text, sent, learnt)
 
@@ -369,13 +377,13 @@ class ChatClient:
         `model`: the settings that the request was built with; other requests may have learnt more meanwhile. `learnt`:
         the settings changed after earlier refusals, kept once the request is answered.
         """
-        if known := find_content_refusal(self._server.name, answer):
+        if known := find_content_or_length_refusal(self._server.name, answer):
             return known
         if change := read_settings_from_refusal(
             model, answer.status, answer.text, _build_request_body(model, draw), learnt
         ):
             return change, shorten_to_line(answer.text)
-        if failure := find_chat_failure(self._server.name, answer):
+        if failure := find_chat_failure_or_raise(self._server.name, answer):
             return failure
         completion = read_completion(self._server.name, answer)
         reply = self._server.make_priced_reply(completion.usage)
@@ -394,7 +402,7 @@ def _build_request_body(model: ModelSettings, draw: _SampleRequest) -> dict[str,
     parts, wire = draw.call.parts, draw.call.unrecorded_parts
     body: dict[str, Any] = {
         "model": parts["model"],
-        "messages": wire["messages"] if model.system == "own" else merge_roles(wire["messages"]),
+        "messages": wire["messages"] if model.system == "own" else merge_system_and_repeated_roles(wire["messages"]),
         "temperature": parts["temperature"] if model.temperature == "asked" else model.temperature,
         model.token_limit: parts["max_tokens"] + model.thinking_tokens,  # type: ignore[operator]
         "stream": bool(model.stream),
@@ -419,7 +427,7 @@ def _build_request_body(model: ModelSettings, draw: _SampleRequest) -> dict[str,
     return {name: value for name, value in (body | model.extra_body).items() if name not in left_out}
 
 
-def _join_sample_replies(replies: Sequence[CallResponse], once: bool) -> CallResponse:
+def _join_sample_replies(replies: Sequence[CallResponse], allows_empty_text: bool) -> CallResponse:
     """Join the replies of several samples into one.
 
     It fails when any sample failed, when all are refused, or when no sample holds text, unless an empty text is an
@@ -441,7 +449,7 @@ def _join_sample_replies(replies: Sequence[CallResponse], once: bool) -> CallRes
     texts = [text for body in bodies for text in body["texts"]]
     finish = [reason for body in bodies for reason in body["finish"]]
     calls = [of_one for body in bodies for of_one in body.get("calls", [[]] * len(body["texts"]))]
-    if not once and not any(text.strip() for text in texts) and not any(calls):
+    if not allows_empty_text and not any(text.strip() for text in texts) and not any(calls):
         kind = "cut_off" if all(map(is_token_limit_reached, finish)) else "empty_reply"
         error = f"{kind}: {len(texts)} samples without text, finish {sorted(set(finish))}"
         return replace(spent, body=None, status="failed", error=error, transient=True)
@@ -463,5 +471,5 @@ def _format_refused_reply(reply: CallResponse) -> str:
     return f"refused: finish {sorted(set(body['finish']))}: {shorten_to_line(' '.join(body['texts'])) or 'no text'}"
 
 
-def _samples(call: Call) -> int:
+def _get_sample_count(call: Call) -> int:
     return int(call.parts["samples"])  # type: ignore[arg-type]

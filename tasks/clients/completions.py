@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from factmill.tasks.clients.openai_server import ServerResponse, is_length_refusal
-from factmill.tasks.clients.sending.http_responses import find_http_failure, parse_json_body, shorten_to_line
+from factmill.tasks.clients.sending.http_responses import find_http_failure_or_raise, parse_json_body, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.core.calls.call import CallResponse, make_failed_response
 from factmill.tasks.core.finish_reasons import classify_finish_reason
@@ -151,7 +151,7 @@ class ChatCompletion:
         return len(self.body["texts"])
 
 
-def find_content_refusal(service: str, answer: ServerResponse) -> CallResponse | None:
+def find_content_or_length_refusal(service: str, answer: ServerResponse) -> CallResponse | None:
     """Return a failed reply for a request refused for its content or length; None for success and for any other error.
 
     AccountBlocked when the account may make no further requests.
@@ -167,27 +167,27 @@ def find_content_refusal(service: str, answer: ServerResponse) -> CallResponse |
     return make_failed_response("prompt_too_long", shorten_to_line(answer.text)) if is_length_refusal(answer) else None
 
 
-def find_chat_failure(service: str, answer: ServerResponse) -> CallResponse | None:
+def find_chat_failure_or_raise(service: str, answer: ServerResponse) -> CallResponse | None:
     """Return None for 2xx, and a failed reply where retrying in this run is useless; else raise Retry or
     ServiceUnreachable."""
-    if failure := find_content_refusal(service, answer):
+    if failure := find_content_or_length_refusal(service, answer):
         return failure
     if answer.status == 404:
         raise ServiceUnreachable(
             f"{service}: HTTP 404: {shorten_to_line(answer.text)}. Check url, name and account of the model"
         )
-    failure = find_http_failure(service, answer.status, answer.text, answer.retry_after)
+    failure = find_http_failure_or_raise(service, answer.status, answer.text, answer.retry_after)
     # other failures may lie in the account or the server's setup, which people can fix
     return failure and replace(failure, transient=True)
 
 
 def read_completion(service: str, answer: ServerResponse) -> ChatCompletion:
-    """Read a response with status 2xx; Retry when the provider failed, AccountBlocked as in `find_content_refusal`."""
+    """Read a response with status 2xx; Retry when the provider failed, AccountBlocked as in `find_content_or_length_refusal`."""
     read = parse_json_body(answer.text)
     body = read[0] if isinstance(read, list) and read else read
     choices = body.get("choices") if isinstance(body, Mapping) else None
     if not isinstance(body, Mapping) or body.get("error") or not isinstance(choices, list) or not choices:
-        return _read_empty_completion(service, answer, body)
+        return _read_completion_without_choices(service, answer, body)
     try:
         choices = sorted(choices, key=lambda choice: choice.get("index") or 0)
         samples = [_read_choice(service, choice) for choice in choices]
@@ -232,7 +232,7 @@ def _collect_error_details(part: Any, error: ProviderErrorDetails, depth: int) -
         _collect_error_details(part.get(name), error, depth - 1)
 
 
-def _read_empty_completion(service: str, answer: ServerResponse, body: Any) -> ChatCompletion:
+def _read_completion_without_choices(service: str, answer: ServerResponse, body: Any) -> ChatCompletion:
     """Return the permanent failure that a 2xx without choices reports; Retry for any other."""
     body = body if isinstance(body, Mapping) else {}
     nothing: dict[str, Any] = {"texts": [], "finish": [], "fingerprint": None}
@@ -241,7 +241,7 @@ def _read_empty_completion(service: str, answer: ServerResponse, body: Any) -> C
     if isinstance(feedback, Mapping) and (reason := feedback.get("blockReason") or feedback.get("block_reason")):
         return ChatCompletion(nothing, body, f"refused: the prompt is blocked: {reason}")
     is_error = "error" in (body.get("object"), body.get("type")) or any(map(body.get, _ERROR_FIELDS))
-    if is_error and (final := find_content_refusal(service, ServerResponse(400, answer.text, None))):
+    if is_error and (final := find_content_or_length_refusal(service, ServerResponse(400, answer.text, None))):
         return ChatCompletion(nothing, body, final.error or "")
     if is_error:
         raise _make_provider_retry(_read_error_body(body), excerpt)
@@ -270,7 +270,7 @@ def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, lis
     if refusal := message.get("refusal"):
         finish = finish if ending == "filtered" else "refusal"
         return refusal if isinstance(refusal, str) else _read_message_text(message.get("content")), finish, []
-    return _read_message_text(message.get("content")), finish, _read_calls(message)
+    return _read_message_text(message.get("content")), finish, _read_tool_calls(message)
 
 
 def _make_provider_retry(error: ProviderErrorDetails, excerpt: str) -> Retry:
@@ -286,7 +286,7 @@ def _read_message_text(content: str | Sequence[str | Mapping[str, Any]] | None) 
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _read_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
+def _read_tool_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the tool calls of a message, in the current form or the older one (`function_call`)."""
     asked = message.get("tool_calls") or []
     if not asked and message.get("function_call"):

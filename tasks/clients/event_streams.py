@@ -24,7 +24,7 @@ _FIRST_VALUE_FIELDS = frozenset({"id", "name", "role"})
 """Members of a message or a call whose first value counts, since some servers repeat them."""
 
 
-def read_completion_json(text: str, status: int) -> str:
+def read_plain_or_streamed_json(text: str, status: int) -> str:
     """Return the JSON of a response body: events joined, or plain JSON without the keep-alive lines before it.
 
     Retry `truncated` for a stream that ends early, `broken_json` for an event that is not JSON.

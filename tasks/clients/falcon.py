@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import httpx
 
 from factmill.tasks.clients.sending.http_responses import (
-    find_http_failure,
+    find_http_failure_or_raise,
     format_library_error,
     parse_json_body,
     shorten_to_line,
@@ -18,10 +18,10 @@ from factmill.tasks.clients.sending.http_responses import (
 from factmill.tasks.clients.sending.response_limits import (
     ACCEPTED_ENCODING,
     check_redirect,
-    operation_scope,
     read_limited_body,
+    response_limit_scope,
 )
-from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.service_settings import ServiceLimits
 
@@ -32,7 +32,7 @@ logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
-class FalconClient:
+class FalconEntityLinkingClient:
     """Client that answers link calls."""
 
     is_outside = True
@@ -46,7 +46,7 @@ class FalconClient:
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": ACCEPTED_ENCODING}
         self._headers |= {"Authorization": f"Bearer {token}"} if token else {}
         self._client: httpx.AsyncClient | None = None
-        self._sender = Sender(limits, self._name, (limits.timeout_s / 2, limits.timeout_s), token=token)
+        self._sender = RetryingRequestSender(limits, self._name, (limits.timeout_s / 2, limits.timeout_s), token=token)
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer calls, one request each."""
@@ -57,7 +57,7 @@ class FalconClient:
             self._client = httpx.AsyncClient(headers=self._headers, timeout=self._limits.timeout_s)
         parts = group[0].parts
         try:
-            with operation_scope(group[0].operation):
+            with response_limit_scope(group[0].operation):
                 async with self._client.stream(
                     "POST",
                     self._address,
@@ -73,7 +73,9 @@ class FalconClient:
             raise Retry(f"connection_cut: {format_library_error(error)}") from error
         if response.has_redirect_location:
             check_redirect(self._name, self._address, response.headers["Location"], ())
-        failure = find_http_failure(self._name, response.status_code, text, response.headers.get("Retry-After"))
+        failure = find_http_failure_or_raise(
+            self._name, response.status_code, text, response.headers.get("Retry-After")
+        )
         if failure:
             return [failure]
         body = parse_json_body(text)

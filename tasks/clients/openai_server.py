@@ -15,16 +15,16 @@ from typing import Any
 
 import httpx2
 
-from factmill.tasks.clients.event_streams import read_completion_json
-from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_account
+from factmill.tasks.clients.event_streams import read_plain_or_streamed_json
+from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
 from factmill.tasks.clients.sending.credentials import ModelCredentials
 from factmill.tasks.clients.sending.http_responses import format_library_error
 from factmill.tasks.clients.sending.model_transport import ModelTransport
 from factmill.tasks.clients.sending.response_limits import (
     ACCEPTED_ENCODING,
     check_redirect,
-    count_redirect,
-    operation_scope,
+    count_redirect_as_request,
+    response_limit_scope,
 )
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.clients.unsupported_parameters import is_prompt_too_long
@@ -65,11 +65,11 @@ class ServerResponse:
     retry_after: str | None
 
 
-class OpenAiServer:
+class OpenAiServerClient:
     """Client of one model behind a server."""
 
     library = "openai"
-    """SDK that sends requests, imported with the first model; AnthropicServer's SDK has errors of the same names."""
+    """SDK that sends requests, imported with the first model; AnthropicServerClient's SDK has errors of the same names."""
 
     def __init__(self, model: ModelSettings, read_key: Callable[[], str], user_agent: str) -> None:
         """Set up the client; send nothing. `read_key` is called with the first request."""
@@ -122,7 +122,7 @@ class OpenAiServer:
         Retry as in `get`.
         """
         sending = self._client.get(path, cast_to=httpx2.Response, options={"timeout": FILE_TIMEOUT_S})
-        with operation_scope(BATCH_FILES_OPERATION):
+        with response_limit_scope(BATCH_FILES_OPERATION):
             response = await self._send(sending, FILE_DEADLINE_S)
         if response.is_success:
             return ServerResponse(response.status_code, "", None), response.content
@@ -162,7 +162,7 @@ class OpenAiServer:
 
     def _read_response(self, response: httpx2.Response) -> ServerResponse:
         try:
-            text = read_completion_json(response.text, response.status_code)
+            text = read_plain_or_streamed_json(response.text, response.status_code)
         except Retry as trouble:
             raise Retry(self.credentials.redact(str(trouble))) from None
         return ServerResponse(response.status_code, self.credentials.redact(text), response.headers.get("Retry-After"))
@@ -172,11 +172,11 @@ class OpenAiServer:
 
         Retry when the connection fails; BudgetFullyReserved and BudgetExhausted when the budget does not allow the request.
         """
-        budget = get_account().budget
+        budget = get_current_budget_account().budget
         is_bound = budget.bounds != BudgetLimits()
         held = self.reserve_cost(body)
         try:
-            with operation_scope(operation):
+            with response_limit_scope(operation):
                 answer = await self.post(path, body)
         except BaseException as error:  # a time-out too: the server may have answered, and then bills it
             if isinstance(error, Retry) and error.code == "unreachable":
@@ -216,7 +216,7 @@ class OpenAiServer:
         `is_probed`: the model's first request goes alone, to show whether the server keeps to limits. `share`: factor
         on the model's prices.
         """
-        account = get_account()
+        account = get_current_budget_account()
         account.budget.count_request(account.service)
         try:
             is_bound = account.budget.bounds != BudgetLimits()
@@ -275,7 +275,7 @@ class OpenAiServer:
         if response.has_redirect_location:
             asked, location = str(response.request.url), response.headers["Location"]
             check_redirect(self.name, asked, location, self.model.limits.redirects)
-            count_redirect()
+            count_redirect_as_request()
 
 
 def is_length_refusal(answer: ServerResponse) -> bool:

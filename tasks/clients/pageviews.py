@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import quote
 
-from factmill.tasks.clients.sending.http_responses import find_http_failure, parse_json_body
+from factmill.tasks.clients.sending.http_responses import find_http_failure_or_raise, parse_json_body
 from factmill.tasks.clients.sending.limiter import RequestLimiter
 from factmill.tasks.clients.sending.response_limits import answer_in_thread
-from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.service_settings import ServiceLimits
@@ -39,7 +39,7 @@ class PageviewsClient:
         self._name = f"Pageviews at {url}"
         self._timeout_s = limits.timeout_s
         self._session = make_http_session(self._name, user_agent, limits, token)
-        self._sender = Sender(limits, self._name, token=token, shared=shared)
+        self._sender = RetryingRequestSender(limits, self._name, token=token, shared=shared)
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer calls, one request each."""
@@ -54,7 +54,7 @@ class PageviewsClient:
             )
         if response.status_code == 404 and "json" in response.headers.get("Content-Type", ""):
             return [CallResponse(None)]
-        failure = find_http_failure(
+        failure = find_http_failure_or_raise(
             self._name, response.status_code, response.text, response.headers.get("Retry-After")
         )
         if failure:

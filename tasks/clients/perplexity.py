@@ -15,10 +15,10 @@ repeated is never taken for the prompt.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from factmill.tasks.clients.completions import find_chat_failure
-from factmill.tasks.clients.openai_server import OpenAiServer, ServerResponse, add_usage
+from factmill.tasks.clients.completions import find_chat_failure_or_raise
+from factmill.tasks.clients.openai_server import OpenAiServerClient, ServerResponse, add_usage
 from factmill.tasks.clients.sending.http_responses import parse_json_body, shorten_to_line
-from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
 from factmill.tasks.core.calls.translation_and_perplexity import (
     NO_TOKENS_TO_SCORE,
@@ -42,7 +42,7 @@ class _LogprobsMissingError(Exception):
     """Raised when a response lacks the log-probabilities of a form; the text says what is missing."""
 
 
-class PerplexityClient:
+class TextPerplexityClient:
     """Client that answers perplexity calls with one model; its identity names it (core.calls.perplexity.name_scorer)."""
 
     is_outside = True
@@ -50,8 +50,8 @@ class PerplexityClient:
     def __init__(self, identity: str, model: ModelSettings, read_key: Callable[[], str], user_agent: str) -> None:
         """Set up the client; send nothing. `read_key` is called with the first request."""
         self.identity = identity
-        self._server = OpenAiServer(model, read_key, user_agent)
-        self._sender = Sender(model.limits, self._server.name, counts=False)
+        self._server = OpenAiServerClient(model, read_key, user_agent)
+        self._sender = RetryingRequestSender(model.limits, self._server.name, counts=False)
         self._form: LogprobForm = "echo"
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
@@ -71,10 +71,10 @@ class PerplexityClient:
         for form in (first, *(form for form in _FORMS if form != first)):
             answer = await self._server.send_paid("/completions", self._request_body(text, form), "perplexity")
             if not (reason := _find_form_refusal(answer)):
-                if failure := find_chat_failure(self._server.name, answer):
+                if failure := find_chat_failure_or_raise(self._server.name, answer):
                     return [failure]
                 try:
-                    choice, usage = _read_only_choice(parse_json_body(answer.text))
+                    choice, usage = _read_choice_and_usage(parse_json_body(answer.text))
                     spent = add_usage(spent, self._server.make_priced_reply(usage))
                     logs = (
                         _read_echoed_logprobs(choice, usage, text) if form == "echo" else _read_prompt_logprobs(choice)
@@ -110,7 +110,7 @@ def _find_form_refusal(answer: ServerResponse) -> str | None:
     )
 
 
-def _read_only_choice(answer: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _read_choice_and_usage(answer: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the only choice and the usage of a response."""
     try:
         return dict(answer["choices"][0]), dict(answer.get("usage") or {})
@@ -129,7 +129,7 @@ def _read_echoed_logprobs(choice: Mapping[str, Any], usage: Mapping[str, Any], t
     generated = usage.get("completion_tokens")
     if generated is None:
         generated = sum(offset >= len(text) for offset in given.get("text_offset") or [])
-    return _check_logprobs(logs[: len(logs) - int(generated)])
+    return _parse_logprobs_dropping_null_first(logs[: len(logs) - int(generated)])
 
 
 def _read_prompt_logprobs(choice: Mapping[str, Any]) -> list[float]:
@@ -138,12 +138,14 @@ def _read_prompt_logprobs(choice: Mapping[str, Any]) -> list[float]:
     if not isinstance(given, list):
         raise _LogprobsMissingError("no prompt_logprobs in the reply")
     try:
-        return _check_logprobs([None if place is None else next(iter(place.values()))["logprob"] for place in given])
+        return _parse_logprobs_dropping_null_first(
+            [None if place is None else next(iter(place.values()))["logprob"] for place in given]
+        )
     except (KeyError, StopIteration, TypeError, AttributeError) as error:
         raise Retry(f"malformed_reply: no logprob in {shorten_to_line(str(given))}") from error
 
 
-def _check_logprobs(given: Sequence[Any]) -> list[float]:
+def _parse_logprobs_dropping_null_first(given: Sequence[Any]) -> list[float]:
     """Return log-probabilities as floats, without the first where it is null."""
     if not given:
         raise _LogprobsMissingError("log-probabilities of what was generated only")

@@ -2,22 +2,24 @@
 
 from collections.abc import Callable
 
-from factmill.tasks.clients.anthropic_server import AnthropicServer
-from factmill.tasks.clients.batch_jobs.anthropic_batches import AnthropicBatches
-from factmill.tasks.clients.batch_jobs.openai_batches import OpenAiBatches
-from factmill.tasks.clients.openai_server import OpenAiServer
+from factmill.tasks.clients.anthropic_server import AnthropicServerClient
+from factmill.tasks.clients.batch_jobs.anthropic_batches import AnthropicBatchClient
+from factmill.tasks.clients.batch_jobs.openai_batches import OpenAiBatchClient
+from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.core.calls.chat import BatchJobSettings
 from factmill.tasks.core.service_settings import ModelSettings
 
 
-def make_chat_server(model: ModelSettings, read_key: Callable[[], str], user_agent: str) -> OpenAiServer:
+def make_chat_server_client(model: ModelSettings, read_key: Callable[[], str], user_agent: str) -> OpenAiServerClient:
     """Make the client of a chat model's server; SettingsError where its SDK is not installed."""
-    kind = AnthropicServer if model.kind == "anthropic" else OpenAiServer
+    kind = AnthropicServerClient if model.kind == "anthropic" else OpenAiServerClient
     return kind(model, read_key, user_agent)
 
 
-def make_batch_client(server: OpenAiServer, jobs: BatchJobSettings, attempts: int, **more: int) -> OpenAiBatches:
+def make_batch_client(
+    server: OpenAiServerClient, jobs: BatchJobSettings, attempts: int, **more: int
+) -> OpenAiBatchClient:
     """Make the client of a server's batch jobs; `attempts` and `more`: as Remote takes them."""
-    if isinstance(server, AnthropicServer):
-        return AnthropicBatches(server, jobs, attempts, **more)
-    return OpenAiBatches(server, jobs, attempts, **more)
+    if isinstance(server, AnthropicServerClient):
+        return AnthropicBatchClient(server, jobs, attempts, **more)
+    return OpenAiBatchClient(server, jobs, attempts, **more)

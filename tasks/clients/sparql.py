@@ -21,14 +21,14 @@ from SPARQLWrapper import GET, JSON, POST, SELECT, SPARQLWrapper
 
 from factmill.tasks.assets import load_sparql_query
 from factmill.tasks.clients.sending.http_responses import (
-    find_http_failure,
+    find_http_failure_or_raise,
     parse_json_body,
     parse_retry_after,
     shorten_to_line,
 )
 from factmill.tasks.clients.sending.limiter import AdaptiveGroupSize, RequestLimiter
 from factmill.tasks.clients.sending.response_limits import answer_in_thread
-from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
 from factmill.tasks.core.calls.operation import SparqlMapping, find_operation
@@ -56,15 +56,15 @@ class SparqlEndpoint:
         """Return the solutions of a SELECT query, or its permanent failure."""
         response = self._fetch(query)
         status, text, retry_after = response.status_code, response.text, response.headers.get("Retry-After")
-        if status >= 300 and (excess := _find_excess_code(text)):
+        if status >= 300 and (excess := _find_query_too_costly_code(text)):
             raise Retry(f"{excess}: http_{status}: {shorten_to_line(text)}", parse_retry_after(retry_after), split=True)
-        if failure := find_http_failure(self._name, status, text, retry_after):
+        if failure := find_http_failure_or_raise(self._name, status, text, retry_after):
             return failure
         try:
             return parse_sparql_results(parse_json_body(text))
         except Retry as trouble:
             # an endpoint that gives up while it writes breaks off, sometimes with a reason
-            excess = _find_excess_code(text)
+            excess = _find_query_too_costly_code(text)
             reason = f"{excess}: {trouble}" if excess else str(trouble)
             raise Retry(reason, split=excess is not None or trouble.code == "broken_json") from trouble
         except (KeyError, TypeError, AttributeError) as error:
@@ -88,7 +88,7 @@ class SparqlEndpoint:
             )
 
 
-def _find_excess_code(text: str) -> str | None:
+def _find_query_too_costly_code(text: str) -> str | None:
     """Return the code for a query that the endpoint gave up because of its cost; None for any other text."""
     if any(mark in text for mark in _TIMEOUT_MARKS):
         return "timeout"
@@ -115,13 +115,13 @@ class SparqlClient:
         self._sizes: dict[str, AdaptiveGroupSize] = defaultdict(lambda: AdaptiveGroupSize(limits.batch))
         name = f"{what} at {url}"
         self._endpoint = SparqlEndpoint(url, name, limits, user_agent, token)
-        self._sender = Sender(limits, name, token=token, shared=shared)
+        self._sender = RetryingRequestSender(limits, name, token=token, shared=shared)
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer calls; a call whose values cannot appear in a query fails alone, with `bad_value`."""
         alike: dict[str, list[Call]] = defaultdict(list)
         for call in calls:
-            sparql = _get_sparql_record(call)
+            sparql = _get_sparql_mapping(call)
             try:
                 terms = sparql.make_terms([call])
             except ValueError as error:
@@ -132,12 +132,12 @@ class SparqlClient:
             else:
                 deliver(call, CallResponse([]))
         groups = list(alike.values())
-        sizes = [self._sizes[_load_query(group[0])] for group in groups]
+        sizes = [self._sizes[_load_call_sparql_query(group[0])] for group in groups]
         self._sender.send(groups, partial(answer_in_thread, self._answer), deliver, sizes)
 
     def _answer(self, group: Sequence[Call]) -> list[CallResponse]:
-        sparql = _get_sparql_record(group[0])
-        solutions = self._endpoint.select(sparql.fill_query(_load_query(group[0]), group))
+        sparql = _get_sparql_mapping(group[0])
+        solutions = self._endpoint.select(sparql.fill_query(_load_call_sparql_query(group[0]), group))
         if isinstance(solutions, CallResponse):
             return [solutions] * len(group)
         try:
@@ -146,13 +146,13 @@ class SparqlClient:
             raise Retry(f"malformed_reply: a solution without a value for {error}") from error
 
 
-def _get_sparql_record(call: Call) -> SparqlMapping:
+def _get_sparql_mapping(call: Call) -> SparqlMapping:
     operation = find_operation(call.operation)
     if operation is None or operation.sparql is None:
         raise ValueError(f"a SPARQL endpoint cannot answer {call.operation}: the operation defines no SPARQL mapping")
     return operation.sparql
 
 
-def _load_query(call: Call) -> str:
-    sparql = _get_sparql_record(call)
+def _load_call_sparql_query(call: Call) -> str:
+    sparql = _get_sparql_mapping(call)
     return sparql.query_text or load_sparql_query(sparql.get_query_file(call.parts))

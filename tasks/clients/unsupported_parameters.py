@@ -53,7 +53,7 @@ _MAX_ERROR_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorText:
+class ErrorMessagesAndParameters:
     """Messages and named parameters of an error body."""
 
     words: str
@@ -63,14 +63,14 @@ class ErrorText:
     FastAPI `loc`."""
 
 
-def read_error_text(text: str) -> ErrorText:
+def read_error_messages_and_parameters(text: str) -> ErrorMessagesAndParameters:
     """Read an error body; one that is not JSON is its own message."""
     params: list[str] = []
     try:
-        words = list(_iterate_error_strings(json.loads(text), params, _MAX_ERROR_BODY_DEPTH))
+        words = list(_iterate_strings_collecting_parameters(json.loads(text), params, _MAX_ERROR_BODY_DEPTH))
     except (ValueError, RecursionError):
-        return ErrorText(text[:_MAX_ERROR_CHARACTERS], ())
-    return ErrorText("\n".join(words)[:_MAX_ERROR_CHARACTERS], tuple(dict.fromkeys(params)))
+        return ErrorMessagesAndParameters(text[:_MAX_ERROR_CHARACTERS], ())
+    return ErrorMessagesAndParameters("\n".join(words)[:_MAX_ERROR_CHARACTERS], tuple(dict.fromkeys(params)))
 
 
 def is_prompt_too_long(status: int, text: str) -> bool:
@@ -82,35 +82,35 @@ def is_prompt_too_long(status: int, text: str) -> bool:
         return True
     if status not in _LENGTH_STATUSES:
         return False
-    error = read_error_text(text)
+    error = read_error_messages_and_parameters(text)
     return bool(_PROMPT_TOO_LONG.search(error.words)) and not is_token_limit_too_large(error)
 
 
-def is_token_limit_too_large(error: ErrorText) -> bool:
+def is_token_limit_too_large(error: ErrorMessagesAndParameters) -> bool:
     """True where a request is refused because it allows the reply more tokens than the model can write."""
     is_named = any(re.search(rf"\b{_TOKEN_LIMIT_NAME}$", param) for param in error.params)
     return bool((is_named and _NUMBER_TOO_LARGE.search(error.words)) or _TOKEN_LIMIT_TOO_LARGE.search(error.words))
 
 
-def _iterate_error_strings(node: Any, params: list[str], deep: int) -> Iterator[str]:
+def _iterate_strings_collecting_parameters(node: Any, params: list[str], remaining_depth: int) -> Iterator[str]:
     """Yield the strings of a body, and add the parameters that it names to `params`; RecursionError where it nests too
     deeply."""
-    if not deep:
+    if not remaining_depth:
         raise RecursionError
     if isinstance(node, str):
-        yield from _iterate_embedded_json(node, params, deep)
+        yield from _iterate_text_and_embedded_json_strings(node, params, remaining_depth)
     elif isinstance(node, list):
         for each in node:
-            yield from _iterate_error_strings(each, params, deep - 1)
+            yield from _iterate_strings_collecting_parameters(each, params, remaining_depth - 1)
     elif isinstance(node, dict):
         for name, value in node.items():
             if name in _PARAMETER_FIELDS and (named := _read_parameter_name(value)):
                 params.append(named)
             elif name not in _IGNORED_FIELDS:
-                yield from _iterate_error_strings(value, params, deep - 1)
+                yield from _iterate_strings_collecting_parameters(value, params, remaining_depth - 1)
 
 
-def _iterate_embedded_json(text: str, params: list[str], deep: int) -> Iterator[str]:
+def _iterate_text_and_embedded_json_strings(text: str, params: list[str], remaining_depth: int) -> Iterator[str]:
     """Yield a message; where it contains JSON, yield the text before it and the strings in it."""
     start, end = (
         min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=0),
@@ -123,7 +123,7 @@ def _iterate_embedded_json(text: str, params: list[str], deep: int) -> Iterator[
             carried = None
         if isinstance(carried, dict) or (isinstance(carried, list) and any(isinstance(each, dict) for each in carried)):
             yield text[:start]
-            yield from _iterate_error_strings(carried, params, deep - 1)
+            yield from _iterate_strings_collecting_parameters(carried, params, remaining_depth - 1)
             return
     yield text
 
@@ -257,15 +257,15 @@ def read_settings_from_refusal(
     """
     if status not in (*_PARAMETER_REFUSAL_STATUSES, *_SERVER_ERROR_STATUSES, 404):
         return {}
-    if status in _PARAMETER_REFUSAL_STATUSES and (change := _read_stream_refusal(text, sent)):
+    if status in _PARAMETER_REFUSAL_STATUSES and (change := _read_stream_setting_from_refusal(text, sent)):
         return change
-    error = read_error_text(text)
+    error = read_error_messages_and_parameters(text)
     if status == 404:
         return {"tools": False} if "tools" in sent and _refuses_tools(error, sent) else {}
     lessons: dict[str, Any] = {}
     for name in _list_refused_parameters(error, sent, is_clear=status in _SERVER_ERROR_STATUSES):
         lessons |= _find_setting_without_parameter(model, name, error, sent, learnt)
-    return lessons or _read_implied_refusal(model, status, error, sent)
+    return lessons or _read_settings_from_implied_refusal(model, status, error, sent)
 
 
 def is_unexplained_refusal(status: int, text: str) -> bool:
@@ -275,7 +275,7 @@ def is_unexplained_refusal(status: int, text: str) -> bool:
     """
     if status not in (*_PARAMETER_REFUSAL_STATUSES, *_SERVER_ERROR_STATUSES, 404):
         return False
-    error = read_error_text(text)
+    error = read_error_messages_and_parameters(text)
     if status == 404:
         return "requested parameters" in error.words
     if status in _SERVER_ERROR_STATUSES and not _PARAMETER_WORDING.search(error.words):
@@ -285,7 +285,7 @@ def is_unexplained_refusal(status: int, text: str) -> bool:
     return not (is_named or is_other or is_token_limit_too_large(error))
 
 
-def merge_roles(messages: Sequence[ChatProtocolMessage]) -> list[dict[str, Any]]:
+def merge_system_and_repeated_roles(messages: Sequence[ChatProtocolMessage]) -> list[dict[str, Any]]:
     """Return messages without a system role and with alternating speakers, the user first.
 
     Tool calls and their results stay as they are, as separate messages.
@@ -300,7 +300,7 @@ def merge_roles(messages: Sequence[ChatProtocolMessage]) -> list[dict[str, Any]]
     return merged
 
 
-def _read_stream_refusal(text: str, sent: Mapping[str, Any]) -> dict[str, Any]:
+def _read_stream_setting_from_refusal(text: str, sent: Mapping[str, Any]) -> dict[str, Any]:
     """Return the setting for a server that only streams, or that streams without `stream_options`."""
     if not sent.get("stream") and _STREAM_REQUIRED_WORDING.search(text):
         return {"stream": True}
@@ -309,7 +309,7 @@ def _read_stream_refusal(text: str, sent: Mapping[str, Any]) -> dict[str, Any]:
 
 def needs_role_merging(messages: Sequence[ChatProtocolMessage]) -> bool:
     """True where messages have a system role, or roles that do not alternate."""
-    return merge_roles(messages) != list(messages)
+    return merge_system_and_repeated_roles(messages) != list(messages)
 
 
 def has_tool_messages(messages: Sequence[ChatProtocolMessage]) -> bool:
@@ -328,7 +328,9 @@ def find_changed_settings(before: ModelSettings, after: ModelSettings) -> dict[s
     return {name: value for name, value in now.items() if value != was[name]}
 
 
-def _list_refused_parameters(error: ErrorText, sent: Mapping[str, Any], *, is_clear: bool = False) -> list[str]:
+def _list_refused_parameters(
+    error: ErrorMessagesAndParameters, sent: Mapping[str, Any], *, is_clear: bool = False
+) -> list[str]:
     """Return the parameters of a request that its refusal names.
 
     They come from a field of their own, else from the first sentence that refuses some. `is_clear`: only sentences
@@ -365,7 +367,11 @@ def _list_parameters_in_sentence(sentence: str, sent: Mapping[str, Any]) -> list
 
 
 def _find_setting_without_parameter(
-    model: ModelSettings, name: str, error: ErrorText, sent: Mapping[str, Any], learnt: Mapping[str, Any]
+    model: ModelSettings,
+    name: str,
+    error: ErrorMessagesAndParameters,
+    sent: Mapping[str, Any],
+    learnt: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the setting that leaves a parameter out or sends it differently."""
     if name in _LIMIT_NAMES:
@@ -374,7 +380,7 @@ def _find_setting_without_parameter(
         other = "max_completion_tokens" if name == "max_tokens" else "max_tokens"
         return {"token_limit": "none" if "token_limit" in learnt else other}
     if name == "response_format":
-        return {} if _MODEL_OUTPUT_WORDING.search(error.words) else _loosen_schema(model)
+        return {} if _MODEL_OUTPUT_WORDING.search(error.words) else _make_looser_schema_setting(model)
     if name == "tools":
         return {"tools": False} if _refuses_tools(error, sent) else {}
     instead: dict[str, dict[str, Any]] = {
@@ -386,12 +392,12 @@ def _find_setting_without_parameter(
     return instead[name]
 
 
-def _read_implied_refusal(
-    model: ModelSettings, status: int, error: ErrorText, sent: Mapping[str, Any]
+def _read_settings_from_implied_refusal(
+    model: ModelSettings, status: int, error: ErrorMessagesAndParameters, sent: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the settings for a refusal that names no parameter but describes its effect."""
     words = error.words
-    if model.system == "own" and _refuses_system(error, sent.get("messages", ())):
+    if model.system == "own" and _refuses_system_or_role_order(error, sent.get("messages", ())):
         return {"system": "merge"}
     if (
         status in _PARAMETER_REFUSAL_STATUSES
@@ -408,17 +414,17 @@ def _read_implied_refusal(
     ):
         return {"reasoning_effort": ""}
     if "response_format" in sent and _SCHEMA_WORDING.search(words) and not _MODEL_OUTPUT_WORDING.search(words):
-        return _loosen_schema(model)
+        return _make_looser_schema_setting(model)
     if "tools" in sent and _refuses_tools(error, sent):
         return {"tools": False}
     return {}
 
 
-def _loosen_schema(model: ModelSettings) -> dict[str, Any]:
+def _make_looser_schema_setting(model: ModelSettings) -> dict[str, Any]:
     return {"json_schema": "json_object" if model.json_schema is True else False}
 
 
-def _refuses_system(error: ErrorText, messages: Sequence[ChatProtocolMessage]) -> bool:
+def _refuses_system_or_role_order(error: ErrorMessagesAndParameters, messages: Sequence[ChatProtocolMessage]) -> bool:
     """True where a refusal is about a system role or roles that do not alternate, and merging them changes that."""
     if _ALTERNATING_ROLES_WORDING.search(error.words) and _OPTIONAL_SYSTEM_WORDING.search(error.words):
         return needs_role_merging([message for message in messages if message["role"] != "system"])
@@ -429,7 +435,7 @@ def _refuses_system(error: ErrorText, messages: Sequence[ChatProtocolMessage]) -
     return bool(is_refused) and needs_role_merging(messages)
 
 
-def _refuses_tools(error: ErrorText, sent: Mapping[str, Any]) -> bool:
+def _refuses_tools(error: ErrorMessagesAndParameters, sent: Mapping[str, Any]) -> bool:
     """True where a request is refused for its tools; False amid tool calls, whose content may be the reason."""
     if has_tool_messages(sent.get("messages", ())):
         return False

@@ -20,18 +20,18 @@ import requests
 from mwclient.errors import APIDisabledError, InvalidResponse
 
 from factmill.tasks.clients.sending.http_responses import (
-    find_http_failure,
+    find_http_failure_or_raise,
     parse_json_body,
     parse_retry_after,
     shorten_to_line,
 )
 from factmill.tasks.clients.sending.limiter import RequestLimiter
 from factmill.tasks.clients.sending.response_limits import answer_in_thread
-from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
 from factmill.tasks.core.calls.operation import find_operation
-from factmill.tasks.core.calls.wikipedia import normalise_title
+from factmill.tasks.core.calls.wikipedia import normalise_title_except_first_letter
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable
 
@@ -105,7 +105,7 @@ class MediaWikiApi:
             body = shorten_to_line(response.text)
             errors = [(code, texts.get(code, body)) for code in codes.replace(",", " ").split()]
             self._check_errors(errors, response.headers.get("Retry-After"))
-        failure = find_http_failure(
+        failure = find_http_failure_or_raise(
             self._name, response.status_code, response.text, response.headers.get("Retry-After")
         )
         if failure:
@@ -167,7 +167,7 @@ class WikipediaClient:
         name = f"Wikipedia at {url}"
         self._wiki = MediaWikiApi(url, name, limits, user_agent, token)
         self._batch = min(limits.batch, _MAX_TITLES)
-        self._sender = Sender(limits, name, token=token, shared=shared)
+        self._sender = RetryingRequestSender(limits, name, token=token, shared=shared)
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer calls; a title that no page can have fails alone, with `invalid_title`."""
@@ -203,7 +203,9 @@ class WikipediaClient:
 
 def _find_title_error(call: Call) -> str | None:
     title = call.parts.get("title", call.parts.get("category"))
-    if title is None or (normalise_title(str(title)) and not _FORBIDDEN_TITLE_CHARACTERS & set(str(title))):
+    if title is None or (
+        normalise_title_except_first_letter(str(title)) and not _FORBIDDEN_TITLE_CHARACTERS & set(str(title))
+    ):
         return None
     return f"{title!r} is empty or holds one of {''.join(sorted(_FORBIDDEN_TITLE_CHARACTERS)).strip()}"
 

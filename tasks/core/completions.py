@@ -21,7 +21,7 @@ from typing import Generic, Literal, TypeVar, get_args
 from factmill.tasks.core.finish_reasons import classify_finish_reason
 from factmill.tasks.text.reply_wrappers import (
     blank_code_fences,
-    find_json_object,
+    find_single_json_object_text,
     fold_full_width,
     is_explanation_heading,
     is_lead_in,
@@ -32,12 +32,12 @@ from factmill.tasks.text.reply_wrappers import (
     retracts_verdict,
     strip_answer_tags,
     strip_citation_marks,
-    strip_emphasis_and_quotes,
     strip_invented_turns,
     strip_lead_in_and_remarks,
     strip_list_marker,
     strip_surrounding_emoji,
-    strip_thinking,
+    strip_surrounding_emphasis_and_quotes,
+    strip_thinking_and_end_tokens,
 )
 
 A = TypeVar("A")
@@ -160,7 +160,7 @@ class CompletionResult(Generic[A]):
     """The completion without thoughts, to show to the model in a second attempt; empty: no second attempt."""
 
 
-def parse_completion(
+def strip_and_parse_completion_samples(
     texts: Sequence[str],
     finish: Sequence[str],
     completion_format: CompletionFormat,
@@ -169,7 +169,7 @@ def parse_completion(
     """Read the samples of a completion, one text and finish reason each; `parse` gets the stripped texts of readable ones."""
     samples = list(zip(texts, finish, strict=True))
     # many samples are as short as Yes or No, and equal
-    as_read = {sample: strip_completion(*sample, completion_format) for sample in dict.fromkeys(samples)}
+    as_read = {sample: strip_completion_wrappers(*sample, completion_format) for sample in dict.fromkeys(samples)}
     each = [as_read[sample] for sample in samples]
     stripped = [one for one in each if isinstance(one, StrippedCompletion)]
     result: A | UnreadableCompletion
@@ -180,16 +180,16 @@ def parse_completion(
     else:
         result = next(one for one in each if isinstance(one, UnreadableCompletion))
     may_ask = isinstance(result, UnreadableCompletion) and result.kind in ("reply_not_in_format", "cut_off")
-    shown = [strip_thinking(text).strip() for text in texts] if may_ask else []
+    shown = [strip_thinking_and_end_tokens(text).strip() for text in texts] if may_ask else []
     taken_off = sorted({kind for one in stripped for kind in one.removed_wrappers})
     return CompletionResult(result, tuple(taken_off), next(filter(None, shown), ""))
 
 
-def strip_completion(
+def strip_completion_wrappers(
     text: str, finish: str, completion_format: CompletionFormat
 ) -> StrippedCompletion | UnreadableCompletion:
     """Strip the wrappers of a completion; Unreadable where it refuses, is empty, or is certainly incomplete."""
-    spoken = strip_thinking(text)
+    spoken = strip_thinking_and_end_tokens(text)
     by_question = completion_format.label_pattern is not QUESTION_LABEL and completion_format.line_head != "Question"
     own = final = spoken
     if not completion_format.last_verdict_counts:
@@ -225,8 +225,8 @@ def strip_completion(
     return StrippedCompletion(stripped.text, stripped.removed_wrappers | around, not is_whole)
 
 
-def _extract_object(text: str, form: CompletionFormat) -> StrippedCompletion | None:
-    found = find_json_object(text, form.label_pattern)
+def _extract_json_object(text: str, form: CompletionFormat) -> StrippedCompletion | None:
+    found = find_single_json_object_text(text, form.label_pattern)
     return None if found is None else StrippedCompletion(found[0], frozenset(found[1]))
 
 
@@ -241,7 +241,7 @@ def _strip_free_text(text: str, form: CompletionFormat) -> StrippedCompletion:
             taken_off.add("label")
         cited = bare if form.keeps_citations else strip_citation_marks(bare)
         taken_off |= {"citations"} if cited != bare else set()
-        inner = strip_emphasis_and_quotes(cited, quotes=form.strips_quotes)
+        inner = strip_surrounding_emphasis_and_quotes(cited, quotes=form.strips_quotes)
         taken_off |= {"emphasis"} if inner != cited else set()
         lines[at] = (
             fold_full_width(inner) if form.folds_full_width or (inner.endswith("？") and form.strips_quotes) else inner
@@ -250,7 +250,7 @@ def _strip_free_text(text: str, form: CompletionFormat) -> StrippedCompletion:
     return StrippedCompletion("\n".join(lines).strip(), frozenset(taken_off))
 
 
-def _extract_lines(text: str, form: CompletionFormat) -> StrippedCompletion | UnreadableCompletion | None:
+def _extract_headed_lines(text: str, form: CompletionFormat) -> StrippedCompletion | UnreadableCompletion | None:
     """Return the lines of the form with plain heads, and the text between them; None where there is none.
 
     Unreadable where a judge retracts its last line.
@@ -260,10 +260,12 @@ def _extract_lines(text: str, form: CompletionFormat) -> StrippedCompletion | Un
     if "|" in text and _rewrite_tables_as_lines(lines, form):
         taken_off.add("table")
     read = {
-        at: plain for at, line in enumerate(lines) if (plain := _parse_line_head(line, form, taken_off)) is not None
+        at: plain
+        for at, line in enumerate(lines)
+        if (plain := _parse_line_head_and_answer(line, form, taken_off)) is not None
     }
     if not read:
-        return _extract_single_field(text, form)
+        return _extract_single_json_field(text, form)
     first, last = min(read), max(read)
     lead, end = lines[:first], _find_answer_end(lines, last, read[last][1], form)
     if form.is_numbered and not is_lead_in(lead, is_parted=bool(lead) and not lead[-1].strip()):
@@ -282,10 +284,12 @@ def _extract_lines(text: str, form: CompletionFormat) -> StrippedCompletion | Un
     if form.answer_extent != "line" and len(read) == 1:
         head, answer = read[last]
         joined = " ".join(" ".join([answer, *lines[last + 1 : end]]).split())
-        return StrippedCompletion(f"{head} {_strip_answer(joined, form, taken_off)}", frozenset(taken_off))
+        return StrippedCompletion(
+            f"{head} {_strip_answer_marks_and_gloss(joined, form, taken_off)}", frozenset(taken_off)
+        )
     kept = [lines[at] for at in range(first, end)]
     for at, (head, answer) in read.items():
-        kept[at - first] = f"{head} {_strip_answer(answer, form, taken_off)}"
+        kept[at - first] = f"{head} {_strip_answer_marks_and_gloss(answer, form, taken_off)}"
     return StrippedCompletion("\n".join(kept).strip(), frozenset(taken_off))
 
 
@@ -302,10 +306,10 @@ def _rewrite_tables_as_lines(lines: list[str], form: CompletionFormat) -> bool:
     if form.last_verdict_counts and len(rows) < sum(bool(line.strip()) for line in lines):
         return False
     written: dict[int, str] = {}
-    header = [_strip_cell(cell) for cell in rows[0][1]]
+    header = [_strip_table_cell_marks(cell) for cell in rows[0][1]]
     is_headed = bool(header) and not form.is_numbered and bool(re.fullmatch(form.line_head, header[-1], re.IGNORECASE))
     for number, cells in rows:
-        first, last = (_strip_cell(cells[0]), cells[-1]) if cells else ("", "")
+        first, last = (_strip_table_cell_marks(cells[0]), cells[-1]) if cells else ("", "")
         if form.is_numbered:
             level = _NUMBER_CELL.fullmatch(fold_full_width(first)) if len(cells) == 2 else None
             written[number] = f"{level[1]}: {last}" if level else ""
@@ -325,13 +329,13 @@ def _rewrite_tables_as_lines(lines: list[str], form: CompletionFormat) -> bool:
     return True
 
 
-def _strip_cell(cell: str) -> str:
-    return strip_emphasis_and_quotes(cell, quotes=True).rstrip(":").strip()
+def _strip_table_cell_marks(cell: str) -> str:
+    return strip_surrounding_emphasis_and_quotes(cell, quotes=True).rstrip(":").strip()
 
 
-def _extract_single_field(text: str, form: CompletionFormat) -> StrippedCompletion | None:
+def _extract_single_json_field(text: str, form: CompletionFormat) -> StrippedCompletion | None:
     """Return the line of a completion that is one JSON object with one matching field, `{"verdict": 1}`; else None."""
-    found = None if form.is_numbered or not text.strip().startswith("{") else find_json_object(text)
+    found = None if form.is_numbered or not text.strip().startswith("{") else find_single_json_object_text(text)
     if found is None or not found[1] <= {"full_width", "json5"}:
         return None
     fields = [
@@ -342,13 +346,13 @@ def _extract_single_field(text: str, form: CompletionFormat) -> StrippedCompleti
     if len(fields) != 1:
         return None
     name, value = fields[0]
-    values = [_format_field(each) for each in (value if isinstance(value, list) else [value])]
+    values = [_format_json_field(each) for each in (value if isinstance(value, list) else [value])]
     if not values or any(each is None or "\n" in each for each in values):
         return None
     return StrippedCompletion(f"{name}: {', '.join(map(str, values))}", frozenset(found[1] | {"label"}))
 
 
-def _format_field(value: object) -> str | None:
+def _format_json_field(value: object) -> str | None:
     """Format a JSON field's value as text; None if it is neither text nor a number."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
@@ -372,7 +376,9 @@ def _find_answer_end(lines: Sequence[str], last: int, answer: str, form: Complet
     return end
 
 
-def _parse_line_head(line: str, form: CompletionFormat, taken_off: set[str]) -> tuple[str, str] | None:
+def _parse_line_head_and_answer(
+    line: str, form: CompletionFormat, removed_wrappers: set[str]
+) -> tuple[str, str] | None:
     """Return the plain head of a line and the text after it; None for a line that does not match the form."""
     bare = strip_list_marker(line)
     numbered = None if form.is_numbered else _LIST_NUMBER.match(bare)
@@ -385,7 +391,11 @@ def _parse_line_head(line: str, form: CompletionFormat, taken_off: set[str]) -> 
             break
     else:
         return None
-    mark, closed, answer = found["mark"], found["closed"], _drop_gloss(shown[found.end() :].rstrip(), form, taken_off)
+    mark, closed, answer = (
+        found["mark"],
+        found["closed"],
+        _drop_gloss(shown[found.end() :].rstrip(), form, removed_wrappers),
+    )
     if mark and not closed:
         # emphasis encloses the head only (**1::** Paris) or the whole line (**1:: Paris**)
         if answer.startswith(mark):
@@ -397,23 +407,23 @@ def _parse_line_head(line: str, form: CompletionFormat, taken_off: set[str]) -> 
     elif closed != mark:
         return None
     kinds = {"list_marks": shown != line, "emphasis": bool(mark), "full_width": found[0] != shown[: found.end()]}
-    taken_off |= {kind for kind, was_there in kinds.items() if was_there}
+    removed_wrappers |= {kind for kind, was_there in kinds.items() if was_there}
     return f"{found['head']}{found['point']}", answer
 
 
-def _strip_answer(answer: str, form: CompletionFormat, taken_off: set[str]) -> str:
+def _strip_answer_marks_and_gloss(answer: str, form: CompletionFormat, removed_wrappers: set[str]) -> str:
     """Return the text after a head without its citations, emphasis and gloss."""
     cited = answer.strip() if form.keeps_citations else strip_citation_marks(answer.strip())
-    taken_off |= {"citations"} if cited != answer.strip() else set()
+    removed_wrappers |= {"citations"} if cited != answer.strip() else set()
     answer = cited
-    plain = strip_emphasis_and_quotes(answer.strip(), quotes=form.strips_quotes)
-    taken_off |= {"emphasis"} if plain != answer.strip() else set()
-    return strip_emphasis_and_quotes(_drop_gloss(plain, form, taken_off), quotes=form.strips_quotes)
+    plain = strip_surrounding_emphasis_and_quotes(answer.strip(), quotes=form.strips_quotes)
+    removed_wrappers |= {"emphasis"} if plain != answer.strip() else set()
+    return strip_surrounding_emphasis_and_quotes(_drop_gloss(plain, form, removed_wrappers), quotes=form.strips_quotes)
 
 
-def _drop_gloss(answer: str, form: CompletionFormat, taken_off: set[str]) -> str:
+def _drop_gloss(answer: str, form: CompletionFormat, removed_wrappers: set[str]) -> str:
     gloss = form.gloss_pattern.search(answer) if form.gloss_pattern else None
-    taken_off |= {"gloss"} if gloss else set()
+    removed_wrappers |= {"gloss"} if gloss else set()
     return answer[: gloss.start()].rstrip() if gloss else answer
 
 
@@ -423,7 +433,7 @@ def _quote_one_line(text: str) -> str:
 
 
 _EXTRACTORS: dict[str, Callable[[str, CompletionFormat], StrippedCompletion | UnreadableCompletion | None]] = {
-    "object": _extract_object,
-    "lines": _extract_lines,
+    "object": _extract_json_object,
+    "lines": _extract_headed_lines,
     "text": _strip_free_text,
 }

@@ -189,7 +189,7 @@ def find_duplicate_pairs(
     if exempt is not None:
         compared &= ~np.asarray(exempt, bool)
     rows = np.flatnonzero(compared)
-    bounding = _project_to_bounds(vectors[rows] / lengths[rows, None])
+    bounding = _project_to_cosine_upper_bounds(vectors[rows] / lengths[rows, None])
     found = [
         _keep_exact_duplicates(vectors, rows[low], rows[high], threshold)
         for low, high in _iterate_near_pairs(bounding, threshold)
@@ -203,7 +203,7 @@ def _no_pairs() -> tuple[RowIndexArray, RowIndexArray, npt.NDArray[np.float64]]:
     return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
 
 
-def _project_to_bounds(units: npt.NDArray[np.float64]) -> VectorArray:
+def _project_to_cosine_upper_bounds(units: npt.NDArray[np.float64]) -> VectorArray:
     """Return rows, of fewer dimensions if there are many, whose products are upper bounds of the cosines of the unit vectors
     (n × dimensions)."""
     if len(units) <= _MAX_UNPROJECTED_ROWS:

@@ -10,7 +10,7 @@ FANOUTQA_SNAPSHOT = "2023-11-20T00:00:00Z"
 """Moment of FanOutQA's snapshot, to which its released files are pinned (paper, §3.1)."""
 
 
-def parse_epoch(text: str) -> str:
+def normalise_epoch_to_utc(text: str) -> str:
     """Parse a moment to the form `2023-11-20T00:00:00Z`; a day means its beginning in UTC. UsageError for anything else."""
     try:
         moment = datetime.fromisoformat(text.strip())

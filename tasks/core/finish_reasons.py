@@ -68,7 +68,7 @@ def is_token_limit_reached(reason: str) -> bool:
     return classify_finish_reason(reason) == "cut"
 
 
-def format_unknown_finish_reasons(model: str, reasons: Iterable[str]) -> list[str]:
+def format_unknown_finish_reason_warning(model: str, reasons: Iterable[str]) -> list[str]:
     """Format a sentence that names a model's unknown finish reasons; an empty list where there is none.
 
     `reasons`: each holds one or several reasons, separated by commas.

@@ -87,7 +87,7 @@ class ReviewItem(StrictModel):
     """Line of that file at which the item begins."""
 
 
-class ReviewInputs(StrictModel):
+class ReviewPolicyAndDecisions(StrictModel):
     """Basis of a build's decisions about flagged rows: its policy, and earlier decisions of reviewers."""
 
     policy: Literal["auto", "manual"]
@@ -131,10 +131,12 @@ def decide_review_items(
         if item.decision != "open":
             taken = item.model_dump(include={"decision", "edited", "reviewer", "note", "file", "line"})
             found[item.id] = ReviewItem.model_validate(queue[item.id].model_dump() | taken)
-    return [found.get(item.id) or (item if rules is None else decide_by_auto_rule(item, rules)) for item in items]
+    return [
+        found.get(item.id) or (item if rules is None else decide_by_required_auto_rule(item, rules)) for item in items
+    ]
 
 
-def decide_by_auto_rule(item: ReviewItem, rules: AutoReviewRules) -> ReviewItem:
+def decide_by_required_auto_rule(item: ReviewItem, rules: AutoReviewRules) -> ReviewItem:
     """Return an item with the decision of the policy `auto`; UsageError when its flag has no rule."""
     if item.flag not in rules:
         raise UsageError(f"no rule for the flag {item.flag!r} of {item.benchmark}; flags with a rule: {sorted(rules)}")
@@ -229,7 +231,7 @@ _EDIT_ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*): ?(.*)", re.DOTALL)
 _MAX_CELL_CHARACTERS = 2**31 - 1
 
 
-def format_review_queue(items: Sequence[ReviewItem], canary: str = "") -> str:
+def format_review_queue_csv(items: Sequence[ReviewItem], canary: str = "") -> str:
     """Format the queue as CSV text with a header, items in the given order; a canary gets its own column."""
     texts = ({"proposed": _format_edits(item.proposed), "edited": _format_edits(item.edited)} for item in items)
     more = {CANARY_COLUMN: canary} if canary else {}
@@ -237,17 +239,19 @@ def format_review_queue(items: Sequence[ReviewItem], canary: str = "") -> str:
         item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits | more
         for item, edits in zip(items, texts, strict=True)
     )
-    return format_csv_table([*REVIEW_QUEUE_COLUMNS, *more], lines)
+    return format_formula_safe_csv([*REVIEW_QUEUE_COLUMNS, *more], lines)
 
 
-def parse_review_queue(text: str, file: str) -> list[ReviewItem]:
-    """Parse a queue that `format_review_queue` wrote and a reviewer filled in; columns may be in any order.
+def parse_review_queue_csv(text: str, file: str) -> list[ReviewItem]:
+    """Parse a queue that `format_review_queue_csv` wrote and a reviewer filled in; columns may be in any order.
 
     An empty decision is `open`. SourceError names file, line and reason: missing or extra columns, the same item twice, an
     unknown decision, an `edit` without new texts or texts without `edit`.
     """
     items: dict[str, ReviewItem] = {}
-    for line, cells in iterate_csv_records(text, REVIEW_QUEUE_COLUMNS, file, optional_columns=(CANARY_COLUMN,)):
+    for line, cells in iterate_formula_safe_csv_records(
+        text, REVIEW_QUEUE_COLUMNS, file, optional_columns=(CANARY_COLUMN,)
+    ):
         item = _parse_review_item(cells, file, line)
         if item.id in items:
             raise SourceError(f"{file}, line {line}: the item {item.id!r} is already on line {items[item.id].line}")
@@ -255,16 +259,16 @@ def parse_review_queue(text: str, file: str) -> list[ReviewItem]:
     return list(items.values())
 
 
-def format_csv_table(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:
+def format_formula_safe_csv(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:
     """Format lines of cells by column as CSV text with a header; cells that look like formulas are escaped."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
     writer.writerow(columns)
-    writer.writerows([_guard(cells[column]) for column in columns] for cells in lines)
+    writer.writerows([_guard_formula_cell(cells[column]) for column in columns] for cells in lines)
     return file.getvalue()
 
 
-def iterate_csv_records(
+def iterate_formula_safe_csv_records(
     text: str, columns: Sequence[str], file: str, optional_columns: Sequence[str] = ()
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield for each record of a CSV the number of its first line and its cells by column; columns may be in any order.
@@ -283,7 +287,7 @@ def iterate_csv_records(
                 if sorted(name for name in head if name not in optional_columns) != sorted(columns):
                     raise SourceError(f"{file}, line {line}: expected the columns {', '.join(columns)}; found {head}")
             elif len(record) == len(head):
-                cells = zip(head, map(_unguard, record), strict=True)
+                cells = zip(head, map(_unguard_formula_cell, record), strict=True)
                 yield line, {name: cell for name, cell in cells if name not in optional_columns}
             elif record:
                 raise SourceError(f"{file}, line {line}: expected {len(head)} cells, found {len(record)}")
@@ -310,7 +314,7 @@ def parse_spreadsheet_csv(text: str, file: str) -> tuple[list[str], list[tuple[i
     try:
         for number, record in enumerate(reader, 2 if first else 1):
             if any(cell.strip() for cell in record):
-                rows.append((number, [_unguard(cell) for cell in record]))
+                rows.append((number, [_unguard_formula_cell(cell) for cell in record]))
     except csv.Error as error:
         after = rows[-1][0] if rows else 0
         raise SourceError(
@@ -369,9 +373,9 @@ def _parse_edits(cell: str, column: str, file: str, line: int) -> Iterator[TextE
         yield TextEdit(field=found[1], text=found[2])
 
 
-def _guard(cell: str) -> str:
+def _guard_formula_cell(cell: str) -> str:
     return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
-def _unguard(cell: str) -> str:
+def _unguard_formula_cell(cell: str) -> str:
     return cell[1:] if _GUARDED_FORMULA_START.match(cell) else cell

@@ -145,7 +145,7 @@ _ARROW_SCALAR_TYPES: dict[Any, pa.DataType] = {
 
 
 def _arrow_field(name: str, annotation: Any) -> pa.Field:
-    bare, nullable = _strip_none(annotation)
+    bare, nullable = _split_optional_annotation(annotation)
     return pa.field(name, _arrow_type(bare), nullable=nullable)
 
 
@@ -166,7 +166,7 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     )
 
 
-def _strip_none(annotation: Any) -> tuple[Any, bool]:
+def _split_optional_annotation(annotation: Any) -> tuple[Any, bool]:
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         args = [a for a in typing.get_args(annotation) if a is not type(None)]
         return args[0], len(args) < len(typing.get_args(annotation))

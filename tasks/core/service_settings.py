@@ -20,6 +20,7 @@ from factmill.tasks.core.rows import MAX_SETTING_NUMBER, MAX_WAIT_S, StrictModel
 from factmill.tasks.text.durations import DURATION_PATTERN, validate_duration
 from factmill.tasks.text.sanitize import format_did_you_mean
 
+ENGLISH_WIKIPEDIA_URL = "https://en.wikipedia.org"
 _SECRET_URL_PARTS = re.compile(r"\A.*@|[?#].*", re.DOTALL)
 """Parts of an address that may hold a password or a token."""
 _WIKIMEDIA_DOMAINS = (
@@ -55,7 +56,7 @@ def check_service_url(url: str) -> None:
         raise ValueError("holds ? or #; expected an address to which paths can be appended")
 
 
-def check_scheduler_address(address: str) -> None:
+def check_dask_scheduler_address(address: str) -> None:
     """Raise ValueError for an invalid address of a Dask scheduler."""
     try:
         parts = urlsplit(address)
@@ -76,7 +77,7 @@ def is_loopback_url(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def is_wikimedia_api(url: str) -> bool:
+def is_wikimedia_url_except_query_service(url: str) -> bool:
     """True when the host of a URL counts towards Wikimedia's common rate limit: all its hosts but the Query Service."""
     return f".{_get_url_host(url)}".endswith(_WIKIMEDIA_DOMAINS) and not is_wikidata_query_service(url)
 
@@ -154,7 +155,7 @@ MaxAge = Annotated[
 """Such as 90m, 12h, 30d, or seconds (text/durations.py)."""
 
 
-def _check_variable(name: str) -> str:
+def _check_environment_variable_name(name: str) -> str:
     if name and not _VARIABLE_NAME.fullmatch(name):
         raise ValueError(
             "expected the name of an environment variable in capitals, such as OPENAI_API_KEY, not the key itself"
@@ -166,7 +167,7 @@ BATCH_FILES_OPERATION = "files"
 """The operation that downloads files of batch jobs."""
 _MAX_RESPONSE_BYTES, _MAX_FILE_BYTES = 32_000_000, 2_000_000_000
 """Default limits. The HTML of the longest articles has about ten million bytes; a batch job has 50,000 responses."""
-EnvironmentVariableName = Annotated[str, AfterValidator(_check_variable)]
+EnvironmentVariableName = Annotated[str, AfterValidator(_check_environment_variable_name)]
 
 
 class EnvironmentReference(StrictModel):
@@ -241,6 +242,30 @@ class WikidataSettings(ServiceEndpoint):
     engine: Literal["sparql", "graph"] = "sparql"
     graph: ShortName = ""
     """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
+
+
+class WikipediaSettings(ServiceEndpoint):
+    """Where articles are read: a wiki's API, or a file, which needs no address and whose replies never expire."""
+
+    engine: Literal["mediawiki", "zim"] = "mediawiki"
+    path: Annotated[str, Field(max_length=4096)] = ""
+    """With engine `zim`: a ZIM file of the English Wikipedia, relative to the folder of the world's file. Its metadata say its
+    day, which is the world's epoch. Needs the extra `zim`."""
+
+    @model_validator(mode="after")
+    def _check_engine(self) -> "WikipediaSettings":
+        if self.engine == "mediawiki" and self.path:
+            raise ValueError('path: only engine = "zim" reads a file; add that line, or remove path')
+        if self.engine == "zim" and not self.path:
+            raise ValueError('path: expected the path of a ZIM file, since engine is "zim"')
+        if self.engine == "zim" and (idle := sorted(self.model_fields_set & {"url", "token_env", "max_age", "limits"})):
+            raise ValueError(f"{idle[0]}: a file has no such setting; remove it")
+        return self
+
+    @property
+    def article_site(self) -> str:
+        """URL of the wiki whose articles these are, or `embedded`; a file's are those of the English Wikipedia."""
+        return ENGLISH_WIKIPEDIA_URL if self.engine == "zim" else self.url
 
 
 class WikimediaLimits(StrictModel):

@@ -195,18 +195,18 @@ def find_property_number(cell: RdfTerm, namespace: str) -> int | None:
     return get_wikidata_id_number(pid) if is_pid(pid) else None
 
 
-def is_typed_literal(cell: RdfTerm) -> bool:
+def is_non_string_typed_literal(cell: RdfTerm) -> bool:
     """True for a literal with an XSD datatype other than string: a date or number."""
     datatype = cell.get("datatype", "")
     return datatype.startswith(XSD_NAMESPACE) and datatype != f"{XSD_NAMESPACE}string"
 
 
-def normalise_utc_date(text: str) -> str:
+def normalise_utc_suffix(text: str) -> str:
     """Return a date and time with Z in place of the .000 and +00:00 that some engines write."""
     return _UTC_SUFFIX.sub("Z", text)
 
 
-def wrap_value_reader(
+def adapt_value_reader_to_solutions(
     read: Callable[[Sequence[C], Sequence[SolutionValues]], B],
 ) -> Callable[[Sequence[C], Sequence[SparqlSolution]], B]:
     """Wrap a reader of plain values (variable → value) into a reader of solutions."""

@@ -132,19 +132,23 @@ def make_path_id_lists(
     if objects is not None:
         backward = paths["backward"].to_numpy(zero_copy_only=False)
         start, end = np.where(backward, objects[pairs], start), np.where(backward, start, objects[pairs])
-        return _interleave_columns([_format_entity_ids("Q", start), first, middle, last, _format_entity_ids("Q", end)])
+        return _interleave_columns_without_nulls(
+            [_format_entity_ids("Q", start), first, middle, last, _format_entity_ids("Q", end)]
+        )
     qualifier = _format_entity_ids("P", paths["qualifier"])
     main = pc.if_else(
         pc.is_valid(qualifier), pc.fill_null(paths["main"], UNKNOWN_VALUE_LABEL), pa.scalar(None, pa.string())
     )
-    return _interleave_columns([_format_entity_ids("Q", start), first, middle, last, main, qualifier, paths["value"]])
+    return _interleave_columns_without_nulls(
+        [_format_entity_ids("Q", start), first, middle, last, main, qualifier, paths["value"]]
+    )
 
 
 def _format_entity_ids(letter: str, numbers: pa.ChunkedArray | npt.NDArray[np.int64]) -> pa.Array:
     return pc.binary_join_element_wise(letter, pc.cast(pa.array(numbers), pa.string()), "")
 
 
-def _interleave_columns(parts: Sequence[pa.Array | pa.ChunkedArray]) -> pa.ListArray:
+def _interleave_columns_without_nulls(parts: Sequence[pa.Array | pa.ChunkedArray]) -> pa.ListArray:
     """Return for each row the list of its cells across the columns, without nulls."""
     columns = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
     rows = len(columns[0])

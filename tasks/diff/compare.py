@@ -26,14 +26,14 @@ from factmill.tasks.diff.row_matching import (
     count_paired_rows,
     find_columns_missing_in_one_build,
     list_row_trace_ids,
-    load_changed_row_pairs,
+    load_changed_row_pairs_and_count_remade,
     load_unpaired_rows,
-    row_pairs_table,
+    temporary_row_pairs_table,
 )
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import UsageError
 from factmill.tasks.storage.builds import BuildRecord, load_table_digests
-from factmill.tasks.storage.recording.call_records import parse_rejected_row, unpack_body
+from factmill.tasks.storage.recording.call_records import decompress_body, parse_rejected_row
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_json_column
 
 _ROW_CALLS_TABLE = "diff_seen"
@@ -89,7 +89,7 @@ def load_differing_calls(
     return found
 
 
-def load_row_drops(
+def load_row_drops_and_rejected_rows(
     db: Connection, build_id: str, side: Literal["before", "after"], lookup_ids: Sequence[tuple[int, str]]
 ) -> dict[int, tuple[RowDrop, Any]]:
     """Return row number → (what happened to the row in a build that does not publish it, the row as its stage got it).
@@ -126,7 +126,7 @@ def _make_recorded_row_call(row: Mapping[str, Any], stages: Mapping[str, int]) -
         status=row["status"],
         reply=row["error"]
         if row["status"] != "ok"
-        else parse_json_column(unpack_body(row["body"]), f"calls.body of {row['record_id']}"),
+        else parse_json_column(decompress_body(row["body"]), f"calls.body of {row['record_id']}"),
         asked_at=row["day"].isoformat(),
     )
 
@@ -185,9 +185,9 @@ def compare_builds(
     check_same_benchmark(before, after)
     sides = BuildIdPair(before.build_id, after.build_id)
     locks = compare_manifests(before.lock, after.lock)
-    with open_warehouse(warehouse) as db, row_pairs_table(db, benchmark, sides):
+    with open_warehouse(warehouse) as db, temporary_row_pairs_table(db, benchmark, sides):
         new = find_columns_missing_in_one_build(db, benchmark, sides)
-        changed, remade = _find_differing_rows(db, benchmark, sides, new, with_answers)
+        changed, remade = _find_differing_and_count_remade_rows(db, benchmark, sides, new, with_answers)
         changed.sort(key=lambda each: (("added", "removed", "changed").index(each.kind), each.row["id"]))
         rows = list(_explain_differing_rows(db, benchmark, sides, locks, changed, find_left_out_reason))
         pairs = count_paired_rows(db)
@@ -216,12 +216,12 @@ def _summarize_build(build: BuildRecord) -> ComparedBuild:
     return ComparedBuild(build.build_id, int(build.report["rows"]), day, build.caution)
 
 
-def _find_differing_rows(
+def _find_differing_and_count_remade_rows(
     db: Connection, benchmark: Benchmark, sides: BuildIdPair, new_columns: Sequence[str], with_answers: bool
 ) -> tuple[list[_DifferingRow], int]:
     """Return the differing rows, without causes, and how many rows differ in provenance columns alone."""
     matching = benchmark.matching
-    pairs, remade = load_changed_row_pairs(db, benchmark, sides, new_columns)
+    pairs, remade = load_changed_row_pairs_and_count_remade(db, benchmark, sides, new_columns)
     gone, come = load_unpaired_rows(db, benchmark, sides)
     found: list[_DifferingRow] = []
     rows = _load_row_pairs(db, benchmark, sides, [(each.id_before, each.id_after) for each in pairs])
@@ -244,7 +244,7 @@ def _find_differing_rows(
         listed = table.to_pylist()
         filed = [list_row_trace_ids(matching, benchmark.trace_id_columns, row) for row in listed]
         wanted = [(number, each) for number, ids in enumerate(filed) for each in ids]
-        fates = load_row_drops(db, build_id, "after" if kind == "removed" else "before", wanted)
+        fates = load_row_drops_and_rejected_rows(db, build_id, "after" if kind == "removed" else "before", wanted)
         for number, row in enumerate(listed):
             fate, received = fates.get(number, (None, None))
             known = [*filed[number], *([] if fate else [matching.get_draw_unit(row)])]
@@ -285,7 +285,7 @@ def _explain_differing_rows(
     db: Connection,
     benchmark: Benchmark,
     sides: BuildIdPair,
-    locks: ManifestComparison,
+    manifests: ManifestComparison,
     changed: Sequence[_DifferingRow],
     find_left_out_reason: LeftOutReasonFinder | None,
 ) -> Iterator[RowChange]:
@@ -301,19 +301,19 @@ def _explain_differing_rows(
         ]
         calls = load_differing_calls(db, sides, wanted, stages)
         for number, row in enumerate(some):
-            facts = _gather_row_evidence(benchmark, locks, row, calls.get(number, ([], [])), stages)
+            facts = _gather_row_evidence(benchmark, manifests, row, calls.get(number, ([], [])), stages)
             why = find_left_out_reason(row.kind, row.row) if find_left_out_reason and row.kind != "changed" else ""
             evidence = replace(
                 facts, other_rows_changed=others, has_calls=find_left_out_reason is None, left_out_reason=why
             )
-            causes = explain_row_change(evidence, locks)
+            causes = explain_row_change(evidence, manifests)
             shown = {name: row.row[name] for name in benchmark.display_columns}
             yield RowChange(row.kind, row.row["id"], row.id_before, causes, row.columns, shown, row.fate)
 
 
 def _gather_row_evidence(
     benchmark: Benchmark,
-    locks: ManifestComparison,
+    manifests: ManifestComparison,
     row: _DifferingRow,
     calls: BeforeAfterCalls,
     stages: Mapping[str, int],
@@ -329,16 +329,16 @@ def _gather_row_evidence(
         changed_columns=content or row.columns,
         fate=row.fate,
         is_cross_row_reject=row.fate is not None and row.fate.stage in matching.cross_row_stages,
-        source_cause=_find_source_cause(locks, row, given, bool(content), matching.source_columns),
+        source_cause=_find_source_cause(manifests, row, given, bool(content), matching.source_columns),
         source_changes=given,
-        unrecorded_causes=[] if "source_name" in row.row else locks.list_causes("source"),
-        changed_decisions=list_changed_decisions(locks, [*row.call_ids_before, *row.call_ids_after]),
+        unrecorded_causes=[] if "source_name" in row.row else manifests.list_causes("source"),
+        changed_decisions=list_changed_decisions(manifests, [*row.call_ids_before, *row.call_ids_after]),
         narrowing_parameters=benchmark.narrowing_params,
     )
 
 
 def _find_source_cause(
-    locks: ManifestComparison,
+    manifests: ManifestComparison,
     row: _DifferingRow,
     source_changes: Sequence[ColumnChange],
     has_content: bool,
@@ -349,7 +349,7 @@ def _find_source_cause(
     `source_columns`: columns copied from the source.
     """
     file = str(row.row.get("source_name", ""))
-    if locks.is_file_unchanged(file) is not False:
+    if manifests.is_file_unchanged(file) is not False:
         return None
     place = f"row {row.row['source_row']}"
     if row.kind == "changed":
@@ -364,7 +364,7 @@ def _find_source_cause(
             row.rejected_row, [row.row[name] for name in source_columns if name in row.row]
         )
         return None if is_same else ChangeCause("source", file, f"{place}: content changed")
-    was_read = locks.has_file_before_and_after(file)
+    was_read = manifests.has_file_before_and_after(file)
     if all(was_read):
         return ChangeCause("source", file, f"{place}: {'new' if row.kind == 'added' else 'removed'}")
     return ChangeCause("source", file, "the file was not read before" if was_read[1] else "the file is no longer read")

@@ -16,13 +16,19 @@ import pyarrow as pa
 
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import UnknownBuild, UsageError
-from factmill.tasks.storage.builds import BuildRecord, insert_rows, load_table_digests, published_table, resolve_build
+from factmill.tasks.storage.builds import (
+    BuildRecord,
+    insert_published_table_rows,
+    load_published_table,
+    load_table_digests,
+    resolve_build,
+)
 from factmill.tasks.storage.released_folders import (
     INDEX_FILE,
     REJECT_COLUMNS,
-    conform_to_row_model,
     is_release,
-    load_release,
+    load_verified_release,
+    validate_and_conform_to_row_model,
 )
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -45,7 +51,7 @@ def load_release_or_build(name: str, warehouse: Path) -> ReleaseOrBuild:
     """Load a release where `name` is its folder, else a build; SourceError or UnknownBuild if neither."""
     folder = Path(name)
     if is_release(folder):
-        released = load_release(folder)
+        released = load_verified_release(folder)
         left_out = [each.what for each in released.index.left_out]
         return ReleaseOrBuild(name, released.record, released.tables, released.rejects, left_out)
     try:
@@ -76,8 +82,10 @@ def temporary_comparison_warehouse(
                 for name, table in side.tables.items():
                     if name in benchmark.tables:
                         where = f"{side.name}: table {name}"
-                        rows = conform_to_row_model(table, benchmark.tables[name], where, allow_missing=True)
-                        insert_rows(db, record.build_id, name, rows, model=benchmark.tables[name])
+                        rows = validate_and_conform_to_row_model(
+                            table, benchmark.tables[name], where, allow_missing=True
+                        )
+                        insert_published_table_rows(db, record.build_id, name, rows, model=benchmark.tables[name])
                 db.register("part", side.rejects)
                 db.execute(
                     "INSERT INTO rejects (build_id, stage, id, reason, detail) SELECT ?, * FROM part", [record.build_id]
@@ -89,7 +97,9 @@ def temporary_comparison_warehouse(
 def _load_published_build(name: str, warehouse: Path) -> ReleaseOrBuild:
     record = resolve_build(warehouse, name)
     with open_warehouse(warehouse) as db:
-        tables = {name: published_table(db, record.build_id, name) for name in load_table_digests(db, record.build_id)}
+        tables = {
+            name: load_published_table(db, record.build_id, name) for name in load_table_digests(db, record.build_id)
+        }
         rejects = db.sql(
             f"SELECT {', '.join(REJECT_COLUMNS)} FROM rejects WHERE build_id = ? ORDER BY ALL", params=[record.build_id]
         ).to_arrow_table()

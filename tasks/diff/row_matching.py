@@ -34,7 +34,7 @@ class ChangedRowPair:
 
 
 @contextmanager
-def row_pairs_table(db: Connection, benchmark: Benchmark, sides: BuildIdPair) -> Iterator[None]:
+def temporary_row_pairs_table(db: Connection, benchmark: Benchmark, sides: BuildIdPair) -> Iterator[None]:
     """Keep a temporary table of row pairs (id_before, id_after) during the block; pair by the benchmark's keys."""
     db.execute(f"CREATE OR REPLACE TEMP TABLE {_PAIRS_TABLE} (id_before VARCHAR, id_after VARCHAR)")
     try:
@@ -76,7 +76,7 @@ def find_columns_missing_in_one_build(db: Connection, benchmark: Benchmark, side
     ]
 
 
-def load_changed_row_pairs(
+def load_changed_row_pairs_and_count_remade(
     db: Connection, benchmark: Benchmark, sides: BuildIdPair, excluded_columns: Sequence[str]
 ) -> tuple[list[ChangedRowPair], int]:
     """Return the rows whose columns differ, by id, and how many others differ in provenance columns alone.

@@ -11,21 +11,22 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 from pydantic import BaseModel
 
+from factmill.tasks.assets import use_own_prompts
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
-from factmill.tasks.core.calls.chat import make_chat_call, parse_chat_response, quote_completion
+from factmill.tasks.core.calls.chat import join_completion_texts_shortened, make_chat_call, parse_chat_response
 from factmill.tasks.core.completions import (
     UNREADABLE_COMPLETION_KINDS,
     CompletionFormat,
     UnreadableCompletion,
-    parse_completion,
+    strip_and_parse_completion_samples,
 )
 from factmill.tasks.core.prompts import FilledPrompt
 from factmill.tasks.core.review import (
     AutoReviewRules,
     EditableTexts,
-    ReviewInputs,
     ReviewItem,
+    ReviewPolicyAndDecisions,
     apply_decisions,
     decide_review_items,
 )
@@ -40,7 +41,7 @@ from factmill.tasks.core.rows import (
 )
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.engine.benchmark import BuildInputs
-from factmill.tasks.engine.runs import Run, open_run
+from factmill.tasks.engine.runs import BuildRun, open_run
 from factmill.tasks.errors import BuildError, ServiceUnreachable
 from factmill.tasks.memory import release_free_memory
 from factmill.tasks.storage.recording.journal import CallRecord, make_record
@@ -48,11 +49,11 @@ from factmill.tasks.storage.shards import (
     CALL_USES_SCHEMA,
     MERGED_SCHEMA,
     REJECTS_SCHEMA,
+    find_reusable_receipt,
     has_shard_table,
+    load_shard_row_range,
+    load_shard_table,
     make_table,
-    read_range,
-    read_receipt,
-    read_shard,
     write_receipt,
     write_shard,
 )
@@ -97,7 +98,7 @@ class BatchWork:
     """A batch in progress: its rows, the calls that each row uses, and their cost."""
 
     batch: StageBatch
-    run: Run
+    run: BuildRun
     rows_in: int = 0
     rows_as_received: dict[str, str | Row] = field(default_factory=dict)
     """Row id → the row as received; written only for rows that become rejects."""
@@ -131,11 +132,11 @@ class BatchWork:
 
     def rows_to_expand(self, model: type[R]) -> list[R]:
         """Return the batch's rows for a step that expands each into several rows and registers those with `add_input_row`."""
-        return rows_from_arrow(model, read_range(self.batch.files, self.batch.start, self.batch.stop))
+        return rows_from_arrow(model, load_shard_row_range(self.batch.files, self.batch.start, self.batch.stop))
 
     def table(self, model: type[Row] | None = None) -> pa.Table:
         """Return the batch's rows as a table (None: with its own schema), for a step that rejects none of them."""
-        read = read_range(self.batch.files, self.batch.start, self.batch.stop)
+        read = load_shard_row_range(self.batch.files, self.batch.start, self.batch.stop)
         self.rows_in += read.num_rows
         return read if model is None else read.cast(arrow_schema(model))
 
@@ -238,7 +239,7 @@ class BatchWork:
                     answers[index] = ParsedCompletion(_make_failure_reject(row_id, reply), model.name, key)
                     continue
                 chat = parse_chat_response(reply.body)
-                parsed = parse_completion(chat.texts, chat.finish, form, partial(read, row))
+                parsed = strip_and_parse_completion_samples(chat.texts, chat.finish, form, partial(read, row))
                 if parsed.removed_wrappers:
                     self.stripped_wrappers[key] = ", ".join(parsed.removed_wrappers)
                 if not isinstance(parsed.result, UnreadableCompletion):
@@ -246,7 +247,7 @@ class BatchWork:
                 elif attempt == 1 and parsed.rejected_text:
                     asks[index] = asks[index].with_correction(parsed.rejected_text, parsed.result.format_correction())
                 else:
-                    detail = f"{parsed.result.reason}; the reply was: {quote_completion(reply.body)}"
+                    detail = f"{parsed.result.reason}; the reply was: {join_completion_texts_shortened(reply.body)}"
                     answers[index] = ParsedCompletion(Reject(row_id, parsed.result.kind, detail), model.name, key)
         for index, (_, row, _) in enumerate(pending):
             yield row, answers[index]
@@ -342,12 +343,14 @@ class BatchWork:
 
 
 def open_batch(batch: StageBatch) -> BatchWork:
-    """Open a batch and its run for work."""
-    return BatchWork(batch, open_run(batch.run))
+    """Open a batch and its run for work; prompts are read as the run recorded them, in whichever process and thread."""
+    run = open_run(batch.run)
+    use_own_prompts(run.own_prompts)
+    return BatchWork(batch, run)
 
 
-def find_calls_without_result(
-    run: Run, service: CallService, calls: Sequence[Call], read: Callable[[Any], bool]
+def mark_and_list_calls_without_result(
+    run: BuildRun, service: CallService, calls: Sequence[Call], has_result: Callable[[Any], bool]
 ) -> list[Call]:
     """Return the calls for which `read` of the reply is False: the service lacks what was requested. They are retried next run.
 
@@ -363,7 +366,7 @@ def find_calls_without_result(
         raise ServiceUnreachable(
             f"{service.identity} does not answer: {failed.error}; run `factmill doctor`, or try again later"
         )
-    missing = [call for call in calls if not read(replies[call.key].body)]
+    missing = [call for call in calls if not has_result(replies[call.key].body)]
     run.call_cache.mark_for_retry({records[call.key].record_id for call in missing} if service.is_outside else ())
     return missing
 
@@ -378,7 +381,7 @@ def shard_path(batch: StageBatch) -> Path:
     return Path(batch.run) / batch.stage / f"{batch.index:05d}-{batch.key[:16]}"
 
 
-def batch_key(_context: Any, arguments: dict[str, Any]) -> str:
+def make_batch_cache_key(_context: Any, arguments: dict[str, Any]) -> str:
     """Return the explicit cache key of a batch task (Prefect's own does not notice edited prompts or helpers)."""
     batch: StageBatch = arguments["batch"]
     return f"{Path(batch.run).name}-{batch.stage}-{batch.index:05d}-{batch.key[:32]}"
@@ -386,7 +389,7 @@ def batch_key(_context: Any, arguments: dict[str, Any]) -> str:
 
 def find_batch_receipt(batch: StageBatch) -> BatchReceipt | None:
     """Return the receipt of a finished batch, or None."""
-    return read_receipt(shard_path(batch))
+    return find_reusable_receipt(shard_path(batch))
 
 
 def _digest_scripted_reply(model: ModelSettings, ask: FilledPrompt) -> str | None:
@@ -429,7 +432,7 @@ def _split_into_portions(
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class StageDataset:
     """The rows that a stage wrote, as shards in order."""
 
     receipts: tuple[BatchReceipt, ...]
@@ -468,7 +471,7 @@ class Dataset:
 
     def all_rows(self) -> pa.Table:
         """Return all rows, with the columns that the stage wrote."""
-        return pa.concat_tables([read_shard(receipt.shard, "rows") for receipt in self.receipts])
+        return pa.concat_tables([load_shard_table(receipt.shard, "rows") for receipt in self.receipts])
 
     def companion_rows(self, schema: pa.Schema) -> pa.Table:
         """Return the rows of the companion table that the stage's batches wrote."""
@@ -476,18 +479,18 @@ class Dataset:
 
     def _concat_shards(self, kind: str, schema: pa.Schema) -> pa.Table:
         parts = [
-            read_shard(receipt.shard, kind).cast(schema)
+            load_shard_table(receipt.shard, kind).cast(schema)
             for receipt in self.receipts
             if has_shard_table(receipt.shard, kind)
         ]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def review_rows(
+def apply_and_store_review_decisions(
     work: BatchWork,
     rows: Sequence[R],
     items: Sequence[ReviewItem],
-    reviewing: ReviewInputs,
+    reviewing: ReviewPolicyAndDecisions,
     rules: AutoReviewRules,
     editable: EditableTexts,
 ) -> list[RowOutcome]:

@@ -24,6 +24,7 @@ from prefect.settings import get_current_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from factmill.tasks import progress
+from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.clients.sending.sender import cancel_all_sends
 from factmill.tasks.core.batch_receipts import (
     PILOT_DRAW_STAGE,
@@ -35,35 +36,41 @@ from factmill.tasks.core.batch_receipts import (
 )
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.spending.forecasting import draw_pilot_rows
-from factmill.tasks.engine.batches import Dataset, batch_key, choose_batch_size, find_batch_receipt, open_batch
+from factmill.tasks.engine.batches import (
+    StageDataset,
+    choose_batch_size,
+    find_batch_receipt,
+    make_batch_cache_key,
+    open_batch,
+)
 from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedInputs
 from factmill.tasks.engine.failures import (
     FAILURE_CAUSES,
     WAITING_REASON,
     all_rows_failed,
-    count_reasons,
-    find_main_failure,
-    format_main_failure,
+    count_rejects_by_reason,
+    find_main_reject_reason,
+    format_main_reject_reason_and_advice,
     format_no_answers,
-    load_first_failure_detail,
+    load_first_evaluation_failure_detail,
     load_first_reject_detail,
     no_row_answered,
 )
 from factmill.tasks.engine.incremental import record_world_contents, revalidate_replies, uses_embedded_world
-from factmill.tasks.engine.naming.manifests import format_manifest, make_build_manifest, make_build_origin
+from factmill.tasks.engine.naming.manifests import format_manifest_summary, make_build_manifest, make_build_origin
 from factmill.tasks.engine.runs import (
-    Run,
+    BuildRun,
     acquire_run_lock,
     close_run,
     open_run,
-    parse_oldest_allowed,
+    parse_oldest_valid_reply_times,
     run_folder,
     write_run_description,
 )
 from factmill.tasks.engine.spending.budgets import (
-    RequestMeter,
+    StageRequestCounter,
     compare_with_forecast,
-    find_unknown_costs,
+    find_unknown_cost_calls_and_models,
     make_budget_exceeded_error,
     summarize_spending,
 )
@@ -80,7 +87,7 @@ from factmill.tasks.memory import find_resource_shortage, release_free_memory
 from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.processes import request_process_exit
 from factmill.tasks.storage.builds import (
-    format_caution,
+    format_use_restriction,
     list_calls_to_retry,
     load_table_summaries,
     publish_build_tables,
@@ -89,13 +96,13 @@ from factmill.tasks.storage.builds import (
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import VERIFY_FOLDER_PREFIX
 from factmill.tasks.storage.recording.call_records import (
     Revalidation,
-    count_scripted_replies,
+    count_scripted_replies_and_faults,
     summarize_reply_ages,
     write_revalidated_calls,
 )
 from factmill.tasks.storage.recording.work_folders import make_work_folder
-from factmill.tasks.storage.shards import digest_tables
-from factmill.tasks.storage.warehouse import close_large_engine, open_warehouse
+from factmill.tasks.storage.shards import count_and_digest_tables
+from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large, open_warehouse
 
 _MAX_WAITING_BATCHES = 128
 """Maximum number of batches that wait for batch jobs at the same time."""
@@ -104,7 +111,7 @@ _MAX_WAITING_BATCHES = 128
 class Build:
     """One build in progress."""
 
-    def __init__(self, benchmark: Benchmark, run: Run, options: RunOptions, kept: Revalidation) -> None:
+    def __init__(self, benchmark: Benchmark, run: BuildRun, options: RunOptions, kept: Revalidation) -> None:
         self.benchmark = benchmark
         self.run = run
         self.options = options
@@ -112,7 +119,7 @@ class Build:
         self.receipts: list[BatchReceipt] = []
         self.summaries: list[dict[str, Any]] = []
         self.reasons: dict[str, dict[str, int]] = {}
-        self._meter = RequestMeter(run.services.budget)
+        self._meter = StageRequestCounter(run.services.budget)
         self.units: list[str] = []
         """Units by which the source was read: relations, categories, foundations."""
         self.started_at = datetime.now(UTC)
@@ -128,7 +135,7 @@ class Build:
         """Name of the run's stages in the warehouse until the build is published; never the id of a build."""
         return f"{self.run.folder.name}-unfinished"
 
-    def load_source(self, step: Task[..., BatchReceipt], units: Iterable[str]) -> Dataset:
+    def load_source(self, step: Task[..., BatchReceipt], units: Iterable[str]) -> StageDataset:
         """Read a source, one batch per unit (such as a relation)."""
         self.units = list(units)
         batches = [
@@ -147,12 +154,12 @@ class Build:
     def run_stage(
         self,
         step: Task[..., BatchReceipt],
-        rows: Dataset,
+        rows: StageDataset,
         *,
         single_batch: bool = False,
         expands: bool = False,
         most_rows: int | None = None,
-    ) -> Dataset:
+    ) -> StageDataset:
         """Pass rows through a step, in batches.
 
         `single_batch`: put all rows in one batch, for a step that compares them with each other. `expands`: the step expands a row
@@ -183,7 +190,7 @@ class Build:
             )
         return self._run_batches(step, batches, units, total, expands=expands, size=size)
 
-    def _draw_pilot(self, rows: Dataset) -> Dataset:
+    def _draw_pilot(self, rows: StageDataset) -> StageDataset:
         """Return the rows drawn for a pilot; all rows if this is no pilot."""
         return self.run_stage(draw_pilot, rows, single_batch=True) if self.options.pilot else rows
 
@@ -199,7 +206,9 @@ class Build:
                 f"{report.rejects} rejected and {report.merged} merged"
             )
         if self.options.pinned_build is not None:
-            return report.model_copy(update={"build_id": self.options.pinned_build, "tables": digest_tables(tables)})
+            return report.model_copy(
+                update={"build_id": self.options.pinned_build, "tables": count_and_digest_tables(tables)}
+            )
         if self.options.pilot is not None:
             self.run.call_cache.merge_journal()
             return report
@@ -217,13 +226,13 @@ class Build:
             record_world_contents(self.run, self.revalidation)
         begun, oldest = (
             datetime.fromisoformat(self.run.options["begun"]),
-            parse_oldest_allowed(self.run.options["oldest"]),
+            parse_oldest_valid_reply_times(self.run.options["oldest"]),
         )
         with self.run.call_cache.merge_transaction() as db:
             write_revalidated_calls(db, self.run_id, self.revalidation)
             summaries = {
                 "replies": summarize_reply_ages(db, self.run_id, begun, oldest),
-                "scripted": count_scripted_replies(db, self.run_id),
+                "scripted": count_scripted_replies_and_faults(db, self.run_id),
                 "forecast": compare_with_forecast(db, self.run.manifest, self.run_id),
             }
             report = report.model_copy(update=summaries)
@@ -254,7 +263,7 @@ class Build:
         *,
         expands: bool,
         size: int = 0,
-    ) -> Dataset:
+    ) -> StageDataset:
         """Run a step over batches; `units`: for each batch, its rows' source units; `size`: rows of a full batch."""
         started = time.perf_counter()
         with progress.show_stage_progress(step.name, len(batches)) as bar:
@@ -270,7 +279,7 @@ class Build:
                 _interrupt_sending_on_stop(),
             ):
                 futures = [
-                    runner.submit(_with_run_names(step, receipt is None), {"batch": batch})
+                    runner.submit(_with_run_names_and_cache_refresh(step, receipt is None), {"batch": batch})
                     for batch, receipt in zip(batches, done, strict=True)
                 ]
                 for future, before in zip(futures, done, strict=True):
@@ -287,7 +296,7 @@ class Build:
         if awaited:
             raise awaited
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, expands=expands)
-        return Dataset(tuple(receipts), tuple(units))
+        return StageDataset(tuple(receipts), tuple(units))
 
     def _count_workers(self, batches: int, size: int) -> int:
         """Return the number of concurrent batches; if a model uses batch jobs, as many as fill one job, since batches that
@@ -312,13 +321,13 @@ class Build:
         if drawn := {row: size for each in receipts for row, size in each.drawn.items()}:
             summary["drawn"] = drawn
         self.summaries.append(summary)
-        self.reasons[stage] = count_reasons(receipts)
+        self.reasons[stage] = count_rejects_by_reason(receipts)
         progress.log_to_current_run(format_stage_summary(summary, self.reasons[stage]))
         self.receipts.extend(receipts)
         if self.options.pinned_build is None:
             with self.run.call_cache.merge_transaction() as db:
                 write_stage_results(db, self.run_id, len(self.summaries), receipts, summary)
-            close_large_engine(resolve_warehouse_path(self.options))
+            close_engine_if_warehouse_is_large(resolve_warehouse_path(self.options))
             release_free_memory()
             if all_rows_failed(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._fail_without_rows(self._report(0, {}))
@@ -337,11 +346,11 @@ class Build:
         if no_row_answered(
             last["rows_in"], self.reasons[last["stage"]], sum(receipt.unsettled for receipt in receipts)
         ):
-            silence = format_no_answers(last, self.options.world, load_first_failure_detail(receipts))
+            silence = format_no_answers(last, self.options.world, load_first_evaluation_failure_detail(receipts))
             message = f"{self.benchmark.name}: nothing is published: {silence}"
-        elif main := find_main_failure(reasons):
+        elif main := find_main_reject_reason(reasons):
             detail = load_first_reject_detail([each for each in self.receipts if each.stage == main[0]], main[1])
-            lost = format_main_failure(reasons, detail, self.options.world, report.unsettled > 0)
+            lost = format_main_reject_reason_and_advice(reasons, detail, self.options.world, report.unsettled > 0)
             given = f" --warehouse {self.options.warehouse}" if self.options.warehouse else ""
             message = (
                 f"{self.benchmark.name}: {report.inputs} rows were read and nothing is published: {lost}. All rejects: "
@@ -362,13 +371,13 @@ class Build:
         unknown: dict[str, Any] = {}
         if self.options.pinned_build is None:
             with self.run.call_cache.merge_transaction() as db:
-                unknown = find_unknown_costs(self.run.services.world, db, self.run_id)
+                unknown = find_unknown_cost_calls_and_models(self.run.services.world, db, self.run_id)
         return BuildReport(
             build_id=self.run_id,
             benchmark=self.benchmark.name,
             world=self.run.services.world.name,
             author=self.run.manifest["author"],
-            caution=format_caution(self.run.manifest),
+            caution=format_use_restriction(self.run.manifest),
             inputs=self.summaries[0]["rows_in"],
             opened=sum(summary["opened"] for summary in self.summaries[1:]),
             rows=rows,
@@ -386,6 +395,7 @@ class Build:
             stages=self.summaries,
             reasons={stage: reasons for stage, reasons in self.reasons.items() if reasons},
             since=self.revalidation.counts,
+            own_prompts={name: prompt.digest for name, prompt in sorted(self.run.own_prompts.items())},
             spent=summarize_spending(self.run.services.budget),
             facts=dict(facts),
             notes=self.run.services.notes(),
@@ -417,12 +427,13 @@ def open_build(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], option
     build: Build | None = None
     finished_well = False
     try:
-        write_run_description(folder, lock, make_build_origin(inputs, options), options)
+        write_run_description(folder, lock, make_build_origin(benchmark, inputs, options), options)
         run = open_run(str(folder))
-        progress.log_to_current_run(format_manifest(run.manifest))
+        progress.log_to_current_run(format_manifest_summary(run.manifest))
         run.services.budget.start_run(options.budget_limits)
         build = Build(benchmark, run, options, revalidate_replies(run))
-        yield build
+        with using_own_prompts(run.own_prompts):
+            yield build
         finished_well = True
     except BudgetExhausted as reached:
         raise make_budget_exceeded_error(run, build.summaries if build else (), reached) from None
@@ -447,7 +458,7 @@ def open_build(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], option
 
 
 @cache
-def _with_run_names(step: Task[..., BatchReceipt], refresh: bool) -> Task[..., BatchReceipt]:
+def _with_run_names_and_cache_refresh(step: Task[..., BatchReceipt], refresh: bool) -> Task[..., BatchReceipt]:
     """Return a step whose runs are named after batches; cached, since Prefect reads the step's source for each copy."""
     return step.with_options(refresh_cache=refresh, task_run_name=_get_batch_name)  # type: ignore[arg-type] # Prefect gives it the parameters
 
@@ -474,7 +485,7 @@ def _interrupt_sending_on_stop() -> Iterator[None]:
 NOT_DRAWN = "not_in_pilot"
 
 
-@task(name=PILOT_DRAW_STAGE, cache_key_fn=batch_key, persist_result=True)
+@task(name=PILOT_DRAW_STAGE, cache_key_fn=make_batch_cache_key, persist_result=True)
 def draw_pilot(batch: StageBatch) -> BatchReceipt:
     """Draw a pilot's representative rows and pass them on; reject the others as not drawn."""
     work = open_batch(batch)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from factmill.tasks.core.batch_receipts import BatchReceipt
-from factmill.tasks.storage.shards import read_shard
+from factmill.tasks.storage.shards import load_shard_table
 
 WAITING_REASON = "not_reviewed"
 """Reject reason of rows that await a person's decision."""
@@ -59,19 +59,19 @@ def no_row_answered(came_in: int, reasons: Mapping[str, int], unsettled: int) ->
     return not reasons and 0 < came_in == unsettled
 
 
-def find_main_failure(reasons: RejectCounts) -> tuple[str, str] | None:
+def find_main_reject_reason(reasons: RejectCounts) -> tuple[str, str] | None:
     """Return (stage, reason) that lost the most rows, failures before verdicts; None if no row was lost."""
     losses = [(stage, reason, count) for stage, found in reasons.items() for reason, count in found.items()]
     return min(losses, key=lambda loss: (loss[1] not in FAILURE_CAUSES, -loss[2]))[:2] if losses else None
 
 
-def format_main_failure(reasons: RejectCounts, detail: str, world: str, has_transient: bool) -> str:
+def format_main_reject_reason_and_advice(reasons: RejectCounts, detail: str, world: str, has_transient: bool) -> str:
     """Return where and why rows were lost, and what to do, in a few sentences.
 
     `detail`: of the first reject of the main loss; `world`: as given on the command line; `has_transient`: some rows were lost
     to transient failures.
     """
-    main = find_main_failure(reasons)
+    main = find_main_reject_reason(reasons)
     assert main is not None
     stage, reason = main
     first = f"{stage} lost {reasons[stage][reason]} to {reason}"
@@ -85,7 +85,7 @@ def format_main_failure(reasons: RejectCounts, detail: str, world: str, has_tran
     )
     advice = FAILURE_CAUSES.get(reason) or (_SERVICE_ADVICE if has_transient else _VERDICT_ADVICE)
     again = "" if advice is _VERDICT_ADVICE else ", then run the same command again: it retries what failed"
-    return f"{first}, first reject: {_shorten(detail).rstrip('.') or 'no details'}{more}. What to do: {advice.format(world=world)}{again}"
+    return f"{first}, first reject: {_shorten_reject_detail(detail).rstrip('.') or 'no details'}{more}. What to do: {advice.format(world=world)}{again}"
 
 
 def format_no_answers(stage: Mapping[str, Any], world: str, detail: str = "") -> str:
@@ -93,36 +93,36 @@ def format_no_answers(stage: Mapping[str, Any], world: str, detail: str = "") ->
 
     `stage`: its counts; `detail`: from the first row that has one; empty if none does.
     """
-    first = f"; first failure: {_shorten(detail).rstrip('.')}" if detail else ""
+    first = f"; first failure: {_shorten_reject_detail(detail).rstrip('.')}" if detail else ""
     return (
         f"{stage['stage']} got no answer for any of its {stage['rows_in']:,} rows{first}. What to do: {_SERVICE_ADVICE.format(world=world)}, "
         "then run the same command again: it retries what failed"
     )
 
 
-def _shorten(detail: str) -> str:
+def _shorten_reject_detail(detail: str) -> str:
     flat = " ".join(detail.split())
     return flat if len(flat) <= _MAX_DETAIL_CHARS else f"{flat[: _MAX_DETAIL_CHARS - 1]}…"
 
 
 def load_first_reject_detail(receipts: Sequence[BatchReceipt], reason: str) -> str:
     """Return the detail of the first reject with a reason; empty if there is none."""
-    tables = (read_shard(receipt.shard, "rejects").to_pylist() for receipt in receipts if receipt.rejects)
+    tables = (load_shard_table(receipt.shard, "rejects").to_pylist() for receipt in receipts if receipt.rejects)
     return next((each["detail"] for rejects in tables for each in rejects if each["reason"] == reason), "")
 
 
-def load_first_failure_detail(receipts: Sequence[BatchReceipt]) -> str:
+def load_first_evaluation_failure_detail(receipts: Sequence[BatchReceipt]) -> str:
     """Return the first detail of why an evaluation's row has no answer or verdict; empty if no row has one."""
-    tables = (read_shard(receipt.shard, "rows") for receipt in receipts if receipt.rows)
+    tables = (load_shard_table(receipt.shard, "rows") for receipt in receipts if receipt.rows)
     columns = ("detail", "judge_detail")
     details = (table[name].to_pylist() for table in tables for name in columns if name in table.column_names)
     return next((str(detail) for found in details for detail in found if detail), "")
 
 
-def count_reasons(receipts: Sequence[BatchReceipt]) -> dict[str, int]:
+def count_rejects_by_reason(receipts: Sequence[BatchReceipt]) -> dict[str, int]:
     """Return reason → number of rejects, most frequent first."""
     counts = Counter[str]()
     for receipt in receipts:
         if receipt.rejects:
-            counts.update(read_shard(receipt.shard, "rejects")["reason"].to_pylist())
+            counts.update(load_shard_table(receipt.shard, "rejects")["reason"].to_pylist())
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -17,17 +17,17 @@ from factmill.tasks import progress
 from factmill.tasks.core.calls.freshness import (
     MAX_RESOURCES_PER_REQUEST,
     FreshnessVerdict,
-    get_oldest_valid_time,
-    judge_embedded_freshness,
+    find_resources_response_depends_on,
+    get_oldest_usable_response_time,
+    judge_embedded_world_freshness,
     judge_live_freshness,
-    list_response_resources,
+    make_embedded_world_digests_call,
     make_state_calls,
-    make_world_contents_call,
     parse_resource_states,
 )
 from factmill.tasks.core.calls.operation import WikiResource
 from factmill.tasks.engine.naming.identities import embedded_world_identity
-from factmill.tasks.engine.runs import Run, parse_oldest_allowed
+from factmill.tasks.engine.runs import BuildRun, parse_oldest_valid_reply_times
 from factmill.tasks.errors import UnknownBuild, UsageError
 from factmill.tasks.options import LATEST_BUILD, RunOptions, resolve_warehouse_path
 from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build
@@ -50,7 +50,7 @@ _LOAD_CHUNK_SIZE = 2_000
 """Records held in memory at a time."""
 
 
-def resolve_since_build(benchmark: str, lock: Mapping[str, Any], run: RunOptions) -> BuildRecord | None:
+def resolve_since_build(benchmark: str, manifest: Mapping[str, Any], run: RunOptions) -> BuildRecord | None:
     """Return the build that `since` names; None if it is unset, or is `last` and there is no build yet.
 
     `lock`: the new build's manifest. UnknownBuild or UsageError for a build that is not published, or is of another
@@ -66,7 +66,7 @@ def resolve_since_build(benchmark: str, lock: Mapping[str, Any], run: RunOptions
     warehouse = resolve_warehouse_path(run)
     if run.since == LATEST_BUILD:
         own = [each for each in list_builds(warehouse) if each.benchmark == benchmark]
-        return next((each for each in reversed(own) if not find_differing_service(each.lock, lock)), None)
+        return next((each for each in reversed(own) if not find_differing_service(each.lock, manifest)), None)
     if run.since.endswith(_UNFINISHED_RUN_SUFFIX):
         raise UnknownBuild(
             f"--since {run.since}: this run has published nothing; name a published build (`factmill show` lists them), or remove "
@@ -78,11 +78,11 @@ def resolve_since_build(benchmark: str, lock: Mapping[str, Any], run: RunOptions
             f"--since {run.since}: {record.build_id} is a build of {record.benchmark}, not of {benchmark}; name a build "
             f"of {benchmark} (`factmill show` lists them), or use --since {LATEST_BUILD} for the newest of each benchmark"
         )
-    if other := find_differing_service(record.lock, lock):
+    if other := find_differing_service(record.lock, manifest):
         name, then, now = other
         raise UsageError(
             f"--since {run.since}: {record.build_id} was made in the world {record.lock['world']['name']} with {name} {then}, "
-            f"but {lock['world']['name']} has {name} {now}; name a build of this world (`factmill show` lists them), or remove --since"
+            f"but {manifest['world']['name']} has {name} {now}; name a build of this world (`factmill show` lists them), or remove --since"
         )
     return record
 
@@ -116,7 +116,7 @@ class WorldContentsComparison:
         """Return whether a reply from the earlier state would be the same now."""
         if self.note:
             return FreshnessVerdict(None, self.note)
-        return judge_embedded_freshness(
+        return judge_embedded_world_freshness(
             record.operation, record.read_column("parts"), record.read_column("body"), self.then, self.now
         )
 
@@ -135,39 +135,39 @@ def map_renamed_services(then: Mapping[str, Any], now: Mapping[str, Any]) -> dic
     }
 
 
-def compare_world_contents(run: Run, kept: Revalidation) -> WorldContentsComparison:
+def compare_world_contents(run: BuildRun, revalidation: Revalidation) -> WorldContentsComparison:
     """Load the contents of the embedded world of the earlier build and of today's."""
-    then = next((name for name in kept.renamed.values() if name.startswith(_EMBEDDED_PREFIX)), None)
+    then = next((name for name in revalidation.renamed.values() if name.startswith(_EMBEDDED_PREFIX)), None)
     if then is None:
         return WorldContentsComparison()
     with open_warehouse(Path(run.options["warehouse"])) as db:
-        record = find_latest_success(db, make_world_contents_call(then.partition("/")[0]).key)
+        record = find_latest_success(db, make_embedded_world_digests_call(then.partition("/")[0]).key)
     if record is None:
-        note = f"{kept.build} was made by an earlier factmill, which did not record the contents of the embedded world"
+        note = f"{revalidation.build} was made by an earlier factmill, which did not record the contents of the embedded world"
         return WorldContentsComparison(note=note)
-    now = record_world_contents(run, kept)
+    now = record_world_contents(run, revalidation)
     return WorldContentsComparison(
         record.read_column("body"), now.read_column("body"), (record.record_id, now.record_id)
     )
 
 
-def record_world_contents(run: Run, kept: Revalidation) -> CallRecord:
+def record_world_contents(run: BuildRun, revalidation: Revalidation) -> CallRecord:
     """Return the record of the embedded world's current contents, creating it if needed."""
-    from factmill.tasks.world.content_digests import WorldContentsService
+    from factmill.tasks.world.content_digests import WorldContentDigestsService
 
-    service = WorldContentsService(embedded_world_identity())
-    call = make_world_contents_call(service.identity)
+    service = WorldContentDigestsService(embedded_world_identity())
+    call = make_embedded_world_digests_call(service.identity)
     record = run.call_cache.get_or_send([call], service).records[call.key]
-    kept.checks[call.key] = record.record_id
+    revalidation.checks[call.key] = record.record_id
     return record
 
 
-def uses_embedded_world(lock: Mapping[str, Any]) -> bool:
+def uses_embedded_world(manifest: Mapping[str, Any]) -> bool:
     """True if a build uses services of the embedded world."""
-    return any(identity.startswith(_EMBEDDED_PREFIX) for identity in lock["services"].values())
+    return any(identity.startswith(_EMBEDDED_PREFIX) for identity in manifest["services"].values())
 
 
-def revalidate_replies(run: Run) -> Revalidation:
+def revalidate_replies(run: BuildRun) -> Revalidation:
     """Revalidate the earlier build's expired replies and let the recorder serve them; none if no build is named."""
     earlier, begun = run.options["since"], run.options["begun"]
     if earlier is None:
@@ -192,9 +192,9 @@ def format_revalidation(counts: Mapping[str, Any]) -> str:
     return f"{text}; {counts['note']}" if counts["note"] else text
 
 
-def _revalidate_expired(run: Run, earlier: str, begun: str) -> Revalidation:
+def _revalidate_expired(run: BuildRun, earlier: str, begun: str) -> Revalidation:
     """Check an earlier build's expired replies, and those of services with another identity now, for changes."""
-    oldest = parse_oldest_allowed(run.options["oldest"])
+    oldest = parse_oldest_valid_reply_times(run.options["oldest"])
     warehouse = Path(run.options["warehouse"])
     kept = Revalidation(
         earlier, begun, renamed=map_renamed_services(resolve_build(warehouse, earlier).lock, run.manifest)
@@ -206,27 +206,27 @@ def _revalidate_expired(run: Run, earlier: str, begun: str) -> Revalidation:
         for record_id, service, operation, parts, asked_at in used
         if service not in oldest
         or asked_at
-        < get_oldest_valid_time(
+        < get_oldest_usable_response_time(
             operation, parse_json_column(parts, f"calls.parts of {record_id}", dict), oldest[service]
         )
     ]
     contents = compare_world_contents(run, kept)
     things = {
         thing
-        for record in _iterate(warehouse, old)
+        for record in _iterate_call_records(warehouse, old)
         if record.service in oldest
-        for thing in _list_checked_things(record)
+        for thing in _list_record_wiki_resources(record)
     }
-    states, checks = _fetch_states(run, things, begun, kept)
+    states, checks = _fetch_resource_states_and_record_ids(run, things, begun, kept)
     changed, undecidable = 0, dict[str, int]()
-    for record in _iterate(warehouse, old):
+    for record in _iterate_call_records(warehouse, old):
         shown = contents.checks
         if record.status != "ok":
             verdict = FreshnessVerdict(None, "the recorded reply is a failure")
         elif record.service in oldest:
             parts, body = record.read_column("parts"), record.read_column("body")
             verdict = judge_live_freshness(record.operation, parts, body, record.asked_at, states)
-            shown = tuple(dict.fromkeys(checks[each] for each in _list_checked_things(record) if each in checks))
+            shown = tuple(dict.fromkeys(checks[each] for each in _list_record_wiki_resources(record) if each in checks))
         else:
             verdict = contents.judge_reply(record)
         if verdict.is_unchanged:
@@ -249,7 +249,7 @@ def _revalidate_expired(run: Run, earlier: str, begun: str) -> Revalidation:
     return kept
 
 
-def _iterate(warehouse: Path, record_ids: Sequence[str]) -> Iterable[CallRecord]:
+def _iterate_call_records(warehouse: Path, record_ids: Sequence[str]) -> Iterable[CallRecord]:
     """Yield records in portions, since a build's replies may not fit into memory."""
     for start in range(0, len(record_ids), _LOAD_CHUNK_SIZE):
         with open_warehouse(warehouse) as db:
@@ -257,14 +257,17 @@ def _iterate(warehouse: Path, record_ids: Sequence[str]) -> Iterable[CallRecord]
         yield from sorted(found, key=lambda record: record.record_id)
 
 
-def _list_checked_things(record: CallRecord) -> list[WikiResource]:
+def _list_record_wiki_resources(record: CallRecord) -> list[WikiResource]:
     if record.status != "ok":
         return []
-    return list_response_resources(record.operation, record.read_column("parts"), record.read_column("body")) or []
+    return (
+        find_resources_response_depends_on(record.operation, record.read_column("parts"), record.read_column("body"))
+        or []
+    )
 
 
-def _fetch_states(
-    run: Run, things: Collection[WikiResource], begun: str, kept: Revalidation
+def _fetch_resource_states_and_record_ids(
+    run: BuildRun, things: Collection[WikiResource], begun: str, revalidation: Revalidation
 ) -> tuple[dict[WikiResource, object], dict[WikiResource, str]]:
     """Fetch the current state of things; return thing → state and thing → record id, for those with a successful reply."""
     states: dict[WikiResource, object] = {}
@@ -284,7 +287,7 @@ def _fetch_states(
         records = run.call_cache.get_or_send([call for call, _ in looks], service).records
         for call, checked in looks:
             record = records[call.key]
-            kept.checks[call.key] = record.record_id
+            revalidation.checks[call.key] = record.record_id
             reply = record.reply()
             if reply.status == "ok":
                 states |= parse_resource_states(reply.body, checked)

@@ -11,7 +11,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,15 +19,17 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
-from factmill.tasks.clients.batch_jobs.request_files import OfflineRequestFiles
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.prompts import PromptTemplate
 from factmill.tasks.core.spending.forecasting import count_row_characters
-from factmill.tasks.engine.naming.identities import compute_oldest_allowed, resolve_max_ages
+from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times, resolve_reply_max_ages
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import BuildAlreadyRunning, BuildError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.processes import try_lock_file
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.recording.call_cache import CallCache
@@ -41,7 +43,7 @@ _RESUME_WITHIN_S = 86_400.0
 
 
 @dataclass(slots=True)
-class Run:
+class BuildRun:
     """One run of a build in this process."""
 
     folder: Path
@@ -59,6 +61,8 @@ class Run:
     """Column for which a pilot draws equally many rows of each value together."""
     pilot_size: Callable[[Mapping[str, Any]], int] = count_row_characters
     """Row → its size, proportional to the calls it needs."""
+    own_prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
+    """Id → prompt of the user's own that the run uses in place of the packaged one."""
 
     def read_inputs(self, model: type[M]) -> M:
         """Return the build's inputs as recorded in its manifest."""
@@ -68,11 +72,11 @@ class Run:
 
 
 RUN_FILE, _LOCK_FILE = "run.json", "held"
-_open_runs: dict[str, Run] = {}
+_open_runs: dict[str, BuildRun] = {}
 _opening_lock = threading.Lock()
 
 
-def open_run(folder: str) -> Run:
+def open_run(folder: str) -> BuildRun:
     """Return the run of a folder, opened once per process."""
     with _opening_lock:
         if folder not in _open_runs:
@@ -81,29 +85,42 @@ def open_run(folder: str) -> Run:
                 raise BuildError(f"{folder} is not a run folder; build again")
             options = described["options"]
             mode: CallCacheMode = options["mode"]
-            warehouse, oldest = Path(options["warehouse"]), parse_oldest_allowed(options["oldest"])
+            warehouse, oldest = Path(options["warehouse"]), parse_oldest_valid_reply_times(options["oldest"])
             serving = (options["floor"], options["pinned_build"], oldest, options["stale_if_error"])
             recorder = CallCache(warehouse, mode, *serving)
             jobs = JobFilesLocation(batch_jobs_folder(warehouse, mode), Path(folder).name, warehouse)
             requests, replies = (Path(given) if given else None for given in (options["requests"], options["replies"]))
-            files = OfflineRequestFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
+            files = (
+                OfflineRequestAndReplyFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
+            )
             services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs, files)
-            _open_runs[folder] = Run(Path(folder), described["lock"], described["origin"], options, services, recorder)
+            run = BuildRun(Path(folder), described["lock"], described["origin"], options, services, recorder)
+            run.own_prompts = _parse_recorded_prompts(described["lock"], described["origin"])
+            _open_runs[folder] = run
         return _open_runs[folder]
 
 
-def resolve_run_max_ages(options: RunOptions) -> dict[str, float]:
+def _parse_recorded_prompts(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> dict[str, PromptTemplate]:
+    """Return the own prompts of a run from the texts in its description; BuildError unless they are those of its manifest."""
+    own = parse_own_prompts(origin.get("prompts", {}))
+    for name, prompt in own.items():
+        if lock["prompts"].get(name) != prompt.digest:
+            raise BuildError(f"the prompt {name} was edited while the build began; run the same command again")
+    return own
+
+
+def resolve_run_reply_max_ages(options: RunOptions) -> dict[str, float]:
     """Return service identity → seconds until a recorded reply expires for a run (engine/naming/identities.py).
 
     With `--since`, every reply older than the run is revalidated, unless a maximum age is given too.
     """
     given = options.max_age or (ZERO_AGE if options.since else None)
-    return resolve_max_ages(load_world(options.world, options.graph), given)
+    return resolve_reply_max_ages(load_world(options.world, options.graph), given)
 
 
-def parse_oldest_allowed(written: Mapping[str, str]) -> dict[str, datetime]:
+def parse_oldest_valid_reply_times(times_by_service: Mapping[str, str]) -> dict[str, datetime]:
     """Return service → earliest time of a valid reply, parsed from a run's description."""
-    return {service: datetime.fromisoformat(moment) for service, moment in written.items()}
+    return {service: datetime.fromisoformat(moment) for service, moment in times_by_service.items()}
 
 
 def load_run_description(folder: Path) -> dict[str, Any] | None:
@@ -128,7 +145,7 @@ def close_run(folder: str) -> None:
 
 
 def write_run_description(
-    folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions
+    folder: Path, manifest: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions
 ) -> None:
     """Write the description of a new run, or update that of a resumed one.
 
@@ -138,7 +155,7 @@ def write_run_description(
     access is allowed.
     """
     now = datetime.now(UTC)
-    ages = resolve_run_max_ages(options) if options.mode == "record" else {}
+    ages = resolve_run_reply_max_ages(options) if options.mode == "record" else {}
     warehouse = resolve_warehouse_path(options)
     requested = {
         "max_ages": ages,
@@ -149,11 +166,11 @@ def write_run_description(
     settled = _load_resumable_options(folder, requested, now) or {
         "floor": load_newest_record_id(warehouse) if options.mode == "refresh" else "",
         "begun": now.isoformat(),
-        "oldest": {service: at.isoformat() for service, at in compute_oldest_allowed(ages, now).items()},
+        "oldest": {service: at.isoformat() for service, at in compute_oldest_valid_reply_times(ages, now).items()},
         **requested,
     }
     described: dict[str, Any] = {
-        "lock": lock,
+        "lock": manifest,
         "origin": origin,
         "settled": digest_json(settled),
         "options": {
@@ -187,9 +204,9 @@ def _load_resumable_options(folder: Path, requested: Mapping[str, Any], now: dat
     return settled if goes_on and all(settled[name] == each for name, each in requested.items()) else None
 
 
-def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
+def run_folder(name: str, manifest: Mapping[str, Any], options: RunOptions) -> Path:
     """Return the run folder of a build with this manifest; `name`: the benchmark's."""
-    run_id = f"{name}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
+    run_id = f"{name}-{digest_json(manifest)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
     run_id += f"-pilot{options.pilot}" if options.pilot else ""
     return work_folder(resolve_warehouse_path(options)) / run_id
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
-from factmill.tasks.clients.batch_jobs.request_files import OfflineRequestFiles
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.clients.sending.budget import Budget
-from factmill.tasks.clients.sending.lazy_service import LazyService
-from factmill.tasks.clients.sending.limiter import share_limiter
+from factmill.tasks.clients.sending.lazy_service import LazyBudgetedService
+from factmill.tasks.clients.sending.limiter import get_or_create_shared_limiter
 from factmill.tasks.core.calls.call import CallService
 from factmill.tasks.core.calls.path_calls import CallSender, EndpointPathFinder
 from factmill.tasks.core.digests import digest_json
@@ -22,16 +22,16 @@ from factmill.tasks.core.service_settings import (
     ModelSettings,
     ServiceEndpoint,
     is_wikidata_query_service,
-    is_wikimedia_api,
+    is_wikimedia_url_except_query_service,
 )
 from factmill.tasks.core.wikidata_paths import PathFinder
-from factmill.tasks.engine.cluster.driver import Cluster
-from factmill.tasks.engine.cluster.protocol import RequiredResource, import_distributed
+from factmill.tasks.engine.cluster.driver import DaskClusterClient
+from factmill.tasks.engine.cluster.protocol import RequiredResource, import_distributed_without_logs
 from factmill.tasks.engine.naming.identities import (
     embedder_name,
     get_perplexity_settings,
     get_translator_settings,
-    identify_service,
+    make_service_identity,
     perplexity_identity,
     service_urls,
     translator_identity,
@@ -45,7 +45,7 @@ from factmill.tasks.settings import (
     load_world,
     read_api_key,
     read_service_token,
-    require_model_variables,
+    require_model_environment_variables,
 )
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -74,9 +74,9 @@ class Services:
     dbpedia: CallService
     jobs: JobFilesLocation | None
     """Where the state of batch jobs is stored; None: models get single requests, whatever the world says."""
-    request_files: OfflineRequestFiles | None
+    request_files: OfflineRequestAndReplyFiles | None
     """Files of replies to read and requests to write, for chat models of the OpenAI protocol; None: requests are sent."""
-    cluster: Cluster | None
+    cluster: DaskClusterClient | None
     """Cluster that runs models and graphs; None: they run in this process."""
     _stack: ExitStack
     budget: Budget = field(default_factory=Budget)
@@ -96,7 +96,7 @@ class Services:
         graph: str | None,
         home: Path,
         jobs: JobFilesLocation | None = None,
-        files: OfflineRequestFiles | None = None,
+        files: OfflineRequestAndReplyFiles | None = None,
     ) -> "Services":
         """Open the services of a world by name, with a local graph as its Wikidata if one is named.
 
@@ -107,18 +107,20 @@ class Services:
         stack = ExitStack()
         if files:
             stack.callback(files.close)
-        endpoints = _make_endpoint_resolver(world, home, stack)
-        cluster = Cluster(world.compute) if world.compute.engine == "dask" else None
+        endpoints = _make_endpoint_resolver_starting_world(world, home, stack)
+        cluster = DaskClusterClient(world.compute) if world.compute.engine == "dask" else None
         if cluster:
             stack.callback(cluster.close)
         names: tuple[ServiceName, ...] = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
         opened: dict[str, Any] = {
-            name: _open_web_service(name, getattr(world, name), world, endpoints) for name in names
+            name: _make_lazy_web_service(name, getattr(world, name), world, endpoints) for name in names
         }
         if world.wikidata.engine == "graph":
             from factmill.tasks.graph.lookup import open_graph
 
             opened["wikidata"] = stack.enter_context(open_graph(world.wikidata.graph, graphs_folder(home)))
+        if world.is_local("wikipedia"):
+            opened["wikipedia"] = _open_wikipedia_file(world)
         return cls(
             world=world,
             home=home,
@@ -153,7 +155,7 @@ class Services:
             own = replace(jobs, folder=jobs.folder / digest_json([identity, settings.name])[:16]) if jobs else None
             return ChatClient(identity, settings, lambda: read_api_key(settings), self.world.user_agent, own, files)
 
-        return LazyService(identity, True, connect)
+        return LazyBudgetedService(identity, True, connect)
 
     def graph(self) -> "WikidataGraph":
         """Return this world's local graph, for code that needs all labels; SettingsError if there is none."""
@@ -161,7 +163,9 @@ class Services:
 
         if isinstance(self.wikidata, WikidataGraph):
             return self.wikidata
-        return self._open_once("graph", lambda: self._stack.enter_context(_local_graph(self.world, self.home)))
+        return self._open_once(
+            "graph", lambda: self._stack.enter_context(_open_local_or_embedded_graph(self.world, self.home))
+        )
 
     def make_path_finder(self, ask: CallSender) -> PathFinder:
         """Return a path finder for this world's Wikidata: the local graph, here or on a cluster, or calls through `ask`."""
@@ -180,7 +184,11 @@ class Services:
         """Return this world's sentence encoder, opened once per process."""
 
         def open_it() -> "Embedder":
-            from factmill.tasks.models.embedders import CHAR_NGRAMS, open_shared_embedder, resolve_embedder_folder
+            from factmill.tasks.models.embedders import (
+                CHAR_NGRAMS,
+                open_shared_embedder,
+                resolve_or_convert_embedder_folder,
+            )
 
             name = embedder_name(self.world, self.home)
             # counting n-grams takes less time than a request to the cluster
@@ -188,7 +196,7 @@ class Services:
                 return open_shared_embedder(name, self.home)
             from factmill.tasks.engine.cluster.remote_models import open_remote_embedder
 
-            return open_remote_embedder(resolve_embedder_folder(name, self.home), self.cluster)
+            return open_remote_embedder(resolve_or_convert_embedder_folder(name, self.home), self.cluster)
 
         return self._open_once("embedder", open_it)
 
@@ -214,7 +222,7 @@ class Services:
     def _open_translator(self) -> CallService:
         settings, identity = get_translator_settings(self.world), translator_identity(self.world, self.home)
         if self.cluster:
-            return _open_cluster_model("translator", identity, self.cluster)
+            return _make_lazy_cluster_model("translator", identity, self.cluster)
         from factmill.tasks.models.model_services import make_translator_service
         from factmill.tasks.models.translator import Translator, resolve_translator_folder
 
@@ -222,7 +230,7 @@ class Services:
             identity,
             lambda: Translator(resolve_translator_folder(settings.name, self.home), compute_type=settings.compute_type),
         )
-        return LazyService(identity, True, lambda: local, computes=True)
+        return LazyBudgetedService(identity, True, lambda: local, computes=True)
 
     def perplexity(self) -> CallService:
         """Return this world's language model that scores the perplexity of texts."""
@@ -231,20 +239,22 @@ class Services:
     def _open_perplexity(self) -> CallService:
         settings, identity = get_perplexity_settings(self.world), perplexity_identity(self.world, self.home)
         if settings.kind == "openai":
-            from factmill.tasks.clients.perplexity import PerplexityClient
+            from factmill.tasks.clients.perplexity import TextPerplexityClient
 
             user_agent = self.world.user_agent
-            return LazyService(
-                identity, True, lambda: PerplexityClient(identity, settings, lambda: read_api_key(settings), user_agent)
+            return LazyBudgetedService(
+                identity,
+                True,
+                lambda: TextPerplexityClient(identity, settings, lambda: read_api_key(settings), user_agent),
             )
         if self.cluster:
-            return _open_cluster_model("perplexity", identity, self.cluster)
+            return _make_lazy_cluster_model("perplexity", identity, self.cluster)
         from factmill.tasks.models.model_services import make_language_model_service
         from factmill.tasks.models.perplexity import LanguageModel, resolve_language_model_folder
 
         found = resolve_language_model_folder(settings.name, self.home)
         local = make_language_model_service(identity, lambda: LanguageModel(found, compute_type=settings.compute_type))
-        return LazyService(identity, True, lambda: local, computes=True)
+        return LazyBudgetedService(identity, True, lambda: local, computes=True)
 
     def _open_once(self, name: str, open_it: Callable[[], T]) -> T:
         """Return the object of this name, opened at the first call."""
@@ -255,13 +265,13 @@ class Services:
             return opened
 
     def _attach_budget(self, opened: T) -> T:
-        if isinstance(opened, LazyService):
+        if isinstance(opened, LazyBudgetedService):
             opened.budget = self.budget
         return opened
 
     def notes(self) -> list[str]:
         """Return notes on the models used, as lines of text."""
-        per_service = (each.notes() for each in self._opened.values() if isinstance(each, LazyService))
+        per_service = (each.notes() for each in self._opened.values() if isinstance(each, LazyBudgetedService))
         return list(dict.fromkeys(note for notes in per_service for note in notes))
 
     def close(self) -> None:
@@ -269,14 +279,14 @@ class Services:
         self._stack.close()
 
 
-def open_embedded_graph(home: Path) -> "WikidataGraph":
+def open_or_build_embedded_graph(home: Path) -> "WikidataGraph":
     """Return the embedded world's facts as a local graph, built on first use and stored under the world's digest."""
     from factmill.tasks.graph.folders import FORMAT_VERSION
     from factmill.tasks.graph.lookup import open_graph
     from factmill.tasks.world.data import WORLD_FOLDER
-    from factmill.tasks.world.serving import digest_world_store
+    from factmill.tasks.world.serving import digest_world_store_inputs
 
-    folder, name = home / "world-graphs", f"{digest_world_store(WORLD_FOLDER)}-{FORMAT_VERSION}"
+    folder, name = home / "world-graphs", f"{digest_world_store_inputs(WORLD_FOLDER)}-{FORMAT_VERSION}"
     with exclusive_file_lock(home / "world-cache" / "graph.lock", print_and_log):
         if not (folder / name).is_dir():
             from factmill.tasks.graph.load import load_graph
@@ -294,7 +304,7 @@ def open_embedded_graph(home: Path) -> "WikidataGraph":
     return open_graph(name, folder)
 
 
-def _make_endpoint_resolver(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:
+def _make_endpoint_resolver_starting_world(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:
     """Return a function that returns service → URL and starts the embedded world on its first call, if needed."""
     given = service_urls(world)
     lock = threading.Lock()
@@ -313,11 +323,18 @@ def _make_endpoint_resolver(world: World, home: Path, stack: ExitStack) -> Calla
     return endpoints
 
 
-def _open_web_service(
+def _make_lazy_web_service(
     name: ServiceName, settings: ServiceEndpoint, world: World, endpoints: Callable[[], dict[str, str]]
 ) -> CallService:
-    identity = identify_service(name, settings.url)
-    return LazyService(identity, True, lambda: _make_client(name, endpoints()[name], identity, settings, world))
+    identity = make_service_identity(name, settings.url)
+    return LazyBudgetedService(identity, True, lambda: _make_client(name, endpoints()[name], identity, settings, world))
+
+
+def _open_wikipedia_file(world: World) -> CallService:
+    from factmill.tasks.clients.wikipedia_file import WikipediaFileClient
+
+    archive = world.open_wikipedia_file()
+    return LazyBudgetedService(archive.identity, True, lambda: WikipediaFileClient(archive))
 
 
 def _make_client(name: ServiceName, url: str, identity: str, settings: ServiceEndpoint, world: World) -> CallService:
@@ -329,9 +346,13 @@ def _make_client(name: ServiceName, url: str, identity: str, settings: ServiceEn
     limits, user_agent, token, shared = settings.limits, world.user_agent, read_service_token(name, settings), None
     if is_wikidata_query_service(url):
         rules = world.wikimedia
-        shared = share_limiter("query service", rules.query_parallel, work_s_per_minute=rules.query_seconds_per_minute)
-    elif is_wikimedia_api(url):
-        shared = share_limiter("wikimedia", world.wikimedia.parallel, per_minute=world.wikimedia_requests_per_minute())
+        shared = get_or_create_shared_limiter(
+            "query service", rules.query_parallel, work_s_per_minute=rules.query_seconds_per_minute
+        )
+    elif is_wikimedia_url_except_query_service(url):
+        shared = get_or_create_shared_limiter(
+            "wikimedia", world.wikimedia.parallel, per_minute=world.wikimedia_requests_per_minute()
+        )
     arguments = (url, identity, limits, user_agent, token)
     match name:
         case "wikidata" | "dbpedia":
@@ -347,39 +368,43 @@ def _make_client(name: ServiceName, url: str, identity: str, settings: ServiceEn
 
             return PageviewsClient(*arguments, shared)
         case "falcon":
-            from factmill.tasks.clients.falcon import FalconClient
+            from factmill.tasks.clients.falcon import FalconEntityLinkingClient
 
-            return FalconClient(*arguments)
-
-
-def _open_cluster_model(kind: Literal["translator", "perplexity"], identity: str, cluster: Cluster) -> CallService:
-    from factmill.tasks.engine.cluster.remote_models import RemoteModel
-
-    return LazyService(identity, True, lambda: RemoteModel(cluster, RequiredResource(kind, identity)), computes=True)
+            return FalconEntityLinkingClient(*arguments)
 
 
-def check_models(world: World, roles: Collection[str]) -> None:
+def _make_lazy_cluster_model(
+    kind: Literal["translator", "perplexity"], identity: str, cluster: DaskClusterClient
+) -> CallService:
+    from factmill.tasks.engine.cluster.remote_models import RemoteModelService
+
+    return LazyBudgetedService(
+        identity, True, lambda: RemoteModelService(cluster, RequiredResource(kind, identity)), computes=True
+    )
+
+
+def check_model_variables_and_libraries(world: World, roles: Collection[str]) -> None:
     """Raise SettingsError if a model of these roles cannot be used: an environment variable is not set, or a library of
     the model or the cluster is missing.
     """
     if world.compute.engine == "dask":
-        import_distributed()
+        import_distributed_without_logs()
     for model in (model for role, model in world.models.items() if role in roles):
         if model.kind == "anthropic":
             from factmill.tasks.clients.anthropic_server import require_anthropic_sdk
 
             require_anthropic_sdk()
-        require_model_variables(model)
+        require_model_environment_variables(model)
 
 
-def _local_graph(world: World, home: Path) -> "WikidataGraph":
+def _open_local_or_embedded_graph(world: World, home: Path) -> "WikidataGraph":
     """Return the world's local graph, or the embedded world's facts as one; SettingsError if it has neither."""
     from factmill.tasks.graph.lookup import open_graph
 
     if world.wikidata.engine == "graph":
         return open_graph(world.wikidata.graph, graphs_folder(home))
     if world.wikidata.url == EMBEDDED_SERVICE:
-        return open_embedded_graph(home)
+        return open_or_build_embedded_graph(home)
     raise SettingsError(
         f"the labels linker needs a local graph or the embedded world, but the Wikidata of the world {world.name} is "
         f"{world.wikidata.url}; name a graph with --graph, or use --linker falcon"

@@ -21,7 +21,7 @@ from factmill.tasks.core.completions import (
     UNREADABLE_COMPLETION_KINDS,
     CompletionFormat,
     UnreadableCompletion,
-    strip_completion,
+    strip_completion_wrappers,
 )
 from factmill.tasks.core.evaluation.answers import AnswersFile, ModelPrediction
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
@@ -134,7 +134,7 @@ def _parse_answer_text(text: str | None, completion_format: CompletionFormat | N
         return ModelPrediction(unscored="missing", detail="the file of answers has none to this question")
     if not text.strip():
         return ModelPrediction((text,), ("",), unscored="no_answer", detail="the answer is empty")
-    parsed = None if completion_format is None else strip_completion(text, "stop", completion_format)
+    parsed = None if completion_format is None else strip_completion_wrappers(text, "stop", completion_format)
     if isinstance(parsed, UnreadableCompletion):
         return ModelPrediction(
             (text,), ("",), unscored=_UNSCORED_REASONS.get(parsed.kind, "no_answer"), detail=parsed.reason
@@ -170,14 +170,14 @@ def parse_model_response(
         unscored = _UNSCORED_REASONS.get(error.partition(":")[0], "model_failed")
         given = ModelPrediction(unscored=unscored, detail=error, call=call_key)
         # a refusal is the model's own outcome and used tokens; other errors are not the model's
-        return _add_usage(given, response) if unscored == "refused" else given
+        return _add_token_usage_and_latency(given, response) if unscored == "refused" else given
     chat = parse_chat_response(response.body)
     given = parse_prediction_samples(chat.texts, chat.finish, completion_format)
     calls = chat.tool_calls[0] if chat.tool_calls else ()
-    return replace(_add_usage(given, response), call=call_key, tool_calls=calls)
+    return replace(_add_token_usage_and_latency(given, response), call=call_key, tool_calls=calls)
 
 
-def _add_usage(prediction: ModelPrediction, response: CallResponse) -> ModelPrediction:
+def _add_token_usage_and_latency(prediction: ModelPrediction, response: CallResponse) -> ModelPrediction:
     return replace(prediction, tokens_in=response.tokens_in, tokens_out=response.tokens_out, seconds=response.latency_s)
 
 
@@ -186,7 +186,8 @@ def parse_prediction_samples(
 ) -> ModelPrediction:
     """Parse the samples of a response, given one text and one finish reason per sample."""
     each = [
-        strip_completion(text, finish, completion_format) for text, finish in zip(texts, finish_reasons, strict=True)
+        strip_completion_wrappers(text, finish, completion_format)
+        for text, finish in zip(texts, finish_reasons, strict=True)
     ]
     read = tuple(
         "" if isinstance(one, UnreadableCompletion) or is_token_limit_reached(finish) else one.text

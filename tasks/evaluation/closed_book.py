@@ -36,7 +36,7 @@ from factmill.tasks.evaluation.definition import (
     Evaluation,
     EvaluationInputs,
     EvaluationParams,
-    ReportItem,
+    ReportedAnswer,
     ScoringModels,
     format_answer_line,
     resolve_evaluation_inputs,
@@ -55,7 +55,7 @@ SCORING_RULES = {
 class ClosedBookParams(EvaluationParams):
     """Parameters of a closed-book evaluation."""
 
-    setting: Annotated[tuple[Literal["closed_book"], ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[Literal["closed_book"], ...], CliOption(metavar="NAME")] = ()
     """The only setting."""
 
 
@@ -181,9 +181,9 @@ def make_closed_book_evaluation(
     def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
         return [figure for each in group_columns if (figure := make_group_figure(metrics, metric_name, each)).series]
 
-    def list_items(answers: pa.Table) -> list[ReportItem]:
+    def list_items(answers: pa.Table) -> list[ReportedAnswer]:
         return [
-            ReportItem(
+            ReportedAnswer(
                 answer_id=row.id,
                 setting=row.setting,
                 question=row.question,

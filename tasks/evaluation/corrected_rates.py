@@ -14,7 +14,7 @@ from factmill.tasks.evaluation.definition import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
-class CorrectedRate:
+class JudgeCorrectedRate:
     """A metric over all items of a setting, corrected for the judge's errors."""
 
     model: str
@@ -33,7 +33,7 @@ class CorrectedRate:
     """Why there is no value, or which labels it uses."""
 
 
-def compute_corrected_rates(
+def compute_judge_corrected_rates(
     evaluation: Evaluation,
     model: str,
     build_id: str,
@@ -42,7 +42,7 @@ def compute_corrected_rates(
     card: JudgeCard | None,
     judge: JudgeIdentity | None,
     seed: int,
-) -> Iterator[CorrectedRate]:
+) -> Iterator[JudgeCorrectedRate]:
     """Yield the corrected rate of each setting; none if the judge with these prompts has no card or gives no such rate.
 
     `answers`, `scores`: rows of the evaluation's main table and of `Score`; `build_id`: of the evaluation.
@@ -75,7 +75,7 @@ def compute_corrected_rates(
                 few if found else _explain_missing_rate(rates),
                 "" if rates is own else "corrected with the labels of all settings",
             ]
-        yield CorrectedRate(
+        yield JudgeCorrectedRate(
             model=model,
             setting=setting,
             metric=scheme.metric,

@@ -17,7 +17,7 @@ from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.evaluation.human_labels import LabelScheme
 from factmill.tasks.core.evaluation.judge_cards import JudgeIdentity
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationPrediction, EvaluationQuestion
-from factmill.tasks.core.measures.audits import choose_audit_sample
+from factmill.tasks.core.measures.audits import draw_audit_sample_ids
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.prompts import FilledPrompt
@@ -29,7 +29,7 @@ from factmill.tasks.errors import SettingsError
 from factmill.tasks.evaluation.measured_build import (
     LATEST_BUILD_KEYWORD,
     load_answers_file,
-    load_benchmark_table,
+    load_benchmark_table_with_digest,
     resolve_measured_build,
 )
 from factmill.tasks.options import BenchmarkParams, BuildReport, CliOption, RunOptions
@@ -77,7 +77,7 @@ class EvaluationParams(BenchmarkParams):
     """Number of questions, drawn with the seed; questions on the same facts are drawn together. Default: all."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
     """Seed for drawing the questions and for the confidence intervals."""
-    setting: Annotated[tuple[str, ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[str, ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable)."""
 
     @property
@@ -132,7 +132,7 @@ class PaperResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportItem:
+class ReportedAnswer:
     """One answer as a report's item browser shows it."""
 
     answer_id: str
@@ -150,7 +150,7 @@ class ReportItem:
     """Filter of the browser (relation, language, …) → the answer's value."""
 
 
-def sort_worst_first(items: Iterable[ReportItem]) -> list[ReportItem]:
+def sort_worst_first(items: Iterable[ReportedAnswer]) -> list[ReportedAnswer]:
     """Sort items from worst to best: unscored items first, then by score ascending; ties by answer id."""
     return sorted(items, key=lambda item: (item.score is not None, item.score or 0.0, item.answer_id))
 
@@ -250,7 +250,7 @@ class Evaluation(Benchmark):
     """Maximum number of questions per batch, where each takes much memory; None: the usual batch size."""
     draw_figures: Callable[[Sequence[EvaluationMetric]], Sequence[ReportFigure]]
     """Metrics of one or several models → figures like the paper's."""
-    list_report_items: Callable[[pa.Table], Sequence[ReportItem]]
+    list_report_items: Callable[[pa.Table], Sequence[ReportedAnswer]]
     """Rows of the main table → items of a report's browser."""
     paper_results: tuple[PaperResult, ...] = ()
     lower_is_better: tuple[str, ...] = ()
@@ -357,7 +357,10 @@ def resolve_evaluation_inputs(
 def load_evaluation_questions(evaluation: Evaluation, store: TableStore, inputs: EvaluationInputs) -> pa.Table:
     """Load the rows of a store and return the questions made of them (rows of `question_model`)."""
     return evaluation.list_questions(
-        evaluation.load_question_rows(lambda name: load_benchmark_table(evaluation.benchmark, store, name)[0]), inputs
+        evaluation.load_question_rows(
+            lambda name: load_benchmark_table_with_digest(evaluation.benchmark, store, name)[0]
+        ),
+        inputs,
     )
 
 
@@ -394,7 +397,7 @@ def get_evaluation_params(work: BatchWork) -> dict[str, Any]:
 def sample_question_clusters(clusters: Sequence[str], params: EvaluationParams) -> set[str]:
     """Return the clusters whose questions are asked: all, or `params.limit` of them drawn with the seed."""
     distinct = sorted(set(clusters))
-    return set(distinct if params.limit is None else choose_audit_sample(distinct, params.limit, params.seed))
+    return set(distinct if params.limit is None else draw_audit_sample_ids(distinct, params.limit, params.seed))
 
 
 def resolve_judge_name(world: World, name: str) -> str:

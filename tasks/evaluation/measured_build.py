@@ -27,12 +27,17 @@ from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.storage.builds import (
     LATEST_PREFIX,
     BuildRecord,
-    format_latest_choice,
+    format_latest_build_choice_note,
     list_builds,
-    rank_builds,
+    rank_builds_for_latest,
     resolve_build,
 )
-from factmill.tasks.storage.released_folders import INDEX_FILE, conform_to_row_model, is_release, load_release
+from factmill.tasks.storage.released_folders import (
+    INDEX_FILE,
+    is_release,
+    load_verified_release,
+    validate_and_conform_to_row_model,
+)
 from factmill.tasks.storage.source_files import SourceFile, iterate_json, pin_source_file
 from factmill.tasks.storage.table_store import TableStore
 
@@ -70,7 +75,7 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
     asked_of = load_answers_file(answers).build if answers else ""
     note = ""
     if params.release is None:
-        record, note = _resolve_build(benchmark, params, asked_of, resolve_warehouse_path(run))
+        record, note = _choose_build_to_measure(benchmark, params, asked_of, resolve_warehouse_path(run))
         store = TableStore(resolve_warehouse_path(run), record.build_id)
     else:
         if params.build != LATEST_BUILD_KEYWORD:
@@ -80,7 +85,7 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
             why = f"the folder is not a release (no {INDEX_FILE})" if folder.is_dir() else "folder not found"
             raise UsageError(f"--release {folder}: {why}; make a release with factmill release BUILD --to DIR")
         store = TableStore(resolve_absolute_path(folder))
-        record = load_release(store.path).record
+        record = load_verified_release(store.path).record
     if record.benchmark != benchmark.name:
         what = params.release or record.build_id
         raise UsageError(
@@ -110,7 +115,7 @@ def load_answers_file(file: SourceFile) -> AnswersFile:
 
 def format_release_omissions(benchmark: Benchmark, store: TableStore) -> list[str]:
     """List what a release lacks that would be measured on, one line each; empty for a build of the warehouse."""
-    names = [each.what for each in load_release(store.path).index.left_out] if is_release(store.path) else []
+    names = [each.what for each in load_verified_release(store.path).index.left_out] if is_release(store.path) else []
     hidden = [name for name in names if name in benchmark.tables and not name.endswith("_review")]
     others = [name for name in names if name not in benchmark.tables and name != REJECT_DETAILS_OMISSION]
     notes = [f"the release has no {', '.join(hidden)}: questions with hidden answers are left out"] if hidden else []
@@ -133,7 +138,7 @@ def find_measured_build_record(warehouse: Path, evaluation: BuildRecord) -> Buil
     with suppress(UnknownBuild):
         return resolve_build(warehouse, flow["build"])
     with suppress(SourceError, BuildFormatTooOld):
-        record = load_release(Path(flow["release"])).record if flow.get("release") else None
+        record = load_verified_release(Path(flow["release"])).record if flow.get("release") else None
         if record and record.content_digest == evaluation.lock["params"]["source_digest"]:
             return record
     return None
@@ -142,16 +147,18 @@ def find_measured_build_record(warehouse: Path, evaluation: BuildRecord) -> Buil
 def load_measured_rows(work: BatchWork, evaluation: Evaluation) -> pa.Table:
     """Load the rows of the measured build that the evaluation's questions are made of."""
     return evaluation.load_question_rows(
-        lambda table: load_benchmark_table(evaluation.benchmark, _open_measured_store(work), table)[0]
+        lambda table: load_benchmark_table_with_digest(evaluation.benchmark, _open_measured_store(work), table)[0]
     )
 
 
 def check_release_tables(benchmark: Benchmark, store: TableStore) -> None:
     """SourceError unless the tables of a release fit the benchmark's row models; warehouse tables are not checked."""
-    for name, table in load_release(store.path).tables.items() if is_release(store.path) else ():
+    for name, table in load_verified_release(store.path).tables.items() if is_release(store.path) else ():
         if name in benchmark.tables:
             texts = benchmark.forms.json_columns.get(name, ())
-            conform_to_row_model(table, benchmark.tables[name], f"{store.path}: table {name}", json_columns=texts)
+            validate_and_conform_to_row_model(
+                table, benchmark.tables[name], f"{store.path}: table {name}", json_columns=texts
+            )
 
 
 def is_held_out_of_release(benchmark: Benchmark, store: TableStore, table: str) -> bool:
@@ -159,7 +166,7 @@ def is_held_out_of_release(benchmark: Benchmark, store: TableStore, table: str) 
     return table in benchmark.held_out_tables and store.lacks_released_table(table)
 
 
-def load_benchmark_table(benchmark: Benchmark, store: TableStore, table: str) -> tuple[pa.Table, str]:
+def load_benchmark_table_with_digest(benchmark: Benchmark, store: TableStore, table: str) -> tuple[pa.Table, str]:
     """Load a benchmark's table, sorted by id, and the digest of its source; no rows if the table is held back."""
     schema = arrow_schema(benchmark.tables[table])
     if is_held_out_of_release(benchmark, store, table):
@@ -181,7 +188,7 @@ def load_benchmark_table(benchmark: Benchmark, store: TableStore, table: str) ->
         ) from error
 
 
-def _resolve_build(
+def _choose_build_to_measure(
     benchmark: Benchmark, params: EvaluationParams, answered_build: str, warehouse: Path
 ) -> tuple[BuildRecord, str]:
     """Return the build to measure on, and a note on the choice."""
@@ -196,20 +203,20 @@ def _resolve_build(
                 f"that has this build (--warehouse FILE) or a release of it (--release DIR). `factmill show` lists the builds"
             )
         return found[0], ""
-    ranked = rank_builds(build for build in builds if build.benchmark == benchmark.name)
+    ranked = rank_builds_for_latest(build for build in builds if build.benchmark == benchmark.name)
     if not ranked:
         raise UnknownBuild(
             f"{warehouse} has no build of {benchmark.name} to measure on; make one with factmill build {benchmark.name}, or give "
             "a release with --release DIR"
         )
-    return ranked[0], format_latest_choice(ranked)
+    return ranked[0], format_latest_build_choice_note(ranked)
 
 
 def _check_release_matches_build(record: BuildRecord, store: TableStore, warehouse: Path) -> None:
     """SourceError if the warehouse has the build that a release claims to be of, with other rows."""
     with suppress(UnknownBuild):
         build = resolve_build(warehouse, record.build_id)
-        claimed = load_release(store.path).index.content_digest
+        claimed = load_verified_release(store.path).index.content_digest
         if build.build_id == record.build_id and build.content_digest != claimed:
             raise SourceError(
                 f"{store.path}: the release claims to be of {record.build_id}, but that build has other rows in {warehouse}; download "
@@ -226,6 +233,6 @@ def _open_measured_store(work: BatchWork) -> TableStore:
     if folder is None:
         raise UnknownBuild(f"the measured build is no longer in {warehouse}; build it again, then evaluate again")
     store = TableStore(Path(folder))
-    if load_release(store.path).record.content_digest != digest:
+    if load_verified_release(store.path).record.content_digest != digest:
         raise SourceError(f"{folder}: the release in this folder is not the one that was measured; evaluate again")
     return store

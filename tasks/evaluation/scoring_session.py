@@ -18,7 +18,7 @@ from factmill.tasks.core.evaluation.answers import AnswersFile
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
 from factmill.tasks.engine.batches import BatchWork
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.evaluation.answering_and_judging import (
@@ -37,12 +37,18 @@ from factmill.tasks.evaluation.measured_build import (
     check_answers_match_build,
     check_release_tables,
     is_held_out_of_release,
-    load_benchmark_table,
+    load_benchmark_table_with_digest,
 )
 from factmill.tasks.settings import default_warehouse_path, factmill_home
-from factmill.tasks.storage.builds import LATEST_PREFIX, format_latest_choice, list_builds, rank_builds, resolve_build
+from factmill.tasks.storage.builds import (
+    LATEST_PREFIX,
+    format_latest_build_choice_note,
+    list_builds,
+    rank_builds_for_latest,
+    resolve_build,
+)
 from factmill.tasks.storage.recording.call_cache import CallCache
-from factmill.tasks.storage.released_folders import is_release, load_release
+from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -77,7 +83,7 @@ class EvaluationSession:
     build_id: str = ""
     """Id of that build; empty if a folder of tables does not state it."""
     latest_choice: str = ""
-    """Which builds were passed over in choosing the latest one (`format_latest_choice`)."""
+    """Which builds were passed over in choosing the latest one (`format_latest_build_choice_note`)."""
     lacking_tables: Sequence[str] = ()
     """Tables of hidden answers that the measured release lacks; only its other questions are asked."""
 
@@ -92,7 +98,9 @@ class EvaluationSession:
         recorder = CallCache(default_warehouse_path(), "record")
         atexit.register(recorder.close)
         batch = StageBatch(run="", stage="look_up", index=0, key="")
-        return BatchWork(batch, Run(Path(), {"params": {}}, {"files": {}}, {}, self.services, recorder, self.inputs))
+        return BatchWork(
+            batch, BuildRun(Path(), {"params": {}}, {"files": {}}, {}, self.services, recorder, self.inputs)
+        )
 
     def look_up(self, row_id: str, request: object) -> Any:
         """Return the result of a dialogue's lookup request."""
@@ -195,13 +203,13 @@ def open_scoring_session(
     if store and store.path.is_file():
         if not store.build and not asked_of:
             builds = [each for each in list_builds(store.path) if each.benchmark == evaluation.benchmark.name]
-            choice = format_latest_choice(rank_builds(builds))
+            choice = format_latest_build_choice_note(rank_builds_for_latest(builds))
         build = resolve_build(
             store.path, store.build or asked_of or f"{LATEST_PREFIX}{evaluation.benchmark.name}"
         ).build_id
         store = TableStore(store.path, build)
     elif store and is_release(store.path):
-        build = load_release(store.path).record.build_id
+        build = load_verified_release(store.path).record.build_id
     if store:
         check_answers_match_build(asked_of if build else "", build, "answers")
         check_release_tables(evaluation.benchmark, store)
@@ -209,7 +217,9 @@ def open_scoring_session(
     def read(table: str) -> pa.Table:
         if store and is_held_out_of_release(evaluation.benchmark, store, table):
             lacks.append(table)
-        rows, digest = load_benchmark_table(evaluation.benchmark, store, table) if store else (pa.table({}), "")
+        rows, digest = (
+            load_benchmark_table_with_digest(evaluation.benchmark, store, table) if store else (pa.table({}), "")
+        )
         digests.append(digest)
         return rows
 

@@ -10,10 +10,10 @@ from prefect import Flow, Task, flow, task
 
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationPrediction
-from factmill.tasks.core.finish_reasons import format_unknown_finish_reasons
+from factmill.tasks.core.finish_reasons import format_unknown_finish_reason_warning
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
 from factmill.tasks.engine.building import Build, open_build
 from factmill.tasks.evaluation.answering_and_judging import (
     get_answerer_name,
@@ -57,7 +57,7 @@ def publish_evaluation(
             f"{lock['author']} answered none of {answers.num_rows} questions; the error of the first: {answers['detail'][0].as_py()}. "
             f"What to do: check the model with `factmill doctor --world {build.options.world}`, then run the same command again"
         )
-    measured = label_evaluation_metrics(build, evaluation, metrics)
+    measured = add_model_and_judge_to_metrics(build, evaluation, metrics)
     release = build.run.origin["flow"].get("release")
     tables = {
         evaluation.main_table: answers,
@@ -73,7 +73,7 @@ def publish_evaluation(
         "notes": [
             *notes,
             *(format_release_omissions(evaluation.benchmark, TableStore(Path(release))) if release else ()),
-            *format_unknown_finish_reasons(lock["author"], pc.unique(answers["finish"]).to_pylist()),
+            *format_unknown_finish_reason_warning(lock["author"], pc.unique(answers["finish"]).to_pylist()),
         ],
     }
     files = [
@@ -85,7 +85,7 @@ def publish_evaluation(
     return build.publish(tables, facts)
 
 
-def label_evaluation_metrics(
+def add_model_and_judge_to_metrics(
     build: Build, evaluation: Evaluation, metrics: Sequence[MeasuredMetric]
 ) -> list[EvaluationMetric]:
     """Return metrics as rows of the published table, with benchmark, model and judge."""
@@ -119,7 +119,7 @@ def _make_batch_task(name: str, work: Callable[[BatchWork], BatchReceipt]) -> Ba
     def run(batch: StageBatch) -> BatchReceipt:
         return work(open_batch(batch))
 
-    return task(name=name, cache_key_fn=batch_key, persist_result=True)(run)
+    return task(name=name, cache_key_fn=make_batch_cache_key, persist_result=True)(run)
 
 
 def make_question_step(evaluation: Evaluation) -> BatchTask:
@@ -206,7 +206,7 @@ def make_evaluation_flow(evaluation: Evaluation, on_finished: FinishedEvaluation
             report = publish_evaluation(
                 build, evaluation, answers, scores, metrics, evaluation.list_notes(locked.inputs)
             )
-            on_finished(report, evaluation, answers, label_evaluation_metrics(build, evaluation, metrics))
+            on_finished(report, evaluation, answers, add_model_and_judge_to_metrics(build, evaluation, metrics))
         return report
 
     evaluate.__annotations__["params"] = evaluation.params

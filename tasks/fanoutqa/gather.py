@@ -303,7 +303,7 @@ def _load_set_evidence(
         for place, qid in drawn.call_places
         if isinstance(pin := known.find_pin(qid), PinnedArticleRevision)
     ]
-    texts = load_article_texts(work, [(place, pin.revid) for place, pin in pins])
+    texts = load_article_texts(work, [(place, pin.title, pin.revid) for place, pin in pins])
     for place, pin in pins:
         _record_transient_failure(place, texts[pin.revid], known)
     members = [(_format_call_place(drawn.id, qid), qid) for qid in drawn.members]

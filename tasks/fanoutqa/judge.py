@@ -15,21 +15,25 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS, UnreadableCompletion
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.judge_replies import (
     OBJECTIVITY_FORM,
     WORDING_FORM,
-    WordingReply,
+    WordingVerdict,
     format_wording_change,
-    read_objectivity,
     read_objectivity_reason,
-    read_wording_reply,
+    read_objectivity_verdict,
+    read_wording_verdict,
 )
 from factmill.tasks.fanoutqa.core.questions import SubQuestion, dump_json, list_sub_questions
 from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
-from factmill.tasks.fanoutqa.core.wording_checks import find_added_units, find_answer_passage, find_unsupported_unit
+from factmill.tasks.fanoutqa.core.wording_checks import (
+    find_added_units,
+    find_numeric_answer_passage,
+    find_unit_support_problem,
+)
 from factmill.tasks.fanoutqa.params import FanOutInputs
-from factmill.tasks.lookups.pinned_articles import MissingArticle, load_article_texts
+from factmill.tasks.lookups.pinned_articles import MissingArticleReason, load_article_texts
 
 OBJECTIVE_PROMPT, WORDING_PROMPT = "fanoutqa/objective", "fanoutqa/wording"
 _NOT_GIVEN = "not given"
@@ -38,7 +42,7 @@ AnswerSteps = Sequence[tuple[SubQuestion, str, str]]
 """(Sub-question, title, text) each; title and text are empty for a sub-question that rests on others."""
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def judge_questions(batch: StageBatch) -> BatchReceipt:
     """Let a model flag questions that are not objective, and correct grammar and units (Appendices F.1, F.2)."""
     work = open_batch(batch)
@@ -53,7 +57,7 @@ def judge_questions(batch: StageBatch) -> BatchReceipt:
     ]
     wordings = [answer for _, answer in work.prompt_model("judge", to_mend, WORDING_FORM, _read_wording_judgement)]
     outcomes = (
-        _add_judge_flags(row, verdict, wording, steps[row.id])
+        _add_judge_flags_or_reject(row, verdict, wording, steps[row.id])
         for row, verdict, wording in zip(rows, verdicts, wordings, strict=True)
     )
     return work.finish(outcomes, FlaggedQuestion)
@@ -63,11 +67,13 @@ def _load_answer_steps(work: BatchWork, rows: Sequence[FlaggedQuestion]) -> dict
     """Return row id → the steps to its answer."""
     subs = {row.id: [sub for _, sub in list_sub_questions(row.tree())] for row in rows}
     evidence = [(row_id, sub.evidence) for row_id, of in subs.items() for sub in of if sub.evidence]
-    texts = load_article_texts(work, ((row_id, each.revid) for row_id, each in evidence if each.revid))
+    texts = load_article_texts(work, ((row_id, each.title, each.revid) for row_id, each in evidence if each.revid))
     return {row_id: [_make_answer_step(sub, texts) for sub in of] for row_id, of in subs.items()}
 
 
-def _make_answer_step(sub: SubQuestion, texts: Mapping[int, str | MissingArticle]) -> tuple[SubQuestion, str, str]:
+def _make_answer_step(
+    sub: SubQuestion, texts: Mapping[int, str | MissingArticleReason]
+) -> tuple[SubQuestion, str, str]:
     if sub.evidence is None:
         return sub, "", ""
     text = texts.get(sub.evidence.revid or 0)
@@ -81,31 +87,31 @@ def _fill_judge_wording_prompt(prompt: PromptTemplate, row: FlaggedQuestion, ste
 
 def _format_answer_steps(steps: AnswerSteps) -> Iterator[str]:
     for sub, title, text in steps:
-        passage = find_answer_passage(sub.answer, text)
+        passage = find_numeric_answer_passage(sub.answer, text)
         suffix = f" [{title}]" if title else ""
         yield f"{sub.question} — {dump_json(sub.answer)}{suffix}{f': {passage}' if passage else ''}"
 
 
 def _read_objectivity_problem(_row: FlaggedQuestion, texts: Sequence[str]) -> str | UnreadableCompletion | None:
     """Return why a question is not objective; None if it is."""
-    verdict = read_objectivity(texts[0])
+    verdict = read_objectivity_verdict(texts[0])
     if isinstance(verdict, UnreadableCompletion):
         return verdict
     return None if verdict else read_objectivity_reason(texts[0]) or "the judge says N and gives no reason"
 
 
-def _read_wording_judgement(row: FlaggedQuestion, texts: Sequence[str]) -> WordingReply | UnreadableCompletion:
-    return read_wording_reply(texts[0], row.question)
+def _read_wording_judgement(row: FlaggedQuestion, texts: Sequence[str]) -> WordingVerdict | UnreadableCompletion:
+    return read_wording_verdict(texts[0], row.question)
 
 
-def _add_judge_flags(
+def _add_judge_flags_or_reject(
     row: FlaggedQuestion,
     verdict: ParsedCompletion[str | None],
-    wording: ParsedCompletion[WordingReply],
+    wording: ParsedCompletion[WordingVerdict],
     steps: AnswerSteps,
 ) -> RowOutcome:
     flags = list(row.flags)
-    answers: tuple[tuple[str, ParsedCompletion[str | None] | ParsedCompletion[WordingReply]], ...] = (
+    answers: tuple[tuple[str, ParsedCompletion[str | None] | ParsedCompletion[WordingVerdict]], ...] = (
         ("objectivity", verdict),
         ("wording", wording),
     )
@@ -119,7 +125,7 @@ def _add_judge_flags(
     return row.replace(flags=flags, judge=verdict.model)
 
 
-def _make_judge_flags(question: str, found: str | WordingReply | None, steps: AnswerSteps) -> list[QuestionFlag]:
+def _make_judge_flags(question: str, found: str | WordingVerdict | None, steps: AnswerSteps) -> list[QuestionFlag]:
     if isinstance(found, str):
         return [QuestionFlag(code="not_objective", path="", detail=found)]
     if found is None or found.kind == "fine":
@@ -128,7 +134,7 @@ def _make_judge_flags(question: str, found: str | WordingReply | None, steps: An
         return [QuestionFlag(code="cannot_be_mended", path="", detail=found.text)]
     change = f"the judge {format_wording_change(question, found.text)}"
     evidence = [(title, sub.answer, text) for sub, title, text in steps if title]
-    unproven = [find_unsupported_unit(unit, evidence) for unit in find_added_units(question, found.text)]
+    unproven = [find_unit_support_problem(unit, evidence) for unit in find_added_units(question, found.text)]
     if lacking := [each for each in unproven if each]:
         return [QuestionFlag(code="unproven_unit", path="", detail=f"{change}; {lacking[0]}", proposed=found.text)]
     return [QuestionFlag(code="wording", path="", detail=change, proposed=found.text)]

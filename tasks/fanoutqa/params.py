@@ -30,7 +30,7 @@ from factmill.tasks.fanoutqa.sources.question_files import (
 )
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
-from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.settings import World, factmill_home, load_world
 from factmill.tasks.storage.own_tables import make_own_source, pin_own_tables, state_source
 from factmill.tasks.storage.source_files import SourceFile, list_source_files, pin_source_file
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -97,7 +97,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
     world = load_world(run.world, run.graph)
-    moment = parse_past_epoch(params.epoch)
+    moment = parse_past_epoch(resolve_epoch(params.epoch, world))
     wanted = list(dict.fromkeys(params.source)) or [str(_EMBEDDED_QUESTIONS), WIKIDATA_SOURCE]
     from_wikidata = WIKIDATA_SOURCE in wanted
     for name in ("sets", "set_file", "property_file"):
@@ -142,7 +142,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
             own_source=own if own != OwnSource() else None,
             units=(*([QUESTION_FILES] if questions else []), *kinds),
             epoch=moment,
-            wiki=world.wikipedia.url,
+            wiki=world.wikipedia.article_site,
             licence=_WIKIDATA_LICENCE,
             embedder=embedder_name_and_digest(world, factmill_home()),
             reviewing=load_review_inputs("fanoutqa", params.review, run),
@@ -157,6 +157,21 @@ def holds_only_tables(paths: Sequence[Path]) -> bool:
     """True for a source without any JSON file, the form of the paper's questions, and with CSV, TSV or Parquet files."""
     suffixes = {file.suffix.lower() for path in paths for file in list_source_files(path, deep=True)}
     return bool(suffixes & {".csv", ".tsv", ".parquet"}) and not suffixes & {".json", ".jsonl"}
+
+
+def resolve_epoch(asked: str, world: World) -> str:
+    """Return the epoch of a build: `asked`, or the day of the file that is the world's Wikipedia.
+
+    UsageError for another day than the file's, unless it is the default.
+    """
+    if not world.is_local("wikipedia"):
+        return asked
+    day = world.epoch_day().isoformat()
+    if normalise_epoch_to_utc(asked)[:10] not in (day, FANOUTQA_SNAPSHOT[:10]):
+        raise UsageError(
+            f"--epoch {asked}: this world's Wikipedia is a ZIM file of {day}; other days' revisions are not there"
+        )
+    return day
 
 
 def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:

@@ -11,30 +11,30 @@ from prefect import task
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
-from factmill.tasks.engine.batches import batch_key, open_batch
+from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.flags import find_structure_flags
 from factmill.tasks.fanoutqa.core.questions import (
     ArticleEvidence,
     FanOutQuestion,
     SubQuestion,
     dump_json,
-    list_references,
+    list_article_references,
 )
 from factmill.tasks.fanoutqa.core.rows import (
     EvidenceReference,
     FlaggedQuestion,
-    GatheredFanOutQuestion,
     PinnedQuestion,
     QuestionFlag,
-    ReferenceFinding,
+    ReferenceAnswerFinding,
+    SourcedFanOutQuestion,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
 from factmill.tasks.lookups.pinned_articles import (
-    MissingArticle,
-    PinnedArticle,
+    MissingArticleReason,
+    PinnedArticleRevision,
     index_article_text,
     load_article_texts,
-    pin_articles,
+    pin_article_revisions_at_epoch,
 )
 from factmill.tasks.text.values.answer_search import AnswerFinding, AnswerValue, IndexedText, find_answer_in_text
 
@@ -42,25 +42,27 @@ LeafReference = tuple[str, str, AnswerValue | None, ArticleEvidence]
 """Path, text of the sub-question, its answer, and its article."""
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def pin_evidence(batch: StageBatch) -> BatchReceipt:
     """Pin every article to its newest revision at or before the epoch (§3.1)."""
     work = open_batch(batch)
-    rows = work.rows(GatheredFanOutQuestion)
+    rows = work.rows(SourcedFanOutQuestion)
     epoch = work.inputs(FanOutInputs).epoch
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
     asked = {
         row.id: [each for _, _, _, each in leaves[row.id] if not _is_already_pinned(row, each, epoch)] for row in rows
     }
-    pinned = pin_articles(work, ((row_id, each.title) for row_id, of in asked.items() for each in of), epoch)
+    pinned = pin_article_revisions_at_epoch(
+        work, ((row_id, each.title) for row_id, of in asked.items() for each in of), epoch
+    )
     outcomes: list[RowOutcome] = []
     references: list[EvidenceReference] = []
     for row in rows:
         pins = {each: pinned[each.title] for each in asked[row.id]}
         references += [_make_reference(row.id, leaf, pins.get(leaf[3])) for leaf in leaves[row.id]]
         found = ((path, pins.get(each)) for path, _, _, each in leaves[row.id])
-        troubles = [(path, pin) for path, pin in found if isinstance(pin, MissingArticle)]
+        troubles = [(path, pin) for path, pin in found if isinstance(pin, MissingArticleReason)]
         if troubles:
             outcomes.append(_reject_unpinned_question(row.id, troubles))
         else:
@@ -69,7 +71,7 @@ def pin_evidence(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, PinnedQuestion)
 
 
-def _is_already_pinned(row: GatheredFanOutQuestion, evidence: ArticleEvidence, epoch: str) -> bool:
+def _is_already_pinned(row: SourcedFanOutQuestion, evidence: ArticleEvidence, epoch: str) -> bool:
     """True for an article that the released question already pins to this epoch."""
     is_pinned = evidence.pageid is not None and evidence.revid is not None
     return row.source == "released" and epoch == FANOUTQA_SNAPSHOT and is_pinned
@@ -78,21 +80,23 @@ def _is_already_pinned(row: GatheredFanOutQuestion, evidence: ArticleEvidence, e
 def _list_leaf_references(tree: FanOutQuestion) -> list[LeafReference]:
     return [
         (path, sub.question if sub else "", sub.answer if sub else None, each)
-        for path, sub, each in list_references(tree)
+        for path, sub, each in list_article_references(tree)
     ]
 
 
-def _reject_unpinned_question(row_id: str, troubles: Sequence[tuple[str, MissingArticle]]) -> Reject:
+def _reject_unpinned_question(row_id: str, troubles: Sequence[tuple[str, MissingArticleReason]]) -> Reject:
     """Return a question's reject by its first permanent problem; by a transient one only if there is no other."""
     lasting = [trouble for _, trouble in troubles if not trouble.retryable]
     detail = "; ".join(f"{path}: {trouble.detail}" for path, trouble in troubles)
     return Reject(row_id, (lasting or [trouble for _, trouble in troubles])[0].reason, detail, retryable=not lasting)
 
 
-def _apply_pins(tree: FanOutQuestion, pins: Mapping[ArticleEvidence, PinnedArticle | MissingArticle]) -> FanOutQuestion:
+def _apply_pins(
+    tree: FanOutQuestion, pins: Mapping[ArticleEvidence, PinnedArticleRevision | MissingArticleReason]
+) -> FanOutQuestion:
     def pin(evidence: ArticleEvidence) -> ArticleEvidence:
         found = pins.get(evidence)
-        if not isinstance(found, PinnedArticle):
+        if not isinstance(found, PinnedArticleRevision):
             return evidence
         return ArticleEvidence(found.title, evidence.url, found.pageid, found.revid)
 
@@ -114,11 +118,11 @@ def _apply_pins(tree: FanOutQuestion, pins: Mapping[ArticleEvidence, PinnedArtic
 
 
 def _make_reference(
-    row_id: str, leaf: LeafReference, pinned: PinnedArticle | MissingArticle | None
+    row_id: str, leaf: LeafReference, pinned: PinnedArticleRevision | MissingArticleReason | None
 ) -> EvidenceReference:
     """Return a reference as published, without the finding in its article."""
     path, question, answer, evidence = leaf
-    found = pinned if isinstance(pinned, PinnedArticle) else None
+    found = pinned if isinstance(pinned, PinnedArticleRevision) else None
     return EvidenceReference(
         id=f"{row_id} {path}",
         question_id=row_id,
@@ -131,13 +135,13 @@ def _make_reference(
         revid=found.revid if found else evidence.revid,
         timestamp=found.timestamp if found else None,
         url=evidence.url,
-        problem=_format_problem(pinned) if isinstance(pinned, MissingArticle) else None,
+        problem=_format_problem(pinned) if isinstance(pinned, MissingArticleReason) else None,
         found=None,
         missing=[],
     )
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def flag_answers(batch: StageBatch) -> BatchReceipt:
     """Flag answers not composed of sub-answers, articles used twice, sub-answers not in their article (App. B)."""
     work = open_batch(batch)
@@ -145,11 +149,17 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
     texts = load_article_texts(
-        work, [(row_id, each.revid) for row_id, of in leaves.items() for _, _, _, each in of if each.revid is not None]
+        work,
+        [
+            (row_id, each.title, each.revid)
+            for row_id, of in leaves.items()
+            for _, _, _, each in of
+            if each.revid is not None
+        ],
     )
     known = {revid: index_article_text(text) for revid, text in texts.items() if isinstance(text, str)}
     outcomes: list[RowOutcome] = []
-    findings: list[ReferenceFinding] = []
+    findings: list[ReferenceAnswerFinding] = []
     for row in rows:
         lost = [(path, trouble) for path, _, _, each in leaves[row.id] if (trouble := _find_text_problem(each, texts))]
         if lost:
@@ -161,23 +171,29 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
         flags += [_flag_missing_answer(leaf, finding) for leaf, finding in leaf_findings if finding.found is False]
         outcomes.append(row.extend_to(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
         findings += [
-            ReferenceFinding(id=f"{row.id} {leaf[0]}", found=finding.found, missing=list(finding.missing), problem=None)
+            ReferenceAnswerFinding(
+                id=f"{row.id} {leaf[0]}", found=finding.found, missing=list(finding.missing), problem=None
+            )
             for leaf, finding in leaf_findings
         ]
-    work.extras = make_arrow_table(ReferenceFinding, findings)
+    work.extras = make_arrow_table(ReferenceAnswerFinding, findings)
     return work.finish(outcomes, FlaggedQuestion)
 
 
-def _find_text_problem(evidence: ArticleEvidence, texts: Mapping[int, str | MissingArticle]) -> MissingArticle | None:
+def _find_text_problem(
+    evidence: ArticleEvidence, texts: Mapping[int, str | MissingArticleReason]
+) -> MissingArticleReason | None:
     found = texts[evidence.revid or 0]
-    return replace(found, detail=f"{evidence.title}: {found.detail}") if isinstance(found, MissingArticle) else None
+    return (
+        replace(found, detail=f"{evidence.title}: {found.detail}") if isinstance(found, MissingArticleReason) else None
+    )
 
 
-def _make_failed_finding(reference_id: str, trouble: MissingArticle) -> ReferenceFinding:
-    return ReferenceFinding(id=reference_id, found=None, missing=[], problem=_format_problem(trouble))
+def _make_failed_finding(reference_id: str, trouble: MissingArticleReason) -> ReferenceAnswerFinding:
+    return ReferenceAnswerFinding(id=reference_id, found=None, missing=[], problem=_format_problem(trouble))
 
 
-def _format_problem(trouble: MissingArticle) -> str:
+def _format_problem(trouble: MissingArticleReason) -> str:
     return f"{trouble.reason}: {trouble.detail}"
 
 

@@ -5,17 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.core.measures.counts_and_bins import count_values, pair_with_paper_figures
+from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, pair_with_paper_figures
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import arrow_schema, make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.batches import Dataset
+from factmill.tasks.engine.batches import StageDataset
 from factmill.tasks.engine.building import Build
-from factmill.tasks.fanoutqa.core.flags import assign_splits
+from factmill.tasks.fanoutqa.core.flags import assign_splits_by_shared_articles
 from factmill.tasks.fanoutqa.core.questions import (
     FanOutQuestion,
     dump_json,
     format_released_evidence,
-    list_references,
+    list_article_references,
     list_sub_questions,
 )
 from factmill.tasks.fanoutqa.core.rows import (
@@ -26,12 +26,12 @@ from factmill.tasks.fanoutqa.core.rows import (
     HeldOutAnswer,
     HeldOutQuestion,
     PublishedFanOutQuestion,
-    ReferenceFinding,
+    ReferenceAnswerFinding,
     Split,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
 from factmill.tasks.fanoutqa.retrieval_check import RetrievalCheckCounts
-from factmill.tasks.fanoutqa.review import format_flag_codes
+from factmill.tasks.fanoutqa.review import format_flag_codes_and_paths
 from factmill.tasks.options import BuildReport
 from factmill.tasks.text.wikipedia_urls import format_article_url
 
@@ -48,11 +48,11 @@ PAPER_QUESTION_COUNTS = {
 
 def publish_fanoutqa(
     build: Build,
-    pinned: Dataset,
-    flagged: Dataset,
-    retrieved: Dataset,
-    duplicates_flagged: Dataset,
-    reviewed: Dataset,
+    pinned: StageDataset,
+    flagged: StageDataset,
+    retrieved: StageDataset,
+    duplicates_flagged: StageDataset,
+    reviewed: StageDataset,
 ) -> BuildReport:
     """Publish the questions by split; `duplicates_flagged` are all rows with all flags, `reviewed` those that passed the review."""
     inputs = build.run.read_inputs(FanOutInputs)
@@ -84,12 +84,14 @@ def publish_fanoutqa(
     }
     facts = {
         "shape": _compare_counts_with_paper(build, trees, articles, splits),
-        "sources": count_values(row.source for row in rows),
-        "answer_types": count_values(type(tree.answer).__name__ for tree in trees.values() if tree.answer is not None),
-        "flags": count_values(
+        "sources": count_values_sorted_by_value(row.source for row in rows),
+        "answer_types": count_values_sorted_by_value(
+            type(tree.answer).__name__ for tree in trees.values() if tree.answer is not None
+        ),
+        "flags": count_values_sorted_by_value(
             flag["code"] for flags in duplicates_flagged.table(FlaggedQuestion)["flags"].to_pylist() for flag in flags
         ),
-        "review": count_values(queue["decision"].to_pylist()),
+        "review": count_values_sorted_by_value(queue["decision"].to_pylist()),
         "near_articles": _sum_retrieval_counts(retrieved.companion_rows(arrow_schema(RetrievalCheckCounts))),
         "references_without_article": sum(each.problem is not None for each in references),
     }
@@ -99,7 +101,9 @@ def publish_fanoutqa(
 def _assign_published_splits(rows: Iterable[FlaggedQuestion], seed: int) -> dict[str, Split]:
     """Return id → split. Questions of files come first, so that generated ones do not move them."""
     in_order = sorted(rows, key=lambda row: row.source == "generated")
-    return assign_splits(((row.id, row.tree().articles, row.published_split) for row in in_order), seed)
+    return assign_splits_by_shared_articles(
+        ((row.id, row.tree().articles, row.published_split) for row in in_order), seed
+    )
 
 
 def _make_published_question(row: FlaggedQuestion, tree: FanOutQuestion, split: Split) -> PublishedFanOutQuestion:
@@ -108,12 +112,12 @@ def _make_published_question(row: FlaggedQuestion, tree: FanOutQuestion, split: 
         split=split,
         sub_questions=len(list(list_sub_questions(tree))),
         articles=tree.articles,
-        flags=format_flag_codes(row.flags),
+        flags=format_flag_codes_and_paths(row.flags),
     )
 
 
 def _make_held_out_question(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutQuestion:
-    evidence = [each for _, _, each in list_references(tree)]
+    evidence = [each for _, _, each in list_article_references(tree)]
     if tree.decomposition:
         # sorted by title, since the order of need can give away the answer's order
         evidence.sort(key=lambda each: each.title)
@@ -121,11 +125,13 @@ def _make_held_out_question(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldO
     return row.narrow_to(HeldOutQuestion, necessary_evidence=dump_json(list(unique.values())))
 
 
-def _merge_reference_findings(pinned: Dataset, flagged: Dataset) -> list[EvidenceReference]:
+def _merge_reference_findings(pinned: StageDataset, flagged: StageDataset) -> list[EvidenceReference]:
     """Return all references, each with its finding if the article's text was read."""
     findings = {
         each.id: each.model_dump(exclude={"id"})
-        for each in rows_from_arrow(ReferenceFinding, flagged.companion_rows(arrow_schema(ReferenceFinding)))
+        for each in rows_from_arrow(
+            ReferenceAnswerFinding, flagged.companion_rows(arrow_schema(ReferenceAnswerFinding))
+        )
     }
     return [
         each.replace(**findings.get(each.id, {}))
@@ -147,7 +153,7 @@ def _make_article_rows(
         ArticleRevision(
             id=str(revid),
             title=each.title or each.title_asked,
-            pageid=each.pageid or 0,
+            pageid=each.pageid,
             revid=revid,
             timestamp=each.timestamp,
             url=format_article_url(wiki, each.title or each.title_asked, revid),
@@ -165,7 +171,7 @@ def _sum_retrieval_counts(near: pa.Table) -> dict[str, int]:
 def _compare_counts_with_paper(
     build: Build, trees: Mapping[str, FanOutQuestion], articles: Sequence[ArticleRevision], splits: Mapping[str, str]
 ) -> dict[str, dict[str, float | int | None]]:
-    counted = count_values(splits.values())
+    counted = count_values_sorted_by_value(splits.values())
     here = {
         "questions_read": build.summaries[0]["rows_in"],
         "questions": len(trees),

@@ -9,14 +9,14 @@ from typing import Any
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
     PublishedTables,
-    count_by_frequency,
-    count_by_number,
+    count_numbers_filling_gaps,
+    count_values_commonest_first,
     make_bar_figure,
     make_grouped_bar_figure,
 )
 from factmill.tasks.core.publishing.release_spec import (
-    CardSpec,
-    ConfigSpec,
+    DatasetCardSpec,
+    DatasetConfigSpec,
     PaperCitation,
     ParentRowLink,
     ReleaseSpec,
@@ -31,7 +31,7 @@ def list_fanoutqa_source_pages(row: Mapping[str, Any], _wiki: str) -> Iterator[S
     yield SourcePage(row["title"], str(row["revid"]), row["url"])
 
 
-FANOUTQA_CARD = CardSpec(
+FANOUTQA_CARD = DatasetCardSpec(
     headline_metric="loose",
     about=(
         "A row is a question whose answer needs at least five articles, with its decomposition into sub-questions, their "
@@ -72,30 +72,30 @@ FANOUTQA_RELEASE = ReleaseSpec(
     list_pages=list_fanoutqa_source_pages,
     pages_table="fanoutqa_articles",
     configs=(
-        ConfigSpec(
+        DatasetConfigSpec(
             name="fanoutqa",
             title="Questions that need many articles: dev with decompositions and answers, test without",
             splits={"dev": "fanoutqa_dev", "test": "fanoutqa_test"},
             parent_link=_BELONGS,
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="provenance",
             title="Source of each question, and the results of its checks and reviews",
             splits={"full": "fanoutqa"},
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="articles",
             title="The articles that questions use, each at one revision",
             splits={"full": "fanoutqa_articles"},
             parent_link=ParentRowLink(column="title", parent_column="articles"),
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="test_answers",
             title="Answers and decompositions of the test part",
             splits={"test": "fanoutqa_test_answers"},
             parent_link=_BELONGS,
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="references",
             title="The article for each sub-question, and whether it contains the answer",
             splits={"full": "fanoutqa_references"},
@@ -118,13 +118,13 @@ def draw_fanoutqa_distributions(build: PublishedTables) -> Iterator[ReportFigure
         for category in each
     ]
     yield _draw_counts_by_split("categories", "Questions by category", categories, "category")
-    articles = count_by_number(len(row["articles"]) for row in rows)
+    articles = count_numbers_filling_gaps(len(row["articles"]) for row in rows)
     yield make_bar_figure("articles", "Articles per question", "questions", articles, "articles")
     yield make_bar_figure(
         "sub_questions",
         "Sub-questions per question",
         "questions",
-        count_by_number(row["sub_questions"] for row in rows),
+        count_numbers_filling_gaps(row["sub_questions"] for row in rows),
         "sub-questions",
     )
     flags = build.facts.get("flags", {})
@@ -140,10 +140,10 @@ def draw_fanoutqa_distributions(build: PublishedTables) -> Iterator[ReportFigure
 
 def _draw_counts_by_split(name: str, title: str, pairs: list[tuple[str, str]], by: str) -> ReportFigure:
     """Return stacked bars of values by split; pairs are (split, value)."""
-    values = count_by_frequency(value for _, value in pairs)
+    values = count_values_commonest_first(value for _, value in pairs)
     groups = {
         part: {each: counts.get(each, 0) for each in values}
         for part in ("dev", "test")
-        for counts in [count_by_frequency(value for own, value in pairs if own == part)]
+        for counts in [count_values_commonest_first(value for own, value in pairs if own == part)]
     }
     return make_grouped_bar_figure(name, title, "questions", groups, by, kind="stacked")

@@ -11,19 +11,19 @@ from prefect import task
 
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.rows import Reject, RowOutcome, StrictModel, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
-from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_prefixes
-from factmill.tasks.fanoutqa.core.questions import dump_json, list_leaves
+from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
+from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_word_prefixes
+from factmill.tasks.fanoutqa.core.questions import dump_json, list_leaf_sub_questions
 from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
 from factmill.tasks.fanoutqa.params import TITLE_FILE, FanOutInputs
 from factmill.tasks.lookups.pinned_articles import (
-    MissingArticle,
-    PinnedArticle,
+    MissingArticleReason,
+    PinnedArticleRevision,
     index_article_text,
     load_article_texts,
-    pin_articles,
+    pin_article_revisions_at_epoch,
 )
-from factmill.tasks.models.title_index import find_nearest_titles, open_title_index
+from factmill.tasks.models.title_index import find_nearest_titles, open_or_build_title_index
 from factmill.tasks.text.text_normalization import fold_case_and_accents
 from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_in_text, index_text
 from factmill.tasks.world.data import load_world_article_titles
@@ -45,7 +45,7 @@ class RetrievalCheckCounts(StrictModel):
     """Titles without an article or text at the epoch; they prove nothing."""
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def find_near_articles(batch: StageBatch) -> BatchReceipt:
     """Find the titles nearest to each question by embedding (Appendix B: 30)."""
     work = open_batch(batch)
@@ -54,7 +54,7 @@ def find_near_articles(batch: StageBatch) -> BatchReceipt:
     embedder, titles = services.embedder(), work.source_files(TITLE_FILE)
     questions = embedder.encode([row.question for row in rows])
     if titles:
-        index = open_title_index(titles[0].path, titles[0].sha256 or "", embedder, services.home)
+        index = open_or_build_title_index(titles[0].path, titles[0].sha256 or "", embedder, services.home)
         near = index.nearest(questions, count)
     else:
         near = find_nearest_titles(_list_candidate_titles(work, rows), questions, count, embedder)
@@ -74,28 +74,32 @@ def _list_candidate_titles(work: BatchWork, rows: Iterable[FlaggedQuestion]) -> 
     )
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def check_near_articles(batch: StageBatch) -> BatchReceipt:
     """Flag questions whose sub-answers all stand in one nearby article (Appendix B)."""
     work = open_batch(batch)
     rows = work.rows(FlaggedQuestion)
     answers = {row.id: _list_searchable_answers(row) for row in rows}
     to_check = [row for row in rows if len(answers[row.id]) >= MIN_ANSWERS_TO_CHECK]
-    pinned = pin_articles(
+    pinned = pin_article_revisions_at_epoch(
         work, ((row.id, title) for row in to_check for title in row.near_articles), work.inputs(FanOutInputs).epoch
     )
     articles = {
-        row.id: {each.revid: each for title in row.near_articles if isinstance(each := pinned[title], PinnedArticle)}
+        row.id: {
+            each.revid: each for title in row.near_articles if isinstance(each := pinned[title], PinnedArticleRevision)
+        }
         for row in to_check
     }
-    texts = load_article_texts(work, ((row_id, revid) for row_id, near in articles.items() for revid in near))
+    texts = load_article_texts(
+        work, ((row_id, each.title, revid) for row_id, near in articles.items() for revid, each in near.items())
+    )
     having_all = _find_articles_with_all_answers(answers, articles, texts)
     outcomes: list[RowOutcome] = []
     counts: list[RetrievalCheckCounts] = []
     for row in rows:
         near = articles.get(row.id, {})
         tried = [pinned.get(title) for title in row.near_articles] + [texts[revid] for revid in near]
-        unread = [each for each in tried if isinstance(each, MissingArticle)]
+        unread = [each for each in tried if isinstance(each, MissingArticleReason)]
         outage = next((each for each in unread if each.reason == "wikipedia_failed"), None)
         if outage:
             outcomes.append(Reject(row.id, outage.reason, outage.detail, outage.retryable))
@@ -113,17 +117,17 @@ def check_near_articles(batch: StageBatch) -> BatchReceipt:
 def _list_searchable_answers(row: FlaggedQuestion) -> list[AnswerValue]:
     """Return the different answers of the leaves that a text search can find."""
     nothing = index_text("")
-    different = {dump_json(sub.answer): sub.answer for _, sub in list_leaves(row.tree())}
+    different = {dump_json(sub.answer): sub.answer for _, sub in list_leaf_sub_questions(row.tree())}
     return [answer for answer in different.values() if find_answer_in_text(answer, nothing).found is not None]
 
 
 def _find_articles_with_all_answers(
     answers: Mapping[str, Sequence[AnswerValue]],
-    articles: Mapping[str, Mapping[int, PinnedArticle]],
-    texts: Mapping[int, str | MissingArticle],
+    articles: Mapping[str, Mapping[int, PinnedArticleRevision]],
+    texts: Mapping[int, str | MissingArticleReason],
 ) -> dict[str, set[int]]:
     """Return row id → revisions whose text holds all of its answers. Texts are read once each, one at a time."""
-    beginnings = {row_id: list_required_prefixes(of) for row_id, of in answers.items()}
+    beginnings = {row_id: list_required_word_prefixes(of) for row_id, of in answers.items()}
     near_to: dict[int, list[str]] = defaultdict(list)
     for row_id, near in articles.items():
         for revid in near:
@@ -131,7 +135,7 @@ def _find_articles_with_all_answers(
     having_all: dict[str, set[int]] = defaultdict(set)
     for revid, row_ids in near_to.items():
         text = texts[revid]
-        if isinstance(text, MissingArticle):
+        if isinstance(text, MissingArticleReason):
             continue
         folded = fold_case_and_accents(text)
         likely = [row_id for row_id in row_ids if contains_all_prefixes(beginnings[row_id], folded)]
@@ -142,7 +146,7 @@ def _find_articles_with_all_answers(
     return having_all
 
 
-def _flag_single_article(row: FlaggedQuestion, article: PinnedArticle, answers: int) -> FlaggedQuestion:
+def _flag_single_article(row: FlaggedQuestion, article: PinnedArticleRevision, answers: int) -> FlaggedQuestion:
     detail = (
         f"the article {article.title} (revision {article.revid}) alone holds all {answers} different sub-answers; "
         "expected no article to hold them all"

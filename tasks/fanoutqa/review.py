@@ -9,7 +9,7 @@ from prefect import task
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.embedding_similarity import VectorArray, find_duplicate_pairs
 from factmill.tasks.core.review import AutoReviewRules, EditableTexts, ReviewItem, TextEdit, make_review_item
-from factmill.tasks.engine.batches import batch_key, open_batch, review_rows
+from factmill.tasks.engine.batches import apply_and_store_review_decisions, make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.flags import FLAGS, find_questions_sharing_facts
 from factmill.tasks.fanoutqa.core.questions import list_sub_questions
 from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
@@ -29,7 +29,7 @@ EDITABLE_FANOUTQA_FIELDS: EditableTexts = {"question": "question"}
 """Texts that a reviewer may replace. Answers are corrected in the source, next to their sub-answers."""
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def flag_duplicates(batch: StageBatch) -> BatchReceipt:
     """Flag questions whose embedding has a cosine of at least 0.9 with a question that stays (Appendix B).
 
@@ -46,7 +46,11 @@ def flag_duplicates(batch: StageBatch) -> BatchReceipt:
     flags: dict[int, QuestionFlag] = {}
     for at in sorted(range(len(rows)), key=lambda at: (len(rows[at].flags), at)):
         # the nearest one that stays, of those that are already decided
-        seen = [(other, measure) for _, other, measure in sorted(near[at]) if _is_kept_before(rows, other, at)]
+        seen = [
+            (other, measure)
+            for _, other, measure in sorted(near[at])
+            if _has_fewer_flags_or_comes_first(rows, other, at)
+        ]
         kept = next(((rows[other], measure) for other, measure in seen if other not in flags), None)
         if kept:
             detail = f"asks the same as {kept[0].id} ({kept[1]}): {kept[0].question}"
@@ -70,18 +74,18 @@ def _find_duplicate_pairs(
             yield one, other, share, f"{share:.0%} of the facts of the smaller one"
 
 
-def _is_kept_before(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool:
+def _has_fewer_flags_or_comes_first(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool:
     return (len(rows[one].flags), one) < (len(rows[other].flags), other)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def review_questions(batch: StageBatch) -> BatchReceipt:
     """Put every flag into the review queue, and apply what reviewers or the policy decide (Appendix B)."""
     work = open_batch(batch)
     rows = work.rows(FlaggedQuestion)
     items = [item for row in rows for item in _make_review_items(row)]
     return work.finish(
-        review_rows(
+        apply_and_store_review_decisions(
             work, rows, items, work.inputs(FanOutInputs).reviewing, FANOUTQA_AUTO_RULES, EDITABLE_FANOUTQA_FIELDS
         ),
         FlaggedQuestion,
@@ -112,6 +116,6 @@ def _format_review_context(row: FlaggedQuestion) -> str:
     return "\n".join(lines)
 
 
-def format_flag_codes(flags: Sequence[QuestionFlag]) -> list[str]:
+def format_flag_codes_and_paths(flags: Sequence[QuestionFlag]) -> list[str]:
     """Return flags by code and path alone: their details may give answers away."""
     return list(dict.fromkeys(f"{flag.code} {flag.path}".rstrip() for flag in flags))

@@ -79,7 +79,7 @@ GRANOLA = Benchmark(
     title="GRANOLA-EQ: entity questions with answers from fine to coarse",
     examples=(
         "factmill build granola",
-        "factmill build granola --source P19.test.json --relation P19 --limit 500",
+        "factmill build granola --source P19.test.json --relations P19 --limit 500",
         "factmill graph load dump.nt.gz --name mine && factmill build granola --graph mine",
     ),
     params=GranolaParams,

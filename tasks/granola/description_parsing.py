@@ -13,12 +13,12 @@ from functools import cache, lru_cache
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.granola.core.grounding import GEORGIA_STATE, Lexicon
-from factmill.tasks.text.text_normalization import normalize_answer, singular_form
+from factmill.tasks.granola.core.grounding import GEORGIA_STATE, PlaceAndNounLexicon
+from factmill.tasks.text.text_normalization import normalize_answer, normalize_answer_to_singular
 
 
 @dataclass(frozen=True, slots=True)
-class WordLists:
+class DescriptionWordLists:
     """All lists as look-up tables."""
 
     places: Mapping[str, str]
@@ -38,27 +38,27 @@ class WordLists:
 
 
 @cache
-def load_word_lists() -> WordLists:
+def load_description_word_lists() -> DescriptionWordLists:
     """Load the lists of data/lists/; SettingsError names the missing or malformed file."""
     places: dict[str, str] = {}
-    countries, adjectives = _read_countries(places)
+    countries, adjectives = _load_countries_and_adjectives(places)
     within = {}
-    for line in _iterate_list_lines("regions.csv", ["name", "within", "other_names"]):
+    for line in _iterate_csv_list_lines("regions.csv", ["name", "within", "other_names"]):
         within[line["name"]] = line["within"]
         places.update(dict.fromkeys([line["name"], *_split_cell(line["other_names"])], line["name"]))
-    jobs = _iterate_list_lines("occupations.csv", ["occupation", "class"])
+    jobs = _iterate_csv_list_lines("occupations.csv", ["occupation", "class"])
     occupations = {line["occupation"].lower(): line["class"] for line in jobs}
     kinds = dict.fromkeys(occupations, frozenset({"person"}))
     classes = {}
-    for line in _iterate_list_lines("kinds.csv", ["noun", "kinds", "class"]):
+    for line in _iterate_csv_list_lines("kinds.csv", ["noun", "kinds", "class"]):
         kinds[line["noun"]] = kinds.get(line["noun"], frozenset()) | frozenset(line["kinds"].split())
         if line["class"]:
             classes[line["noun"]] = line["class"]
-    return WordLists(places, within, countries, adjectives, occupations, kinds, classes)
+    return DescriptionWordLists(places, within, countries, adjectives, occupations, kinds, classes)
 
 
 @cache
-def load_word_groups() -> Mapping[str, frozenset[str]]:
+def load_description_word_groups() -> Mapping[str, frozenset[str]]:
     """Return group → words that control the parsing of descriptions (data/lists/description_words.csv).
 
     | group | words |
@@ -67,14 +67,14 @@ def load_word_groups() -> Mapping[str, frozenset[str]]:
     | modifiers | may stand for a later noun: `film and television actor` |
     | subject_words | an adjective before them is no nationality: `French literature` |
     """
-    lines = _iterate_list_lines("description_words.csv", ["group", "words"])
+    lines = _iterate_csv_list_lines("description_words.csv", ["group", "words"])
     return {line["group"]: frozenset(_split_cell(line["words"])) for line in lines}
 
 
-def _read_countries(places: dict[str, str]) -> tuple[frozenset[str], dict[str, str]]:
+def _load_countries_and_adjectives(places: dict[str, str]) -> tuple[frozenset[str], dict[str, str]]:
     countries: set[str] = set()
     adjectives: dict[str, str] = {}
-    for line in _iterate_list_lines("countries.csv", ["name", "kind", "adjectives", "other_names"]):
+    for line in _iterate_csv_list_lines("countries.csv", ["name", "kind", "adjectives", "other_names"]):
         name, is_today = line["name"], line["kind"] in ("country", "nation")
         for form in _split_cell(line["adjectives"]):
             adjectives.setdefault(form, name if is_today else "")
@@ -85,7 +85,7 @@ def _read_countries(places: dict[str, str]) -> tuple[frozenset[str], dict[str, s
     return frozenset(countries), adjectives
 
 
-def _iterate_list_lines(name: str, columns: list[str]) -> Iterator[dict[str, str]]:
+def _iterate_csv_list_lines(name: str, columns: list[str]) -> Iterator[dict[str, str]]:
     reader = csv.DictReader(io.StringIO(asset_path("data/lists", name).read_text("utf-8")))
     if reader.fieldnames != columns:
         raise SettingsError(f"data/lists/{name}: expected the columns {columns}, found {reader.fieldnames}")
@@ -100,12 +100,12 @@ def _split_cell(cell: str) -> list[str]:
 
 
 @cache
-def load_lexicon() -> Lexicon:
+def load_lexicon() -> PlaceAndNounLexicon:
     """Return the lists' places and nouns; names of former states count as ordinary words."""
-    words = load_word_lists()
+    words = load_description_word_lists()
     names = {**words.adjectives, **words.places}
     nouns = {**words.occupations, **words.classes}
-    return Lexicon(
+    return PlaceAndNounLexicon(
         places={
             # as in texts that are read: without hyphens and possessives
             normalize_answer(name.replace("-", " ").replace("'s ", " ")): place
@@ -113,7 +113,9 @@ def load_lexicon() -> Lexicon:
             if place in words.countries or place in words.within
         },
         enclosing_places={**words.within, GEORGIA_STATE: "United States"},
-        wider_nouns={singular_form(noun.replace("-", " ")): wider for noun, wider in nouns.items() if wider},
+        wider_nouns={
+            normalize_answer_to_singular(noun.replace("-", " ")): wider for noun, wider in nouns.items() if wider
+        },
     )
 
 
@@ -142,7 +144,7 @@ _ENUMERATION = re.compile(r"[,;/]| and | or ")
 
 
 @dataclass(frozen=True, slots=True)
-class DescriptionHead:
+class DescriptionNounPhrase:
     """The noun phrase that begins a description."""
 
     phrase: str
@@ -160,7 +162,7 @@ def read_described_kinds(description: str) -> frozenset[str]:
     In an enumeration, a phrase that names a person takes precedence ("film and television actor" is no film); otherwise
     the first phrase understood decides.
     """
-    kinds = load_word_lists().kinds
+    kinds = load_description_word_lists().kinds
     text = _GROUP_OPENING.sub("", tidy_description(description))
     if text.lower().startswith("fictional "):
         return frozenset({"character"})
@@ -187,15 +189,15 @@ def tidy_description(text: str) -> str:
 
 def _keep_place_bracket(bracket: re.Match[str]) -> str:
     """Return a bracket's words as part of the phrase when they are places, else nothing: `Ithaca (New York, US)`."""
-    is_of_places = all(part in load_word_lists().places for part in bracket[1].split(", "))
+    is_of_places = all(part in load_description_word_lists().places for part in bracket[1].split(", "))
     return f", {bracket[1]}" if is_of_places else ""
 
 
 @lru_cache(maxsize=16384)
-def read_description_head(description: str) -> DescriptionHead:
+def read_description_head(description: str) -> DescriptionNounPhrase:
     """Return the noun phrase that begins a tidied description."""
     text = _LEADING_WORDS.sub("", _GROUP_OPENING.sub("", description))
-    end = _head_end_pattern().search(text)
+    end = _compile_head_end_pattern().search(text)
     phrase, rest = (text[: end.start()], text[end.start() :].strip()) if end else (text, "")
     has_nationality, phrase = cut_nationality(phrase)
     phrase = _LEADING_WORDS.sub("", phrase)
@@ -203,13 +205,13 @@ def read_description_head(description: str) -> DescriptionHead:
     if not noun and rest.startswith("and ") and phrase.split():
         more = read_description_head(rest.removeprefix("and "))
         if more.noun and " " in more.phrase and not more.has_nationality:
-            return DescriptionHead(f"{phrase} and {more.phrase}", has_nationality, more.noun)
-    return DescriptionHead(phrase, has_nationality, noun)
+            return DescriptionNounPhrase(f"{phrase} and {more.phrase}", has_nationality, more.noun)
+    return DescriptionNounPhrase(phrase, has_nationality, noun)
 
 
 @cache
-def _head_end_pattern() -> re.Pattern[str]:
-    words = sorted(load_word_groups()["head_ends"], key=lambda word: (-len(word), word))
+def _compile_head_end_pattern() -> re.Pattern[str]:
+    words = sorted(load_description_word_groups()["head_ends"], key=lambda word: (-len(word), word))
     return re.compile(rf"\s+(?:{'|'.join(map(re.escape, words))})\b|[,;:(–—]|\s-\s|\s/\s")
 
 
@@ -228,7 +230,7 @@ def cut_nationality(phrase: str) -> tuple[bool, str]:
 def _cut_leading_nationality(words: list[str]) -> tuple[bool, str]:
     """Cut a leading nationality; `French-born` gives an origin, not a nationality, and is skipped."""
     start = next((at for at, word in enumerate(words) if not word.endswith("-born")), len(words))
-    if start < len(words) - 1 and _is_part_of_noun(words[start:]):
+    if start < len(words) - 1 and _is_adjective_part_of_noun(words[start:]):
         return False, " ".join(words[start:])
     taken, found = start, 0
     while taken < len(words):
@@ -245,18 +247,18 @@ def _cut_leading_nationality(words: list[str]) -> tuple[bool, str]:
     return found > 0, " ".join(words[taken:])
 
 
-def _is_part_of_noun(words: list[str]) -> bool:
+def _is_adjective_part_of_noun(words: list[str]) -> bool:
     """True for American football and French literature: the adjective belongs to the noun, not to the person."""
     if words[1].lower() == "football" and words[0] in _FOOTBALL_CODES:
         return True
-    kinds = load_word_lists().kinds
-    return words[1] in load_word_groups()["subject_words"] or any(
+    kinds = load_description_word_lists().kinds
+    return words[1] in load_description_word_groups()["subject_words"] or any(
         " ".join(words[:end]).lower() in kinds for end in range(2, len(words) + 1)
     )
 
 
 def _is_nationality(text: str) -> bool:
-    adjectives = load_word_lists().adjectives
+    adjectives = load_description_word_lists().adjectives
     parts = _ADJECTIVE_LINKS.split(text)
     return (
         text in adjectives
@@ -267,7 +269,7 @@ def _is_nationality(text: str) -> bool:
 
 def _find_head_noun(phrase: str, rest: str) -> str:
     """Return the longest listed noun at the phrase's end, in lower case; empty when there is none."""
-    kinds = load_word_lists().kinds
+    kinds = load_description_word_lists().kinds
     words = phrase.lower().split()
     for start in range(max(0, len(words) - 4), len(words)):
         noun = " ".join(words[start:])
@@ -275,10 +277,10 @@ def _find_head_noun(phrase: str, rest: str) -> str:
             return f"{noun} of"
         if noun in kinds:
             return noun
-    last = singular_form(words[-1]) if words else ""
+    last = normalize_answer_to_singular(words[-1]) if words else ""
     return last if last in kinds else ""
 
 
 def _is_modifier(phrase: str) -> bool:
     """True for words like `film` and `stage` that may stand for a later noun: film and television company."""
-    return bool(phrase) and all(word in load_word_groups()["modifiers"] for word in phrase.lower().split())
+    return bool(phrase) and all(word in load_description_word_groups()["modifiers"] for word in phrase.lower().split())

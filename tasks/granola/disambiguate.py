@@ -19,7 +19,7 @@ from factmill.tasks.core.calls.wikidata import (
 )
 from factmill.tasks.core.review import AutoReviewRules, ReviewItem, make_review_item
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch, review_rows
+from factmill.tasks.engine.batches import BatchWork, apply_and_store_review_decisions, make_batch_cache_key, open_batch
 from factmill.tasks.granola.core.linking import (
     COMPARED_PIDS,
     DESCRIPTION_PIDS,
@@ -29,12 +29,12 @@ from factmill.tasks.granola.core.linking import (
     NameBearer,
     RelationMatches,
     choose_entity_pair,
+    find_birth_and_death_years,
     find_contradiction,
-    find_pair_doubt,
+    find_relation_doubt_flag,
     find_relation_matches,
     is_only_matching_place,
     make_description,
-    read_lifetime,
 )
 from factmill.tasks.granola.core.rows import (
     DescribedQuestion,
@@ -46,7 +46,7 @@ from factmill.tasks.granola.core.rows import (
 from factmill.tasks.granola.description_parsing import load_lexicon, read_described_kinds
 from factmill.tasks.granola.params import GranolaInputs
 from factmill.tasks.lookups.classes import look_up_claims
-from factmill.tasks.lookups.facts import expand_neighbourhood, look_up_item_facts
+from factmill.tasks.lookups.facts import look_up_claims_within_hops, look_up_item_facts
 from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_items_by_name
 from factmill.tasks.lookups.popularity import look_up_page_views
 from factmill.tasks.text.text_normalization import normalize_answer
@@ -62,7 +62,7 @@ _ENCLOSING_PLACE_HOPS = 5
 """Maximum steps outwards from a place."""
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def link_question_entities(batch: StageBatch) -> BatchReceipt:
     """Look up the QIDs of both entities by exact label, then alias; choose one, keep all candidates (Appendix B).
 
@@ -78,13 +78,15 @@ def link_question_entities(batch: StageBatch) -> BatchReceipt:
     candidates: list[EntityCandidateRow] = []
     policy = work.inputs(GranolaInputs).params.policy
     outcomes = [
-        failed.get(row.id) or _link_entities(row, bearers[row.id], held.get(row.id), policy, candidates) for row in rows
+        failed.get(row.id)
+        or _link_entities_and_add_candidates(row, bearers[row.id], held.get(row.id), policy, candidates)
+        for row in rows
     ]
     work.extras = make_arrow_table(EntityCandidateRow, candidates)
     return work.finish(outcomes, LinkedQuestion)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def describe_entities(batch: StageBatch) -> BatchReceipt:
     """Fetch the English descriptions of both entities (§3.1, Appendix B); a missing one is made of the item's claims.
 
@@ -101,7 +103,7 @@ def describe_entities(batch: StageBatch) -> BatchReceipt:
     person_pids = {f"P{number}" for number in load_property_numbers("person_properties")}
     claims, unknown = look_up_claims(work, bare, {*DESCRIPTION_PIDS, *person_pids})
     made = {qid: make_description(edges, person_pids) for qid, edges in claims.items()}
-    bearers, lost = _look_up_compared_items(work, rows, policy, described, made)
+    bearers, lost = _look_up_bearers_of_unconfirmed_rows(work, rows, policy, described, made)
     failed |= unknown | lost
     outcomes: list[RowOutcome] = []
     kept: list[DescribedQuestion] = []
@@ -109,18 +111,18 @@ def describe_entities(batch: StageBatch) -> BatchReceipt:
     for row in rows:
         found = failed.get(row.id) or _add_descriptions(row, described, made)
         if isinstance(found, DescribedQuestion) and not row.fact_in_graph:
-            against = _check_linked_items(found, bearers, policy)
+            against = _check_unconfirmed_items(found, bearers, policy)
             items += [against] if isinstance(against, ReviewItem) else []
             found = against if isinstance(against, Reject) else found
         if isinstance(found, DescribedQuestion):
             kept.append(found)
         else:
             outcomes.append(found)
-    outcomes += review_rows(work, kept, items, inputs.reviewing, AUTO_RULES, {})
+    outcomes += apply_and_store_review_decisions(work, kept, items, inputs.reviewing, AUTO_RULES, {})
     return work.finish(outcomes, DescribedQuestion)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def measure_popularity(batch: StageBatch) -> BatchReceipt:
     """Sum the page views of both entities' English articles over the last 12 full months before the epoch."""
     work = open_batch(batch)
@@ -148,7 +150,7 @@ def _list_needed_qids(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
     return (row.question_entity_qid, row.answer_entity_qid, *(row.answer_rivals if is_open else ()))
 
 
-def _look_up_compared_items(
+def _look_up_bearers_of_unconfirmed_rows(
     work: BatchWork,
     rows: Sequence[LinkedQuestion],
     policy: str,
@@ -164,7 +166,7 @@ def _look_up_compared_items(
     bearers: dict[str, NameBearer] = {}
     for qid, edges in claims.items():
         description = described[qid].description or made.get(qid, "")
-        lifetime = read_lifetime(facts.get(qid, ()), description)
+        lifetime = find_birth_and_death_years(facts.get(qid, ()), description)
         bearers[qid] = NameBearer(described[qid].label or "", description, edges, *lifetime)
     return bearers, failed | unknown
 
@@ -190,7 +192,7 @@ def _add_descriptions(
     return row.extend_to(DescribedQuestion, **columns, reviewed_by=[])
 
 
-def _check_linked_items(
+def _check_unconfirmed_items(
     row: DescribedQuestion, bearers: Mapping[str, NameBearer], policy: str
 ) -> Reject | ReviewItem | None:
     """Return a reject or review item for the items of a row whose fact Wikidata does not have; None where they stay.
@@ -201,7 +203,9 @@ def _check_linked_items(
     """
     subject, value = bearers[row.question_entity_qid], bearers[row.answer_entity_qid]
     sides = ((row.question_entity, subject), (row.answer, value))
-    descriptions = "; ".join(f"{name}: {each.description}{_format_years(row.relation, each)}" for name, each in sides)
+    descriptions = "; ".join(
+        f"{name}: {each.description}{_format_kinship_lifetime(row.relation, each)}" for name, each in sides
+    )
     if reason := find_contradiction(row.relation, subject, value, load_lexicon()):
         return Reject(row.id, reason, descriptions)
     if row.fact_in_graph is False:
@@ -219,7 +223,7 @@ def _check_linked_items(
     if rivals and not is_only_matching_place(subject, value, rivals, load_lexicon()):
         several = f"{len(rivals) + 1} places have the name {row.answer!r}, and nothing indicates which one is meant"
         return Reject(row.id, "which_place_unknown", f"{several}: {descriptions}")
-    doubt = find_pair_doubt(row.relation, subject, value, load_lexicon())
+    doubt = find_relation_doubt_flag(row.relation, subject, value, load_lexicon())
     return make_review_item("granola", row.id, doubt, descriptions, f"{row.question} {row.answer}") if doubt else None
 
 
@@ -228,7 +232,7 @@ def _may_be_place(bearer: NameBearer) -> bool:
     return not kinds or not kinds.isdisjoint(("place", "site"))
 
 
-def _format_years(relation: str, one: NameBearer) -> str:
+def _format_kinship_lifetime(relation: str, one: NameBearer) -> str:
     # other relations need no dates, and a row's text must not depend on other rows of its batch
     known = relation in KINSHIP_RELATIONS and (one.birth_year is not None or one.death_year is not None)
     return (
@@ -274,14 +278,14 @@ def _look_up_relation_matches(
             *(edge.qid for candidate in bearers[row.id][0] for edge in claims[row.relation].get(candidate.qid, ())),
         )
     )
-    around, unknown = expand_neighbourhood(work, places, ENCLOSING_PLACE_PIDS, _ENCLOSING_PLACE_HOPS)
+    around, unknown = look_up_claims_within_hops(work, places, ENCLOSING_PLACE_PIDS, _ENCLOSING_PLACE_HOPS)
     held |= {
         row.id: find_relation_matches(row.relation, bearers[row.id], claims[row.relation], around) for row in open_rows
     }
     return held, failed | unknown
 
 
-def _link_entities(
+def _link_entities_and_add_candidates(
     row: EntityQuestion,
     bearers: BearerPair,
     matches: RelationMatches | None,

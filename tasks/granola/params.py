@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from factmill.tasks.core.question_relations import QuestionRelation
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from factmill.tasks.assets import ASSETS_ROOT, load_entity_questions_relations
 from factmill.tasks.core.calls.pageviews import make_last_twelve_full_months_window
+from factmill.tasks.core.question_relations import QuestionRelation
 from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.table_columns import OwnSource
@@ -31,7 +31,7 @@ from factmill.tasks.granola.sources.own_questions import (
     uses_own_tables,
 )
 from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_build_relations, read_own_relations
-from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
+from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split_commas
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import (
     OWN_TABLE_UNIT,
@@ -52,9 +52,9 @@ class GranolaParams(OwnSourceParams):
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder to read (repeatable), in the form of EntityQuestions or an own table with the columns question, answers and relation; or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
-    relations: Annotated[tuple[str, ...], CliOption("--relation", "PID")] = ()
-    """Only this relation (repeatable). Default: the paper's sixteen; of an own table, all that it names."""
-    relation_file: Annotated[str | None, CliOption("--relation-file", "FILE")] = None
+    relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
+    """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen; of an own table, all that it names."""
+    relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
     """Table of relations of your own, with the columns pid and template (a question with [X] for the subject), and label."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows, spread over the relations."""
@@ -199,7 +199,7 @@ def check_relations(relations: Sequence[str], known: Mapping[str, QuestionRelati
     """Return each of some relations once; UsageError for one without a template."""
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(
-            f"--relation: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}; "
+            f"--relations: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}; "
             "--relation-file adds some"
         )
     return list(dict.fromkeys(relations))

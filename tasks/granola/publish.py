@@ -7,10 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.core.measures.counts_and_bins import count_values, divide_rounded, pair_with_paper_figures
+from factmill.tasks.core.measures.counts_and_bins import (
+    count_values_sorted_by_value,
+    divide_rounded,
+    pair_with_paper_figures,
+)
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.engine.batches import Dataset
+from factmill.tasks.engine.batches import StageDataset
 from factmill.tasks.engine.building import Build
 from factmill.tasks.granola.core.rows import EntityCandidateRow, GranolaRow
 from factmill.tasks.granola.source_questions import contains_answer
@@ -27,7 +31,7 @@ PAPER_SHAPE = {
 """Shape of the paper's data set (§3.2 and Appendix B)."""
 
 
-def publish_granola(build: Build, linked: Dataset, described: Dataset, cleaned: Dataset) -> BuildReport:
+def publish_granola(build: Build, linked: StageDataset, described: StageDataset, cleaned: StageDataset) -> BuildReport:
     """Publish the benchmark, the table of all candidates, and the review queue with its decisions."""
     candidates = linked.companion_rows(arrow_schema(EntityCandidateRow))
     queue = described.companion_rows(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
@@ -40,7 +44,7 @@ def publish_granola(build: Build, linked: Dataset, described: Dataset, cleaned: 
         "rows_confirmed_by_nothing": held[None],
         "rows_against_the_graph": held[False],
         "questions_that_contain_their_answer": sum(contains_answer(*each) for each in asked),
-        "review": count_values(queue["decision"].to_pylist()),
+        "review": count_values_sorted_by_value(queue["decision"].to_pylist()),
         "shape": compare_shape_with_paper(rows, build.summaries),
     }
     tables = {"granola_eq": rows, "granola_candidates": candidates, "granola_review": queue}

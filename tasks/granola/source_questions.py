@@ -2,11 +2,11 @@
 
 import re
 
-from factmill.tasks.core.question_relations import extract_subject_name
 from prefect import Task, task
 
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.digests import canonical_json
+from factmill.tasks.core.question_relations import extract_subject_name
 from factmill.tasks.core.rows import Reject, RowOutcome
 from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch

@@ -142,7 +142,7 @@ class LiteralTexts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ItemIndex:
+class ItemPlaceIndex:
     """Index of a graph's items: number ↔ place."""
 
     numbers: Ints
@@ -170,7 +170,7 @@ class ItemIndex:
 class GraphArrays:
     """All arrays of an open graph."""
 
-    items: ItemIndex
+    items: ItemPlaceIndex
     properties: npt.NDArray[np.int32]
     out: EdgeRows
     into: EdgeRows
@@ -211,11 +211,11 @@ def find_places_in_sorted(known: npt.NDArray[np.integer[Any]], numbers: Ints) ->
     return np.where(known[places] == numbers, places, -1)
 
 
-def open_arrays(path: Path) -> GraphArrays:
+def open_mapped_graph_arrays(path: Path) -> GraphArrays:
     """Memory-map the arrays in a graph's folder; LocalGraphError names a missing, damaged or inconsistent file."""
     optional = {_ORDER_ARRAY: (_ORDER_ARRAY,), "literal_texts": _TEXT_ARRAYS}
     lacking = [each for name, all_of in optional.items() if not (path / f"{name}.npy").exists() for each in all_of]
-    found = {name: _open_array(path / f"{name}.npy") for name in _ARRAY_DTYPES if name not in lacking}
+    found = {name: _open_mapped_array(path / f"{name}.npy") for name in _ARRAY_DTYPES if name not in lacking}
     _check_array_lengths(path, found)
     walked = [array for name, array in found.items() if name not in _TEXT_ARRAYS]
     if sum(array.nbytes for array in walked) > _READAHEAD_MEMORY_SHARE * get_memory_limit_bytes():
@@ -239,7 +239,7 @@ def _make_empty_array(name: str) -> Array:
 def _make_graph_arrays(found: dict[str, Array]) -> GraphArrays:
     found = {_ORDER_ARRAY: _make_empty_array(_ORDER_ARRAY), **found}
     return GraphArrays(
-        ItemIndex(found["items"], found["item_bits"], found["item_ranks"]),
+        ItemPlaceIndex(found["items"], found["item_bits"], found["item_ranks"]),
         found["properties"],
         EdgeRows(*(found[f"out_{name}"] for name in EdgeRows._fields)),
         EdgeRows(*(found[f"in_{name}"] for name in EdgeRows._fields)),
@@ -265,7 +265,7 @@ def _advise_random_access(array: Array) -> None:
         pages.madvise(mmap.MADV_RANDOM)
 
 
-def _open_array(file: Path) -> Array:
+def _open_mapped_array(file: Path) -> Array:
     """Memory-map one array; LocalGraphError if it is missing, damaged or not one-dimensional of the expected type."""
     again = format_reload_advice(file.parent.name)
     try:
@@ -305,7 +305,7 @@ def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     The same tables give the same bytes. Memory use does not grow with the graph. Raises LocalGraphError if the tables are
     inconsistent or use too many properties.
     """
-    items, properties = _write_items(connection, folder), _write_properties(connection, folder)
+    items, properties = _write_item_index(connection, folder), _write_property_numbers(connection, folder)
     write = partial(_write_compressed_rows, connection, folder, items, properties)
     write("out", "edges", _EDGE_ARRAYS_QUERY.format(row="subject", neighbour="object"))
     write("in", "edges", _EDGE_ARRAYS_QUERY.format(row="object", neighbour="subject"))
@@ -314,16 +314,16 @@ def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     _write_literal_texts(connection, folder)
 
 
-def _write_items(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemIndex:
+def _write_item_index(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemPlaceIndex:
     count = _count_rows(connection, "items")
-    with _create_array_file(folder, "items", count) as file:
-        for batch in _read_batches(connection, "SELECT item FROM items ORDER BY item"):
+    with _open_array_file_with_header(folder, "items", count) as file:
+        for batch in _iterate_query_batches(connection, "SELECT item FROM items ORDER BY item"):
             file.write(batch["item"].data)
-    items = _open_array(folder / "items.npy")
+    items = _open_mapped_array(folder / "items.npy")
     words = min(int(items[-1]) // 64 + 1, _MAX_BITMAP_WORDS_PER_ITEM * count) if count else 1
     with (
-        _create_array_file(folder, "item_bits", words) as bits_file,
-        _create_array_file(folder, "item_ranks", words) as ranks_file,
+        _open_array_file_with_header(folder, "item_bits", words) as bits_file,
+        _open_array_file_with_header(folder, "item_ranks", words) as ranks_file,
     ):
         for first in range(0, words, _BITMAP_BATCH_WORDS):
             last = min(first + _BITMAP_BATCH_WORDS, words)
@@ -334,16 +334,18 @@ def _write_items(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemInd
             counts = np.bitwise_count(bits).astype(np.int64)
             bits_file.write(bits.data)
             ranks_file.write((begin + np.cumsum(counts) - counts).astype(np.uint32).data)
-    return ItemIndex(items, _open_array(folder / "item_bits.npy"), _open_array(folder / "item_ranks.npy"))
+    return ItemPlaceIndex(
+        items, _open_mapped_array(folder / "item_bits.npy"), _open_mapped_array(folder / "item_ranks.npy")
+    )
 
 
-def _write_properties(connection: duckdb.DuckDBPyConnection, folder: Path) -> npt.NDArray[np.int32]:
+def _write_property_numbers(connection: duckdb.DuckDBPyConnection, folder: Path) -> npt.NDArray[np.int32]:
     properties = np.array([number for (number,) in connection.execute(_PROPERTIES_QUERY).fetchall()], np.int32)
     if len(properties) > MAX_PROPERTIES:
         raise LocalGraphError(
             f"{folder}: the triples use {len(properties):,} properties; a graph can hold at most {MAX_PROPERTIES:,}"
         )
-    with _create_array_file(folder, "properties", len(properties)) as file:
+    with _open_array_file_with_header(folder, "properties", len(properties)) as file:
         file.write(properties.data)
     return properties
 
@@ -351,7 +353,7 @@ def _write_properties(connection: duckdb.DuckDBPyConnection, folder: Path) -> np
 def _write_compressed_rows(
     connection: duckdb.DuckDBPyConnection,
     folder: Path,
-    items: ItemIndex,
+    items: ItemPlaceIndex,
     properties: npt.NDArray[np.int32],
     rows: str,
     table: str,
@@ -365,10 +367,12 @@ def _write_compressed_rows(
     ]
     count = _count_rows(connection, table)
     with ExitStack() as stack:
-        offsets = stack.enter_context(_create_array_file(folder, f"{rows}_offsets", len(items.numbers) + 1))
-        files = {name: stack.enter_context(_create_array_file(folder, f"{rows}_{name}", count)) for name in fields}
+        offsets = stack.enter_context(_open_array_file_with_header(folder, f"{rows}_offsets", len(items.numbers) + 1))
+        files = {
+            name: stack.enter_context(_open_array_file_with_header(folder, f"{rows}_{name}", count)) for name in fields
+        }
         read = following = 0
-        for batch in _read_batches(connection, query):
+        for batch in _iterate_query_batches(connection, query):
             places = _get_item_places(items, batch["item"], table, folder)
             _write_offsets(offsets, following, int(places[-1]) + 1, places, read)
             read, following = read + len(places), int(places[-1]) + 1
@@ -383,9 +387,9 @@ def _write_compressed_rows(
 
 def _write_literal_order(folder: Path) -> None:
     """Write the order of each item's literals by key, in batches of items."""
-    offsets, keys = _open_array(folder / "literal_offsets.npy"), _open_array(folder / "literal_keys.npy")
+    offsets, keys = _open_mapped_array(folder / "literal_offsets.npy"), _open_mapped_array(folder / "literal_keys.npy")
     first, items = 0, len(offsets) - 1
-    with _create_array_file(folder, _ORDER_ARRAY, len(keys)) as file:
+    with _open_array_file_with_header(folder, _ORDER_ARRAY, len(keys)) as file:
         while first < items:
             last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _ARRAY_BATCH_ROWS, "right")) - 1)
             rows = np.arange(offsets[first], offsets[last])
@@ -399,7 +403,7 @@ def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) ->
     """Write the texts of literals by id: the table is stored by id, and DuckDB reads in storage order."""
     size = f"SELECT count(*), coalesce(sum(strlen({_LITERAL_TEXT_SQL})), 0)::BIGINT FROM literals"
     [(count, size_bytes)] = connection.execute(size).fetchall()
-    files = map(_create_array_file, [folder] * 3, _TEXT_ARRAYS, (count + 1, size_bytes, count))
+    files = map(_open_array_file_with_header, [folder] * 3, _TEXT_ARRAYS, (count + 1, size_bytes, count))
     with ExitStack() as stack:
         offsets, texts, marks = map(stack.enter_context, files)
         offsets.write(np.zeros(1, np.int64).data)
@@ -413,14 +417,14 @@ def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) ->
             end += int(ends[-1] - ends[0])
 
 
-def _write_offsets(file: BinaryIO, first: int, last: int, places: Ints, read: int) -> None:
+def _write_offsets(file: BinaryIO, first_item: int, last_item: int, places: Ints, rows_before: int) -> None:
     """Write the offsets of items `first` to `last`; `places`: ascending items of the rows from number `read` on."""
-    for begin in range(first, last, _ARRAY_BATCH_ROWS):
-        block = np.arange(begin, min(begin + _ARRAY_BATCH_ROWS, last))
-        file.write((read + np.searchsorted(places, block)).astype(np.int64).data)
+    for begin in range(first_item, last_item, _ARRAY_BATCH_ROWS):
+        block = np.arange(begin, min(begin + _ARRAY_BATCH_ROWS, last_item))
+        file.write((rows_before + np.searchsorted(places, block)).astype(np.int64).data)
 
 
-def _get_item_places(items: ItemIndex, numbers: Ints, table: str, folder: Path) -> Ints:
+def _get_item_places(items: ItemPlaceIndex, numbers: Ints, table: str, folder: Path) -> Ints:
     places = items.find_places(numbers)
     if len(places) and places.min() < 0:
         raise LocalGraphError(f"{folder}: Q{numbers[places.argmin()]} is in table {table}, but not in table items")
@@ -428,7 +432,7 @@ def _get_item_places(items: ItemIndex, numbers: Ints, table: str, folder: Path) 
 
 
 @contextmanager
-def _create_array_file(folder: Path, name: str, length: int) -> Iterator[BinaryIO]:
+def _open_array_file_with_header(folder: Path, name: str, length: int) -> Iterator[BinaryIO]:
     """Open a file `<name>.npy` for an array of `length` numbers, to be written piece by piece.
 
     The file is not mapped: on a full disk a write raises an error, while a mapped file would kill the process.
@@ -443,7 +447,7 @@ def _create_array_file(folder: Path, name: str, length: int) -> Iterator[BinaryI
         yield file
 
 
-def _read_batches(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[dict[str, Array]]:
+def _iterate_query_batches(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[dict[str, Array]]:
     for batch in connection.sql(query).to_arrow_reader(_ARRAY_BATCH_ROWS):
         if batch.num_rows:
             yield {name: values.to_numpy() for name, values in zip(batch.schema.names, batch.columns, strict=True)}

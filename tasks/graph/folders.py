@@ -3,7 +3,7 @@
 <folder>/<name>/manifest.json     this module's GraphManifest
 <folder>/<name>/graph.duckdb      the tables (tasks/graph/loading/tables.py)
 <folder>/<name>/*.npy             the arrays (tasks/graph/arrays.py)
-<folder>/<name>/checked.json      state of each file when it was last digested (`check_graph_files`)
+<folder>/<name>/checked.json      state of each file when it was last digested (`digest_and_check_all_graph_files`)
 <folder>/.<name>.loading/         a load in progress or interrupted
 
 Digesting a large graph takes longer than using it. So a file digested once is trusted while its size, modification time
@@ -53,34 +53,34 @@ _CHUNK_BYTES = 1 << 20
 _THREADS = 4
 
 
-class GraphFile(StrictModel):
+class GraphFileDigest(StrictModel):
     """Size and digest of one file of a graph."""
 
     size_bytes: int
     sha256: str
 
 
-class _CheckedFile(StrictModel):
+class _CheckedFileState(StrictModel):
     size_bytes: int
     mtime_ns: int
     inode: int
     sha256: str
 
 
-_CheckedFiles = dict[str, _CheckedFile]
+_CheckedFiles = dict[str, _CheckedFileState]
 _CHECKED_FILES_ADAPTER = TypeAdapter(_CheckedFiles)
 
 
-def digest_graph_files(path: Path) -> dict[str, GraphFile]:
+def flush_digest_and_record_graph_files(path: Path) -> dict[str, GraphFileDigest]:
     """Flush all files in a folder to disk; return their size and digest by name, and record them as checked."""
     names = sorted(each.name for each in path.iterdir())
-    digests = _digest_files([path / name for name in names], to_disk=True)
-    notes = {name: _make_checked_file(path / name, digest) for name, digest in zip(names, digests, strict=True)}
+    digests = _digest_files([path / name for name in names], flush_to_disk=True)
+    notes = {name: _make_checked_file_state(path / name, digest) for name, digest in zip(names, digests, strict=True)}
     _write_checked_files(path, notes)
-    return {name: GraphFile(size_bytes=note.size_bytes, sha256=note.sha256) for name, note in notes.items()}
+    return {name: GraphFileDigest(size_bytes=note.size_bytes, sha256=note.sha256) for name, note in notes.items()}
 
 
-def find_wrong_sizes(path: Path, files: Mapping[str, GraphFile]) -> dict[str, str]:
+def find_file_size_problems(path: Path, files: Mapping[str, GraphFileDigest]) -> dict[str, str]:
     """Return file name → problem, for each file that is missing or has another size."""
     wrong = {}
     for name, file in files.items():
@@ -91,9 +91,9 @@ def find_wrong_sizes(path: Path, files: Mapping[str, GraphFile]) -> dict[str, st
     return wrong
 
 
-def find_damaged_files(
+def find_damaged_and_record_checked_files(
     path: Path,
-    files: Mapping[str, GraphFile],
+    files: Mapping[str, GraphFileDigest],
     *,
     redigest_all: bool = False,
     on_read: Callable[[int], None] | None = None,
@@ -103,10 +103,12 @@ def find_damaged_files(
     Only files modified since they were last digested are digested; with `redigest_all`, all are. Several threads call `on_read`
     with the number of bytes just read.
     """
-    wrong = find_wrong_sizes(path, files)
+    wrong = find_file_size_problems(path, files)
     known = {} if redigest_all else _load_checked_files(path)
     # taken before digesting: a file modified meanwhile is digested again next time
-    states = {name: _make_checked_file(path / name, file.sha256) for name, file in files.items() if name not in wrong}
+    states = {
+        name: _make_checked_file_state(path / name, file.sha256) for name, file in files.items() if name not in wrong
+    }
     doubtful = [name for name, state in states.items() if known.get(name) != state]
     digests = _digest_files([path / name for name in doubtful], on_read)
     for name, digest in zip(doubtful, digests, strict=True):
@@ -118,12 +120,12 @@ def find_damaged_files(
 
 
 def _digest_files(
-    paths: Iterable[Path], on_read: Callable[[int], None] | None = None, *, to_disk: bool = False
+    paths: Iterable[Path], on_read: Callable[[int], None] | None = None, *, flush_to_disk: bool = False
 ) -> list[str]:
     def digest_file(path: Path) -> str:
         digest, work = hashlib.sha256(), memoryview(bytearray(_CHUNK_BYTES))
         with path.open("rb", buffering=0) as file:
-            if to_disk:
+            if flush_to_disk:
                 os.fsync(file.fileno())
             while got := file.readinto(work):
                 digest.update(work[:got])
@@ -135,9 +137,9 @@ def _digest_files(
         return list(pool.map(digest_file, paths))
 
 
-def _make_checked_file(path: Path, sha256: str) -> _CheckedFile:
+def _make_checked_file_state(path: Path, sha256: str) -> _CheckedFileState:
     found = path.stat()
-    return _CheckedFile(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino, sha256=sha256)
+    return _CheckedFileState(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino, sha256=sha256)
 
 
 def _load_checked_files(path: Path) -> _CheckedFiles:
@@ -195,7 +197,7 @@ class GraphManifest(StrictModel):
     """Rows by table: a repeated triple is stored once; an item has one label, description and title per language."""
     left_out: dict[str, int]
     """Dates and numbers that were read but are in no literal, by reason (tasks/graph/loading/tables.py)."""
-    files: dict[str, GraphFile]
+    files: dict[str, GraphFileDigest]
     """The graph's files, except the manifest."""
     created_at: str
 
@@ -222,17 +224,19 @@ def write_graph_manifest(manifest: GraphManifest, path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def load_checked_manifest(name: str, folder: Path) -> GraphManifest:
+def load_manifest_and_check_files(name: str, folder: Path) -> GraphManifest:
     """Load a graph's manifest and check its files against it; LocalGraphError states the problem and the remedy.
 
     Takes milliseconds, unless a file was modified since its last check: then its digest is compared.
     """
     manifest = load_unchecked_manifest(name, folder)
-    raise_if_damaged(name, folder, find_damaged_files(get_graph_folder(name, folder), manifest.files))
+    raise_if_damaged(
+        name, folder, find_damaged_and_record_checked_files(get_graph_folder(name, folder), manifest.files)
+    )
     return manifest
 
 
-def check_graph_files(
+def digest_and_check_all_graph_files(
     name: str, folder: Path, on_read: Callable[[int, int], None] | None = None
 ) -> tuple[GraphManifest, dict[str, str]]:
     """Digest all files of a graph; return its manifest, and damaged file name → problem.
@@ -249,12 +253,12 @@ def check_graph_files(
             if on_read:
                 on_read(read, total)
 
-    return manifest, find_damaged_files(
+    return manifest, find_damaged_and_record_checked_files(
         get_graph_folder(name, folder), manifest.files, redigest_all=True, on_read=count
     )
 
 
-def list_graph_names(folder: Path) -> list[str]:
+def list_graph_and_half_load_names(folder: Path) -> list[str]:
     """Return the sorted names of all graphs and half loads in a folder."""
     if not Path(folder).is_dir():
         return []
@@ -273,7 +277,7 @@ def format_reload_advice(name: str) -> str:
 
 
 def load_unchecked_manifest(name: str, folder: Path) -> GraphManifest:
-    """Load a graph's manifest without checking its files; raises LocalGraphError as `load_checked_manifest`."""
+    """Load a graph's manifest without checking its files; raises LocalGraphError as `load_manifest_and_check_files`."""
     path, again = get_graph_folder(name, folder), format_reload_advice(name)
     if not path.is_dir():
         raise_missing_graph(name, folder)
@@ -306,7 +310,10 @@ def raise_missing_graph(name: str, folder: Path) -> NoReturn:
             f"graph {name} in {folder}: half loaded; wait until its load ends, or resume it with the same factmill graph load"
             f" FILE... --name {name}"
         )
-    known = ", ".join(each for each in list_graph_names(folder) if get_graph_folder(each, folder).is_dir()) or "none"
+    known = (
+        ", ".join(each for each in list_graph_and_half_load_names(folder) if get_graph_folder(each, folder).is_dir())
+        or "none"
+    )
     raise LocalGraphError(f"no graph {name} in {folder} (there: {known}): factmill graph load FILE... --name {name}")
 
 
@@ -356,7 +363,7 @@ class GraphStatus:
 
 
 @contextmanager
-def lock_loading_folder(name: str, folder: Path) -> Iterator[Path]:
+def lock_and_clean_loading_folder(name: str, folder: Path) -> Iterator[Path]:
     """Lock and yield the folder to build a graph in; LocalGraphError if another process holds it.
 
     On exit, a half load with its request stays; anything else is removed.
@@ -398,7 +405,7 @@ def write_load_request(loading_folder: Path, request: LoadRequest) -> None:
         partly.rename(loading_folder / LOAD_REQUEST_FILE)
 
 
-def empty_folder(path: Path) -> None:
+def remove_folder_contents(path: Path) -> None:
     """Remove everything in a folder."""
     # the request first: without it the rest is useless
     for left in sorted(path.iterdir(), key=lambda each: each.name != LOAD_REQUEST_FILE):
@@ -427,9 +434,9 @@ def remove_graph_or_half_load(name: str, folder: Path) -> Literal["graph", "unfi
     if not loading_folder.exists() and not path.exists():
         raise_missing_graph(name, folder)
     is_half_load = loading_folder.exists()
-    with lock_loading_folder(name, folder):
+    with lock_and_clean_loading_folder(name, folder):
         if is_half_load:
-            empty_folder(loading_folder)
+            remove_folder_contents(loading_folder)
         else:
             # renaming hides it at once; removing takes a while
             path.rename(_get_discarded_graph_path(name, folder))
@@ -440,12 +447,12 @@ def remove_graph_or_half_load(name: str, folder: Path) -> Literal["graph", "unfi
 def list_graph_statuses(folder: Path) -> list[GraphStatus]:
     """Return the graphs and half loads in a folder, sorted by name; only the sizes of their files are checked."""
     found = []
-    for name in list_graph_names(folder):
+    for name in list_graph_and_half_load_names(folder):
         path, loading_folder = get_graph_folder(name, folder), get_loading_folder(name, folder)
         if path.exists():
             try:
                 manifest = load_unchecked_manifest(name, folder)
-                raise_if_damaged(name, folder, find_wrong_sizes(path, manifest.files))
+                raise_if_damaged(name, folder, find_file_size_problems(path, manifest.files))
                 found.append(GraphStatus(name, "whole", manifest, None))
             except LocalGraphError as error:
                 found.append(GraphStatus(name, "damaged", None, str(error)))

@@ -25,17 +25,16 @@ from factmill.tasks.graph.folders import (
     LOAD_REQUEST_FILE,
     GraphManifest,
     LoadRequest,
-    digest_graph_files,
-    empty_folder,
     find_load_request,
+    flush_digest_and_record_graph_files,
     get_graph_folder,
     get_loading_folder,
     install_built_graph,
-    lock_loading_folder,
+    lock_and_clean_loading_folder,
+    remove_folder_contents,
     write_graph_manifest,
     write_load_request,
 )
-from factmill.tasks.graph.loading.rows import STAGING_SCHEMAS
 from factmill.tasks.graph.loading.sources.streams import STDIN, RdfSource, RdfSyntax, SourceChangedError, check_readable
 from factmill.tasks.graph.loading.staging import (
     STAGING_FILE,
@@ -45,10 +44,11 @@ from factmill.tasks.graph.loading.staging import (
     open_staging,
     read_sources_into_staging,
 )
+from factmill.tasks.graph.loading.staging_rows import STAGING_SCHEMAS
 from factmill.tasks.graph.loading.tables import digest_graph_tables, find_dump_date, write_graph_tables
 
 READING_MODULES = (
-    "compiling", "line_patterns", "ntriples", "rows", "scanning", "sources/bzip2", "sources/streams", "sources/turtle",
+    "compiling", "line_patterns", "ntriples", "staging_rows", "scanning", "sources/bzip2", "sources/streams", "sources/turtle",
 )  # fmt: skip
 """Modules that decide which rows are read: a half load made by other versions of them is dropped."""
 
@@ -80,7 +80,7 @@ def load_graph(
     written.
     """
     target = get_graph_folder(name, folder)
-    request = _make_load_request(files, languages, form)
+    request = _make_checked_load_request(files, languages, form)
     try:
         datetime.fromisoformat(dump_date or "2000-01-01")
     except ValueError as error:
@@ -89,7 +89,7 @@ def load_graph(
         raise LocalGraphError(
             f"graph {name} already exists in {folder}: choose another name, or replace it with --replace"
         )
-    with _explain_load_errors(name, folder), lock_loading_folder(name, folder) as loading_folder:
+    with _add_resume_advice_to_load_errors(name, folder), lock_and_clean_loading_folder(name, folder) as loading_folder:
         job = _LoadJob(name, request, loading_folder, LoadMeter(progress or _ignore), notice or _ignore, dump_date)
         manifest = _build_graph(job)
         install_built_graph(name, folder, replace=replace)
@@ -116,16 +116,16 @@ class _LoadJob:
 
 def _build_graph(job: _LoadJob) -> GraphManifest:
     """Read the rest of the sources and write the graph's files."""
-    _check_half_load(job)
+    _drop_unresumable_half_load(job)
     try:
         with open_staging(job.folder, job.name) as staging:
-            _read_job_sources(job, staging)
-            written = _write_tables_and_arrays(job, staging)
+            _stage_job_sources(job, staging)
+            written = _write_graph_and_make_manifest_fields(job, staging)
     except SourceChangedError as error:
         if any(source.size_bytes and not source.is_rereadable for source in job.sources):
             raise SourceError(f"{error}; pipe the same bytes again, from the start") from error
         job.notify(f"{error}; dropped the unfinished load")
-        empty_folder(job.folder)
+        remove_folder_contents(job.folder)
         return _build_graph(job)
     # only after the connection is closed, since closing changes the database
     job.meter.start_phase("digesting")
@@ -133,7 +133,7 @@ def _build_graph(job: _LoadJob) -> GraphManifest:
         name=job.name,
         format_version=FORMAT_VERSION,
         languages=job.request.languages,
-        files=digest_graph_files(job.folder / BUILT_GRAPH_FOLDER),
+        files=flush_digest_and_record_graph_files(job.folder / BUILT_GRAPH_FOLDER),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         **written,
     )
@@ -141,13 +141,13 @@ def _build_graph(job: _LoadJob) -> GraphManifest:
     return manifest
 
 
-def _check_half_load(job: _LoadJob) -> None:
+def _drop_unresumable_half_load(job: _LoadJob) -> None:
     """Drop a half load that cannot be resumed, and notify the user."""
     before = find_load_request(job.folder)
     if not before or not before.loads_same_rows(job.request):
         if (job.folder / LOAD_REQUEST_FILE).exists():
             job.notify("dropped an unfinished load of other files or options, or by another version")
-        empty_folder(job.folder)
+        remove_folder_contents(job.folder)
     elif not (job.folder / STAGING_FILE).exists():
         job.notify("the rows of the unfinished load are missing; reading all files from the start")
     elif before.files != job.request.files:
@@ -155,7 +155,7 @@ def _check_half_load(job: _LoadJob) -> None:
         write_load_request(job.folder, job.request)
 
 
-def _read_job_sources(job: _LoadJob, staging: StagingDatabase) -> None:
+def _stage_job_sources(job: _LoadJob, staging: StagingDatabase) -> None:
     tally = staging.tally
     job.sources = [RdfSource(path, job.request.form, job.meter.report) for path in job.request.files]
     job.meter.set_sources(job.sources, tally.lines)
@@ -171,7 +171,7 @@ def _read_job_sources(job: _LoadJob, staging: StagingDatabase) -> None:
     )
 
 
-def _write_tables_and_arrays(job: _LoadJob, staging: StagingDatabase) -> dict[str, Any]:
+def _write_graph_and_make_manifest_fields(job: _LoadJob, staging: StagingDatabase) -> dict[str, Any]:
     """Write tables and arrays; return the manifest's fields about them."""
     graph, connection, tally = job.folder / BUILT_GRAPH_FOLDER, staging.connection, staging.tally
     graph.mkdir()
@@ -197,7 +197,9 @@ def _write_tables_and_arrays(job: _LoadJob, staging: StagingDatabase) -> dict[st
     }
 
 
-def _make_load_request(files: Sequence[str | Path], languages: Sequence[str], form: RdfSyntax | None) -> LoadRequest:
+def _make_checked_load_request(
+    files: Sequence[str | Path], languages: Sequence[str], form: RdfSyntax | None
+) -> LoadRequest:
     """Check the options and that every file exists, before any is read; return the request."""
     if not files:
         raise UsageError("no file to load: give N-Triples or Turtle, plain or compressed, or `-` for standard input")
@@ -220,7 +222,7 @@ def _make_load_request(files: Sequence[str | Path], languages: Sequence[str], fo
 
 
 @contextmanager
-def _explain_load_errors(name: str, folder: Path) -> Iterator[None]:
+def _add_resume_advice_to_load_errors(name: str, folder: Path) -> Iterator[None]:
     """Add to errors the graph's name and what is kept; enter before the folder is locked."""
     try:
         yield

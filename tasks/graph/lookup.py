@@ -28,13 +28,13 @@ from factmill.tasks.core.calls.operation import find_operation, list_operations
 from factmill.tasks.core.calls.wikidata import ItemCandidate, ItemDescription, ItemNeighbour, Pid, Qid
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
 from factmill.tasks.errors import LocalGraphError
-from factmill.tasks.graph.arrays import EdgeRows, GraphArrays, Ints, find_places_in_sorted, open_arrays
+from factmill.tasks.graph.arrays import EdgeRows, GraphArrays, Ints, find_places_in_sorted, open_mapped_graph_arrays
 from factmill.tasks.graph.folders import (
     GRAPH_DATABASE_FILE,
     GraphManifest,
     format_reload_advice,
     get_graph_folder,
-    load_checked_manifest,
+    load_manifest_and_check_files,
 )
 from factmill.tasks.graph.loading.line_patterns import ANY_LANGUAGE
 from factmill.tasks.graph.loading.tables import attach_database, connect_in_memory
@@ -112,7 +112,7 @@ class MalformedLine:
 
 def open_graph(name: str, folder: Path) -> "WikidataGraph":
     """Open a loaded graph; LocalGraphError if it is missing, damaged or of another version."""
-    return WikidataGraph(get_graph_folder(name, folder), load_checked_manifest(name, folder))
+    return WikidataGraph(get_graph_folder(name, folder), load_manifest_and_check_files(name, folder))
 
 
 class WikidataGraph(AbstractContextManager["WikidataGraph"]):
@@ -128,7 +128,7 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         self.path = path
         self.manifest = manifest
         self.identity = f"graph-{manifest.digest[:16]}"
-        self.arrays = open_arrays(path)
+        self.arrays = open_mapped_graph_arrays(path)
         self._lock = threading.Lock()
         try:
             # attached, not connected to: DuckDB would return an older file still open under this path
@@ -331,7 +331,7 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         """Return QID → its number of outgoing and incoming edges; 0 and 0 for an unknown item."""
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
         places = self.arrays.items.find_places(_parse_id_numbers(asked))
-        counts = (_get_row_spans(rows, places)[1].tolist() for rows in (self.arrays.out, self.arrays.into))
+        counts = (_get_row_starts_and_lengths(rows, places)[1].tolist() for rows in (self.arrays.out, self.arrays.into))
         return {qid: EdgeCounts(out, into) for qid, out, into in zip(asked, *counts, strict=True)}
 
     def list_malformed(self, limit: int) -> list[MalformedLine]:
@@ -399,7 +399,7 @@ def _parse_id_numbers(ids: Iterable[str]) -> Ints:
     )
 
 
-def _get_row_spans(rows: EdgeRows, places: Ints) -> tuple[Ints, Ints]:
+def _get_row_starts_and_lengths(rows: EdgeRows, places: Ints) -> tuple[Ints, Ints]:
     """Return each item's row start and length; length 0 for a place of -1."""
     if len(rows.offsets) == 1:
         return np.zeros_like(places), np.zeros_like(places)
@@ -410,7 +410,7 @@ def _get_row_spans(rows: EdgeRows, places: Ints) -> tuple[Ints, Ints]:
 
 def _gather_edges(rows: EdgeRows, places: Ints) -> _OwnedEdges:
     """Return the edges of the items at the given places (-1: none), concatenated, each item's sorted by property."""
-    begins, counts = _get_row_spans(rows, places)
+    begins, counts = _get_row_starts_and_lengths(rows, places)
     owners = np.repeat(np.arange(len(places)), counts)
     at = np.arange(len(owners)) + np.repeat(begins - np.cumsum(counts) + counts, counts)
     properties, others = rows.properties[at].astype(np.int64), rows.items[at].astype(np.int64)

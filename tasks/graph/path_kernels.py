@@ -49,7 +49,7 @@ class WalkableEdges(NamedTuple):
     """By property place: True if no path may use the property."""
 
 
-class LiteralTargets(NamedTuple):
+class LiteralSearchRanges(NamedTuple):
     """Literals to search for: each pair's lowest and highest key, and lowest precision."""
 
     lowest: Ints
@@ -131,7 +131,7 @@ def _write_one_hop_paths(
 
 
 @compile_inline
-def _write_joined_hops(
+def _write_two_hop_combinations(
     properties_1: Column, begin_1: int, end_1: int, properties_2: Column, begin_2: int, end_2: int, middle: int,
     ignored: Flags, found: PathTable, at: int, room: int, total: int,
 ) -> int:  # fmt: skip
@@ -165,7 +165,7 @@ def _write_merged_row_paths(
             second = _gallop_to_lower_bound(items_2, second + 1, end_2, middle)
         else:
             next_1, next_2 = _find_run_end(items_1, first, end_1), _find_run_end(items_2, second, end_2)
-            total = _write_joined_hops(
+            total = _write_two_hop_combinations(
                 properties_1, first, next_1, properties_2, second, next_2, middle, ignored, found, at, room, total
             )
             first, second = next_1, next_2
@@ -184,7 +184,7 @@ def _write_paths_to_hub(
         second = _find_lower_bound(items, offsets[middle], stop, end)
         if second < stop and items[second] == end:
             next_2 = _find_run_end(items, second, stop)
-            total = _write_joined_hops(
+            total = _write_two_hop_combinations(
                 properties, first, first + 1, properties, second, next_2, middle, ignored, found, at, room, total
             )
         first += 1
@@ -326,7 +326,7 @@ def _prefetch_literals(
 
 @compile_kernel
 def write_literal_paths(
-    ground: WalkableEdges, literals: LiteralRows, sought: LiteralTargets, subjects: Ints, hops: int, first: int, last: int,
+    ground: WalkableEdges, literals: LiteralRows, sought: LiteralSearchRanges, subjects: Ints, hops: int, first: int, last: int,
     most_paths: int, found: PathTable, totals: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Write the paths from items to matching literals at one hop or at two; see `write_item_paths`."""

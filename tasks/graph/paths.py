@@ -27,7 +27,7 @@ from factmill.tasks.graph.arrays import GraphArrays, Ints, make_empty_arrays
 from factmill.tasks.graph.path_kernels import (
     ITEM_PATH_COLUMNS,
     LITERAL_PATH_COLUMNS,
-    LiteralTargets,
+    LiteralSearchRanges,
     PathTable,
     WalkableEdges,
     write_item_paths,
@@ -77,7 +77,9 @@ def find_item_paths(arrays: GraphArrays, subjects: Ints, objects: Ints, options:
         )
         return stopped, written
 
-    found, totals = _restore_pair_order(_walk_chunks(walk, ITEM_PATH_COLUMNS, totals, cap), totals, order, cap)
+    found, totals = _restore_pair_order(
+        _search_chunks_in_parallel(walk, ITEM_PATH_COLUMNS, totals, cap), totals, order, cap
+    )
     pairs, backward, middles, first, second = found.T
     is_direct = middles < 0
     columns = [
@@ -89,7 +91,7 @@ def find_item_paths(arrays: GraphArrays, subjects: Ints, objects: Ints, options:
         pa.array(arrays.properties[second], mask=is_direct),
     ]
     outcomes = [(subjects == objects, _IDENTICAL), (starts < 0, _UNKNOWN_SUBJECT), (ends < 0, _UNKNOWN_OBJECT)]
-    return FoundPaths(pa.table(columns, ITEM_PATHS_SCHEMA), _make_pairs_table(totals, cap, outcomes))
+    return FoundPaths(pa.table(columns, ITEM_PATHS_SCHEMA), _make_pair_statuses_table(totals, cap, outcomes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class _LiteralSearch:
     ground: WalkableEdges
     starts: Ints
     """Place of each pair's subject."""
-    sought: LiteralTargets
+    sought: LiteralSearchRanges
     numbers: pa.Table | None
     """`number` and `unit` of each pair; None for a batch of dates."""
     cap: int
@@ -117,14 +119,14 @@ def find_literal_paths(
 ) -> FoundPaths:
     """Find the paths from items to dates or to numbers (see core.paths.PathFinder)."""
     _check_pair_lengths(subjects, objects)
-    numbers = _make_numbers_table(objects)
+    numbers = _find_numbers_table(objects)
     counted = _flag_properties(arrays, properties) & ~_flag_properties(arrays, options.ignored_properties)
     search = _LiteralSearch(
         arrays,
         read_literals,
         WalkableEdges(arrays.out, arrays.into, _flag_properties(arrays, options.ignored_properties)),
         arrays.items.find_places(subjects),
-        _make_literal_targets(objects, counted),
+        _make_literal_search_ranges(objects, counted),
         numbers,
         _get_path_cap(options),
     )
@@ -142,7 +144,7 @@ def find_literal_paths(
     pairs = found["pair"].to_numpy()[order]
     rank = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
     paths = found.take(pa.array(order[rank < search.cap]))
-    return FoundPaths(paths, _make_pairs_table(totals, search.cap, [(search.starts < 0, _UNKNOWN_SUBJECT)]))
+    return FoundPaths(paths, _make_pair_statuses_table(totals, search.cap, [(search.starts < 0, _UNKNOWN_SUBJECT)]))
 
 
 def compile_path_kernels() -> None:
@@ -153,7 +155,7 @@ def compile_path_kernels() -> None:
     """
     arrays, unknown = make_empty_arrays(), np.ones(1, np.int64)
     find_item_paths(arrays, unknown, unknown, PathSearchOptions())
-    find_literal_paths(arrays, _read_nothing, unknown, [PartialDate(1)], frozenset(), PathSearchOptions())
+    find_literal_paths(arrays, _refuse_to_read_literals, unknown, [PartialDate(1)], frozenset(), PathSearchOptions())
 
 
 def _find_literal_paths_at_hops(search: _LiteralSearch, hops: int, pairs: Ints) -> tuple[pa.Table, Ints]:
@@ -161,7 +163,7 @@ def _find_literal_paths_at_hops(search: _LiteralSearch, hops: int, pairs: Ints) 
     totals, starts = np.zeros(len(pairs), np.int64), search.starts[pairs]
     cap = search.cap if search.numbers is None else _NO_CAP
     lowest, highest, precisions, properties = search.sought
-    sought = LiteralTargets(lowest[pairs], highest[pairs], precisions[pairs], properties)
+    sought = LiteralSearchRanges(lowest[pairs], highest[pairs], precisions[pairs], properties)
 
     def walk(first: int, last: int, found: PathTable) -> tuple[int, int]:
         stopped, written, _ = write_literal_paths(
@@ -169,13 +171,13 @@ def _find_literal_paths_at_hops(search: _LiteralSearch, hops: int, pairs: Ints) 
         )
         return stopped, written
 
-    found = _walk_chunks(walk, LITERAL_PATH_COLUMNS, totals, cap)
+    found = _search_chunks_in_parallel(walk, LITERAL_PATH_COLUMNS, totals, cap)
     if not len(found):
         return LITERAL_PATHS_SCHEMA.empty_table(), totals
     ids, rows = np.unique(found[:, 3], return_inverse=True)
     literals = search.read_literals(ids).take(pa.array(rows))
     if search.numbers is not None:
-        fits = _match_numbers(literals, search.numbers.take(pa.array(pairs[found[:, 0]])))
+        fits = _flag_matching_numbers(literals, search.numbers.take(pa.array(pairs[found[:, 0]])))
         literals, found = literals.filter(pa.array(fits)), found[fits]
         totals = np.bincount(found[:, 0], minlength=len(pairs))
     return _make_literal_paths_table(search.arrays, hops, pairs[found[:, 0]], found, literals), totals
@@ -201,14 +203,14 @@ def _make_literal_paths_table(
     return pa.table(columns, LITERAL_PATHS_SCHEMA)
 
 
-def _match_numbers(literals: pa.Table, wanted: pa.Table) -> npt.NDArray[np.bool_]:
+def _flag_matching_numbers(literals: pa.Table, wanted: pa.Table) -> npt.NDArray[np.bool_]:
     """Return row by row whether a literal is the wanted number; see text.values.literals.Number.fits."""
     same_number = pc.equal(literals["number"], wanted["number"])
     same_unit = pc.or_kleene(pc.is_null(wanted["unit"]), pc.equal(literals["unit"], wanted["unit"]))
     return pc.fill_null(pc.and_kleene(same_number, same_unit), False).to_numpy(zero_copy_only=False)
 
 
-def _walk_chunks(
+def _search_chunks_in_parallel(
     walk: Callable[[int, int, PathTable], tuple[int, int]], width: int, totals: Ints, cap: int
 ) -> PathTable:
     """Run `walk` over all pairs in parallel chunks; return the rows that it writes, in order.
@@ -260,13 +262,13 @@ def _get_path_cap(options: PathSearchOptions) -> int:
     return _NO_CAP if options.max_paths is None else options.max_paths
 
 
-def _make_literal_targets(
+def _make_literal_search_ranges(
     objects: Sequence[PartialDate] | Sequence[NumberWithUnit], properties: npt.NDArray[np.bool_]
-) -> LiteralTargets:
+) -> LiteralSearchRanges:
     """Return the key ranges and precisions that match the dates or numbers; see Date.fits, Number.fits."""
     if objects and isinstance(objects[0], NumberWithUnit):
         keys = np.array([hash_number(cast(NumberWithUnit, each).number) for each in objects], np.int64)
-        return LiteralTargets(keys, keys, np.zeros(len(keys), np.uint8), properties)
+        return LiteralSearchRanges(keys, keys, np.zeros(len(keys), np.uint8), properties)
     dates = cast(Sequence[PartialDate], objects)
     months = np.array([-1 if each.month is None else each.month for each in dates], np.int64)
     days = np.array([-1 if each.day is None else each.day for each in dates], np.int64)
@@ -276,12 +278,12 @@ def _make_literal_targets(
     years = np.array([each.year if near else 0 for each, near in zip(dates, is_near.tolist(), strict=True)], np.int64)
     steps = _DATE_KEY_STEPS[kinds]
     lowest = (years * 10_000 + np.maximum(months, 0) * 100 + np.maximum(days, 0)) // steps * steps
-    return LiteralTargets(
+    return LiteralSearchRanges(
         np.where(is_near, lowest, 1), np.where(is_near, lowest + steps - 1, 0), _DATE_PRECISIONS[kinds], properties
     )
 
 
-def _make_numbers_table(objects: Sequence[PartialDate] | Sequence[NumberWithUnit]) -> pa.Table | None:
+def _find_numbers_table(objects: Sequence[PartialDate] | Sequence[NumberWithUnit]) -> pa.Table | None:
     numbers = [each for each in objects if isinstance(each, NumberWithUnit)]
     if len(numbers) not in (0, len(objects)):
         raise ValueError("expected only dates or only numbers in one batch, got both")
@@ -295,7 +297,9 @@ def _make_numbers_table(objects: Sequence[PartialDate] | Sequence[NumberWithUnit
     )
 
 
-def _make_pairs_table(totals: Ints, cap: int, outcomes: Sequence[tuple[npt.NDArray[np.bool_], int]]) -> pa.Table:
+def _make_pair_statuses_table(
+    totals: Ints, cap: int, outcomes: Sequence[tuple[npt.NDArray[np.bool_], int]]
+) -> pa.Table:
     """Return a table with the schema PAIRS; a pair's status is its first true outcome, else follows from its total."""
     kept = np.minimum(totals, cap)
     conditions = [*(condition for condition, _ in outcomes), totals > cap, totals > 0]
@@ -311,5 +315,5 @@ def _check_pair_lengths(subjects: Ints, objects: Sequence[object] | Ints) -> Non
         raise ValueError(f"expected as many objects as subjects, got {len(objects):,} and {len(subjects):,}")
 
 
-def _read_nothing(ids: Ints) -> pa.Table:
+def _refuse_to_read_literals(ids: Ints) -> pa.Table:
     raise AssertionError(f"the graph has no literals, but these ids were asked for: {ids}")

@@ -40,8 +40,11 @@ def look_up_class_membership(
     if class_qid == HUMAN_QID:
         return {qid: HUMAN_QID in of if (of := classes[qid]) else bool(claims[qid]) for qid in claims}, failed
     hung = [(row_id, each) for row_id, qid in pairs for each in sorted(classes.get(qid, ()))]
-    above, unknown = _look_up_superclasses(work, hung, class_qid)
-    below, doubtful = _find_subclasses({class_qid}, above), _find_subclasses(set(unknown), above)
+    above, unknown = _look_up_superclass_hierarchy(work, hung, class_qid)
+    below, doubtful = (
+        _list_classes_and_subclasses({class_qid}, above),
+        _list_classes_and_subclasses(set(unknown), above),
+    )
     for row_id, qid in pairs:
         of = classes.get(qid, set())
         if of & doubtful and not of & below:
@@ -49,7 +52,7 @@ def look_up_class_membership(
     return {qid: bool(of & below) for qid, of in classes.items()}, failed
 
 
-def _look_up_superclasses(
+def _look_up_superclass_hierarchy(
     work: BatchWork, asked: Iterable[tuple[str, str]], class_qid: str
 ) -> tuple[dict[str, set[str]], dict[str, Reject]]:
     """Return class → its direct superclasses, for these classes and all above them, and class → Reject if unknown."""
@@ -71,7 +74,7 @@ def _look_up_superclasses(
     return above, unknown
 
 
-def _find_subclasses(classes: set[str], above: Mapping[str, set[str]]) -> set[str]:
+def _list_classes_and_subclasses(classes: set[str], above: Mapping[str, set[str]]) -> set[str]:
     """Return these classes and all their subclasses; `above`: class → its direct superclasses."""
     below = set(classes)
     while grown := {each for each, upper in above.items() if upper & below} - below:

@@ -45,7 +45,7 @@ def make_question_id(relation: str, question: str, answers: Sequence[str]) -> st
     return f"{relation}-{digest_json([question, sorted(answers)])[:12]}"
 
 
-def merge_equal_questions(
+def merge_equal_or_reject_conflicting(
     read: Iterable[UnmergedQuestion | Reject | MergedAway], make: Callable[[UnmergedQuestion, str], RowOutcome]
 ) -> Iterator[RowOutcome]:
     """Yield the rows of distinct questions: equal ones are merged, and questions with different answers rejected.

@@ -45,7 +45,7 @@ class NamedFact:
         return tuple(dict.fromkeys([*filter(None, [self.value_name]), *self.aliases]))
 
 
-def expand_neighbourhood(
+def look_up_claims_within_hops(
     work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]], pids: Iterable[str], hops: int
 ) -> tuple[dict[str, list[ItemNeighbour]], dict[str, Reject]]:
     """Return QID → its claims with the given properties, for every (row id, QID) and the items reached in `hops` steps.
@@ -101,7 +101,7 @@ def look_up_fact_pairs(work: BatchWork, relation: str, limit: int | None) -> lis
         after = page[-1][0]
 
 
-def load_named_facts(
+def load_named_facts_as_input_rows(
     work: BatchWork,
     relation: str,
     limit: int | None,

@@ -38,14 +38,14 @@ def look_up_item_descriptions(
     work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, ItemDescription], dict[str, Reject]]:
     """Return QID → English label, description and article, for every (row id, QID), and row id → Reject on failure."""
-    return _look_up_described_items(work, row_qid_pairs, parse_item_description)
+    return _look_up_from_item_descriptions(work, row_qid_pairs, parse_item_description)
 
 
 def look_up_item_names(
     work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, str | None], dict[str, Reject]]:
     """Return QID → English label or None, by the same calls as `look_up_item_descriptions`, and row id → Reject on failure."""
-    return _look_up_described_items(work, row_qid_pairs, lambda body: parse_item_description(body).label)
+    return _look_up_from_item_descriptions(work, row_qid_pairs, lambda body: parse_item_description(body).label)
 
 
 def look_up_aliases(
@@ -66,7 +66,7 @@ def look_up_items_by_name(
     return work.call_and_parse(service, calls, parse_item_candidates)
 
 
-def _look_up_described_items(
+def _look_up_from_item_descriptions(
     work: BatchWork, asked: Iterable[tuple[str, str]], read: Callable[[Any], V]
 ) -> tuple[dict[str, V], dict[str, Reject]]:
     service = work.run.services.wikidata

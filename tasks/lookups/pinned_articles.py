@@ -21,9 +21,9 @@ from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.calls.wikipedia import (
     PageRevision,
     make_page_revision_at_call,
-    make_page_text_call,
+    make_revision_html_call,
     parse_page_revision,
-    parse_page_text,
+    parse_revision_html,
 )
 from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.text.article_html import ArticleMainText, extract_article_text
@@ -31,8 +31,8 @@ from factmill.tasks.text.values.answer_search import index_text
 from factmill.tasks.text.wikipedia_urls import (
     canonical_title,
     find_article_title_problem,
+    find_page_title_problem,
     find_redirect,
-    find_title_problem,
 )
 
 K = TypeVar("K")
@@ -48,19 +48,20 @@ index_article_text = lru_cache(maxsize=_CACHED_ARTICLES)(index_text)
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedArticle:
+class PinnedArticleRevision:
     """An article's revision as of the epoch."""
 
     title: str
     """The page's present title."""
-    pageid: int
+    pageid: int | None
+    """None: the article is in a file, which holds no page ids."""
     revid: int
-    timestamp: str
-    """Time of the revision (ISO 8601, UTC)."""
+    timestamp: str | None
+    """Time of the revision (ISO 8601, UTC); of an article in a file its day, or None where it is not stated."""
 
 
 @dataclass(frozen=True, slots=True)
-class MissingArticle:
+class MissingArticleReason:
     """Why an article or its text is missing."""
 
     reason: str
@@ -70,9 +71,9 @@ class MissingArticle:
     """True for a transient failure."""
 
 
-def pin_articles(
+def pin_article_revisions_at_epoch(
     work: BatchWork, row_title_pairs: Iterable[tuple[str, str]], epoch: str
-) -> dict[str, PinnedArticle | MissingArticle]:
+) -> dict[str, PinnedArticleRevision | MissingArticleReason]:
     """Return title → its article at the time `epoch` (ISO 8601, UTC), or why there is none; `row_title_pairs`: (row id, title).
 
     Spellings of one title are looked up once. Each title takes one call for the revision, one for its text, and more if
@@ -83,37 +84,39 @@ def pin_articles(
     for row_id, title in row_title_pairs:
         spelling = spellings.setdefault(title, canonical_title(title))
         rows[spelling].append(row_id)
-    search = _TitleSearch(work, epoch, rows)
+    search = _TitleRedirectSearch(work, epoch, rows)
     for _ in range(MAX_TITLE_REDIRECTS + 1):
         search.advance_trails()
     for title, trail in search.trails.items():
         detail = f"{title} led on by more than {MAX_TITLE_REDIRECTS} redirects at {epoch}: {' → '.join(trail)}"
-        search.found[title] = MissingArticle("redirect_loop", detail)
+        search.found[title] = MissingArticleReason("redirect_loop", detail)
     return {title: search.found[spelling] for title, spelling in spellings.items()}
 
 
 def load_article_texts(
-    work: BatchWork, row_revision_pairs: Iterable[tuple[str, int]]
-) -> dict[int, str | MissingArticle]:
-    """Return revision id → the article's text; `row_revision_pairs`: (row id, revision id).
+    work: BatchWork, revisions: Iterable[tuple[str, str, int]]
+) -> dict[int, str | MissingArticleReason]:
+    """Return revision id → the article's text; `revisions`: (row id, title that leads to the article, revision id).
 
     Blank lines separate headings, paragraphs, list items, captions and table cells. A revision that is unavailable or
     has no text gives an Unpinned.
     """
     rows: dict[int, list[str]] = defaultdict(list)
-    for row_id, revid in row_revision_pairs:
+    titles: dict[int, str] = {}
+    for row_id, title, revid in revisions:
         rows[revid].append(row_id)
+        titles.setdefault(revid, title)
     service = work.run.services.wikipedia
-    calls = {revid: make_page_text_call(service.identity, revid) for revid in rows}
+    calls = {revid: make_revision_html_call(service.identity, revid, title) for revid, title in titles.items()}
     return {revid: _read_article_text(revid, reply) for revid, reply in _send_wikipedia_calls(work, rows, calls)}
 
 
-def _read_article_text(revid: int, reply: CallResponse) -> str | MissingArticle:
+def _read_article_text(revid: int, reply: CallResponse) -> str | MissingArticleReason:
     if reply.status != "ok":
-        return _make_missing_article(f"revision {revid}", reply)
-    page = parse_page_text(reply.body)
+        return _make_missing_article_reason(f"revision {revid}", reply)
+    page = parse_revision_html(reply.body)
     text = _join_sections(extract_article_text(page.text, load_evidence_removals()))
-    return text or MissingArticle("evidence_missing", f"revision {revid} of {page.title} shows no text")
+    return text or MissingArticleReason("evidence_missing", f"revision {revid} of {page.title} shows no text")
 
 
 def _join_sections(article: ArticleMainText) -> str:
@@ -129,7 +132,7 @@ def _join_sections(article: ArticleMainText) -> str:
 
 
 @dataclass(slots=True)
-class _TitleSearch:
+class _TitleRedirectSearch:
     """Step-by-step resolution of titles to articles, with the redirects followed so far."""
 
     work: BatchWork
@@ -138,12 +141,12 @@ class _TitleSearch:
     """Title in MediaWiki's spelling → rows that need it."""
     trails: dict[str, list[str]] = field(default_factory=dict)
     """Unresolved title → titles followed so far; the last one is to be looked up."""
-    found: dict[str, PinnedArticle | MissingArticle] = field(default_factory=dict)
+    found: dict[str, PinnedArticleRevision | MissingArticleReason] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for title in self.rows:
-            if trouble := find_title_problem(title):
-                self.found[title] = MissingArticle("invalid_title", f"{title!r}: {trouble}")
+            if trouble := find_page_title_problem(title):
+                self.found[title] = MissingArticleReason("invalid_title", f"{title!r}: {trouble}")
             else:
                 self.trails[title] = [title]
 
@@ -152,7 +155,7 @@ class _TitleSearch:
         today = self._look_up_revisions(self.trails, follow=True)
         own = self._look_up_revisions([title for title in today if _is_redirected(today[title])], follow=False)
         then = {title: each for title, each in own.items() if isinstance(each, PageRevision) and each.revid is not None}
-        failed = {title: each for title, each in own.items() if isinstance(each, MissingArticle)}
+        failed = {title: each for title, each in own.items() if isinstance(each, MissingArticleReason)}
         chosen = {**today, **failed, **then}
         targets = self._look_up_redirect_targets(chosen)
         # after pages were swapped, a title's history is that of a redirect to itself: today's redirect is right
@@ -163,7 +166,7 @@ class _TitleSearch:
             self._advance_or_finish(title, revision, targets.get(title))
 
     def _advance_or_finish(
-        self, title: str, revision: PageRevision | MissingArticle, target: str | MissingArticle | None
+        self, title: str, revision: PageRevision | MissingArticleReason, target: str | MissingArticleReason | None
     ) -> None:
         trail = self.trails[title]
         if isinstance(revision, PageRevision) and canonical_title(revision.title) not in trail:
@@ -175,29 +178,29 @@ class _TitleSearch:
         self.found[title] = self._make_result(trail, revision, target)
 
     def _make_result(
-        self, trail: list[str], revision: PageRevision | MissingArticle, target: str | MissingArticle | None
-    ) -> PinnedArticle | MissingArticle:
+        self, trail: list[str], revision: PageRevision | MissingArticleReason, target: str | MissingArticleReason | None
+    ) -> PinnedArticleRevision | MissingArticleReason:
         way = " → ".join(trail)
-        if failed := next((each for each in (revision, target) if isinstance(each, MissingArticle)), None):
+        if failed := next((each for each in (revision, target) if isinstance(each, MissingArticleReason)), None):
             return replace(failed, detail=f"{way}: {failed.detail}")
         assert isinstance(revision, PageRevision)
         if revision.missing:
-            return MissingArticle("evidence_missing", f"{way}: there is no such page")
-        if revision.pageid is None or revision.revid is None or revision.timestamp is None:
+            return MissingArticleReason("evidence_missing", f"{way}: there is no such page")
+        if revision.revid is None:
             detail = f"{way}: the page has no revision of {self.at} or before"
             first = (
                 revision.first
                 and f"; its first one is of {revision.first}, so --epoch {revision.first} or later has it"
             )
-            return MissingArticle("younger_than_epoch", f"{detail}{first or ''}")
+            return MissingArticleReason("younger_than_epoch", f"{detail}{first or ''}")
         end = target if isinstance(target, str) else revision.title
         if target is not None and end in trail:
-            return MissingArticle("redirect_loop", f"{way}: led back to {end} at {self.at}")
+            return MissingArticleReason("redirect_loop", f"{way}: led back to {end} at {self.at}")
         if trouble := _find_target_problem(trail[0], end):
-            return MissingArticle("evidence_missing", f"{way}: led to {end}; {trouble}")
-        return PinnedArticle(revision.title, revision.pageid, revision.revid, revision.timestamp)
+            return MissingArticleReason("evidence_missing", f"{way}: led to {end}; {trouble}")
+        return PinnedArticleRevision(revision.title, revision.pageid, revision.revid, revision.timestamp)
 
-    def _look_up_revisions(self, titles: Iterable[str], follow: bool) -> dict[str, PageRevision | MissingArticle]:
+    def _look_up_revisions(self, titles: Iterable[str], follow: bool) -> dict[str, PageRevision | MissingArticleReason]:
         service = self.work.run.services.wikipedia
         calls = {
             title: make_page_revision_at_call(service.identity, self.trails[title][-1], self.at, follow)
@@ -206,37 +209,36 @@ class _TitleSearch:
         return {
             title: parse_page_revision(reply.body)
             if reply.status == "ok"
-            else _make_missing_article(calls[title].parts["title"], reply)
+            else _make_missing_article_reason(calls[title].parts["title"], reply)
             for title, reply in _send_wikipedia_calls(self.work, self.rows, calls)
         }
 
     def _look_up_redirect_targets(
-        self, revisions: Mapping[str, PageRevision | MissingArticle]
-    ) -> dict[str, str | MissingArticle | None]:
+        self, revisions: Mapping[str, PageRevision | MissingArticleReason]
+    ) -> dict[str, str | MissingArticleReason | None]:
         """Return title → its revision's redirect target; None for an article, Unpinned if the text is unavailable."""
         service = self.work.run.services.wikipedia
-        revids = {
-            title: each.revid
+        found: dict[str, str | MissingArticleReason | None] = dict.fromkeys(revisions)
+        shown = {
+            title: make_revision_html_call(service.identity, each.revid, each.title)
             for title, each in revisions.items()
             if isinstance(each, PageRevision) and each.revid is not None
         }
-        found: dict[str, str | MissingArticle | None] = dict.fromkeys(revisions)
-        shown = {title: make_page_text_call(service.identity, revid) for title, revid in revids.items()}
         for title, reply in _send_wikipedia_calls(self.work, self.rows, shown):
             if reply.status != "ok":
-                found[title] = _make_missing_article(f"revision {revids[title]}", reply)
-            elif redirect := find_redirect(parse_page_text(reply.body).text):
+                found[title] = _make_missing_article_reason(f"revision {shown[title].parts['revid']}", reply)
+            elif redirect := find_redirect(parse_revision_html(reply.body).text):
                 found[title] = canonical_title(redirect.partition("#")[0])
         return found
 
 
 def _find_target_problem(asked: str, title: str) -> str | None:
     """Return why `title` is no valid target for `asked`, or None: an article leads to articles, another page to any."""
-    return find_title_problem(title) if find_article_title_problem(asked) else find_article_title_problem(title)
+    return find_page_title_problem(title) if find_article_title_problem(asked) else find_article_title_problem(title)
 
 
-def _is_redirected(revision: PageRevision | MissingArticle) -> bool:
-    if isinstance(revision, MissingArticle):
+def _is_redirected(revision: PageRevision | MissingArticleReason) -> bool:
+    if isinstance(revision, MissingArticleReason):
         return revision.reason == "redirect_loop"
     return revision.redirected_from is not None
 
@@ -250,11 +252,11 @@ def _send_wikipedia_calls(
     return ((key, records[call.key].reply()) for key, call in calls.items())
 
 
-def _make_missing_article(what: object, reply: CallResponse) -> MissingArticle:
+def _make_missing_article_reason(what: object, reply: CallResponse) -> MissingArticleReason:
     error = reply.error or "no reason given"
     code = error.partition(":")[0]
     if code in ("invalid_title", "redirect_loop"):
-        return MissingArticle(code, error)
+        return MissingArticleReason(code, error)
     if code.startswith(_DELETED_REVISION_CODES):
-        return MissingArticle("evidence_missing", f"{what}: {error}")
-    return MissingArticle("wikipedia_failed", f"{what}: {error}", reply.transient)
+        return MissingArticleReason("evidence_missing", f"{what}: {error}")
+    return MissingArticleReason("wikipedia_failed", f"{what}: {error}", reply.transient)

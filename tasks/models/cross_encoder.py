@@ -23,9 +23,9 @@ from factmill.tasks.models.devices import (
     find_matmul_instructions,
     open_ctranslate2_model,
 )
-from factmill.tasks.models.exact_batches import run_filled_batches
+from factmill.tasks.models.exact_batches import run_equal_length_filled_batches
 from factmill.tasks.models.model_folder import (
-    load_model_manifest,
+    load_manifest_and_check_sizes,
     load_verified_manifest,
     parse_model_settings,
     resolve_model_folder,
@@ -117,7 +117,7 @@ class CrossEncoder:
         encoded = [self._tokenizer.encode(first.strip(), second.strip()) for first, second in different]
         tokens, types = [each.ids for each in encoded], [each.type_ids for each in encoded]
         scores = np.zeros((len(different), len(self.settings.labels)))
-        for rows, found in run_filled_batches(
+        for rows, found in run_equal_length_filled_batches(
             [len(ids) for ids in tokens],
             self._workers,
             self._multiplier,
@@ -156,6 +156,6 @@ def get_cross_encoder_identity(
 ) -> dict[str, str]:
     """Return name and digest of a cross-encoder without opening it; UsageError if a wanted label is missing."""
     path = resolve_cross_encoder_folder(name_or_path, home_folder)
-    manifest = load_model_manifest(path, "cross-encoder")
+    manifest = load_manifest_and_check_sizes(path, "cross-encoder")
     parse_model_settings(path, manifest, CrossEncoderSettings).resolve_label_columns(wanted, manifest.name)
     return {"name": manifest.name, "digest": manifest.digest}

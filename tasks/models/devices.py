@@ -71,13 +71,13 @@ def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
     return wanted or ("int8" if is_int8 else "float32")
 
 
-def format_numeric_identity(compute_type: ComputeType, device: str) -> str:
+def format_compute_type_and_device(compute_type: ComputeType, device: str) -> str:
     """Format what results depend on apart from the model: number format, and device (int8 on a CPU: its class)."""
     is_cpu = device == "cpu"
-    return f"{compute_type}-{get_instruction_class() if compute_type == 'int8' and is_cpu else device}"
+    return f"{compute_type}-{get_cpu_instruction_class() if compute_type == 'int8' and is_cpu else device}"
 
 
-def get_instruction_class() -> str:
+def get_cpu_instruction_class() -> str:
     """Return the instruction class that CTranslate2 uses on this CPU, or that CT2_FORCE_CPU_ISA names."""
     if forced := get_environment_variable("CT2_FORCE_CPU_ISA"):
         return forced.lower()

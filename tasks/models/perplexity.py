@@ -1,7 +1,7 @@
 """Causal language models that compute the probability of a text: any decoder on CTranslate2 (GPT-2, Llama, Qwen, …).
 
 BioKaLMA chooses the piece of knowledge for a paragraph by the perplexity of the paragraph with a sentence of that piece
-(paper, Appendix A). core/calls/translation_and_perplexity.py defines the calls; models/converting/perplexity.py makes model folders.
+(paper, Appendix A). core/calls/translation_and_perplexity.py defines the calls; models/converting/language_model.py makes model folders.
 
 Builds must be identical byte for byte, so a text gets the same bits in every batch (exact_batches.py). A text takes one
 pass, so that little speed is lost if each is its own batch. Conversions are meant for float32, in which processors
@@ -40,14 +40,14 @@ from factmill.tasks.models.devices import (
     choose_compute_type,
     choose_ctranslate2_device,
     count_workers,
-    format_numeric_identity,
+    format_compute_type_and_device,
     open_ctranslate2_model,
     resolve_identity_device,
 )
 from factmill.tasks.models.exact_batches import Batching, choose_batching, run_batches
 from factmill.tasks.models.model_folder import (
     ModelManifest,
-    load_model_manifest,
+    load_manifest_and_check_sizes,
     load_verified_manifest,
     parse_model_settings,
     resolve_model_folder,
@@ -233,7 +233,7 @@ def get_language_model_identity(
 ) -> str:
     """Return a language model's identity (`LanguageModel.identity`) without opening it."""
     path = resolve_language_model_folder(name_or_path, home_folder)
-    manifest = load_model_manifest(path, "perplexity")
+    manifest = load_manifest_and_check_sizes(path, "perplexity")
     return _format_language_model_identity(
         manifest, choose_compute_type(path, compute_type), resolve_identity_device(device)
     )
@@ -249,4 +249,4 @@ def resolve_language_model_folder(name_or_path: str | Path, home_folder: Path) -
 def _format_language_model_identity(manifest: ModelManifest, compute_type: ComputeType, device: str) -> str:
     """Format what log probabilities depend on: the model and how it computes; not how texts are batched."""
     name = manifest.settings.get("identity", manifest.name)
-    return f"{name}@{manifest.digest[:16]}-{format_numeric_identity(compute_type, device)}"
+    return f"{name}@{manifest.digest[:16]}-{format_compute_type_and_device(compute_type, device)}"

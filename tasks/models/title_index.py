@@ -42,7 +42,7 @@ _ARTICLE_NAMESPACE = "0"
 
 
 @dataclass(frozen=True, slots=True)
-class TitleIndex:
+class TitleEmbeddingIndex:
     """Titles and their vectors, read from the disk."""
 
     folder: Path
@@ -62,12 +62,12 @@ class TitleIndex:
 
 
 def find_nearest_titles(titles: Sequence[str], queries: Vectors, count: int, embedder: Embedder) -> list[list[str]]:
-    """Return the titles nearest to each query from a short list, as `TitleIndex.nearest` does from an index."""
+    """Return the titles nearest to each query from a short list, as `TitleEmbeddingIndex.nearest` does from an index."""
     rows = find_nearest_vectors(embedder.encode(titles), queries, count)
     return [[titles[row] for row in nearest] for nearest in rows.tolist()]
 
 
-def open_title_index(source: Path, sha256: str, embedder: Embedder, home_folder: Path) -> TitleIndex:
+def open_or_build_title_index(source: Path, sha256: str, embedder: Embedder, home_folder: Path) -> TitleEmbeddingIndex:
     """Open the index of a file of titles, given its SHA-256, or build it; an existing index does not need the file.
 
     One process builds it, others wait. SourceError if the file has another digest or no titles; OutputError if the disk
@@ -78,23 +78,23 @@ def open_title_index(source: Path, sha256: str, embedder: Embedder, home_folder:
     try:
         with exclusive_file_lock(folder.with_suffix(".lock"), print_and_log):
             if not (folder / "starts.npy").is_file():
-                _copy_titles(source, sha256, folder)
-            starts = _load_array(folder / "starts.npy")
+                _write_titles_and_offsets(source, sha256, folder)
+            starts = _load_mapped_array(folder / "starts.npy")
             if not (folder / "vectors.npy").is_file():
-                _embed_titles(folder, starts, embedder)
+                _write_title_embeddings(folder, starts, embedder)
     except OSError as error:
         raise OutputError(
             f"{folder}: cannot write the index of titles: {error.strerror}; the finished part stays, and the next run continues it"
         ) from error
-    vectors = _load_array(folder / "vectors.npy")
+    vectors = _load_mapped_array(folder / "vectors.npy")
     if vectors.shape != (len(starts) - 1, embedder.dimensions) or vectors.dtype != np.float32:
         raise OutputError(
             f"{folder}/vectors.npy: its shape {vectors.shape} does not fit its titles; remove the folder to build it again"
         )
-    return TitleIndex(folder, starts, vectors)
+    return TitleEmbeddingIndex(folder, starts, vectors)
 
 
-def _load_array(path: Path) -> npt.NDArray[Any]:
+def _load_mapped_array(path: Path) -> npt.NDArray[Any]:
     try:
         return np.load(path, mmap_mode="r")
     except ValueError as error:
@@ -133,7 +133,7 @@ def iterate_titles(path: Path) -> Iterator[str]:
         ) from error
 
 
-def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
+def _write_titles_and_offsets(source: Path, sha256: str, folder: Path) -> None:
     """Write titles.txt and, last, starts.npy."""
     if not source.is_file() or (found := digest_file(source)) != sha256:
         problem = "no such file" if not source.is_file() else f"has changed (SHA-256 {found}, expected {sha256})"
@@ -152,7 +152,7 @@ def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
     draft.replace(folder / "starts.npy")
 
 
-def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedder) -> None:
+def _write_title_embeddings(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedder) -> None:
     """Write vectors.npy; resume where an earlier run stopped."""
     draft, note = folder / "vectors.draft", folder / "vectors.done"
     count, width = len(starts) - 1, embedder.dimensions * 4

@@ -43,7 +43,7 @@ from factmill.tasks.models.devices import (
     choose_ctranslate2_device,
     count_workers,
     find_matmul_instructions,
-    format_numeric_identity,
+    format_compute_type_and_device,
     open_ctranslate2_model,
     resolve_identity_device,
 )
@@ -56,7 +56,7 @@ from factmill.tasks.models.exact_batches import (
 )
 from factmill.tasks.models.model_folder import (
     ModelManifest,
-    load_model_manifest,
+    load_manifest_and_check_sizes,
     load_verified_manifest,
     parse_model_settings,
     resolve_model_folder,
@@ -86,7 +86,7 @@ TokenList = list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class BeamSearchOptions:
     """Options of the beam search; defaults from the paper's Table 2."""
 
     beam_size: int = 5
@@ -146,7 +146,7 @@ class BeamSearch:
         compute_type: ComputeType,
         threads: int | None,
         batching: Batching,
-        decoding: Decoding,
+        decoding: BeamSearchOptions,
         positions: int,
         made_with: str,
     ) -> None:
@@ -274,7 +274,9 @@ class BeamSearch:
         return [found[place] for place in range(len(shapes))]
 
 
-def choose_anchored_batching(multiplier: MatmulInstructions | None, decoding: Decoding) -> AnchoredBatching | None:
+def choose_anchored_batching(
+    multiplier: MatmulInstructions | None, decoding: BeamSearchOptions
+) -> AnchoredBatching | None:
     """Return the sizes of an anchored search for an instruction set (`devices.find_multiplier`); None: each text alone.
 
     The first step has a row for each text, later steps one for each beam, and the encoder one for each token. With
@@ -320,14 +322,14 @@ class Translator:
         compute_type: ComputeType | None = None,
         threads: int | None = None,
         batching: Batching = "auto",
-        decoding: Decoding | None = None,
+        decoding: BeamSearchOptions | None = None,
     ) -> None:
         """Open a model folder; `threads` batches run in parallel on the CPU (default: one a core)."""
         import sentencepiece
 
         manifest = load_verified_manifest(path, "translator")
         self.settings = parse_model_settings(path, manifest, TranslatorSettings)
-        self.decoding = decoding or Decoding()
+        self.decoding = decoding or BeamSearchOptions()
         self.no_repeat_ngram = self.decoding.no_repeat_ngram
         positions, made_with = self.settings.max_tokens, manifest.made_with
         numbers = choose_compute_type(path, compute_type)
@@ -457,13 +459,16 @@ def get_translator_identity(
     home_folder: Path,
     device: Device = "auto",
     compute_type: ComputeType | None = None,
-    decoding: Decoding | None = None,
+    decoding: BeamSearchOptions | None = None,
 ) -> str:
     """Return a translator's identity (`Translator.identity`) without opening it."""
     path = resolve_translator_folder(name_or_path, home_folder)
-    manifest = load_model_manifest(path, "translator")
+    manifest = load_manifest_and_check_sizes(path, "translator")
     return _format_translator_identity(
-        manifest, choose_compute_type(path, compute_type), resolve_identity_device(device), decoding or Decoding()
+        manifest,
+        choose_compute_type(path, compute_type),
+        resolve_identity_device(device),
+        decoding or BeamSearchOptions(),
     )
 
 
@@ -475,14 +480,16 @@ def resolve_translator_folder(name_or_path: str | Path, home_folder: Path) -> Pa
 
 
 def _format_translator_identity(
-    manifest: ModelManifest, compute_type: ComputeType, device: str, decoding: Decoding
+    manifest: ModelManifest, compute_type: ComputeType, device: str, decoding: BeamSearchOptions
 ) -> str:
     """Format what translations depend on: the model, its number format, search and device, and Babel's version for
     dates and numbers; not the batching."""
     asked = decoding.beam_size, decoding.length_penalty, decoding.no_repeat_ngram, decoding.max_tokens
     search = [*asked, f"babel {babel.__version__}"]
     name = manifest.settings.get("identity", manifest.name)
-    return f"{name}@{digest_json([manifest.digest, search])[:16]}-{format_numeric_identity(compute_type, device)}"
+    return (
+        f"{name}@{digest_json([manifest.digest, search])[:16]}-{format_compute_type_and_device(compute_type, device)}"
+    )
 
 
 def _compute_least_probability(logs: Sequence[float]) -> float:

@@ -43,8 +43,8 @@ MULTIHAL = Benchmark(
     title="MultiHal: questions of seven benchmarks with judged Wikidata paths, in six languages",
     examples=(
         "factmill build multihal",
-        "factmill build multihal --foundation simpleqa --source simple_qa_test_set.csv --limit 100",
-        "factmill build multihal --source foundations/ --graph mine --language deu",
+        "factmill build multihal --foundations simpleqa --source simple_qa_test_set.csv --limit 100",
+        "factmill build multihal --source foundations/ --graph mine --languages deu",
     ),
     params=MultiHalParams,
     resolve_inputs=resolve_multihal_inputs,

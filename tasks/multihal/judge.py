@@ -8,7 +8,7 @@ from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
 from factmill.tasks.multihal.core.path_selection import (
     SCORE_REPLY_FORM,
     SELECTION_REPLY_FORM,
@@ -33,7 +33,7 @@ SELECTION_PROMPT = "multihal/select_paths"
 SCORE_PROMPT = "multihal/score_path"
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def select_paths(batch: StageBatch) -> BatchReceipt:
     """Select up to ten paths per question: three rounds of two shuffled passes, then random draws (§2.3)."""
     work = open_batch(batch)
@@ -47,7 +47,7 @@ def select_paths(batch: StageBatch) -> BatchReceipt:
         _run_selection_round(work, [by_id[row_id] for row_id in open_now], choices, failed)
     dropped: list[DroppedPath] = []
     outcomes: list[RowOutcome] = [
-        failed.get(row.id) or _finish_path_selection(row, choices[row.id], dropped) for row in rows
+        failed.get(row.id) or _finish_selection_and_add_dropped(row, choices[row.id], dropped) for row in rows
     ]
     work.extras = make_arrow_table(DroppedPath, dropped)
     return work.finish(outcomes, QuestionWithSelectedPaths)
@@ -89,7 +89,7 @@ def _get_picks(answer: ParsedCompletion[list[str]]) -> list[str]:
     return [] if isinstance(answer.parsed, Reject) else answer.parsed
 
 
-def _finish_path_selection(
+def _finish_selection_and_add_dropped(
     row: QuestionWithPaths, choice: PathSelection, dropped: list[DroppedPath]
 ) -> QuestionWithSelectedPaths:
     chosen = choice.list_selected()
@@ -111,7 +111,7 @@ def _finish_path_selection(
     return row.narrow_to(QuestionWithSelectedPaths, paths=list(kept.values()))
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def score_paths(batch: StageBatch) -> BatchReceipt:
     """Score each path from 1 to 5; reject low scores (`low_score`) and unreadable replies (`unscored`) (§2.3)."""
     work = open_batch(batch)

@@ -14,20 +14,20 @@ from prefect import task
 from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.entity_linking import (
-    TextLinks,
-    make_link_call,
+    EntityLinkingResult,
+    make_entity_linking_call,
     make_same_as_call,
+    parse_entity_linking_result,
     parse_same_as_item,
-    parse_text_links,
 )
-from factmill.tasks.core.calls.wikidata import make_resolve_item_call
+from factmill.tasks.core.calls.wikidata import make_resolve_item_redirect_call
 from factmill.tasks.core.calls.wikipedia import make_resolve_title_call, parse_resolved_title
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
 from factmill.tasks.multihal.core.linking import (
     MAX_LINK_CANDIDATES,
     EntityMention,
-    find_wikipedia_addresses,
+    find_wikipedia_addresses_and_titles,
     list_linkable_spans,
     list_spelling_variants,
     select_mentions,
@@ -58,7 +58,7 @@ class UnlinkedNames:
             self.transient_rows.add(row_id)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def link_entities(batch: StageBatch) -> BatchReceipt:
     """Link names in question, answers and context to items, up to three candidates per name (§2.2)."""
     work = open_batch(batch)
@@ -102,7 +102,7 @@ def _resolve_link_redirects(work: BatchWork, outcomes: Sequence[RowOutcome]) -> 
     """Return the outcomes with redirecting QIDs replaced by their targets; links via local labels never redirect."""
     service = work.run.services.wikidata
     asked = [
-        (row.id, link.qid, make_resolve_item_call(service.identity, link.qid))
+        (row.id, link.qid, make_resolve_item_redirect_call(service.identity, link.qid))
         for row in outcomes
         if isinstance(row, EntityLinkedQuestion)
         for link in (*row.subject_links, *row.object_links)
@@ -162,7 +162,7 @@ def _link_by_falcon(
     work: BatchWork, texts: Sequence[tuple[str, str]], missed: UnlinkedNames, failed: dict[str, Reject]
 ) -> MentionsByText:
     service = work.run.services.falcon
-    calls = {text: make_link_call(service.identity, text, MAX_LINK_CANDIDATES) for _, text in texts}
+    calls = {text: make_entity_linking_call(service.identity, text, MAX_LINK_CANDIDATES) for _, text in texts}
     records = work.get_call_records(service, ((row_id, calls[text]) for row_id, text in texts))
     linked = {}
     resources: list[tuple[str, str]] = []
@@ -171,13 +171,13 @@ def _link_by_falcon(
         if reply.status != "ok":
             failed[row_id] = Reject(row_id, "linker_failed", f"Falcon: {text!r}: {reply.error}", reply.transient)
             continue
-        linked[text] = parse_text_links(reply.body)
+        linked[text] = parse_entity_linking_result(reply.body)
         resources += [(row_id, link.id) for link in linked[text].dbpedia_entities]
     same = _map_dbpedia_to_wikidata(work, resources, missed)
     return defaultdict(list, {text: _make_falcon_mentions(links, same) for text, links in linked.items()})
 
 
-def _make_falcon_mentions(links: TextLinks, same: Mapping[str, str]) -> list[tuple[str, EntityMention]]:
+def _make_falcon_mentions(links: EntityLinkingResult, same: Mapping[str, str]) -> list[tuple[str, EntityMention]]:
     by_surface: dict[tuple[str, str], list[str]] = defaultdict(list)
     for link in links.items:
         by_surface["falcon", link.mention].append(link.id)
@@ -213,7 +213,7 @@ def _link_context_articles(
 ) -> dict[str, list[EntityLink]]:
     """Return row id → links to the items of English Wikipedia articles whose addresses occur in its context."""
     service = work.run.services.wikipedia
-    titles = [(row.id, *pair) for row in rows for pair in find_wikipedia_addresses(row.context)]
+    titles = [(row.id, *pair) for row in rows for pair in find_wikipedia_addresses_and_titles(row.context)]
     calls = {title: make_resolve_title_call(service.identity, title) for _, _, title in titles if title}
     records = work.get_call_records(service, ((row_id, calls[title]) for row_id, _, title in titles if title))
     links: dict[str, list[EntityLink]] = defaultdict(list)

@@ -13,7 +13,7 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
 from factmill.tasks.core.wikidata_paths import PathSearchOptions, make_path_id_lists
-from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
 from factmill.tasks.lookups.labels import look_up_labels
 from factmill.tasks.multihal.core.linking import PathTarget, SubjectTargetPair, make_subject_target_pairs
 from factmill.tasks.multihal.core.path_selection import find_parts_without_words, iterate_ids_to_label, list_path_labels
@@ -41,7 +41,7 @@ class FailedPairs:
     """Rows with a transient failure."""
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def mine_paths(batch: StageBatch) -> BatchReceipt:
     """Find paths of one or two hops, in both directions, between a question's items and its answer's (§2.2)."""
     work = open_batch(batch)
@@ -54,7 +54,7 @@ def mine_paths(batch: StageBatch) -> BatchReceipt:
         pairs = [pair for row in rows if row.answer_type == kind for pair in make_subject_target_pairs(row)]
         counts |= {row.id: sum(pair[0] == row.id for pair in pairs) for row in rows if row.answer_type == kind}
         if pairs:
-            _mine_answer_type(work, kind, pairs, found, totals, failed)
+            _mine_paths_of_answer_type(work, kind, pairs, found, totals, failed)
     outcomes = [_make_mining_outcome(row, counts[row.id], found[row.id], totals[row.id], failed) for row in rows]
     # failed pairs of rows that continue with paths of other pairs
     going_on = {row.id for row in outcomes if isinstance(row, QuestionWithPaths)}
@@ -67,7 +67,7 @@ def mine_paths(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, QuestionWithPaths)
 
 
-def _mine_answer_type(
+def _mine_paths_of_answer_type(
     work: BatchWork,
     answer_type: str,
     pairs: Sequence[SubjectTargetPair],
@@ -151,7 +151,7 @@ def _format_target(target: PathTarget) -> str:
     return f"Q{target}" if isinstance(target, int) else str(target)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def label_paths(batch: StageBatch) -> BatchReceipt:
     """Add English labels to the parts of every path (§2.2).
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
@@ -28,7 +28,7 @@ from factmill.tasks.multihal.sources.foundations import (
     holds_foundations,
 )
 from factmill.tasks.multihal.sources.own_questions import pin_own_questions
-from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
+from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split_commas
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, make_own_source, state_source
@@ -42,8 +42,8 @@ class MultiHalParams(OwnSourceParams):
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder with files of the foundations, or with own tables with the columns question and answer (repeatable). Default: the files that ship with factmill."""
-    foundations: Annotated[tuple[FoundationName, ...], CliOption("--foundation")] = ()
-    """Only this foundation, a benchmark that questions are taken from (repeatable). Default: all."""
+    foundations: Annotated[tuple[FoundationName, ...], BeforeValidator(split_commas)] = ()
+    """Only these foundations, benchmarks that questions are taken from (repeatable, or separated by commas). Default: all."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of rows per foundation."""
     union: DuplicateRule = "ours"
@@ -58,8 +58,10 @@ class MultiHalParams(OwnSourceParams):
     """Keep paths whose two ends have the same label (Devdas; based on; Devdas)."""
     min_score: int = Field(default=DEFAULT_MIN_SCORE, ge=1, le=5)
     """Minimum score of a published path."""
-    languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], CliOption("--language")] = ()
-    """Only this language in addition to English (repeatable). Default: all if the world has a translator, else only English. Portuguese is Brazilian."""
+    languages: Annotated[
+        tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], BeforeValidator(split_commas)
+    ] = ()
+    """Only these languages in addition to English (repeatable, or separated by commas). Default: all if the world has a translator, else only English. Portuguese is Brazilian."""
     label_source: Literal["translated", "wikidata"] = "translated"
     """Path labels in other languages: translated, all by the translator; wikidata, Wikidata's own labels where they exist (Brazilian or European Portuguese)."""
 

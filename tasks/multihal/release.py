@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.core.measures.counts_and_bins import count_values
+from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
     PublishedTables,
-    count_by_frequency,
-    count_by_number,
+    count_numbers_filling_gaps,
+    count_values_commonest_first,
     make_bar_figure,
     make_grouped_bar_figure,
 )
 from factmill.tasks.core.publishing.release_spec import (
-    CardSpec,
-    ConfigSpec,
+    DatasetCardSpec,
+    DatasetConfigSpec,
     PaperCitation,
     PaperComparisons,
     ParentRowLink,
@@ -39,11 +39,11 @@ from factmill.tasks.multihal.core.rows import (
 from factmill.tasks.options import BuildReport
 
 if TYPE_CHECKING:
-    from factmill.tasks.engine.batches import Dataset
+    from factmill.tasks.engine.batches import StageDataset
     from factmill.tasks.engine.building import Build
 
 
-def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
+def publish_multihal(build: "Build", *stages: "StageDataset") -> BuildReport:
     """Publish the main table (a row per path and language) and that of dropped paths; `stages`: in recipe order."""
     read, unique, typed, linked, mined, labelled, selected, scored, translated = stages
     rows, paths, found = translated.table(MultiHalRow), scored.table(ScoredPath), mined.table(QuestionWithPaths)
@@ -59,17 +59,17 @@ def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
         "questions_with_labelled_paths": labelled.table(QuestionWithPaths),
     }
     facts = {
-        **{name: _count_by_source(table) for name, table in questions.items()},
-        "questions_disputed": _count_by_source(
+        **{name: _count_rows_by_foundation(table) for name, table in questions.items()},
+        "questions_disputed": _count_rows_by_foundation(
             united.filter(pc.greater(pc.list_value_length(united["disputed_answers"]), 0))
         ),
         "paths_mined": _count_paths_by_source(found),
         "paths_labelled": _count_paths_by_source(questions["questions_with_labelled_paths"]),
         "paths_selected": _count_paths_by_source(selected.table(QuestionWithSelectedPaths)),
-        "paths_scored_high": _count_by_source(paths),
-        "questions_published": _count_by_source(_take_first_of_each_value(paths, "question_id")),
-        "rows": _count_by_source(rows),
-        "domains": count_by_domain(
+        "paths_scored_high": _count_rows_by_foundation(paths),
+        "questions_published": _count_rows_by_foundation(_take_first_of_each_value(paths, "question_id")),
+        "rows": _count_rows_by_foundation(rows),
+        "domains": count_questions_and_paths_by_domain(
             zip(*(paths[name].to_pylist() for name in ("source_dataset", "domain", "question_id")), strict=True)
         ),
         "pairs": sum(
@@ -77,16 +77,16 @@ def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
             for row in rows_from_arrow(EntityLinkedQuestion, questions["questions_linked"])
         ),
         "paths_in_all": pc.sum(found["paths_in_all"]).as_py() or 0,
-        "paths_left_out": count_values(dropped["reason"].to_pylist()),
-        "answer_types": count_values(paths["answer_type"].to_pylist()),
-        "languages": count_values(rows["language"].to_pylist()),
-        "licences": count_values(rows["licence"].to_pylist()),
-        "chosen_by": count_values(paths["chosen_by"].to_pylist()),
+        "paths_left_out": count_values_sorted_by_value(dropped["reason"].to_pylist()),
+        "answer_types": count_values_sorted_by_value(paths["answer_type"].to_pylist()),
+        "languages": count_values_sorted_by_value(rows["language"].to_pylist()),
+        "licences": count_values_sorted_by_value(rows["licence"].to_pylist()),
+        "chosen_by": count_values_sorted_by_value(paths["chosen_by"].to_pylist()),
     }
     return build.publish({"multihal": rows, "multihal_dropped_paths": dropped}, facts)
 
 
-def count_by_domain(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
+def count_questions_and_paths_by_domain(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
     """Return "source: domain" → counts of questions and paths, most paths first; `paths`: (source, domain, question id)."""
     of_each = Counter(paths)
     counts: dict[str, dict[str, int]] = {}
@@ -97,8 +97,8 @@ def count_by_domain(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str
     return dict(sorted(counts.items(), key=lambda each: (-each[1]["paths"], each[0])))
 
 
-def _count_by_source(rows: pa.Table) -> dict[str, int]:
-    return count_values(rows["source_dataset"].to_pylist())
+def _count_rows_by_foundation(rows: pa.Table) -> dict[str, int]:
+    return count_values_sorted_by_value(rows["source_dataset"].to_pylist())
 
 
 def _count_paths_by_source(questions: pa.Table) -> dict[str, int]:
@@ -124,7 +124,7 @@ def compare_multihal_with_paper(facts: Mapping[str, Any], rows: int) -> PaperCom
     }
 
 
-CARD = CardSpec(
+CARD = DatasetCardSpec(
     headline_metric="semantic_score",
     about=(
         "A row is a question from one of seven hallucination benchmarks with its answer and one Wikidata path from the subject "
@@ -164,14 +164,14 @@ MULTIHAL_RELEASE = ReleaseSpec(
     licence_column="licence",
     languages=("en", "de", "fr", "it", "es", "pt"),
     configs=(
-        ConfigSpec(
+        DatasetConfigSpec(
             name="multihal",
             title="Questions with judged Wikidata paths that lead to their answers, one row per path",
             splits={"test": "multihal"},
             config_column="language",
             first_value="eng",
         ),
-        ConfigSpec(
+        DatasetConfigSpec(
             name="dropped_paths",
             title="Paths that were left out before scoring, and why",
             splits={"test": "multihal_dropped_paths"},
@@ -188,11 +188,13 @@ def draw_multihal_distributions(build: PublishedTables) -> Iterator[ReportFigure
     """Yield figures that count rows (one per path and language), questions and paths by category."""
     rows = build.load_columns(_TABLE, ["language", "source_dataset", "judged_score", "responses_formatted"])
     hops = pc.divide(pc.subtract(pc.list_value_length(rows["responses_formatted"]), 1), 2)
-    yield make_bar_figure("hops", "Rows by length of the path", "rows", count_by_number(hops.to_pylist()), "hops")
     yield make_bar_figure(
-        "languages", "Rows by language", "rows", count_by_frequency(rows["language"].to_pylist()), "language"
+        "hops", "Rows by length of the path", "rows", count_numbers_filling_gaps(hops.to_pylist()), "hops"
     )
-    sources = count_by_frequency(rows["source_dataset"].to_pylist())
+    yield make_bar_figure(
+        "languages", "Rows by language", "rows", count_values_commonest_first(rows["language"].to_pylist()), "language"
+    )
+    sources = count_values_commonest_first(rows["source_dataset"].to_pylist())
     yield make_bar_figure("sources", "Rows by source", "rows", sources, "source")
     domains = build.facts.get("domains", {})
     yield make_grouped_bar_figure(
@@ -213,7 +215,7 @@ def draw_multihal_distributions(build: PublishedTables) -> Iterator[ReportFigure
         "scores",
         "Rows by the judge's score",
         "rows",
-        count_by_number(rows["judged_score"].to_pylist()),
+        count_numbers_filling_gaps(rows["judged_score"].to_pylist()),
         "score",
     )
 

@@ -13,7 +13,7 @@ from factmill.tasks.core.calls.translation_and_perplexity import (
     parse_translated_path,
 )
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
 from factmill.tasks.lookups.labels import look_up_labels
 from factmill.tasks.multihal.core.path_selection import is_item_or_property_id
 from factmill.tasks.multihal.core.rows import LANGUAGE_TAGS, MultiHalRow, ScoredPath
@@ -21,7 +21,7 @@ from factmill.tasks.multihal.params import MultiHalInputs
 from factmill.tasks.storage.recording.journal import CallRecord
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def translate_paths(batch: StageBatch) -> BatchReceipt:
     """Make one row per path and language: English unchanged, the others translated (§2.4)."""
     work = open_batch(batch)
@@ -106,7 +106,7 @@ def _translate_row(
         if reply.status != "ok":
             return Reject(row_id, "untranslatable", f"{call.parts.get('text', row.path_labels)}: {reply.error}")
     parts = parse_translated_path(records[path.key].reply().body)
-    if problem := _find_moved_value(row, [part.text for part in parts]):
+    if problem := _find_translated_path_problem(row, [part.text for part in parts]):
         return Reject(row_id, "value_moved", problem)
     return _make_published_row(
         row,
@@ -122,7 +122,7 @@ def _translate_row(
     )
 
 
-def _find_moved_value(row: ScoredPath, parts: Sequence[str]) -> str | None:
+def _find_translated_path_problem(row: ScoredPath, parts: Sequence[str]) -> str | None:
     """Return the problem if a translated path has another number of parts or another value at its end, else None."""
     path_labels, last = row.path_labels, row.responses_formatted[-1]
     is_whole = len(parts) == len(path_labels) and (

@@ -13,25 +13,29 @@ from typing import Any
 
 import pyarrow as pa
 
-from factmill.tasks.core.measures.audits import choose_audit_sample
+from factmill.tasks.core.measures.audits import draw_audit_sample_ids
 from factmill.tasks.core.publishing.release_index import ReleasedTable
 from factmill.tasks.core.publishing.release_spec import (
     CANARY_COLUMN,
     REJECT_DETAILS_OMISSION,
-    ConfigSpec,
+    DatasetConfigSpec,
     ParentRowLink,
     ReleaseSpec,
     SourcePage,
-    get_build_wikipedia,
+    get_wikipedia_url_or_embedded,
 )
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, column_docs
 from factmill.tasks.diff.core.changes import BuildDiff
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BuildFormatTooOld, UsageError
-from factmill.tasks.release.attachments import iterate_review_decisions, load_build_prompts, load_release_attachments
+from factmill.tasks.release.attachments import (
+    iterate_redacted_review_items,
+    load_build_prompts,
+    load_release_attachments,
+)
 from factmill.tasks.release.contents import (
     Release,
-    ReleaseConfig,
+    ReleaseDatasetConfig,
     ReleaseOmission,
     ReleaseOptions,
     ReleaseSplit,
@@ -47,14 +51,14 @@ from factmill.tasks.release.core.selection_and_gates import (
     SourceAndLicence,
     align_split_columns,
     drop_companion_rows,
-    make_config_name,
+    make_dataset_config_name,
     mark_released_rows,
     split_by_column,
     split_by_mask,
 )
-from factmill.tasks.storage.builds import BuildRecord, load_table_digests, published_table
+from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.export import load_verified_tables
-from factmill.tasks.storage.shards import digest_rows
+from factmill.tasks.storage.shards import digest_table_as_parquet
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -63,7 +67,7 @@ _EXAMPLE_ROWS = 3
 _REVIEW_PARENT_LINK = ParentRowLink(column="row_id")
 
 
-def assemble_release(
+def verify_and_assemble_release(
     warehouse: Path, benchmark: Benchmark, forms: ReleaseSpec, build: BuildRecord, options: ReleaseOptions
 ) -> Release:
     """Assemble the release of a build.
@@ -89,7 +93,7 @@ def assemble_release(
     is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in left_out)
     there = tables if is_whole else {split.table for config in configs for split in config.splits}
     counted = Counter(each for each, is_kept in zip(sources, keep, strict=True) if is_kept)
-    is_own_world = get_build_wikipedia(build.lock) == "embedded"
+    is_own_world = get_wikipedia_url_or_embedded(build.lock) == "embedded"
     return Release(
         benchmark=benchmark,
         forms=forms,
@@ -98,19 +102,21 @@ def assemble_release(
         sources=tuple(SourceRowCount(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
         licences=combine_licences(licence for _, licence in counted),
         pages=_count_rows_by_page(
-            shown[forms.pages_table or benchmark.main_table], forms, get_build_wikipedia(build.lock)
+            shown[forms.pages_table or benchmark.main_table], forms, get_wikipedia_url_or_embedded(build.lock)
         ),
         pages_licence=get_licence(EMBEDDED_WORLD_LICENCE if is_own_world else "CC-BY-SA-4.0"),
         is_from_embedded_world=is_own_world,
         left_out=left_out,
         tables={
-            name: ReleasedTable(rows=rows.num_rows, sha256=published[name] if is_whole else digest_rows(rows))
+            name: ReleasedTable(
+                rows=rows.num_rows, sha256=published[name] if is_whole else digest_table_as_parquet(rows)
+            )
             for name, rows in sorted(shown.items())
             if name in there
         },
         prompts=tuple(load_build_prompts(build)),
-        examples=_draw_examples(configs),
-        decisions=tuple(iterate_review_decisions(shown, benchmark, held_out)),
+        examples=_sample_example_rows(configs),
+        decisions=tuple(iterate_redacted_review_items(shown, benchmark, held_out)),
         rejects=rejects,
         judge_cards=attachments.judge_cards,
         audit=attachments.audit,
@@ -176,8 +182,8 @@ def _drop_excluded_rows(
 
 
 def _make_configs(
-    forms: ConfigSpec, tables: Mapping[str, pa.Table], benchmark: Benchmark, canary: str
-) -> Iterator[ReleaseConfig]:
+    forms: DatasetConfigSpec, tables: Mapping[str, pa.Table], benchmark: Benchmark, canary: str
+) -> Iterator[ReleaseDatasetConfig]:
     """Yield the config, or one config per value of `forms.by`; BuildFormatTooOld for a table that the build lacks."""
     if lacking := [table for table in forms.splits.values() if table not in tables]:
         raise BuildFormatTooOld(
@@ -187,7 +193,7 @@ def _make_configs(
     if forms.config_column:
         ((split, table),) = forms.splits.items()
         parts = {
-            make_config_name(value): ({split: rows}, f"{forms.title}: {value}")
+            make_dataset_config_name(value): ({split: rows}, f"{forms.title}: {value}")
             for value, rows in split_by_column(tables[table], forms.config_column, forms.first_value)
         }
     else:
@@ -197,7 +203,7 @@ def _make_configs(
     }
     for name, (splits, title) in parts.items():
         wide = align_split_columns(splits)
-        yield ReleaseConfig(
+        yield ReleaseDatasetConfig(
             name,
             title,
             tuple(
@@ -231,9 +237,9 @@ def _list_held_out(tables: Mapping[str, pa.Table], held_out: Collection[str]) ->
             yield ReleaseOmission(name, "it contains answers of the test part", tables[name].num_rows)
 
 
-def _draw_examples(configs: Sequence[ReleaseConfig]) -> tuple[Mapping[str, Any], ...]:
+def _sample_example_rows(configs: Sequence[ReleaseDatasetConfig]) -> tuple[Mapping[str, Any], ...]:
     rows = configs[0].splits[0].rows.drop_columns([CANARY_COLUMN]).to_pylist()
-    drawn = {*choose_audit_sample((row["id"] for row in rows), _EXAMPLE_ROWS, 0)}
+    drawn = {*draw_audit_sample_ids((row["id"] for row in rows), _EXAMPLE_ROWS, 0)}
     return tuple(row for row in rows if row["id"] in drawn)
 
 
@@ -246,7 +252,7 @@ def restrict_diff_to_release(
     names: dict[str, None] = {}
     for build in (earlier, release.build):
         with open_warehouse(warehouse) as db:
-            main = published_table(db, build.build_id, release.benchmark.main_table)
+            main = load_published_table(db, build.build_id, release.benchmark.main_table)
         sources = list_row_sources(main, release.forms, build)
         refused = list_refused_licences((licence for _, licence in sources), release.options.allowed_licences)
         without = dict.fromkeys([*release.options.excluded, *(each.id for each in refused)])

@@ -10,15 +10,16 @@ from factmill.tasks.assets import find_asset
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.audits import AuditFigure, compute_audit_figures
+from factmill.tasks.core.measures.audits import AuditCriterionResult, compute_audit_criterion_results
 from factmill.tasks.core.publishing.release_spec import REJECT_DETAILS_OMISSION
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import rows_from_arrow
-from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, find_judge_identity
 from factmill.tasks.release.contents import BuildEvaluation, BuildPrompt, Release, ReleaseOmission, ReleaseOptions
 from factmill.tasks.release.core.licences import list_refused_licences
-from factmill.tasks.reports.builds.build_page import PageVisibility
-from factmill.tasks.storage.builds import BuildRecord, list_builds, load_table_digests, published_table
+from factmill.tasks.reports.builds.build_page import BuildPageVisibility
+from factmill.tasks.storage.builds import BuildRecord, list_builds, load_published_table, load_table_digests
 from factmill.tasks.storage.export import read_rejects
 from factmill.tasks.storage.human_judgments import load_audit_verdicts, load_judge_cards
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, query_rows
@@ -38,7 +39,7 @@ class ReleaseAttachments:
     """Licences of the rejected rows."""
     evaluations: tuple[BuildEvaluation, ...]
     judge_cards: tuple[JudgeCard, ...]
-    audit: tuple[AuditFigure, ...]
+    audit: tuple[AuditCriterionResult, ...]
 
     def redact_rejects(
         self, choices: ReleaseOptions, held_out: Collection[str]
@@ -62,12 +63,14 @@ def load_release_attachments(warehouse: Path, benchmark: Benchmark, build: Build
             rejects=read_rejects(db, build.build_id),
             reject_licences=_load_reject_licences(db, build.build_id),
             evaluations=evaluations,
-            judge_cards=tuple(_load_evaluation_judge_cards(db, benchmark.name, evaluations)),
-            audit=tuple(compute_audit_figures(benchmark.audit, list(load_audit_verdicts(db, build.build_id).values()))),
+            judge_cards=tuple(_load_evaluation_judge_cards(db, benchmark, evaluations)),
+            audit=tuple(
+                compute_audit_criterion_results(benchmark.audit, list(load_audit_verdicts(db, build.build_id).values()))
+            ),
         )
 
 
-def make_page_visibility(release: Release, rows_with_answers: frozenset[str]) -> PageVisibility:
+def make_page_visibility(release: Release, rows_with_answers: frozenset[str]) -> BuildPageVisibility:
     """Return what the report page of a release may show: the rows of the release, and nothing that it leaves out.
 
     `rows_with_answers`: ids of the rows whose answers the release contains.
@@ -76,7 +79,7 @@ def make_page_visibility(release: Release, rows_with_answers: frozenset[str]) ->
     splits = [split for config in release.configs for split in config.splits if split.table in tables]
     rows = frozenset(row_id for split in splits for row_id in split.rows["id"].to_pylist())
     withheld = [each.why for each in release.left_out if each.what == REJECT_DETAILS_OMISSION]
-    return PageVisibility(
+    return BuildPageVisibility(
         rows=rows,
         unanswered=rows - rows_with_answers,
         withheld=f"The content is left out: {withheld[0]}." if withheld else "",
@@ -86,14 +89,18 @@ def make_page_visibility(release: Release, rows_with_answers: frozenset[str]) ->
 
 
 def load_build_prompts(build: BuildRecord) -> Iterator[BuildPrompt]:
-    """Yield the prompts of the build's manifest; with their texts if the files are unchanged since."""
+    """Yield the prompts of the build's manifest: own ones with the texts that were recorded, others with those of their
+    files if these are unchanged since."""
     for name, digest in sorted(build.lock["prompts"].items()):
+        if name in build.own_prompts:
+            yield BuildPrompt(name, digest, build.own_prompts[name], is_own=True)
+            continue
         path = find_asset("prompts", f"{name}.md")
         data = path.read_bytes() if path else b""
         yield BuildPrompt(name, digest, data.decode("utf-8") if digest_bytes(data) == digest else None)
 
 
-def iterate_review_decisions(
+def iterate_redacted_review_items(
     tables: Mapping[str, pa.Table], benchmark: Benchmark, held_out: Collection[str]
 ) -> Iterator[ReviewItem]:
     """Yield the items of the review queue; without texts if these would reveal held-out answers."""
@@ -128,14 +135,20 @@ def _load_evaluations(db: Connection, builds: Sequence[BuildRecord], build: Buil
             db, each.build_id
         ):
             yield BuildEvaluation(
-                each, rows_from_arrow(EvaluationMetric, published_table(db, each.build_id, _METRICS_TABLE))
+                each, rows_from_arrow(EvaluationMetric, load_published_table(db, each.build_id, _METRICS_TABLE))
             )
 
 
 def _load_evaluation_judge_cards(
-    db: Connection, benchmark: str, evaluations: Sequence[BuildEvaluation]
+    db: Connection, benchmark: Benchmark, evaluations: Sequence[BuildEvaluation]
 ) -> Iterator[JudgeCard]:
-    """Yield the judge cards of the judges of these evaluations."""
-    for judge in dict.fromkeys(each.record.report["facts"].get("judge") for each in evaluations):
-        if judge:
-            yield from load_judge_cards(db, benchmark, judge)
+    """Yield the judge cards of the judges of these evaluations; of a model, those made with the same prompts."""
+    judged = [each.record for each in evaluations if each.record.report["facts"].get("judge")]
+    if not judged:
+        return
+    evaluation: Evaluation = load_named_object(benchmark.evaluation)
+    identities = {find_judge_identity(evaluation, record.lock) for record in judged}
+    for judge in dict.fromkeys(record.report["facts"]["judge"] for record in judged):
+        for card in load_judge_cards(db, benchmark.name, judge):
+            if judge == EXACT_JUDGE or card.identity in identities:
+                yield card

@@ -1,4 +1,4 @@
-"""Contents of a release (`assemble_release`), from which card, Croissant metadata, tables and licences are made."""
+"""Contents of a release (`verify_and_assemble_release`), from which card, Croissant metadata, tables and licences are made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.audits import AuditFigure
+from factmill.tasks.core.measures.audits import AuditCriterionResult
 from factmill.tasks.core.publishing.release_index import ReleasedTable
 from factmill.tasks.core.publishing.release_spec import ReleaseSpec, SourcePage
 from factmill.tasks.core.review import ReviewItem
@@ -59,7 +59,7 @@ class ReleaseSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseConfig:
+class ReleaseDatasetConfig:
     """One config: what `load_dataset(DIR, name)` returns."""
 
     name: str
@@ -104,6 +104,8 @@ class BuildPrompt:
     """SHA-256 of its file, from the build's manifest."""
     text: str | None
     """Content of the file; None if the file has changed since, so that the text used is not available."""
+    is_own: bool = False
+    """True if it is of the user's own and replaced the packaged prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class Release:
     benchmark: Benchmark
     forms: ReleaseSpec
     build: BuildRecord
-    configs: tuple[ReleaseConfig, ...]
+    configs: tuple[ReleaseDatasetConfig, ...]
     """The first is the default config."""
     sources: tuple[SourceRowCount, ...]
     licences: tuple[Licence, ...]
@@ -143,7 +145,7 @@ class Release:
     rejects: pa.Table
     """stage, id, reason, detail."""
     judge_cards: tuple[JudgeCard, ...]
-    audit: tuple[AuditFigure, ...]
+    audit: tuple[AuditCriterionResult, ...]
     evaluations: tuple[BuildEvaluation, ...]
     options: ReleaseOptions = field(default_factory=ReleaseOptions)
 

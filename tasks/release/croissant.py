@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from factmill.tasks.release.contents import Release, ReleaseConfig, ReleaseDataFile, ReleaseSplit
+from factmill.tasks.release.contents import Release, ReleaseDataFile, ReleaseDatasetConfig, ReleaseSplit
 
 _CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 _JSON_LD_CONTEXT = {
@@ -78,7 +78,7 @@ def render_croissant(release: Release) -> str:
     return json.dumps(metadata, ensure_ascii=False, indent=1) + "\n"
 
 
-def _iterate_parquet_files(release: Release) -> Iterator[tuple[ReleaseConfig, ReleaseSplit, ReleaseDataFile]]:
+def _iterate_parquet_files(release: Release) -> Iterator[tuple[ReleaseDatasetConfig, ReleaseSplit, ReleaseDataFile]]:
     for config in release.configs:
         for split in config.splits:
             for file in split.files:
@@ -98,7 +98,7 @@ def _make_file_object(file: ReleaseDataFile) -> dict[str, Any]:
     }
 
 
-def _make_record_set(config: ReleaseConfig, split: ReleaseSplit, file: ReleaseDataFile) -> dict[str, Any]:
+def _make_record_set(config: ReleaseDatasetConfig, split: ReleaseSplit, file: ReleaseDataFile) -> dict[str, Any]:
     name = f"{config.name}/{split.name}"
     return {
         "@type": "cr:RecordSet",

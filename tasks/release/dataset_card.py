@@ -11,11 +11,12 @@ from markupsafe import Markup
 
 from factmill.tasks.core.evaluation.judge_cards import format_card_summary
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN, PaperCitation, PaperComparisons
 from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 from factmill.tasks.errors import BuildFormatTooOld
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS
-from factmill.tasks.release.contents import Release, ReleaseConfig
+from factmill.tasks.release.contents import Release, ReleaseDatasetConfig
 from factmill.tasks.release.core.licences import KNOWN_LICENCES
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
@@ -36,7 +37,9 @@ _MAX_HEADLINE_RESULTS = 6
 def render_dataset_card(release: Release) -> str:
     """Return the text of README.md."""
     head = yaml.safe_dump(make_card_metadata(release), sort_keys=False, allow_unicode=True, width=120)
-    markdown_environment().filters.update(figure=_format_number, cell=_format_table_cell, name=_format_short_name)
+    markdown_environment().filters.update(
+        figure=_format_number_as_markup, cell=_escape_markdown_table_cell, name=_format_short_name
+    )
     return f"---\n{head}---\n{_render_card_body(release)}"
 
 
@@ -75,7 +78,7 @@ def _make_hub_type(kind: pa.DataType) -> dict[str, Any]:
     return {"dtype": {"double": "float64"}.get(str(kind), str(kind))}
 
 
-def _make_dataset_info(config: ReleaseConfig) -> dict[str, Any]:
+def _make_dataset_info(config: ReleaseDatasetConfig) -> dict[str, Any]:
     # `datasets` expects only splits that have rows
     filled = [split for split in config.splits if split.rows.num_rows]
     sizes = {split.name: sum(file.size for file in split.files if file.format == "parquet") for split in filled}
@@ -117,6 +120,8 @@ def _render_card_body(release: Release) -> str:
         only={config.name: _format_split_notes(config) for config in release.configs},
         labels=forms.card.part_labels(),
         own_world=EMBEDDED_WORLD_SOURCE,
+        own_prompts=format_prompt_digests(release.build.own_prompt_digests),
+        own_example=next(iter(release.build.own_prompts), ""),
         judge=release.build.lock["models"].get("judge", ""),
         models=sorted(release.build.lock["models"].items()),
         examples=[_format_example(row) for row in release.examples[:_MAX_EXAMPLES]],
@@ -151,9 +156,9 @@ def count_rows_by_group(release: Release) -> list[tuple[str, int]]:
     return sorted(counts.items())
 
 
-def group_configs_by_table(configs: Sequence[ReleaseConfig]) -> list[tuple[list[str], ReleaseConfig]]:
+def group_configs_by_table(configs: Sequence[ReleaseDatasetConfig]) -> list[tuple[list[str], ReleaseDatasetConfig]]:
     """Group configs of the same tables, which share their columns: the names of each group, and one of its configs."""
-    groups: dict[tuple[str, ...], tuple[list[str], ReleaseConfig]] = {}
+    groups: dict[tuple[str, ...], tuple[list[str], ReleaseDatasetConfig]] = {}
     for config in configs:
         groups.setdefault(tuple(split.table for split in config.splits), ([], config))[0].append(config.name)
     return list(groups.values())
@@ -197,7 +202,7 @@ def _format_rows_title(release: Release) -> str:
     return first.title.rpartition(": ")[0] if len(names) > 1 else first.title
 
 
-def _format_split_notes(config: ReleaseConfig) -> dict[str, str]:
+def _format_split_notes(config: ReleaseDatasetConfig) -> dict[str, str]:
     """Return column → note on the splits that have it, for columns that some split lacks."""
     notes = {}
     for column in config.docs:
@@ -230,7 +235,7 @@ def _format_column_type(kind: pa.DataType) -> str:
     return {"double": "float"}.get(str(kind), str(kind)).removesuffix("64")
 
 
-def _format_number(value: Any) -> Markup:
+def _format_number_as_markup(value: Any) -> Markup:
     if value is None:
         return Markup("–")
     if isinstance(value, float):
@@ -238,7 +243,7 @@ def _format_number(value: Any) -> Markup:
     return Markup(f"{value:,}") if isinstance(value, int) else Markup(escape_markdown_value(value))
 
 
-def _format_table_cell(markdown: str) -> Markup:
+def _escape_markdown_table_cell(markdown: str) -> Markup:
     """Escape a trusted Markdown description for a table cell."""
     return Markup(" ".join(markdown.split()).replace("|", "\\|").replace("<", "&lt;"))
 
@@ -270,7 +275,7 @@ _CFF_LICENCE_IDS = frozenset(KNOWN_LICENCES) - {NO_LICENCE_STATED, "CC-BY"}
 _PROJECT_URL = "https://github.com/factmill/factmill"
 
 
-def render_citation_file(release: Release) -> str:
+def render_citation_cff(release: Release) -> str:
     """Return the text of CITATION.cff."""
     build = release.build
     about = release.benchmark.title.partition(":")[2].strip()

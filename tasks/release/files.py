@@ -23,10 +23,10 @@ from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
 from factmill.tasks.errors import BuildFormatTooOld, OutputError, SourceError
 from factmill.tasks.files import resolve_absolute_path
-from factmill.tasks.release.contents import Release, ReleaseConfig, ReleaseDataFile, ReleaseSplit
+from factmill.tasks.release.contents import Release, ReleaseDataFile, ReleaseDatasetConfig, ReleaseSplit
 from factmill.tasks.storage.export import csv_bytes, jsonl_bytes
 from factmill.tasks.storage.housekeeping.reclaimed_space import is_left_by_dead_process
-from factmill.tasks.storage.released_folders import CHECKSUMS_FILE, is_release, load_release
+from factmill.tasks.storage.released_folders import CHECKSUMS_FILE, is_release, load_verified_release
 from factmill.tasks.storage.shards import parquet_bytes
 
 
@@ -45,7 +45,7 @@ def list_release_files(folder: Path) -> list[str]:
     return sorted(path for path in found if path != CHECKSUMS_FILE)
 
 
-def format_checksums(folder: Path, canary: str) -> bytes:
+def make_checksums_file_content(folder: Path, canary: str) -> bytes:
     """Return the checksum file for `sha256sum -c`: a comment with the canary, then a digest and a path per line."""
     lines = [f"# {canary}\n", *(f"{_hash_file(folder / path)}  {path}\n" for path in list_release_files(folder))]
     return "".join(lines).encode("utf-8")
@@ -84,7 +84,7 @@ def make_parquet_metadata(release: Release) -> dict[str, str]:
 
 
 def _write_split_files(
-    release: Release, config: ReleaseConfig, split: ReleaseSplit, folder: Path, metadata: Mapping[str, str]
+    release: Release, config: ReleaseDatasetConfig, split: ReleaseSplit, folder: Path, metadata: Mapping[str, str]
 ) -> tuple[ReleaseDataFile, ...]:
     forms, own = release.benchmark.forms, split.rows.select([*split.own_columns, CANARY_COLUMN])
 
@@ -101,7 +101,7 @@ def _write_split_files(
     return tuple(files)
 
 
-def encode_rejects(release: Release) -> bytes:
+def encode_rejects_as_parquet(release: Release) -> bytes:
     """Return the rejects as the bytes of a Parquet file."""
     rows = release.rejects
     canary = pa.array([release.forms.canary_line] * rows.num_rows, pa.string())
@@ -120,7 +120,7 @@ def open_release_draft(target: Path, force: bool) -> Iterator[Path]:
     target = resolve_absolute_path(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _clean_up_leftovers(target)
+        _remove_or_restore_leftovers(target)
         _check_replaceable(target, force)
         draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
         draft.mkdir()
@@ -130,7 +130,7 @@ def open_release_draft(target: Path, force: bool) -> Iterator[Path]:
         ) from error
     try:
         yield draft
-        _move_draft(draft, target, force)
+        _replace_target_by_draft(draft, target, force)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -150,7 +150,7 @@ def _check_replaceable(target: Path, force: bool) -> None:
         )
     try:
         with suppress(BuildFormatTooOld):  # its files are intact, and about to be replaced
-            load_release(target)
+            load_verified_release(target)
     except SourceError as error:
         raise OutputError(
             f"{target}: not replaced, because the release there is not intact. {error}. To write there, remove the folder "
@@ -158,7 +158,7 @@ def _check_replaceable(target: Path, force: bool) -> None:
         ) from error
 
 
-def _move_draft(draft: Path, target: Path, force: bool) -> None:
+def _replace_target_by_draft(draft: Path, target: Path, force: bool) -> None:
     """Rename the draft to its target, replacing a release there if `force` is given."""
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     try:
@@ -174,10 +174,10 @@ def _move_draft(draft: Path, target: Path, force: bool) -> None:
                 f"{target}: another process has written a release there meanwhile; replace it with --force"
             ) from error
         raise OutputError(f"{target}: cannot be written: {error.strerror}; choose another with --to") from error
-    _remove_replaced(old, target)
+    _remove_replaced_but_keep_hidden_files(old, target)
 
 
-def _remove_replaced(old: Path, target: Path) -> None:
+def _remove_replaced_but_keep_hidden_files(old: Path, target: Path) -> None:
     """Remove a replaced release; move the user's hidden files at its top level (.git) into the new one."""
     for hidden in old.glob(".*"):
         if not os.path.lexists(target / hidden.name):
@@ -185,7 +185,7 @@ def _remove_replaced(old: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _clean_up_leftovers(target: Path) -> None:
+def _remove_or_restore_leftovers(target: Path) -> None:
     """Remove the leftovers of crashed runs next to `target`; restore a release that such a run had just moved away."""
     for left in sorted(target.parent.iterdir()):
         found = _LEFTOVER_NAME.fullmatch(left.name)
@@ -194,6 +194,6 @@ def _clean_up_leftovers(target: Path) -> None:
         if found["kind"] == "draft":
             shutil.rmtree(left, ignore_errors=True)
         elif target.exists():
-            _remove_replaced(left, target)
+            _remove_replaced_but_keep_hidden_files(left, target)
         else:
             left.rename(target)

@@ -16,15 +16,15 @@ _EMBEDDED_PAGE_NOTE = "written for factmill's embedded world; the URL is no page
 _EMBEDDED_ROWS_NOTE = "written for factmill's embedded world, in the format of the paper's sources"
 
 
-def render_licence_table(release: Release) -> str:
+def render_licences_csv(release: Release) -> str:
     """Return LICENSES.csv: a line per source and licence, with the number of rows under it."""
-    return _format_csv(_LICENCE_COLUMNS, _iterate_licence_lines(release), release)
+    return _format_csv_with_canary(_LICENCE_COLUMNS, _iterate_licence_lines(release), release)
 
 
-def render_attribution_table(release: Release) -> str:
+def render_attribution_csv(release: Release) -> str:
     """Return ATTRIBUTION.csv: the Wikipedia pages whose text or facts rows carry; title, revision, URL, licence."""
     licence = release.pages_licence
-    return _format_csv(
+    return _format_csv_with_canary(
         _ATTRIBUTION_COLUMNS,
         (
             {
@@ -74,7 +74,7 @@ def _make_licence_line(source: str, what: str, licence_id: str, rows: int, note:
     return {"source": source, "what": what, **names, "rows": rows, "note": note}
 
 
-def _format_csv(columns: Iterable[str], lines: Iterable[Mapping[str, object]], release: Release) -> str:
+def _format_csv_with_canary(columns: Iterable[str], lines: Iterable[Mapping[str, object]], release: Release) -> str:
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, tuple(columns), lineterminator="\n")
     writer.writeheader()

@@ -8,29 +8,29 @@ from typing import Any
 
 from factmill.tasks.core.publishing.release_index import RELEASE_FORMAT_VERSION
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
-from factmill.tasks.core.review import format_review_queue
+from factmill.tasks.core.review import format_review_queue_csv
 from factmill.tasks.release.contents import Release
 from factmill.tasks.release.croissant import render_croissant
-from factmill.tasks.release.dataset_card import render_citation_file, render_dataset_card
+from factmill.tasks.release.dataset_card import render_citation_cff, render_dataset_card
 from factmill.tasks.release.files import (
-    encode_rejects,
-    format_checksums,
+    encode_rejects_as_parquet,
     list_release_files,
+    make_checksums_file_content,
     open_release_draft,
     write_data_files,
     write_release_file,
 )
-from factmill.tasks.release.licence_tables import render_attribution_table, render_licence_table
+from factmill.tasks.release.licence_tables import render_attribution_csv, render_licences_csv
 from factmill.tasks.storage.released_folders import CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE, REJECTS_FILE
 
 RELEASE_FILE_RENDERERS: Mapping[str, Callable[[Release], str]] = {
     "README.md": render_dataset_card,
     "croissant.json": render_croissant,
-    "CITATION.cff": render_citation_file,
-    "LICENSES.csv": render_licence_table,
-    "ATTRIBUTION.csv": render_attribution_table,
-    "decisions.csv": lambda release: format_review_queue(release.decisions, release.forms.canary_line),
-    MANIFEST_FILE: lambda release: _format_json(make_release_manifest(release)),
+    "CITATION.cff": render_citation_cff,
+    "LICENSES.csv": render_licences_csv,
+    "ATTRIBUTION.csv": render_attribution_csv,
+    "decisions.csv": lambda release: format_review_queue_csv(release.decisions, release.forms.canary_line),
+    MANIFEST_FILE: lambda release: _format_json(make_redacted_release_manifest(release)),
     INDEX_FILE: lambda release: _format_json(make_release_index(release)),
 }
 """File name → renderer of its text (UTF-8), called when the data files are written (`ReleaseSplit.files`)."""
@@ -59,16 +59,16 @@ def write_release(
     """
     with open_release_draft(folder, force) as draft:
         release = write_data_files(release, draft)
-        write_release_file(draft / REJECTS_FILE, encode_rejects(release))
+        write_release_file(draft / REJECTS_FILE, encode_rejects_as_parquet(release))
         write_more(draft)
         for name, render in RELEASE_FILE_RENDERERS.items():
             write_release_file(draft / name, render(release).encode("utf-8"))
-        write_release_file(draft / CHECKSUMS_FILE, format_checksums(draft, release.forms.canary_line))
+        write_release_file(draft / CHECKSUMS_FILE, make_checksums_file_content(draft, release.forms.canary_line))
         files = [*list_release_files(draft), CHECKSUMS_FILE]
     return WrittenRelease(folder, files, release)
 
 
-def make_release_manifest(release: Release) -> dict[str, Any]:
+def make_redacted_release_manifest(release: Release) -> dict[str, Any]:
     """Return the build and its manifest as JSON; review decisions lose texts on hidden or excluded rows."""
     build, lock = release.build, dict(release.build.lock)
     reviewing = lock["params"].get("reviewing")

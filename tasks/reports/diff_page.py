@@ -15,11 +15,11 @@ from factmill.tasks.diff.core.changes import (
     ChangeCause,
     RowChange,
     count_unexplained_rows,
-    excerpt_change,
+    excerpt_change_keeping_line_breaks,
     format_value_in_line,
 )
 from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, format_parameter_value, shorten_line
-from factmill.tasks.reports.rendering import load_filter_script, render_html_template
+from factmill.tasks.reports.rendering import load_filter_script_variables, render_html_template
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
 _MAX_DIFF_ROWS = 2000
@@ -71,7 +71,7 @@ def render_changes_html(diff: BuildDiff) -> str:
         "filters": _list_change_filters(diff),
         "entries": [_make_row_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
     }
-    return render_html_template("changes.html", **load_filter_script(), page=page)
+    return render_html_template("changes.html", **load_filter_script_variables(), page=page)
 
 
 def render_changes_markdown(diff: BuildDiff) -> str:
@@ -114,7 +114,7 @@ def _make_row_entry(row: RowChange) -> dict[str, Any]:
     columns = [
         _ChangedColumn(
             f"{each.table}.{each.name}" if each.table else each.name,
-            *excerpt_change(each.before, each.after, _MAX_DIFF_VALUE_CHARACTERS),
+            *excerpt_change_keeping_line_breaks(each.before, each.after, _MAX_DIFF_VALUE_CHARACTERS),
             each.withheld,
         )
         for each in row.columns
@@ -144,11 +144,11 @@ def _make_row_entry(row: RowChange) -> dict[str, Any]:
             if name != "id" and name not in changed
         },
         "columns": columns,
-        "groups": json.dumps(_list_change_groups(row), ensure_ascii=False),
+        "groups": json.dumps(_list_change_filter_values(row), ensure_ascii=False),
     }
 
 
-def _list_change_groups(row: RowChange) -> dict[str, list[str]]:
+def _list_change_filter_values(row: RowChange) -> dict[str, list[str]]:
     """Return filter → values by which the page finds a row."""
     return {
         "kind": [row.kind],
@@ -161,7 +161,7 @@ def _list_change_groups(row: RowChange) -> dict[str, list[str]]:
 def _list_change_filters(diff: BuildDiff) -> list[dict[str, Any]]:
     found: dict[str, dict[str, None]] = {}
     for row in diff.rows[:_MAX_DIFF_ROWS]:
-        for by, values in _list_change_groups(row).items():
+        for by, values in _list_change_filter_values(row).items():
             found.setdefault(by, {}).update(dict.fromkeys(values))
     return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
 

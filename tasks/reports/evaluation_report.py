@@ -21,14 +21,15 @@ from factmill.tasks.core.measures.model_comparison import (
     ModelComparison,
     RankRange,
     compare_all_models,
+    compute_model_rank_ranges,
     keep_shared_items,
-    rank_compared_models,
 )
 from factmill.tasks.core.measures.report_figures import ReportFigure
-from factmill.tasks.evaluation.corrected_rates import CorrectedRate, compute_corrected_rates
+from factmill.tasks.core.prompts import format_prompt_digests
+from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rates
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, EXACT_JUDGE, Evaluation, PaperResult
-from factmill.tasks.reports.formatting import format_identifier, format_parameter_value, format_share
-from factmill.tasks.reports.item_browser import ItemEntry, list_item_entries, shorten_with_note
+from factmill.tasks.reports.formatting import format_parameter_value, format_share, format_snake_case_as_words
+from factmill.tasks.reports.item_browser import ItemBrowserEntry, list_item_entries, shorten_with_note
 from factmill.tasks.storage.builds import BuildRecord, is_scripted
 from factmill.tasks.text.sanitize import escape_control_characters
 
@@ -71,7 +72,7 @@ def rank_models(
     units = {(each.setting, each.metric): each.unit for each in metrics}
     models = {model: dict(_iterate_headline_scores(evaluation, table, units)) for model, table in tables.items()}
     places = sorted(
-        {place for scores in models.values() for place in scores}, key=lambda at: _get_headline_order(evaluation, at)
+        {place for scores in models.values() for place in scores}, key=lambda at: _get_headline_sort_key(evaluation, at)
     )
     shared: dict[str, list[MetricScores]] = {model: [] for model in models}
     for place in places:
@@ -98,7 +99,7 @@ def _make_ranking(
     setting: str, metric: str, counts: Mapping[str, int], found: Sequence[ModelComparison], lower_is_better: bool
 ) -> ModelRanking:
     values = {one.first: one.value_first for one in found} | {one.second: one.value_second for one in found}
-    ranks = rank_compared_models(found, lower_is_better)
+    ranks = compute_model_rank_ranges(found, lower_is_better)
     placed = [RankedModel(model, ranks.get(model), values.get(model), scored) for model, scored in counts.items()]
     sign = 1 if lower_is_better else -1
     placed.sort(key=lambda each: (each.ranks is None, sign * (each.value or 0.0), each.model))
@@ -132,7 +133,7 @@ def _iterate_headline_scores(
         )
 
 
-def _get_headline_order(evaluation: Evaluation, place: SettingMetric) -> tuple[int, str]:
+def _get_headline_sort_key(evaluation: Evaluation, place: SettingMetric) -> tuple[int, str]:
     return evaluation.headline_metrics.index(place[1]), place[0]
 
 
@@ -216,12 +217,12 @@ class EvaluationReport:
     paper: tuple[PaperComparisonRow, ...]
     paper_notes: tuple[str, ...]
     """Where the paper states its values, and why ours may not be comparable."""
-    corrected: tuple[CorrectedRate, ...] = ()
+    corrected: tuple[JudgeCorrectedRate, ...] = ()
     """Metrics over all items, corrected for the errors of a judge that has a card."""
     grouped: tuple[EvaluationMetric, ...] = ()
     figures: tuple[ReportFigure, ...] = ()
     unscored: tuple[UnscoredCount, ...] = ()
-    entries: tuple[ItemEntry, ...] = ()
+    entries: tuple[ItemBrowserEntry, ...] = ()
     entries_in_all: int = 0
 
     @property
@@ -240,7 +241,7 @@ class EvaluationReport:
         """True if there are several models."""
         return len(self.subjects) > 1
 
-    def find_corrected(self, metric: EvaluationMetric) -> CorrectedRate | None:
+    def find_corrected(self, metric: EvaluationMetric) -> JudgeCorrectedRate | None:
         """Return a metric's corrected rate, or None."""
         place = (metric.model, metric.setting, metric.metric)
         found = (each for each in self.corrected if (each.model, each.setting, each.metric) == place)
@@ -253,7 +254,7 @@ def make_evaluation_report(evaluation: Evaluation, evaluated: Sequence[Published
     labels = report.models
     items = {label: evaluation.list_report_items(each.answers) for label, each in zip(labels, evaluated, strict=True)}
     entries, in_all = list_item_entries(items, evaluation.benchmark.name, evaluated[0].record.origin["flow"]["build"])
-    metrics = _label_metrics(labels, evaluated)
+    metrics = _relabel_metrics_by_model(labels, evaluated)
     return dataclasses.replace(
         report,
         grouped=tuple(each for each in metrics if each.group_by),
@@ -268,7 +269,7 @@ def make_report_outline(evaluation: Evaluation, evaluated: Sequence[PublishedEva
     """Return a report with the metrics over all items only, without groups, figures and single items."""
     labels = _make_model_labels(evaluated)
     named = dict(zip(labels, evaluated, strict=True))
-    metrics = _label_metrics(labels, evaluated)
+    metrics = _relabel_metrics_by_model(labels, evaluated)
     order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
     overall = sorted(
         (metric for metric in metrics if not metric.group_by),
@@ -291,7 +292,7 @@ def make_report_outline(evaluation: Evaluation, evaluated: Sequence[PublishedEva
         corrected=tuple(
             rate
             for label, each in named.items()
-            for rate in compute_corrected_rates(
+            for rate in compute_judge_corrected_rates(
                 evaluation, label, each.record.build_id, each.answers, each.scores, each.card, each.judge, seed
             )
         ),
@@ -301,7 +302,9 @@ def make_report_outline(evaluation: Evaluation, evaluated: Sequence[PublishedEva
     )
 
 
-def _label_metrics(labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]) -> list[EvaluationMetric]:
+def _relabel_metrics_by_model(
+    labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]
+) -> list[EvaluationMetric]:
     """Return all metrics, each under its model's label."""
     return [
         metric.model_copy(update={"model": label})
@@ -337,14 +340,20 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
         "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if _is_built_in_model(each) else ""),
         "Answers": f"from a file made by another program: {format_parameter_value(files)}" if files else "",
         "Judge": _describe_judge(each),
+        "Own prompts": format_prompt_digests(record.own_prompt_digests),
         "Measured on": f"{facts['measured']}"
-        + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else ""),
+        + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else "")
+        + (
+            f", with own prompts {format_prompt_digests(measured.own_prompt_digests)}"
+            if measured and measured.own_prompts
+            else ""
+        ),
         "Content of that build": f"SHA-256 {format_parameter_value(digest)}",
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
         "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
-        "Parameters": "; ".join(f"{format_identifier(name)} {value}" for name, value in params.items()),
+        "Parameters": "; ".join(f"{format_snake_case_as_words(name)} {value}" for name, value in params.items()),
         **{
-            format_identifier(name).capitalize(): format_parameter_value(value)
+            format_snake_case_as_words(name).capitalize(): format_parameter_value(value)
             for name, value in inputs.items()
             if value is not None
         },
@@ -395,7 +404,7 @@ def _warn_of_model_coverage(overall: Iterable[EvaluationMetric]) -> Iterator[str
             worst[metric.model] = metric if before is None or metric.coverage < (before.coverage or 0.0) else before
     for model, metric in worst.items():
         yield (
-            f"Only {format_share(metric.coverage)} of the answers of {model} have a score ({format_identifier(metric.metric)}, "
+            f"Only {format_share(metric.coverage)} of the answers of {model} have a score ({format_snake_case_as_words(metric.metric)}, "
             f"{metric.setting}). Scores are seldom missing at random, so consider the bounds too."
         )
 
@@ -436,14 +445,16 @@ def _warn_of_input_differences(named: Mapping[str, PublishedEvaluation]) -> Iter
     for name, values in seen.items():
         if len(set(values.values())) > 1:
             how = "" if name == "prompts" else f" ({'; '.join(f'{model}: {value}' for model, value in values.items())})"
-            yield f"The evaluations differ in {format_identifier(name)} too, not only in the model{how}."
+            yield f"The evaluations differ in {format_snake_case_as_words(name)} too, not only in the model{how}."
 
 
 def list_input_differences(taken: BuildRecord, other: BuildRecord) -> list[str]:
     """Return the inputs other than the model in which another evaluation differs from the used one."""
     ours, theirs = _format_evaluation_inputs(taken), _format_evaluation_inputs(other)
     return [
-        f"other {name}" if name in ("prompts", "code") else f"{format_identifier(name)}: {theirs.get(name, '–')}"
+        f"other {name}"
+        if name in ("prompts", "code")
+        else f"{format_snake_case_as_words(name)}: {theirs.get(name, '–')}"
         for name in ours | theirs
         if name != "source_digest" and ours.get(name) != theirs.get(name)
     ]

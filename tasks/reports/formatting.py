@@ -59,14 +59,14 @@ def format_ranks(ranks: tuple[int, int] | None) -> str:
     return "–" if ranks is None else str(ranks[0]) if ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}"
 
 
-def format_p(p: float | None) -> str:
+def format_p_value(p: float | None) -> str:
     """Format a p-value with two significant digits; a dash for None."""
     if p is None:
         return "–"
     return "< 0.0001" if p < 0.00005 else f"{p:.2g}"
 
 
-def format_identifier(name: str) -> str:
+def format_snake_case_as_words(name: str) -> str:
     """Return a snake_case name as words on one line, shortened if long."""
     return shorten_line(name.replace("_", " "), MAX_NAME_CHARACTERS)
 
@@ -79,7 +79,7 @@ def format_parameter_value(value: object) -> str:
             [
                 *named,
                 *(
-                    f"{format_identifier(key)} {format_parameter_value(value[key])}"
+                    f"{format_snake_case_as_words(key)} {format_parameter_value(value[key])}"
                     for key in sorted(value)
                     if key != "name"
                 ),
@@ -108,14 +108,14 @@ def escape_markdown_value(value: Any) -> str:
     return markdown.escape_markdown(str(value))
 
 
-def quote_code(text: str) -> Markup:
+def format_markdown_inline_code(text: str) -> Markup:
     """Return a text as inline code of Markdown."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     space = " " if "`" in text else ""
     return Markup(f"{fence}{space}{escape_control_characters(text)}{space}{fence}")
 
 
-def fence_code(text: str, language: str = "") -> Markup:
+def format_markdown_code_block(text: str, language: str = "") -> Markup:
     """Return a text as a Markdown code block, with a fence longer than any in the text."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return Markup(f"{fence}{language}\n{escape_control_characters(text).rstrip()}\n{fence}")
@@ -131,11 +131,11 @@ def html_environment() -> Environment:
 def markdown_environment() -> Environment:
     """Return the Jinja environment of Markdown templates."""
     made = _make_environment(autoescape=False, finalize=escape_markdown_value)
-    made.filters.update(code=quote_code, fence=fence_code, markup=Markup)
+    made.filters.update(code=format_markdown_inline_code, fence=format_markdown_code_block, markup=Markup)
     return made
 
 
-def read_template(name: str) -> str:
+def load_template_text(name: str) -> str:
     """Return the text of a template file that pages include unchanged."""
     return asset_path(_TEMPLATES_FOLDER, name).read_text("utf-8")
 

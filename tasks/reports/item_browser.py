@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from factmill.tasks.evaluation.definition import ReportItem, sort_worst_first
+from factmill.tasks.evaluation.definition import ReportedAnswer, sort_worst_first
 from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS
 from factmill.tasks.text.sanitize import escape_control_characters
 
@@ -27,7 +27,7 @@ class ModelAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemEntry:
+class ItemBrowserEntry:
     """One question in one setting, with the answer of each model."""
 
     answer_id: str
@@ -42,8 +42,8 @@ class ItemEntry:
 
 
 def list_item_entries(
-    items: Mapping[str, Sequence[ReportItem]], benchmark: str, build: str, most: int = MAX_ITEM_ENTRIES
-) -> tuple[list[ItemEntry], int]:
+    items: Mapping[str, Sequence[ReportedAnswer]], benchmark: str, build: str, most: int = MAX_ITEM_ENTRIES
+) -> tuple[list[ItemBrowserEntry], int]:
     """Return the entries that fit on a page, and the total number of entries.
 
     `items`: model → its answers. For one model: unscored answers, then the lowest scores. For several: questions that
@@ -55,7 +55,7 @@ def list_item_entries(
     rows = [(item, *(each[item.answer_id] for each in known)) for item in shared]
     if others:
         rows.sort(key=lambda row: -_compute_score_spread(row))
-    kept: list[ItemEntry] = []
+    kept: list[ItemBrowserEntry] = []
     room = MAX_ITEM_ENTRY_BYTES
     for row in rows[:most]:
         entry = _make_item_entry(row, list(items), benchmark, build)
@@ -74,9 +74,11 @@ def shorten_with_note(text: str, longest: int = _MAX_ANSWER_CHARACTERS) -> str:
     return f"{escape_control_characters(text[:longest])} … [shortened: {len(text):,} characters in all]"
 
 
-def _make_item_entry(row: Sequence[ReportItem], models: Sequence[str], benchmark: str, build: str) -> ItemEntry:
+def _make_item_entry(
+    row: Sequence[ReportedAnswer], models: Sequence[str], benchmark: str, build: str
+) -> ItemBrowserEntry:
     item = row[0]
-    return ItemEntry(
+    return ItemBrowserEntry(
         answer_id=item.answer_id,
         setting=item.setting,
         question=shorten_with_note(item.question),
@@ -91,6 +93,6 @@ def _make_item_entry(row: Sequence[ReportItem], models: Sequence[str], benchmark
     )
 
 
-def _compute_score_spread(row: Sequence[ReportItem]) -> float:
+def _compute_score_spread(row: Sequence[ReportedAnswer]) -> float:
     scores = [item.score for item in row if item.score is not None]
     return max(scores) - min(scores) if scores else 0.0

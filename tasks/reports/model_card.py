@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.model_comparison import RankRange
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
-from factmill.tasks.evaluation.corrected_rates import CorrectedRate
+from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate
 from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.reports.evaluation_report import (
     LOW_COVERAGE_THRESHOLD,
@@ -21,7 +21,7 @@ from factmill.tasks.reports.evaluation_report import (
     list_input_differences,
     make_report_outline,
 )
-from factmill.tasks.reports.formatting import format_identifier, format_share
+from factmill.tasks.reports.formatting import format_share, format_snake_case_as_words
 from factmill.tasks.storage.builds import BuildRecord, is_scripted
 from factmill.tasks.text.sanitize import escape_control_characters
 
@@ -63,17 +63,17 @@ class BenchmarkEvaluations:
 
 
 @dataclass(frozen=True, slots=True)
-class CardCell:
+class ModelCardCell:
     """The result of one model in one setting."""
 
     metric: EvaluationMetric
     ranks: RankRange | None
     """First and last possible rank among the models, on the items that all have a score for. None: not compared."""
-    corrected: CorrectedRate | None
+    corrected: JudgeCorrectedRate | None
 
 
 @dataclass(frozen=True, slots=True)
-class PaperBest:
+class PaperBestModel:
     """The paper's best model, and our models in the same setting and group."""
 
     setting: str
@@ -91,16 +91,16 @@ class SettingResults:
     setting: str
     told: str
     """Description of the setting."""
-    cells: Mapping[str, CardCell]
+    cells: Mapping[str, ModelCardCell]
     """Model → its result; models without one are absent."""
     shared: int | None
     """Items that all models with scores have a score for; None: nothing is compared."""
-    best: PaperBest | None
+    best: PaperBestModel | None
     """The paper's best model over all items."""
 
 
 @dataclass(frozen=True, slots=True)
-class CardPart:
+class BenchmarkCardPart:
     """The card's part for one benchmark."""
 
     benchmark: str
@@ -108,7 +108,7 @@ class CardPart:
     metric: str
     rows: tuple[SettingResults, ...]
     """The first one appears in the overview."""
-    best_by_group: tuple[PaperBest, ...]
+    best_by_group: tuple[PaperBestModel, ...]
     """The paper's best models by group, if it states the metric only by group."""
     paper_notes: tuple[str, ...]
     facts: Mapping[str, Mapping[str, str]]
@@ -133,7 +133,7 @@ class ModelCard:
     models: tuple[str, ...]
     warnings: tuple[str, ...]
     """The first says whether the card may rank models at all, and what lacks scores."""
-    parts: tuple[CardPart, ...]
+    parts: tuple[BenchmarkCardPart, ...]
     figure: ReportFigure | None
 
     @property
@@ -147,14 +147,24 @@ class ModelCard:
         return any(cell.corrected for part in self.parts for row in part.rows for cell in row.cells.values())
 
 
-_CARD_FACTS = ("Answers", "Judge", "Measured on", "World", "Settings", "Parameters", "Answers asked for", "Evaluation")
+_CARD_FACTS = (
+    "Answers",
+    "Judge",
+    "Own prompts",
+    "Measured on",
+    "World",
+    "Settings",
+    "Parameters",
+    "Answers asked for",
+    "Evaluation",
+)
 """The facts of a report that a card repeats."""
 
 
 def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]) -> ModelCard:
     """Return the card of models over benchmarks, both in the given order."""
     named = tuple(map(escape_control_characters, models))
-    outlines = [_outline(each) if each.evaluated else None for each in taken]
+    outlines = [_make_main_metric_outline(each) if each.evaluated else None for each in taken]
     often = Counter(warning for report in outlines if report for warning in report.warnings)
     common = [warning for warning, times in often.items() if times > 1]
     parts = tuple(_make_card_part(each, report, common) for each, report in zip(taken, outlines, strict=True))
@@ -164,24 +174,26 @@ def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]
         models=named,
         warnings=tuple(filter(None, [first, *common])),
         parts=parts,
-        figure=_draw_main_metrics(named, parts),
+        figure=_make_main_metrics_figure(named, parts),
     )
 
 
-def _outline(taken: BenchmarkEvaluations) -> EvaluationReport:
+def _make_main_metric_outline(taken: BenchmarkEvaluations) -> EvaluationReport:
     evaluation = dataclasses.replace(taken.evaluation, headline_metrics=(taken.evaluation.main_metric,))
     return make_report_outline(evaluation, taken.evaluated)
 
 
-def _make_card_part(taken: BenchmarkEvaluations, report: EvaluationReport | None, common: Sequence[str]) -> CardPart:
+def _make_card_part(
+    taken: BenchmarkEvaluations, report: EvaluationReport | None, common: Sequence[str]
+) -> BenchmarkCardPart:
     evaluation = taken.evaluation
     best = [] if report is None else [*_list_paper_bests(evaluation, report.paper)]
     ids = [each.record.build_id for each in taken.evaluated]
-    return CardPart(
+    return BenchmarkCardPart(
         benchmark=evaluation.benchmark.name,
         meaning=evaluation.main_metric_meaning,
         metric=evaluation.main_metric,
-        rows=() if report is None else tuple(_list_rows(evaluation, report, best)),
+        rows=() if report is None else tuple(_list_setting_results(evaluation, report, best)),
         best_by_group=() if any(not each.group for each in best) else tuple(best),
         paper_notes=_list_paper_notes(evaluation) if best else (),
         facts={}
@@ -192,14 +204,16 @@ def _make_card_part(taken: BenchmarkEvaluations, report: EvaluationReport | None
         },
         shared_facts={} if report is None else {k: v for k, v in report.shared_facts.items() if k in _CARD_FACTS},
         notes=() if report is None else tuple(each for each in report.warnings if each not in common),
-        left_out=tuple(_format_left_out(taken)),
+        left_out=tuple(_format_left_out_evaluations(taken)),
         missing=tuple(taken.missing),
         pages=tuple(taken.pages),
         comparison=f"factmill report {' '.join(ids)} --to {evaluation.benchmark.name}.html" if len(ids) > 1 else "",
     )
 
 
-def _list_rows(evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBest]) -> Iterator[SettingResults]:
+def _list_setting_results(
+    evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBestModel]
+) -> Iterator[SettingResults]:
     """Yield a row for each measured setting, those of the paper first, in its order."""
     rankings = {each.setting: each for each in report.rankings}
     order = {
@@ -213,7 +227,7 @@ def _list_rows(evaluation: Evaluation, report: EvaluationReport, best: Sequence[
             setting=setting,
             told=evaluation.settings.get(setting, ""),
             cells={
-                each.model: CardCell(each, ranks.get(each.model), report.find_corrected(each))
+                each.model: ModelCardCell(each, ranks.get(each.model), report.find_corrected(each))
                 for each in report.headline
                 if each.setting == setting
             },
@@ -222,14 +236,18 @@ def _list_rows(evaluation: Evaluation, report: EvaluationReport, best: Sequence[
         )
 
 
-def _list_paper_bests(evaluation: Evaluation, paper: Sequence[PaperComparisonRow]) -> Iterator[PaperBest]:
+def _list_paper_bests(evaluation: Evaluation, paper: Sequence[PaperComparisonRow]) -> Iterator[PaperBestModel]:
     """Yield the paper's best model for each setting and group in which we have the main metric too."""
     sign = -1 if evaluation.main_metric in evaluation.lower_is_better else 1
     for row in paper:
         if row.metric == evaluation.main_metric:
             model = max(row.paper, key=lambda name: sign * row.paper[name])
-            group = f"{format_identifier(row.group_by)} {format_identifier(row.group)}" if row.group_by else ""
-            yield PaperBest(row.setting, group, model, row.paper[model], row.ours)
+            group = (
+                f"{format_snake_case_as_words(row.group_by)} {format_snake_case_as_words(row.group)}"
+                if row.group_by
+                else ""
+            )
+            yield PaperBestModel(row.setting, group, model, row.paper[model], row.ours)
 
 
 def _list_paper_notes(evaluation: Evaluation) -> tuple[str, ...]:
@@ -263,7 +281,7 @@ def _warn_of_card_coverage(reports: Sequence[EvaluationReport | None]) -> Iterat
         )
 
 
-def _format_left_out(taken: BenchmarkEvaluations) -> Iterator[str]:
+def _format_left_out_evaluations(taken: BenchmarkEvaluations) -> Iterator[str]:
     for each in taken.evaluated:
         others = taken.left_out.get(each.record.build_id, ())
         if others:
@@ -276,7 +294,7 @@ def _format_left_out(taken: BenchmarkEvaluations) -> Iterator[str]:
             yield f"{model}: of {len(others) + 1} evaluations, this card uses {each.record.build_id}. Left out: {', '.join([*named, *more])}."
 
 
-def _draw_main_metrics(models: Sequence[str], parts: Sequence[CardPart]) -> ReportFigure | None:
+def _make_main_metrics_figure(models: Sequence[str], parts: Sequence[BenchmarkCardPart]) -> ReportFigure | None:
     """Return a bar figure of each benchmark's first setting; None without any value."""
     shown = [part for part in parts if part.rows]
     series = []
@@ -301,7 +319,7 @@ def _draw_main_metrics(models: Sequence[str], parts: Sequence[CardPart]) -> Repo
         "",
         "from 0 to 1, by each benchmark's own measure",
         tuple(series),
-        f"{'; '.join(f'{part.benchmark}: {format_identifier(part.metric)}, {part.rows[0].setting}' for part in shown)}. Different "
+        f"{'; '.join(f'{part.benchmark}: {format_snake_case_as_words(part.metric)}, {part.rows[0].setting}' for part in shown)}. Different "
         "measures: bars compare models on one benchmark, not benchmarks. Whiskers: 95 % intervals.",
         (0.0, 1.0),
     )

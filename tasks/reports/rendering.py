@@ -15,30 +15,30 @@ from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigu
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
-    format_identifier,
     format_interval,
     format_number,
-    format_p,
+    format_p_value,
     format_ranks,
     format_share,
+    format_snake_case_as_words,
     html_environment,
+    load_template_text,
     markdown_environment,
-    read_template,
     render_markdown_template,
     shorten_line,
 )
-from factmill.tasks.reports.item_browser import ItemEntry
+from factmill.tasks.reports.item_browser import ItemBrowserEntry
 from factmill.tasks.reports.model_card import ModelCard
-from factmill.tasks.reports.svg_figures import SERIES_COLOUR_COUNT, SIGNS, draw_figure
+from factmill.tasks.reports.svg_figures import SERIES_COLOUR_COUNT, SIGNS, draw_inline_svg
 
 _MAX_VERDICT_FILTERS = 12
 """Maximum number of different verdicts for a verdict filter: score-like verdicts differ from item to item."""
 _TEMPLATE_FILTERS = {
     "number": format_number,
     "share": format_share,
-    "p": format_p,
+    "p": format_p_value,
     "ranks": format_ranks,
-    "say": format_identifier,
+    "say": format_snake_case_as_words,
     "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),
     "bounds": lambda each: format_interval(each.bound_low, each.bound_high),
 }
@@ -48,13 +48,13 @@ def render_report_html(report: EvaluationReport) -> str:
     """Return a report as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
     drawn = [draw_figure_with_legend(figure) for figure in report.figures]
     return render_html_template(
-        "page.html", **load_filter_script(), report=report, drawn=drawn, filters=_list_entry_filters(report)
+        "page.html", **load_filter_script_variables(), report=report, drawn=drawn, filters=_list_entry_filters(report)
     )
 
 
-def load_filter_script() -> dict[str, Any]:
+def load_filter_script_variables() -> dict[str, Any]:
     """Return template variables: the script that filters a page's items, and its digest for the page's policy."""
-    script = read_template("browse.js")
+    script = load_template_text("browse.js")
     return {"script": Markup(script), "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}
 
 
@@ -96,7 +96,7 @@ CARD_RENDERERS: Mapping[str, Callable[[ModelCard], str]] = {
 
 def render_html_template(template: str, **variables: Any) -> str:
     """Return a page rendered from a template of data/templates, with the common style."""
-    return html_environment().get_template(template).render(style=Markup(read_template("style.css")), **variables)
+    return html_environment().get_template(template).render(style=Markup(load_template_text("style.css")), **variables)
 
 
 def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
     signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
     return {
         "figure": figure,
-        "svg": Markup(draw_figure(figure)),
+        "svg": Markup(draw_inline_svg(figure)),
         "legend": [
             (at % SERIES_COLOUR_COUNT, signs[at % len(signs)], shorten_line(each.label, MAX_NAME_CHARACTERS))
             for at, each in enumerate(figure.series)
@@ -131,7 +131,7 @@ def list_paper_models(rows: Sequence[PaperComparisonRow]) -> list[str]:
     return list(dict.fromkeys(model for row in rows for model in row.paper))
 
 
-def format_entry_filters(entry: ItemEntry) -> str:
+def format_entry_filters(entry: ItemBrowserEntry) -> str:
     """Return an entry's filter values as JSON for the page's script."""
     verdicts = sorted({each.verdict for each in entry.given})
     groups = {by: [group] for by, group in entry.groups.items()}
@@ -151,7 +151,7 @@ def _list_entry_filters(report: EvaluationReport) -> list[dict[str, Any]]:
     return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
 
 
-def _register_report_filters(made: Environment) -> None:
+def _register_report_jinja_helpers(made: Environment) -> None:
     made.filters.update(_TEMPLATE_FILTERS)
     made.globals.update(
         list_values=list_x_values,
@@ -162,5 +162,5 @@ def _register_report_filters(made: Environment) -> None:
     )
 
 
-_register_report_filters(html_environment())
-_register_report_filters(markdown_environment())
+_register_report_jinja_helpers(html_environment())
+_register_report_jinja_helpers(markdown_environment())

@@ -65,7 +65,7 @@ def draw_standalone_svg(figure: ReportFigure, style: str) -> str:
     palette = re.search(r":root \{(.*?)\}", style, re.DOTALL)
     colours = palette[1] if palette else ""
     head = f'<svg xmlns="http://www.w3.org/2000/svg"><style>svg {{{colours} background: var(--paper); }}</style>'
-    inner = draw_figure(figure)
+    inner = draw_inline_svg(figure)
     view = inner[inner.index("viewBox=") : inner.index(">")]
     return head.replace("<svg ", f"<svg {view} ", 1) + inner[inner.index(">") + 1 :]
 
@@ -79,7 +79,7 @@ def format_colour_legend(figure: ReportFigure) -> str:
 
 
 @lru_cache(maxsize=64)
-def draw_figure(figure: ReportFigure) -> str:
+def draw_inline_svg(figure: ReportFigure) -> str:
     """Return a figure as an <svg> element for a page."""
     with mpl.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # the page's font draws the text
@@ -111,14 +111,14 @@ def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
     names = list_axis_names(figure)
     thick = 0.8 / max(1, len(figure.series))
     for number, series in enumerate(figure.series):
-        points = list(_points(series))
+        points = list(_iterate_points_with_values(series))
         at = [names.index(escape_control_characters(str(x))) - 0.4 + thick * (number + 0.5) for x, *_ in points]
         values = [y for _, y, *_ in points]
         axes.barh(at, values, thick * 0.92, color=_SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT])
         ends = [(y, place, low, high) for place, (_, y, low, high) in zip(at, points, strict=True) if low is not None]
         if ends:
-            _draw_intervals(axes, [end[0] for end in ends], [end[1] for end in ends], ends, is_x=True, colour=_INK)
-    _format_name_axis(axes, figure, names)
+            _draw_error_bars(axes, [end[0] for end in ends], [end[1] for end in ends], ends, is_x=True, colour=_INK)
+    _format_category_axis(axes, figure, names)
 
 
 def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
@@ -126,15 +126,15 @@ def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
     left = np.zeros(len(names))
     for number, series in enumerate(figure.series):
         values = np.zeros(len(names))
-        for x, y, *_ in _points(series):
+        for x, y, *_ in _iterate_points_with_values(series):
             values[names.index(escape_control_characters(str(x)))] = y
         axes.barh(range(len(names)), values, 0.7, left=left, color=_SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT])
         left += values
-    _format_name_axis(axes, figure, names)
+    _format_category_axis(axes, figure, names)
 
 
-def _format_name_axis(axes: Axes, figure: ReportFigure, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), [_shorten(name) for name in names])
+def _format_category_axis(axes: Axes, figure: ReportFigure, names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), [_shorten_axis_name(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
@@ -149,7 +149,7 @@ def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
     names = list_axis_names(figure)
     for number, series in enumerate(figure.series):
         colour, mark = _SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT], MARKS[number % len(MARKS)]
-        points = list(_points(series))
+        points = list(_iterate_points_with_values(series))
         at = [float(names.index(escape_control_characters(str(x)))) if named else float(x) for x, *_ in points]
         values = [y for _, y, *_ in points]
         axes.plot(at, values, color=colour, marker=mark, clip_on=False)
@@ -158,7 +158,7 @@ def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
             lows, highs = zip(*ends, strict=True)
             axes.fill_between(at, lows, highs, color=colour, alpha=0.15, lw=0)
     if named:
-        shown = [_shorten(name, 32) for name in names]
+        shown = [_shorten_axis_name(name, 32) for name in names]
         axes.set_xticks(range(len(names)), shown)
         if sum(map(len, shown)) > _MAX_AXIS_CHARACTERS:
             axes.tick_params(axis="x", rotation=40)
@@ -168,26 +168,26 @@ def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
         values = sorted({float(x) for series in figure.series for x in series.x})
         if len(values) <= 12 and all(value.is_integer() for value in values):
             axes.set_xticks(values)
-    _format_axes(axes, figure)
+    _set_axis_labels_and_range(axes, figure)
 
 
 def _draw_scatter(axes: Axes, figure: ReportFigure) -> None:
     for number, series in enumerate(figure.series):
         colour, mark = _SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT], MARKS[number % len(MARKS)]
-        for x, y, low, high in _points(series):
+        for x, y, low, high in _iterate_points_with_values(series):
             at = float(x)
             axes.plot([at], [y], color=colour, marker=mark, linestyle="none", markersize=7, clip_on=False)
             if low is not None:
-                _draw_intervals(axes, [at], [y], [(y, at, low, high)], is_x=False, colour=colour)
+                _draw_error_bars(axes, [at], [y], [(y, at, low, high)], is_x=False, colour=colour)
     axes.margins(0.12)
     axes.locator_params(axis="x", nbins=5)
-    _format_axes(axes, figure)
+    _set_axis_labels_and_range(axes, figure)
     ends = figure.y_range
     if ends and all(ends[0] <= float(x) <= ends[1] for series in figure.series for x in series.x):
         axes.set_xlim(*ends)  # both are of one kind: shares
 
 
-def _draw_intervals(
+def _draw_error_bars(
     axes: Axes,
     xs: Sequence[float],
     ys: Sequence[float],
@@ -201,13 +201,15 @@ def _draw_intervals(
     axes.errorbar(xs, ys, **which, fmt="none", color=colour, ecolor=colour, clip_on=False, elinewidth=0.9, capsize=2)
 
 
-def _format_axes(axes: Axes, figure: ReportFigure) -> None:
+def _set_axis_labels_and_range(axes: Axes, figure: ReportFigure) -> None:
     axes.set(xlabel=escape_control_characters(figure.x_label), ylabel=escape_control_characters(figure.y_label))
     if figure.y_range:
         axes.set_ylim(*figure.y_range)
 
 
-def _points(series: FigureSeries) -> Iterator[tuple[float | str, float, float | None, float | None]]:
+def _iterate_points_with_values(
+    series: FigureSeries,
+) -> Iterator[tuple[float | str, float, float | None, float | None]]:
     """Yield (x, y, low, high) for each point with a value; low and high are None without an interval."""
     none = (None,) * len(series.x)
     for x, y, low, high in zip(series.x, series.y, series.low or none, series.high or none, strict=True):
@@ -215,7 +217,7 @@ def _points(series: FigureSeries) -> Iterator[tuple[float | str, float, float | 
             yield (x, y, low, high) if low is not None and high is not None else (x, y, None, None)
 
 
-def _shorten(name: str, longest: int = 24) -> str:
+def _shorten_axis_name(name: str, longest: int = 24) -> str:
     line = " ".join(name.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 

@@ -32,7 +32,7 @@ def explain_slaq_row(row: SlaqRow) -> Iterator[str]:
     yield f"  made by     author {row.author}, judge {row.judge}, fact types {row.fact_types_by}{reviewed}"
 
 
-def format_article_evidence(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def format_answer_evidence_sentences(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield for each answer the sentences of the recorded article that contain it, closest to the question first."""
     pages = [str(call["body"]["text"]) for call in calls if call["operation"] == "page_text" and call["status"] == "ok"]
     lines = [line for page in pages for line in extract_article_text(page, load_article_removals()).text.splitlines()]
@@ -48,7 +48,7 @@ def format_article_evidence(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) ->
 
 SLAQ_AUDIT = AuditProtocol(
     paper_section="the paper: 77 of 3,600 pairs",
-    list_evidence=format_article_evidence,
+    list_evidence=format_answer_evidence_sentences,
     criteria=(
         AuditCriterion(
             "faulty_pairs",
@@ -66,14 +66,14 @@ SLAQ = Benchmark(
     title="SLAQ: the same facts asked short and long, from articles of fifteen categories",
     examples=(
         "factmill build slaq",
-        "factmill build slaq --world my-world.toml --category Astronomy --per-half 5",
+        "factmill build slaq --world my-world.toml --categories Astronomy --per-half 5",
         "factmill build slaq --review manual",
     ),
     params=SlaqParams,
     resolve_inputs=resolve_slaq_inputs,
     recipe="factmill.flows.slaq:slaq",
     evaluation="factmill.tasks.slaq.evaluation.definition:SLAQ_EVALUATION",
-    analysis="factmill.tasks.slaq.mechanism.record:SLAQ_MECHANISM",
+    analysis="factmill.tasks.slaq.mechanism.benchmark:SLAQ_MECHANISM",
     release="factmill.tasks.slaq.release:SLAQ_RELEASE",
     page="factmill.tasks.slaq.release:draw_slaq_distributions",
     narrowing_params=frozenset({"categories", "candidates"}),
@@ -93,7 +93,8 @@ SLAQ = Benchmark(
     ),
     explain=explain_slaq_row,
     audit=SLAQ_AUDIT,
-    required_services=lambda _: ("wikipedia", "pageviews"),
+    reads_wikipedia_files=True,
+    required_services=lambda params: ("wikipedia",) if params.source else ("wikipedia", "pageviews"),
     assets=BenchmarkAssets(
         prompts=("slaq/generate", "slaq/check", "slaq/fact_type"),
         lists=(

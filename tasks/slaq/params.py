@@ -8,27 +8,25 @@ from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.calls.pageviews import make_pageview_window
 from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
-from factmill.tasks.core.table_columns import TableField, TableForm
 from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_sources_absolute
-from factmill.tasks.errors import UsageError
+from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.options import CliOption, RunOptions, TableSourceParams
-from factmill.tasks.settings import load_world
+from factmill.tasks.settings import World, load_world
 from factmill.tasks.slaq.core.topic_sampling import VIEW_DAYS
+from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, format_category
 from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, OwnTables, make_own_source, pin_own_tables
 from factmill.tasks.text.sanitize import format_did_you_mean
 
-TOPIC_FORM: TableForm = (
-    TableField("topic", "title of an article of the wiki", is_required=True, other_name="title"),
-    TableField("category", "category of the topic; the topics of each are halved by page views", is_required=True),
-)
 _ENGLISH_WIKIPEDIA = "https://en.wikipedia.org"
 _WIKIPEDIA_LICENCE, _EMBEDDED_WIKI_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 
 
 def _parse_category_name(given: str) -> str:
-    name = " ".join(given.replace("_", " ").split())
-    if not name or name.lower().startswith("category:"):
-        raise ValueError(f"{name!r}: expected the name of a category without the prefix Category:, like Astronomy")
+    name = format_category(given)
+    if name is None:
+        raise ValueError(
+            f"{given.strip()!r}: expected the name of a category without the prefix Category:, like Astronomy"
+        )
     return name
 
 
@@ -36,11 +34,11 @@ class SlaqParams(TableSourceParams):
     """Parameters of a SLAQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """Table of topics with the columns topic (title of an article) and category, or a folder of such (repeatable). Default: topics drawn from the categories of the wiki."""
+    """Table of topics with the columns topic (title of an article) and category, and pageid and views if known, or a folder of such (repeatable). Views of a table are used instead of the page view service. A Wikipedia from a ZIM file requires a table with views. Default: topics drawn from the categories of the wiki."""
     categories: Annotated[
-        tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption("--category", metavar="NAME")
+        tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption(metavar="NAME")
     ] = ()
-    """Only this category (repeatable). Default: the paper's fifteen, or all of the table. A single one is also that of topics without."""
+    """Only these categories (repeatable). Default: the paper's fifteen, or all of the table. A single one is also that of topics without."""
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)
     """Number of topics in each half (most and least viewed) of a category."""
     spares: int = Field(default=5, ge=0, le=MAX_SETTING_NUMBER)
@@ -67,9 +65,9 @@ class SlaqInputs(BuildInputs):
     categories: tuple[str, ...]
     epoch: str
     """Time as of which articles are read (ISO 8601, UTC)."""
-    views_from: str
-    """First day of the page views (YYYYMMDD)."""
-    views_to: str
+    views_from: str | None
+    """First day of the page views (YYYYMMDD); None: the views are those of the user's tables."""
+    views_to: str | None
     articles_at: str
     """URL of an article, without the title at its end."""
     reviewing: ReviewPolicyAndDecisions
@@ -81,23 +79,31 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedInputs[S
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
     world = load_world(run.world, run.graph)
-    window = make_pageview_window(world.epoch_day(), params.days)
+    if world.is_local("wikipedia") and not params.source:
+        raise UsageError(
+            f"the Wikipedia of the world {world.name} is a ZIM file, which lists no members of categories; name a table of topics "
+            "with --source (columns topic, category and views)"
+        )
     own, files, notes = make_own_source(params, bool(params.source)), {}, []
     categories = tuple(dict.fromkeys(params.categories)) or load_list_entries("slaq_categories")
     if params.source:
         categories, tables = resolve_topic_tables(params)
         own, files, notes = tables.own, {OWN_TABLE_UNIT: tables.files}, tables.notes
+    has_views = "views" in own.columns
+    if params.source and not has_views:
+        _require_page_views(params, world, run)
+    window = None if has_views else make_pageview_window(world.epoch_day(), params.days)
     return ResolvedInputs(
         SlaqInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
             own_source=own if params.source else None,
             categories=categories,
             epoch=f"{world.epoch_day().isoformat()}T00:00:00Z",
-            views_from=window.start_text,
-            views_to=window.end_text,
-            articles_at=make_article_url_prefix(world.wikipedia.url),
+            views_from=window.start_text if window else None,
+            views_to=window.end_text if window else None,
+            articles_at=make_article_url_prefix(world.wikipedia.article_site),
             reviewing=load_review_inputs("slaq", params.review, run),
-            licence=_EMBEDDED_WIKI_LICENCE if world.wikipedia.url == "embedded" else _WIKIPEDIA_LICENCE,
+            licence=_resolve_licence(world),
         ),
         files,
         notes=notes,
@@ -112,13 +118,35 @@ def resolve_topic_tables(params: SlaqParams) -> tuple[tuple[str, ...], OwnTables
             raise UsageError(f"--{name} is about drawing pages from categories; a table names its topics (--source)")
     defaults = {"category": params.categories[0]} if len(params.categories) == 1 else {}
     tables = pin_own_tables(params, TOPIC_FORM, count_field="category", defaults=defaults)
-    found = [str(category) for category in tables.counts]
+    found = list(dict.fromkeys(filter(None, (format_category(each or "") for each in tables.counts))))
+    if not found:
+        raise SourceError(
+            f"{', '.join(params.source)}: no row has a category's name; expected names without Category:, like Astronomy"
+        )
     if unknown := [each for each in params.categories if each not in found]:
         raise UsageError(
-            f"--category {unknown[0]!r}: no topic of {', '.join(params.source)} is in it; the categories are {', '.join(found)[:300]}"
+            f"--categories {unknown[0]!r}: no topic of {', '.join(params.source)} is in it; the categories are {', '.join(found)[:300]}"
             f"{format_did_you_mean(unknown[0], found)}"
         )
     return tuple(each for each in found if not params.categories or each in params.categories), tables
+
+
+def _require_page_views(params: SlaqParams, world: World, run: RunOptions) -> None:
+    """Raise an error if topics of tables without views cannot have page views from the world."""
+    if world.is_local("wikipedia"):
+        raise UsageError(
+            f"the Wikipedia of the world {world.name} is a ZIM file, which has no page views; add a column views to "
+            f"{', '.join(params.source)}, or name it: --map views=COLUMN"
+        )
+    world.require_services("pageviews")
+    if run.mode != "replay":
+        world.require_service_access("pageviews")
+
+
+def _resolve_licence(world: World) -> str:
+    if world.is_local("wikipedia"):
+        return world.open_wikipedia_file().licence or _WIKIPEDIA_LICENCE
+    return _EMBEDDED_WIKI_LICENCE if world.wikipedia.url == "embedded" else _WIKIPEDIA_LICENCE
 
 
 def make_article_url_prefix(wiki: str) -> str:

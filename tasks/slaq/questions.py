@@ -12,7 +12,12 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.review import AutoReviewRules, EditableTexts, ReviewItem, make_review_item
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import ParsedCompletion, batch_key, open_batch, review_rows
+from factmill.tasks.engine.batches import (
+    ParsedCompletion,
+    apply_and_store_review_decisions,
+    make_batch_cache_key,
+    open_batch,
+)
 from factmill.tasks.slaq.core.article_matching import make_check_word_lists
 from factmill.tasks.slaq.core.checks import check_generated_pairs, format_problems, replace_faulty_pairs
 from factmill.tasks.slaq.core.pair_replies import (
@@ -26,6 +31,7 @@ from factmill.tasks.slaq.core.pair_replies import (
     read_pair_checks,
 )
 from factmill.tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
+from factmill.tasks.slaq.core.topic_sampling import order_page
 from factmill.tasks.slaq.params import SlaqInputs
 
 GENERATE_PAIRS_PROMPT, CHECK_PAIRS_PROMPT, FACT_TYPE_PROMPT = "slaq/generate", "slaq/check", "slaq/fact_type"
@@ -47,7 +53,7 @@ _FAILED_CHECK = re.compile(r"([a-z_]+): (?:pair [1-5]|long): ")
 """Matches formatted problems: the code of the first one, then all of them."""
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def write_questions(batch: StageBatch) -> BatchReceipt:
     """Have the author model write five short pairs and a long one for each article; retry a failed check once (A.1)."""
     work = open_batch(batch)
@@ -99,7 +105,7 @@ def _make_questioned_topic(row: ChosenTopic, answer: ParsedCompletion[GeneratedP
     )
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def check_questions(batch: StageBatch) -> BatchReceipt:
     """Have a second model check phrasing and grounding; put what it flags into the review queue (§3.2)."""
     work = open_batch(batch)
@@ -123,7 +129,7 @@ def check_questions(batch: StageBatch) -> BatchReceipt:
         checked.append(
             row.extend_to(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[])
         )
-    outcomes += review_rows(
+    outcomes += apply_and_store_review_decisions(
         work, checked, items, work.inputs(SlaqInputs).reviewing, SLAQ_AUTO_RULES, EDITABLE_SLAQ_TEXTS
     )
     return work.finish(outcomes, CheckedTopic)
@@ -138,7 +144,7 @@ def _format_topic_for_review(row: QuestionedTopic) -> str:
     return f"{row.title} ({row.url}, revision {row.revid})\n{_format_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def balance_halves(batch: StageBatch) -> BatchReceipt:
     """Keep equally many most and least viewed topics of each category, those with the most extreme views (§3.2)."""
     work = open_batch(batch)
@@ -148,10 +154,12 @@ def balance_halves(batch: StageBatch) -> BatchReceipt:
     for category in dict.fromkeys(row.category for row in rows):
         category_rows = [row for row in rows if row.category == category]
         most = sorted(
-            (row for row in category_rows if row.half == "most"), key=lambda row: (-(row.views or 0), row.pageid)
+            (row for row in category_rows if row.half == "most"), key=lambda row: (-(row.views or 0), *order_page(row))
         )
         least = sorted(
-            (row for row in category_rows if row.half == "least"), key=lambda row: (row.views or 0, -row.pageid)
+            (row for row in category_rows if row.half == "least"),
+            key=lambda row: (-(row.views or 0), *order_page(row)),
+            reverse=True,
         )
         kept = min(len(most), len(least), per_half)
         outcomes += [*most[:kept], *least[:kept]]
@@ -163,7 +171,7 @@ def balance_halves(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, CheckedTopic)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def classify_fact_answers(batch: StageBatch) -> BatchReceipt:
     """Classify each short answer as an OntoNotes entity type, or none (§3.2, Figure 6)."""
     work = open_batch(batch)

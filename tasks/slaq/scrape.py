@@ -42,7 +42,8 @@ from factmill.tasks.slaq.core.topic_sampling import (
     sample_category_pages,
     select_most_and_least_viewed,
 )
-from factmill.tasks.slaq.params import TOPIC_FORM, SlaqInputs
+from factmill.tasks.slaq.params import SlaqInputs
+from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, OwnTopic, read_own_topic
 from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, iterate_own_table
 from factmill.tasks.storage.source_files import MALFORMED_ROW, dump_row
 from factmill.tasks.text.article_html import extract_article_text
@@ -55,7 +56,8 @@ _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliograph
 def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
     """Raise UsageError for a requested category without members and page on the wiki, before any page is drawn.
 
-    The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra.
+    The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra. Categories of tables
+    were checked with the parameters.
     """
     if inputs.own_source:
         return
@@ -72,7 +74,7 @@ def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
     if unknown:
         name = str(unknown[0].parts["title"]).removeprefix("Category:")
         raise UsageError(
-            f"--category {name!r}: {wiki.identity} has no such category"
+            f"--categories {name!r}: {wiki.identity} has no such category"
             f"{format_did_you_mean(name, load_list_entries('slaq_categories'))}"
         )
 
@@ -83,12 +85,8 @@ def draw_category_pages(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     params = work.inputs(SlaqInputs).params
     counts = {"members": 0, "subcategories": 0}
-    drawn = sample_category_pages(
-        _iterate_and_count_category_tree_pages(work, batch.unit, params.depth, counts),
-        params.seed,
-        batch.unit,
-        params.candidates,
-    )
+    pages = _iterate_and_count_category_tree_pages(work, batch.unit, params.depth, counts)
+    drawn = sample_category_pages(pages, params.seed, batch.unit, params.candidates)
     rows: list[RowOutcome] = []
     for member in drawn:
         row_id = f"{batch.unit}-{member.pageid}"
@@ -103,44 +101,60 @@ def read_own_topics(batch: StageBatch) -> BatchReceipt:
     """Read one category's topics from the user's tables, and find the page that each title leads to (our alternative)."""
     work = open_batch(batch)
     wiki, own = work.run.services.wikipedia, work.inputs(SlaqInputs).own_source or OwnSource()
-    topics: dict[str, str] = {}
+    topics: dict[str, OwnTopic] = {}
     outcomes: list[RowOutcome] = []
     for file in work.source_files(OWN_TABLE_UNIT):
         for row in iterate_own_table(file, own, TOPIC_FORM):
             row_id = f"{file.name}:{row.number}"
-            if isinstance(row.fields, str):
+            topic = read_own_topic(row)
+            if isinstance(topic, str):
                 # such a row is of no category: the first one counts it
                 if batch.unit == work.inputs(SlaqInputs).categories[0]:
                     work.add_input_row(row_id, dump_row(row.raw))
-                    outcomes.append(Reject(row_id, MALFORMED_ROW, row.fields))
-            elif row.fields["category"] == batch.unit:
+                    outcomes.append(Reject(row_id, MALFORMED_ROW, topic))
+            elif topic.category == batch.unit:
                 work.add_input_row(row_id, dump_row(row.raw))
-                topics[row_id] = row.fields["topic"]
+                topics[row_id] = topic
     pages, failed = work.call_and_parse(
         wiki,
-        ((row_id, row_id, make_resolve_title_call(wiki.identity, title)) for row_id, title in topics.items()),
+        ((row_id, row_id, make_resolve_title_call(wiki.identity, topic.title)) for row_id, topic in topics.items()),
         parse_resolved_title,
         "wikipedia_failed",
     )
-    kept: set[str] = set()
-    for row_id, title in topics.items():
+    kept: dict[str, CategoryPage] = {}
+    for row_id, topic in topics.items():
         page = pages.get(row_id)
-        if page is None or page.pageid is None:
+        if page is None or page.missing:
             outcomes.append(
-                failed.get(row_id) or Reject(row_id, "page_missing", f"{title}: {wiki.identity} has no such page")
+                failed.get(row_id) or Reject(row_id, "page_missing", f"{topic.title}: {wiki.identity} has no such page")
             )
-        elif (page_id := f"{batch.unit}-{page.pageid}") in kept:
-            outcomes.append(MergedAway(row_id, page_id))
+            continue
+        made = _make_own_page(topic, page)
+        first = kept.setdefault(made.id, made)
+        if first is made:
+            outcomes.append(made)
+        elif first.title == made.title:
+            outcomes.append(MergedAway(row_id, first.id))
         else:
-            kept.add(page_id)
-            outcomes.append(
-                CategoryPage(
-                    id=page_id, category=batch.unit, subcategory=batch.unit, pageid=page.pageid, title=page.title
-                )
-            )
+            problem = f"page {made.pageid} is {first.title}, in another row; expected one title for each page"
+            outcomes.append(Reject(row_id, MALFORMED_ROW, problem))
     count = CategoryCount(id=batch.unit, members=len(topics), subcategories=0, drawn=len(kept))
     work.extras = make_arrow_table(CategoryCount, [count])
     return work.finish(outcomes, CategoryPage)
+
+
+def _make_own_page(topic: OwnTopic, page: ResolvedTitle) -> CategoryPage:
+    """Make the page that a topic of a table leads to; the wiki's page id counts, or the table's where the wiki has none."""
+    stated = None if page.redirected_from else topic.pageid  # of a redirect, it is not the page's
+    pageid = stated if page.pageid is None else page.pageid
+    return CategoryPage(
+        id=f"{topic.category}-{page.title if pageid is None else pageid}",
+        category=topic.category,
+        subcategory=topic.category,
+        pageid=pageid,
+        title=page.title,
+        stated_views=topic.views,
+    )
 
 
 def choose_topic_reader(inputs: SlaqInputs) -> Task[[StageBatch], BatchReceipt]:
@@ -193,10 +207,12 @@ def _iterate_category_members(
 def merge_duplicate_pages(batch: StageBatch) -> BatchReceipt:
     """Merge pages that were drawn from several categories; the first category keeps the page."""
     work = open_batch(batch)
-    kept: dict[int, str] = {}
+    # tables need not state page ids
+    by_title = work.inputs(SlaqInputs).own_source is not None
+    kept: dict[int | str | None, str] = {}
     outcomes: list[RowOutcome] = []
     for row in work.rows(CategoryPage):
-        first = kept.setdefault(row.pageid, row.id)
+        first = kept.setdefault(row.title if by_title else row.pageid, row.id)
         outcomes.append(row if first == row.id else MergedAway(row.id, first))
     return work.finish(outcomes, CategoryPage)
 
@@ -231,7 +247,10 @@ def scrape_articles(batch: StageBatch) -> BatchReceipt:
     dated = [row for row in open_rows if row.id in revisions and revisions[row.id].revid is not None]
     texts, failed_now = work.call_and_parse(
         wiki,
-        ((row.id, row.id, make_revision_html_call(wiki.identity, revisions[row.id].revid or 0)) for row in dated),
+        (
+            (row.id, row.id, make_revision_html_call(wiki.identity, revisions[row.id].revid or 0, row.title))
+            for row in dated
+        ),
         parse_revision_html,
         "wikipedia_failed",
     )
@@ -279,12 +298,17 @@ def _make_topic_or_reject(
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def count_topic_pageviews(batch: StageBatch) -> BatchReceipt:
-    """Sum each article's page views over the days before the cut-off (Appendix A.1)."""
+    """Sum each article's page views over the days before the cut-off, or take those of the user's table (Appendix A.1)."""
     work = open_batch(batch)
     rows = work.rows(TopicArticle)
     inputs = work.inputs(SlaqInputs)
     first, last = inputs.views_from, inputs.views_to
-    views, failed = look_up_page_views(work, ((row.id, row.title) for row in rows), first, last)
+    views: dict[str, int | None]
+    failed: dict[str, Reject] = {}
+    if first is None or last is None:
+        views = {row.title: row.stated_views for row in rows}
+    else:
+        views, failed = look_up_page_views(work, ((row.id, row.title) for row in rows), first, last)
     return work.finish(
         (
             failed.get(row.id) or row.extend_to(ViewedTopic, views=views[row.title], views_from=first, views_to=last)

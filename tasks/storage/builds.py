@@ -20,8 +20,12 @@ from factmill.tasks.core.batch_receipts import SUMMED_COUNTS, BatchReceipt
 from factmill.tasks.core.digests import canonical_json, combine_digests, digest_json
 from factmill.tasks.errors import UnknownBuild
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.storage.schema import create_statement_views, ensure_published_table, map_duckdb_types
-from factmill.tasks.storage.shards import digest_rows, read_shard
+from factmill.tasks.storage.schema import (
+    create_wikidata_statement_views,
+    ensure_published_table_and_latest_view,
+    map_duckdb_types,
+)
+from factmill.tasks.storage.shards import digest_table_as_parquet, load_shard_table
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_json_column, query_rows, warehouse_exists
 from factmill.tasks.text.sanitize import shorten_middle
 
@@ -66,18 +70,29 @@ class BuildRecord:
         return f"factmill {version}, code {(code if isinstance(code, str) else digest_json(code))[:16]}"
 
     @property
+    def own_prompts(self) -> dict[str, str]:
+        """Id → text of the prompts of the user's own that it used in place of packaged ones."""
+        texts: dict[str, str] = self.origin.get("prompts") or {}
+        return texts
+
+    @property
+    def own_prompt_digests(self) -> dict[str, str]:
+        """Id → SHA-256 of these prompts, as in the manifest."""
+        return {name: self.lock["prompts"][name] for name in self.own_prompts}
+
+    @property
     def caution(self) -> str:
         """What its rows must not be used for; empty if there is no restriction."""
-        return format_caution(self.lock)
+        return format_use_restriction(self.lock)
 
 
 _COLUMNS = ", ".join(BuildRecord.__slots__)
 _JSON_COLUMNS = ("lock", "origin", "report")
 
 
-def is_scripted(lock: Mapping[str, Any]) -> bool:
+def is_scripted(manifest: Mapping[str, Any]) -> bool:
     """True if, by its manifest, a build's rows come from scripted replies or the rules of older versions, not a model."""
-    return bool(lock.get("scripted") or lock.get("rules"))
+    return bool(manifest.get("scripted") or manifest.get("rules"))
 
 
 def format_planted_faults(counts: Mapping[str, Mapping[str, int]]) -> str:
@@ -89,13 +104,13 @@ def format_planted_faults(counts: Mapping[str, Mapping[str, int]]) -> str:
     return f"deliberately planted faults among the replies: {', '.join(shares)}" if shares else ""
 
 
-def format_caution(lock: Mapping[str, Any]) -> str:
+def format_use_restriction(manifest: Mapping[str, Any]) -> str:
     """Return what a build's rows must not be used for, by its manifest: scripted replies fit only the embedded world."""
-    services = lock.get("services", {})
-    if not is_scripted(lock) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
+    services = manifest.get("services", {})
+    if not is_scripted(manifest) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
         return ""
     return (
-        f"these rows demonstrate the pipeline and are not for use: {lock['author']}, which replace a model, are written for the "
+        f"these rows demonstrate the pipeline and are not for use: {manifest['author']}, which replace a model, are written for the "
         "embedded world"
     )
 
@@ -116,7 +131,7 @@ def write_stage_results(
         ("merged", "merged_rows", "id, into_id"),
         ("uses", "build_calls", "id, key, record_id, taken_off"),
     ):
-        parts = [read_shard(receipt.shard, kind) for receipt in receipts]
+        parts = [load_shard_table(receipt.shard, kind) for receipt in receipts]
         if parts:
             db.register("part", pa.concat_tables(parts))
             db.execute(
@@ -135,38 +150,38 @@ def publish_build_tables(
     db: duckdb.DuckDBPyConnection,
     run_id: str,
     benchmark: str,
-    lock: Mapping[str, Any],
+    manifest: Mapping[str, Any],
     origin: Mapping[str, Any],
     tables: Mapping[str, pa.Table],
     report: Mapping[str, Any],
     started_at: datetime,
     models: Mapping[str, type[BaseModel]] = MappingProxyType({}),
-    statements: str = "",
+    statements_sql: str = "",
 ) -> BuildRecord:
     """Publish a run's tables (name → rows with an `id` column) as a build, in the open transaction.
 
     `models`: table → row model that documents its columns. `statements`: a SELECT of the Wikidata statements behind the
-    rows (`create_statement_views`).
+    rows (`create_wikidata_statement_views`).
 
     The build's id is the benchmark and the manifest's digest. If the same manifest gave other content before (calls were
     refreshed), a number is appended and the old build stays.
     """
     # sorted again below: holding all tables twice at once would be the memory peak of a large build
-    digests = {name: digest_rows(table.sort_by("id")) for name, table in sorted(tables.items())}
+    digests = {name: digest_table_as_parquet(table.sort_by("id")) for name, table in sorted(tables.items())}
     content = combine_digests(f"{name} {digest}" for name, digest in digests.items())
-    lock_digest = digest_json(lock)
+    lock_digest = digest_json(manifest)
     build_id = _choose_build_id(db, benchmark, lock_digest, content)
     full_report = {**report, "build_id": build_id}
-    inputs = (benchmark, lock_digest, dict(lock), dict(origin), content)
+    inputs = (benchmark, lock_digest, dict(manifest), dict(origin), content)
     record = BuildRecord(build_id, *inputs, full_report, started_at, datetime.now(UTC))
     for table in (*_RUN_TABLES, "build_tables", "builds"):
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
     for table in _RUN_TABLES:
         db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
     for name, table in sorted(tables.items()):
-        insert_rows(db, build_id, name, table.sort_by("id"), digests[name], models.get(name))
-    if statements:
-        create_statement_views(db, benchmark, statements)
+        insert_published_table_rows(db, build_id, name, table.sort_by("id"), digests[name], models.get(name))
+    if statements_sql:
+        create_wikidata_statement_views(db, benchmark, statements_sql)
     values = (getattr(record, name) for name in BuildRecord.__slots__)
     row = [canonical_json(value) if isinstance(value, dict) else value for value in values]
     db.execute(f"INSERT INTO builds ({_COLUMNS}) VALUES ({', '.join('?' for _ in row)})", row)
@@ -179,7 +194,7 @@ def delete_run_rows(db: duckdb.DuckDBPyConnection, run_id: str) -> None:
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [run_id])
 
 
-def insert_rows(
+def insert_published_table_rows(
     db: duckdb.DuckDBPyConnection,
     build_id: str,
     name: str,
@@ -193,7 +208,7 @@ def insert_rows(
     builds cannot take the rows.
     """
     kinds = map_duckdb_types(table.schema)
-    ensure_published_table(db, name, kinds, model)
+    ensure_published_table_and_latest_view(db, name, kinds, model)
     db.register("published", table)
     db.execute(f"DELETE FROM {name} WHERE build_id = ?", [build_id])
     db.execute(f"INSERT INTO {name} BY NAME SELECT ? AS build_id, * FROM published", [build_id])
@@ -203,11 +218,11 @@ def insert_rows(
 
 
 def resolve_build(warehouse: Path, name: str) -> BuildRecord:
-    """Return a build by id, unique prefix of its id, or `latest:BENCHMARK` (`rank_builds`); UnknownBuild otherwise."""
+    """Return a build by id, unique prefix of its id, or `latest:BENCHMARK` (`rank_builds_for_latest`); UnknownBuild otherwise."""
     builds = list_builds(warehouse)
     if name.startswith(LATEST_PREFIX):
-        found = rank_builds(build for build in builds if build.benchmark == name.removeprefix(LATEST_PREFIX))
-        if note := format_latest_choice(found):
+        found = rank_builds_for_latest(build for build in builds if build.benchmark == name.removeprefix(LATEST_PREFIX))
+        if note := format_latest_build_choice_note(found):
             print_and_log(f"note: {note}")
         found = found[:1]
     else:
@@ -221,16 +236,16 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
     raise UnknownBuild(f"{what} in {warehouse}; builds there: {known}; {advice}")
 
 
-def rank_builds(builds: Iterable[BuildRecord]) -> list[BuildRecord]:
+def rank_builds_for_latest(builds: Iterable[BuildRecord]) -> list[BuildRecord]:
     """Return builds (given oldest first) in the order of preference of `latest`: whole builds of the default source
     first, then newest first."""
     return sorted(builds, key=lambda build: not build.narrowing_options)[::-1]
 
 
-def format_latest_choice(ranked: Sequence[BuildRecord]) -> str:
+def format_latest_build_choice_note(ranked: Sequence[BuildRecord]) -> str:
     """Return a note on the builds that `latest` passes over; empty if it takes the newest and that is a whole build.
 
-    `ranked`: builds of one benchmark in the order of `rank_builds`.
+    `ranked`: builds of one benchmark in the order of `rank_builds_for_latest`.
     """
     if not ranked or (
         not ranked[0].narrowing_options and ranked[0] == max(ranked, key=lambda build: build.published_at)
@@ -251,7 +266,7 @@ def format_latest_choice(ranked: Sequence[BuildRecord]) -> str:
     return f"{LATEST_PREFIX}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, remarks))}"
 
 
-def get_reject_count(warehouse: Path, name: str) -> tuple[str, int]:
+def resolve_build_id_and_reject_count(warehouse: Path, name: str) -> tuple[str, int]:
     """Return id and number of rejects of a build, or of an unpublished run given by its full name."""
     if warehouse_exists(warehouse):
         with open_warehouse(warehouse) as db:
@@ -297,14 +312,14 @@ def list_builds(warehouse: Path) -> list[BuildRecord]:
     return [BuildRecord(**row) for row in rows]
 
 
-def find_build_by_manifest(warehouse: Path, lock: Mapping[str, Any]) -> BuildRecord | None:
+def find_build_by_manifest(warehouse: Path, manifest: Mapping[str, Any]) -> BuildRecord | None:
     """Return the newest build with exactly this manifest, or None."""
-    digest = digest_json(lock)
+    digest = digest_json(manifest)
     found = [build for build in list_builds(warehouse) if build.lock_digest == digest]
     return found[-1] if found else None
 
 
-def published_table(db: duckdb.DuckDBPyConnection, build_id: str, name: str) -> pa.Table:
+def load_published_table(db: duckdb.DuckDBPyConnection, build_id: str, name: str) -> pa.Table:
     """Return a build's table as it was published, sorted by id, without columns that were added later."""
     found = db.execute(
         "SELECT unnest(columns, recursive := true) FROM build_tables WHERE build_id = ? AND table_name = ?",

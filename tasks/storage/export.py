@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.errors import OutputError, WarehouseError
-from factmill.tasks.storage.builds import BuildRecord, load_table_digests, published_table
-from factmill.tasks.storage.shards import digest_rows, parquet_bytes
+from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
+from factmill.tasks.storage.shards import digest_table_as_parquet, parquet_bytes
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 LIST_SEPARATOR = "<SEP>"
@@ -72,8 +72,8 @@ def load_verified_tables(
     for name, expected in load_table_digests(db, build.build_id).items():
         if name in held_out:
             continue
-        tables[name] = published_table(db, build.build_id, name)
-        if digest_rows(tables[name]) != expected:
+        tables[name] = load_published_table(db, build.build_id, name)
+        if digest_table_as_parquet(tables[name]) != expected:
             raise WarehouseError(
                 f"{warehouse}: table {name} of {build.build_id} differs from what was published; build again with --force"
             )

@@ -15,10 +15,10 @@ from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.core.evaluation.human_labels import HumanLabel, LabelItem
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard
 from factmill.tasks.core.measures.audits import AuditVerdict
-from factmill.tasks.core.review import ReviewInputs, ReviewItem, ReviewPolicy
+from factmill.tasks.core.review import ReviewItem, ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.errors import UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.storage.builds import BuildRecord, load_table_digests, published_table, resolve_build
+from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests, resolve_build
 from factmill.tasks.storage.warehouse import (
     Connection,
     open_warehouse,
@@ -35,7 +35,7 @@ def load_review_queue(warehouse: Path, build: BuildRecord) -> list[ReviewItem]:
     with open_warehouse(warehouse) as db:
         if table not in load_table_digests(db, build.build_id):
             raise UsageError(f"{build.build_id} has no review queue: {build.benchmark} flags nothing")
-        return [ReviewItem.model_validate(row) for row in published_table(db, build.build_id, table).to_pylist()]
+        return [ReviewItem.model_validate(row) for row in load_published_table(db, build.build_id, table).to_pylist()]
 
 
 def save_decisions(warehouse: Path, items: Sequence[ReviewItem]) -> int:
@@ -58,13 +58,15 @@ def load_decisions(warehouse: Path, benchmark: str) -> list[ReviewItem]:
     return [parse_model_column(ReviewItem, item, f"review_decisions.item of {item_id}") for item_id, item in found]
 
 
-def load_reviewing(benchmark: str, policy: ReviewPolicy, run: RunOptions) -> ReviewInputs:
+def load_review_inputs(benchmark: str, policy: ReviewPolicy, run: RunOptions) -> ReviewPolicyAndDecisions:
     """Return policy and decisions for a build's flagged rows: those imported so far, or those of the pinned build."""
     warehouse = resolve_warehouse_path(run)
     if run.pinned_build:
-        return ReviewInputs.model_validate(resolve_build(warehouse, run.pinned_build).lock["params"]["reviewing"])
+        return ReviewPolicyAndDecisions.model_validate(
+            resolve_build(warehouse, run.pinned_build).lock["params"]["reviewing"]
+        )
     decisions = (item.model_copy(update={"file": "", "line": 0}) for item in load_decisions(warehouse, benchmark))
-    return ReviewInputs(policy="auto" if policy == "auto" else "manual", decisions=tuple(decisions))
+    return ReviewPolicyAndDecisions(policy="auto" if policy == "auto" else "manual", decisions=tuple(decisions))
 
 
 def save_audit_verdicts(db: duckdb.DuckDBPyConnection, build_id: str, verdicts: Sequence[AuditVerdict]) -> None:
@@ -99,12 +101,12 @@ def load_label_items(db: Connection, ids: Sequence[str]) -> dict[str, LabelItem]
     return {row["id"]: LabelItem.model_validate(row) for row in query_rows(db, query, list(ids))}
 
 
-def list_draw_items(db: Connection, draw: str) -> list[str]:
+def list_draw_item_ids(db: Connection, draw: str) -> list[str]:
     """Return the ids of the items of a draw."""
     return [item for (item,) in db.execute("SELECT id FROM label_items WHERE draw = ? ORDER BY id", [draw]).fetchall()]
 
 
-def save_labels(db: Connection, labels: Sequence[HumanLabel], file_digest: str) -> int:
+def save_labels_and_count_changed(db: Connection, labels: Sequence[HumanLabel], file_digest: str) -> int:
     """Store labels, replacing earlier ones by the same person; return how many labels changed."""
     changed, now = 0, datetime.now(UTC)
     query = "SELECT label FROM labels WHERE item = ? AND labeller = ?"

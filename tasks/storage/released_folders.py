@@ -26,16 +26,16 @@ from pydantic import BaseModel, ValidationError
 from factmill.tasks.core.digests import combine_digests, digest_json
 from factmill.tasks.core.publishing.release_index import (
     RELEASE_FORMAT_VERSION,
+    ReleaseContents,
     ReleasedManifestFile,
     ReleasedTable,
-    ReleaseIndex,
 )
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN, REJECT_DETAILS_OMISSION
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.errors import BuildFormatTooOld, SourceError
 from factmill.tasks.files import open_regular_file
 from factmill.tasks.storage.builds import BuildRecord
-from factmill.tasks.storage.shards import digest_rows, make_nullable_schema
+from factmill.tasks.storage.shards import digest_table_as_parquet, make_nullable_schema
 from factmill.tasks.text.sanitize import MAX_JSON_DEPTH, exceeds_json_depth
 
 M = TypeVar("M", bound=BaseModel)
@@ -67,7 +67,7 @@ class ReleasedFolder:
     """A release whose files are complete and agree with each other."""
 
     path: Path
-    index: ReleaseIndex
+    index: ReleaseContents
     record: BuildRecord
     """Its build; `content_digest` covers the released rows, and equals the build's if none are left out."""
     tables: Mapping[str, pa.Table]
@@ -85,7 +85,7 @@ class _FileState:
     """Inode and modification time in ns."""
 
 
-def _broken(where: object, problem: str) -> SourceError:
+def _make_broken_release_error(where: object, problem: str) -> SourceError:
     """Return the error for a release that differs from what was released, with advice."""
     return SourceError(f"{where}: {problem}; {_REFETCH_ADVICE}")
 
@@ -95,7 +95,7 @@ def is_release(folder: Path) -> bool:
     return os.path.lexists(folder / INDEX_FILE)
 
 
-def load_release(folder: Path) -> ReleasedFolder:
+def load_verified_release(folder: Path) -> ReleasedFolder:
     """Return a verified release; its contents are cached as long as no file changes.
 
     SourceError names a file that differs from what was released; BuildFormatTooOld means that an earlier factmill made it. Names
@@ -103,12 +103,14 @@ def load_release(folder: Path) -> ReleasedFolder:
     """
     place = Path(os.path.realpath(folder))
     try:
-        return _load_release_files(place, tuple(_list_files(place)))
+        return _load_and_verify_release(place, tuple(_list_files(place)))
     except OSError as error:
-        raise _broken(error.filename or place, f"cannot be read: {error.strerror or error}") from error
+        raise _make_broken_release_error(
+            error.filename or place, f"cannot be read: {error.strerror or error}"
+        ) from error
 
 
-def conform_to_row_model(
+def validate_and_conform_to_row_model(
     table: pa.Table, model: type[BaseModel], where: str, allow_missing: bool = False, json_columns: Collection[str] = ()
 ) -> pa.Table:
     """Return a table with exactly the columns of a row model.
@@ -140,7 +142,7 @@ def conform_to_row_model(
                 for name in json_columns:
                     json.loads(row[name] or "null")
             except ValidationError as error:
-                raise SourceError(f"{where}: row {row['id']!r:.80}: {_format_invalid(error)}") from error
+                raise SourceError(f"{where}: row {row['id']!r:.80}: {_format_first_validation_error(error)}") from error
             except (ValueError, RecursionError) as error:
                 raise SourceError(f"{where}: row {row['id']!r:.80}: expected JSON in {name}: {error}") from error
     return table.cast(schema)
@@ -169,31 +171,33 @@ def _list_files(folder: Path) -> Iterator[_FileState]:
                         "links (cp -rL), and read the copy"
                     )
                 else:
-                    raise _broken(folder / path, "a pipe, a device or a socket; expected a file")
+                    raise _make_broken_release_error(folder / path, "a pipe, a device or a socket; expected a file")
 
 
 @lru_cache(maxsize=2)
-def _load_release_files(folder: Path, found: tuple[_FileState, ...]) -> ReleasedFolder:
+def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> ReleasedFolder:
     """Return the release made of these files of a folder; each file is opened once."""
     files = {file.path: file for file in found}
     for name in (CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE, REJECTS_FILE):
         if name not in files:
-            raise _broken(folder, f"the release lacks the file {name}")
+            raise _make_broken_release_error(folder, f"the release lacks the file {name}")
     if (size := sum(file.size for file in found)) > _MAX_TOTAL_BYTES:
-        raise _broken(folder, f"{size:,} bytes of files; expected at most {_MAX_TOTAL_BYTES:,}")
-    sums = _read_sums(folder, _read_and_hash(folder, files[CHECKSUMS_FILE], keep=True)[0])
-    contents = _verify_listed_files(folder, files, sums)
+        raise _make_broken_release_error(folder, f"{size:,} bytes of files; expected at most {_MAX_TOTAL_BYTES:,}")
+    sums = _parse_checksums(folder, _read_and_hash(folder, files[CHECKSUMS_FILE], keep=True)[0])
+    contents = _read_and_verify_listed_files(folder, files, sums)
     index = _read_index(folder, contents[INDEX_FILE])
     parsed = _parse_json(folder / MANIFEST_FILE, contents[MANIFEST_FILE])
     lock_file, lock = _validate(ReleasedManifestFile, folder / MANIFEST_FILE, parsed), parsed["lock"]
-    _check_build(folder, index, lock_file, lock)
-    _check_paths(folder, index, files, sums)
+    _check_index_matches_manifest(folder, index, lock_file, lock)
+    _check_index_matches_files(folder, index, files, sums)
     tables = _read_tables(folder, index, contents)
-    content = _check_content_digest(folder, index, set(tables))
+    content = _compute_and_check_content_digest(folder, index, set(tables))
     columns = [*REJECT_COLUMNS, CANARY_COLUMN]
     rejects = _read_parquet(folder / REJECTS_FILE, contents[REJECTS_FILE], columns).select(REJECT_COLUMNS)
     if any(kind != pa.string() for kind in rejects.schema.types):
-        raise _broken(folder / REJECTS_FILE, f"expected text in the columns {', '.join(REJECT_COLUMNS)}")
+        raise _make_broken_release_error(
+            folder / REJECTS_FILE, f"expected text in the columns {', '.join(REJECT_COLUMNS)}"
+        )
     record = BuildRecord(
         build_id=index.build_id,
         benchmark=index.benchmark,
@@ -212,7 +216,7 @@ def _read_and_hash(folder: Path, file: _FileState, keep: bool) -> tuple[bytes, s
     """Return a file's bytes (empty unless `keep`) and its SHA-256."""
     path = folder / file.path
     if file.path in (CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE) and file.size > _MAX_TEXT_BYTES:
-        raise _broken(path, f"{file.size:,} bytes; expected at most {_MAX_TEXT_BYTES:,}")
+        raise _make_broken_release_error(path, f"{file.size:,} bytes; expected at most {_MAX_TEXT_BYTES:,}")
     digest, parts = sha256(), []
     # another process may have replaced the file with a link
     with open_regular_file(path, follow_symlink=False) as opened:
@@ -225,25 +229,27 @@ def _read_and_hash(folder: Path, file: _FileState, keep: bool) -> tuple[bytes, s
     return b"".join(parts), digest.hexdigest()
 
 
-def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
+def _parse_checksums(folder: Path, data: bytes) -> dict[str, str]:
     """Return path → SHA-256 of every file of a release except the list itself."""
     path, sums = folder / CHECKSUMS_FILE, dict[str, str]()
     plain: dict[str, str] = {}
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise _broken(path, f"not UTF-8: {error}; expected a digest and a path on each line") from error
+        raise _make_broken_release_error(
+            path, f"not UTF-8: {error}; expected a digest and a path on each line"
+        ) from error
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue
         found = _SUM.fullmatch(line)
         if not found or not _is_plain_relative_path(found[2]):
-            raise _broken(
+            raise _make_broken_release_error(
                 f"{path}, line {number}", f"{line[:120]!r}; expected a SHA-256, two spaces and a path inside the folder"
             )
         same = unicodedata.normalize("NFC", found[2]).casefold()
         if same in plain:
-            raise _broken(
+            raise _make_broken_release_error(
                 f"{path}, line {number}",
                 f"{found[2]!r} and {plain[same]!r} are the same name on some machines; expected each once",
             )
@@ -262,10 +268,14 @@ def _is_plain_relative_path(path: str) -> bool:
     )
 
 
-def _verify_listed_files(folder: Path, files: Mapping[str, _FileState], sums: Mapping[str, str]) -> dict[str, bytes]:
+def _read_and_verify_listed_files(
+    folder: Path, files: Mapping[str, _FileState], sums: Mapping[str, str]
+) -> dict[str, bytes]:
     """Return the contents of index, manifest and Parquet files; SourceError unless exactly the listed files exist."""
     if missing := [path for path in sums if path not in files]:
-        raise _broken(folder, f"files listed in {CHECKSUMS_FILE} are missing: {_format_paths(missing)}")
+        raise _make_broken_release_error(
+            folder, f"files listed in {CHECKSUMS_FILE} are missing: {_format_paths(missing)}"
+        )
     if more := [path for path in files if path not in sums and path != CHECKSUMS_FILE]:
         raise SourceError(
             f"{folder}: files that {CHECKSUMS_FILE} does not list: {_format_paths(more)}; expected only those of the release. Move your own files "
@@ -280,7 +290,7 @@ def _verify_listed_files(folder: Path, files: Mapping[str, _FileState], sums: Ma
         elif keep:
             contents[path] = data
     if other:
-        raise _broken(
+        raise _make_broken_release_error(
             folder,
             f"files differ from the released ones: {_format_paths(other)} (sha256sum -c {CHECKSUMS_FILE} lists all)",
         )
@@ -309,20 +319,22 @@ def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
     except RecursionError:
         is_deep = True
     except ValueError as error:
-        raise _broken(path, f"not valid JSON: {error}") from error
+        raise _make_broken_release_error(path, f"not valid JSON: {error}") from error
     if is_deep:
-        raise _broken(path, f"lists and objects are nested too deeply; expected {MAX_JSON_DEPTH} levels at most")
+        raise _make_broken_release_error(
+            path, f"lists and objects are nested too deeply; expected {MAX_JSON_DEPTH} levels at most"
+        )
     if not isinstance(parsed, dict):
-        raise _broken(path, "expected a JSON object")
+        raise _make_broken_release_error(path, "expected a JSON object")
     return parsed
 
 
-def _format_invalid(error: ValidationError) -> str:
+def _format_first_validation_error(error: ValidationError) -> str:
     first = error.errors(include_input=False, include_url=False)[0]
     return f"{'.'.join(map(str, first['loc']))[:120]}: {first['msg']}"
 
 
-def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
+def _read_index(folder: Path, data: bytes) -> ReleaseContents:
     parsed = _parse_json(folder / INDEX_FILE, data)
     form = parsed.get("factmill_release")
     if type(form) is int and form < RELEASE_FORMAT_VERSION:
@@ -334,61 +346,71 @@ def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
         raise SourceError(
             f"{folder}: a release of format {str(form)[:20]}, made by a newer factmill; this one reads format {RELEASE_FORMAT_VERSION}: install a newer factmill"
         )
-    return _validate(ReleaseIndex, folder / INDEX_FILE, parsed)
+    return _validate(ReleaseContents, folder / INDEX_FILE, parsed)
 
 
 def _validate(model: type[M], path: Path, parsed: Mapping[str, Any]) -> M:
     try:
         return model.model_validate(parsed)
     except ValidationError as error:
-        raise _broken(path, _format_invalid(error)) from error
+        raise _make_broken_release_error(path, _format_first_validation_error(error)) from error
 
 
-def _check_build(folder: Path, index: ReleaseIndex, lock_file: ReleasedManifestFile, lock: Mapping[str, Any]) -> None:
+def _check_index_matches_manifest(
+    folder: Path, index: ReleaseContents, manifest_file: ReleasedManifestFile, manifest: Mapping[str, Any]
+) -> None:
     """Raise SourceError unless index and manifest describe one build, whose id follows from the manifest."""
     for name in ("build_id", "benchmark", "published_at", "content_digest"):
-        if getattr(index, name) != getattr(lock_file, name):
-            raise _broken(
+        if getattr(index, name) != getattr(manifest_file, name):
+            raise _make_broken_release_error(
                 folder / MANIFEST_FILE,
-                f"{name} is {getattr(lock_file, name)}; expected {getattr(index, name)}, as in {INDEX_FILE}",
+                f"{name} is {getattr(manifest_file, name)}; expected {getattr(index, name)}, as in {INDEX_FILE}",
             )
-    if lock_file.lock.benchmark != index.benchmark:
-        raise _broken(
+    if manifest_file.lock.benchmark != index.benchmark:
+        raise _make_broken_release_error(
             folder / MANIFEST_FILE,
-            f"the manifest belongs to a build of {lock_file.lock.benchmark}; expected {index.benchmark}",
+            f"the manifest belongs to a build of {manifest_file.lock.benchmark}; expected {index.benchmark}",
         )
-    if not lock_file.withheld and digest_json(lock) != lock_file.lock_digest:
-        raise _broken(folder / MANIFEST_FILE, "the manifest was changed after the release: its digest differs")
-    plain = f"{index.benchmark}-{lock_file.lock_digest[:12]}"
+    if not manifest_file.withheld and digest_json(manifest) != manifest_file.lock_digest:
+        raise _make_broken_release_error(
+            folder / MANIFEST_FILE, "the manifest was changed after the release: its digest differs"
+        )
+    plain = f"{index.benchmark}-{manifest_file.lock_digest[:12]}"
     if not re.fullmatch(rf"{plain}(\.\d{{1,9}})?", index.build_id):
-        raise _broken(
+        raise _make_broken_release_error(
             folder / INDEX_FILE,
             f"build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the manifest",
         )
 
 
-def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _FileState], sums: Mapping[str, str]) -> None:
+def _check_index_matches_files(
+    folder: Path, index: ReleaseContents, files: Mapping[str, _FileState], sums: Mapping[str, str]
+) -> None:
     """Raise SourceError unless the index names each data file once, with its size and digest, and for each split one Parquet
     file and each column once."""
     seen = set[str]()
     for split in index.splits:
         if sum(file.format == "parquet" for file in split.files) != 1:
-            raise _broken(folder / INDEX_FILE, f"split {split.name[:80]!r}: expected one Parquet file")
+            raise _make_broken_release_error(
+                folder / INDEX_FILE, f"split {split.name[:80]!r}: expected one Parquet file"
+            )
         if len({*split.columns, CANARY_COLUMN}) <= len(split.columns):
-            raise _broken(folder / INDEX_FILE, f"split {split.name[:80]!r}: expected each column once")
+            raise _make_broken_release_error(
+                folder / INDEX_FILE, f"split {split.name[:80]!r}: expected each column once"
+            )
         for file in split.files:
             if file.path not in sums or file.path in seen or not file.path.endswith(f".{file.format}"):
-                raise _broken(
+                raise _make_broken_release_error(
                     folder / INDEX_FILE,
                     f"{file.path[:120]!r} of split {split.name[:80]!r}; expected the path of a file "
                     f"that {CHECKSUMS_FILE} lists, that ends in .{file.format} and belongs to no other split",
                 )
             seen.add(file.path)
             if (file.size, file.sha256) != (files[file.path].size, sums[file.path]):
-                raise _broken(folder / file.path, f"size or digest differ from {INDEX_FILE}")
+                raise _make_broken_release_error(folder / file.path, f"size or digest differ from {INDEX_FILE}")
 
 
-def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
+def _read_tables(folder: Path, index: ReleaseContents, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
     """Return the tables of a release as they were published, each combined from its splits.
 
     SourceError if they differ from those that were released.
@@ -402,17 +424,19 @@ def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes
             table = _read_parquet(folder / path, contents[path], columns, split.rows).select(split.columns)
             size += table.nbytes
             if size > _MAX_TOTAL_BYTES:
-                raise _broken(folder, f"more than {_MAX_TOTAL_BYTES:,} bytes of rows")
+                raise _make_broken_release_error(folder, f"more than {_MAX_TOTAL_BYTES:,} bytes of rows")
             parts.setdefault(split.table, []).append(table)
     tables = {}
     for name, found in parts.items():
         try:
-            table = _sort_by_unique_id(pa.concat_tables(found), f"{folder}: table {name}")
-            released = ReleasedTable(rows=table.num_rows, sha256=digest_rows(table))
+            table = _check_unique_ids_and_sort(pa.concat_tables(found), f"{folder}: table {name}")
+            released = ReleasedTable(rows=table.num_rows, sha256=digest_table_as_parquet(table))
         except pa.ArrowException as error:
-            raise _broken(folder, f"table {name}: its splits cannot be combined and sorted: {error}") from error
+            raise _make_broken_release_error(
+                folder, f"table {name}: its splits cannot be combined and sorted: {error}"
+            ) from error
         if index.tables.get(name) != released:
-            raise _broken(
+            raise _make_broken_release_error(
                 folder,
                 f"table {name}: its rows differ from {INDEX_FILE}: this folder was changed after the release",
             )
@@ -420,14 +444,14 @@ def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes
     return tables
 
 
-def _sort_by_unique_id(table: pa.Table, where: str) -> pa.Table:
+def _check_unique_ids_and_sort(table: pa.Table, where: str) -> pa.Table:
     ids = table["id"] if "id" in table.column_names else pa.chunked_array([], pa.null())
     if ids.type != pa.string() or ids.null_count:
-        raise _broken(where, "expected a column id with text in every row")
+        raise _make_broken_release_error(where, "expected a column id with text in every row")
     counted = pc.value_counts(ids)
     twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
     if len(twice):
-        raise _broken(where, f"the id {twice[0].as_py()[:80]!r} appears twice; expected each once")
+        raise _make_broken_release_error(where, f"the id {twice[0].as_py()[:80]!r} appears twice; expected each once")
     return table.sort_by("id")
 
 
@@ -439,41 +463,43 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             if file.schema_arrow.names != list(columns):
-                raise _broken(
+                raise _make_broken_release_error(
                     path, f"the columns are {', '.join(file.schema_arrow.names)[:400]}; expected {', '.join(columns)}"
                 )
             if rows is not None and file.metadata.num_rows != rows:
-                raise _broken(path, f"{file.metadata.num_rows} rows; {INDEX_FILE} has {rows}")
+                raise _make_broken_release_error(path, f"{file.metadata.num_rows} rows; {INDEX_FILE} has {rows}")
             batches, size = [], 0
             for batch in file.iter_batches(_ROWS_PER_BATCH, use_threads=False):
                 size += batch.nbytes
                 if size > _MAX_TABLE_BYTES:
-                    raise _broken(path, f"more than {_MAX_TABLE_BYTES:,} bytes of rows")
+                    raise _make_broken_release_error(path, f"more than {_MAX_TABLE_BYTES:,} bytes of rows")
                 batches.append(batch)
             table = pa.Table.from_batches(batches, file.schema_arrow)
         table.validate(full=True)
         return table
     # UnicodeDecodeError: from a column's name
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:
-        raise _broken(path, f"cannot be read as Parquet: {str(error)[:300]}") from error
+        raise _make_broken_release_error(path, f"cannot be read as Parquet: {str(error)[:300]}") from error
 
 
-def _check_content_digest(folder: Path, index: ReleaseIndex, read: Set[str]) -> str:
+def _compute_and_check_content_digest(folder: Path, index: ReleaseContents, table_names: Set[str]) -> str:
     """Return the content digest of a release, computed from the index; SourceError if it differs from the recorded one.
 
     `read`: names of the tables whose rows the release has.
     """
     main = {split.table for split in index.configs[0].splits}
     if index.rows != (count := sum(split.rows for split in index.splits if split.table in main)):
-        raise _broken(folder / INDEX_FILE, f"{index.rows} rows; the splits of {', '.join(sorted(main))} have {count}")
+        raise _make_broken_release_error(
+            folder / INDEX_FILE, f"{index.rows} rows; the splits of {', '.join(sorted(main))} have {count}"
+        )
     is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in index.left_out)
     # releases and evaluations do not use the review queue; all other rows must be present
-    unread = {*index.tables} - read
+    unread = {*index.tables} - table_names
     if unread - ({f"{index.benchmark}_review"} if is_whole else set()):
-        raise _broken(folder, f"the release has no rows of {', '.join(sorted(unread))}")
+        raise _make_broken_release_error(folder, f"the release has no rows of {', '.join(sorted(unread))}")
     content = combine_digests(f"{name} {table.sha256}" for name, table in sorted(index.tables.items()))
     if is_whole and content != index.content_digest:
-        raise _broken(
+        raise _make_broken_release_error(
             folder,
             f"the rows have the content digest {content}; {INDEX_FILE} has {index.content_digest}: this folder was changed "
             f"after the release",

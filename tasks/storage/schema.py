@@ -340,7 +340,7 @@ def _format_duckdb_type(kind: pa.DataType) -> str:
     return _DUCKDB_TYPE_NAMES[kind]
 
 
-def create_warehouse_tables(db: duckdb.DuckDBPyConnection) -> None:
+def create_warehouse_tables_and_views(db: duckdb.DuckDBPyConnection) -> None:
     """Create the warehouse's own tables and views, with comments."""
     statements = []
     for model in WAREHOUSE_TABLES:
@@ -360,34 +360,39 @@ def create_warehouse_tables(db: duckdb.DuckDBPyConnection) -> None:
         "WHERE NOT c.internal AND c.comment IS NULL GROUP BY ALL"
     )
     for view, names in bare.fetchall():
-        db.execute(";\n".join(_comment_columns(view, {name: docs[name] for name in names if name in docs})))
+        db.execute(
+            ";\n".join(_make_column_comment_statements(view, {name: docs[name] for name in names if name in docs}))
+        )
 
 
 def make_comment_statements(what: str, name: str, doc: str, columns: Mapping[str, str]) -> list[str]:
     """Return the SQL statements that comment a table or view and its columns."""
-    return [_comment(f"{what} {name}", doc), *_comment_columns(name, columns)]
+    return [_make_comment_statement(f"{what} {name}", doc), *_make_column_comment_statements(name, columns)]
 
 
-def _comment_columns(name: str, columns: Mapping[str, str]) -> list[str]:
-    return [_comment(f'COLUMN {name}."{column}"', text) for column, text in columns.items() if text]
+def _make_column_comment_statements(name: str, columns: Mapping[str, str]) -> list[str]:
+    return [_make_comment_statement(f'COLUMN {name}."{column}"', text) for column, text in columns.items() if text]
 
 
-def _comment(target: str, text: str) -> str:
+def _make_comment_statement(target: str, text: str) -> str:
     return "COMMENT ON {} IS '{}'".format(target, " ".join(text.split()).replace("'", "''"))
 
 
-def ensure_published_table(
-    db: duckdb.DuckDBPyConnection, name: str, kinds: Mapping[str, str], model: type[BaseModel] | None
+def ensure_published_table_and_latest_view(
+    db: duckdb.DuckDBPyConnection, name: str, duckdb_types: Mapping[str, str], model: type[BaseModel] | None
 ) -> None:
     """Create or extend a benchmark's table for rows with these columns (name → DuckDB type), and the view of its latest build.
 
     New columns are null in rows of older builds, dropped columns in rows of newer ones. WarehouseError if a column's type
     has changed and values of older builds would not survive the cast.
     """
-    wanted = {**kinds, **dict.fromkeys((json_columns(model) if model else frozenset()) & kinds.keys(), "JSON")}
-    there = list_columns(db, name)
+    wanted = {
+        **duckdb_types,
+        **dict.fromkeys((json_columns(model) if model else frozenset()) & duckdb_types.keys(), "JSON"),
+    }
+    there = load_column_types(db, name)
     columns = {"build_id": "VARCHAR", **wanted, **{each: there[each] for each in there if each not in wanted}}
-    if _unquote(columns) == _unquote(there):
+    if _strip_quotes_from_column_types(columns) == _strip_quotes_from_column_types(there):
         return
     for column, before in there.items():
         now = columns[column]
@@ -420,17 +425,17 @@ def ensure_published_table(
     db.execute(";\n".join(statements))
 
 
-def _unquote(kinds: Mapping[str, str]) -> list[tuple[str, str]]:
+def _strip_quotes_from_column_types(kinds: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return columns and types without quotes: DuckDB quotes a struct's fields only if necessary."""
     return [(column, kind.replace('"', "")) for column, kind in kinds.items()]
 
 
-def create_statement_views(db: duckdb.DuckDBPyConnection, benchmark: str, rows: str) -> None:
+def create_wikidata_statement_views(db: duckdb.DuckDBPyConnection, benchmark: str, rows_sql: str) -> None:
     """Create the view of the Wikidata statements behind a benchmark's rows, and `statements`, the union for all benchmarks.
 
     `rows`: a SELECT of build_id, row_id, subject, property, value, statement, modified, asked_for.
     """
-    db.execute(f"CREATE OR REPLACE VIEW statements_of_{benchmark} AS {rows}")
+    db.execute(f"CREATE OR REPLACE VIEW statements_of_{benchmark} AS {rows_sql}")
     found = db.execute("SELECT view_name FROM duckdb_views() WHERE starts_with(view_name, 'statements_of_') ORDER BY 1")
     parts = " UNION ALL BY NAME ".join(f"FROM {name}" for (name,) in found.fetchall())
     statements = [
@@ -457,7 +462,7 @@ def create_statement_views(db: duckdb.DuckDBPyConnection, benchmark: str, rows: 
     db.execute(";\n".join(statements))
 
 
-def list_columns(db: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:
+def load_column_types(db: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:
     """Return column → DuckDB type of a table; empty if there is no such table."""
     found = db.execute(
         "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? AND database_name = current_database() "

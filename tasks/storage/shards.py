@@ -46,7 +46,7 @@ def write_receipt(receipt: BatchReceipt) -> None:
     )
 
 
-def read_receipt(shard: Path) -> BatchReceipt | None:
+def find_reusable_receipt(shard: Path) -> BatchReceipt | None:
     """Return a shard's receipt, or None if the shard is incomplete or damaged, or its batch must be done again."""
     try:
         digest, _, content = shard.with_name(f"{shard.name}.receipt.json").read_bytes().partition(b" ")
@@ -68,21 +68,21 @@ def _digest_shard(shard: Path, receipt: bytes) -> bytes:
     return digest.hexdigest().encode()
 
 
-def read_range(files: Sequence[str], start: int, stop: int) -> pa.Table:
+def load_shard_row_range(files: Sequence[str], start: int, stop: int) -> pa.Table:
     """Return rows `start` to `stop` of several shards, counted over the shards in order."""
     tables, before = [], 0
     for file in files:
-        table = read_shard(file, "rows")
+        table = load_shard_table(file, "rows")
         low, high = max(start - before, 0), min(stop - before, table.num_rows)
         if low < high:
             tables.append(table.slice(low, high - low))
         before += table.num_rows
     if not tables:
-        return read_shard(files[0], "rows").slice(0, 0)
+        return load_shard_table(files[0], "rows").slice(0, 0)
     return pa.concat_tables(tables)
 
 
-def read_shard(shard: str, kind: str) -> pa.Table:
+def load_shard_table(shard: str, kind: str) -> pa.Table:
     """Return one table of a shard; ShardError if it is damaged."""
     try:
         # batches are read in parallel: extra threads and a data set of one file would cost as much as the reading
@@ -117,22 +117,22 @@ def parquet_bytes(table: pa.Table, metadata: Mapping[str, str] | None = None) ->
     return sink.getvalue().to_pybytes()
 
 
-def digest_rows(table: pa.Table) -> str:
+def digest_table_as_parquet(table: pa.Table) -> str:
     """Return the SHA-256 of a table's Parquet bytes (`parquet_bytes`), without holding them all in memory."""
-    digest = _Digest()
+    digest = _DigestOnlyFile()
     _write_parquet(table, digest)
     return digest.sha256.hexdigest()
 
 
-def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
+def count_and_digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
     """Return table → number of rows and SHA-256 of its Parquet bytes, rows sorted by id."""
     return {
-        name: {"rows": table.num_rows, "sha256": digest_rows(table.sort_by("id"))}
+        name: {"rows": table.num_rows, "sha256": digest_table_as_parquet(table.sort_by("id"))}
         for name, table in sorted(tables.items())
     }
 
 
-class _Digest(io.RawIOBase):
+class _DigestOnlyFile(io.RawIOBase):
     """Write-only file that keeps only the digest of what is written."""
 
     def __init__(self) -> None:
@@ -153,15 +153,15 @@ def _write_parquet(table: pa.Table, sink: Any, metadata: Mapping[str, str] | Non
 
 def make_nullable_schema(schema: pa.Schema, metadata: Mapping[str, str] | None = None) -> pa.Schema:
     """Return the schema of our Parquet files: every field nullable, list values under Arrow's default name."""
-    return pa.schema([pa.field(field.name, _nullable(field.type)) for field in schema], metadata)
+    return pa.schema([pa.field(field.name, _make_nullable_type(field.type)) for field in schema], metadata)
 
 
-def _nullable(kind: pa.DataType) -> pa.DataType:
+def _make_nullable_type(kind: pa.DataType) -> pa.DataType:
     """Return the type with every field nullable, as DuckDB returns tables, so that both sources give equal bytes."""
     if pa.types.is_list(kind):
-        return pa.list_(_nullable(kind.value_type))
+        return pa.list_(_make_nullable_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in kind])
+        return pa.struct([pa.field(field.name, _make_nullable_type(field.type)) for field in kind])
     return kind
 
 

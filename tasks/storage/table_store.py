@@ -8,8 +8,14 @@ import pyarrow.parquet as pq
 
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import SourceError, UnknownBuild, UsageError
-from factmill.tasks.storage.builds import list_builds, load_table_digests, published_table, rank_builds, resolve_build
-from factmill.tasks.storage.released_folders import is_release, load_release
+from factmill.tasks.storage.builds import (
+    list_builds,
+    load_published_table,
+    load_table_digests,
+    rank_builds_for_latest,
+    resolve_build,
+)
+from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -20,7 +26,7 @@ class TableStore:
 
     path: Path
     build: str = ""
-    """Default build to read; empty: the latest that has the table (`rank_builds`)."""
+    """Default build to read; empty: the latest that has the table (`rank_builds_for_latest`)."""
 
     def builds(self) -> pa.Table:
         """Return the published builds, oldest first: build_id, benchmark, author, world, rows, published_at, caution."""
@@ -53,23 +59,23 @@ class TableStore:
 
     def lacks_released_table(self, name: str) -> bool:
         """Return whether this is a release without this table."""
-        return is_release(self.path) and name not in load_release(self.path).tables
+        return is_release(self.path) and name not in load_verified_release(self.path).tables
 
     def _read_published(self, name: str, build: str) -> tuple[pa.Table, str, str]:
-        builds = [resolve_build(self.path, build)] if build else rank_builds(list_builds(self.path))
+        builds = [resolve_build(self.path, build)] if build else rank_builds_for_latest(list_builds(self.path))
         known: set[str] = set()
         with open_warehouse(self.path) as db:
             for each in builds:
                 names = load_table_digests(db, each.build_id)
                 if name in names:
-                    return published_table(db, each.build_id, name), each.build_id, each.content_digest
+                    return load_published_table(db, each.build_id, name), each.build_id, each.content_digest
                 known |= names.keys()
         known_tables = f"; tables: {', '.join(sorted(known)) or 'none'}{format_did_you_mean(name, known)}"
         raise UnknownBuild(f"{builds[0].build_id if build else self.path} has no table {name}{known_tables}")
 
     def _read_file(self, name: str) -> tuple[pa.Table, str, str]:
         if is_release(self.path):
-            released = load_release(self.path)
+            released = load_verified_release(self.path)
             if name not in released.tables:
                 raise SourceError(f"{self.path}: the release has no table {name}; it has: {self._format_table_names()}")
             return released.tables[name], str(self.path), released.index.tables[name].sha256
@@ -84,5 +90,5 @@ class TableStore:
 
     def _format_table_names(self) -> str:
         if is_release(self.path):
-            return ", ".join(sorted(load_release(self.path).tables))
+            return ", ".join(sorted(load_verified_release(self.path).tables))
         return ", ".join(sorted(path.stem for path in self.path.rglob("*.parquet"))) or "none"

@@ -23,9 +23,9 @@ import duckdb
 from pydantic import BaseModel, ValidationError
 
 from factmill.tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew, WarehouseTooOld
-from factmill.tasks.processes import raise_pending_stop
+from factmill.tasks.processes import reraise_swallowed_stop
 from factmill.tasks.settings import warehouse_wait_seconds
-from factmill.tasks.storage.schema import SCHEMA_VERSION, create_warehouse_tables, make_comment_statements
+from factmill.tasks.storage.schema import SCHEMA_VERSION, create_warehouse_tables_and_views, make_comment_statements
 from factmill.tasks.text.sanitize import shorten_middle
 
 M = TypeVar("M", bound=BaseModel)
@@ -73,12 +73,12 @@ def open_warehouse(
         connection = _attach(path, warehouse_wait_seconds() if wait_s is None else wait_s, is_read_only)
         try:
             if not is_read_only:
-                _create_log(path)
+                _create_write_ahead_log(path)
             if not of_any_version:
-                _ensure_schema(connection, path, is_read_only)
+                _check_version_or_create_tables(connection, path, is_read_only)
             connection.execute("BEGIN")
             yield connection
-            _commit(connection, path)
+            _commit_and_checkpoint(connection, path)
         except duckdb.Error as error:
             _roll_back(connection)
             if message := _format_duckdb_error(path, error):
@@ -86,12 +86,12 @@ def open_warehouse(
             raise
         except BaseException as error:  # after any error, roll back and re-raise it unchanged
             _roll_back(connection)
-            _stop_if_interrupted(error)
+            _raise_pending_stop_if_interrupted(error)
             raise
         finally:
-            if not is_read_only and not _has_log(path):
+            if not is_read_only and not _has_non_empty_write_ahead_log(path):
                 _write_ahead_log_path(path).unlink(missing_ok=True)
-            _detach(connection)
+            _detach_or_close_engine(connection)
 
 
 @contextmanager
@@ -206,8 +206,8 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
                 _format_duckdb_error(path, error) or f"cannot open the warehouse {path}: {error}"
             ) from error
         except RuntimeError as error:
-            _detach(connection)
-            _stop_if_interrupted(error)
+            _detach_or_close_engine(connection)
+            _raise_pending_stop_if_interrupted(error)
             raise
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.5)
@@ -218,12 +218,12 @@ def _write_ahead_log_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.wal")
 
 
-def _has_log(path: Path) -> bool:
+def _has_non_empty_write_ahead_log(path: Path) -> bool:
     log = _write_ahead_log_path(path)
     return log.exists() and log.stat().st_size > 0
 
 
-def _create_log(path: Path) -> None:
+def _create_write_ahead_log(path: Path) -> None:
     """Create an empty log with the warehouse's permissions: DuckDB would create it with the default ones."""
     try:
         log = os.open(_write_ahead_log_path(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -257,13 +257,13 @@ def _get_engine() -> duckdb.DuckDBPyConnection:
 
 
 @atexit.register
-def _close_last_engine() -> None:
+def _discard_engines_and_spill_folder() -> None:
     _engines.clear()
     if spill := _spill_folders.get(os.getpid()):
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def close_large_engine(path: Path) -> None:
+def close_engine_if_warehouse_is_large(path: Path) -> None:
     """Close the engine after use with a large warehouse, since it retains tens of megabytes; the next use starts one."""
     with _process_lock:
         if (
@@ -274,36 +274,36 @@ def close_large_engine(path: Path) -> None:
             engine.close()
 
 
-def _detach(connection: duckdb.DuckDBPyConnection) -> None:
+def _detach_or_close_engine(connection: duckdb.DuckDBPyConnection) -> None:
     """Detach the file; if the engine has failed fatally and cannot, close the engine, which releases the file too."""
     try:
         connection.execute("USE memory")
         connection.execute(f"DETACH {_ATTACHED_NAME}")
     except (duckdb.Error, RuntimeError) as error:
         _engines.pop(os.getpid()).close()
-        _stop_if_interrupted(error)
+        _raise_pending_stop_if_interrupted(error)
     finally:
         connection.close()
 
 
-def _stop_if_interrupted(error: BaseException) -> None:
+def _raise_pending_stop_if_interrupted(error: BaseException) -> None:
     """Repeat the stop if a signal interrupted DuckDB, which replaces the handler's exception with its own."""
     if isinstance(error, RuntimeError) and str(error) == _INTERRUPTED:
-        raise_pending_stop()
+        reraise_swallowed_stop()
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
     try:
         connection.execute("ROLLBACK")
     except (duckdb.Error, RuntimeError) as error:
-        _stop_if_interrupted(error)
+        _raise_pending_stop_if_interrupted(error)
         return  # a connection that failed fatally has no transaction left
 
 
-def _commit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _commit_and_checkpoint(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Commit, then checkpoint: detaching would checkpoint too, but hide the error of a full disk."""
     connection.execute("COMMIT")
-    if _has_log(path):  # without a log, nothing was written
+    if _has_non_empty_write_ahead_log(path):  # without a log, nothing was written
         connection.execute(f"CHECKPOINT {_ATTACHED_NAME}")
 
 
@@ -316,9 +316,9 @@ def get_schema_version(connection: duckdb.DuckDBPyConnection) -> int:
     return (found or (0,))[0] or 0
 
 
-def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
+def create_tables_and_record_version(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables of a new warehouse and record the schema version."""
-    create_warehouse_tables(connection)
+    create_warehouse_tables_and_views(connection)
     connection.execute(
         "CREATE TABLE schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
     )
@@ -337,11 +337,11 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(";\n".join(statements))
 
 
-def _ensure_schema(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
+def _check_version_or_create_tables(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
     """Create the tables of a new warehouse; raise WarehouseTooNew or WarehouseTooOld, with advice, for another version."""
     version = get_schema_version(connection)
     if version > SCHEMA_VERSION:
-        raise too_new(path, version)
+        raise make_warehouse_too_new_error(path, version)
     if 0 < version < SCHEMA_VERSION:
         raise WarehouseTooOld(
             f"the warehouse {path} was made by an earlier factmill (schema version {version}, expected {SCHEMA_VERSION}); run "
@@ -350,11 +350,11 @@ def _ensure_schema(connection: duckdb.DuckDBPyConnection, path: Path, is_read_on
     if not version and not is_read_only:
         # in one transaction: each separate commit would wait for the disk
         connection.execute("BEGIN")
-        create_tables(connection)
+        create_tables_and_record_version(connection)
         connection.execute("COMMIT")
 
 
-def too_new(path: Path, version: int) -> WarehouseTooNew:
+def make_warehouse_too_new_error(path: Path, version: int) -> WarehouseTooNew:
     """Return the error for a warehouse of a newer factmill."""
     return WarehouseTooNew(
         f"the warehouse {path} has schema version {version}, but this factmill supports up to {SCHEMA_VERSION}; "

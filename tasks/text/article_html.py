@@ -148,7 +148,7 @@ class _ArticleTextExtractor:
     def enter(self, element: html.HtmlElement) -> bool:
         """Process the start of an element; False when its content is to be skipped."""
         tag = element.tag
-        formula = _find_formula_tex(element)
+        formula = _find_formula_tex_or_gap(element)
         if formula is not None:
             self.pieces.append(formula)
             return False
@@ -203,7 +203,7 @@ class _ArticleTextExtractor:
 
     def _end_paragraph(self) -> None:
         """End the current paragraph or heading; a block inside a heading ends it too."""
-        text = _mend_removed_parts("".join(self.pieces))
+        text = _mend_text_around_removed_parts("".join(self.pieces))
         self.pieces.clear()
         if self.heading_level:
             level, self.heading_level = self.heading_level, 0
@@ -223,7 +223,7 @@ class _ArticleTextExtractor:
             self.paragraphs.clear()
 
 
-def _find_formula_tex(element: html.HtmlElement) -> str | None:
+def _find_formula_tex_or_gap(element: html.HtmlElement) -> str | None:
     """Return a formula's TeX, or a gap when it has none; None when the element is not a formula.
 
     The Math extension gives the TeX with hidden MathML, as an attribute or within, and with an image.
@@ -238,13 +238,13 @@ def _find_formula_tex(element: html.HtmlElement) -> str | None:
     return _REMOVED_MARK
 
 
-def _mend_removed_parts(text: str) -> str:
+def _mend_text_around_removed_parts(text: str) -> str:
     """Return text with single spaces, repaired where parts were removed."""
     text = " ".join(text.split())
     if _REMOVED_MARK in text:
         # inner brackets first; removed pronunciations leave none nested deeper than this
         for _ in range(3):
-            text = _INNERMOST_BRACKETS.sub(_mend_brackets, text)
+            text = _INNERMOST_BRACKETS.sub(_mend_bracket_with_removed_parts, text)
         text = _REMOVED_BEFORE_PUNCTUATION.sub(
             lambda match: "" if _REMOVED_MARK in match[0] else match[0], text
         ).replace(_REMOVED_MARK, "")
@@ -252,7 +252,7 @@ def _mend_removed_parts(text: str) -> str:
     return _SPACE_BEFORE_PUNCTUATION.sub("", text)
 
 
-def _mend_brackets(match: re.Match[str]) -> str:
+def _mend_bracket_with_removed_parts(match: re.Match[str]) -> str:
     """Return a bracket without the parts that contained only removed text; a gap when no part is left."""
     if _REMOVED_MARK not in match[0]:
         return match[0]

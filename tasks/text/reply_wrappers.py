@@ -110,7 +110,7 @@ class MalformedJsonObject(Exception):
     """No JSON object can be read; the text tells the problem. Caught where reading begins."""
 
 
-def strip_thinking(text: str) -> str:
+def strip_thinking_and_end_tokens(text: str) -> str:
     """Return the text outside thoughts; empty where a thought never ends.
 
     A closing tag without an opening one ends a thought that began with the text, since some servers open it in their
@@ -246,7 +246,7 @@ def strip_list_marker(line: str) -> str:
     return line[mark.end() :] if mark else line
 
 
-def strip_emphasis_and_quotes(text: str, *, quotes: bool) -> str:
+def strip_surrounding_emphasis_and_quotes(text: str, *, quotes: bool) -> str:
     """Return a text without emphasis (with `quotes`: and quotes) around the whole of it; apostrophes are not quotes.
 
     Where such marks enclose a part of it too ("Note G" and "Notes"), nothing is removed.
@@ -260,7 +260,7 @@ def strip_emphasis_and_quotes(text: str, *, quotes: bool) -> str:
             # an apostrophe within a word, or after a plural s, closes nothing
             plain = re.sub(r"(?<=s)['’](?=\s)", "", inner) if left in "'‘" else inner
             if not re.search(rf"(?<!\w)(?:{marks})|(?:{marks})(?!\w)", plain):
-                return strip_emphasis_and_quotes(inner, quotes=quotes)
+                return strip_surrounding_emphasis_and_quotes(inner, quotes=quotes)
     return text
 
 
@@ -318,7 +318,9 @@ def _is_announcement(line: str) -> bool:
     return bool(_LEAD_IN.match(strip_list_marker(line).strip("*_ ")) or _ANSWER_HEADING.fullmatch(line.strip()))
 
 
-def find_json_object(text: str, one_line: re.Pattern[str] | None = None) -> tuple[str, set[str]] | None:
+def find_single_json_object_text(
+    text: str, other_format_opening: re.Pattern[str] | None = None
+) -> tuple[str, set[str]] | None:
     """Return the text of a reply's only JSON object and the kinds of text removed; None where there is none for
     certain.
 
@@ -327,7 +329,7 @@ def find_json_object(text: str, one_line: re.Pattern[str] | None = None) -> tupl
     dropped = set()
     folded = text
     try:
-        _decode_first_object(text)
+        _decode_first_json_object(text)
     except MalformedJsonObject:
         folded = _JSON_STRING_OR_WIDE_MARK.sub(
             lambda found: found[0] if found[0][0] == '"' else fold_full_width(found[0]), text
@@ -335,7 +337,7 @@ def find_json_object(text: str, one_line: re.Pattern[str] | None = None) -> tupl
         dropped = {"full_width"} if folded != text else set()
     relaxed = None
     try:
-        _, start, end = _decode_first_object(folded)
+        _, start, end = _decode_first_json_object(folded)
     except MalformedJsonObject:
         relaxed = _decode_json5_object(text)
         if relaxed is None:
@@ -343,7 +345,7 @@ def find_json_object(text: str, one_line: re.Pattern[str] | None = None) -> tupl
         folded, (value, start, end) = text, relaxed
         dropped = {"json5"}
     before, after = folded[:start].strip(), folded[end:].strip()
-    if "{" in after or _RETRACTION_WORD.search(after) or (one_line and one_line.search(before)):
+    if "{" in after or _RETRACTION_WORD.search(after) or (other_format_opening and other_format_opening.search(before)):
         return None
     dropped |= {kind for kind, around in (("lead_in", before), ("remark", after)) if around}
     return json.dumps(value, ensure_ascii=False) if relaxed else folded[start:end], dropped
@@ -379,7 +381,7 @@ def _parse_integer_as_float(digits: str, base: int = 10) -> float:
 
 def parse_single_json_object(text: str) -> dict[str, Any]:
     """Parse the only JSON object in a text; MalformedJsonObject names the problem. Integers come as floats."""
-    value, _, end = _decode_first_object(text)
+    value, _, end = _decode_first_json_object(text)
     if "{" in text[end:]:
         raise MalformedJsonObject("more than one JSON object stands in it, expected one")
     if text[end:].strip():
@@ -389,7 +391,7 @@ def parse_single_json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def _decode_first_object(text: str) -> tuple[dict[str, Any], int, int]:
+def _decode_first_json_object(text: str) -> tuple[dict[str, Any], int, int]:
     """Return the first object and its span."""
     start = text.find("{")
     if start < 0:

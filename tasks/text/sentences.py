@@ -72,7 +72,7 @@ def _iterate_sentence_spans(paragraph: str) -> Iterator[tuple[int, int]]:
     words = [(match.start(), match.end(), match[0]) for match in re.finditer(r"\S+", paragraph)]
     if not words:
         return
-    partners = _pair_marks(paragraph)
+    partners = _pair_brackets_and_quotes(paragraph)
     start, bracket_end, quote_end = words[0][0], -1, -1
     for (place, end, word), (next_place, _, following) in pairwise(words):
         for mark in re.finditer(r"[(\[“\"]", word):
@@ -95,7 +95,7 @@ def _iterate_sentence_spans(paragraph: str) -> Iterator[tuple[int, int]]:
     yield start, words[-1][1]
 
 
-def _pair_marks(text: str) -> dict[int, int]:
+def _pair_brackets_and_quotes(text: str) -> dict[int, int]:
     """Return the offset of each paired opening bracket or quotation mark → that of its partner."""
     pairs: dict[int, int] = {}
     brackets: list[int] = []

@@ -37,7 +37,7 @@ def normalized_words(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=16384)
-def singular_form(text: str) -> str:
+def normalize_answer_to_singular(text: str) -> str:
     """Return the normalised text with English plurals in the singular, for look-ups in word lists."""
     return " ".join(_singular(word) for word in normalized_words(text))
 
@@ -72,14 +72,16 @@ def fold_case_and_accents(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", bare).translate(_LATIN_LETTER_FOLDING).split())
 
 
-def contains_whole_words(sentence: str, words: str) -> bool:
+def contains_whole_words(folded_sentence: str, folded_words: str) -> bool:
     """True when the sentence contains the words as whole words; both are folded."""
-    at = sentence.find(words) if words else -1
+    at = folded_sentence.find(folded_words) if folded_words else -1
     while at >= 0:
-        end = at + len(words)
-        if _is_word_boundary(sentence[at - 1 : at], words[0]) and _is_word_boundary(words[-1], sentence[end : end + 1]):
+        end = at + len(folded_words)
+        if _is_word_boundary(folded_sentence[at - 1 : at], folded_words[0]) and _is_word_boundary(
+            folded_words[-1], folded_sentence[end : end + 1]
+        ):
             return True
-        at = sentence.find(words, at + 1)
+        at = folded_sentence.find(folded_words, at + 1)
     return False
 
 

@@ -61,12 +61,14 @@ class _NotAnArticleError(Exception):
     """A URL leads to no article; the text gives the reason and the expected form. Caught where reading begins."""
 
 
-def parse_article_url(url: str) -> ArticleUrl | str:
+def parse_article_url_or_problem(url: str) -> ArticleUrl | str:
     """Parse the URL of an English Wikipedia article; where it is none, return the reason and the expected form as text."""
     url = url.strip()
     try:
         parts = _split_wikipedia_url(url)
-        return ArticleUrl(_parse_url_title(url, _get_encoded_title(url, parts)), _parse_url_section(parts.fragment))
+        return ArticleUrl(
+            _decode_and_check_url_title(url, _get_encoded_title(url, parts)), _parse_url_section(parts.fragment)
+        )
     except _NotAnArticleError as refused:
         return str(refused)
 
@@ -102,7 +104,7 @@ def canonical_title(title: str) -> str:
     return tidy if len(first) > 1 else first + tidy[1:]
 
 
-def find_title_problem(title: str) -> str | None:
+def find_page_title_problem(title: str) -> str | None:
     """Return why no page with a history can have a title; None where one can."""
     if not title:
         return "the title is empty"
@@ -119,7 +121,7 @@ def find_article_title_problem(title: str) -> str | None:
     prefix = _get_title_prefix(title)
     if prefix.casefold().replace("_", " ").removesuffix(" talk") in _NON_ARTICLE_NAMESPACES:
         return f"what begins with {prefix}: is no article"
-    return find_title_problem(title)
+    return find_page_title_problem(title)
 
 
 def _get_title_prefix(title: str) -> str:
@@ -179,7 +181,7 @@ def _get_encoded_title(url: str, parts: SplitResult) -> str:
     return value.replace("+", "%20")
 
 
-def _parse_url_title(url: str, written: str) -> str:
+def _decode_and_check_url_title(url: str, written: str) -> str:
     decoded = _percent_decode(written)
     if decoded is None:
         raise _NotAnArticleError(f"{url!r} is not encoded as UTF-8; a percent sign of the title is written %25")

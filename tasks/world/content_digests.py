@@ -14,10 +14,10 @@ from factmill.tasks.world.data import (
     Item,
     ItemValue,
     WorldData,
-    digest_world,
+    digest_world_files,
 )
 from factmill.tasks.world.files import load_world_data
-from factmill.tasks.world.pageviews import compute_mean_daily_views
+from factmill.tasks.world.pageviews import find_made_up_mean_daily_views
 from factmill.tasks.world.wiki.pages import EmbeddedWiki
 
 _DIGEST_CHARACTERS = 10
@@ -25,7 +25,7 @@ _PLACE_PROPERTIES = ("P131", "P159")
 """Administrative unit and headquarters."""
 
 
-class WorldContentsService:
+class WorldContentDigestsService:
     """Service that answers `world_contents` calls from the world's files."""
 
     is_outside = True
@@ -36,7 +36,7 @@ class WorldContentsService:
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer every call (see core.calls.call.Service)."""
         for call in calls:
-            deliver(call, CallResponse(_load_cached_content_digests(digest_world())))
+            deliver(call, CallResponse(_load_cached_content_digests(digest_world_files())))
 
 
 class _RawReprText(str):
@@ -56,7 +56,7 @@ def _load_cached_content_digests(_digest: str) -> dict[str, JsonValue]:
 def digest_world_contents(data: WorldData) -> dict[str, JsonValue]:
     """Return thing → digest of what a world says about it."""
     things = chain(
-        [(ANSWERS_CONTENT, WORLD_ANSWERS_VERSION)], _iterate_item_contents(data), _iterate_page_contents(data)
+        [(ANSWERS_CONTENT, WORLD_ANSWERS_VERSION)], _iterate_wikidata_contents(data), _iterate_wikipedia_contents(data)
     )
     return {
         thing: digest_bytes(repr(content).encode("utf-8", "surrogatepass"))[:_DIGEST_CHARACTERS]
@@ -64,7 +64,7 @@ def digest_world_contents(data: WorldData) -> dict[str, JsonValue]:
     }
 
 
-def _iterate_item_contents(data: WorldData) -> Iterator[tuple[str, object]]:
+def _iterate_wikidata_contents(data: WorldData) -> Iterator[tuple[str, object]]:
     bearers: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     facts: dict[str, list[tuple[str, object]]] = defaultdict(list)
     item_texts = {qid: _RawReprText(repr(item)) for qid, item in data.items.items()}
@@ -81,21 +81,24 @@ def _iterate_item_contents(data: WorldData) -> Iterator[tuple[str, object]]:
     yield from (
         (f"label {name}", [found[language] for language in WORLD_LABEL_LANGUAGES]) for name, found in labels.items()
     )
-    claims = {qid: _make_item_claims(item, data) for qid, item in data.items.items()}
+    claims = {qid: _summarise_item_and_references(item, data) for qid, item in data.items.items()}
     for name, found in bearers.items():
         yield f"name en {name}", sorted(found)
-        yield f"about en {name}", [claims[qid] for qid in _find_enclosing_places(data, [qid for qid, _ in found])]
+        yield (
+            f"about en {name}",
+            [claims[qid] for qid in _list_items_and_enclosing_places(data, [qid for qid, _ in found])],
+        )
     yield from ((f"facts {pid}", sorted(found, key=repr)) for pid, found in facts.items())
 
 
-def _make_item_claims(item: Item, data: WorldData) -> object:
+def _summarise_item_and_references(item: Item, data: WorldData) -> object:
     """Return an item's QID, description, the items it refers to, and their labels."""
     named = [(each.pid, each.value.qid) for each in item.iterate_best_statements() if isinstance(each.value, ItemValue)]
     labels = [data.items[qid].labels["en"] if qid in data.items else None for _, qid in named]
     return [item.qid, item.description, named, labels]
 
 
-def _find_enclosing_places(data: WorldData, qids: Sequence[str]) -> list[str]:
+def _list_items_and_enclosing_places(data: WorldData, qids: Sequence[str]) -> list[str]:
     """Return the items and, transitively, the places that they lie in or are seated in."""
     found: set[str] = set()
     todo = list(qids)
@@ -108,7 +111,7 @@ def _find_enclosing_places(data: WorldData, qids: Sequence[str]) -> list[str]:
     return sorted(found)
 
 
-def _iterate_page_contents(data: WorldData) -> Iterator[tuple[str, object]]:
+def _iterate_wikipedia_contents(data: WorldData) -> Iterator[tuple[str, object]]:
     wiki = EmbeddedWiki(data)
     for title, page in wiki.by_title.items():
         steps, end = wiki.follow_redirects(title)
@@ -128,4 +131,4 @@ def _iterate_page_contents(data: WorldData) -> Iterator[tuple[str, object]]:
     yield from ((f"category {name}", found) for name, found in members.items())
     for title in sorted({*data.articles, *data.redirects, *data.items_by_title}):
         if title not in wiki.by_title or wiki.follow_redirects(title)[1]:  # circular redirects have no views
-            yield f"views {title}", compute_mean_daily_views(data, title)
+            yield f"views {title}", find_made_up_mean_daily_views(data, title)

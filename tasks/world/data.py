@@ -2,7 +2,7 @@
 
 files.py builds these records from the files (data/world/README.md). A time keeps its precision and the year, month and day
 as far as they are written. Years are astronomical (1 BCE is 0, 44 BCE is -43), as in Wikidata's RDF. Amounts stay decimal
-text, so that no digit is lost. `digest_world` is the identity of the world: recorded calls name it, so a response recorded
+text, so that no digit is lost. `digest_world_files` is the identity of the world: recorded calls name it, so a response recorded
 from another state of the files is never reused for this one.
 """
 
@@ -87,7 +87,7 @@ StatementValue = ItemValue | TimeValue | QuantityValue | TextValue | UnknownValu
 
 
 @dataclass(frozen=True, slots=True)
-class SplitStatement:
+class StatementParts:
     """A statement's text split into parts, its values not parsed yet."""
 
     value: str
@@ -106,7 +106,7 @@ def is_wikidata_property_id(text: str) -> bool:
     return _PID.fullmatch(text) is not None
 
 
-def split_statement(text: str) -> SplitStatement:
+def split_statement(text: str) -> StatementParts:
     """Split `value | PID=value … | rank`; ValueError names the wrong part and what was expected."""
     value, *rest = text.split(" | ")
     qualifiers: list[tuple[str, str]] = []
@@ -123,7 +123,7 @@ def split_statement(text: str) -> SplitStatement:
         raise ValueError(f"{len(ranks)} ranks; expected at most one")
     if not value.strip():
         raise ValueError("no value; expected one before the first ` | `")
-    return SplitStatement(value.strip(), tuple(qualifiers), ranks[0] if ranks else "normal")
+    return StatementParts(value.strip(), tuple(qualifiers), ranks[0] if ranks else "normal")
 
 
 def parse_statement_value(text: str, data_type: PropertyDataType) -> StatementValue:
@@ -323,7 +323,7 @@ def load_world_article_titles(folder: Path = WORLD_FOLDER) -> list[str]:
     return sorted(titles)
 
 
-def digest_world(folder: Path = WORLD_FOLDER) -> str:
+def digest_world_files(folder: Path = WORLD_FOLDER) -> str:
     """Return the identity of a world: a digest of the names and bytes of its files."""
     try:
         parts = [f"{p.relative_to(folder).as_posix()} {digest_bytes(p.read_bytes())}" for p in list_world_files(folder)]

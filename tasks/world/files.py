@@ -33,7 +33,7 @@ from factmill.tasks.world.data import (
     WorldArticleRevision,
     WorldData,
     WorldProperty,
-    digest_world,
+    digest_world_files,
     is_wikidata_item_id,
     is_wikidata_property_id,
     parse_statement_value,
@@ -97,12 +97,12 @@ class WorldFileFindings:
             return None
 
     def load_mapping(self, path: Path, folder: Path) -> list[tuple[str, Any]]:
-        """Load a YAML file as (key, value) pairs (`parse_yaml_mapping`)."""
+        """Load a YAML file as (key, value) pairs (`parse_yaml_pairs_as_text`)."""
         text = self.load_text(path, folder)
-        return [] if text is None else parse_yaml_mapping(text, self)
+        return [] if text is None else parse_yaml_pairs_as_text(text, self)
 
 
-def parse_yaml_mapping(text: str, findings: WorldFileFindings) -> list[tuple[str, Any]]:
+def parse_yaml_pairs_as_text(text: str, findings: WorldFileFindings) -> list[tuple[str, Any]]:
     """Parse YAML text into (key, value) pairs, scalars as text; a duplicate key gives two pairs."""
 
     def read_plain(node: yaml.Node, key: str) -> Any:
@@ -133,7 +133,7 @@ def load_world_data(folder: Path = WORLD_FOLDER) -> WorldData:
     The last two worlds are cached by the bytes of their files, so that several builds in one process load a world once,
     even when they alternate between two states.
     """
-    return _load_cached_world_data(folder, digest_world(folder))
+    return _load_cached_world_data(folder, digest_world_files(folder))
 
 
 @lru_cache(maxsize=2)
@@ -157,7 +157,7 @@ def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileVi
                 pid, f"expected `PID: type | labels` with one type of {', '.join(PROPERTY_DATA_TYPES)}"
             )
         elif findings.register_description(f"property {pid}"):
-            properties[pid] = WorldProperty(pid, kind, _parse_labels(pid, names, findings))
+            properties[pid] = WorldProperty(pid, kind, _parse_multilingual_labels(pid, names, findings))
     items: dict[str, Item] = {}
     paths = sorted(folder.glob("entities/*.yaml"))
     if not paths:
@@ -202,7 +202,7 @@ def _parse_item(
     statements = [s for pid in pids for s in _parse_statements(f"{qid}.{pid}", pid, entry[pid], properties, findings)]
     return Item(
         qid=qid,
-        labels=_parse_labels(f"{qid}.label", texts.get("label", qid), findings),
+        labels=_parse_multilingual_labels(f"{qid}.label", texts.get("label", qid), findings),
         description=texts.get("is"),
         aliases=tuple(_parse_text_list(f"{qid}.aka", entry.get("aka", []), findings)),
         title=texts.get("wiki"),
@@ -233,7 +233,7 @@ def _parse_statements(
             findings.add_violation(key, str(error))
 
 
-def _parse_labels(key: str, text: str, findings: WorldFileFindings) -> dict[str, str]:
+def _parse_multilingual_labels(key: str, text: str, findings: WorldFileFindings) -> dict[str, str]:
     names = [name.strip() for name in text.split(" / ")]
     if len(names) == 1:
         names *= len(WORLD_LABEL_LANGUAGES)
@@ -283,7 +283,7 @@ def parse_world_article(text: str, findings: WorldFileFindings) -> WorldArticle 
     if not match:
         findings.add_violation("front matter", "expected YAML between two --- lines at the top")
         return None
-    pairs = parse_yaml_mapping(match[1], findings)
+    pairs = parse_yaml_pairs_as_text(match[1], findings)
     head = dict(pairs)
     title = head.get("title")
     if not isinstance(title, str) or not title:
@@ -374,7 +374,9 @@ def _parse_number(key: str, given: Any, at_least: int, findings: WorldFileFindin
 
 def add_reference_violations(data: WorldData, findings: WorldFileFindings) -> None:
     """Add a violation for every dangling reference and every duplicate id or title."""
-    for owner, key, problem in chain(_check_items(data), _check_articles(data), _check_categories_and_redirects(data)):
+    for owner, key, problem in chain(
+        _check_item_references(data), _check_article_references(data), _check_category_and_redirect_references(data)
+    ):
         findings.add_violation(key, problem, owner)
 
 
@@ -382,7 +384,7 @@ ReferenceProblems = Iterator[tuple[str, str, str]]
 """(described thing, position in its file, what was found and expected)."""
 
 
-def _check_items(data: WorldData) -> ReferenceProblems:
+def _check_item_references(data: WorldData) -> ReferenceProblems:
     titles: dict[str, str] = {}
     for qid, item in data.items.items():
         for statement in item.statements:
@@ -395,7 +397,7 @@ def _check_items(data: WorldData) -> ReferenceProblems:
             yield f"item {qid}", f"{qid}.wiki", f"{titles[item.title]} has the article {item.title!r} too"
 
 
-def _check_articles(data: WorldData) -> ReferenceProblems:
+def _check_article_references(data: WorldData) -> ReferenceProblems:
     owners: dict[str, list[str]] = defaultdict(list)
     for title, article in data.articles.items():
         owner, key = f"article {title}", f"{title}.qid"
@@ -416,7 +418,7 @@ def _check_articles(data: WorldData) -> ReferenceProblems:
             yield f"article {title}", title, f"{titles[0]!r} uses {number} already"
 
 
-def _check_categories_and_redirects(data: WorldData) -> ReferenceProblems:
+def _check_category_and_redirect_references(data: WorldData) -> ReferenceProblems:
     for name, parents in data.categories.items():
         for parent in parents:
             if parent not in data.categories:

@@ -72,11 +72,11 @@ def iterate_pageview_items(data: WorldData, path_parts: list[str]) -> Iterator[d
     if start > end:
         raise PageviewsRequestError(400, "Bad Request", "start is after end")
     title = article.replace("_", " ")
-    mean = compute_mean_daily_views(data, title) if project in _PROJECTS else None
+    mean = find_made_up_mean_daily_views(data, title) if project in _PROJECTS else None
     days = _iterate_daily_views(title, mean, start, end) if mean else iter(())
-    series = [(day, _compute_view_share(views, access, agent)) for day, views in days]
+    series = [(day, _compute_views_by_access_and_agent(views, access, agent)) for day, views in days]
     if granularity == "monthly":
-        series = _sum_monthly_views(series, start, end)
+        series = _sum_complete_month_views(series, start, end)
     series = [(day, views) for day, views in series if views]
     if not series:
         raise PageviewsRequestError(404, "Not Found", "no views are known for this article in these days")
@@ -86,12 +86,12 @@ def iterate_pageview_items(data: WorldData, path_parts: list[str]) -> Iterator[d
         yield {**head, "timestamp": timestamp, "access": access, "agent": agent, "views": views}
 
 
-def compute_mean_daily_views(data: WorldData, title: str) -> float | None:
+def find_made_up_mean_daily_views(data: WorldData, title: str) -> float | None:
     """Return a title's made-up mean of views per day; None for an unknown title."""
     if title in data.articles:
         return float(data.articles[title].daily_views)
     if title in data.redirects:
-        target = compute_mean_daily_views(data, data.redirects[title].partition("#")[0])
+        target = find_made_up_mean_daily_views(data, data.redirects[title].partition("#")[0])
         return None if target is None else target * (1 + derive_seed("redirect", title) % 40) / 1000
     if title in data.items_by_title:
         # between 3 and 3,000, with a median near 100
@@ -144,10 +144,10 @@ def _round_by_chance(views: float, byte: int) -> int:
     return floor + (byte / 256 < views - floor)
 
 
-def _compute_view_share(views: int, access: str, agent: str) -> int:
+def _compute_views_by_access_and_agent(views: int, access: str, agent: str) -> int:
     """Return the share of a day's views with one access method and agent; shares add up to the total."""
     if agent == "all-agents":
-        return sum(_compute_view_share(views, access, each) for each in ("user", *_AGENT_SHARES))
+        return sum(_compute_views_by_access_and_agent(views, access, each) for each in ("user", *_AGENT_SHARES))
     of_agent = views if agent == "user" else views * _AGENT_SHARES[agent] // 100
     if access == "all-access":
         return of_agent
@@ -156,7 +156,7 @@ def _compute_view_share(views: int, access: str, agent: str) -> int:
     return parts[access]
 
 
-def _sum_monthly_views(series: list[tuple[date, int]], start: date, end: date) -> list[tuple[date, int]]:
+def _sum_complete_month_views(series: list[tuple[date, int]], start: date, end: date) -> list[tuple[date, int]]:
     """Sum the complete months between start and end."""
     sums: dict[date, int] = {}
     for day, views in series:

@@ -123,16 +123,16 @@ def _iterate_item_triples(item: Item) -> Iterator[str]:
     if item.description:
         yield _format_triple(subject, _format_iri(SCHEMA, "description"), _format_literal(item.description, "en"))
     version = 2_000_000_000 + int(item.qid[1:]) % 100_000_000
-    yield _format_triple(subject, _format_iri(SCHEMA, "version"), _format_typed_literal(str(version), "integer"))
+    yield _format_triple(subject, _format_iri(SCHEMA, "version"), _format_xsd_literal(str(version), "integer"))
     # if unknown, made up: a time in 2025 that depends on the item's number
     made_up = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=int(item.qid[1:]) * 7919 % (360 * 24 * 60))
     modified = item.modified or made_up.strftime("%Y-%m-%dT%H:%M:%SZ")
-    yield _format_triple(subject, _format_iri(SCHEMA, "dateModified"), _format_typed_literal(modified, "dateTime"))
+    yield _format_triple(subject, _format_iri(SCHEMA, "dateModified"), _format_xsd_literal(modified, "dateTime"))
     yield _format_triple(
-        subject, _format_iri(WIKIBASE, "statements"), _format_typed_literal(str(len(item.statements)), "integer")
+        subject, _format_iri(WIKIBASE, "statements"), _format_xsd_literal(str(len(item.statements)), "integer")
     )
     yield _format_triple(
-        subject, _format_iri(WIKIBASE, "sitelinks"), _format_typed_literal("1" if item.title else "0", "integer")
+        subject, _format_iri(WIKIBASE, "sitelinks"), _format_xsd_literal("1" if item.title else "0", "integer")
     )
 
 
@@ -156,7 +156,7 @@ def _iterate_statement_triples(
     # an id like Q42-D8404CDA-25E4-4334-AF13-A3290BCD9C0F; equal content gives equal ids
     name = f"{qid}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
     node, pid = _format_iri(WDS, name), statement.pid
-    simple = _format_simple_value(statement.value, pid, name)
+    simple = _format_value_as_rdf_term(statement.value, pid, name)
     if is_best:
         # statements that differ only in qualifiers share one direct claim
         direct = _format_triple(_format_iri(WD, qid), _format_iri(WDT, pid), simple)
@@ -171,19 +171,19 @@ def _iterate_statement_triples(
     yield from _iterate_value_node_triples(node, _format_iri(PSV, pid), statement.value, seen_values)
     for each in dict.fromkeys(statement.qualifiers):
         yield _format_triple(
-            node, _format_iri(PQ, each.pid), _format_simple_value(each.value, each.pid, f"{name} {each.pid}")
+            node, _format_iri(PQ, each.pid), _format_value_as_rdf_term(each.value, each.pid, f"{name} {each.pid}")
         )
         yield from _iterate_value_node_triples(node, _format_iri(PQV, each.pid), each.value, seen_values)
 
 
-def _format_simple_value(value: StatementValue, pid: str, owner: str) -> str:
+def _format_value_as_rdf_term(value: StatementValue, pid: str, owner: str) -> str:
     """Return the value as one RDF term; `owner` distinguishes blank nodes of unknown values."""
     if isinstance(value, ItemValue):
         return _format_iri(WD, value.qid)
     if isinstance(value, TimeValue):
-        return _format_typed_literal(format_xsd_datetime(value), "dateTime")
+        return _format_xsd_literal(format_xsd_datetime(value), "dateTime")
     if isinstance(value, QuantityValue):
-        return _format_typed_literal(_format_signed_amount(value.amount), "decimal")
+        return _format_xsd_literal(_format_signed_amount(value.amount), "decimal")
     if isinstance(value, UnknownValue):
         return f"_:genid{digest_json([owner])[:32]}"
     if _EXTERNAL_PROPERTY_TYPES.get(pid) == "CommonsMedia":
@@ -206,14 +206,14 @@ def _iterate_value_node_triples(
     if isinstance(value, TimeValue):
         yield _format_triple(full, RDF_TYPE, _format_iri(WIKIBASE, "TimeValue"))
         yield _format_triple(
-            full, _format_iri(WIKIBASE, "timeValue"), _format_typed_literal(format_xsd_datetime(value), "dateTime")
+            full, _format_iri(WIKIBASE, "timeValue"), _format_xsd_literal(format_xsd_datetime(value), "dateTime")
         )
         yield _format_triple(
             full,
             _format_iri(WIKIBASE, "timePrecision"),
-            _format_typed_literal(str(_PRECISION_NUMBERS[value.precision]), "integer"),
+            _format_xsd_literal(str(_PRECISION_NUMBERS[value.precision]), "integer"),
         )
-        yield _format_triple(full, _format_iri(WIKIBASE, "timeTimezone"), _format_typed_literal("0", "integer"))
+        yield _format_triple(full, _format_iri(WIKIBASE, "timeTimezone"), _format_xsd_literal("0", "integer"))
         yield _format_triple(
             full,
             _format_iri(WIKIBASE, "timeCalendarModel"),
@@ -224,7 +224,7 @@ def _iterate_value_node_triples(
         yield _format_triple(
             full,
             _format_iri(WIKIBASE, "quantityAmount"),
-            _format_typed_literal(_format_signed_amount(value.amount), "decimal"),
+            _format_xsd_literal(_format_signed_amount(value.amount), "decimal"),
         )
         yield _format_triple(full, _format_iri(WIKIBASE, "quantityUnit"), _format_iri(WD, value.unit or UNITLESS_QID))
 
@@ -241,7 +241,7 @@ def _format_literal(text: str, language: str = "") -> str:
     return f'"{text.translate(_LITERAL_ESCAPES)}"' + (f"@{language}" if language else "")
 
 
-def _format_typed_literal(text: str, kind: str) -> str:
+def _format_xsd_literal(text: str, kind: str) -> str:
     return f'"{text}"^^<{XSD}{kind}>'
 
 

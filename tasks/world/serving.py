@@ -32,7 +32,7 @@ from factmill.tasks.processes import (
     start_child_process,
     stop_child_process,
 )
-from factmill.tasks.world.data import WORLD_FOLDER, WorldData, digest_world
+from factmill.tasks.world.data import WORLD_FOLDER, WorldData, digest_world_files
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.rdf import write_world_ntriples
 
@@ -46,7 +46,7 @@ _LOCK_TIMEOUT_S = 120.0
 _STORE_CODE_FILES = ("data.py", "files.py", "rdf.py")
 
 
-def find_oxigraph_binary() -> Path:
+def get_oxigraph_binary() -> Path:
     """Return the server binary of the installed oxigraph package; EmbeddedWorldError if it is missing."""
     try:
         files = distribution("oxigraph").files or []
@@ -61,14 +61,14 @@ def find_oxigraph_binary() -> Path:
     raise EmbeddedWorldError("the package oxigraph has no server binary in this Python's environment; install it again")
 
 
-def digest_world_store(folder: Path) -> str:
+def digest_world_store_inputs(folder: Path) -> str:
     """Return a store's name: a digest of the world's files, the code that loads and writes them, and Oxigraph's version."""
     code = [digest_bytes((Path(__file__).parent / module).read_bytes()) for module in _STORE_CODE_FILES]
-    return combine_digests([digest_world(folder), *code, distribution("oxigraph").version])[:32]
+    return combine_digests([digest_world_files(folder), *code, distribution("oxigraph").version])[:32]
 
 
 @contextmanager
-def opened_world_store(cache: Path, digest: str, load_data: Callable[[], WorldData]) -> Iterator[Path]:
+def open_or_build_world_store(cache: Path, digest: str, load_data: Callable[[], WorldData]) -> Iterator[Path]:
     """Yield the folder of a loaded store, built if missing and protected from removal during the block.
 
     `load_data` is called only if the store must be built. EmbeddedWorldError if the folder cannot be written or loaded.
@@ -81,7 +81,7 @@ def opened_world_store(cache: Path, digest: str, load_data: Callable[[], WorldDa
             if not store.is_dir():
                 with _hold_file_lock(cache / "build.lock", fcntl.LOCK_EX):
                     if not store.is_dir():
-                        _remove_stale_stores(cache, digest)
+                        _remove_stale_stores_and_logs(cache, digest)
                         _build_store(cache, store, load_data())
         except OSError as error:
             raise EmbeddedWorldError(
@@ -95,7 +95,7 @@ def _build_store(cache: Path, store: Path, data: WorldData) -> None:
     triples = building / "world.nt"
     with triples.open("w", encoding="utf-8") as stream:
         write_world_ntriples(data, stream)
-    command = [str(find_oxigraph_binary()), "load", "--location", str(building / "store"), "--file", str(triples)]
+    command = [str(get_oxigraph_binary()), "load", "--location", str(building / "store"), "--file", str(triples)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_LOAD_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
@@ -106,7 +106,7 @@ def _build_store(cache: Path, store: Path, data: WorldData) -> None:
     shutil.rmtree(building)
 
 
-def _remove_stale_stores(cache: Path, digest: str) -> None:
+def _remove_stale_stores_and_logs(cache: Path, digest: str) -> None:
     """Remove logs, half-built stores (we hold the build lock) and unused stores of other states."""
     for left in cache.iterdir():
         if left.name.startswith("building-"):
@@ -150,7 +150,7 @@ class RunningWorld:
     """A running world."""
 
     digest: str
-    """Digest of the world's files (`digest_world`)."""
+    """Digest of the world's files (`digest_world_files`)."""
     endpoints: Mapping[str, str]
     """wikidata: SPARQL URL; wikipedia, pageviews, falcon: base URLs, as in world files."""
     app_url: str
@@ -170,14 +170,16 @@ def running_world(home: Path, folder: Path = WORLD_FOLDER, port: int = 0) -> Ite
     The app listens on `port` and Oxigraph on `port` + 1; 0 takes any free ports.
     """
     read_data = remember(lambda: load_world_data(folder))
-    digest = digest_world_store(folder)
+    digest = digest_world_store_inputs(folder)
     with (
-        opened_world_store(home / "world-cache", digest, read_data) as store,
+        open_or_build_world_store(home / "world-cache", digest, read_data) as store,
         _running_oxigraph(store, port + 1 if port else 0) as sparql_port,
         _running_app(read_data(), f"http://{LOOPBACK_HOST}:{sparql_port}/query", port) as app_port,
     ):
         yield _make_running_world(
-            digest_world(folder), f"http://{LOOPBACK_HOST}:{sparql_port}/query", f"http://{LOOPBACK_HOST}:{app_port}"
+            digest_world_files(folder),
+            f"http://{LOOPBACK_HOST}:{sparql_port}/query",
+            f"http://{LOOPBACK_HOST}:{app_port}",
         )
 
 
@@ -217,7 +219,7 @@ def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
         chosen = port or find_free_port()
         log = store.parent / f"{store.name}-{chosen}.log"
         command = [
-            str(find_oxigraph_binary()),
+            str(get_oxigraph_binary()),
             "serve-read-only",
             "--location",
             str(store),

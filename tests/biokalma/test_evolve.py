@@ -36,7 +36,7 @@ from factmill.tasks.biokalma.evolve import (
     evolve_paragraph,
     write_biography_questions,
 )
-from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.translation_and_perplexity import (
     NoPerplexity,
@@ -367,7 +367,7 @@ def test_a_server_that_weighs_texts_may_be_down_for_one_pair(author: ScriptedAut
     web.handle = weigh
     model = ModelSettings(kind="openai", name="lm", url=web.url, limits=LIMITS.model_copy(update={"parallel": 8}))
     try:
-        scorer = PerplexityClient(f"{web.url}#lm", model, lambda: "key", "factmill tests")
+        scorer = TextPerplexityClient(f"{web.url}#lm", model, lambda: "key", "factmill tests")
         left = run(evolve_paragraph, [evolving("Ada"), evolving("Eve")], scorer, alpha=0)
     finally:
         web.close()

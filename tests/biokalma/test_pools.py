@@ -13,7 +13,7 @@ from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, LIMITS, TwoWikidatas
 
 from factmill.tasks.assets import load_property_numbers
-from factmill.tasks.biokalma.core.rows import PairWithParagraph, PooledPair, ResolvedPair
+from factmill.tasks.biokalma.core.rows import PairWithKnowledgePools, PairWithParagraph, ResolvedPair
 from factmill.tasks.biokalma.pair_preparation import count_relations_over_build, find_pair_paragraphs, pool_knowledge
 from factmill.tasks.clients.wikipedia import WikipediaClient
 
@@ -285,7 +285,7 @@ def describe(
 ) -> Callable[..., Left]:
     """Find the paragraph of pairs, with both engines."""
 
-    def run(*rows: PooledPair) -> Left:
+    def run(*rows: PairWithKnowledgePools) -> Left:
         def step(services: Any, folder: Path) -> Left:
             return run_step(find_pair_paragraphs, rows, services, folder, monkeypatch, biokalma_inputs())
 
@@ -294,7 +294,7 @@ def describe(
     return run
 
 
-def ada_and_caesar(row_id: str, **changed: Any) -> PooledPair:
+def ada_and_caesar(row_id: str, **changed: Any) -> PairWithKnowledgePools:
     """Return a pair of two who have articles; her father is he."""
     father = make_piece("Q1", "P22", "Julius Caesar", "Q2", property="father")
     names = {"person": "Ada Lovelace", "other": "Julius Caesar", "relation": "P22"}

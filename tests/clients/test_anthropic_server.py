@@ -9,10 +9,10 @@ from pydantic import ValidationError
 from support.messages.server import KEY, MessagesServer, error
 
 from factmill.tasks.clients.anthropic_server import (
-    build_chat_completion,
     build_messages_request,
-    convert_batch_result_line,
-    translate_response_text,
+    convert_batch_line_to_openai_format,
+    translate_message_to_chat_completion,
+    translate_response_json_to_chat,
 )
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.core.calls.chat import make_chat_call, parse_chat_response
@@ -174,7 +174,9 @@ def test_a_schema_is_sent_in_the_subset_that_the_api_takes(serve) -> None:
 def test_stop_reasons_and_usage_stand_as_they_came_and_thinking_is_no_text(reason) -> None:
     usage = {"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 5}
     content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    read = build_chat_completion({"type": "message", "content": content, "stop_reason": reason, "usage": usage})
+    read = translate_message_to_chat_completion(
+        {"type": "message", "content": content, "stop_reason": reason, "usage": usage}
+    )
     [choice] = read["choices"]
     assert choice["finish_reason"] == reason
     assert choice["message"]["content"] == "ab"
@@ -184,12 +186,12 @@ def test_stop_reasons_and_usage_stand_as_they_came_and_thinking_is_no_text(reaso
 
 @pytest.mark.parametrize("text", ["", "<html>", "[1]", '{"type": "error", "error": {"type": "api_error"}}', '{"a": '])
 def test_what_is_no_message_stands_as_it_came(text) -> None:
-    assert translate_response_text(text) == text
+    assert translate_response_json_to_chat(text) == text
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"custom_id": "a"}', b'{"custom_id": "a", "result": {"type": "new"}}'])  # fmt: skip
 def test_a_line_of_results_that_cannot_be_read_stands_as_it_came(line) -> None:
-    assert convert_batch_result_line(line) == line
+    assert convert_batch_line_to_openai_format(line) == line
 
 
 def test_an_overloaded_server_is_asked_again(serve, inbox) -> None:

@@ -6,7 +6,7 @@ import pytest
 from clients.test_chat import HERE, PROMPT, ask, model, open_chat
 from clients.test_refusals import ONE_BY_ONE
 
-from factmill.tasks.clients.unsupported_parameters import merge_roles, read_settings_from_refusal
+from factmill.tasks.clients.unsupported_parameters import merge_system_and_repeated_roles, read_settings_from_refusal
 from factmill.tasks.core.calls.chat import ToolCall, make_chat_call, parse_chat_response
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.service_settings import ModelSettings
@@ -134,7 +134,9 @@ def test_a_refusal_of_one_call_does_not_teach_that_there_are_no_tools(turns, tex
 
 
 def test_calls_and_what_they_gave_stay_messages_of_their_own_where_roles_are_merged() -> None:
-    merged = merge_roles([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}, *TURNS, TURNS[1]])
+    merged = merge_system_and_repeated_roles(
+        [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}, *TURNS, TURNS[1]]
+    )
     assert [each["role"] for each in merged] == ["user", "assistant", "tool", "tool"]
     assert merged[0]["content"] == "s\n\nu"
     assert merged[1:] == [*TURNS, TURNS[1]]

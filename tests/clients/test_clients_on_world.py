@@ -8,20 +8,20 @@ import pytest
 import requests
 from support.webs.prepared import copy_prepared
 
-from factmill.tasks.clients.falcon import FalconClient
+from factmill.tasks.clients.falcon import FalconEntityLinkingClient
 from factmill.tasks.clients.pageviews import PageviewsClient
 from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.clients.wikipedia import WikipediaClient
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
-from factmill.tasks.core.calls.entity_linking import make_link_call, parse_text_links
+from factmill.tasks.core.calls.entity_linking import make_entity_linking_call, parse_entity_linking_result
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.path_calls import EndpointPathFinder, make_item_paths_call, make_uncached_sender
 from factmill.tasks.core.calls.wikidata import make_find_items_call
 from factmill.tasks.core.calls.wikipedia import (
     make_page_revision_at_call,
     make_page_states_call,
-    make_page_text_call,
     make_resolve_title_call,
+    make_revision_html_call,
     parse_page_revision,
     parse_resolved_title,
 )
@@ -46,7 +46,7 @@ def clients(world: RunningWorld) -> Iterator[dict[str, CallService]]:
         "wikidata": SparqlClient("Wikidata", world.sparql_proxy, "w", LIMITS, AGENT),
         "wikipedia": WikipediaClient(world.endpoints["wikipedia"], "p", LIMITS, AGENT),
         "pageviews": PageviewsClient(world.endpoints["pageviews"], "v", LIMITS, AGENT),
-        "falcon": FalconClient(world.endpoints["falcon"], "f", LIMITS, AGENT),
+        "falcon": FalconEntityLinkingClient(world.endpoints["falcon"], "f", LIMITS, AGENT),
     }
     requests.delete(f"{world.app_url}/faults", timeout=5)
 
@@ -69,7 +69,9 @@ def test_an_article_is_read_as_it_was_at_a_day(clients: dict[str, CallService]) 
     assert first is not None
     assert last is not None
     assert first.revid < last.revid
-    old, new = ask(clients["wikipedia"], [make_page_text_call("p", first.revid), make_page_text_call("p", last.revid)])
+    old, new = ask(
+        clients["wikipedia"], [make_revision_html_call("p", each.revid, each.title) for each in (first, last)]
+    )
     assert "82" in str(old.body)
     assert "274" in str(new.body)
 
@@ -81,15 +83,15 @@ def test_a_redirect_leads_to_its_article_and_item(clients: dict[str, CallService
 
 
 def test_falcon_links_names_in_a_question(clients: dict[str, CallService]) -> None:
-    (reply,) = ask(clients["falcon"], [make_link_call("f", "Who painted the Mona Lisa?", 3)])
-    assert "Q12418" in str(parse_text_links(reply.body))
+    (reply,) = ask(clients["falcon"], [make_entity_linking_call("f", "Who painted the Mona Lisa?", 3)])
+    assert "Q12418" in str(parse_entity_linking_result(reply.body))
 
 
 CALLS: dict[str, Call] = {
     "wikidata": make_find_items_call("w", "Berlin"),
     "wikipedia": make_resolve_title_call("p", "Berlin"),
     "pageviews": make_pageviews_call("v", "Berlin", "20250101", "20250131"),
-    "falcon": make_link_call("f", "Where is Berlin?", 3),
+    "falcon": make_entity_linking_call("f", "Where is Berlin?", 3),
 }
 PATHS = {"wikidata": "/sparql", "wikipedia": "/w/api.php", "pageviews": "/api/rest_v1", "falcon": "/falcon2"}
 FAULTS: list[dict[str, Any]] = [

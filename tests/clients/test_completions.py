@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.clients.completions import find_chat_failure, find_content_refusal, read_completion
+from factmill.tasks.clients.completions import (
+    find_chat_failure_or_raise,
+    find_content_or_length_refusal,
+    read_completion,
+)
 from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
@@ -24,7 +28,7 @@ def outcome(status: int, body: Any) -> str:
     """Return what comes of an answer: `final`, `later`, `retry` or `stop`, and the code of the failure or the error."""
     answer = ServerResponse(status, body if isinstance(body, str) else json.dumps(body), None)
     try:
-        reply = find_chat_failure("it", answer)
+        reply = find_chat_failure_or_raise("it", answer)
         if reply is None:
             found = read_completion("it", answer)
             return f"final {found.error.partition(':')[0]}" if found.error else f"answer {found.body['finish']}"
@@ -145,7 +149,10 @@ def test_only_a_request_that_alone_fails_is_no_sign_of_an_outage() -> None:
 
 
 def test_an_answer_is_no_error_whatever_it_says() -> None:
-    assert find_content_refusal("it", ServerResponse(200, json.dumps(error("Insufficient credits")), None)) is None
+    assert (
+        find_content_or_length_refusal("it", ServerResponse(200, json.dumps(error("Insufficient credits")), None))
+        is None
+    )
 
 
 def test_errors_that_teach_are_neither_a_block_nor_about_the_account(shared_data: Path) -> None:
@@ -153,7 +160,7 @@ def test_errors_that_teach_are_neither_a_block_nor_about_the_account(shared_data
     refusals = [json.loads(line) for line in lines]
     assert refusals
     found = {
-        each["from"]: find_content_refusal("it", ServerResponse(each["status"], each["body"], None))
+        each["from"]: find_content_or_length_refusal("it", ServerResponse(each["status"], each["body"], None))
         for each in refusals
     }
     assert {name for name, reply in found.items() if reply} == set()

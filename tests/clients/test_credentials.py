@@ -13,10 +13,10 @@ import pytest
 from support.webs.loopback import Loopback, Seen
 
 from factmill.tasks.clients.batch_jobs.job_files import JobFile
-from factmill.tasks.clients.batch_jobs.openai_batches import OpenAiBatches
+from factmill.tasks.clients.batch_jobs.openai_batches import OpenAiBatchClient
 from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.clients.openai_server import OpenAiServer
-from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.clients.openai_server import OpenAiServerClient
+from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
@@ -102,9 +102,11 @@ def test_a_scorer_and_batch_jobs_carry_the_same(server, inbox, monkeypatch, toke
     scored = {"choices": [{"text": "a b", "logprobs": logprobs}], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}
     server.handle = lambda seen: {"json": scored if "completions" in seen.path else {"id": "x"}}
     call = make_perplexity_call("m", "a b")
-    PerplexityClient("m", model(server, **given), lambda: "none", "tests").send([call], inbox)
+    TextPerplexityClient("m", model(server, **given), lambda: "none", "tests").send([call], inbox)
     assert inbox[call].status == "ok"
-    remote = OpenAiBatches(OpenAiServer(model(server, **given), lambda: "none", "tests"), model(server).jobs, 1)
+    remote = OpenAiBatchClient(
+        OpenAiServerClient(model(server, **given), lambda: "none", "tests"), model(server).jobs, 1
+    )
     found: list[str] = []
 
     async def hand_in() -> None:
@@ -247,7 +249,9 @@ def test_the_key_of_an_anthropic_model_is_a_bearer_token_unless_key_header_names
     server.script(ANSWER)
     for given in ({"key_env": "MY_KEY"}, {"key_env": "MY_KEY", "key_header": "api-key"}, {"key_command": tokens}):
         settings = model(server, **given).model_copy(update={"kind": "anthropic"})
-        asyncio.run(OpenAiServer(settings, partial(read_api_key, settings), "tests").post("/chat/completions", {}))
+        asyncio.run(
+            OpenAiServerClient(settings, partial(read_api_key, settings), "tests").post("/chat/completions", {})
+        )
     names = "api-key", "authorization"
     found = [[seen.headers.get(name, "")[:14] for name in names] for seen in server.seen]
     assert found == [["", "Bearer ant-key"], ["ant-key-0123", ""], ["", "Bearer token-1"]]

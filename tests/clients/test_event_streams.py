@@ -7,7 +7,7 @@ import pytest
 from support.webs.loopback import Loopback, Seen
 
 from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.clients.event_streams import read_completion_json
+from factmill.tasks.clients.event_streams import read_plain_or_streamed_json
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.chat import make_chat_call
@@ -85,7 +85,7 @@ STREAMS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_is_read_as_the_answer_that_it_spells(name):
     text, expected = STREAMS[name]
-    choices = json.loads(read_completion_json(text, 200))["choices"]
+    choices = json.loads(read_plain_or_streamed_json(text, 200))["choices"]
     assert [(choice["message"]["content"], choice.get("finish_reason")) for choice in choices] == expected
     assert {choice["message"].get("role") for choice in choices} == {"assistant"}
 
@@ -107,30 +107,32 @@ MEMBERS: dict[str, tuple[list[Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", MEMBERS)
 def test_members_of_chunks_stand_at_the_top(name):
     chunks, expected = MEMBERS[name]
-    body = json.loads(read_completion_json(stream(*chunks, done=False), 200))
+    body = json.loads(read_plain_or_streamed_json(stream(*chunks, done=False), 200))
     assert {key: body[key] for key in expected} == expected
 
 
 def test_an_error_without_choices_is_the_body():
-    assert json.loads(read_completion_json(stream({"error": {"code": 429}}, done=False), 200))["error"] == {"code": 429}
-    assert "choices" not in json.loads(read_completion_json(stream({"error": {"code": 429}}), 200))
-    assert json.loads(read_completion_json('event: error\ndata: {"message": "no"}\n\n', 200))["error"] == {
+    assert json.loads(read_plain_or_streamed_json(stream({"error": {"code": 429}}, done=False), 200))["error"] == {
+        "code": 429
+    }
+    assert "choices" not in json.loads(read_plain_or_streamed_json(stream({"error": {"code": 429}}), 200))
+    assert json.loads(read_plain_or_streamed_json('event: error\ndata: {"message": "no"}\n\n', 200))["error"] == {
         "message": "no"
     }
-    assert json.loads(read_completion_json("event: error\ndata: overloaded\n\n", 200))["error"] == {
+    assert json.loads(read_plain_or_streamed_json("event: error\ndata: overloaded\n\n", 200))["error"] == {
         "message": "overloaded"
     }
 
 
 def test_an_error_of_a_choice_stays_with_its_choice():
     chunk = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]}
-    [choice] = json.loads(read_completion_json(stream(piece("ha"), chunk), 200))["choices"]
+    [choice] = json.loads(read_plain_or_streamed_json(stream(piece("ha"), chunk), 200))["choices"]
     assert (choice["error"], choice["finish_reason"]) == ({"code": 502}, "error")
 
 
 def test_refusals_and_reasoning_are_joined():
     [choice] = json.loads(
-        read_completion_json(
+        read_plain_or_streamed_json(
             stream(piece(refusal="I "), piece(refusal="can't", reasoning_content="h"), piece(finish="stop")), 200
         )
     )["choices"]
@@ -153,7 +155,7 @@ CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str | None, str, s
 def test_calls_of_tools_are_joined(name):
     pieces, expected = CALLS[name]
     text = stream(*(piece(tool_calls=each) for each in pieces), piece(finish="tool_calls"))
-    [choice] = json.loads(read_completion_json(text, 200))["choices"]
+    [choice] = json.loads(read_plain_or_streamed_json(text, 200))["choices"]
     found = choice["message"]["tool_calls"]
     assert [(one.get("id"), one["function"]["name"], one["function"]["arguments"]) for one in found] == expected
 
@@ -172,7 +174,7 @@ def test_calls_of_tools_are_joined(name):
 )
 def test_a_stream_that_ends_early_or_is_no_json_is_asked_again(text, code):
     with pytest.raises(Retry) as caught:
-        read_completion_json(text, 200)
+        read_plain_or_streamed_json(text, 200)
     assert caught.value.code == code
 
 
@@ -180,12 +182,12 @@ def test_a_stream_that_ends_early_or_is_no_json_is_asked_again(text, code):
     "before", ["", "\ufeff", "\n\n  \r\n", ": OPENROUTER PROCESSING\n\n: ping\r\n", "\ufeff\n: x\n"]
 )
 def test_what_stands_before_plain_json_is_dropped(before):
-    assert read_completion_json(f'{before}{{"choices": []}}', 200) == '{"choices": []}'
+    assert read_plain_or_streamed_json(f'{before}{{"choices": []}}', 200) == '{"choices": []}'
 
 
 def test_other_texts_stay_as_they_are():
     for text in ("", "<html>data: no</html>", "no such model", '{"data: ": 1}'):
-        assert read_completion_json(text, 200) == text
+        assert read_plain_or_streamed_json(text, 200) == text
 
 
 def open_chat(server: Loopback, **changed: Any) -> ChatClient:

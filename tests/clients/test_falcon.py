@@ -4,8 +4,13 @@ import threading
 
 import pytest
 
-from factmill.tasks.clients.falcon import LINK_LIST_KEYS, FalconClient
-from factmill.tasks.core.calls.entity_linking import LinkCandidate, TextLinks, make_link_call, parse_text_links
+from factmill.tasks.clients.falcon import LINK_LIST_KEYS, FalconEntityLinkingClient
+from factmill.tasks.core.calls.entity_linking import (
+    EntityLinkingResult,
+    LinkCandidate,
+    make_entity_linking_call,
+    parse_entity_linking_result,
+)
 
 HERE = "test-falcon"
 FOUND = {"json": {"entities_wikidata": [{"URI": "http://www.wikidata.org/entity/Q64", "surface form": "Berlin"}]}}
@@ -18,14 +23,14 @@ def client(server, limits):
 
 def open_client(server, limits, timeout_s):
     told = limits.model_copy(update={"attempts": 2, "timeout_s": timeout_s})
-    return FalconClient(f"{server.url}/falcon2/", HERE, told, "tests")
+    return FalconEntityLinkingClient(f"{server.url}/falcon2/", HERE, told, "tests")
 
 
 def test_a_text_is_linked(client, server, inbox):
-    call = make_link_call(HERE, 'Who founded "Berlin"?', 2)
+    call = make_entity_linking_call(HERE, 'Who founded "Berlin"?', 2)
     server.script(FOUND)
     client.send([call], inbox)
-    assert parse_text_links(inbox[call].body).items == (LinkCandidate("Q64", "Berlin"),)
+    assert parse_entity_linking_result(inbox[call].body).items == (LinkCandidate("Q64", "Berlin"),)
     sent = server.seen[0]
     assert (sent.method, sent.path, sent.query) == ("POST", "/falcon2/api", {"mode": "long", "k": "2", "db": "1"})
     assert sent.json() == {"text": 'Who founded "Berlin"?'}
@@ -45,7 +50,7 @@ ALL_OF_2020 = {
     "entities_dbpedia": [["Berlin", "http://dbpedia.org/resource/Berlin"]],
     "relations_dbpedia": [["<http://dbpedia.org/ontology/founder>", "founded"]],
 }
-LINKED = TextLinks(
+LINKED = EntityLinkingResult(
     (LinkCandidate("Q64", "Berlin"),),
     (LinkCandidate("P112", "founded"),),
     (LinkCandidate("http://dbpedia.org/resource/Berlin", "Berlin"),),
@@ -56,10 +61,10 @@ LINKED = TextLinks(
 @pytest.mark.parametrize("reply", [ALL_OF_TODAY, ALL_OF_2020], ids=["objects", "pairs"])
 def test_replies_of_either_form_arrive_as_they_came_and_say_the_same(client, server, inbox, reply):
     server.script({"json": reply})
-    call = make_link_call(HERE, "Who founded Berlin?")
+    call = make_entity_linking_call(HERE, "Who founded Berlin?")
     client.send([call], inbox)
     assert inbox[call].body == reply
-    assert parse_text_links(inbox[call].body) == LINKED
+    assert parse_entity_linking_result(inbox[call].body) == LINKED
 
 
 @pytest.mark.parametrize("nothing", [[], None, "missing"], ids=str)
@@ -67,9 +72,9 @@ def test_replies_of_either_form_arrive_as_they_came_and_say_the_same(client, ser
 def test_each_list_may_be_empty_null_or_missing(client, server, inbox, key, nothing):
     reply = {**ALL_OF_TODAY, key: nothing}
     server.script({"json": {name: found for name, found in reply.items() if found != "missing"}})
-    call = make_link_call(HERE, "Who founded Berlin?")
+    call = make_entity_linking_call(HERE, "Who founded Berlin?")
     client.send([call], inbox)
-    links = parse_text_links(inbox[call].body)
+    links = parse_entity_linking_result(inbox[call].body)
     found = dict(
         zip(
             LINK_LIST_KEYS,
@@ -85,7 +90,7 @@ def test_the_first_try_waits_half_of_what_the_worlds_file_says(server, limits, i
     assert client._sender._timeouts_s == (3.0, 6.0)
     answered = threading.Event()
     server.script({**FOUND, "until": answered}, FOUND)
-    call = make_link_call(HERE, "x")
+    call = make_entity_linking_call(HERE, "x")
     client.send([call], inbox)
     answered.set()
     assert inbox[call].status == "ok"
@@ -94,7 +99,7 @@ def test_the_first_try_waits_half_of_what_the_worlds_file_says(server, limits, i
 
 def test_no_answer_in_time_is_a_failure_that_may_pass(server, limits, inbox):
     server.script({**FOUND, "delay_s": 3600})
-    call = make_link_call(HERE, "x")
+    call = make_entity_linking_call(HERE, "x")
     open_client(server, limits, 0.2).send([call], inbox)
     assert inbox[call].error == "timeout: no answer within 0.2 s"
     assert inbox[call].transient
@@ -121,7 +126,7 @@ def test_no_answer_in_time_is_a_failure_that_may_pass(server, limits, inbox):
 )
 def test_trouble_has_a_cause(client, server, inbox, answer, code, tries, transient):
     server.script(answer)
-    call = make_link_call(HERE, "x")
+    call = make_entity_linking_call(HERE, "x")
     client.send([call], inbox)
     assert (inbox[call].error.partition(":")[0], inbox[call].transient) == (code, transient)
     assert len(server.seen) == tries

@@ -15,8 +15,8 @@ from support.webs.loopback import Loopback, Seen
 from factmill.flows.commands.doctor import _probe_model_server
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
 from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.clients.openai_server import OpenAiServer
-from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.clients.openai_server import OpenAiServerClient
+from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.clients.sending.secret_redaction import SecretRedactor
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
@@ -107,12 +107,12 @@ def ask_anthropic(server: Loopback, handed: list[str]) -> None:
 
 
 def ask_scorer(server: Loopback, handed: list[str]) -> None:
-    scorer = PerplexityClient("m", model(server), lambda: KEY, "tests")
+    scorer = TextPerplexityClient("m", model(server), lambda: KEY, "tests")
     scorer.send([make_perplexity_call("m", "a b")], lambda _, reply: handed.append(str(reply)))
 
 
 def look(server: Loopback, handed: list[str]) -> None:
-    handed.append(asyncio.run(_probe_model_server(OpenAiServer(model(server), lambda: KEY, "tests"))))
+    handed.append(asyncio.run(_probe_model_server(OpenAiServerClient(model(server), lambda: KEY, "tests"))))
 
 
 KINDS: dict[str, Callable[[Loopback, list[str]], None]] = {

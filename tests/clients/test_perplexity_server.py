@@ -5,7 +5,7 @@ import math
 import pytest
 from clients.test_chat import KEY, model
 
-from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.core.calls.translation_and_perplexity import (
     make_model_service_identity,
     make_perplexity_call,
@@ -17,16 +17,18 @@ from factmill.tasks.errors import ServiceUnreachable
 TEXT = "Ada was born in London."
 
 
-def open_scorer(server, **changed) -> PerplexityClient:
+def open_scorer(server, **changed) -> TextPerplexityClient:
     opened = model(server, **changed)
-    return PerplexityClient(make_model_service_identity(opened.url, opened.name), opened, lambda: KEY, "factmill-tests")
+    return TextPerplexityClient(
+        make_model_service_identity(opened.url, opened.name), opened, lambda: KEY, "factmill-tests"
+    )
 
 
-def ask(scorer: PerplexityClient, text: str = TEXT):
+def ask(scorer: TextPerplexityClient, text: str = TEXT):
     return make_perplexity_call(scorer.identity, text)
 
 
-def weigh(scorer: PerplexityClient, inbox, text: str = TEXT):
+def weigh(scorer: TextPerplexityClient, inbox, text: str = TEXT):
     """Return the reply to one text."""
     scorer.send([ask(scorer, text)], inbox)
     return inbox[ask(scorer, text)]

@@ -6,7 +6,7 @@ from clients.test_chat_tools import TOOL
 from clients.test_refusals import ONE_BY_ONE
 
 from factmill.tasks.clients.parameter_probes import ParameterProbes, list_parameter_omissions
-from factmill.tasks.clients.sending.budget import Budget, BudgetAccount, spend_from
+from factmill.tasks.clients.sending.budget import Budget, ServiceBudgetAccount, charge_requests_to_account
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
@@ -168,7 +168,7 @@ def test_tools_are_left_out_last_and_who_asked_is_told(server, inbox) -> None:
 def test_every_probe_counts_as_a_request(server, inbox) -> None:
     server.handle = refuse_silently("system")
     budget = Budget(BudgetLimits(requests=100))
-    with spend_from(BudgetAccount("test", budget)):
+    with charge_requests_to_account(ServiceBudgetAccount("test", budget)):
         open_chat(server, limits=ONE_BY_ONE).send([ask()], inbox)
     assert inbox[ask()].status == "ok"
     assert budget.requests.total() == len(server.seen) == 4

@@ -7,7 +7,7 @@ from support.webs.loopback import Loopback
 from support.webs.proxies import LoopbackProxy, make_certificates
 
 from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.clients.sending.model_transport import find_proxy, format_proxy_address
+from factmill.tasks.clients.sending.model_transport import find_environment_proxy, strip_proxy_credentials
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
@@ -98,7 +98,7 @@ def test_suffixes_and_ports_of_no_proxy_hold(url, no_proxy, found, monkeypatch):
     monkeypatch.setenv("http_proxy", "p:1")
     monkeypatch.setenv("HTTPS_PROXY", "http://s:2")
     monkeypatch.setenv("no_proxy", no_proxy)
-    assert find_proxy(url) == found
+    assert find_environment_proxy(url) == found
 
 
 @pytest.mark.parametrize("bundle", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
@@ -158,5 +158,5 @@ def test_an_address_that_is_no_usable_proxy_is_a_settings_error(address, inbox, 
 
 
 def test_a_proxy_is_described_without_its_credentials():
-    assert format_proxy_address("http://me:p@ss@proxy.example.org:3128/") == "http://proxy.example.org:3128"
-    assert format_proxy_address("") == ""
+    assert strip_proxy_credentials("http://me:p@ss@proxy.example.org:3128/") == "http://proxy.example.org:3128"
+    assert strip_proxy_credentials("") == ""

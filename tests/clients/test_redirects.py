@@ -7,7 +7,7 @@ import pytest
 from support.webs.every_client import CLIENTS, HERE
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.clients.sending.lazy_service import LazyService
+from factmill.tasks.clients.sending.lazy_service import LazyBudgetedService
 from factmill.tasks.clients.sending.response_limits import check_redirect
 from factmill.tasks.core.spending.costs import BudgetLimits
 from factmill.tasks.errors import BudgetExhausted, ServiceUnreachable
@@ -55,7 +55,7 @@ def test_within_a_host_redirects_are_followed(name, server, limits, inbox):
     moved = {"status": status, "headers": {"Location": "/elsewhere"}, "text": ""}
     final = {"status": 400, "json": {"error": {"message": "no"}}}
     server.handle = lambda seen: final if seen.path == "/elsewhere" else moved
-    service = LazyService(HERE, True, lambda: open_client(server.url, limits))
+    service = LazyBudgetedService(HERE, True, lambda: open_client(server.url, limits))
     service.send([call], inbox)
     assert server.seen[-1].path == "/elsewhere"
     assert service.budget.requests == {HERE: len(server.seen)}, "a redirect is a request of its own"

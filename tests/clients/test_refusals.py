@@ -3,7 +3,7 @@
 import pytest
 from clients.test_chat import HERE, PROMPT, ask, model, open_chat, says
 
-from factmill.tasks.clients.unsupported_parameters import merge_roles, read_settings_from_refusal
+from factmill.tasks.clients.unsupported_parameters import merge_system_and_repeated_roles, read_settings_from_refusal
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
@@ -124,7 +124,7 @@ def test_a_refusal_teaches_what_it_names(status: int, text: str, learnt: dict) -
 
 def test_merged_roles_alternate_and_begin_with_the_user() -> None:
     spoken = [("system", "a"), ("user", "b"), ("assistant", "c"), ("user", "d"), ("user", "e")]
-    merged = merge_roles([{"role": who, "content": text} for who, text in spoken])
+    merged = merge_system_and_repeated_roles([{"role": who, "content": text} for who, text in spoken])
     assert [(each["role"], each["content"]) for each in merged] == [
         ("user", "a\n\nb"),
         ("assistant", "c"),

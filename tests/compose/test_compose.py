@@ -22,7 +22,7 @@ from prefect.settings.legacy import _get_valid_setting_names
 from support.processes.ready import run_ready
 
 from factmill.flows.cli.main import app
-from factmill.tasks.world.serving import find_oxigraph_binary
+from factmill.tasks.world.serving import get_oxigraph_binary
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
@@ -160,7 +160,7 @@ def programs_of(command: list[str]) -> list[list[str]]:
 def ask_for_help(program: str, *words: str) -> str:
     """Return what a program of Prefect's or Oxigraph's says of one of its commands."""
     if program == "oxigraph":
-        command = [str(find_oxigraph_binary()), *words, "--help"]
+        command = [str(get_oxigraph_binary()), *words, "--help"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
     told = run_ready(f"from {program}.cli import app; app()", *words, "--help")
     assert told.code == 0, told.err

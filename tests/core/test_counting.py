@@ -1,12 +1,16 @@
 """What reports count."""
 
-from factmill.tasks.core.measures.counts_and_bins import count_values, divide_rounded, pair_with_paper_figures
+from factmill.tasks.core.measures.counts_and_bins import (
+    count_values_sorted_by_value,
+    divide_rounded,
+    pair_with_paper_figures,
+)
 
 
 def test_values_are_counted_in_their_own_order() -> None:
-    assert list(count_values([10, 2, 10, 9]).items()) == [("2", 1), ("9", 1), ("10", 2)]
-    assert list(count_values(["b", "a", "b"]).items()) == [("a", 1), ("b", 2)]
-    assert count_values([]) == {}
+    assert list(count_values_sorted_by_value([10, 2, 10, 9]).items()) == [("2", 1), ("9", 1), ("10", 2)]
+    assert list(count_values_sorted_by_value(["b", "a", "b"]).items()) == [("a", 1), ("b", 2)]
+    assert count_values_sorted_by_value([]) == {}
 
 
 def test_nothing_has_no_share() -> None:

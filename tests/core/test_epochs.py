@@ -2,7 +2,7 @@
 
 import pytest
 
-from factmill.tasks.core.epochs import parse_epoch
+from factmill.tasks.core.epochs import normalise_epoch_to_utc
 from factmill.tasks.errors import UsageError
 
 
@@ -16,7 +16,7 @@ from factmill.tasks.errors import UsageError
     ],
 )
 def test_days_and_moments_are_read(text: str, moment: str) -> None:
-    assert parse_epoch(text) == moment
+    assert normalise_epoch_to_utc(text) == moment
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ def test_days_and_moments_are_read(text: str, moment: str) -> None:
 )
 def test_anything_else_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(UsageError, match="expected a day like 2023-11-20"):
-        parse_epoch(text)
+        normalise_epoch_to_utc(text)

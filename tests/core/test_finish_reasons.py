@@ -6,9 +6,9 @@ from factmill.tasks.core.completions import (
     PLAIN_TEXT_FORMAT,
     StrippedCompletion,
     UnreadableCompletion,
-    strip_completion,
+    strip_completion_wrappers,
 )
-from factmill.tasks.core.finish_reasons import classify_finish_reason, format_unknown_finish_reasons
+from factmill.tasks.core.finish_reasons import classify_finish_reason, format_unknown_finish_reason_warning
 
 WORDS = {
     "cut": "length max_tokens model_length MAX_TOKENS MaxTokens incomplete max_output_tokens model_context_window_exceeded",
@@ -40,22 +40,22 @@ def test_a_word_counts_among_others(reason: str, ending: str) -> None:
 
 
 def test_unknown_words_are_named_once_in_order() -> None:
-    [note] = format_unknown_finish_reasons("m", ["stop", "zap, length", "", "None", "bar", "zap"])
+    [note] = format_unknown_finish_reason_warning("m", ["stop", "zap, length", "", "None", "bar", "zap"])
     assert "'bar', 'zap'" in note
     assert "model m " in note
-    assert format_unknown_finish_reasons("m", ["stop", "length, stop", ""]) == []
+    assert format_unknown_finish_reason_warning("m", ["stop", "length, stop", ""]) == []
 
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "model_length", "incomplete"])
 def test_a_text_that_is_cut_by_any_name_is_read_as_cut(finish: str) -> None:
-    assert strip_completion("Paris is the", finish, PLAIN_TEXT_FORMAT) == StrippedCompletion(
+    assert strip_completion_wrappers("Paris is the", finish, PLAIN_TEXT_FORMAT) == StrippedCompletion(
         "Paris is the", is_truncated=True
     )
-    assert strip_completion("", finish, PLAIN_TEXT_FORMAT).kind == "cut_off"  # type: ignore[union-attr]
+    assert strip_completion_wrappers("", finish, PLAIN_TEXT_FORMAT).kind == "cut_off"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("finish", ["SAFETY", "content_filter", "guardrail_intervened"])
 def test_a_text_that_a_filter_ended_is_refused_by_any_name(finish: str) -> None:
-    said = strip_completion("Paris is", finish, PLAIN_TEXT_FORMAT)
+    said = strip_completion_wrappers("Paris is", finish, PLAIN_TEXT_FORMAT)
     assert isinstance(said, UnreadableCompletion)
     assert said.kind == "refused"

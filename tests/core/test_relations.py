@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.assets import load_relations
-from factmill.tasks.core.relations import extract_subject_name, parse_relations
+from factmill.tasks.assets import load_entity_questions_relations
+from factmill.tasks.core.question_relations import extract_subject_name, parse_question_relations_csv
 from factmill.tasks.errors import SettingsError
 
-RELATIONS = load_relations()
+RELATIONS = load_entity_questions_relations()
 KEPT = [
     "P19",
     "P20",
@@ -84,4 +84,4 @@ def test_only_a_question_of_the_template_is_cut(pid: str, question: str, expecte
 )
 def test_a_wrong_relations_file_is_refused_with_its_line(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part.replace("[", r"\[").replace("]", r"\]")):
-        parse_relations(text)
+        parse_question_relations_csv(text)

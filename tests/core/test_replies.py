@@ -26,10 +26,15 @@ from factmill.tasks.core.completions import (
     CompletionFormat,
     StrippedCompletion,
     UnreadableCompletion,
-    strip_completion,
+    strip_completion_wrappers,
 )
-from factmill.tasks.fanoutqa.core.judge_replies import OBJECTIVITY_FORM, WORDING_FORM, WordingReply, read_wording_reply
-from factmill.tasks.fanoutqa.core.judge_replies import read_objectivity as read_letter
+from factmill.tasks.fanoutqa.core.judge_replies import (
+    OBJECTIVITY_FORM,
+    WORDING_FORM,
+    WordingVerdict,
+    read_wording_verdict,
+)
+from factmill.tasks.fanoutqa.core.judge_replies import read_objectivity_verdict as read_letter
 from factmill.tasks.multihal.core.path_selection import (
     SCORE_REPLY_FORM,
     SELECTION_REPLY_FORM,
@@ -45,7 +50,7 @@ from factmill.tasks.slaq.core.pair_replies import (
     read_generated_pairs,
     read_pair_checks,
 )
-from factmill.tasks.text.reply_wrappers import strip_thinking
+from factmill.tasks.text.reply_wrappers import strip_thinking_and_end_tokens
 
 PAIRS = {
     "short": [{"question": f"Who built bridge {number}?", "answer": f"Builder {number}"} for number in range(1, 6)],
@@ -70,8 +75,8 @@ FORMS: dict[str, tuple[Hear, str, str]] = {
     "score": (hearing(SCORE_REPLY_FORM, read_path_score), "Score: 4", "4"),
     "consistency": (hearing(CONSISTENCY_FORMAT, read_consistency_verdict), "Yes", "Yes"),
     "objectivity": (hearing(OBJECTIVITY_FORM, read_letter), "Towers are measured.\nY\nY", "Y"),
-    "rewrite": (hearing(WORDING_FORM, read_wording_reply, ASKED), "How high is the tower, in metres?", "metres"),
-    "no change": (hearing(WORDING_FORM, read_wording_reply, ASKED), "No change.", "No"),
+    "rewrite": (hearing(WORDING_FORM, read_wording_verdict, ASKED), "How high is the tower, in metres?", "metres"),
+    "no change": (hearing(WORDING_FORM, read_wording_verdict, ASKED), "No change.", "No"),
 }
 """Form → what hears it, a reply in it, and a part of that which carries its meaning."""
 LINES = {"levels", "paragraph", "question", "fact type", "selection", "score", "consistency", "rewrite", "no change"}
@@ -199,7 +204,7 @@ def test_a_reply_that_says_nothing_is_empty_or_was_cut_off_in_thought(form: str,
         (SELECTION_REPLY_FORM, read_selected_paths, "Path: A; r1; B\nPath: A"),
         (FACT_TYPE_FORM, read_fact_type, "Type: WORK_OF"),
         (SCORE_REPLY_FORM, read_path_score, "The chain tells"),
-        (WORDING_FORM, lambda text: read_wording_reply(text, "List the towers."), "List the towers, in"),
+        (WORDING_FORM, lambda text: read_wording_verdict(text, "List the towers."), "List the towers, in"),
         (PLAIN_TEXT_FORMAT, read_letter, "<think>Towers are"),
     ],
 )
@@ -216,7 +221,7 @@ def test_a_reply_that_the_token_limit_ended_is_cut_off(form: CompletionFormat, p
         (QUESTION_REPLY_FORM, read_question, "Question: Who was Ada?"),
         (PARAGRAPH_REPLY_FORM, read_paragraph, "Paragraph: Ada wrote."),
         (SCORE_REPLY_FORM, read_path_score, "Score: 4\nThe chain tel"),
-        (WORDING_FORM, lambda text: read_wording_reply(text, ASKED), "No change."),
+        (WORDING_FORM, lambda text: read_wording_verdict(text, ASKED), "No change."),
     ],
 )
 def test_a_whole_answer_is_read_though_the_token_limit_ended_the_reply(
@@ -245,7 +250,7 @@ def test_monstrous_replies_are_told_and_raise_nothing(reply: str) -> None:
 )
 def test_any_text_is_read_or_told(text: str, form: str) -> None:
     assert isinstance(
-        FORMS[form][0](text), (tuple, str, list, bool, int, GeneratedPairs, WordingReply, UnreadableCompletion)
+        FORMS[form][0](text), (tuple, str, list, bool, int, GeneratedPairs, WordingVerdict, UnreadableCompletion)
     )
 
 
@@ -294,7 +299,7 @@ def test_an_object_that_is_taken_back_is_not_read() -> None:
     ],
 )
 def test_what_is_taken_off_is_told(form: CompletionFormat, reply: str, text: str, taken_off: set[str]) -> None:
-    assert strip_completion(reply, "stop", form) == StrippedCompletion(text, frozenset(taken_off))
+    assert strip_completion_wrappers(reply, "stop", form) == StrippedCompletion(text, frozenset(taken_off))
 
 
 @pytest.mark.parametrize(
@@ -313,4 +318,4 @@ def test_what_is_taken_off_is_told(form: CompletionFormat, reply: str, text: str
     ],
 )
 def test_thoughts_are_taken_off(reply: str, said: str) -> None:
-    assert strip_thinking(reply) == said
+    assert strip_thinking_and_end_tokens(reply) == said

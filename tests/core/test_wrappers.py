@@ -22,14 +22,14 @@ from factmill.tasks.core.authoring.granular_answers import (
 )
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    QuestionWording,
-    check_question_wording,
+    QuestionPieces,
+    read_and_check_worded_question,
 )
 from factmill.tasks.core.completions import CITED_TEXT_FORMAT, PLAIN_TEXT_FORMAT, UnreadableCompletion
 from factmill.tasks.core.evaluation.answers import read_short_answer
 from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, read_grade
-from factmill.tasks.fanoutqa.core.judge_replies import OBJECTIVITY_FORM, WORDING_FORM, read_wording_reply
-from factmill.tasks.fanoutqa.core.judge_replies import read_objectivity as read_letter
+from factmill.tasks.fanoutqa.core.judge_replies import OBJECTIVITY_FORM, WORDING_FORM, read_wording_verdict
+from factmill.tasks.fanoutqa.core.judge_replies import read_objectivity_verdict as read_letter
 from factmill.tasks.multihal.core.evaluation.answers import ANSWER_REPLY_FORM
 from factmill.tasks.multihal.core.path_selection import (
     SCORE_REPLY_FORM,
@@ -55,7 +55,7 @@ PAIRS = json.dumps(
     }
 )
 ASKED = "How high is the tower?"
-WORDING = QuestionWording("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
+WORDING = QuestionPieces("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
 STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "granola levels": (
         hearing(LEVELS_FORMAT, read_answer_levels, "Ulm"),
@@ -79,11 +79,11 @@ STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "slaq verdict": (hearing(SLAQ_VERDICT_FORM, read_verdicts, 1), "Verdict: 1"),
     "slaq verdicts": (hearing(SLAQ_VERDICT_FORM, read_verdicts, 5), "Verdicts: 1, 0, 1, 1, 0"),
     "fanoutqa wording": (
-        hearing(WORDED_QUESTION_FORMAT, check_question_wording, WORDING, {}),
+        hearing(WORDED_QUESTION_FORMAT, read_and_check_worded_question, WORDING, {}),
         "How high is each of the five towers in Ulm?",
     ),
     "fanoutqa objectivity": (hearing(OBJECTIVITY_FORM, read_letter), "Y"),
-    "fanoutqa rewrite": (hearing(WORDING_FORM, read_wording_reply, ASKED), "How high is the tower, in metres?"),
+    "fanoutqa rewrite": (hearing(WORDING_FORM, read_wording_verdict, ASKED), "How high is the tower, in metres?"),
     "fanoutqa answer": (hearing(PLAIN_TEXT_FORMAT, str), "Ulm: 1890"),
     "fanoutqa grade": (hearing(JUDGE_GRADE_FORM, read_grade), "Verdict: C"),
 }

@@ -14,11 +14,11 @@ from factmill.tasks.core.completions import PLAIN_TEXT_FORMAT, UnreadableComplet
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.rows import MergedAway, Reject, Row, make_arrow_table
 from factmill.tasks.engine import runs
-from factmill.tasks.engine.batches import BatchWork, Dataset, choose_batch_size, find_batch_receipt, open_batch
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.batches import BatchWork, StageDataset, choose_batch_size, find_batch_receipt, open_batch
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import BuildError
 from factmill.tasks.storage.recording.call_cache import CallCache
-from factmill.tasks.storage.shards import read_shard
+from factmill.tasks.storage.shards import load_shard_table
 
 PROMPT = parse_prompt_file("test/name", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\n$name\n')
 
@@ -64,7 +64,7 @@ def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         services: Any = SimpleNamespace(
             model=lambda role: (model, SimpleNamespace(name="tester", kind="openai", request_profile=dict))
         )
-        run = Run(tmp_path / "run", {"params": {}}, {}, {}, services, recorder)
+        run = BuildRun(tmp_path / "run", {"params": {}}, {}, {}, services, recorder)
         monkeypatch.setitem(runs._open_runs, str(run.folder), run)
         return open_batch(StageBatch(run=str(run.folder), stage="ask", index=0, key="k" * 40))
 
@@ -128,7 +128,7 @@ def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: C
         work.add_input_row(name, "{}")
     ask_all(work, ["a", "b"])
     receipt = work.finish([Named(id=name, name=name) for name in "ab"], Named)
-    uses = read_shard(receipt.shard, "uses").to_pylist()
+    uses = load_shard_table(receipt.shard, "uses").to_pylist()
     assert [(use["id"], use["taken_off"]) for use in uses] == [("a", None), ("b", "emphasis, fences, thoughts")]
 
 
@@ -142,7 +142,9 @@ def test_a_pilot_passes_on_what_was_drawn_be_it_all_or_none(
     rows = make_arrow_table(Named, [Named(id=name, name=name) for name in "ab"])
     receipt = work.finish_pilot_draw(rows, dict.fromkeys(drawn, 0.5), "not_in_pilot")
     assert (receipt.rows_in, receipt.rows, receipt.rejects) == (2, len(drawn), 2 - len(drawn))
-    assert [row["id"] for row in read_shard(receipt.shard, "rows").to_pylist()] == ["ab"[place] for place in drawn]
+    assert [row["id"] for row in load_shard_table(receipt.shard, "rows").to_pylist()] == [
+        "ab"[place] for place in drawn
+    ]
     assert receipt.drawn == {"ab"[place]: 0.5 for place in drawn}
 
 
@@ -168,11 +170,11 @@ def test_finish_writes_rows_rejects_merges_and_uses(open_work: Callable[[Scripte
     ask_all(work, ["a"])
     receipt = work.finish([rows[0], Reject("b", "too_odd", "it is odd"), MergedAway("c", "a")], Named)
     assert (receipt.rows_in, receipt.rows, receipt.rejects, receipt.merged, receipt.calls_sent) == (3, 1, 1, 1, 1)
-    assert read_shard(receipt.shard, "rejects").to_pylist() == [
+    assert load_shard_table(receipt.shard, "rejects").to_pylist() == [
         {"id": "b", "reason": "too_odd", "detail": "it is odd", "row": '{"id":"b","name":"b"}'}
     ]
-    assert read_shard(receipt.shard, "merged").to_pylist() == [{"id": "c", "into_id": "a"}]
-    assert [use["id"] for use in read_shard(receipt.shard, "uses").to_pylist()] == ["a"]
+    assert load_shard_table(receipt.shard, "merged").to_pylist() == [{"id": "c", "into_id": "a"}]
+    assert [use["id"] for use in load_shard_table(receipt.shard, "uses").to_pylist()] == ["a"]
     assert find_batch_receipt(work.batch) == receipt
     # a text that is the batch's own would make Prefect link the stage's other batches to this one
     texts = {id(value) for value in vars(receipt).values() if isinstance(value, str)}
@@ -268,7 +270,7 @@ def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
         for row in rows:
             work.add_input_row(row.id, row)
         receipts.append(work.finish((Reject(row.id, "odd", "") if row.id == "3" else row for row in rows), Named))
-        written.append(read_shard(receipts[-1].shard, "rows").to_pylist())
+        written.append(load_shard_table(receipts[-1].shard, "rows").to_pylist())
     assert written[1] == [{"id": f"{number}", "name": f"name {number}"} for number in (0, 1, 2, 4)]
     assert (written[0], receipts[0].digest) == (written[1], receipts[1].digest)
     assert [(receipt.rows, receipt.rejects) for receipt in receipts] == [(4, 1)] * 2
@@ -282,8 +284,8 @@ def test_a_large_stage_has_64_batches_at_most(told: int, rows: int, size: int) -
     assert choose_batch_size(told, rows) == size
 
 
-def dataset(*rows: int) -> Dataset:
-    return Dataset(
+def dataset(*rows: int) -> StageDataset:
+    return StageDataset(
         tuple(
             BatchReceipt(stage="s", index=i, key="k", shard=f"s{i}", rows_in=n, rows=n, rejects=0, merged=0, digest="d")
             for i, n in enumerate(rows)
@@ -312,7 +314,7 @@ def test_an_empty_dataset_still_has_a_shard_to_read_the_columns_from() -> None:
 
 def test_a_range_names_the_units_its_rows_come_from() -> None:
     units = (("P19",), ("P26",), ("P50",), ("P50", "P57"))
-    rows = Dataset(dataset(3, 0, 4, 2).receipts, units)
+    rows = StageDataset(dataset(3, 0, 4, 2).receipts, units)
     assert [rows.units_for_rows(*each) for each in ((0, 3), (2, 4), (7, 9), (0, 9))] == [
         ("P19",),
         ("P19", "P50"),

@@ -8,9 +8,9 @@ import pytest
 from factmill.tasks.core.batch_receipts import BatchReceipt
 from factmill.tasks.engine.failures import (
     all_rows_failed,
-    count_reasons,
-    find_main_failure,
-    format_main_failure,
+    count_rejects_by_reason,
+    find_main_reject_reason,
+    format_main_reject_reason_and_advice,
     format_no_answers,
     no_row_answered,
 )
@@ -49,12 +49,12 @@ def test_a_stage_ends_a_build_when_every_row_was_lost_to_causes_of_the_run(
 def test_a_cause_of_the_run_is_told_before_verdicts_however_many(
     reasons: dict[str, dict[str, int]], main: tuple[str, str] | None
 ) -> None:
-    assert find_main_failure(reasons) == main
+    assert find_main_reject_reason(reasons) == main
 
 
 def test_a_loss_is_told_with_stage_cause_detail_and_what_to_do() -> None:
     reasons = {"read": {"paraphrase": 3}, "write": {"model_failed": 5}}
-    told = format_main_failure(reasons, "http_400: no such parameter", "my.toml", has_transient=False)
+    told = format_main_reject_reason_and_advice(reasons, "http_400: no such parameter", "my.toml", has_transient=False)
     assert told.startswith("write lost 5 to model_failed, ")
     facts = [
         *("http_400: no such parameter. ", ": read 3 to paraphrase. What to do: "),
@@ -65,10 +65,10 @@ def test_a_loss_is_told_with_stage_cause_detail_and_what_to_do() -> None:
 
 
 def test_a_filter_that_empties_a_build_is_told_as_a_verdict_unless_a_service_was_down() -> None:
-    told = format_main_failure({"check": {"trivial": 2}}, "left: none", "w", has_transient=False)
+    told = format_main_reject_reason_and_advice({"check": {"trivial": 2}}, "left: none", "w", has_transient=False)
     first = "check lost 2 to trivial, first reject: left: none. What to do: "
     assert told.startswith(f"{first}these are verdicts") and "again" not in told
-    told = format_main_failure({"check": {"trivial": 2}}, "left: none", "w", has_transient=True)
+    told = format_main_reject_reason_and_advice({"check": {"trivial": 2}}, "left: none", "w", has_transient=True)
     assert "`factmill doctor --world w`, then run the same command again" in told
 
 
@@ -86,4 +86,4 @@ def test_reasons_are_counted_the_most_frequent_first(tmp_path: Path) -> None:
     write_shard(tmp_path / "0", {"rejects": make_table(REJECTS_SCHEMA, rows)})
     told = {"stage": "s", "index": 0, "key": "k", "digest": "d"}
     receipt = BatchReceipt(shard=str(tmp_path / "0"), rows_in=4, rows=0, rejects=4, merged=0, **told)
-    assert list(count_reasons([receipt]).items()) == [("b", 2), ("a", 1), ("c", 1)]
+    assert list(count_rejects_by_reason([receipt]).items()) == [("b", 2), ("a", 1), ("c", 1)]

@@ -24,7 +24,7 @@ from factmill.tasks.fanoutqa.core.questions import (
 from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
 from factmill.tasks.fanoutqa.params import TITLE_FILE
 from factmill.tasks.fanoutqa.retrieval_check import check_near_articles, find_near_articles
-from factmill.tasks.models.embedders import CharNgrams
+from factmill.tasks.models.embedders import CharNgramEmbedder
 from factmill.tasks.storage.source_files import SourceFile
 from factmill.tasks.world.data import load_world_article_titles
 from factmill.tasks.world.files import load_world_data
@@ -92,7 +92,7 @@ def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         *rows: FlaggedQuestion, near: int = 3, titles: Path | None = None, digest: str = "", url: str = "https://w"
     ) -> Left:
         services = SimpleNamespace(
-            embedder=CharNgrams, home=tmp_path, world=SimpleNamespace(wikipedia=SimpleNamespace(url=url))
+            embedder=CharNgramEmbedder, home=tmp_path, world=SimpleNamespace(wikipedia=SimpleNamespace(url=url))
         )
         listed = [SourceFile(titles, titles.name, digest or digest_bytes(titles.read_bytes()))] if titles else []
         inputs = fanout_inputs(near=near)

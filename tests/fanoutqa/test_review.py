@@ -12,8 +12,8 @@ from factmill.tasks.core.review import decide_review_items, make_review_item
 from factmill.tasks.fanoutqa.core.flags import FLAGS
 from factmill.tasks.fanoutqa.core.questions import dump_json
 from factmill.tasks.fanoutqa.core.rows import QuestionFlag
-from factmill.tasks.fanoutqa.review import FANOUTQA_AUTO_RULES, flag_duplicates, format_flag_codes
-from factmill.tasks.models.embedders import CharNgrams
+from factmill.tasks.fanoutqa.review import FANOUTQA_AUTO_RULES, flag_duplicates, format_flag_codes_and_paths
+from factmill.tasks.models.embedders import CharNgramEmbedder
 
 
 def test_the_policy_auto_has_a_rule_for_every_flag() -> None:
@@ -31,7 +31,7 @@ def test_a_flag_is_published_without_what_it_tells() -> None:
         QuestionFlag(code="duplicate", path="", detail="asks the same"),
         QuestionFlag(code="duplicate", path="", detail="asks the same as another"),
     ]
-    assert format_flag_codes(flags) == ["answer_not_found then[1]", "duplicate"]
+    assert format_flag_codes_and_paths(flags) == ["answer_not_found then[1]", "duplicate"]
 
 
 def test_a_generated_question_that_asks_in_other_words_what_a_person_asks_is_a_duplicate(
@@ -43,7 +43,9 @@ def test_a_generated_question_that_asks_in_other_words_what_a_person_asks_is_a_d
         id="made", question="How many metres high is each of them?", decomposition=mountains, source="generated"
     )
     another = flagged_row(id="another", question="Which of these is the lowest mountain?", decomposition=mountains)
-    left = run_step(flag_duplicates, [ours, made, another], SimpleNamespace(embedder=CharNgrams), tmp_path, monkeypatch)
+    left = run_step(
+        flag_duplicates, [ours, made, another], SimpleNamespace(embedder=CharNgramEmbedder), tmp_path, monkeypatch
+    )
     assert [(row_id, [each["code"] for each in row["flags"]]) for row_id, row in left.rows.items()] == [
         ("ours", []), ("made", ["duplicate"]), ("another", [])
     ]  # fmt: skip

@@ -13,12 +13,12 @@ from support.steps.steps import Left, read_unit
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.webs.two_wikidatas import TwoWikidatas
 
-from factmill.tasks.core.calls.wikipedia import make_page_text_call
+from factmill.tasks.core.calls.wikipedia import make_revision_html_call
 from factmill.tasks.errors import ServiceUnreachable
-from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
 from factmill.tasks.fanoutqa.gather import gather_questions
 from factmill.tasks.fanoutqa.sources.question_files import load_set_kinds
-from factmill.tasks.storage.shards import read_shard
+from factmill.tasks.storage.shards import load_shard_table
 from factmill.tasks.text.wikidata_ids import is_qid
 
 NEIGHBOURS = ("Avia", "Bellmark", "Corland", "Dunmark", "Estria", "Fenland")
@@ -89,11 +89,11 @@ def make(
     return run
 
 
-def read(left: Left) -> list[GatheredFanOutQuestion]:
-    return [GatheredFanOutQuestion.model_validate(row) for row in left.rows.values()]
+def read(left: Left) -> list[SourcedFanOutQuestion]:
+    return [SourcedFanOutQuestion.model_validate(row) for row in left.rows.values()]
 
 
-def find_capitals(left: Left) -> list[GatheredFanOutQuestion]:
+def find_capitals(left: Left) -> list[SourcedFanOutQuestion]:
     """Return the question about all capitals, if there is one."""
     return [row for row in read(left) if row.source_name == "wikidata P47 Q6256 Q100 P36"]
 
@@ -129,12 +129,12 @@ def test_calls_are_filed_under_the_questions_that_rest_on_them(make: Callable[..
     def file(unit: str) -> tuple[Left, dict[str, set[str]]]:
         left = make(unit)
         ids: dict[str, set[str]] = defaultdict(set)
-        for use in read_shard(left.receipt.shard, "uses").to_pylist():
+        for use in load_shard_table(left.receipt.shard, "uses").to_pylist():
             ids[use["key"]].add(use["id"])
         return left, ids
 
     def name_text(page: int) -> str:
-        return make_page_text_call(wiki.services().wikipedia.identity, 10 * page).key
+        return make_revision_html_call(wiki.services().wikipedia.identity, 10 * page, f"Page {page}").key
 
     left, ids = file(BORDERS)
     assert set().union(*ids.values()) == {*left.rows, *left.rejects, BORDERS}

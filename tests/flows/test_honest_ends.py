@@ -113,10 +113,10 @@ def test_a_build_that_reads_nothing_says_so(factmill: Factmill, tmp_path: Path) 
 
 
 def test_a_misspelt_category_is_told_before_anything_is_drawn(factmill: Factmill, tmp_path: Path) -> None:
-    categories = ("--category", "Algebra", "--category", "Astronmy")
+    categories = ("--categories", "Algebra", "--categories", "Astronmy")
     ran = factmill("build", "slaq", *categories, "--warehouse", tmp_path / "w.duckdb")
     assert ran.code == 2
-    assert "--category 'Astronmy': " in ran.err
+    assert "--categories 'Astronmy': " in ran.err
     assert "has no such category; did you mean Astronomy?" in ran.err
     assert "draw_category_pages" not in ran.err
     assert not [path for path in tmp_path.rglob("slaq-*") if path.is_dir()]

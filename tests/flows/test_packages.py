@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 from support.commands.command import ROOT, Factmill, Ran
 
-from factmill.flows.commands.new import PackageForm, render_package
+from factmill.flows.commands.new import PackageForm, render_benchmark_package
 
 FORMS = get_args(PackageForm)
 
@@ -21,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a package of each form, install both into one folder, and a third that cannot be imported; return the folder."""
     made, site = tmp_path_factory.mktemp("written"), tmp_path_factory.mktemp("site")
     for form in FORMS:
-        for name, text in render_package(f"my_{form}", form, "0" * 8).items():
+        for name, text in render_benchmark_package(f"my_{form}", form, "0" * 8).items():
             path = made / form / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
@@ -83,7 +83,7 @@ def test_rows_of_facts_have_all_names_and_bins_of_equal_size(site: Path, tmp_pat
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_written_is_formatted_and_has_no_more_than_eight_files(form: PackageForm, tmp_path: Path) -> None:
-    files = render_package("my_own", form, "0" * 8)
+    files = render_benchmark_package("my_own", form, "0" * 8)
     assert len(files) <= 8
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def test_a_name_that_will_not_do_is_refused(factmill: Factmill, tmp_path: Path, 
 def test_a_package_is_written_once(factmill: Factmill, tmp_path: Path) -> None:
     made: Any = factmill("new", "my_own", "--from", "file", "--to", tmp_path / "made", "--json").json
     assert {Path(path).relative_to(tmp_path / "made").as_posix() for path in made["files"]} == {
-        *render_package("my_own", "file", "")
+        *render_benchmark_package("my_own", "file", "")
     }
     again = factmill("new", "my_own", "--from", "facts", "--to", tmp_path / "made")
     assert again.code != 0 and "is there already; name another folder with --to" in again.err

@@ -22,10 +22,10 @@ from factmill.flows.prefect_server import (
     OwnServer,
     find_server_problem,
     find_standing_server_url,
-    prefect_server,
     raising_prefect_lost,
     require_server,
     shared_server,
+    standing_or_own_prefect_server,
 )
 from factmill.tasks.errors import NoRowsPublished, PrefectServerLost, ServiceUnreachable
 from factmill.tasks.storage.housekeeping.prefect_history import find_database_damage, prefect_database_path
@@ -104,7 +104,7 @@ def test_a_server_that_fails_while_serve_starts_is_one_line(tmp_path: Path) -> N
     with closing(Loopback()) as web:
         web.handle = answer
         serve = Factmill(tmp_path, f"{web.url}/api").run_process
-        ran = serve("serve", "--benchmark", "granola", "--mode", "replay", PREFECT_CLIENT_MAX_RETRIES="0")
+        ran = serve("serve", "--benchmarks", "granola", "--mode", "replay", PREFECT_CLIENT_MAX_RETRIES="0")
         assert (ran.code, "Traceback" in ran.err) == (1, False), ran.err
         assert f"{web.url}/api has gone away while serve ran (it answers 500)" in ran.err.splitlines()[-1]
 
@@ -119,7 +119,7 @@ def alone(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_another(alone: Path) -> None:
     with shared_server():
-        with prefect_server(alone) as server:
+        with standing_or_own_prefect_server(alone) as server:
             assert server
             while len(server.unexpected_exits) < MAX_SERVER_EXITS:
                 server._process.kill()
@@ -131,17 +131,17 @@ def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_an
             assert "PREFECT_API_URL" not in str(told.value)
             server._log.unlink()
             server._log.mkdir()
-        with pytest.raises(OSError, match="Is a directory"), prefect_server(alone):
+        with pytest.raises(OSError, match="Is a directory"), standing_or_own_prefect_server(alone):
             pass
         server._log.rmdir()
-        with prefect_server(alone) as again:
+        with standing_or_own_prefect_server(alone) as again:
             assert again is server
             again.wait_ready()
             assert find_standing_server_url() == ""
 
 
 def test_a_history_that_is_damaged_while_a_server_runs_is_put_aside_and_another_started(alone: Path) -> None:
-    with prefect_server(alone) as server:
+    with standing_or_own_prefect_server(alone) as server:
         assert server
         server.wait_ready()
         path = prefect_database_path(alone)
@@ -175,7 +175,7 @@ def test_a_flow_that_loses_its_server_begins_again_unless_it_was_over(alone: Pat
             httpx.get(f"{server.url}/health")
         return "a server that was killed has answered"
 
-    with prefect_server(alone) as own:
+    with standing_or_own_prefect_server(alone) as own:
         assert own
         server = own
         server.wait_ready()

@@ -10,9 +10,9 @@ from support.webs.prepared import copy_prepared
 from factmill.flows.commands.digests import (
     collect_table_digests,
     digest_scripted_reply_keys,
-    find_unversioned_changes,
-    load_prompt_key_digests,
+    list_unversioned_table_changes,
     load_published_digests,
+    load_scripted_reply_key_digests,
 )
 
 
@@ -26,12 +26,12 @@ def published() -> dict[str, Any]:
 def test_another_machine_s_builds_have_the_bytes_that_the_project_names(
     published: dict[str, Any], embedded_builds: dict[str, Any]
 ) -> None:
-    assert not find_unversioned_changes(embedded_builds.values())
+    assert not list_unversioned_table_changes(embedded_builds.values())
     assert collect_table_digests(embedded_builds.values()) == published
 
 
 def test_the_builds_ask_for_the_scripted_replies_that_the_project_notes(embedded_builds: dict[str, Any]) -> None:
-    assert digest_scripted_reply_keys(embedded_builds.values()) == load_prompt_key_digests().prompts
+    assert digest_scripted_reply_keys(embedded_builds.values()) == load_scripted_reply_key_digests().prompts
 
 
 @pytest.mark.parametrize("benchmark", ["biokalma", "multihal"])

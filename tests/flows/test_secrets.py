@@ -13,7 +13,7 @@ from support.models.scripted_chat import ScriptedChat, write_chat_world
 from support.secrets.spelled_keys import KEY, SPELLINGS, find_key
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.storage.recording.call_records import unpack_body
+from factmill.tasks.storage.recording.call_records import decompress_body
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
@@ -45,12 +45,12 @@ def dump_warehouse(path: Path) -> str:
     with open_warehouse(path) as db:
         tables = [name for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
         rows = [row for name in tables for row in db.execute(f'SELECT * FROM "{name}"').fetchall()]
-    return "\n".join(unpack_body(value) if isinstance(value, str) else str(value) for row in rows for value in row)
+    return "\n".join(decompress_body(value) if isinstance(value, str) else str(value) for row in rows for value in row)
 
 
 def test_a_key_is_nowhere(factmill: Factmill, parrot: Loopback, tmp_path: Path) -> None:
     world = write_chat_world(tmp_path, f"{parrot.url}/v1", ("author", "judge"))
-    options = ["granola", "--world", world, "--relation", "P19", "--limit", "6", "--samples", "1"]
+    options = ["granola", "--world", world, "--relations", "P19", "--limit", "6", "--samples", "1"]
     built = Factmill(factmill.home).run_process("build", *options, TEST_KEY=KEY)
     assert "Traceback" not in built.err
     warehouse = factmill.home / "factmill.duckdb"

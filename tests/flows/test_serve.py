@@ -298,7 +298,7 @@ def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing
     )
     state = standing.end_of(run["id"])
     assert state["type"] == "FAILED"
-    assert state["message"].startswith("BuildError: 1 of 2 failed: slaq: UsageError: --category 'No such category': ")
+    assert state["message"].startswith("BuildError: 1 of 2 failed: slaq: UsageError: --categories 'No such category': ")
     below = standing.runs(parent_flow_run_id={"any_": [run["id"]]})
     assert {each["state_type"] for each in below} <= {"COMPLETED", "FAILED"}
     assert standing.ask(f"/flow_runs/{run['id']}")["name"] == name
@@ -413,9 +413,9 @@ def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(
     ("told", "said"),
     [
         (["--world", "nowhere.toml"], "nowhere.toml'; expected `embedded`, `live` or the path of a TOML file"),
-        (["--world", "live", "--benchmark", "granola"], "granola: "),
+        (["--world", "live", "--benchmarks", "granola"], "granola: "),
         (
-            ["--benchmark", "granola", "--evaluate", "nobody"],
+            ["--benchmarks", "granola", "--evaluate", "nobody"],
             "granola: --evaluate nobody: the world embedded has no chat model",
         ),
         (["--cron", "often"], "--cron: "),

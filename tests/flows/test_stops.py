@@ -16,7 +16,7 @@ from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.webs.loopback import Loopback, Seen
 from trials.server_kills import kill_server
 
-from factmill.flows.prefect_server import prefect_server
+from factmill.flows.prefect_server import standing_or_own_prefect_server
 
 STOPPED = "factmill: stopped; what was done is kept, the same command goes on from here"
 _LIMIT_S = 120
@@ -131,7 +131,7 @@ def test_a_prefect_server_that_goes_away_is_one_line_and_the_build_goes_on_with_
     factmill = factmill_on_prefect
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     options = build_options(tmp_path, model.web.url)
-    with prefect_server(factmill.home) as server:
+    with standing_or_own_prefect_server(factmill.home) as server:
         assert server
         server.wait_ready()
         told = {"PREFECT_API_URL": os.environ["PREFECT_API_URL"], "PREFECT_CLIENT_MAX_RETRIES": "0", "TEST_KEY": "x"}

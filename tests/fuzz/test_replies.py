@@ -13,7 +13,7 @@ from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.clients.unsupported_parameters import read_settings_from_refusal
 from factmill.tasks.core.calls.chat import parse_chat_response
-from factmill.tasks.core.completions import CompletionFormat, parse_completion
+from factmill.tasks.core.completions import CompletionFormat, strip_and_parse_completion_samples
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import ServiceUnreachable
@@ -51,11 +51,11 @@ def test_any_body_is_a_reply_or_is_tried_again(text: str) -> None:
         CompletionFormat("object"),
         CompletionFormat("lines", line_head="[0-9]+", is_numbered=True),
     ):
-        parse_completion(chat.texts, chat.finish, form, lambda texts: texts)
+        strip_and_parse_completion_samples(chat.texts, chat.finish, form, lambda texts: texts)
     read_settings_from_refusal(CHAT.model, 400, text, {"temperature": 1})
 
 
 @patient
 @given(text=ROWS.map(json.dumps) | mutilate_text(GENERATED))
 def test_any_json_in_a_reply_is_read_or_unreadable(text: str) -> None:
-    parse_completion([text], ["stop"], PAIRS_FORM, lambda texts: read_generated_pairs(texts[0]))
+    strip_and_parse_completion_samples([text], ["stop"], PAIRS_FORM, lambda texts: read_generated_pairs(texts[0]))

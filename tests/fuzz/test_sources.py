@@ -16,12 +16,12 @@ from support.damage import mutilate, odd_json, replace_parts, write_lines
 
 from factmill.flows.commands.paths import iterate_pairs_file as read_path_pairs
 from factmill.tasks.assets import ASSETS_ROOT
-from factmill.tasks.biokalma.sources.person_pairs import find_pair_files, read_pairs
+from factmill.tasks.biokalma.sources.person_pairs import find_pair_files, parse_person_pair_rows
 from factmill.tasks.core.evaluation.answers import parse_answers_file
 from factmill.tasks.errors import FactmillError
 from factmill.tasks.fanoutqa.params import find_question_files
 from factmill.tasks.fanoutqa.sources.question_files import read_question_file
-from factmill.tasks.granola.sources.entity_questions import find_relation_files, read_questions
+from factmill.tasks.granola.sources.entity_questions import find_relation_files, load_entity_questions
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
 from factmill.tasks.storage.source_files import iterate_json, pin_source_file
 from factmill.tasks.text.sanitize import escape_control_characters
@@ -33,7 +33,7 @@ QUESTION = {"question": "Where was Ada born?", "answers": ["London"]}
 def read_granola(path: Path) -> Iterable[Any]:
     for files in find_relation_files([path.parent], ["P19"]).values():
         for file in files:
-            yield from read_questions(pin_source_file(file))
+            yield from load_entity_questions(pin_source_file(file))
 
 
 def read_fanout(path: Path) -> Iterable[Any]:
@@ -43,7 +43,7 @@ def read_fanout(path: Path) -> Iterable[Any]:
 
 def read_people(path: Path) -> Iterable[Any]:
     for file in find_pair_files([path]).values():
-        yield from read_pairs(pin_source_file(file), complete_names=True)
+        yield from parse_person_pair_rows(pin_source_file(file), complete_names=True)
 
 
 def read_foundation(path: Path) -> Iterable[Any]:

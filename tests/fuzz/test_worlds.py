@@ -8,7 +8,7 @@ from support.damage import mutilate
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.engine.naming.identities import service_identities
-from factmill.tasks.engine.services import check_models
+from factmill.tasks.engine.services import check_model_variables_and_libraries
 from factmill.tasks.errors import FactmillError, SettingsError
 from factmill.tasks.settings import BUILD_MODEL_ROLES, SERVICE_SECTIONS, load_world
 
@@ -28,7 +28,7 @@ def load(path: Path, content: bytes, graph: str | None = None) -> None:
     try:
         world = load_world(str(path), graph)
         service_identities(world, path.parent)
-        check_models(world, BUILD_MODEL_ROLES)
+        check_model_variables_and_libraries(world, BUILD_MODEL_ROLES)
         world.require_service_access(*SERVICE_SECTIONS)
     except FactmillError as error:
         assert str(error).encode()

@@ -14,7 +14,7 @@ from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, TwoWikidatas
 
 from factmill.tasks.clients.pageviews import PageviewsClient
-from factmill.tasks.core.review import ReviewInputs, ReviewItem
+from factmill.tasks.core.review import ReviewItem, ReviewPolicyAndDecisions
 from factmill.tasks.granola.core.rows import DescribedQuestion, EntityQuestion, LinkedQuestion
 from factmill.tasks.granola.disambiguate import describe_entities, link_question_entities, measure_popularity
 
@@ -205,7 +205,7 @@ def describe(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.Monkey
         question_qid: str,
         answer_qid: str,
         policy: str = "smallest",
-        reviewing: ReviewInputs = ReviewInputs(policy="auto"),  # noqa: B008 - frozen
+        reviewing: ReviewPolicyAndDecisions = ReviewPolicyAndDecisions(policy="auto"),  # noqa: B008 - frozen
         **changed: Any,
     ) -> Left:
         inputs = granola_inputs(policy=policy, reviewing=reviewing)
@@ -319,7 +319,7 @@ def test_what_the_graph_contradicts_waits_for_a_review(describe: Callable[..., L
     (item,) = left.extras
     assert item["detail"] == "for P19 of Q10 the Wikidata has London, not Boston"
     decided = ReviewItem.model_validate(item | {"decision": "keep", "reviewer": "Eve"})
-    kept = describe("Q10", "Q71", **named, reviewing=ReviewInputs(policy="auto", decisions=(decided,)))
+    kept = describe("Q10", "Q71", **named, reviewing=ReviewPolicyAndDecisions(policy="auto", decisions=(decided,)))
     assert kept.rows["r"]["reviewed_by"] == ["Eve"]
 
 
@@ -328,10 +328,10 @@ def test_a_doubtful_row_is_dropped_unless_a_reviewer_keeps_it(describe: Callable
     told = "another_country: Gil: actor and writer, Italy; Boston: capital of Massachusetts, United States"
     assert describe("Q70", "Q71", **named).rejects == {"r": ("dropped_in_review", f"{told}; dropped by policy auto")}
     assert describe("Q70", "Q71", **{**named, "policy": "smallest"}).rejects == {}
-    left = describe("Q70", "Q71", **named, reviewing=ReviewInputs(policy="manual"))
+    left = describe("Q70", "Q71", **named, reviewing=ReviewPolicyAndDecisions(policy="manual"))
     assert left.rejects["r"][0] == "not_reviewed"
     decided = ReviewItem.model_validate(left.extras[0] | {"decision": "keep", "reviewer": "Eve"})
-    kept = describe("Q70", "Q71", **named, reviewing=ReviewInputs(policy="manual", decisions=(decided,)))
+    kept = describe("Q70", "Q71", **named, reviewing=ReviewPolicyAndDecisions(policy="manual", decisions=(decided,)))
     assert kept.rows["r"]["reviewed_by"] == ["Eve"]
 
 

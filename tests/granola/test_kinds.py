@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.assets import load_relations
+from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.granola.description_parsing import (
     cut_nationality,
-    load_word_lists,
+    load_description_word_lists,
     read_described_kinds,
     read_description_head,
     tidy_description,
@@ -84,18 +84,20 @@ def test_brackets_closing_stops_and_full_sentences_are_made_plain(text: str, exp
 @given(st.text(max_size=80))
 def test_reading_any_text_never_raises(text: str) -> None:
     read_described_kinds(text)
-    assert read_description_head(tidy_description(text)).noun in {"", *load_word_lists().kinds}
+    assert read_description_head(tidy_description(text)).noun in {"", *load_description_word_lists().kinds}
 
 
 def test_every_kind_that_a_relation_expects_is_a_kind_of_the_lists() -> None:
-    words = load_word_lists()
+    words = load_description_word_lists()
     known = frozenset[str]().union(*words.kinds.values())
-    expected = frozenset[str]().union(*(r.subject_kinds | r.answer_kinds for r in load_relations().values()))
+    expected = frozenset[str]().union(
+        *(r.subject_kinds | r.answer_kinds for r in load_entity_questions_relations().values())
+    )
     assert expected <= known
 
 
 def test_every_region_leads_to_a_country_or_a_region_of_the_world() -> None:
-    words = load_word_lists()
+    words = load_description_word_lists()
     for region in words.within:
         passed = [region]
         while passed[-1] in words.within:
@@ -107,5 +109,5 @@ def test_every_region_leads_to_a_country_or_a_region_of_the_world() -> None:
 
 
 def test_every_wider_occupation_is_itself_an_occupation() -> None:
-    occupations = load_word_lists().occupations
+    occupations = load_description_word_lists().occupations
     assert {wider for wider in occupations.values() if wider} <= occupations.keys()

@@ -17,7 +17,7 @@ from support.graphs.small_arrays import Literal, SmallGraph, rows_of, search_ite
 from factmill.tasks.core.wikidata_paths import PathSearchOptions
 from factmill.tasks.errors import LocalGraphError
 from factmill.tasks.graph import arrays as arrays_module
-from factmill.tasks.graph.arrays import ARRAY_FILES, get_memory_limit_bytes, open_arrays, write_arrays
+from factmill.tasks.graph.arrays import ARRAY_FILES, get_memory_limit_bytes, open_mapped_graph_arrays, write_arrays
 from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, compute_date_key, hash_number
 
@@ -150,7 +150,7 @@ def test_a_damaged_array_is_refused_by_name(
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     damage(tmp_path / name)
     with pytest.raises(LocalGraphError, match=name) as raised:
-        open_arrays(tmp_path)
+        open_mapped_graph_arrays(tmp_path)
     assert "load it again" in str(raised.value)
 
 
@@ -159,7 +159,7 @@ def test_arrays_of_lengths_that_do_not_fit_are_refused_by_name(written: Path, tm
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     lengthen(tmp_path / name)
     with pytest.raises(LocalGraphError, match=r"\.npy: has \d+ entries, expected \d+"):
-        open_arrays(tmp_path)
+        open_mapped_graph_arrays(tmp_path)
 
 
 TOLD = [
@@ -240,7 +240,7 @@ def test_pages_are_read_one_by_one_where_memory_is_short(
 ) -> None:
     graph = SmallGraph(tmp_path, MANY_EDGES)
     monkeypatch.setattr(arrays_module, "get_memory_limit_bytes", lambda: memory)
-    graph.arrays = open_arrays(tmp_path)
+    graph.arrays = open_mapped_graph_arrays(tmp_path)
     assert (count_advised(tmp_path) > 8) == advised
     options = PathSearchOptions(always_two_hops=True)
     assert rows_of(graph.find_items(SOME_PAIRS, options)) == search_items(graph, SOME_PAIRS, options)

@@ -24,7 +24,7 @@ from factmill.tasks.core.calls.wikidata import (
     make_describe_item_call,
     make_find_items_call,
     make_list_facts_call,
-    make_resolve_item_call,
+    make_resolve_item_redirect_call,
 )
 from factmill.tasks.errors import LocalGraphError
 from factmill.tasks.graph.load import load_graph
@@ -75,7 +75,7 @@ def test_redirects_are_followed_to_their_end_and_make_no_items(make_graph: Make)
         PEOPLE + "    wd:Q901 owl:sameAs wd:Q902\n    wd:Q902 owl:sameAs wd:Q10\n    wd:Q7 owl:sameAs wd:Q7\n"
     )
     asked = ["Q901", "Q902", "Q10", "Q7", "Q12345"]
-    assert bodies(graph, *(make_resolve_item_call(graph.identity, qid) for qid in asked)) == [
+    assert bodies(graph, *(make_resolve_item_redirect_call(graph.identity, qid) for qid in asked)) == [
         "Q10", "Q10", "Q10", "Q7", "Q12345",
     ]  # fmt: skip
     assert graph.manifest.stored["redirects"] == 3

@@ -15,7 +15,12 @@ from support.graphs.rdf_lines import spell_out
 from factmill.tasks.errors import LocalGraphError
 from factmill.tasks.graph import folders as checking
 from factmill.tasks.graph import load as load_module
-from factmill.tasks.graph.folders import GraphManifest, check_graph_files, list_graph_statuses, load_checked_manifest
+from factmill.tasks.graph.folders import (
+    GraphManifest,
+    digest_and_check_all_graph_files,
+    list_graph_statuses,
+    load_manifest_and_check_files,
+)
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
 
@@ -40,7 +45,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def graphs(loaded: Path, tmp_path: Path) -> Path:
     """Return a copy of the folder, each file checked once."""
     shutil.copytree(loaded, tmp_path / "graphs")
-    load_checked_manifest("small", tmp_path / "graphs")
+    load_manifest_and_check_files("small", tmp_path / "graphs")
     return tmp_path / "graphs"
 
 
@@ -67,7 +72,7 @@ def flip(path: Path, place: int) -> None:
 
 
 def test_the_manifest_names_every_file_with_its_size_and_digest(loaded: Path) -> None:
-    made = load_checked_manifest("small", loaded)
+    made = load_manifest_and_check_files("small", loaded)
     there = {path.name for path in (loaded / "small").iterdir()}
     assert made.files.keys() == there - {"manifest.json", "checked.json"}
     assert {"graph.duckdb", "items.npy", "out_offsets.npy"} <= made.files.keys()
@@ -84,15 +89,15 @@ def test_a_graph_that_was_loaded_here_is_opened_without_reading_its_files(loaded
 
 def test_a_copied_graph_is_digested_once(loaded: Path, tmp_path: Path, digested: list[str]) -> None:
     shutil.copytree(loaded, tmp_path / "graphs")
-    files = load_checked_manifest("small", tmp_path / "graphs").files
+    files = load_manifest_and_check_files("small", tmp_path / "graphs").files
     assert sorted(digested) == sorted(files)
-    load_checked_manifest("small", tmp_path / "graphs")
+    load_manifest_and_check_files("small", tmp_path / "graphs")
     assert len(digested) == len(files)
 
 
 def test_a_touched_file_is_digested_alone(graphs: Path, digested: list[str]) -> None:
     os.utime(graphs / "small" / "items.npy", (1, 1))
-    load_checked_manifest("small", graphs)
+    load_manifest_and_check_files("small", graphs)
     assert digested == ["items.npy"]
 
 
@@ -106,7 +111,7 @@ def test_a_graph_on_a_read_only_disk_is_digested_each_time(
 
     monkeypatch.setattr(Path, "write_bytes", refuse)
     for times in (1, 2):
-        load_checked_manifest("small", graphs)
+        load_manifest_and_check_files("small", graphs)
         assert digested.count("graph.duckdb") == times
     assert not (graphs / "small" / "checked.json").exists()
 
@@ -114,13 +119,13 @@ def test_a_graph_on_a_read_only_disk_is_digested_each_time(
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"graph.duckdb": 1}'])
 def test_a_note_that_cannot_be_read_is_none(graphs: Path, digested: list[str], note: str) -> None:
     (graphs / "small" / "checked.json").write_text(note)
-    files = load_checked_manifest("small", graphs).files
+    files = load_manifest_and_check_files("small", graphs).files
     assert sorted(digested) == sorted(files)
 
 
 @pytest.mark.slow
 def test_a_flipped_bit_in_any_file_is_refused_by_name(graphs: Path) -> None:
-    names = list(load_checked_manifest("small", graphs).files)
+    names = list(load_manifest_and_check_files("small", graphs).files)
     for name in names:
         path = graphs / "small" / name
         for place in (0, path.stat().st_size // 2, -1):
@@ -139,17 +144,17 @@ def test_a_check_reads_everything_even_what_looks_untouched(graphs: Path) -> Non
     times = path.stat()
     flip(path, -1)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    load_checked_manifest("small", graphs)
+    load_manifest_and_check_files("small", graphs)
     told: list[tuple[int, int]] = []
-    made, damage = check_graph_files("small", graphs, lambda read, total: told.append((read, total)))
+    made, damage = digest_and_check_all_graph_files("small", graphs, lambda read, total: told.append((read, total)))
     assert damage.keys() == {"graph.duckdb"}
     total = sum(file.size_bytes for file in made.files.values())
     assert told[-1] == (total, total)
     # from now on it is known
     with pytest.raises(LocalGraphError, match=r"graph\.duckdb: has SHA-256"):
-        load_checked_manifest("small", graphs)
+        load_manifest_and_check_files("small", graphs)
     flip(path, -1)
-    assert check_graph_files("small", graphs)[1] == {}
+    assert digest_and_check_all_graph_files("small", graphs)[1] == {}
 
 
 def change_manifest(**changes: object) -> Callable[[Path], None]:
@@ -196,7 +201,7 @@ def test_damage_inside_the_database_behind_a_forged_manifest_is_a_named_error(gr
     content = path.read_bytes()
     path.write_bytes(content[:12_288] + b"\x5a" * (len(content) - 12_288))
     manifest = GraphManifest.model_validate_json((graphs / "small" / "manifest.json").read_bytes())
-    forged = checking.GraphFile(size_bytes=len(content), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    forged = checking.GraphFileDigest(size_bytes=len(content), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
     files = {**manifest.files, "graph.duckdb": forged}
     (graphs / "small" / "manifest.json").write_text(manifest.model_copy(update={"files": files}).model_dump_json())
     with pytest.raises(LocalGraphError, match=r"graph\.duckdb: cannot be (opened|read)"):

@@ -26,7 +26,7 @@ from factmill.tasks.core.wikidata_paths import (
 )
 from factmill.tasks.graph import arrays as arrays_module
 from factmill.tasks.graph import paths as graph_paths
-from factmill.tasks.graph.arrays import open_arrays
+from factmill.tasks.graph.arrays import open_mapped_graph_arrays
 from factmill.tasks.graph.loading.compiling import compile_kernel
 from factmill.tasks.graph.lookup import WikidataGraph
 from factmill.tasks.graph.paths import find_item_paths
@@ -434,7 +434,7 @@ def test_paths_are_those_of_a_search_through_all(crowded: SmallGraph, has_order:
     if not has_order:
         order.rename(hidden)
     try:
-        crowded.arrays = open_arrays(crowded.folder)
+        crowded.arrays = open_mapped_graph_arrays(crowded.folder)
     finally:
         if not has_order:
             hidden.rename(order)

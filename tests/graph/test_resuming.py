@@ -37,13 +37,13 @@ def sorted_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(turtle, "TURTLE_BATCH_TRIPLES", 30)
     monkeypatch.setattr(staging, "COMMIT_TEXT_BYTES", 24_000)
     first_lines: list[int] = []
-    real = staging.sort_block_lines
+    real = staging.sort_block_lines_into_rows
 
     def note(block: streams.LineBlock, shapes: object) -> object:
         first_lines.append(block.first_line)
         return real(block, shapes)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(staging, "sort_block_lines", note)
+    monkeypatch.setattr(staging, "sort_block_lines_into_rows", note)
     return first_lines
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.calls.translation_and_perplexity import (
     make_model_service_identity,
@@ -22,7 +22,7 @@ TEXTS = ["Ada Lovelace was born in London.", "Rome", "O'Brien's “place” is �
 def weigh(server: Any, texts: list[str]) -> list[CallResponse]:
     limits = ServiceLimits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.05)
     model = ModelSettings(kind="openai", name="tiny", url=server.url, limits=limits)
-    scorer = PerplexityClient(
+    scorer = TextPerplexityClient(
         make_model_service_identity(model.url, model.name), model, lambda: server.key, "factmill-tests"
     )
     calls = [make_perplexity_call(scorer.identity, text) for text in texts]

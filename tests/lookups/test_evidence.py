@@ -16,10 +16,10 @@ from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.lookups.pinned_articles import (
     MAX_TITLE_REDIRECTS,
-    MissingArticle,
-    PinnedArticle,
+    MissingArticleReason,
+    PinnedArticleRevision,
     load_article_texts,
-    pin_articles,
+    pin_article_revisions_at_epoch,
 )
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.world.serving import running_world
@@ -42,8 +42,8 @@ def work(tmp_path: Path, wikipedia: WikipediaClient) -> Iterator[BatchWork]:
         yield opened
 
 
-def pin(work: BatchWork, *titles: str, at: str = THEN) -> list[PinnedArticle | MissingArticle]:
-    found = pin_articles(work, [("row", title) for title in titles], at)
+def pin(work: BatchWork, *titles: str, at: str = THEN) -> list[PinnedArticleRevision | MissingArticleReason]:
+    found = pin_article_revisions_at_epoch(work, [("row", title) for title in titles], at)
     return [found[title] for title in titles]
 
 
@@ -72,7 +72,7 @@ def test_a_title_leads_to_the_article_of_the_epoch(
     work: BatchWork, title: str, expected: str, revision: int, case: str
 ) -> None:
     [found] = pin(work, title)
-    assert isinstance(found, PinnedArticle), found
+    assert isinstance(found, PinnedArticleRevision), found
     assert (found.title, found.revid) == (expected, revid_of(expected, revision))
     assert found.timestamp == HISTORIES[expected][revision][0] <= THEN
 
@@ -101,7 +101,7 @@ def test_a_title_without_an_article_then_is_refused_with_a_reason(
     work: BatchWork, title: str, reason: str, told: str
 ) -> None:
     [found] = pin(work, title)
-    assert isinstance(found, MissingArticle), found
+    assert isinstance(found, MissingArticleReason), found
     assert (found.reason, found.retryable) == (reason, False)
     assert told in found.detail
 
@@ -109,7 +109,7 @@ def test_a_title_without_an_article_then_is_refused_with_a_reason(
 def test_what_redirects_once_led_to_is_found_at_each_moment(work: BatchWork) -> None:
     moments = ["2018-06-01T00:00:00Z", "2021-01-01T00:00:00Z", LATER]
     found = [pin(work, "Split tower", "Merged mill", "Shifting ford", at=at) for at in moments]
-    told = [[each.title if isinstance(each, PinnedArticle) else each.reason for each in row] for row in found]
+    told = [[each.title if isinstance(each, PinnedArticleRevision) else each.reason for each in row] for row in found]
     assert told == [
         # of a title that is a redirect today and had no page then, today's target is taken
         ["younger_than_epoch", "Great mill", "Ford of now"],
@@ -123,7 +123,7 @@ def test_a_revision_counts_from_its_very_second(work: BatchWork) -> None:
         pin(work, "Lighthouse of tests", at=at)[0]
         for at in ("2019-12-31T23:59:59Z", "2020-01-01T00:00:00Z", "2022-05-05T05:05:04Z", "2022-05-05T05:05:05Z")
     ]
-    assert [each.revid if isinstance(each, PinnedArticle) else each.reason for each in found] == [
+    assert [each.revid if isinstance(each, PinnedArticleRevision) else each.reason for each in found] == [
         "younger_than_epoch",
         revid_of("Lighthouse of tests", 0),
         revid_of("Lighthouse of tests", 0),
@@ -144,22 +144,22 @@ def test_fifty_references_are_pinned_alike_in_any_order_and_each_title_asked_onc
         random.Random(seed).shuffle(asked)
         watched = Watched(wikipedia)
         with working(tmp_path / str(seed), watched) as work:
-            results.append(pin_articles(work, asked, THEN))
+            results.append(pin_article_revisions_at_epoch(work, asked, THEN))
             dated = [call for call in watched.calls if call.operation == "page_revision_at"]
             keys = [call.key for call in watched.calls]
             assert len(keys) == len(set(keys))
             assert len(dated) <= 2 * len(titles)
             assert {row_id for row_id, _, _ in work.call_uses} == {row_id for row_id, _ in asked}
     assert results[0] == results[1]
-    assert sum(isinstance(each, PinnedArticle) for each in results[0].values()) > 25
+    assert sum(isinstance(each, PinnedArticleRevision) for each in results[0].values()) > 25
 
 
 def test_an_ordinary_article_takes_one_call_beside_its_text(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     watched = Watched(wikipedia)
     with working(tmp_path, watched) as work:
         [found] = pin(work, "Lighthouse of tests")
-        assert isinstance(found, PinnedArticle)
-        load_article_texts(work, [("row", found.revid)])
+        assert isinstance(found, PinnedArticleRevision)
+        load_article_texts(work, [("row", found.title, found.revid)])
         assert [call.operation for call in watched.calls] == ["page_revision_at", "page_text"]
         # the key is that of calls from before redirects could be left alone
         assert dict(watched.calls[0].parts) == {"title": "Lighthouse of tests", "at": THEN}
@@ -167,24 +167,24 @@ def test_an_ordinary_article_takes_one_call_beside_its_text(tmp_path: Path, wiki
 
 def test_a_second_run_asks_nothing(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     with working(tmp_path, wikipedia) as work:
-        first = pin_articles(work, [("row", title) for title in HISTORIES], THEN)
+        first = pin_article_revisions_at_epoch(work, [("row", title) for title in HISTORIES], THEN)
     with working(tmp_path, Silent("w"), "replay") as work:
-        assert pin_articles(work, [("row", title) for title in HISTORIES], THEN) == first
+        assert pin_article_revisions_at_epoch(work, [("row", title) for title in HISTORIES], THEN) == first
 
 
 @pytest.mark.parametrize("operation", ["page_revision_at", "page_text"])
 def test_an_outage_is_told_as_one_and_asked_again(tmp_path: Path, wikipedia: WikipediaClient, operation: str) -> None:
     with working(tmp_path, Failing(wikipedia, operation)) as work:
         found = pin(work, "Lighthouse of tests", "Merged mill", "Split tower")
-        assert [(each.reason, each.retryable) for each in found if isinstance(each, MissingArticle)] == [
+        assert [(each.reason, each.retryable) for each in found if isinstance(each, MissingArticleReason)] == [
             ("wikipedia_failed", True)
         ] * 3
     with working(tmp_path, wikipedia) as work:
-        assert all(isinstance(each, PinnedArticle) for each in pin(work, "Lighthouse of tests", "Merged mill"))
+        assert all(isinstance(each, PinnedArticleRevision) for each in pin(work, "Lighthouse of tests", "Merged mill"))
 
 
-def read(work: BatchWork, *revids: int) -> list[str | MissingArticle]:
-    found = load_article_texts(work, [("row", revid) for revid in revids])
+def read(work: BatchWork, *revids: int) -> list[str | MissingArticleReason]:
+    found = load_article_texts(work, [("row", "Title", revid) for revid in revids])
     return [found[revid] for revid in revids]
 
 
@@ -209,7 +209,7 @@ def test_tables_lists_captions_and_headings_stand_in_the_text_piece_by_piece(wor
 def test_a_revision_without_text_and_one_that_is_not_there_are_told(work: BatchWork) -> None:
     blank, absent, redirect = read(work, revid_of("Blank page", 0), 2_000_000_000, revid_of("Loop one", 0))
     for found, told in ((blank, "Blank page shows no text"), (absent, "nosuchrevid"), (redirect, "shows no text")):
-        assert isinstance(found, MissingArticle)
+        assert isinstance(found, MissingArticleReason)
         assert (found.reason, found.retryable) == ("evidence_missing", False)
         assert told in found.detail
 
@@ -217,7 +217,7 @@ def test_a_revision_without_text_and_one_that_is_not_there_are_told(work: BatchW
 def test_a_text_that_cannot_be_had_just_now_is_no_missing_one(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     with working(tmp_path, Failing(wikipedia, "page_text")) as work:
         [found] = read(work, revid_of("Lighthouse of tests", 0))
-        assert isinstance(found, MissingArticle)
+        assert isinstance(found, MissingArticleReason)
         assert (found.reason, found.retryable) == ("wikipedia_failed", True)
 
 

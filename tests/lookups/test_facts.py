@@ -11,7 +11,7 @@ from support.steps.evidence_work import working
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.webs.two_wikidatas import TwoWikidatas
 
-from factmill.tasks.assets import load_relations
+from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.core.calls.wikidata import ItemCandidate, Qid
 from factmill.tasks.core.rows import MergedAway, Reject, Row
 from factmill.tasks.engine.batches import BatchWork
@@ -19,9 +19,9 @@ from factmill.tasks.lookups.fact_questions import (
     UnmergedQuestion,
     make_fact_questions,
     make_question_id,
-    merge_equal_questions,
+    merge_equal_or_reject_conflicting,
 )
-from factmill.tasks.lookups.facts import NamedFact, load_named_facts, look_up_item_facts
+from factmill.tasks.lookups.facts import NamedFact, load_named_facts_as_input_rows, look_up_item_facts
 from factmill.tasks.lookups.labels import (
     look_up_aliases,
     look_up_item_descriptions,
@@ -50,7 +50,7 @@ ITEMS = [
     'enwiki:Paris schema:name "Paris"@en',
 ]
 
-TEMPLATES = {pid: relation.template for pid, relation in load_relations().items()}
+TEMPLATES = {pid: relation.template for pid, relation in load_entity_questions_relations().items()}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_an_item_is_as_popular_as_its_article(work: BatchWork) -> None:
 
 
 def take(work: BatchWork, **rules: Any) -> dict[str, NamedFact]:
-    return {fact.id: fact for fact in load_named_facts(work, "P19", None, **rules)}
+    return {fact.id: fact for fact in load_named_facts_as_input_rows(work, "P19", None, **rules)}
 
 
 def name_troubles(facts: dict[str, NamedFact]) -> dict[str, str]:
@@ -156,7 +156,11 @@ def test_the_first_fact_of_a_subject_stands_for_all_its_values_where_all_are_rig
 
 
 def test_a_limit_counts_subjects(work: BatchWork) -> None:
-    assert [fact.id for fact in load_named_facts(work, "P19", 2)] == ["P19-Q1-Q84", "P19-Q2-Q84", "P19-Q2-Q90"]
+    assert [fact.id for fact in load_named_facts_as_input_rows(work, "P19", 2)] == [
+        "P19-Q1-Q84",
+        "P19-Q2-Q84",
+        "P19-Q2-Q90",
+    ]
 
 
 @pytest.mark.parametrize(("words", "aliases"), [("schema:description", False), ("skos:altLabel", True)])
@@ -165,7 +169,7 @@ def test_facts_whose_names_cannot_be_had_are_tried_again(
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", words)
     with working(tmp_path, wikidata=wikidatas.sparql()) as work:
-        facts = load_named_facts(work, "P19", 1, aliases=aliases)
+        facts = load_named_facts_as_input_rows(work, "P19", 1, aliases=aliases)
     assert [fact.drop_outcome and (fact.drop_outcome.reason, fact.drop_outcome.retryable) for fact in facts] == [  # type: ignore[union-attr]
         ("wikidata_failed", True)
     ]
@@ -192,7 +196,7 @@ def test_a_template_makes_a_question_of_a_fact_and_troubles_pass_through() -> No
 
 
 def unite(*facts: NamedFact) -> list[Any]:
-    return list(merge_equal_questions(make_fact_questions(facts, TEMPLATES, "g"), keep))
+    return list(merge_equal_or_reject_conflicting(make_fact_questions(facts, TEMPLATES, "g"), keep))
 
 
 def test_questions_that_say_the_same_are_one_and_those_of_several_answers_none() -> None:

@@ -13,21 +13,28 @@ from support.webs.page_histories import HISTORIES, LATER, THEN
 from support.webs.real_mediawiki import CHANGED, MOVED_TO
 
 from factmill.tasks.clients.wikipedia import WikipediaClient
-from factmill.tasks.lookups.pinned_articles import MissingArticle, PinnedArticle, load_article_texts, pin_articles
-from factmill.tasks.text.wikipedia_urls import parse_article_url
+from factmill.tasks.lookups.pinned_articles import (
+    MissingArticleReason,
+    PinnedArticleRevision,
+    load_article_texts,
+    pin_article_revisions_at_epoch,
+)
+from factmill.tasks.text.wikipedia_urls import parse_article_url_or_problem
 from factmill.tasks.world.data import WORLD_FOLDER
 
 
 def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dict[str, Any]:
     """Pin titles in both wikis, hold the pins and texts to each other, and return title → pin in ours."""
 
-    def pin(name: str, service: WikipediaClient) -> tuple[dict[str, PinnedArticle | MissingArticle], dict[str, str]]:
+    def pin(
+        name: str, service: WikipediaClient
+    ) -> tuple[dict[str, PinnedArticleRevision | MissingArticleReason], dict[str, str]]:
         with working(folder / name, service) as work:
-            found = pin_articles(work, [("row", title) for title in titles], at)
-            pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticle)}
+            found = pin_article_revisions_at_epoch(work, [("row", title) for title in titles], at)
+            pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticleRevision)}
             # the world's articles have a text in the embedded wiki alone
             revids = {title: each.revid for title, each in pinned.items() if each.title in both.written}
-            read = load_article_texts(work, [("row", revid) for revid in revids.values()])
+            read = load_article_texts(work, [("row", title, revid) for title, revid in revids.items()])
             texts = {title: read[revid] for title, revid in revids.items()}
             return found, {title: text if isinstance(text, str) else text.reason for title, text in texts.items()}
 
@@ -35,11 +42,13 @@ def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dic
         pins, texts = zip(*pool.map(pin, ("real", "ours"), (both.real, both.ours)), strict=True)
     ours_of = {real: ours for ours, real in both.revids.items()}
     real = {
-        title: (each.title, ours_of.get(each.revid), each.timestamp) if isinstance(each, PinnedArticle) else each.reason
+        title: (each.title, ours_of.get(each.revid), each.timestamp)
+        if isinstance(each, PinnedArticleRevision)
+        else each.reason
         for title, each in pins[0].items()
     }
     ours = {
-        title: (each.title, each.revid, each.timestamp) if isinstance(each, PinnedArticle) else each.reason
+        title: (each.title, each.revid, each.timestamp) if isinstance(each, PinnedArticleRevision) else each.reason
         for title, each in pins[1].items()
     }
     assert ours == real
@@ -52,10 +61,10 @@ def test_evidence_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> No
     # a sample of the world's own pages, since a rendered text takes the real wiki its time
     own = [*list(both.data.articles)[::8], *list(both.data.redirects)[::8]] if moment == THEN else []
     found = pin_in_both(both, tmp_path, [*HISTORIES, *own, "Nothing of this name", "a|b", "Category:Lists"], moment)
-    reasons = {each.reason for each in found.values() if isinstance(each, MissingArticle)}
+    reasons = {each.reason for each in found.values() if isinstance(each, MissingArticleReason)}
     assert reasons <= {"evidence_missing", "younger_than_epoch", "invalid_title", "redirect_loop"}
     assert {"evidence_missing", "invalid_title"} <= reasons
-    pinned = sum(isinstance(each, PinnedArticle) for each in found.values())
+    pinned = sum(isinstance(each, PinnedArticleRevision) for each in found.values())
     assert pinned >= {"2018-06-01T00:00:00Z": 5, "2021-01-01T00:00:00Z": 20, THEN: 35, LATER: 25}[moment]
 
 
@@ -63,19 +72,19 @@ def test_pages_that_a_mediawiki_has_moved_merged_and_deleted_are_the_evidence_th
     both: Both, tmp_path: Path
 ) -> None:
     with working(tmp_path, both.real) as work:
-        found = pin_articles(work, [("row", title) for title in [*CHANGED, MOVED_TO]], THEN)
-        pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticle)}
+        found = pin_article_revisions_at_epoch(work, [("row", title) for title in [*CHANGED, MOVED_TO]], THEN)
+        pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticleRevision)}
         moved, merged, deleted = (found[title] for title in CHANGED)
-        texts = load_article_texts(work, [("row", each.revid) for each in pinned.values()])
-        [today] = pin_articles(work, [("row", "Pier to be merged")], "2100-01-01T00:00:00Z").values()
-    assert isinstance(moved, PinnedArticle)
-    assert isinstance(merged, PinnedArticle)
-    assert isinstance(deleted, MissingArticle)
+        texts = load_article_texts(work, [("row", each.title, each.revid) for each in pinned.values()])
+        [today] = pin_article_revisions_at_epoch(work, [("row", "Pier to be merged")], "2100-01-01T00:00:00Z").values()
+    assert isinstance(moved, PinnedArticleRevision)
+    assert isinstance(merged, PinnedArticleRevision)
+    assert isinstance(deleted, MissingArticleReason)
     assert (moved.title, moved.timestamp, moved) == (MOVED_TO, "2022-01-01T00:00:00Z", found[MOVED_TO])
     assert (merged.title, merged.timestamp) == ("Pier to be merged", "2022-01-01T00:00:00Z")
     assert set(texts.values()) == {"A pier with a crane."}
     assert deleted.reason == "evidence_missing"
-    assert isinstance(today, PinnedArticle)
+    assert isinstance(today, PinnedArticleRevision)
     assert today.title == "Mars"
 
 
@@ -96,7 +105,7 @@ def test_the_evidence_of_the_embedded_questions_is_pinned_alike(both: Both, tmp_
     files = sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))
     urls = [url for file in files for url in list_evidence(json.loads(file.read_text("utf-8")))]
     # some of the questions are wrong on purpose
-    addresses = [address for url in urls if not isinstance(address := parse_article_url(url), str)]
+    addresses = [address for url in urls if not isinstance(address := parse_article_url_or_problem(url), str)]
     titles = list(dict.fromkeys(each.title for each in addresses))
     found = pin_in_both(both, tmp_path, titles, moment)
-    assert sum(isinstance(each, PinnedArticle) for each in found.values()) >= 30
+    assert sum(isinstance(each, PinnedArticleRevision) for each in found.values()) >= 30

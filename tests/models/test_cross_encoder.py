@@ -30,7 +30,7 @@ from factmill.tasks.models.cross_encoder import (
     get_cross_encoder_identity,
     resolve_cross_encoder_folder,
 )
-from factmill.tasks.models.model_folder import models_folder
+from factmill.tasks.models.model_folder import get_models_folder
 
 NLI = {"0": "CONTRADICTION", "1": "neutral", "2": "Entailment"}
 PAIRS = [("Who was born in Paris?", "a river"), ("a river flows", "the river"), ("", "who"), ("river " * 40, "paris")]
@@ -49,7 +49,7 @@ def convert(home: Path, name: str = "nli", **config: Any) -> CrossEncoder:
     """Convert a tiny BERT with a head into a home and open it; `config`: what its config.json says beside."""
     labels = len(config.get("id2label", "ab"))
     weights = make_weights(prefix="bert.") | make_head(labels)
-    make_cross_encoder_folder(write_checkpoint(home / name, weights, **config), models_folder(home))
+    make_cross_encoder_folder(write_checkpoint(home / name, weights, **config), get_models_folder(home))
     return CrossEncoder(resolve_cross_encoder_folder(name, home))
 
 
@@ -77,8 +77,8 @@ def test_labels_get_the_probabilities_that_a_forward_pass_in_numpy_gives(tmp_pat
 def test_a_roberta_has_its_own_head_and_is_told_no_types(tmp_path: Path) -> None:
     weights = make_weights(prefix="roberta.") | make_head(2, "roberta.")
     write_checkpoint(tmp_path / "r", weights, model_type="xlm-roberta", pad_token_id=1)
-    make_cross_encoder_folder(tmp_path / "r", models_folder(tmp_path))
-    opened = CrossEncoder(models_folder(tmp_path) / "r")
+    make_cross_encoder_folder(tmp_path / "r", get_models_folder(tmp_path))
+    opened = CrossEncoder(get_models_folder(tmp_path) / "r")
     expected = [
         soften(classify_by_numpy(ids, [0] * len(ids), make_weights(), make_head(2, "roberta."), 2)) for ids in IDS[:3]
     ]
@@ -134,7 +134,7 @@ def test_a_model_is_known_by_its_digest_and_refused_without_the_labels_wanted(tm
     convert(tmp_path, "ranker", id2label={"0": "LABEL_0"}, problem_type="regression")
     with pytest.raises(UsageError, match=r"LABEL_0 \(activation none\)"):
         get_cross_encoder_identity("ranker", tmp_path, [CONSISTENT_LABELS])
-    make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), models_folder(tmp_path))
+    make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), get_models_folder(tmp_path))
     with pytest.raises(UsageError, match="of kind embedder, expected cross-encoder"):
         get_cross_encoder_identity("tiny", tmp_path, [ENTAILMENT_LABELS])
 
@@ -157,21 +157,21 @@ def test_an_unknown_name_is_told_with_what_there_is(tmp_path: Path) -> None:
 def test_a_checkpoint_is_refused_by_what_is_wrong(tmp_path: Path, config: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         convert(tmp_path, **config)
-    assert not list(models_folder(tmp_path).glob("*"))
+    assert not list(get_models_folder(tmp_path).glob("*"))
 
 
 def test_an_encoder_without_a_head_is_no_cross_encoder(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "bare", make_weights())
     with pytest.raises(UsageError, match=r"no tensor pooler\.dense\.weight"):
-        make_cross_encoder_folder(checkpoint, models_folder(tmp_path))
+        make_cross_encoder_folder(checkpoint, get_models_folder(tmp_path))
 
 
 def test_a_folder_that_was_converted_is_taken_as_it_is(tmp_path: Path) -> None:
     opened = convert(tmp_path, id2label=NLI)
-    taken = make_cross_encoder_folder(models_folder(tmp_path) / "nli", tmp_path / "elsewhere", "mine")
+    taken = make_cross_encoder_folder(get_models_folder(tmp_path) / "nli", tmp_path / "elsewhere", "mine")
     assert (taken.name, taken.digest) == ("mine", opened.digest)
     with pytest.raises(UsageError, match="of kind cross-encoder, expected embedder"):
-        make_embedder_folder(models_folder(tmp_path) / "nli", tmp_path / "elsewhere")
+        make_embedder_folder(get_models_folder(tmp_path) / "nli", tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize("family", ["Bert", "Roberta"])
@@ -187,8 +187,8 @@ def test_a_checkpoint_that_transformers_saved_gives_what_torch_computes(tmp_path
     model = getattr(transformers, f"{family}ForSequenceClassification")(config).eval()
     checkpoint = write_checkpoint(tmp_path / "saved", make_weights())
     model.save_pretrained(checkpoint, safe_serialization=True)
-    make_cross_encoder_folder(checkpoint, models_folder(tmp_path))
-    found = CrossEncoder(models_folder(tmp_path) / "saved").score(PAIRS[:3])
+    make_cross_encoder_folder(checkpoint, get_models_folder(tmp_path))
+    found = CrossEncoder(get_models_folder(tmp_path) / "saved").score(PAIRS[:3])
     for ids, types, scores in zip(IDS, TYPES, found, strict=False):
         typed = {"token_type_ids": torch.tensor([types])} if family == "Bert" else {}
         with torch.no_grad():

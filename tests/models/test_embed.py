@@ -18,10 +18,10 @@ from factmill.tasks.models.embedders import (
     choose_default_embedder,
     get_embedder_digest,
     open_shared_embedder,
-    resolve_embedder_folder,
+    resolve_or_convert_embedder_folder,
 )
-from factmill.tasks.models.exact_batches import choose_filled_batch_size, count_texts_per_batch
-from factmill.tasks.models.model_folder import load_model_manifest, model_path, models_folder
+from factmill.tasks.models.exact_batches import choose_filled_batch_size, count_max_texts_per_batch
+from factmill.tasks.models.model_folder import get_model_path, get_models_folder, load_manifest_and_check_sizes
 
 TEXTS = ["Who was born in Paris?", "a river flows in the river", "Who wrote 1946?", "", "unheard", "river " * 40]
 TOKENS = [
@@ -44,7 +44,7 @@ needs_package = pytest.mark.skipif(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a home's folder of models with the tiny encoder in it."""
     at = tmp_path_factory.mktemp("home")
-    make_embedder_folder(write_checkpoint(at / "tiny", make_weights()), models_folder(at))
+    make_embedder_folder(write_checkpoint(at / "tiny", make_weights()), get_models_folder(at))
     return at
 
 
@@ -64,14 +64,14 @@ def test_weights_of_other_precision_become_float32(tmp_path: Path, dtype: str, p
         name: values if dtype == "BF16" else values.astype({"F16": np.float16, "F64": np.float64}[dtype])
         for name, values in weights.items()
     }
-    make_embedder_folder(write_checkpoint(tmp_path / "tiny", stored, dtype), models_folder(tmp_path))
+    make_embedder_folder(write_checkpoint(tmp_path / "tiny", stored, dtype), get_models_folder(tmp_path))
     found = open_shared_embedder("tiny", tmp_path).encode(TEXTS)
     np.testing.assert_allclose(found, [embed_by_numpy(ids, weights) for ids in IDS], atol=precision)
 
 
 def test_a_roberta_counts_its_positions_from_after_the_padding(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "r", make_weights(prefix="roberta."), model_type="xlm-roberta", pad_token_id=1)
-    make_embedder_folder(tmp_path / "r", models_folder(tmp_path))
+    make_embedder_folder(tmp_path / "r", get_models_folder(tmp_path))
     found = open_shared_embedder("r", tmp_path).encode(TEXTS[:5])
     np.testing.assert_allclose(found, [embed_by_numpy(ids, make_weights(), 2) for ids in IDS[:5]], atol=2e-6)
 
@@ -82,7 +82,7 @@ def test_norms_may_go_by_their_old_names_and_pooling_may_take_the_first_token(tm
         for name, values in make_weights().items()
     }
     checkpoint = write_checkpoint(tmp_path / "old", old)
-    make_embedder_folder(checkpoint, models_folder(tmp_path))
+    make_embedder_folder(checkpoint, get_models_folder(tmp_path))
     assert np.array_equal(
         open_shared_embedder("old", tmp_path).encode(TEXTS)[0],
         open_shared_embedder("old", tmp_path).encode(TEXTS[:1])[0],
@@ -93,7 +93,7 @@ def test_norms_may_go_by_their_old_names_and_pooling_may_take_the_first_token(tm
         atol=2e-6,
     )
     (checkpoint / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls", "embedding_dimension": 24}')
-    assert make_embedder_folder(checkpoint, models_folder(tmp_path), "first").settings["pooling"] == "cls"
+    assert make_embedder_folder(checkpoint, get_models_folder(tmp_path), "first").settings["pooling"] == "cls"
     assert not np.allclose(
         open_shared_embedder("first", tmp_path).encode(TEXTS), open_shared_embedder("old", tmp_path).encode(TEXTS)
     )
@@ -103,21 +103,23 @@ def test_a_text_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
     draw = random.Random(3)
     words = ["who", "wrote", "was", "paris", "river", "19", "?"]
     texts = [" ".join(draw.choices(words, k=draw.randint(1, 13))) for _ in range(300)]
-    opened = SentenceEncoder(resolve_embedder_folder("tiny", folder), threads=1)
+    opened = SentenceEncoder(resolve_or_convert_embedder_folder("tiny", folder), threads=1)
     whole = opened.encode(texts)
     assert np.array_equal(whole[::-1], opened.encode(texts[::-1]))
-    assert np.array_equal(whole, SentenceEncoder(resolve_embedder_folder("tiny", folder), threads=3).encode(texts))
+    assert np.array_equal(
+        whole, SentenceEncoder(resolve_or_convert_embedder_folder("tiny", folder), threads=3).encode(texts)
+    )
     assert np.array_equal(whole[:40], np.concatenate([opened.encode([text]) for text in texts[:40]]))
     assert np.array_equal(whole[5:17], opened.encode(texts[5:17]))
 
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_text_gets_the_same_bits_wherever_it_stands_in_a_batch_of_any_size(folder: Path, is_known: bool) -> None:
-    opened = SentenceEncoder(model_path("tiny", models_folder(folder)), "cpu", threads=1)
+    opened = SentenceEncoder(get_model_path("tiny", get_models_folder(folder)), "cpu", threads=1)
     multiplier = find_matmul_instructions("cpu") if is_known else None
     for length in range(2, POSITIONS + 1):
         tokens = random.Random(length).choices(range(len(VOCABULARY)), k=length)
-        most = count_texts_per_batch(length, multiplier)
+        most = count_max_texts_per_batch(length, multiplier)
         found = [
             opened._encode_batch([tokens] * choose_filled_batch_size(texts, length, multiplier))[:texts]
             for texts in {1, 2, 3, most // 2 + 1, most - 1, most}
@@ -134,12 +136,12 @@ def test_no_texts_give_no_rows(folder: Path) -> None:
 def test_an_embedder_is_known_by_its_digest_before_it_is_opened(folder: Path, tmp_path: Path) -> None:
     assert get_embedder_digest("tiny", folder) == open_shared_embedder("tiny", folder).digest
     assert get_embedder_digest("char-ngrams-1", folder) == open_shared_embedder("char-ngrams-1", folder).digest
-    other = make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights(seed=8)), models_folder(tmp_path))
+    other = make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights(seed=8)), get_models_folder(tmp_path))
     assert other.digest != get_embedder_digest("tiny", folder)
 
 
 def test_a_model_folder_may_be_named_by_its_path(folder: Path, tmp_path: Path) -> None:
-    path = models_folder(folder) / "tiny"
+    path = get_models_folder(folder) / "tiny"
     assert open_shared_embedder(path, tmp_path).digest == get_embedder_digest("tiny", folder)
 
 
@@ -150,26 +152,26 @@ def test_an_unknown_name_is_told_with_what_there_is(folder: Path) -> None:
 
 def test_a_gpu_is_refused_where_there_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
-    assert SentenceEncoder(models_folder(folder) / "tiny", "auto").device == "cpu"
+    assert SentenceEncoder(get_models_folder(folder) / "tiny", "auto").device == "cpu"
     with pytest.raises(UsageError, match="finds no GPU"):
-        SentenceEncoder(resolve_embedder_folder("tiny", folder), device="cuda")
+        SentenceEncoder(resolve_or_convert_embedder_folder("tiny", folder), device="cuda")
 
 
 def test_character_ngrams_find_texts_written_alike_and_no_others() -> None:
     texts = ["Who wrote Emma?", "who wrote  EMMA", "Who wrote Ivanhoe?", "", "?!"]
-    vectors = embedders.CharNgrams().encode(texts)
+    vectors = embedders.CharNgramEmbedder().encode(texts)
     cosines = vectors @ vectors.T
     assert cosines[0, 1] == pytest.approx(1)
     assert 0.1 < cosines[0, 2] < 0.8
     assert not vectors[3:].any()
-    assert embedders.CharNgrams().name == "char-ngrams-1"
+    assert embedders.CharNgramEmbedder().name == "char-ngrams-1"
 
 
 def test_character_ngrams_give_the_same_bits_in_every_batch() -> None:
     texts = [f"question {number} of many?" for number in range(1100)] + ["ab", ""]
-    whole = embedders.CharNgrams().encode(texts)
-    assert np.array_equal(whole[700:], embedders.CharNgrams().encode(texts[700:]))
-    assert np.array_equal(whole[[1]], embedders.CharNgrams().encode(texts[1:2]))
+    whole = embedders.CharNgramEmbedder().encode(texts)
+    assert np.array_equal(whole[700:], embedders.CharNgramEmbedder().encode(texts[700:]))
+    assert np.array_equal(whole[[1]], embedders.CharNgramEmbedder().encode(texts[1:2]))
 
 
 def test_without_the_package_the_embedded_world_takes_character_ngrams(
@@ -189,7 +191,7 @@ def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(embedders, "_PACKAGE", "forged_weights")
     with pytest.raises(UsageError, match=r"model\.safetensors: is not the known file of "):
         open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
-    assert not models_folder(tmp_path).exists()
+    assert not get_models_folder(tmp_path).exists()
 
 
 @needs_package
@@ -197,7 +199,7 @@ def test_the_package_is_converted_once_and_gives_what_numpy_computes_from_its_we
     assert choose_default_embedder(tmp_path) == "all-MiniLM-L6-v2"
     opened = open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
     assert isinstance(opened, SentenceEncoder) and opened.settings.max_tokens == 256
-    folder = models_folder(tmp_path) / "all-MiniLM-L6-v2"
+    folder = get_models_folder(tmp_path) / "all-MiniLM-L6-v2"
     made = folder.stat()
     open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
     assert folder.stat().st_ino == made.st_ino
@@ -231,9 +233,9 @@ def test_a_checkpoint_that_transformers_saved_gives_what_torch_computes(tmp_path
     model = transformers.BertModel(config).eval()
     checkpoint = write_checkpoint(tmp_path / "saved", make_weights())
     model.save_pretrained(checkpoint, safe_serialization=True)
-    make_embedder_folder(checkpoint, models_folder(tmp_path))
+    make_embedder_folder(checkpoint, get_models_folder(tmp_path))
     found = open_shared_embedder("saved", tmp_path).encode(TEXTS)
     with torch.no_grad():
         states = [model(torch.tensor([ids])).last_hidden_state[0].mean(dim=0).numpy() for ids in IDS]
     np.testing.assert_allclose(found, [state / np.linalg.norm(state) for state in states], atol=2e-6)
-    assert load_model_manifest(models_folder(tmp_path) / "saved").settings["dimensions"] == 48
+    assert load_manifest_and_check_sizes(get_models_folder(tmp_path) / "saved").settings["dimensions"] == 48

@@ -11,7 +11,7 @@ from factmill.tasks.models.model_folder import (
     MODEL_MANIFEST_FILE,
     ConversionResult,
     list_model_names,
-    load_model_manifest,
+    load_manifest_and_check_sizes,
     load_verified_manifest,
     remove_model,
     write_model_folder,
@@ -30,7 +30,7 @@ def write(making: Path) -> ConversionResult:
 def test_a_model_says_what_it_holds(tmp_path: Path) -> None:
     made = write_model_folder("mine", tmp_path, "embedder", write)
     assert (
-        load_model_manifest(tmp_path / "mine", "embedder")
+        load_manifest_and_check_sizes(tmp_path / "mine", "embedder")
         == made
         == load_verified_manifest(tmp_path / "mine", "embedder")
     )
@@ -141,12 +141,12 @@ def test_a_checkpoint_and_a_model_of_another_kind_are_told_apart(tmp_path: Path)
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(UsageError, match="checkpoint that is not converted: factmill models add embedder"):
-        load_model_manifest(tmp_path / "raw", "embedder")
+        load_manifest_and_check_sizes(tmp_path / "raw", "embedder")
     write_model_folder("mine", tmp_path, "translator", write)
     with pytest.raises(UsageError, match="mine is of kind translator, expected embedder"):
-        load_model_manifest(tmp_path / "mine", "embedder")
+        load_manifest_and_check_sizes(tmp_path / "mine", "embedder")
     with pytest.raises(UsageError, match="no model folder"):
-        load_model_manifest(tmp_path / "nothing", "embedder")
+        load_manifest_and_check_sizes(tmp_path / "nothing", "embedder")
 
 
 @pytest.mark.parametrize("name", ["", "..", "../up", ".hidden", "a b", "a/b"])

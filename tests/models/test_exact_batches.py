@@ -11,9 +11,9 @@ import pytest
 
 from factmill.tasks.models.devices import MatmulInstructions, find_matmul_instructions
 from factmill.tasks.models.exact_batches import (
-    batch_by_length,
+    batch_by_length_with_filled_sizes,
     choose_filled_batch_size,
-    count_texts_per_batch,
+    count_max_texts_per_batch,
     list_leftover_row_ranges,
     run_batches,
 )
@@ -46,7 +46,7 @@ def test_few_rows_only_fill_the_batches_of_some_hundred_questions_up(
 ) -> None:
     chance = random.Random(5)
     lengths = [round(chance.triangular(6, 40, 14)) for _ in range(500)]
-    batches = list(batch_by_length(lengths, multiplier))
+    batches = list(batch_by_length_with_filled_sizes(lengths, multiplier))
     assert sorted(place for places, _ in batches for place in places) == list(range(500))
     assert all(len({lengths[place] for place in places}) == 1 for places, _ in batches)
     assert all(len(places) <= size for places, size in batches)
@@ -56,7 +56,7 @@ def test_few_rows_only_fill_the_batches_of_some_hundred_questions_up(
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
 def test_a_text_is_added_up_alike_with_however_many_others(multiplier: MatmulInstructions | None) -> None:
     for length in range(1, 600):
-        most = count_texts_per_batch(length, multiplier)
+        most = count_max_texts_per_batch(length, multiplier)
         sizes = [choose_filled_batch_size(texts, length, multiplier) for texts in range(1, most + 1)]
         if most == 1 and multiplier != "avx512":
             assert sizes == [1]
@@ -74,8 +74,8 @@ def test_a_text_is_added_up_alike_with_however_many_others(multiplier: MatmulIns
 
 
 def test_a_batch_is_as_large_as_it_may_be() -> None:
-    assert [count_texts_per_batch(length, "avx512") for length in (1, 10, 200, 201, 900)] == [400, 40, 2, 1, 1]
-    assert [count_texts_per_batch(length, "avx2") for length in (1, 10, 13, 131, 132)] == [263, 26, 20, 2, 1]
+    assert [count_max_texts_per_batch(length, "avx512") for length in (1, 10, 200, 201, 900)] == [400, 40, 2, 1, 1]
+    assert [count_max_texts_per_batch(length, "avx2") for length in (1, 10, 13, 131, 132)] == [263, 26, 20, 2, 1]
 
 
 @pytest.mark.slow

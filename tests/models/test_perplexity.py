@@ -13,11 +13,11 @@ from support.models.random_decoder import POSITIONS, SENTENCES, START, write_ran
 
 from factmill.tasks.core.calls.translation_and_perplexity import NoPerplexity, TextLogProbability
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.perplexity import make_language_model_folder
+from factmill.tasks.models.converting.language_model import make_language_model_folder
 from factmill.tasks.models.converting.weights import Quantization
-from factmill.tasks.models.devices import get_instruction_class
+from factmill.tasks.models.devices import get_cpu_instruction_class
 from factmill.tasks.models.exact_batches import Batching
-from factmill.tasks.models.model_folder import models_folder
+from factmill.tasks.models.model_folder import get_models_folder
 from factmill.tasks.models.perplexity import (
     EMBEDDED_LANGUAGE_MODEL,
     LanguageModel,
@@ -55,7 +55,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, shape in shapes.items():
         made = write_random_decoder(home / "made" / name, **shape)
         for added, stored in STORED.items():
-            make_language_model_folder(made, models_folder(home), f"{name}{added}", quantization=stored)
+            make_language_model_folder(made, get_models_folder(home), f"{name}{added}", quantization=stored)
     return home
 
 
@@ -75,7 +75,7 @@ def test_a_text_gets_the_same_bits_in_every_batch(home: Path, name: str, added: 
 
 
 def test_int8_shares_batches_of_one_length_and_floats_are_weighed_alone(home: Path) -> None:
-    folder = models_folder(home)
+    folder = get_models_folder(home)
     batchings = [LanguageModel(folder / name, "cpu", threads=1).batching for name in ("table-int8", "table")]
     assert batchings == ["length", "alone"]
     assert LanguageModel(folder / "table-int8", "cpu", "float32", 1).batching == "alone"
@@ -86,7 +86,9 @@ def test_batches_that_are_shared_give_what_single_ones_give(home: Path) -> None:
     texts = [text[:-1] + letter for text in SENTENCES for letter in "abcdefgh"]
     batchings: list[Batching] = ["length", "alone"]
     shared, alone = (
-        LanguageModel(models_folder(home) / "table-int8", "cpu", "int8", 1, batching).compute_log_probabilities(texts)
+        LanguageModel(get_models_folder(home) / "table-int8", "cpu", "int8", 1, batching).compute_log_probabilities(
+            texts
+        )
         for batching in batchings
     )
     assert shared == alone
@@ -95,7 +97,7 @@ def test_batches_that_are_shared_give_what_single_ones_give(home: Path) -> None:
 @pytest.mark.parametrize("name", ["table", "rotary"])
 def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> None:
     """Against the model's plain output, with the logarithm taken here."""
-    path = models_folder(home) / name
+    path = get_models_folder(home) / name
     model = LanguageModel(resolve_language_model_folder(name, home), "cpu")
     engine = ctranslate2.Generator(str(path), "cpu", compute_type="float32")
     numbers = {token: n for n, token in enumerate(json.loads((path / "vocabulary.json").read_text("utf-8")))}
@@ -176,7 +178,7 @@ def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None
     }
     assert len({identity, *others}) == 4
     assert identity.endswith("-float32-cpu"), "the same bytes on any CPU"
-    assert int8.endswith(f"-int8-{get_instruction_class()}"), "the same bytes on CPUs of one class"
+    assert int8.endswith(f"-int8-{get_cpu_instruction_class()}"), "the same bytes on CPUs of one class"
 
 
 def test_an_unknown_name_says_what_there_is(home: Path) -> None:

@@ -12,13 +12,18 @@ import pytest
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import OutputError, SourceError
 from factmill.tasks.models import title_index
-from factmill.tasks.models.embedders import CharNgrams
-from factmill.tasks.models.title_index import TitleIndex, find_nearest_titles, iterate_titles, open_title_index
+from factmill.tasks.models.embedders import CharNgramEmbedder
+from factmill.tasks.models.title_index import (
+    TitleEmbeddingIndex,
+    find_nearest_titles,
+    iterate_titles,
+    open_or_build_title_index,
+)
 
 TITLES = ["Danube", "Danube Delta", "Drava", "Jazz", "Łódź", "New York City", "New York", "York"]
 
 
-class Counting(CharNgrams):
+class Counting(CharNgramEmbedder):
     """Counts what it embeds, and can break off."""
 
     def __init__(self, breaks_after: int = 1_000_000) -> None:
@@ -44,8 +49,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(title_index, "_TITLES_PER_BLOCK", 3)
 
 
-def open_index(source: Path, home: Path, embedder: CharNgrams | None = None) -> TitleIndex:
-    return open_title_index(source, digest_bytes(source.read_bytes()), embedder or CharNgrams(), home)
+def open_index(source: Path, home: Path, embedder: CharNgramEmbedder | None = None) -> TitleEmbeddingIndex:
+    return open_or_build_title_index(source, digest_bytes(source.read_bytes()), embedder or CharNgramEmbedder(), home)
 
 
 @pytest.mark.parametrize(
@@ -90,21 +95,21 @@ def test_an_empty_list_and_a_list_that_is_not_there_are_refused(tmp_path: Path) 
     with pytest.raises(SourceError, match="no titles in it"):
         open_index(path, tmp_path)
     with pytest.raises(SourceError, match="no such file"):
-        open_title_index(tmp_path / "nowhere", "0" * 64, CharNgrams(), tmp_path)
+        open_or_build_title_index(tmp_path / "nowhere", "0" * 64, CharNgramEmbedder(), tmp_path)
     with pytest.raises(SourceError, match="has changed"):
-        open_title_index(path, "0" * 64, CharNgrams(), tmp_path)
+        open_or_build_title_index(path, "0" * 64, CharNgramEmbedder(), tmp_path)
 
 
 def test_the_nearest_titles_are_found_as_among_a_few(source: Path, tmp_path: Path) -> None:
-    queries = CharNgrams().encode(["the Danube", "city of New York", "", "Łódź"])
+    queries = CharNgramEmbedder().encode(["the Danube", "city of New York", "", "Łódź"])
     found = open_index(source, tmp_path).nearest(queries, 3)
-    assert found == find_nearest_titles(TITLES, queries, 3, CharNgrams())
+    assert found == find_nearest_titles(TITLES, queries, 3, CharNgramEmbedder())
     assert [titles[0] for titles in found] == ["Danube", "New York City", "Danube", "Łódź"]
     assert found[2] == TITLES[:3]  # an empty question is near nothing: ties, in the order of the list
 
 
 def test_more_titles_than_there_are_cannot_be_found(source: Path, tmp_path: Path) -> None:
-    (found,) = open_index(source, tmp_path).nearest(CharNgrams().encode(["Jazz"]), 30)
+    (found,) = open_index(source, tmp_path).nearest(CharNgramEmbedder().encode(["Jazz"]), 30)
     assert sorted(found) == sorted(TITLES)
 
 
@@ -117,7 +122,7 @@ def test_an_index_is_made_once(source: Path, tmp_path: Path) -> None:
     # not even the list is needed any more
     digest = digest_bytes(source.read_bytes())
     source.unlink()
-    assert open_title_index(source, digest, second, tmp_path).folder == made.folder
+    assert open_or_build_title_index(source, digest, second, tmp_path).folder == made.folder
 
 
 @pytest.mark.parametrize("torn", [0, 1, 4097])
@@ -140,7 +145,7 @@ def test_a_list_that_was_copied_by_half_is_copied_anew(source: Path, tmp_path: P
     for name in ("starts.npy", "vectors.npy"):
         (whole.folder / name).unlink()
     (whole.folder / "titles.txt").write_text("Dan")
-    assert open_index(source, tmp_path).nearest(CharNgrams().encode(["Jazz"]), 1) == [["Jazz"]]
+    assert open_index(source, tmp_path).nearest(CharNgramEmbedder().encode(["Jazz"]), 1) == [["Jazz"]]
 
 
 def test_an_index_that_was_damaged_is_told_by_its_folder(source: Path, tmp_path: Path) -> None:

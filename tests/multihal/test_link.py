@@ -14,7 +14,7 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store
 
-from factmill.tasks.clients.falcon import FalconClient
+from factmill.tasks.clients.falcon import FalconEntityLinkingClient
 from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.clients.wikipedia import WikipediaClient
 from factmill.tasks.core.service_settings import ServiceLimits
@@ -56,7 +56,9 @@ class Web:
     def services(self, graph: WikidataGraph | None = None) -> Any:
         url = self.server.url
         return SimpleNamespace(
-            falcon=FalconClient(f"{url}/falcon2", "f", LIMITS.model_copy(update={"timeout_s": 60.0}), AGENT),
+            falcon=FalconEntityLinkingClient(
+                f"{url}/falcon2", "f", LIMITS.model_copy(update={"timeout_s": 60.0}), AGENT
+            ),
             dbpedia=SparqlClient("DBpedia", f"{url}/dbpedia", "d", LIMITS, AGENT),
             wikipedia=WikipediaClient(url, "p", LIMITS, AGENT),
             wikidata=graph or SparqlClient("Wikidata", f"{url}/sparql", "w", LIMITS, AGENT),

@@ -1,12 +1,12 @@
 """What MultiHal's report says beside the counts of each stage."""
 
-from factmill.tasks.multihal.release import count_by_domain
+from factmill.tasks.multihal.release import count_questions_and_paths_by_domain
 
 
 def test_domains_say_how_many_questions_and_paths_each_has() -> None:
     paths = [("simpleqa", "art", "a"), ("simpleqa", "art", "b"), ("felm", "wk", "c"), ("simpleqa", "art", "a")]
-    assert list(count_by_domain(paths).items()) == [
+    assert list(count_questions_and_paths_by_domain(paths).items()) == [
         ("simpleqa: art", {"questions": 2, "paths": 3}),
         ("felm: wk", {"questions": 1, "paths": 1}),
     ]
-    assert count_by_domain([]) == {}
+    assert count_questions_and_paths_by_domain([]) == {}

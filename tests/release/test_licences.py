@@ -10,17 +10,17 @@ from support.builds.published import publish_rows
 from support.builds.released import fanout_tables, multihal_row
 
 from factmill.tasks.biokalma.release import BIOKALMA_RELEASE
-from factmill.tasks.core.publishing.release_spec import SourcePage, format_wikipedia_name, get_build_wikipedia
+from factmill.tasks.core.publishing.release_spec import SourcePage, format_wikipedia_name, get_wikipedia_url_or_embedded
 from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.granola.release import find_source_and_licence
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.core.licences import combine_licences, get_licence, list_refused_licences
-from factmill.tasks.release.licence_tables import render_attribution_table, render_licence_table
+from factmill.tasks.release.licence_tables import render_attribution_csv, render_licences_csv
 from factmill.tasks.slaq.release import SLAQ_RELEASE
 
 
@@ -70,21 +70,23 @@ def test_what_forbids_something_is_not_lost_beside_share_alike() -> None:
 def test_pages_are_those_of_the_wiki_that_the_build_read(service: str, source: str, before: str) -> None:
     lock = {"services": {"wikipedia": service}}
     assert format_wikipedia_name(lock) == source
-    (page,) = SLAQ_RELEASE.list_pages({"Topic": "Wien", "revid": 7}, get_build_wikipedia(lock))
+    (page,) = SLAQ_RELEASE.list_pages({"Topic": "Wien", "revid": 7}, get_wikipedia_url_or_embedded(lock))
     assert page == SourcePage("Wien", "7", f"{before}?title=Wien&oldid=7")
-    (page,) = BIOKALMA_RELEASE.list_pages({"text_pages": ["Wien, revision 7"]}, get_build_wikipedia(lock))
+    (page,) = BIOKALMA_RELEASE.list_pages({"text_pages": ["Wien, revision 7"]}, get_wikipedia_url_or_embedded(lock))
     assert page.url == f"{before}?title=Wien&oldid=7"
 
 
 def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "factmill.duckdb", FANOUTQA, fanout_tables())
-    release = assemble_release(tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions())
-    first = parse(render_attribution_table(release))[0]
+    release = verify_and_assemble_release(
+        tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions()
+    )
+    first = parse(render_attribution_csv(release))[0]
     assert (first["title"], first["revision"], first["licence"]) == ("Range 0", "70", "CC-BY-SA-4.0")
     assert (first["url"], first["rows"]) == ("https://en.wikipedia.org/w/index.php?title=Range_0&oldid=70", "1")
     assert first["licence_url"] == "https://creativecommons.org/licenses/by-sa/4.0/"
     assert first["canary"] == FANOUTQA_RELEASE.canary_line
-    lines = {(each["source"], each["licence"], each["rows"]) for each in parse(render_licence_table(release))}
+    lines = {(each["source"], each["licence"], each["rows"]) for each in parse(render_licences_csv(release))}
     assert lines == {
         ("authored", "CC-BY-SA-4.0", "3"),
         ("Wikidata", "CC0-1.0", "3"),
@@ -95,9 +97,11 @@ def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
 def test_rows_united_of_two_sources_stand_under_both_licences(tmp_path: Path) -> None:
     rows = [multihal_row("halueval_1", licence="MIT AND Apache-2.0"), multihal_row("halueval_2")]
     build = publish_rows(tmp_path / "factmill.duckdb", MULTIHAL, {"multihal": rows})
-    release = assemble_release(tmp_path / "factmill.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions())
+    release = verify_and_assemble_release(
+        tmp_path / "factmill.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions()
+    )
     found = [
-        (each["licence"], each["rows"]) for each in parse(render_licence_table(release)) if each["source"] == "halueval"
+        (each["licence"], each["rows"]) for each in parse(render_licences_csv(release)) if each["source"] == "halueval"
     ]
     assert sorted(found) == [("Apache-2.0", "1"), ("MIT", "1"), ("MIT", "1")]
 

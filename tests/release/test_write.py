@@ -18,14 +18,14 @@ from support.builds.published import publish_rows
 from support.builds.released import NASTY, fanout_tables, multihal_row, multihal_tables
 
 from factmill.tasks.core.publishing.release_spec import ReleaseSpec
-from factmill.tasks.core.review import parse_review_queue
+from factmill.tasks.core.review import parse_review_queue_csv
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, SourceError
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import Release, ReleaseOptions
 from factmill.tasks.release.dataset_card import render_dataset_card
 from factmill.tasks.release.write import write_release
@@ -52,7 +52,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read(warehouse: Path, benchmark: Benchmark, choices: ReleaseOptions = NOTHING) -> Release:
     build = resolve_build(warehouse, f"latest:{benchmark.name}")
-    return assemble_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
+    return verify_and_assemble_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
 
 
 def make(tmp_path: Path, benchmark: Benchmark, tables: Any, **lock: Any) -> Release:
@@ -103,7 +103,7 @@ def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
     with_them = read(warehouse, FANOUTQA, ReleaseOptions(includes_hidden_answers=True))
     write_release(with_them, tmp_path / "all")
     queue = (tmp_path / "all/decisions.csv").read_text("utf-8")
-    assert "secret 1" in [item.detail for item in parse_review_queue(queue, "decisions.csv")]
+    assert "secret 1" in [item.detail for item in parse_review_queue_csv(queue, "decisions.csv")]
     whole = json.loads((tmp_path / "all/lock.json").read_text("utf-8"))
     assert (whole["withheld"], whole["lock"]["params"]["reviewing"]) == ("", REVIEWING)
 

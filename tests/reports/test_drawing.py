@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 import pytest
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
-from factmill.tasks.reports.svg_figures import draw_figure, draw_standalone_svg, format_colour_legend
+from factmill.tasks.reports.svg_figures import draw_inline_svg, draw_standalone_svg, format_colour_legend
 
 
 def _draw(kind: str, *series: FigureSeries, **more: object) -> str:
-    return draw_figure(ReportFigure("drawn", "Drawn", kind, "across", "up", series, **more))  # type: ignore[arg-type]
+    return draw_inline_svg(ReportFigure("drawn", "Drawn", kind, "across", "up", series, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("kind", "x"), [("bars", "a"), ("stacked", "a"), ("lines", 1), ("scatter", 0.5)])

@@ -15,7 +15,7 @@ from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
-from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, ReportItem
+from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, ReportedAnswer
 from factmill.tasks.reports.evaluation_report import EvaluationReport, make_evaluation_report
 from factmill.tasks.reports.item_browser import MAX_ITEM_ENTRIES
 from factmill.tasks.reports.rendering import (
@@ -69,7 +69,7 @@ def test_what_a_model_says_is_text_and_nothing_else(page: str, report: Evaluatio
 
 @pytest.mark.parametrize("name", [*HOSTILE, "n" * 1_000_000])
 def test_what_groups_are_called_is_text_and_cut(name: str) -> None:
-    def items(answers: pa.Table) -> list[ReportItem]:
+    def items(answers: pa.Table) -> list[ReportedAnswer]:
         return [dataclasses.replace(each, groups={"kind": name}) for each in list_items(answers)]
 
     figure = ReportFigure("named", "Named", "bars", "", "", (FigureSeries(name, (name, "b"), (1.0, 2.0)),))

@@ -14,7 +14,7 @@ from support.webs.small_wiki import SmallPage, SmallWiki
 from factmill.tasks.core.calls.wikipedia import PageReference
 from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.slaq.core.rows import CategoryPage, TopicArticle, ViewedTopic
-from factmill.tasks.slaq.core.topic_sampling import CategoryMember
+from factmill.tasks.slaq.core.topic_sampling import CategoryMemberPage
 from factmill.tasks.slaq.scrape import (
     MEMBERS_PER_REQUEST,
     count_topic_pageviews,
@@ -127,7 +127,7 @@ def test_a_category_of_ten_thousand_is_drawn_from_request_by_request(
     held: list[int] = []
 
     def count_alive() -> int:
-        return sum(type(each) in (PageReference, CategoryMember) for each in gc.get_objects())
+        return sum(type(each) in (PageReference, CategoryMemberPage) for each in gc.get_objects())
 
     def count_pages(seen: Seen) -> None:
         if seen.query.get("cmcontinue") in ("5000", "9500"):

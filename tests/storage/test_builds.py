@@ -18,14 +18,14 @@ from factmill.tasks.granola.core.rows import EntityCandidateRow
 from factmill.tasks.storage.builds import (
     BuildRecord,
     find_build_by_manifest,
-    format_caution,
-    format_latest_choice,
-    get_reject_count,
+    format_latest_build_choice_note,
+    format_use_restriction,
     list_builds,
     list_calls_to_retry,
     publish_build_tables,
-    rank_builds,
+    rank_builds_for_latest,
     resolve_build,
+    resolve_build_id_and_reject_count,
     write_stage_results,
 )
 from factmill.tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
@@ -157,8 +157,8 @@ def test_the_latest_evaluation_is_the_newest_whatever_it_asked(tmp_path: Path, o
     builds = [
         make(tmp_path / "w.duckdb", name, "p", flow=of | changed) for name, changed in (("a", {}), ("b", {"limit": 5}))
     ]
-    assert [each.build_id for each in rank_builds(builds)] == [each.build_id for each in reversed(builds)]
-    assert format_latest_choice(rank_builds(builds)) == ""
+    assert [each.build_id for each in rank_builds_for_latest(builds)] == [each.build_id for each in reversed(builds)]
+    assert format_latest_build_choice_note(rank_builds_for_latest(builds)) == ""
 
 
 def test_a_warehouse_that_is_not_there_has_no_builds(tmp_path: Path) -> None:
@@ -195,7 +195,8 @@ def test_rows_of_scripted_replies_outside_its_world_carry_a_caution(
     scripted: dict[str, str] | None, services: dict[str, str], is_cautious: bool
 ) -> None:
     assert (
-        "not for use" in format_caution({"scripted": scripted, "author": "scripted replies", "services": services})
+        "not for use"
+        in format_use_restriction({"scripted": scripted, "author": "scripted replies", "services": services})
     ) == is_cautious
 
 
@@ -213,10 +214,17 @@ def test_rejects_of_a_run_that_published_nothing_are_found_by_its_name(tmp_path:
     record = make(path, "a", "p")
     with open_warehouse(path) as db:
         write_stage_results(db, f"{record.build_id}-unfinished", 1, [receipt(tmp_path / "shard-a")], SUMMARY)
-    assert get_reject_count(path, f"{record.build_id}-unfinished") == (f"{record.build_id}-unfinished", 1)
-    assert get_reject_count(path, record.build_id) == get_reject_count(path, "latest:granola") == (record.build_id, 1)
+    assert resolve_build_id_and_reject_count(path, f"{record.build_id}-unfinished") == (
+        f"{record.build_id}-unfinished",
+        1,
+    )
+    assert (
+        resolve_build_id_and_reject_count(path, record.build_id)
+        == resolve_build_id_and_reject_count(path, "latest:granola")
+        == (record.build_id, 1)
+    )
     with pytest.raises(UnknownBuild, match="no build 'other-unfinished'"):
-        get_reject_count(path, "other-unfinished")
+        resolve_build_id_and_reject_count(path, "other-unfinished")
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from factmill.tasks.errors import ShardError
 from factmill.tasks.storage.shards import (
     REJECTS_SCHEMA,
     SHARD_KINDS,
-    digest_rows,
+    digest_table_as_parquet,
+    find_reusable_receipt,
+    load_shard_row_range,
     make_table,
     parquet_bytes,
-    read_range,
-    read_receipt,
     write_receipt,
     write_shard,
 )
@@ -40,15 +40,15 @@ def test_a_range_spans_shards(tmp_path: Path) -> None:
         write_shard(tmp_path / str(index), {"rows": numbers(first, count)})
         files.append(str(tmp_path / str(index)))
     for start, stop in [(0, 9), (2, 4), (3, 7), (8, 9), (4, 4), (0, 0)]:
-        assert read_range(files, start, stop)["n"].to_pylist() == list(range(start, stop))
+        assert load_shard_row_range(files, start, stop)["n"].to_pylist() == list(range(start, stop))
 
 
 def test_a_shard_without_receipt_is_not_done(tmp_path: Path) -> None:
     shard = tmp_path / "0"
     digest = write_shard(shard, {"rows": numbers(0, 1)})
-    assert read_receipt(shard) is None
+    assert find_reusable_receipt(shard) is None
     write_receipt(receipt(shard, digest))
-    assert read_receipt(shard) == receipt(shard, digest)
+    assert find_reusable_receipt(shard) == receipt(shard, digest)
 
 
 @pytest.mark.parametrize("file", ["0.receipt.json", "0.rows.parquet"])
@@ -60,7 +60,7 @@ def test_a_shard_with_a_torn_file_or_without_it_is_not_done(tmp_path: Path, file
         (tmp_path / file).unlink()
     else:
         (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:left])
-    assert read_receipt(shard) is None
+    assert find_reusable_receipt(shard) is None
 
 
 @pytest.mark.parametrize("how", ["bit", "cut", "zeros", "more", "twice", "nothing"])
@@ -72,23 +72,23 @@ def test_a_shard_with_a_damaged_file_is_not_done(tmp_path: Path, file: str, how:
     whole = path.read_bytes()
     for _ in range(20):
         path.write_bytes(damage(whole, how, draw))
-        assert read_receipt(shard) is None
+        assert find_reusable_receipt(shard) is None
     path.write_bytes(whole)
-    assert read_receipt(shard) is not None
+    assert find_reusable_receipt(shard) is not None
 
 
 def test_a_receipt_of_another_place_is_none(tmp_path: Path) -> None:
     digest = write_shard(tmp_path / "0", {"rows": numbers(0, 1)})
     write_receipt(receipt(tmp_path / "0", digest))
     moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
-    assert read_receipt(moved / "0") is None
+    assert find_reusable_receipt(moved / "0") is None
 
 
 def test_a_shard_that_lost_rows_to_a_passing_failure_is_done_again(tmp_path: Path) -> None:
     shard = tmp_path / "0"
     digest = write_shard(shard, {"rows": numbers(0, 1)})
     write_receipt(receipt(shard, digest, unsettled=1))
-    assert read_receipt(shard) is None
+    assert find_reusable_receipt(shard) is None
 
 
 def test_a_full_disk_is_told_and_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_a_full_disk_is_told_and_leaves_no_draft(tmp_path: Path, monkeypatch: py
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     (tmp_path / "0.rows.parquet").write_bytes(b"PAR1 nonsense")
     with pytest.raises(ShardError, match=r"0\.rows\.parquet"):
-        read_range([str(tmp_path / "0")], 0, 1)
+        load_shard_row_range([str(tmp_path / "0")], 0, 1)
 
 
 def test_bytes_are_the_same_before_and_after_a_stay_in_duckdb() -> None:
@@ -129,7 +129,7 @@ def test_bytes_are_the_same_before_and_after_a_stay_in_duckdb() -> None:
 @pytest.mark.parametrize("count", [0, 3, 70_000])
 def test_a_digest_is_that_of_the_bytes(count: int) -> None:
     table = numbers(0, count)
-    assert digest_rows(table) == digest_bytes(parquet_bytes(table))
+    assert digest_table_as_parquet(table) == digest_bytes(parquet_bytes(table))
 
 
 def test_a_table_is_made_of_rows_of_values() -> None:

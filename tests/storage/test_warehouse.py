@@ -13,10 +13,10 @@ import pytest
 
 from factmill.tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
 from factmill.tasks.storage import warehouse
-from factmill.tasks.storage.housekeeping.compacting import compact_warehouse
+from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
 from factmill.tasks.storage.recording.work_folders import make_work_folder, work_folder
-from factmill.tasks.storage.schema import SCHEMA_VERSION, WAREHOUSE_TABLES, ensure_published_table
-from factmill.tasks.storage.warehouse import close_large_engine, open_warehouse
+from factmill.tasks.storage.schema import SCHEMA_VERSION, WAREHOUSE_TABLES, ensure_published_table_and_latest_view
+from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
 
@@ -132,11 +132,11 @@ def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_star
     with open_warehouse(path) as db:
         db.execute("CREATE TABLE t AS SELECT 1 AS n")
     engine = warehouse._engines[os.getpid()]
-    close_large_engine(path)
+    close_engine_if_warehouse_is_large(path)
     assert warehouse._engines[os.getpid()] is engine  # starting another takes longer than it is worth
     monkeypatch.setattr(warehouse, "_CLOSE_ENGINE_MIN_BYTES", 0)
-    close_large_engine(path)
-    close_large_engine(path)
+    close_engine_if_warehouse_is_large(path)
+    close_engine_if_warehouse_is_large(path)
     assert os.getpid() not in warehouse._engines
     with open_warehouse(path) as db:
         assert db.execute("SELECT n FROM t").fetchall() == [(1,)]
@@ -145,14 +145,14 @@ def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_star
 def test_a_column_becomes_one_of_another_kind_only_where_older_builds_lose_nothing(tmp_path: Path) -> None:
     texts, numbers = {"id": "VARCHAR", "n": "VARCHAR"}, {"id": "VARCHAR", "n": "BIGINT"}
     with open_warehouse(tmp_path / "w.duckdb") as db:
-        ensure_published_table(db, "toys", texts, None)
+        ensure_published_table_and_latest_view(db, "toys", texts, None)
         db.execute("INSERT INTO toys VALUES ('build', 'a', '1')")
-        ensure_published_table(db, "toys", numbers, None)
+        ensure_published_table_and_latest_view(db, "toys", numbers, None)
         assert db.execute("SELECT n FROM toys").fetchall() == [(1,)]
-        ensure_published_table(db, "toys", texts, None)
+        ensure_published_table_and_latest_view(db, "toys", texts, None)
         db.execute("INSERT INTO toys VALUES ('build', 'b', 'one')")
         with pytest.raises(WarehouseError, match=r"the table toys .* column n .*VARCHAR; .*BIGINT"):
-            ensure_published_table(db, "toys", numbers, None)
+            ensure_published_table_and_latest_view(db, "toys", numbers, None)
 
 
 def test_an_error_inside_rolls_the_transaction_back(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path, monkeyp
     def fill(*_: object) -> None:
         raise duckdb.TransactionException("Failed to commit: No space left on device")
 
-    monkeypatch.setattr("factmill.tasks.storage.warehouse._commit", fill)
+    monkeypatch.setattr("factmill.tasks.storage.warehouse._commit_and_checkpoint", fill)
     check_refused(tmp_path / "a.duckdb", r"cannot write the warehouse .*No space left.*run the same command again")
 
 

@@ -14,7 +14,12 @@ from factmill.tasks.core.calls.operation import (
 )
 from factmill.tasks.core.calls.wikidata import make_item_terms
 from factmill.tasks.core.digests import JsonValue
-from factmill.tasks.core.sparql import SolutionValues, find_smallest_value, group_rows_by_item, wrap_value_reader
+from factmill.tasks.core.sparql import (
+    SolutionValues,
+    adapt_value_reader_to_solutions,
+    find_smallest_value,
+    group_rows_by_item,
+)
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 _QUERY = """
@@ -49,7 +54,10 @@ DESCRIPTIONS = Operation(
     part_checks={"qid": is_item_id, "language": is_string_value},
     parse_body=lambda body: body,
     sparql=SparqlMapping(
-        query_text=_QUERY, varying_parts=("qid",), make_terms=make_item_terms, make_bodies=wrap_value_reader(_read_rows)
+        query_text=_QUERY,
+        varying_parts=("qid",),
+        make_terms=make_item_terms,
+        make_bodies=adapt_value_reader_to_solutions(_read_rows),
     ),
     load_from_graph=_look_up,
     list_dependencies=list_item_dependency,

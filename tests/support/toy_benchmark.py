@@ -12,7 +12,7 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.rows import Reject, Row, RowOutcome
-from factmill.tasks.engine.batches import batch_key, open_batch
+from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.engine.benchmark import (
     Benchmark,
     BenchmarkAssets,
@@ -61,7 +61,7 @@ def lock_inputs(params: CountryParams, run: RunOptions) -> ResolvedInputs[Countr
     return ResolvedInputs(CountryInputs(params=params.model_copy(update={"source": tuple(map(str, paths))})), files)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def read_countries(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     names = [name for file in work.source_files(batch.unit) for name in file.path.read_text("utf-8").splitlines()]
@@ -70,7 +70,7 @@ def read_countries(batch: StageBatch) -> BatchReceipt:
     return work.finish((Country(id=f"c-{name}", name=name) for name in names), Country)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def ask_countries(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     rows = work.rows(Country)

@@ -24,7 +24,7 @@ from factmill.tasks.evaluation.definition import (
     Evaluation,
     EvaluationInputs,
     JudgedEvaluationParams,
-    ReportItem,
+    ReportedAnswer,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -145,7 +145,7 @@ def score(rows: Iterable[JudgedCountry]) -> Iterator[EvaluationScore]:
         yield EvaluationScore(id=f"accuracy:{row.id}", metric="accuracy", value=value, unscored=row.why_not, **kept)
 
 
-def list_items(_: pa.Table) -> list[ReportItem]:
+def list_items(_: pa.Table) -> list[ReportedAnswer]:
     return []
 
 

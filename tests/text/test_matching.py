@@ -8,8 +8,8 @@ from factmill.tasks.text.text_normalization import (
     contains_whole_words,
     fold_case_and_accents,
     normalize_answer,
+    normalize_answer_to_singular,
     normalized_words,
-    singular_form,
 )
 
 
@@ -48,7 +48,7 @@ def test_case_punctuation_articles_and_spacing_do_not_matter(text: str, expected
     ],
 )
 def test_plurals_are_reduced_for_word_lists(text: str, expected: str) -> None:
-    assert singular_form(text) == expected
+    assert normalize_answer_to_singular(text) == expected
 
 
 @given(st.text())

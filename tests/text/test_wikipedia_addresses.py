@@ -11,7 +11,7 @@ from factmill.tasks.text.wikipedia_urls import (
     canonical_title,
     find_redirect,
     format_article_url,
-    parse_article_url,
+    parse_article_url_or_problem,
 )
 
 WIKI = "https://en.wikipedia.org"
@@ -56,7 +56,7 @@ READ = [
 
 @pytest.mark.parametrize(("path", "title", "section"), READ)
 def test_an_address_of_an_article_is_read(path: str, title: str, section: str | None) -> None:
-    assert parse_article_url(WIKI + path) == ArticleUrl(title, section)
+    assert parse_article_url_or_problem(WIKI + path) == ArticleUrl(title, section)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_an_address_of_an_article_is_read(path: str, title: str, section: str | 
     ],
 )
 def test_mobile_and_unencrypted_addresses_are_as_good(host: str) -> None:
-    assert parse_article_url(f" {host}/wiki/Paris\n") == ArticleUrl("Paris", None)
+    assert parse_article_url_or_problem(f" {host}/wiki/Paris\n") == ArticleUrl("Paris", None)
 
 
 REFUSED = [
@@ -135,7 +135,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("url", "told"), REFUSED)
 def test_an_address_of_no_article_is_refused_with_the_reason_and_what_was_expected(url: str, told: str) -> None:
-    found = parse_article_url(url)
+    found = parse_article_url_or_problem(url)
     assert isinstance(found, str), found
     assert told in found
     assert repr(url.strip()) in found
@@ -196,7 +196,7 @@ def test_a_redirect_is_read_from_what_is_shown_of_it(html: str, expected: str | 
 @pytest.mark.parametrize("name", ["fanout-final-dev-nov23.json", "fanout-final-dev.json"])
 def test_every_address_of_the_released_files_is_read(shared_data: Path, name: str) -> None:
     questions = json.loads((shared_data / "fanoutqa" / name).read_text("utf-8"))
-    found = [(each, parse_article_url(each["url"])) for each in list_evidence(questions)]
+    found = [(each, parse_article_url_or_problem(each["url"])) for each in list_evidence(questions)]
     assert len(found) > 2_000
     assert [(each["url"], address) for each, address in found if isinstance(address, str)] == []
     same = sum(isinstance(address, ArticleUrl) and address.title == each["title"] for each, address in found)

@@ -13,7 +13,7 @@ from factmill.tasks.world.data import (
     TimeValue,
     UnknownValue,
     WorldData,
-    digest_world,
+    digest_world_files,
     parse_statement_value,
     parse_time_value,
     split_statement,
@@ -183,7 +183,7 @@ def test_the_digest_is_that_of_the_files_read(tmp_path: Path, sample_folder: Pat
     folder = tmp_path / "world"
     shutil.copytree(sample_folder, folder)
     (folder / "README.md").write_text("not read", "utf-8")
-    assert digest_world(folder) == digest_world(sample_folder)
+    assert digest_world_files(folder) == digest_world_files(sample_folder)
     with (folder / "articles" / "Germany.html").open("a") as stream:
         stream.write("\n")
-    assert digest_world(folder) != digest_world(sample_folder)
+    assert digest_world_files(folder) != digest_world_files(sample_folder)

@@ -13,7 +13,7 @@ from factmill.tasks.world.data import WorldData
 from factmill.tasks.world.pageviews import (
     FIRST_PAGEVIEWS_DAY,
     PageviewsRequestError,
-    compute_mean_daily_views,
+    find_made_up_mean_daily_views,
     iterate_pageview_items,
 )
 from factmill.tasks.world.serving import RunningWorld
@@ -97,8 +97,8 @@ def test_redirects_count_apart_and_little(sample: WorldData) -> None:
 
 def test_items_without_an_article_of_ours_have_views_too(sample: WorldData) -> None:
     assert "Paris" not in sample.articles
-    assert 3 <= (compute_mean_daily_views(sample, "Paris") or 0) <= 3000
-    assert compute_mean_daily_views(sample, "Q90") is None
+    assert 3 <= (find_made_up_mean_daily_views(sample, "Paris") or 0) <= 3000
+    assert find_made_up_mean_daily_views(sample, "Q90") is None
 
 
 def test_some_days_are_left_out(sample: WorldData) -> None:

@@ -17,13 +17,13 @@ from support.processes.ready import ROOT, start_ready
 
 from factmill.tasks.errors import EmbeddedWorldError
 from factmill.tasks.world import serving
-from factmill.tasks.world.data import WorldData, digest_world
+from factmill.tasks.world.data import WorldData, digest_world_files
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.serving import (
-    _remove_stale_stores,
-    digest_world_store,
-    find_oxigraph_binary,
-    opened_world_store,
+    _remove_stale_stores_and_logs,
+    digest_world_store_inputs,
+    get_oxigraph_binary,
+    open_or_build_world_store,
     running_world,
 )
 
@@ -38,12 +38,12 @@ def answers(url: str) -> bool:
 
 def test_the_second_start_finds_the_store_and_two_worlds_run_at_once(tmp_path: Path, sample_folder: Path) -> None:
     with running_world(tmp_path, sample_folder) as first:
-        built = (tmp_path / "world-cache" / digest_world_store(sample_folder)).stat().st_mtime_ns
+        built = (tmp_path / "world-cache" / digest_world_store_inputs(sample_folder)).stat().st_mtime_ns
         with running_world(tmp_path, sample_folder) as second:
-            assert first.digest == second.digest == digest_world(sample_folder)
+            assert first.digest == second.digest == digest_world_files(sample_folder)
             assert first.endpoints != second.endpoints
             assert answers(first.endpoints["wikidata"]) and answers(second.endpoints["wikidata"])
-            assert (tmp_path / "world-cache" / digest_world_store(sample_folder)).stat().st_mtime_ns == built
+            assert (tmp_path / "world-cache" / digest_world_store_inputs(sample_folder)).stat().st_mtime_ns == built
         assert not answers(second.endpoints["wikidata"])
         assert answers(first.endpoints["wikidata"])
     assert not answers(first.endpoints["wikidata"])
@@ -100,7 +100,7 @@ def test_starters_at_the_same_time_build_one_store(tmp_path: Path, sample_folder
         return load_world_data(sample_folder)
 
     def open_one() -> None:
-        with opened_world_store(tmp_path, "abc", read_data) as folder:
+        with open_or_build_world_store(tmp_path, "abc", read_data) as folder:
             found.append(folder)
 
     threads = [threading.Thread(target=open_one) for _ in range(4)]
@@ -122,14 +122,14 @@ def test_half_built_and_unused_stores_are_removed_and_used_ones_kept(tmp_path: P
     def folders() -> set[str]:
         return {path.name for path in tmp_path.iterdir() if path.is_dir()}
 
-    with opened_world_store(tmp_path, "old", read_data), opened_world_store(tmp_path, "new", read_data):
+    with open_or_build_world_store(tmp_path, "old", read_data), open_or_build_world_store(tmp_path, "new", read_data):
         assert folders() == {"old", "new"}
-    with opened_world_store(tmp_path, "newest", read_data):
+    with open_or_build_world_store(tmp_path, "newest", read_data):
         assert folders() == {"newest"}
 
 
 def test_an_error_of_the_user_passes_through(tmp_path: Path, sample_folder: Path) -> None:
-    opening = opened_world_store(tmp_path, "abc", lambda: load_world_data(sample_folder))
+    opening = open_or_build_world_store(tmp_path, "abc", lambda: load_world_data(sample_folder))
     with pytest.raises(FileNotFoundError, match="mine"), opening:
         raise FileNotFoundError("mine")
 
@@ -137,7 +137,7 @@ def test_an_error_of_the_user_passes_through(tmp_path: Path, sample_folder: Path
 def test_a_store_that_does_not_open_is_a_world_error_with_the_servers_words(
     tmp_path: Path, sample_folder: Path
 ) -> None:
-    broken = tmp_path / "world-cache" / digest_world_store(sample_folder)
+    broken = tmp_path / "world-cache" / digest_world_store_inputs(sample_folder)
     broken.mkdir(parents=True)
     (broken / "CURRENT").write_text("nonsense")
     with (
@@ -172,9 +172,9 @@ def test_wrong_files_stop_the_start(tmp_path: Path, sample_folder: Path) -> None
 
 
 def test_the_binary_is_the_packages_own() -> None:
-    assert subprocess.run(
-        [str(find_oxigraph_binary()), "--version"], capture_output=True, check=True
-    ).stdout.startswith(b"oxigraph")
+    assert subprocess.run([str(get_oxigraph_binary()), "--version"], capture_output=True, check=True).stdout.startswith(
+        b"oxigraph"
+    )
     assert set(serving._STORE_CODE_FILES) <= {
         p.relative_to(ROOT / "tasks/world").as_posix() for p in (ROOT / "tasks/world").rglob("*.py")
     }
@@ -188,5 +188,5 @@ def test_stores_and_logs_that_a_process_uses_stay_and_what_the_dead_left_goes(tm
     (tmp_path / "building-1").mkdir()
     with (tmp_path / "used.lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_SH)
-        _remove_stale_stores(tmp_path, "ours")
+        _remove_stale_stores_and_logs(tmp_path, "ours")
     assert {path.name for path in tmp_path.iterdir()} == {"used", "used-4711.log", "used.lock", "unused.lock"}

@@ -62,7 +62,7 @@ def main() -> int:
         home, questions = Path(scratch) / "home", Path(scratch) / "qa_data.json"
         run("graph load", ["graph", "load", str(options.graph_from.resolve()), "--name", "real"], home)
         write_questions(home, options.questions, questions)
-        arguments = ["build", "multihal", "--graph", "real", "--source", str(questions), "--language", "eng"]
+        arguments = ["build", "multihal", "--graph", "real", "--source", str(questions), "--languages", "eng"]
         first = run("multihal, first build", arguments, home)
         print_stages(first)
         again = run("multihal, from recorded calls", [*arguments, "--force"], home)

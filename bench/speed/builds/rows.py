@@ -33,8 +33,8 @@ from speed.builds.fact_maker import make_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = """
-from factmill.tasks.memory import configure_memory_allocators
-configure_memory_allocators()  # before what follows imports Arrow
+from factmill.tasks.memory import configure_allocators_and_gc
+configure_allocators_and_gc()  # before what follows imports Arrow
 from support.worlds.replies import replying
 from factmill.flows.cli.entry import main
 with replying():
@@ -142,7 +142,10 @@ def measure_peers(python: str, folder: Path, rows: int, ours: tuple[int, Cost]) 
     prompts = folder / "prompts.jsonl"
     sys.path.insert(0, str(ROOT))
     from factmill.tasks.assets import load_prompt
-    from factmill.tasks.core.authoring.granular_answers import make_consistency_prompt, make_levels_prompt
+    from factmill.tasks.core.authoring.granular_answers import (
+        make_answer_levels_prompt,
+        make_description_consistency_prompt,
+    )
     from factmill.tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT
 
     levels, consistency = load_prompt(LEVELS_PROMPT), load_prompt(CONSISTENCY_PROMPT)
@@ -150,9 +153,13 @@ def measure_peers(python: str, folder: Path, rows: int, ours: tuple[int, Cost]) 
         for number in range(rows):
             question, answer = f"Where was Balan Mirton {number} born?", f"Gadel {number % 997}"
             asks = {
-                "author": make_levels_prompt(levels, question, answer, "painter from Kenya", "city in Kenya"),
-                "question": make_consistency_prompt(consistency, question, answer, answer, "painter from Kenya", 8),
-                "answer": make_consistency_prompt(consistency, question, answer, answer, "city in Kenya", 8),
+                "author": make_answer_levels_prompt(levels, question, answer, "painter from Kenya", "city in Kenya"),
+                "question": make_description_consistency_prompt(
+                    consistency, question, answer, answer, "painter from Kenya", 8
+                ),
+                "answer": make_description_consistency_prompt(
+                    consistency, question, answer, answer, "city in Kenya", 8
+                ),
             }
             shown = {
                 f"{name}_prompt": "\n".join(each["content"] for each in ask.build_messages())

@@ -36,7 +36,7 @@ def find(folder: Path, pairs: Path, way: str, count: int, at_once: int, group: P
     subjects, objects = np.load(pairs)[:, :count].copy()
     drop_pages(folder)
     (group / "cgroup.procs").write_text(str(os.getpid()))
-    opened = arrays.open_arrays(folder)
+    opened = arrays.open_mapped_graph_arrays(folder)
     faults, size, started = _count_faults(), _count_bytes(), time.perf_counter()
     found = 0
     for first in range(0, count, at_once):

@@ -173,11 +173,11 @@ def measure_loading(room: Room, lines: int) -> None:
 
 def _load_oxigraph(room: Room, path: Path, option: str) -> Result:
     """Load a file with Oxigraph's own command into a new store, which is removed."""
-    from factmill.tasks.world.serving import find_oxigraph_binary
+    from factmill.tasks.world.serving import get_oxigraph_binary
 
     store = room.folder / "oxigraph"
     shutil.rmtree(store, ignore_errors=True)
-    command = [str(find_oxigraph_binary()), "load", "--location", str(store), "--file", str(path), *option.split()]
+    command = [str(get_oxigraph_binary()), "load", "--location", str(store), "--file", str(path), *option.split()]
     result = measure_command(command, is_json=False)
     disk_bytes = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
     shutil.rmtree(store)

@@ -32,7 +32,7 @@ def read(stream: "bzip2.Bzip2Stream | pa.CompressedInputStream") -> int:
 def read_on_cores(packed: bytes, cores: int) -> int:
     """Return how many bytes are unpacked on so many cores."""
     bzip2._CORES, bzip2._MAX_PENDING_BLOCKS = cores, 2 * cores + 2
-    return read(bzip2.Bzip2Stream(io.BytesIO(packed)))
+    return read(bzip2.ParallelBzip2Stream(io.BytesIO(packed)))
 
 
 def measure(name: str, unpack: Callable[[], int], size: int, runs: int) -> None:

@@ -34,7 +34,7 @@ from speed.models.questions import draw_texts
 from factmill.tasks.models.converting.encoder import make_embedder_folder
 from factmill.tasks.models.devices import MatmulInstructions, find_matmul_instructions
 from factmill.tasks.models.embedders import SentenceEncoder, Vectors
-from factmill.tasks.models.exact_batches import batch_by_length
+from factmill.tasks.models.exact_batches import batch_by_length_with_filled_sizes
 
 BATCH = 32
 Encode = Callable[[list[str]], Vectors]
@@ -97,7 +97,7 @@ def open_exact(encoder: SentenceEncoder, multiplier: MatmulInstructions | None) 
 def count_filling(encoder: SentenceEncoder, texts: list[str], multiplier: MatmulInstructions | None) -> float:
     """Return the share of texts computed that only fill batches up."""
     lengths = [len(encoder._tokenizer.encode(text.strip()).ids) for text in texts]
-    return 1 - len(texts) / sum(size for _, size in batch_by_length(lengths, multiplier))
+    return 1 - len(texts) / sum(size for _, size in batch_by_length_with_filled_sizes(lengths, multiplier))
 
 
 def count_operations(encoder: SentenceEncoder, texts: list[str], config: transformers.BertConfig) -> int:

@@ -30,7 +30,7 @@ from support.models.random_decoder import write_tokenizer
 
 from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability
 from factmill.tasks.core.service_settings import ComputeType
-from factmill.tasks.models.converting.perplexity import make_language_model_folder
+from factmill.tasks.models.converting.language_model import make_language_model_folder
 from factmill.tasks.models.exact_batches import Batching
 from factmill.tasks.models.perplexity import LanguageModel, load_text_tokenizer
 

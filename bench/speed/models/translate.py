@@ -65,7 +65,7 @@ from factmill.tasks.models.translator import (
     EMBEDDED_TRANSLATOR_FOLDER,
     END_TOKEN,
     NLLB_SENTENCEPIECE_FILE,
-    Decoding,
+    BeamSearchOptions,
     Translator,
 )
 from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES, TARGET_LANGUAGES, TranslationRequest
@@ -184,7 +184,7 @@ def open_transformers(bench: Bench) -> Say:
 
 def open_factmill(bench: Bench, compute_type: ComputeType, batching: Batching) -> Say:
     """Return a function that translates as builds do."""
-    decoding = Decoding(no_repeat_ngram=bench.no_repeat, max_tokens=bench.tokens + 1)
+    decoding = BeamSearchOptions(no_repeat_ngram=bench.no_repeat, max_tokens=bench.tokens + 1)
     folder = bench.narrow if compute_type == "int8" else bench.folder
     translator = Translator(folder, bench.device, compute_type, bench.threads, batching, decoding)
     return lambda asked: [

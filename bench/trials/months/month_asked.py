@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from trials.months.month_world import FIRST_REVID, LOOKED_THROUGH
 
-from factmill.tasks.core.calls.freshness import get_oldest_valid_time
+from factmill.tasks.core.calls.freshness import get_oldest_usable_response_time
 from factmill.tasks.storage.warehouse import open_warehouse
 
 _SENT = re.compile(r"calls: ([\d,]+) sent, ([\d,]+) replayed")
@@ -102,7 +102,7 @@ def _find_limit(service: str, operation: str, parts: str, now: datetime, ages_s:
     """Return how old a reply may be; what no age is given for serves for ever."""
     if service not in ages_s:
         return datetime.min.replace(tzinfo=UTC)
-    return get_oldest_valid_time(operation, json.loads(parts), now - timedelta(seconds=ages_s[service]))
+    return get_oldest_usable_response_time(operation, json.loads(parts), now - timedelta(seconds=ages_s[service]))
 
 
 def _is_due(operation: str, parts: Mapping[str, Any], day: date, changed: Collection[str]) -> bool:

@@ -44,14 +44,14 @@ from factmill.flows.commands.serving.schedule_slots import (
     SERVER_SCHEDULE_ADAPTER,
     STOPPED_STATE_NAME,
     find_deployment,
-    handle_missed_slots,
     keep_interval_anchors,
     list_slot_runs,
     newest_slot,
     resume_interrupted_runs,
     start_catch_up_run,
+    start_one_run_and_cancel_missed_runs,
 )
-from factmill.flows.deployment_flows import SERVING_PID_VARIABLE, format_named_error, make_deployed_flow
+from factmill.flows.deployment_flows import SERVING_PID_VARIABLE, format_error_with_class_name, make_deployed_flow
 from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S, find_server_problem
 from factmill.flows.rebuild import rebuild
 from factmill.flows.serve_options import ServeOptions, validate_flow_parameters
@@ -61,10 +61,10 @@ from factmill.flows.watching.flow_runs import (
     mark_crashed_runs,
     record_unsuccessful_end,
 )
-from factmill.tasks.engine.naming.manifests import package_version
+from factmill.tasks.engine.naming.manifests import get_factmill_version
 from factmill.tasks.errors import PrefectServerLost, UsageError
 from factmill.tasks.options import BenchmarkParams
-from factmill.tasks.text.durations import parse_duration
+from factmill.tasks.text.durations import parse_validated_duration
 from factmill.tasks.text.sanitize import escape_control_characters
 
 _PERIOD_SAMPLE_TIMES = 5
@@ -79,7 +79,10 @@ def make_deployments(options: ServeOptions, settings: dict[str, BenchmarkParams]
     `settings`: benchmark → its parameters, for those that differ from the defaults.
     """
     schedule = make_schedule(options)
-    params, run = options.make_rebuild_params(settings), options.make_run_options(find_period(schedule))
+    params, run = (
+        options.make_rebuild_params(settings),
+        options.make_run_options(find_shortest_schedule_period(schedule)),
+    )
     world, chosen = PurePath(run.world).stem, params.list_chosen_benchmarks()
     told = f"{', '.join(each.name for each in chosen)}, one after another; one that fails leaves the others be."
     flows: list[tuple[Flow[..., Any], str, str, BenchmarkParams]] = [
@@ -99,7 +102,7 @@ def make_deployments(options: ServeOptions, settings: dict[str, BenchmarkParams]
             parameters={"params": given.model_dump(mode="json"), "run": run.model_dump(mode="json")},
             schedule=schedule if flow is rebuild else None,
             tags=["factmill"],
-            version=package_version(),
+            version=get_factmill_version(),
             enforce_parameter_schema=True,
         )
         deployment = cast(RunnerDeployment, made)
@@ -119,13 +122,15 @@ def make_schedule(options: ServeOptions) -> Schedule | None:
             return RRule(options.rrule, timezone=options.timezone)
         now = datetime.now(UTC).replace(microsecond=0)
         return (
-            Interval(timedelta(seconds=parse_duration(options.interval)), anchor_date=now) if options.interval else None
+            Interval(timedelta(seconds=parse_validated_duration(options.interval)), anchor_date=now)
+            if options.interval
+            else None
         )
     except ValueError as error:
         raise UsageError(f"--{'cron' if options.cron else 'rrule'}: {error}") from error
 
 
-def find_period(schedule: Schedule | None) -> float | None:
+def find_shortest_schedule_period(schedule: Schedule | None) -> float | None:
     """Return the shortest time between a schedule's next times, in seconds; None if there are fewer than two."""
     if schedule is None:
         return None
@@ -160,7 +165,9 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
         for deployment in deployments:
             if known := earlier[deployment.full_name]:
                 resumed = resume_interrupted_runs(client, known, crashed, log.note)
-                handle_missed_slots(client, known, now, resumed, catch_up and bool(deployment.schedules), log.note)
+                start_one_run_and_cancel_missed_runs(
+                    client, known, now, resumed, catch_up and bool(deployment.schedules), log.note
+                )
     log.note(f"served at {runner.address}; end with Ctrl-C")
     return asyncio.run(runner.serve())
 
@@ -181,7 +188,7 @@ class ServeLog:
 
     def report_start(self, deployment: str, run: FlowRun) -> None:
         """Print that the process of a run starts."""
-        slot = _find_slot(run)
+        slot = _find_scheduled_run_time(run)
         due = f" (slot {slot:%Y-%m-%d %H:%M:%S})" if slot else ""
         self._print("started", f"{deployment} {run.name} started{due}", run, deployment=deployment)
 
@@ -200,7 +207,7 @@ class ServeLog:
         line = escape_control_characters(f"{at:%Y-%m-%d %H:%M:%SZ} {text}") if run else text
         if self._as_json:
             if run:
-                slot = _find_slot(run)
+                slot = _find_scheduled_run_time(run)
                 due = slot.isoformat(timespec="seconds") if slot else None
                 more = {
                     "deployment": more.pop("deployment"),
@@ -214,7 +221,7 @@ class ServeLog:
             typer.echo(line, err=run is None and not self._as_json)
 
 
-def _find_slot(run: FlowRun) -> datetime | None:
+def _find_scheduled_run_time(run: FlowRun) -> datetime | None:
     """Return the scheduled time of a run; None for a run that a user started."""
     return run.expected_start_time if {_SCHEDULER_TAG, CATCH_UP_TAG} & {*run.tags} else None
 
@@ -366,7 +373,7 @@ class ServingRunner(Runner):
 
     def _fail_run(self, run: FlowRun, error: UsageError) -> None:
         """Set a run that cannot start to failed."""
-        run.state = Failed(message=format_named_error(error))
+        run.state = Failed(message=format_error_with_class_name(error))
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.id, run.state, force=True)
             record_unsuccessful_end(client, run.id, run.state)

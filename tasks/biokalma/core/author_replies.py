@@ -34,8 +34,8 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from factmill.tasks.biokalma.core.citations import CitedAnswer, fold_label, make_triple_key
-from factmill.tasks.core.authoring.knowledge_pieces import BiographyProperty, KnowledgePiece
+from factmill.tasks.biokalma.core.citations import CitedAnswer, make_triple_key, normalise_label_spelling
+from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, PersonKnowledgePiece
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.text.reply_wrappers import strip_surrounding_emoji
 from factmill.tasks.text.sentences import SENTENCE_OPENING_WORDS, split_sentences
@@ -43,15 +43,15 @@ from factmill.tasks.text.text_normalization import (
     contains_whole_words,
     fold_case_and_accents,
     normalize_answer,
-    singular_form,
+    normalize_answer_to_singular,
 )
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
 from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose, is_same_date, states_date
 from factmill.tasks.text.values.value_tokens import (
     NORMALIZED_UNITS,
     TokenValue,
-    tokenize_amounts,
     tokenize_values,
+    tokenize_words_and_amounts,
     value_states,
 )
 
@@ -68,27 +68,29 @@ _ALLOWED_NUMBERS = frozenset({"one", "two"})
 _TIME_SPANS = frozenset({"century", "decade", "millennium"})
 
 
-def find_unsupported_term(text: str, known: Iterable[str]) -> str | None:
+def find_unsupported_name_or_value(text: str, known_texts: Iterable[str]) -> str | None:
     """Return the first name, number, date or unit of a text that no known text has; None when there is none.
 
     A date is known if a known one is equal or finer. The first word of a text is a name unless it is a common sentence
     opener.
     """
-    known_values = [part.value for each in known for part in tokenize_values(each)]
+    known_values = [part.value for each in known_texts for part in tokenize_values(each)]
     words = frozenset(value for value in known_values if isinstance(value, str))
     for at, (written, value) in enumerate(tokenize_values(text)):
         if isinstance(value, str):
-            if value not in words and (_is_proper_name(written, opens=at == 0) or _is_time(value)):
+            if value not in words and (
+                _is_proper_name(written, opens_text=at == 0) or _is_time_span_or_has_digit(value)
+            ):
                 return written
         elif written.lower() not in _ALLOWED_NUMBERS and not any(value_states(each, value) for each in known_values):
             return written
-    units = (each.value for each in tokenize_amounts(text))
+    units = (each.value for each in tokenize_words_and_amounts(text))
     return next(
         (str(unit) for unit in units if unit in NORMALIZED_UNITS - _COMMON_WORD_UNITS and unit not in words), None
     )
 
 
-def list_allowed_texts(pieces: Iterable[KnowledgePiece], names: Iterable[str]) -> list[str]:
+def list_names_values_and_labels(pieces: Iterable[PersonKnowledgePiece], names: Iterable[str]) -> list[str]:
     """Return what a text about some pieces may name: the people, and the pieces' values and properties."""
     piece_texts = [
         (format_date_in_prose(piece.value) if piece.value_qid is None else piece.value, piece.property)
@@ -97,27 +99,27 @@ def list_allowed_texts(pieces: Iterable[KnowledgePiece], names: Iterable[str]) -
     return [*names, *(text for both in piece_texts for text in both)]
 
 
-def _is_proper_name(written: str, *, opens: bool) -> bool:
+def _is_proper_name(written: str, *, opens_text: bool) -> bool:
     if not written[0].isupper() or written in SENTENCE_OPENING_WORDS | _QUESTION_OPENERS | {"I"}:
         return False
     # Formerly, Following, Born
-    return not (opens and written.endswith(("ly", "ing", "ed", "orn")))
+    return not (opens_text and written.endswith(("ly", "ing", "ed", "orn")))
 
 
-def _is_time(value: TokenValue) -> bool:
+def _is_time_span_or_has_digit(value: TokenValue) -> bool:
     return isinstance(value, str) and (value in _TIME_SPANS or any(character.isdigit() for character in value))
 
 
 _NAME_EDGES = ",.;:()\"'“”"
 
 
-def names_person(text: str, name: str, other: str) -> bool:
+def names_person(text: str, name: str, other_name: str) -> bool:
     """True when a text names a person, as distinct from the other; "Oscar and Richard Hertwig" names both."""
-    folded, full, longer = fold_case_and_accents(text), fold_case_and_accents(name), fold_case_and_accents(other)
+    folded, full, longer = fold_case_and_accents(text), fold_case_and_accents(name), fold_case_and_accents(other_name)
     # "Johann Strauss II" names only the son
     if contains_whole_words(folded.replace(longer, " ") if full != longer and full in longer else folded, full):
         return True
-    shared = {word.strip(_NAME_EDGES) for word in fold_case_and_accents(other).split()}
+    shared = {word.strip(_NAME_EDGES) for word in fold_case_and_accents(other_name).split()}
     own = {fold_case_and_accents(word.strip(_NAME_EDGES)) for word in name.split() if word[:1].isupper()} - shared
     return any(len(word) > 1 and contains_whole_words(folded, word) for word in own)
 
@@ -127,22 +129,28 @@ _STOPS_TO_UNDERSCORES = str.maketrans(".!?…", "____")
 _QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
 
 
-def check_added_sentence(
-    old: str, new: str, wanted: Sequence[KnowledgePiece], pieces: Iterable[KnowledgePiece], names: Mapping[str, str]
+def extract_checked_added_sentence(
+    old_paragraph: str,
+    new_paragraph: str,
+    wanted: Sequence[PersonKnowledgePiece],
+    pieces: Iterable[PersonKnowledgePiece],
+    names: Mapping[str, str],
 ) -> str | UnreadableCompletion:
     """Return the one sentence added to a paragraph, with single spaces; Unreadable unless it states the wanted values.
 
     `wanted`: one or more values of one relation of one person. Otherwise the sentence may name only pieces that the
     paragraph has, and the two people (`names`, by QID).
     """
-    added = find_added_sentence(old, new, [piece.value for piece in wanted])
+    added = extract_added_sentence(old_paragraph, new_paragraph, [piece.value for piece in wanted])
     if isinstance(added, UnreadableCompletion):
         return added
     if missing := next((piece.value for piece in wanted if not mentions_value(added, piece)), None):
         return UnreadableCompletion(
             f"value_missing: the added sentence does not say {missing!r}, which it was to say as given"
         )
-    if foreign := find_unsupported_term(added, list_allowed_texts([*wanted, *pieces], names.values())):
+    if foreign := find_unsupported_name_or_value(
+        added, list_names_values_and_labels([*wanted, *pieces], names.values())
+    ):
         return UnreadableCompletion(
             f"adds: the added sentence says {foreign!r}, which is no part of the fact it was to tell"
         )
@@ -156,24 +164,26 @@ def check_added_sentence(
     return added
 
 
-def find_added_sentence(old: str, new: str, names: Sequence[str] = ()) -> str | UnreadableCompletion:
+def extract_added_sentence(
+    old_paragraph: str, new_paragraph: str, unsplit_texts: Sequence[str] = ()
+) -> str | UnreadableCompletion:
     """Return the one sentence added to a paragraph, with single spaces.
 
     `names` are texts whose stops end no sentence, such as a piece's value (Oh! What a Lovely War).
     """
-    before, after = _collapse_spaces(old), _collapse_spaces(new)
+    before, after = _normalise_spaces_and_unicode(old_paragraph), _normalise_spaces_and_unicode(new_paragraph)
     added = after.removeprefix(before).lstrip()
     is_same = after.startswith(before)
     if is_same and not any(character.isalnum() for character in added):
         return UnreadableCompletion(
             "nothing_added: nothing stands behind the given paragraph, expected one more sentence"
         )
-    if not is_same or not _begins_sentence(before, after):
+    if not is_same or not _continues_with_new_sentence(before, after):
         return UnreadableCompletion(
-            f"text_changed: the given paragraph was not left as it is, {_describe_change(before, after)}"
+            f"text_changed: the given paragraph was not left as it is, {_describe_first_difference(before, after)}"
         )
-    sentences = _split_sentences(added, names)
-    known = set(map(normalize_answer, _split_sentences(before, names)))
+    sentences = _split_sentences_masking_names(added, unsplit_texts)
+    known = set(map(normalize_answer, _split_sentences_masking_names(before, unsplit_texts)))
     if all(normalize_answer(sentence) in known for sentence in sentences):
         return UnreadableCompletion(
             "repeated: what was added stands in the given paragraph already, expected a new sentence"
@@ -187,7 +197,7 @@ def find_added_sentence(old: str, new: str, names: Sequence[str] = ()) -> str | 
     return added
 
 
-def mentions_value(sentence: str, piece: KnowledgePiece) -> bool:
+def mentions_value(sentence: str, piece: PersonKnowledgePiece) -> bool:
     """True when a sentence states the piece's value: its label, or its date at the same or a finer precision.
 
     A bracketed qualifier at a label's end, as in "Artemisia (film)", may be missing.
@@ -200,27 +210,27 @@ def mentions_value(sentence: str, piece: KnowledgePiece) -> bool:
     )
 
 
-def _collapse_spaces(text: str) -> str:
+def _normalise_spaces_and_unicode(text: str) -> str:
     return unicodedata.normalize("NFC", " ".join(text.split()))
 
 
-def _begins_sentence(before: str, after: str) -> bool:
+def _continues_with_new_sentence(before: str, after: str) -> bool:
     """True when the text after the paragraph so far begins a sentence, not the rest of a word or clause."""
     rest = after[len(before) :]
     first = rest.lstrip()[0]
     return not before or ((rest[0] == " " or not before[-1].isalnum()) and (first.isalnum() or first in "\"'“‘«([¿¡"))
 
 
-def _describe_change(before: str, after: str) -> str:
+def _describe_first_difference(before: str, after: str) -> str:
     same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), None)
     at = min(len(before), len(after)) if same is None else same
     start = max(0, at - 20)
     return f"expected {before[start : at + 20]!r} in it, found {after[start : at + 20]!r}"
 
 
-def _split_sentences(text: str, names: Sequence[str]) -> list[str]:
+def _split_sentences_masking_names(text: str, names: Sequence[str]) -> list[str]:
     """Return the sentences of a text, with stops inside names replaced by underscores."""
-    for inside in filter(None, map(_collapse_spaces, names)):
+    for inside in filter(None, map(_normalise_spaces_and_unicode, names)):
         text = text.replace(inside, inside[:-1].translate(_STOPS_TO_UNDERSCORES) + inside[-1])
     return split_sentences(text)
 
@@ -233,18 +243,18 @@ QUESTION_REPLY_FORM = CompletionFormat(kind="lines", line_head="Question", answe
 
 def read_paragraph(text: str) -> str | UnreadableCompletion:
     """Return the paragraph of a reply, with single spaces."""
-    return _read_labelled(text, "Paragraph")
+    return _read_text_after_label(text, "Paragraph")
 
 
 def read_question(text: str) -> str | UnreadableCompletion:
     """Return the question of a reply; several consecutive questions count as one."""
-    question = _read_labelled(text, "Question")
+    question = _read_text_after_label(text, "Question")
     if isinstance(question, str) and not question.endswith("?"):
         return UnreadableCompletion('what follows "Question:" does not end with a question mark')
     return question
 
 
-def _read_labelled(text: str, label: str) -> str | UnreadableCompletion:
+def _read_text_after_label(text: str, label: str) -> str | UnreadableCompletion:
     """Return the text after a label at the beginning of a line."""
     found = list(re.finditer(rf"^{label}:", text, re.IGNORECASE | re.MULTILINE))
     if len(found) != 1:
@@ -259,14 +269,14 @@ _MIN_UNSTATED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class StatedKnowledge:
+class ClassifiedParagraphCitations:
     """The citations of a paragraph, classified."""
 
-    pieces: tuple[KnowledgePiece, ...]
+    pieces: tuple[PersonKnowledgePiece, ...]
     """Pieces that the text states, in its order, each once."""
     unknown_citations: int
     """Number of citations that are in no pool."""
-    unstated: tuple[KnowledgePiece, ...]
+    unstated: tuple[PersonKnowledgePiece, ...]
     """Cited pieces whose value their text does not state."""
 
     @property
@@ -275,22 +285,22 @@ class StatedKnowledge:
         return len(self.unstated) >= max(_MIN_UNSTATED, len(self.pieces) + 1)
 
 
-def find_stated_knowledge(
-    read: CitedAnswer, pool: Sequence[KnowledgePiece], names: Mapping[str, str]
-) -> StatedKnowledge:
+def classify_paragraph_citations(
+    cited: CitedAnswer, pool: Sequence[PersonKnowledgePiece], names: Mapping[str, str]
+) -> ClassifiedParagraphCitations:
     """Classify the citations of a paragraph; `names`: QID → name of the two people.
 
     A citation is in the pool if a piece has the same item and labels; dates may have any format. Of pieces with the
     same labels (two places of one name) the first counts. [NA] cites nothing, nor does a name alone, as in the paper's
     demonstration.
     """
-    known: dict[tuple[str, str, str], KnowledgePiece] = {}
+    known: dict[tuple[str, str, str], PersonKnowledgePiece] = {}
     for piece in pool:
         known.setdefault(make_triple_key(piece.qid, piece.property, piece.value), piece)
-    text = " ".join(read.sentences)
-    is_stated: dict[KnowledgePiece, bool] = {}
+    text = " ".join(cited.sentences)
+    is_stated: dict[PersonKnowledgePiece, bool] = {}
     removed = 0
-    for each in read.citations:
+    for each in cited.citations:
         if each.kind != "triple":
             removed += each.kind == "malformed" and each.why != "no_property"
             continue
@@ -298,21 +308,21 @@ def find_stated_knowledge(
         dates = (
             piece
             for piece in pool
-            if piece.qid == qid and piece.value_qid is None and fold_label(piece.property) == label
+            if piece.qid == qid and piece.value_qid is None and normalise_label_spelling(piece.property) == label
         )
         found = known.get((qid, label, value)) or next((one for one in dates if is_same_date(one.value, value)), None)
         if found:
             is_stated[found] = is_stated.get(found, False) or _is_piece_stated(
-                found, read.sentences[each.sentence], text, names
+                found, cited.sentences[each.sentence], text, names
             )
         removed += not found
     stated, unstated = (
         tuple(piece for piece, stated_flag in is_stated.items() if stated_flag is which) for which in (True, False)
     )
-    return StatedKnowledge(stated, removed, unstated)
+    return ClassifiedParagraphCitations(stated, removed, unstated)
 
 
-def _is_piece_stated(piece: KnowledgePiece, sentence: str, text: str, names: Mapping[str, str]) -> bool:
+def _is_piece_stated(piece: PersonKnowledgePiece, sentence: str, text: str, names: Mapping[str, str]) -> bool:
     if mentions_value(sentence, piece):
         return True
     if piece.value_qid is None:
@@ -344,15 +354,15 @@ _DISTINCT_ASPECT = re.compile(r".* .*|.*[^s]s|birthplace|marriage|occupation|edu
 _ASKS_FOR_ALL_TEMPLATE = r"(?:['’]s?|\b(?:his|her|their|whose)) (?:[\w-]+ ){{0,2}}?{0}\b|\b{0} (?:of|did|do|had|has)\b"
 """A person's children, or the children of one: not `the siblings A and B`."""
 
-PropertiesByLabel = Mapping[str, BiographyProperty]
+PropertiesByLabel = Mapping[str, BiographyPropertyWording]
 
 
 def check_pair_question(
     question: str,
     names: Sequence[str],
-    pieces: Sequence[KnowledgePiece],
-    known: PropertiesByLabel,
-    partial: Collection[str] = (),
+    pieces: Sequence[PersonKnowledgePiece],
+    properties_by_label: PropertiesByLabel,
+    partial_labels: Collection[str] = (),
 ) -> str | UnreadableCompletion:
     """Return a question about two people and the pieces of their set, or what is wrong with it.
 
@@ -364,13 +374,13 @@ def check_pair_question(
     for name, other in ((names[0], names[1]), (names[1], names[0])):
         if not names_person(question, name, other):
             return UnreadableCompletion(f"person_missing: the question does not name {name}")
-    if foreign := find_unsupported_term(question, list_allowed_texts(pieces, names)):
+    if foreign := find_unsupported_name_or_value(question, list_names_values_and_labels(pieces, names)):
         return UnreadableCompletion(
             f"outside: the question says {foreign!r}, which is no name or value of what it may ask for"
         )
-    if matter := _find_unknown_aspect(question, pieces, known):
+    if matter := _find_uncovered_aspect(question, pieces, properties_by_label):
         return UnreadableCompletion(f"asks_outside: the question asks for {matter!r}, of which no fact tells")
-    for aspect in (known[label].aspect for label in partial if label in known):
+    for aspect in (properties_by_label[label].aspect for label in partial_labels if label in properties_by_label):
         if re.search(_ASKS_FOR_ALL_TEMPLATE.format(re.escape(aspect)), question, re.IGNORECASE):
             return UnreadableCompletion(
                 f"asks_outside: the question asks for all {aspect!r}, expected one for what joins the two alone"
@@ -378,11 +388,14 @@ def check_pair_question(
     return question
 
 
-def check_asked_share(
-    question: str, people: Sequence[str], pieces: Sequence[KnowledgePiece], known: PropertiesByLabel
+def check_and_measure_asked_share(
+    question: str,
+    people_qids: Sequence[str],
+    pieces: Sequence[PersonKnowledgePiece],
+    properties_by_label: PropertiesByLabel,
 ) -> tuple[str, float] | UnreadableCompletion:
     """Return a specific question and the share of the pieces that it asks for; `people` are the QIDs of the two."""
-    missing = [piece for piece in pieces if not _asks_for(question, piece, people, known)]
+    missing = [piece for piece in pieces if not _asks_for(question, piece, people_qids, properties_by_label)]
     share = 1 - len(missing) / len(pieces)
     if share < MIN_ASKED_SHARE:
         labels = ", ".join(dict.fromkeys(piece.property for piece in missing))
@@ -391,14 +404,17 @@ def check_asked_share(
     return question, round(share, 4)
 
 
-def _asks_for(question: str, piece: KnowledgePiece, people: Sequence[str], known: PropertiesByLabel) -> bool:
+def _asks_for(question: str, piece: PersonKnowledgePiece, people: Sequence[str], known: PropertiesByLabel) -> bool:
     if piece.value_qid in people and _TIE_WORDS.search(question):
         return True
     sort = _WORDS_BY_PROPERTY.get(piece.property)
     if sort and not sort.search(question):
         return False
-    asked = singular_form(question)
-    return any(contains_whole_words(asked, singular_form(word)) for word in _list_property_words(piece.property, known))
+    asked = normalize_answer_to_singular(question)
+    return any(
+        contains_whole_words(asked, normalize_answer_to_singular(word))
+        for word in _list_property_words(piece.property, known)
+    )
 
 
 def _list_property_words(label: str, known: PropertiesByLabel) -> set[str]:
@@ -409,7 +425,9 @@ def _list_property_words(label: str, known: PropertiesByLabel) -> set[str]:
     return {label, found.aspect, *found.sentence_words, *found.question_words, *filter(None, [found.theme])}
 
 
-def _find_unknown_aspect(question: str, pieces: Sequence[KnowledgePiece], known: PropertiesByLabel) -> str | None:
+def _find_uncovered_aspect(
+    question: str, pieces: Sequence[PersonKnowledgePiece], known: PropertiesByLabel
+) -> str | None:
     """Return an aspect that a question asks for and no piece covers."""
     held = {normalize_answer(word) for piece in pieces for word in _list_property_words(piece.property, known)}
     matters = {matter for each in known.values() for matter in (each.aspect, each.relationship)}

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_citable_label
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, replace_unpaired_square_brackets
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.text.sentences import split_sentences
 
@@ -51,30 +51,30 @@ _NEXT_QID, _NA_PART = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*) ?[,;:] ?", re.IGN
 _NAME_AFTER_QID = re.compile(r"(?:name ?: ?)?[^:\[\]]*", re.IGNORECASE)
 
 
-def normalise_answer_marks(text: str) -> str:
+def normalise_entities_brackets_and_spaces(text: str) -> str:
     """Normalise a text: entities resolved, no invisible characters, ASCII brackets, single spaces and newlines."""
     shown = _INVISIBLE.sub("", html.unescape(text)).translate(_TO_PLAIN_BRACKETS)
     shown = unicodedata.normalize("NFC", _ESCAPED_BRACKET.sub(r"\1", shown))
     return _LINES.sub("\n", _SPACES.sub(" ", shown))
 
 
-def flatten_to_line(folded: str) -> str:
+def flatten_to_line_keeping_offsets(folded: str) -> str:
     """Return a folded text on one line, with full-width characters as ASCII; every character keeps its offset."""
     return folded.translate(_FULL_WIDTH_MARKS)
 
 
-def fold_label(label: str) -> str:
+def normalise_label_spelling(label: str) -> str:
     """Return a label's compared form: folded, on one line, case kept."""
-    return flatten_to_line(normalise_answer_marks(label)).strip()
+    return flatten_to_line_keeping_offsets(normalise_entities_brackets_and_spaces(label)).strip()
 
 
 def make_triple_key(qid: str, property_label: str, value: str) -> TripleKey:
     """Return the key that all spellings of a triple share."""
-    return qid.upper(), fold_label(property_label), fold_label(value)
+    return qid.upper(), normalise_label_spelling(property_label), normalise_label_spelling(value)
 
 
 @dataclass(frozen=True, slots=True)
-class CitedPart:
+class CitedPropertyValue:
     """One part of a bracket: a property with its value, or a mark of missing knowledge (no property)."""
 
     qid: str
@@ -94,7 +94,7 @@ class _ReadPosition:
     """True right after the first QID, where a name may follow."""
 
 
-class _SpellingIndex:
+class _NamesBySpelling:
     """Names by their possible spellings, the longest first."""
 
     def __init__(self) -> None:
@@ -109,31 +109,35 @@ class _SpellingIndex:
 
     def find_names_at(self, flat: str, at: int) -> Iterator[tuple[str, int]]:
         """Yield names at an offset with their ends, first without, then after quotes or emphasis."""
-        for start in sorted({at, _match_end(_WRAPPER_PATTERN, flat, at)}):
+        for start in sorted({at, _get_match_end_or_offset(_WRAPPER_PATTERN, flat, at)}):
             for length in self.lengths:
                 name = self.names.get(flat[start : start + length])
                 if name is not None:
                     yield name, start + length
 
 
-class PieceIndex:
+class KnowledgePieceIndex:
     """Index of pieces by person, property and value."""
 
-    def __init__(self, pieces: Sequence[KnowledgePiece]) -> None:
+    def __init__(self, pieces: Sequence[PersonKnowledgePiece]) -> None:
         """Index pieces; of pieces with the same spelling the first counts."""
-        self._properties: dict[str, _SpellingIndex] = {}
-        self._values: dict[tuple[str, str], _SpellingIndex] = {}
+        self._properties: dict[str, _NamesBySpelling] = {}
+        self._values: dict[tuple[str, str], _NamesBySpelling] = {}
         labels: set[str] = set()
         for piece in pieces:
-            label = fold_label(piece.property)
+            label = normalise_label_spelling(piece.property)
             labels.add(label.lower())
-            properties = self._properties.setdefault(piece.qid, _SpellingIndex())
-            for written in (label, fold_label(format_citable_label(piece.property)), piece.pid):
-                properties.add(written, piece.property)
-            values = self._values.setdefault((piece.qid, piece.property), _SpellingIndex())
+            properties = self._properties.setdefault(piece.qid, _NamesBySpelling())
             for written in (
-                fold_label(piece.value),
-                fold_label(format_citable_label(piece.value)),
+                label,
+                normalise_label_spelling(replace_unpaired_square_brackets(piece.property)),
+                piece.pid,
+            ):
+                properties.add(written, piece.property)
+            values = self._values.setdefault((piece.qid, piece.property), _NamesBySpelling())
+            for written in (
+                normalise_label_spelling(piece.value),
+                normalise_label_spelling(replace_unpaired_square_brackets(piece.value)),
                 piece.value_qid or "",
             ):
                 values.add(written, piece.value)
@@ -162,7 +166,7 @@ class PieceIndex:
         is_head: bool = False,
         stops: Collection[int] = (),
         limit: int | None = None,
-    ) -> tuple[list[CitedPart], int] | None:
+    ) -> tuple[list[CitedPropertyValue], int] | None:
         """Read known parts from an offset to the end of their bracket; None where something else follows.
 
         `stops`: offsets after a comma where reading may also end; `limit`: last offset to read, None: the text's end.
@@ -170,7 +174,7 @@ class PieceIndex:
         """
         end_of_all = len(flat) if limit is None else limit
         first = _ReadPosition(at, qid, is_head=is_head)
-        seen, path = {first}, list[CitedPart | None]()
+        seen, path = {first}, list[CitedPropertyValue | None]()
         turns = [self._list_next_parts(flat, first)]
         while turns:
             step = next(turns[-1], None)
@@ -193,30 +197,32 @@ class PieceIndex:
                 turns.append(self._list_next_parts(flat, place))
         return None
 
-    def _list_next_parts(self, flat: str, place: _ReadPosition) -> Iterator[tuple[CitedPart | None, _ReadPosition]]:
+    def _list_next_parts(
+        self, flat: str, place: _ReadPosition
+    ) -> Iterator[tuple[CitedPropertyValue | None, _ReadPosition]]:
         """Yield each part that may start at a position (None: text that cites nothing) and its end."""
-        spelled = self._properties.get(place.qid, _SpellingIndex())
+        spelled = self._properties.get(place.qid, _NamesBySpelling())
         named = [
-            (name, _match_end(_COLON, flat, end))
+            (name, _get_match_end_or_offset(_COLON, flat, end))
             for name, end in spelled.find_names_at(flat, place.at)
             if _COLON.match(flat, end)
         ]
         if place.property:
             named.append((place.property, place.at))
         for name, start in named:
-            for value, stop in self._values.get((place.qid, name), _SpellingIndex()).find_names_at(flat, start):
-                yield CitedPart(place.qid, name, value), _ReadPosition(stop, place.qid, name)
+            for value, stop in self._values.get((place.qid, name), _NamesBySpelling()).find_names_at(flat, start):
+                yield CitedPropertyValue(place.qid, name, value), _ReadPosition(stop, place.qid, name)
         if missing := _NA_PART.match(flat, place.at):
-            yield CitedPart(place.qid), _ReadPosition(missing.end(), place.qid, place.property)
+            yield CitedPropertyValue(place.qid), _ReadPosition(missing.end(), place.qid, place.property)
         if other := _NEXT_QID.match(flat, place.at):
             yield None, _ReadPosition(other.end(), other[1].upper())
         if place.is_head:
-            name_end = _match_end(_NAME_AFTER_QID, flat, place.at)
+            name_end = _get_match_end_or_offset(_NAME_AFTER_QID, flat, place.at)
             for comma in re.compile("[,;] ?").finditer(flat, place.at, name_end):
                 yield None, _ReadPosition(comma.end(), place.qid)
 
 
-def _match_end(pattern: re.Pattern[str], flat: str, at: int) -> int:
+def _get_match_end_or_offset(pattern: re.Pattern[str], flat: str, at: int) -> int:
     """Return the end of a pattern's match at an offset, or the offset where it does not match."""
     found = pattern.match(flat, at)
     return found.end() if found else at
@@ -281,20 +287,22 @@ class _Bracket:
 
     start: int
     end: int
-    parts: list[tuple[CitedPart, MalformedReason]] = field(default_factory=list)
+    parts: list[tuple[CitedPropertyValue, MalformedReason]] = field(default_factory=list)
     offset: int = 0
     """Offset in the text without brackets."""
 
 
-def read_citations(answer: str, pieces: Sequence[KnowledgePiece], *, is_nested: bool = False) -> CitedAnswer:
+def read_sentences_and_citations(
+    answer: str, pieces: Sequence[PersonKnowledgePiece], *, is_nested: bool = False
+) -> CitedAnswer:
     """Split an answer into sentences and citations; `pieces` are those of the graph shown to the model.
 
     `is_nested`: a citation inside another one is part of its text, as in annotated paragraphs; else it is malformed.
     """
-    shown = normalise_answer_marks(answer)
-    brackets = list(_read_brackets(shown, PieceIndex(pieces), is_nested))
-    text = _remove_brackets(shown, brackets)
-    spans = _find_sentences(text)
+    shown = normalise_entities_brackets_and_spaces(answer)
+    brackets = list(_read_brackets(shown, KnowledgePieceIndex(pieces), is_nested))
+    text = _remove_brackets_and_set_offsets(shown, brackets)
+    spans = _find_sentence_spans(text)
     starts = [start for start, _ in spans]
     citations = [
         AnswerCitation(
@@ -313,10 +321,10 @@ def read_citations(answer: str, pieces: Sequence[KnowledgePiece], *, is_nested: 
     return CitedAnswer(answer, [text[start:end] for start, end in spans] or [""], citations)
 
 
-def _read_brackets(shown: str, known: PieceIndex, is_nested: bool) -> Iterator[_Bracket]:
+def _read_brackets(shown: str, known: KnowledgePieceIndex, is_nested: bool) -> Iterator[_Bracket]:
     """Yield the brackets of a folded answer that open like a citation, without those inside another."""
-    flat = flatten_to_line(shown)
-    closing, labelled, opening = _pair_brackets(flat, known)
+    flat = flatten_to_line_keeping_offsets(shown)
+    closing, labelled, opening = _pair_brackets_and_find_labelled(flat, known)
     openers = [
         start for start in opening
         if start in labelled or any(each.match(flat, start) for each in (_CITATION_HEAD, _NA_BRACKET, _QID_LABEL))
@@ -339,7 +347,9 @@ def _read_brackets(shown: str, known: PieceIndex, is_nested: bool) -> Iterator[_
             yield bracket
 
 
-def _pair_brackets(flat: str, known: PieceIndex) -> tuple[dict[int, int], set[int], list[int]]:
+def _pair_brackets_and_find_labelled(
+    flat: str, known: KnowledgePieceIndex
+) -> tuple[dict[int, int], set[int], list[int]]:
     """Return opening bracket → end of its partner, those with a known property before a colon, and all that open."""
     closing: dict[int, int] = {}
     labelled: set[int] = set()
@@ -358,7 +368,7 @@ def _pair_brackets(flat: str, known: PieceIndex) -> tuple[dict[int, int], set[in
     return closing, labelled, opening
 
 
-def _read_bracket(flat: str, start: int, closed: int | None, following: int, known: PieceIndex) -> _Bracket:
+def _read_bracket(flat: str, start: int, closed: int | None, following: int, known: KnowledgePieceIndex) -> _Bracket:
     """Read a bracket that opens like a citation; `closed`: end of its partner, `following`: start of the next."""
     head = _CITATION_HEAD.match(flat, start)
     if head and (parts_and_end := known.read_known_parts(flat, head.end(), head[1].upper(), is_head=True)):
@@ -366,21 +376,23 @@ def _read_bracket(flat: str, start: int, closed: int | None, following: int, kno
     if closed is None or following < closed:
         # up to where it closes or another one opens
         stop = flat.find("]", start, following) + 1
-        return _Bracket(start, stop or following, [(CitedPart(""), "not_closed")])
+        return _Bracket(start, stop or following, [(CitedPropertyValue(""), "not_closed")])
     if _NA_BRACKET.match(flat, start):
-        return _Bracket(start, closed, [(CitedPart(""), "")])
+        return _Bracket(start, closed, [(CitedPropertyValue(""), "")])
     if not head:
-        return _Bracket(start, closed, [(CitedPart(""), "no_qid")])
-    return _Bracket(start, closed, list(_read_unknown_parts(flat, head.end(), closed, head[1].upper(), known)))
+        return _Bracket(start, closed, [(CitedPropertyValue(""), "no_qid")])
+    return _Bracket(
+        start, closed, list(_read_parts_and_malformed_reasons(flat, head.end(), closed, head[1].upper(), known))
+    )
 
 
-def _read_unknown_parts(
-    flat: str, at: int, end: int, qid: str, known: PieceIndex
-) -> Iterator[tuple[CitedPart, MalformedReason]]:
+def _read_parts_and_malformed_reasons(
+    flat: str, at: int, end: int, qid: str, known: KnowledgePieceIndex
+) -> Iterator[tuple[CitedPropertyValue, MalformedReason]]:
     """Yield the parts of a bracket that the graph does not have as a whole; `end`: after its closing bracket."""
-    labels = list(_find_labels(flat, at, end, known))
+    labels = list(_find_label_and_value_offsets(flat, at, end, known))
     if all(flat[start:stop].lower() in _NON_PROPERTY_LABELS for start, stop, _ in labels):
-        yield CitedPart(""), "no_property"
+        yield CitedPropertyValue(""), "no_property"
     stops = frozenset(start for start, _, _ in labels)
     read_to = at
     for (start, stop, value_at), (following, _, _) in pairwise([*labels, (end - 1, 0, 0)]):
@@ -396,11 +408,13 @@ def _read_unknown_parts(
         other = _QID_ALONE.fullmatch(last.strip(_VALUE_EDGES)) if comma else None
         value = (before if other else value).strip(f",;{_VALUE_EDGES}")
         if label.lower() not in _NON_PROPERTY_LABELS:
-            yield (CitedPart(qid, label, value), "") if value else (CitedPart(""), "no_value")
+            yield (CitedPropertyValue(qid, label, value), "") if value else (CitedPropertyValue(""), "no_value")
         qid = other[1].upper() if other else qid
 
 
-def _find_labels(flat: str, at: int, end: int, known: PieceIndex) -> Iterator[tuple[int, int, int]]:
+def _find_label_and_value_offsets(
+    flat: str, at: int, end: int, known: KnowledgePieceIndex
+) -> Iterator[tuple[int, int, int]]:
     """Yield the start and end of each property's label, and the start of its value."""
     last = at
     for colon in _VALUE_COLON.finditer(flat, at, end):
@@ -419,7 +433,7 @@ def _find_labels(flat: str, at: int, end: int, known: PieceIndex) -> Iterator[tu
         last = colon.end()
 
 
-def _remove_brackets(shown: str, brackets: Sequence[_Bracket]) -> str:
+def _remove_brackets_and_set_offsets(shown: str, brackets: Sequence[_Bracket]) -> str:
     """Return a text without its brackets, and set each bracket's offset in it."""
     kept: list[str] = []
     before, length, end = "", 0, 0
@@ -428,23 +442,23 @@ def _remove_brackets(shown: str, brackets: Sequence[_Bracket]) -> str:
         while start > end and stop < len(shown) and (shown[start - 1], shown[stop]) in _WRAPPING_PAIRS:
             start, stop = start - 1, stop + 1
         link = _MARKDOWN_LINK.match(shown, stop)
-        if stretch := _join_stretch(before, shown[end:start]).rstrip(" "):
+        if stretch := _fix_spaces_after_bracket(before, shown[end:start]).rstrip(" "):
             kept.append(stretch)
             before = stretch[-1]
             length += len(stretch)
         bracket.offset, end = length, link.end() if link else stop
-    kept.append(_join_stretch(before, shown[end:]))
+    kept.append(_fix_spaces_after_bracket(before, shown[end:]))
     return "".join(kept)
 
 
-def _join_stretch(before: str, stretch: str) -> str:
+def _fix_spaces_after_bracket(before: str, stretch: str) -> str:
     """Return the text after a bracket with fitting spaces; `before`: the last character kept."""
     if before.isalnum() and stretch[:1].isalnum():
         return f" {stretch}"
     return stretch.lstrip(" ") if before in ("", "\n", "(") else stretch
 
 
-def _find_sentences(text: str) -> list[tuple[int, int]]:
+def _find_sentence_spans(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each sentence; no sentence spans a line break."""
     spans, at = [], 0
     for line in text.split("\n"):

@@ -16,10 +16,10 @@ A text that the model finds impossible (infinite perplexity) counts as 1/∞ = 0
 only specificity. Ties go by id, so that every build ranks alike.
 
 Perplexity is most of a build's work. No perplexity is below 1, so 1/perplexity lies between 0 and 1, which bounds how
-far coherence can raise a piece: `find_best_or_unweighed` asks only for perplexities that can change the choice.
+far coherence can raise a piece: `choose_piece_or_missing_perplexities` asks only for perplexities that can change the choice.
 
 Count belongs to a relation, so the candidates are a person's relations, each with all values that the set lacks. All
-values of a relation together answer a question about it, so the final set holds complete relations (`list_complete_pieces`).
+values of a relation together answer a question about it, so the final set holds complete relations (`list_pieces_of_complete_relations`).
 """
 
 import math
@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from factmill.tasks.biokalma.core.rows import EvolutionRound, RelationCandidate
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.text.text_normalization import fold_case_and_accents
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
@@ -51,7 +51,7 @@ _WORK_PIDS, _STEM_LENGTH = {"P101", "P106"}, 5
 """Field of work and occupation are equivalent where their values begin alike: mathematics, mathematician."""
 
 
-def count_relation_graphs(pools: Iterable[Iterable[KnowledgePiece]]) -> Counter[str]:
+def count_pools_by_relation(pools: Iterable[Iterable[PersonKnowledgePiece]]) -> Counter[str]:
     """Return PID → number of pools (one per person of a pair) with the relation, however many values each has."""
     return Counter(pid for pool in pools for pid in {piece.pid for piece in pool})
 
@@ -77,8 +77,8 @@ def compute_coherence(perplexities: Sequence[float | None], scale: CoherenceScal
     return [(each - least) / (most - least) if most > least else 0.0 for each in raw]
 
 
-def find_best_or_unweighed(
-    pieces: Sequence[KnowledgePiece],
+def choose_piece_or_missing_perplexities(
+    pieces: Sequence[PersonKnowledgePiece],
     specificity: Sequence[float],
     perplexities: Mapping[int, float | None],
     refused: Collection[int],
@@ -103,7 +103,9 @@ def find_best_or_unweighed(
         return unknown
     if len(perplexities) == len(pieces):
         shares = compute_coherence([perplexities[at] for at in range(len(pieces))], scale)
-        return min(running, key=lambda at: (-_score(specificity[at], shares[at], alpha), order[at]))
+        return min(
+            running, key=lambda at: (-_weigh_specificity_and_coherence(specificity[at], shares[at], alpha), order[at])
+        )
     raw = {at: _raw_coherence(perplexity, scale) for at, perplexity in perplexities.items()}
     lows, highs = (
         {at: alpha * specificity[at] + (1 - alpha) * factor * raw[at] for at in running}
@@ -119,7 +121,7 @@ def find_best_or_unweighed(
 
 
 def list_scored_candidates(
-    pieces: Sequence[KnowledgePiece],
+    pieces: Sequence[PersonKnowledgePiece],
     specificity: Sequence[float],
     perplexities: Mapping[int, float | None],
     tried: Sequence[int],
@@ -141,13 +143,15 @@ def list_scored_candidates(
             is_weighed=at in perplexities,
             perplexity=perplexities.get(at),
             coherence=round(shares[at], _DIGITS) if is_whole else None,
-            score=_score(specificity[at], shares[at] if is_whole else 0.0, alpha) if is_whole or alpha == 1 else None,
+            score=_weigh_specificity_and_coherence(specificity[at], shares[at] if is_whole else 0.0, alpha)
+            if is_whole or alpha == 1
+            else None,
         )
         for at, piece in enumerate(pieces)
     ]
     rest = sorted(
         set(range(len(pieces))) - set(tried),
-        key=lambda at: (-_get_ranking_score(candidates[at]), _piece_sort_key(pieces[at])),
+        key=lambda at: (-_get_score_or_specificity(candidates[at]), _piece_sort_key(pieces[at])),
     )
     return [candidates[at] for at in (*tried, *rest)]
 
@@ -163,18 +167,20 @@ def classify_deciding_score(
     return "coherence among equals" if sum(each.is_weighed for each in equals) > 1 else "specificity"
 
 
-def list_new_pieces(
-    pieces: Iterable[KnowledgePiece], known: Sequence[KnowledgePiece], inverses: Mapping[str, frozenset[str]]
-) -> list[KnowledgePiece]:
+def list_semantically_new_pieces(
+    pieces: Iterable[PersonKnowledgePiece],
+    known: Sequence[PersonKnowledgePiece],
+    inverses: Mapping[str, frozenset[str]],
+) -> list[PersonKnowledgePiece]:
     """Return the pieces that neither `known` nor an earlier piece states, even in the inverse direction.
 
     A child relation implies a father relation (`inverses`, PairRelations), and some relations mean the same for one
     value (a partner who is the spouse), so a smallest set holds only one of the two.
     """
-    seen = set(map(_meaning_key, known))
+    seen = set(map(_get_equivalence_key, known))
     new = []
     for piece in pieces:
-        qid, pid, value_qid, value = _meaning_key(piece)
+        qid, pid, value_qid, value = _get_equivalence_key(piece)
         turned = {(value_qid, _EQUIVALENT_RELATIONS.get(other, other), qid) for other in inverses.get(pid, ())}
         if (qid, pid, value_qid, value) in seen or not turned.isdisjoint(each[:3] for each in seen):
             continue
@@ -188,17 +194,17 @@ def list_new_pieces(
     return new
 
 
-def list_missing_values(
-    known: Sequence[KnowledgePiece], pool: Sequence[KnowledgePiece], names: Mapping[str, str]
-) -> list[list[KnowledgePiece]]:
+def list_addable_values_by_relation(
+    known: Sequence[PersonKnowledgePiece], pool: Sequence[PersonKnowledgePiece], names: Mapping[str, str]
+) -> list[list[PersonKnowledgePiece]]:
     """Return, per relation of each person, the values that `known` lacks, where one sentence can add them.
 
     `names`: QID → name of the two people; a sentence cannot name a third person with the same name as one of them.
     """
-    held = set(map(_reader_key, known))
-    missing: dict[tuple[str, str], dict[str, KnowledgePiece]] = {}
+    held = set(map(_get_value_label_key, known))
+    missing: dict[tuple[str, str], dict[str, PersonKnowledgePiece]] = {}
     for piece in pool:
-        if _reader_key(piece) not in held:
+        if _get_value_label_key(piece) not in held:
             missing.setdefault((piece.qid, piece.pid), {}).setdefault(piece.value, piece)
     return [
         list(values.values())
@@ -207,41 +213,45 @@ def list_missing_values(
     ]
 
 
-def list_complete_pieces(
-    known: Sequence[KnowledgePiece], pool: Sequence[KnowledgePiece], names: Mapping[str, str]
-) -> list[KnowledgePiece]:
+def list_pieces_of_complete_relations(
+    known: Sequence[PersonKnowledgePiece], pool: Sequence[PersonKnowledgePiece], names: Mapping[str, str]
+) -> list[PersonKnowledgePiece]:
     """Return the pieces of relations whose pool values are all known, and those whose value is one of the two people.
 
     `names` as above. Questions ask for the relation between the two itself, so it needs none of its other values.
     """
-    held = set(map(_reader_key, known))
-    partial = {(piece.qid, piece.pid) for piece in pool if _reader_key(piece) not in held or _is_namesake(piece, names)}
+    held = set(map(_get_value_label_key, known))
+    partial = {
+        (piece.qid, piece.pid)
+        for piece in pool
+        if _get_value_label_key(piece) not in held or _is_namesake(piece, names)
+    }
     return [piece for piece in known if (piece.qid, piece.pid) not in partial or piece.value_qid in names]
 
 
-def list_people_without_pieces(people: Iterable[str], pieces: Iterable[KnowledgePiece]) -> list[str]:
+def list_people_without_pieces(people: Iterable[str], pieces: Iterable[PersonKnowledgePiece]) -> list[str]:
     """Return the people (QIDs) that no piece is about, in order, each once."""
     covered = {piece.qid for piece in pieces}
     return [qid for qid in dict.fromkeys(people) if qid not in covered]
 
 
-def _reader_key(piece: KnowledgePiece) -> tuple[str, str, str]:
+def _get_value_label_key(piece: PersonKnowledgePiece) -> tuple[str, str, str]:
     """Return the key by which a reader distinguishes pieces: two values with one label are the same."""
     return piece.qid, piece.pid, piece.value
 
 
-def _is_namesake(piece: KnowledgePiece, names: Mapping[str, str]) -> bool:
+def _is_namesake(piece: PersonKnowledgePiece, names: Mapping[str, str]) -> bool:
     """True when a piece's value has the name of one of the two people but is another item."""
     return piece.value_qid not in names and fold_case_and_accents(piece.value) in map(
         fold_case_and_accents, names.values()
     )
 
 
-def _get_ranking_score(candidate: RelationCandidate) -> float:
+def _get_score_or_specificity(candidate: RelationCandidate) -> float:
     return candidate.specificity if candidate.score is None else candidate.score
 
 
-def _meaning_key(piece: KnowledgePiece) -> tuple[str, str, str | None, str]:
+def _get_equivalence_key(piece: PersonKnowledgePiece) -> tuple[str, str, str | None, str]:
     """Return a piece's meaning, equal for equivalent relations."""
     return piece.qid, _EQUIVALENT_RELATIONS.get(piece.pid, piece.pid), piece.value_qid, piece.value
 
@@ -264,11 +274,11 @@ def _bound_coherence_factor(known: Sequence[float], number: int, scale: Coherenc
     return 1.0, 1 / spread if spread else 1.0
 
 
-def _score(specificity: float, coherence: float, alpha: float) -> float:
+def _weigh_specificity_and_coherence(specificity: float, coherence: float, alpha: float) -> float:
     return round(alpha * specificity + (1 - alpha) * coherence, _DIGITS)
 
 
-def _piece_sort_key(piece: KnowledgePiece) -> tuple[int, int, int, str]:
+def _piece_sort_key(piece: PersonKnowledgePiece) -> tuple[int, int, int, str]:
     """Return a piece's sort key, by id numbers; a date, which has no value item, gets 0."""
     value = get_wikidata_id_number(piece.value_qid) if piece.value_qid else 0
     return get_wikidata_id_number(piece.qid), get_wikidata_id_number(piece.pid), value, piece.value

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose
 from factmill.tasks.text.wikidata_ids import is_pid
@@ -59,7 +59,7 @@ _INSTITUTION_PATTERN = re.compile(_INSTITUTION_NAME)
 
 
 @dataclass(frozen=True, slots=True)
-class RelationForm:
+class RelationWording:
     """How a relation is worded in a sentence."""
 
     form: SentenceForm
@@ -70,7 +70,7 @@ class RelationForm:
     works."""
 
 
-def read_relation_forms(text: str) -> dict[str, RelationForm]:
+def parse_relation_wordings(text: str) -> dict[str, RelationWording]:
     """Parse the list of forms (CSV) as PID → form; SettingsError names the malformed line.
 
     An empty wording means the label.
@@ -78,7 +78,7 @@ def read_relation_forms(text: str) -> dict[str, RelationForm]:
     reader = csv.DictReader(io.StringIO(text))
     if reader.fieldnames != _COLUMNS:
         raise SettingsError(f"relation_forms.csv: expected the columns {_COLUMNS}, found {reader.fieldnames}")
-    found: dict[str, RelationForm] = {}
+    found: dict[str, RelationWording] = {}
     for line in reader:
         if None in line.values() or not is_pid(line["pid"]) or line["pid"] in found:
             raise SettingsError(
@@ -90,43 +90,48 @@ def read_relation_forms(text: str) -> dict[str, RelationForm]:
                 f"relation_forms.csv, line {reader.line_num}: expected one of {get_args(SentenceForm)} in column form and yes or "
                 f"nothing in column article, found {line}"
             )
-        found[line["pid"]] = RelationForm(form, line["wording"] or line["label"], line["article"] == "yes")
+        found[line["pid"]] = RelationWording(form, line["wording"] or line["label"], line["article"] == "yes")
     return found
 
 
 def verbalise_piece(
-    piece: KnowledgePiece, name: str, forms: Mapping[str, RelationForm], more: Sequence[KnowledgePiece] = ()
+    piece: PersonKnowledgePiece,
+    name: str,
+    forms: Mapping[str, RelationWording],
+    further_values: Sequence[PersonKnowledgePiece] = (),
 ) -> str:
     """Return a piece as a sentence about the item with this name; `more`: further values of its relation."""
-    relation = forms.get(piece.pid) or derive_relation_form(piece.property)
+    relation = forms.get(piece.pid) or derive_wording_from_label(piece.property)
     subject = f"The {name}" if _INSTITUTION_PATTERN.fullmatch(name) else name
-    values = [format_date_in_prose(each.value) if each.value_qid is None else each.value for each in (piece, *more)]
+    values = [
+        format_date_in_prose(each.value) if each.value_qid is None else each.value for each in (piece, *further_values)
+    ]
     if relation.takes_article:
         values = [f"the {value}" if _TAKES_ARTICLE.fullmatch(value) else value for value in values]
-    value = f"{', '.join(values[:-1])} and {values[-1]}" if more else values[0]
+    value = f"{', '.join(values[:-1])} and {values[-1]}" if further_values else values[0]
     match relation.form:
         case "verb":
             sentence = f"{subject} {relation.wording} {value}"
         case "is":
             sentence = f"{subject} is {relation.wording} {value}"
         case "possessive":
-            verb = "include" if _is_plural(relation.wording) else "is"
+            verb = "include" if _has_plural_main_noun(relation.wording) else "is"
             sentence = f"{_add_possessive(subject)} {relation.wording} {verb} {value}"
     return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
-def derive_relation_form(label: str) -> RelationForm:
+def derive_wording_from_label(label: str) -> RelationWording:
     """Derive a relation's form from the words of its label."""
     words = _QUALIFIER.sub("", label.replace("(s)", "")).split() or [label]
     plain = " ".join(words)
     if words[0] in _VERBS:
-        return RelationForm("verb", plain)
+        return RelationWording("verb", plain)
     no_nouns = (first in _NON_NOUNS or first.endswith("ed") for first in words)
     if any(no_noun and second in _PREPOSITIONS for no_noun, second in zip(no_nouns, words[1:], strict=False)):
-        return RelationForm("is", plain)
+        return RelationWording("is", plain)
     if words[-1] in _PREPOSITIONS or words[:2] == ["member", "of"]:
-        return RelationForm("is", f"{'an' if plain[0] in 'aeiou' else 'a'} {plain}")
-    return RelationForm("possessive", plain)
+        return RelationWording("is", f"{'an' if plain[0] in 'aeiou' else 'a'} {plain}")
+    return RelationWording("possessive", plain)
 
 
 def _add_possessive(name: str) -> str:
@@ -136,7 +141,7 @@ def _add_possessive(name: str) -> str:
     return f"{name}'" if name.casefold().endswith("s") else f"{name}'s"
 
 
-def _is_plural(wording: str) -> bool:
+def _has_plural_main_noun(wording: str) -> bool:
     """True when the wording's main noun, the last word before a preposition, is plural."""
     words = wording.split()
     end = next((at for at, word in enumerate(words) if at and word in _PREPOSITIONS), len(words))

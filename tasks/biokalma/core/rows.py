@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.rows import Row, StrictModel
 
 
@@ -39,11 +39,11 @@ class ResolvedPair(PersonPair):
         return {self.person_qid: self.person, self.other_qid: self.other}
 
 
-class PooledPair(ResolvedPair):
+class PairWithKnowledgePools(ResolvedPair):
     """A pair with the knowledge about both people (the "knowledge pool" of Appendix A.2)."""
 
-    person_pool: list[KnowledgePiece]
-    other_pool: list[KnowledgePiece]
+    person_pool: list[PersonKnowledgePiece]
+    other_pool: list[PersonKnowledgePiece]
     birth_years: list[int]
     """Negative before the common era."""
     countries: list[str]
@@ -54,7 +54,7 @@ class PooledPair(ResolvedPair):
     """QIDs."""
 
 
-class PairWithParagraph(PooledPair):
+class PairWithParagraph(PairWithKnowledgePools):
     """A pair with the paragraph from which evolution starts (Appendix A.3)."""
 
     text: str
@@ -66,7 +66,7 @@ class PairWithParagraph(PooledPair):
     """Licence of the paragraph (SPDX id, or "none stated")."""
 
 
-class RelationCount(Row):
+class RelationGraphCount(Row):
     """Number of people's graphs in which a relation occurs; the id is its PID (Equation 1)."""
 
     property: str
@@ -77,10 +77,10 @@ class RelationCount(Row):
     """All graphs: twice the number of pairs."""
 
 
-class CountedPair(PairWithParagraph):
+class PairWithRelationCounts(PairWithParagraph):
     """A pair with the counts of its relations over the whole build."""
 
-    relation_counts: list[RelationCount]
+    relation_counts: list[RelationGraphCount]
 
 
 class RelationCandidate(StrictModel):
@@ -109,7 +109,7 @@ class EvolutionRound(StrictModel):
 
     number: int
     """Number of the round: 1 annotates, the others extend."""
-    chosen: list[KnowledgePiece]
+    chosen: list[PersonKnowledgePiece]
     """Pieces that the paragraph gained; after round 1 all of one relation."""
     sentence: str
     """The added sentence; in round 1 the annotated paragraph."""
@@ -126,11 +126,11 @@ class EvolutionRound(StrictModel):
     """Key of the recorded call that produced the text."""
 
 
-class EvolvingPair(CountedPair):
+class EvolvingPair(PairWithRelationCounts):
     """A pair with its rounds so far."""
 
     rounds: list[EvolutionRound]
-    minimum_knowledge: list[KnowledgePiece]
+    minimum_knowledge: list[PersonKnowledgePiece]
     paragraph_now: str
     """The paragraph after the last round."""
 
@@ -152,10 +152,10 @@ class BiokalmaRow(Row):
     """A short question about both."""
     specific_question: str
     """A longer question about every matter that the paragraph covers."""
-    minimum_knowledge: list[KnowledgePiece]
+    minimum_knowledge: list[PersonKnowledgePiece]
     """Pieces that the questions ask for, in the order in which the paragraph gained them, with all values that the
     graph has of each property. The graph may have more only where the value is the other person."""
-    knowledge_graph: list[KnowledgePiece]
+    knowledge_graph: list[PersonKnowledgePiece]
     """All knowledge about both people."""
     text_source: Literal["file", "article", "fact"]
     """Source of the first round's text: the source file, an article, or a sentence that states the relation."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.biokalma.benchmark import BIOKALMA
-from factmill.tasks.biokalma.core.citations import read_citations
+from factmill.tasks.biokalma.core.citations import read_sentences_and_citations
 from factmill.tasks.biokalma.core.evaluation.rows import (
     RATING_CRITERIA,
     BiokalmaPrediction,
@@ -29,30 +29,30 @@ from factmill.tasks.biokalma.core.evaluation.scoring import (
     make_entailment_pair,
     score_citations,
 )
-from factmill.tasks.biokalma.core.evaluation.settings import (
+from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     ABLATED_PREFIX,
     GIVEN_SETTING,
     QUESTION_FORMS,
     REMOVED_PREFIX,
     RETRIEVED_SETTING,
     FrequencyGuesser,
-    MeasuredBuildRows,
+    SettingGraphSelector,
     make_oracle_answer,
     make_row_questions,
 )
 from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from factmill.tasks.biokalma.core.rows import BiokalmaRow
-from factmill.tasks.biokalma.evaluation.measure import (
+from factmill.tasks.biokalma.evaluation.metrics_and_figures import (
     BIOKALMA_PAPER_FIGURES,
     F1,
     HEADLINE,
     MICRO,
-    draw_figures,
+    compute_biokalma_scores_and_metrics,
+    draw_biokalma_metric_figures,
     list_biokalma_report_items,
-    measure_biokalma,
 )
-from factmill.tasks.biokalma.sources.person_pairs import load_relation_forms
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_person_knowledge
+from factmill.tasks.biokalma.sources.person_pairs import load_relation_wordings
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, format_person_knowledge
 from factmill.tasks.core.calls.wikidata import HUMAN_QID
 from factmill.tasks.core.completions import CITED_TEXT_FORMAT
 from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
@@ -92,9 +92,9 @@ BiokalmaSetting = Literal[
 class BiokalmaEvaluationParams(JudgedEvaluationParams):
     """Parameters of an evaluation on BioKaLMA."""
 
-    setting: Annotated[tuple[BiokalmaSetting, ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[BiokalmaSetting, ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable). Default: all settings that the paper reports; for built-in models the settings without wrong graphs; for answers from a file given_graph."""
-    form: Annotated[tuple[BiokalmaQuestionForm, ...], CliOption("--form")] = ()
+    form: tuple[BiokalmaQuestionForm, ...] = ()
     """Only this question of each row (repeatable). Default: both; the paper's main figures use the specific question."""
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
     """The model that rates texts in the settings given_graph and retrieved, [models.NAME] of the world's file; four calls per answer. If it is exact or not a real model, no text is rated, since a program cannot rate texts."""
@@ -114,9 +114,9 @@ class BiokalmaEvaluationInputs(EvaluationInputs):
     """Name and digest of the entailment model; None: the lexical rule."""
 
 
-def list_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BiokalmaQuestion]:
+def list_biokalma_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BiokalmaQuestion]:
     """Yield both questions of every row in every setting; those of `retrieved` have no graphs yet."""
-    measured = MeasuredBuildRows(rows_from_arrow(BiokalmaRow, rows))
+    measured = SettingGraphSelector(rows_from_arrow(BiokalmaRow, rows))
     drawn = sample_question_clusters([row.id for row in measured.rows], inputs.params)
     for setting in inputs.settings:
         for row in measured.rows:
@@ -134,10 +134,10 @@ def list_questions_without_retrieval(rows: pa.Table, inputs: BiokalmaEvaluationI
             f"--setting {RETRIEVED_SETTING}: this setting looks up graphs while a model answers (--model); expected another "
             f"setting, like {GIVEN_SETTING}"
         )
-    return list_questions(rows, inputs.model_copy(update={"settings": settings}))
+    return list_biokalma_questions(rows, inputs.model_copy(update={"settings": settings}))
 
 
-def fill_prompt(asked: BiokalmaQuestion, _: object = None) -> FilledPrompt:
+def fill_biokalma_answer_prompt(asked: BiokalmaQuestion, _: object = None) -> FilledPrompt:
     """Return the prompt of a question with its knowledge (§3.3, Table 13)."""
     return fill_prompt_template(
         load_prompt(ANSWER_PROMPT), knowledge=format_shown_knowledge(asked), question=asked.question
@@ -163,17 +163,17 @@ def fill_judge_prompt(row: BiokalmaPrediction, criterion: str) -> FilledPrompt:
 
 def make_biokalma_oracle(_: pa.Table) -> Callable[[BiokalmaQuestion], str]:
     """Return the oracle, question → answer."""
-    return lambda asked: make_oracle_answer(asked, _verbalise)
+    return lambda asked: make_oracle_answer(asked, _verbalise_with_loaded_wordings)
 
 
 def make_biokalma_guesser(rows: pa.Table) -> Callable[[BiokalmaQuestion], str]:
     """Return the guesser, question → answer, for these rows of the measured build."""
     guesser = FrequencyGuesser(rows_from_arrow(BiokalmaRow, rows))
-    return lambda asked: guesser.make_answer(asked, _verbalise)
+    return lambda asked: guesser.make_answer(asked, _verbalise_with_loaded_wordings)
 
 
-def _verbalise(piece: KnowledgePiece, name: str) -> str:
-    return verbalise_piece(piece, name, load_relation_forms())
+def _verbalise_with_loaded_wordings(piece: PersonKnowledgePiece, name: str) -> str:
+    return verbalise_piece(piece, name, load_relation_wordings())
 
 
 _MIN_ENTAILMENT = 0.5
@@ -187,7 +187,7 @@ def score_biokalma_predictions(answers: pa.Table, inputs: BiokalmaEvaluationInpu
         if "judge_calls" in answers.column_names
         else [add_empty_ratings(row) for row in rows_from_arrow(BiokalmaPrediction, answers)]
     )
-    read = [read_citations(row.answer_read, row.given) for row in rows]
+    read = [read_sentences_and_citations(row.answer_read, row.given) for row in rows]
     aligns, aligner = _choose_aligner(
         {claim for row, cited in zip(rows, read, strict=True) for claim in list_alignment_claims(cited, row.removed)},
         inputs.params.nli,
@@ -220,7 +220,7 @@ def _choose_aligner(
         return is_aligned_lexically, LEXICAL_ALIGNER
     encoder = tools.cross_encoder(model)
     ordered = sorted(claims, key=lambda claim: (claim.sentence, claim.piece.model_dump_json()))
-    pairs = [make_entailment_pair(claim, load_relation_forms()) for claim in ordered]
+    pairs = [make_entailment_pair(claim, load_relation_wordings()) for claim in ordered]
     likely = encoder.score(pairs, [ENTAILMENT_LABELS])[:, 0] if pairs else ()
     known: Mapping[AlignmentClaim, bool] = {
         claim: bool(each >= _MIN_ENTAILMENT) for claim, each in zip(ordered, likely, strict=True)
@@ -356,7 +356,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     main_metric_meaning="Whether the model cites the knowledge that the answer needs: the harmonic mean of the share of its citations that "
     "are right and needed, and the share of the needed knowledge that it cites.",
     make_questions=list_questions_without_retrieval,
-    make_prompt=fill_prompt,
+    make_prompt=fill_biokalma_answer_prompt,
     inputs_model=BiokalmaEvaluationInputs,
     question_model=BiokalmaQuestion,
     prediction_model=BiokalmaPrediction,
@@ -364,9 +364,9 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     make_oracle=make_biokalma_oracle,
     make_guesser=make_biokalma_guesser,
     score_predictions=score_biokalma_predictions,
-    compute_metrics=lambda answers, inputs: measure_biokalma(answers, inputs.params),
+    compute_metrics=lambda answers, inputs: compute_biokalma_scores_and_metrics(answers, inputs.params),
     list_notes=list_report_notes,
-    draw_figures=draw_figures,
+    draw_figures=draw_biokalma_metric_figures,
     list_report_items=list_biokalma_report_items,
     paper_results=BIOKALMA_PAPER_FIGURES,
     label_scheme=LabelScheme(

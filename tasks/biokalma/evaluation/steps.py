@@ -19,13 +19,13 @@ from factmill.tasks.biokalma.core.evaluation.rows import (
     RatedBiokalmaPrediction,
     read_rating,
 )
-from factmill.tasks.biokalma.core.evaluation.settings import (
+from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     RETRIEVED_SETTING,
     ItemGraph,
-    QuestionName,
-    attach_graphs,
-    choose_named_item,
-    choose_names,
+    QuestionNameCandidates,
+    attach_graphs_and_removed_pieces,
+    choose_item_by_named_neighbours,
+    choose_longest_names,
     list_name_spans,
 )
 from factmill.tasks.biokalma.evaluation.definition import (
@@ -35,14 +35,14 @@ from factmill.tasks.biokalma.evaluation.definition import (
     BiokalmaEvaluationInputs,
     add_empty_ratings,
     fill_judge_prompt,
-    list_questions,
+    list_biokalma_questions,
 )
 from factmill.tasks.biokalma.pair_preparation import load_excluded_pids, make_knowledge_pool
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemCandidate
 from factmill.tasks.core.evaluation.answers import ModelPrediction
 from factmill.tasks.core.rows import Reject, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
 from factmill.tasks.evaluation.answering_and_judging import (
     AnswerJudgment,
     JudgingSpec,
@@ -59,7 +59,9 @@ MAX_BEARERS_PER_NAME = 40
 """Maximum items considered per name: by label first, then by number; only common names have more."""
 
 
-def retrieve_graphs(work: BatchWork, rows: Sequence[BiokalmaQuestion], class_qid: str) -> list[BiokalmaQuestion]:
+def attach_retrieved_graphs(
+    work: BatchWork, rows: Sequence[BiokalmaQuestion], class_qid: str
+) -> list[BiokalmaQuestion]:
     """Return the questions with the graphs of the items of a class that they name.
 
     A question whose names cannot be looked up gets no graphs, and the reason in `lookup_failure`.
@@ -78,16 +80,16 @@ def retrieve_graphs(work: BatchWork, rows: Sequence[BiokalmaQuestion], class_qid
             # each item meant once; an item without known pieces has no graph
             graphs: dict[str, ItemGraph] = {}
             for name in named[row.id]:
-                qid = choose_named_item(row.question, name, facts)
+                qid = choose_item_by_named_neighbours(row.question, name, facts)
                 if pool := make_knowledge_pool(qid, facts[qid], left_out):
                     graphs.setdefault(qid, ItemGraph(qid, name.text, tuple(pool)))
-            shown.append(attach_graphs(row, list(graphs.values())))
+            shown.append(attach_graphs_and_removed_pieces(row, list(graphs.values())))
     return shown
 
 
 def _find_question_names(
     work: BatchWork, rows: Sequence[BiokalmaQuestion], class_qid: str
-) -> tuple[dict[str, list[QuestionName]], dict[str, Reject]]:
+) -> tuple[dict[str, list[QuestionNameCandidates]], dict[str, Reject]]:
     """Return question → the names in it, and question → why the look-up failed."""
     function_words = frozenset(load_list_entries("function_words"))
     # a person is named in full, as in the questions (Appendix A.1)
@@ -101,24 +103,26 @@ def _find_question_names(
         each: [item for item in items[:MAX_BEARERS_PER_NAME] if is_instance.get(item.qid)]
         for each, items in found.items()
     }
-    return {row_id: choose_names(row_spans, bearers) for row_id, row_spans in spans.items()}, failed | failed_class
+    return {
+        row_id: choose_longest_names(row_spans, bearers) for row_id, row_spans in spans.items()
+    }, failed | failed_class
 
 
-ask_biokalma_questions = make_question_step(replace(BIOKALMA_EVALUATION, make_questions=list_questions))
+ask_biokalma_questions = make_question_step(replace(BIOKALMA_EVALUATION, make_questions=list_biokalma_questions))
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def retrieve_knowledge(batch: StageBatch) -> BatchReceipt:
     """Look up the items named by questions of the setting `retrieved` (§3.1, §3.2); the others have their graphs."""
     work = open_batch(batch)
     rows = work.rows(BiokalmaQuestion)
     wanted = [row for row in rows if row.setting == RETRIEVED_SETTING]
-    found = retrieve_graphs(work, wanted, work.inputs(BiokalmaEvaluationInputs).class_qid) if wanted else []
+    found = attach_retrieved_graphs(work, wanted, work.inputs(BiokalmaEvaluationInputs).class_qid) if wanted else []
     shown = {row.id: row for row in found}
     return work.finish((shown.get(row.id, row) for row in rows), BiokalmaQuestion)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def answer_biokalma_questions(batch: StageBatch) -> BatchReceipt:
     """Ask the model each question once, with the knowledge of its setting (§3.3)."""
     work = open_batch(batch)
@@ -137,7 +141,7 @@ def answer_biokalma_questions(batch: StageBatch) -> BatchReceipt:
     )
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def rate_biokalma_answers(batch: StageBatch) -> BatchReceipt:
     """Rate texts by the four criteria, one judge call each (§4.1, Tables 14 to 17); without a judge none is rated."""
     work = open_batch(batch)

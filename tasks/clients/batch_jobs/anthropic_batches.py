@@ -17,13 +17,18 @@ from urllib.parse import quote
 from factmill.tasks import progress
 from factmill.tasks.clients.anthropic_server import (
     MESSAGE_BATCHES_PATH,
-    AnthropicServer,
-    convert_batch_result_line,
+    AnthropicServerClient,
+    convert_batch_line_to_openai_format,
     read_custom_id,
 )
 from factmill.tasks.clients.batch_jobs.job_files import JobFile, load_job_files
-from factmill.tasks.clients.batch_jobs.openai_batches import BatchJobState, OpenAiBatches, read_count, read_object_id
-from factmill.tasks.clients.sending.budget import get_account
+from factmill.tasks.clients.batch_jobs.openai_batches import (
+    BatchJobState,
+    OpenAiBatchClient,
+    read_count,
+    read_object_id,
+)
+from factmill.tasks.clients.sending.budget import get_current_budget_account
 from factmill.tasks.clients.sending.http_responses import parse_json_body, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.core.calls.chat import BatchJobSettings
@@ -34,12 +39,12 @@ _CLOCK_SLACK_S = 3600.0
 """Most seconds by which our clock may be ahead of the API's."""
 
 
-class AnthropicBatches(OpenAiBatches):
+class AnthropicBatchClient(OpenAiBatchClient):
     """Client of the Message Batches of one model's server."""
 
     _batches = MESSAGE_BATCHES_PATH
 
-    def __init__(self, server: AnthropicServer, jobs: BatchJobSettings, attempts: int, **more: int) -> None:
+    def __init__(self, server: AnthropicServerClient, jobs: BatchJobSettings, attempts: int, **more: int) -> None:
         super().__init__(server, jobs, attempts, **more)
         self._anthropic = server
         self._contents: dict[str, bytes] = {}
@@ -115,7 +120,7 @@ class AnthropicBatches(OpenAiBatches):
                     "waiting for that batch to end"
                 )
                 is_reported = True
-            await get_account().budget.sleep(pause_s)
+            await get_current_budget_account().budget.sleep(pause_s)
         raise AssertionError("pauses have no end")
 
     async def _search(self, job: JobFile) -> tuple[str, list[str]]:
@@ -164,7 +169,7 @@ class AnthropicBatches(OpenAiBatches):
     async def _download_file(self, file_id: str) -> bytes | None:
         """Return the results of a batch as lines of a job's output file; None where they are gone."""
         content = await self._request_until_answered(lambda: self._download(file_id))
-        return None if content is None else b"\n".join(map(convert_batch_result_line, content.split(b"\n")))
+        return None if content is None else b"\n".join(map(convert_batch_line_to_openai_format, content.split(b"\n")))
 
     async def _download(self, batch_id: str) -> bytes | None:
         answer, content = await self._server.download(f"{MESSAGE_BATCHES_PATH}/{quote(batch_id, safe='')}/results")

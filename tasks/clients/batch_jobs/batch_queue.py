@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from factmill.tasks import progress
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobFilesLocation, JobServer
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFileRegistry, JobFilesLocation, JobServerSettings
 from factmill.tasks.clients.batch_jobs.jsonl import (
     BatchResult,
     ParsedBatchResults,
@@ -26,20 +26,20 @@ from factmill.tasks.clients.batch_jobs.jsonl import (
 )
 from factmill.tasks.clients.batch_jobs.openai_batches import (
     BatchJobState,
-    OpenAiBatches,
+    OpenAiBatchClient,
     UnknownBatchJobError,
     UnprocessableFileError,
 )
 from factmill.tasks.clients.batch_jobs.pending_requests import (
     BatchRequestHandler,
-    JobCapacity,
+    JobCapacitySearch,
     PendingRequest,
-    Submission,
-    read_batch_result,
+    RequestSubmission,
+    read_batch_reply_or_new_settings,
 )
 from factmill.tasks.clients.openai_server import ServerResponse
-from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_account
-from factmill.tasks.clients.sending.sender import Retry, run_and_deliver
+from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
+from factmill.tasks.clients.sending.sender import Retry, run_in_sending_loop_and_deliver
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import AccountBlocked, FactmillError, ServiceUnreachable
@@ -59,24 +59,24 @@ class BatchQueue(Generic[T]):
     """Answers one model's requests by batch jobs."""
 
     def __init__(
-        self, model: ModelSettings, remote: OpenAiBatches, asker: BatchRequestHandler[T], place: JobFilesLocation
+        self, model: ModelSettings, remote: OpenAiBatchClient, asker: BatchRequestHandler[T], place: JobFilesLocation
     ) -> None:
         self._model = model
         self._remote = remote
         self._asker = asker
-        self._files = JobFiles(place, JobServer.of_model(model))
+        self._files = JobFileRegistry(place, JobServerSettings.of_model(model))
         self._warehouse_option = (
             "" if place.warehouse.parent == factmill_home() else f" --warehouse {shlex.quote(str(place.warehouse))}"
         )
         """Option added to commands about jobs."""
-        self._capacity = JobCapacity()
+        self._capacity = JobCapacitySearch()
         self._pauses = remote.iterate_poll_pauses()
         """Pauses after consecutive refused jobs."""
         self._requests: dict[str, PendingRequest[T]] = {}
         self._unassigned: list[PendingRequest[T]] = []
         """Requests that are in no job yet."""
         self._followed_jobs: set[JobFile] = set()
-        self._submissions: set[Submission[T]] = set()
+        self._submissions: set[RequestSubmission[T]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
 
@@ -102,7 +102,7 @@ class BatchQueue(Generic[T]):
 
         self._files.add_user()
         try:
-            run_and_deliver(self._remote.name, self._submit_requests(asked, arrived), arrived, take)
+            run_in_sending_loop_and_deliver(self._remote.name, self._submit_requests(asked, arrived), arrived, take)
             self._files.mark_recorded(custom_id for custom_id, _ in asked)
         except BaseException:  # however the run ends, its jobs continue at the server; re-raised
             self._report_open_jobs()
@@ -115,7 +115,7 @@ class BatchQueue(Generic[T]):
         self, asked: Sequence[tuple[str, T]], arrived: SimpleQueue[list[tuple[T, CallResponse]] | None]
     ) -> None:
         """Add requests and wait until all are answered."""
-        sending = Submission(arrived, asyncio.get_running_loop().create_future(), len(asked))
+        sending = RequestSubmission(arrived, asyncio.get_running_loop().create_future(), len(asked))
         self._submissions.add(sending)
         try:
             new = []
@@ -274,7 +274,7 @@ class BatchQueue(Generic[T]):
         return requests, b"".join(lines)
 
     async def _submit(self, job: JobFile, content: bytes) -> None:
-        """Submit a job. From here on it costs money; the highest cost of its lines is reserved (`OpenAiBatches.reserve_line_cost`)."""
+        """Submit a job. From here on it costs money; the highest cost of its lines is reserved (`OpenAiBatchClient.reserve_line_cost`)."""
         file_id = await self._remote.upload(job.name, content)
         job.append(file=file_id, key_mark=await self._remote.digest_credentials())
         await self._create(job)
@@ -339,7 +339,9 @@ class BatchQueue(Generic[T]):
                 progress.print_and_log(f"job {job.job_id}: {progress_text}")
             if state.has_ended:
                 break
-            await get_account().budget.sleep(pause_s)  # the budget's time may end first: the job continues by itself
+            await get_current_budget_account().budget.sleep(
+                pause_s
+            )  # the budget's time may end first: the job continues by itself
         lines = await self._remote.download_results(state, job.request_ids)
         job.has_been_read = True
         if state.status == "failed" and not lines.results:
@@ -386,7 +388,7 @@ class BatchQueue(Generic[T]):
             f"note: job {job.job_id}: {why}. From now on all jobs together hold at most {format_request_count(int(self._capacity.max_in_flight))}; "
             "the limit rises again after the server accepts such jobs"
         )
-        await get_account().budget.sleep(next(self._pauses))
+        await get_current_budget_account().budget.sleep(next(self._pauses))
         self._requeue(job)
 
     def _deliver_results(self, job: JobFile, state: BatchJobState, lines: ParsedBatchResults) -> None:
@@ -429,7 +431,7 @@ class BatchQueue(Generic[T]):
     ) -> bool:
         """Deliver the result of a request; True where another job has to ask it again."""
         try:
-            response = read_batch_result(self._asker, request.asked, job.learnt, answer, state.status)
+            response = read_batch_reply_or_new_settings(self._asker, request.asked, job.learnt, answer, state.status)
         except Retry as trouble:
             self._remote.bill_failed_line(request, answer)
             request.tries += 1

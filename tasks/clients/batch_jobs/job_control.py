@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobServer
-from factmill.tasks.clients.batch_jobs.openai_batches import BatchJobState, OpenAiBatches
-from factmill.tasks.clients.server_factory import make_batch_client, make_chat_server
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobServerSettings
+from factmill.tasks.clients.batch_jobs.openai_batches import BatchJobState, OpenAiBatchClient
+from factmill.tasks.clients.server_factory import make_batch_client, make_chat_server_client
 from factmill.tasks.core.calls.chat import BatchJobSettings
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import FactmillError, ServiceError
@@ -42,7 +42,7 @@ def inspect_jobs(jobs: Sequence[JobFile], user_agent: str) -> list[InspectedJob]
     async def look_at_all() -> list[InspectedJob]:
         remotes = {
             server: _make_job_client(server, user_agent)
-            for server in {job.server for job in jobs if _is_reachable(job)}
+            for server in {job.server for job in jobs if _names_server_without_key_command(job)}
         }
         turn = asyncio.Semaphore(_MAX_PARALLEL_CHECKS)
 
@@ -85,7 +85,7 @@ def cancel_job(job: JobFile, user_agent: str) -> BatchJobState:
     return asyncio.run(cancel())
 
 
-async def _inspect_job(job: JobFile, remote: OpenAiBatches | None) -> InspectedJob:
+async def _inspect_job(job: JobFile, remote: OpenAiBatchClient | None) -> InspectedJob:
     if not job.job_id:
         return InspectedJob(job)
     if remote is None:
@@ -98,11 +98,11 @@ async def _inspect_job(job: JobFile, remote: OpenAiBatches | None) -> InspectedJ
         return InspectedJob(job, trouble=str(error))
 
 
-def _is_reachable(job: JobFile) -> bool:
+def _names_server_without_key_command(job: JobFile) -> bool:
     return bool(job.server.url) and not job.server.has_key_command
 
 
-def _make_job_client(server: JobServer, user_agent: str) -> OpenAiBatches:
+def _make_job_client(server: JobServerSettings, user_agent: str) -> OpenAiBatchClient:
     limits = ServiceLimits(timeout_s=_TIMEOUT_S)
     settings = {
         "kind": server.kind,
@@ -118,5 +118,8 @@ def _make_job_client(server: JobServer, user_agent: str) -> OpenAiBatches:
             f"model {server.model}: the server's settings in the job's file are invalid: {error}"
         ) from None
     return make_batch_client(
-        make_chat_server(model, lambda: read_api_key(model), user_agent), BatchJobSettings(), attempts=1, most_silent=1
+        make_chat_server_client(model, lambda: read_api_key(model), user_agent),
+        BatchJobSettings(),
+        attempts=1,
+        most_silent=1,
     )

@@ -36,7 +36,7 @@ class JobFilesLocation:
 
 
 @dataclass(frozen=True, slots=True)
-class JobServer:
+class JobServerSettings:
     """The model that a job asks, and its server."""
 
     model: str = ""
@@ -50,7 +50,7 @@ class JobServer:
     """True when a command of the world's file gives the key. A job's file never holds a command, so none runs from it."""
 
     @classmethod
-    def of_model(cls, model: ModelSettings) -> "JobServer":
+    def of_model(cls, model: ModelSettings) -> "JobServerSettings":
         """Return the part of a model's settings that a job's file stores."""
         connection = {name: value for name, value in model.connection_settings().items() if name in _CONNECTION_KEYS}
         return cls(
@@ -85,10 +85,10 @@ class JobFile:
     file_id: str = ""
     job_id: str = ""
     key_mark: str = ""
-    """Digest of the key that it was submitted with (`OpenAiServer.digest_credentials`); empty in older files."""
+    """Digest of the key that it was submitted with (`OpenAiServerClient.digest_credentials`); empty in older files."""
     open_ids: set[str] = field(default_factory=set)
     """Ids whose answers are not recorded yet."""
-    server: JobServer = JobServer()
+    server: JobServerSettings = JobServerSettings()
     run: str = ""
     """Run that made it; empty in older files."""
     is_reported: bool = False
@@ -134,7 +134,7 @@ class JobFile:
             self.request_ids = frozenset(fields["ids"])
             self.open_ids = set(self.request_ids)
             self.learnt = dict(fields["learnt"])
-            self.server = JobServer(**fields.get("server", {}))
+            self.server = JobServerSettings(**fields.get("server", {}))
             self.run = str(fields.get("run", ""))
         self.file_id = fields.get("file", self.file_id)
         self.job_id = fields.get("job", self.job_id)
@@ -142,10 +142,10 @@ class JobFile:
         self.open_ids -= set(fields.get("kept", ()))
 
 
-class JobFiles:
+class JobFileRegistry:
     """Job files of one folder, as one Desk of this process uses them; thread-safe."""
 
-    def __init__(self, place: JobFilesLocation, server: JobServer = JobServer()) -> None:
+    def __init__(self, place: JobFilesLocation, server: JobServerSettings = JobServerSettings()) -> None:
         """`server`: stored in the files that are begun here."""
         self._folder, self._run, self._server = place.folder, place.run, server
         self._locked_jobs: dict[Path, JobFile] = {}
@@ -286,7 +286,7 @@ def load_job_files(folder: Path) -> list[JobFile]:
     return sorted((job for job in jobs if job.request_ids), key=lambda job: (job.created_s, job.name))
 
 
-def delete_job_file(job: JobFile) -> bool:
+def delete_job_file_if_unlocked(job: JobFile) -> bool:
     """Delete a job's file, so that its requests are asked again; False where a process follows it."""
     try:
         fd = os.open(job.path, os.O_RDONLY)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from factmill.tasks.core.spending.costs import format_count
+from factmill.tasks.core.spending.costs import format_count_with_noun
 
 CHAT_ENDPOINT = "/v1/chat/completions"
 _NO_RESPONSE_STATUS = 0
@@ -53,7 +53,7 @@ class ParsedBatchResults:
 
 def format_request_count(number: int) -> str:
     """Format a number of requests as text."""
-    return format_count(number, "request")
+    return format_count_with_noun(number, "request")
 
 
 def format_request_line(custom_id: str, body: Mapping[str, Any]) -> bytes:
@@ -63,26 +63,26 @@ def format_request_line(custom_id: str, body: Mapping[str, Any]) -> bytes:
     return json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def parse_result_lines(content: bytes, known: Collection[str] | None, lines: ParsedBatchResults) -> None:
+def parse_result_lines(content: bytes, known_ids: Collection[str] | None, parsed: ParsedBatchResults) -> None:
     """Add the results in a job's file for the known ids (None: all) to `lines`."""
-    for line in _split(content):
+    for line in _iterate_non_empty_utf8_lines(content):
         read = _parse_result_line(line)
         if read is None:
-            lines.unreadable += 1
+            parsed.unreadable += 1
             continue
         custom_id, answer = read
-        before = lines.results.get(custom_id)
-        if known is not None and custom_id not in known:
-            lines.unknown_ids += 1
+        before = parsed.results.get(custom_id)
+        if known_ids is not None and custom_id not in known_ids:
+            parsed.unknown_ids += 1
         elif before is None:
-            lines.results[custom_id] = answer
+            parsed.results[custom_id] = answer
         else:
-            lines.duplicates += 1
+            parsed.duplicates += 1
             if answer.is_success and not before.is_success:
-                lines.results[custom_id] = answer
+                parsed.results[custom_id] = answer
 
 
-def _split(content: bytes) -> Iterator[bytes]:
+def _iterate_non_empty_utf8_lines(content: bytes) -> Iterator[bytes]:
     """Yield the lines that are not empty; only a line feed ends a line, since JSON may hold all other separators."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         content = content.decode("utf-16", "replace").encode("utf-8", "replace")

@@ -26,10 +26,10 @@ from factmill.tasks.clients.batch_jobs.jsonl import (
     parse_result_lines,
 )
 from factmill.tasks.clients.batch_jobs.pending_requests import PendingRequest
-from factmill.tasks.clients.completions import find_content_refusal
-from factmill.tasks.clients.openai_server import OpenAiServer, ServerResponse
-from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_account
-from factmill.tasks.clients.sending.http_responses import find_http_failure, parse_json_body, shorten_to_line
+from factmill.tasks.clients.completions import find_content_or_length_refusal
+from factmill.tasks.clients.openai_server import OpenAiServerClient, ServerResponse
+from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
+from factmill.tasks.clients.sending.http_responses import find_http_failure_or_raise, parse_json_body, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.chat import BatchJobSettings
@@ -104,14 +104,14 @@ class BatchJobState:
         return f"{self.done:,} of {self.total or requests:,} done{failed}, {self.status}"
 
 
-class OpenAiBatches:
+class OpenAiBatchClient:
     """Client of the batch jobs of one model's server."""
 
     _batches = "/batches"
     """URL path of jobs."""
 
     def __init__(
-        self, server: OpenAiServer, jobs: BatchJobSettings, attempts: int, most_silent: int = _MAX_UNANSWERED
+        self, server: OpenAiServerClient, jobs: BatchJobSettings, attempts: int, most_silent: int = _MAX_UNANSWERED
     ) -> None:
         """`attempts`: tries for a server that has not answered yet; `most_silent`: tries for one that has."""
         self.name = server.name
@@ -134,7 +134,7 @@ class OpenAiBatches:
 
         With `waits`, wait for other requests to free the budget; BudgetExhausted when that is not enough.
         """
-        budget = get_account().budget
+        budget = get_current_budget_account().budget
         while True:
             try:
                 # all lines go at once, so no first line tests the server's limits
@@ -154,7 +154,7 @@ class OpenAiBatches:
 
         Lines of jobs that an earlier run submitted have no reservation: that run's own budget covered them.
         """
-        budget, held = get_account().budget, request.reservation
+        budget, held = get_current_budget_account().budget, request.reservation
         request.reservation = None
         if held is not None and (reply is None or (reply.body is not None and not reply.tokens_in)):
             budget.charge_reservation(held)  # an answer without usage may have cost all of it too
@@ -240,7 +240,7 @@ class OpenAiBatches:
                 return
             if looks == 2:
                 progress.print_and_log(f"note: {self.name}: waiting for its file {file_id}, which is {status}")
-            await get_account().budget.sleep(pause_s)
+            await get_current_budget_account().budget.sleep(pause_s)
 
     async def fetch_state(self, job: JobFile) -> BatchJobState:
         """Return the state of a job at the server, or that it is lost; UnknownBatchJobError when it is unknown there but may be
@@ -389,7 +389,7 @@ class OpenAiBatches:
             )
         if answer.status in (404, 405, 501):
             raise ServiceUnreachable(f"{self.name}: {missing} (HTTP {answer.status}: {shorten_to_line(answer.text)})")
-        if failure := find_content_refusal(self.name, answer) or find_http_failure(
+        if failure := find_content_or_length_refusal(self.name, answer) or find_http_failure_or_raise(
             self.name, answer.status, answer.text, answer.retry_after
         ):
             raise ServiceUnreachable(f"{self.name}: the server refuses a batch job: {failure.error}")
@@ -415,7 +415,7 @@ class OpenAiBatches:
                     progress.print_and_log(
                         f"note: {self.name} does not answer about its batch jobs ({trouble}); next request in {wait_s:,.0f} s"
                     )
-                await get_account().budget.sleep(wait_s)
+                await get_current_budget_account().budget.sleep(wait_s)
             else:
                 self._was_answered = True
                 return found
@@ -437,8 +437,8 @@ def _has_job_mark(job: Any, mark: str) -> bool:
     return isinstance(metadata, dict) and metadata.get("factmill") == mark
 
 
-def _has_file_name(file: Any, mark: str) -> bool:
-    return file.get("filename") == mark
+def _has_file_name(file: Any, name: str) -> bool:
+    return file.get("filename") == name
 
 
 def _parse_job_state(job_id: str, payload: Any) -> BatchJobState:

@@ -1,7 +1,7 @@
 """Requests that wait for results of batch jobs, and the number of requests that one model's jobs may hold at once.
 
 A server limits the tokens of all jobs of an account together, and others may use the same account. So neither the limit
-nor what is left of it is known; `JobCapacity` searches for it. A refused job halves the number, an accepted job lets
+nor what is left of it is known; `JobCapacitySearch` searches for it. A refused job halves the number, an accepted job lets
 it grow again, and after some jobs at the size found the refusal is forgotten, since other jobs may have finished. A
 refused job costs minutes and no money, a job that is too small costs up to a day.
 """
@@ -59,7 +59,7 @@ class BatchRequestHandler(Protocol[T_contra]):
 
 
 @dataclass(eq=False, slots=True)
-class Submission(Generic[T]):
+class RequestSubmission(Generic[T]):
     """Requests that one thread sent together."""
 
     arrived: SimpleQueue[list[tuple[T, CallResponse]] | None]
@@ -78,7 +78,7 @@ class PendingRequest(Generic[T]):
     """One line of a job, and the submissions that wait for its result."""
 
     custom_id: str
-    waiters: list[tuple[Submission[T], T]] = field(default_factory=list)
+    waiters: list[tuple[RequestSubmission[T], T]] = field(default_factory=list)
     job: JobFile | None = None
     """Job that has to answer it; earlier ones left it unanswered."""
     learnt: dict[str, Any] = field(default_factory=dict)
@@ -96,8 +96,8 @@ class PendingRequest(Generic[T]):
         return self.waiters[0][1]
 
 
-def read_batch_result(
-    asker: BatchRequestHandler[T], asked: T, learnt: Mapping[str, Any], answer: BatchResult | None, status: str
+def read_batch_reply_or_new_settings(
+    handler: BatchRequestHandler[T], asked: T, learnt: Mapping[str, Any], answer: BatchResult | None, job_status: str
 ) -> CallResponse | dict[str, Any]:
     """Return the reply in a result of an ended job, or further settings for another try; Retry for a transient failure.
 
@@ -105,11 +105,11 @@ def read_batch_result(
     job's.
     """
     if answer is None:
-        code = "batch_expired: the job ended before" if status == "expired" else "lost_line: the job has"
+        code = "batch_expired: the job ended before" if job_status == "expired" else "lost_line: the job has"
         raise Retry(f"{code} no line for this request")
     if not answer.status:
         raise Retry(answer.text)
-    response = asker.read_response(asked, learnt, ServerResponse(answer.status, answer.text, None))
+    response = handler.read_response(asked, learnt, ServerResponse(answer.status, answer.text, None))
     if not isinstance(response, CallResponse) and response.items() <= learnt.items():
         # it was asked with these settings already, and still refused
         return make_failed_response(f"http_{answer.status}", shorten_to_line(answer.text), transient=True)
@@ -120,7 +120,7 @@ _JOBS_BEFORE_GROWTH = 4
 """Accepted jobs at the size found before a larger one is tried; doubled each time that one is refused."""
 
 
-class JobCapacity:
+class JobCapacitySearch:
     """Search for the number of requests that a model's jobs may hold at once."""
 
     def __init__(self) -> None:

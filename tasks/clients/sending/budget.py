@@ -8,7 +8,7 @@ that does not fit now waits while others are in progress, which may free enough;
 A request whose response never came (a time-out, a cut connection) may have been billed, so its reservation counts as
 spent; likewise where the response gives no usage. A refused request, or one that failed with an error, costs nothing.
 
-`LazyService` sets the account of its service around `send`; the sender and the server read it from the context, in
+`LazyBudgetedService` sets the account of its service around `send`; the sender and the server read it from the context, in
 which all sending runs. All but `check`, `spent` and `take` (redirects, in separate threads) is used from the sending
 loop only.
 """
@@ -23,7 +23,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from factmill.tasks.core.spending.costs import BudgetLimits, RunSpending, format_count, format_hours, format_usd
+from factmill.tasks.core.spending.costs import (
+    BudgetLimits,
+    RunSpending,
+    format_count_with_noun,
+    format_hours,
+    format_usd,
+)
 from factmill.tasks.errors import BudgetExhausted
 
 
@@ -93,7 +99,7 @@ class Budget:
         most = self.bounds.requests
         with self._count_lock:
             if most is not None and self.requests.total() >= most:
-                raise self._make_reached_error(f"{format_count(most, 'request')} (--max-requests)")
+                raise self._make_reached_error(f"{format_count_with_noun(most, 'request')} (--max-requests)")
             self.requests[service] += 1
             _process_totals.requests += 1
 
@@ -163,7 +169,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetAccount:
+class ServiceBudgetAccount:
     """A budget, as one service spends from it."""
 
     service: str
@@ -172,7 +178,7 @@ class BudgetAccount:
 
 
 @contextmanager
-def spend_from(account: BudgetAccount) -> Iterator[None]:
+def charge_requests_to_account(account: ServiceBudgetAccount) -> Iterator[None]:
     """Charge requests sent within the context to an account."""
     token = _current_account.set(account)
     try:
@@ -181,7 +187,7 @@ def spend_from(account: BudgetAccount) -> Iterator[None]:
         _current_account.reset(token)
 
 
-def get_account() -> BudgetAccount:
+def get_current_budget_account() -> ServiceBudgetAccount:
     """Return the account of this context; one without bounds by default."""
     return _current_account.get(_UNLIMITED_ACCOUNT)
 
@@ -194,12 +200,12 @@ def get_process_spending() -> RunSpending:
 
 
 @dataclass(slots=True)
-class _ProcessTotals:
+class _ProcessSpendingTotals:
     paid_usd: float = 0.0
     unanswered_usd: float = 0.0
     requests: int = 0
 
 
-_process_totals = _ProcessTotals()
-_current_account: ContextVar[BudgetAccount] = ContextVar("_account")
-_UNLIMITED_ACCOUNT = BudgetAccount("", Budget())
+_process_totals = _ProcessSpendingTotals()
+_current_account: ContextVar[ServiceBudgetAccount] = ContextVar("_account")
+_UNLIMITED_ACCOUNT = ServiceBudgetAccount("", Budget())

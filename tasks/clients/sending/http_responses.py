@@ -34,7 +34,9 @@ _PERMANENT_STATUSES = {400, 404, 410, 422}
 _USER_AGENT_MENTION = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
 
 
-def find_http_failure(service: str, status: int, text: str, retry_after: str | None = None) -> CallResponse | None:
+def find_http_failure_or_raise(
+    service: str, status: int, text: str, retry_after: str | None = None
+) -> CallResponse | None:
     """Return None for 2xx, and a failed reply where retrying in this run is useless; else raise Retry or
     ServiceUnreachable."""
     if 200 <= status < 300:
@@ -96,7 +98,7 @@ def format_library_error(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def shorten_to_line(text: str, most: int = 200) -> str:
+def shorten_to_line(text: str, max_characters: int = 200) -> str:
     """Return text on one line, at most `most` characters."""
     flat = " ".join(text.split())
-    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
+    return flat if len(flat) <= max_characters else f"{flat[: max_characters - 1]}…"

@@ -3,11 +3,11 @@
 import threading
 from collections.abc import Callable, Sequence
 
-from factmill.tasks.clients.sending.budget import Budget, BudgetAccount, spend_from
+from factmill.tasks.clients.sending.budget import Budget, ServiceBudgetAccount, charge_requests_to_account
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService, ResponseHandler
 
 
-class LazyService:
+class LazyBudgetedService:
     """A service that is opened at the first call."""
 
     def __init__(
@@ -30,7 +30,7 @@ class LazyService:
         with self._lock:
             if self._service is None:
                 self._service = self._open()
-        with spend_from(BudgetAccount(self.identity, self.budget)):
+        with charge_requests_to_account(ServiceBudgetAccount(self.identity, self.budget)):
             self._service.send(calls, self._check_after_each(deliver) if self._computes else deliver)
 
     def _check_after_each(self, deliver: ResponseHandler) -> ResponseHandler:

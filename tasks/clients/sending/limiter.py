@@ -18,7 +18,7 @@ responses are processed no new request leaves. With the gap, responses and new r
 parallel and 200 ms a response: 93 % of the ideal throughput instead of 89 %). The gap spreads a round over half of a
 response's time, so that it never delays a quick service.
 
-Services that count a client's requests together share a limiter (`share_limiter`): each has its own within it. A rate
+Services that count a client's requests together share a limiter (`get_or_create_shared_limiter`): each has its own within it. A rate
 uses the same clock as the gap: a start, or the time that the service worked, moves the next start, so that no minute
 exceeds the rate.
 
@@ -172,13 +172,13 @@ _limiters: dict[str, RequestLimiter] = {}
 _limiters_lock = threading.Lock()
 
 
-def share_limiter(
-    name: str, most: int, per_minute: float | None = None, work_s_per_minute: float | None = None
+def get_or_create_shared_limiter(
+    name: str, max_parallel: int, per_minute: float | None = None, work_s_per_minute: float | None = None
 ) -> RequestLimiter:
     """Return this process's only limiter with this name; the tightest of all bounds apply."""
     with _limiters_lock:
-        limiter = _limiters.setdefault(name, RequestLimiter(most))
-        limiter.tighten(most, per_minute, work_s_per_minute)
+        limiter = _limiters.setdefault(name, RequestLimiter(max_parallel))
+        limiter.tighten(max_parallel, per_minute, work_s_per_minute)
         return limiter
 
 

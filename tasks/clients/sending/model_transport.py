@@ -18,9 +18,9 @@ from pathlib import Path
 
 import httpx2
 
-from factmill.tasks.clients.sending.budget import get_account
+from factmill.tasks.clients.sending.budget import get_current_budget_account
 from factmill.tasks.clients.sending.credentials import ModelCredentials, RequestCredentials
-from factmill.tasks.clients.sending.response_limits import is_same_host, read_limited_body
+from factmill.tasks.clients.sending.response_limits import is_same_host_or_tls_upgrade, read_limited_body
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import ServiceUnreachable, SettingsError
 from factmill.tasks.settings import get_environment_variable
@@ -32,7 +32,7 @@ logging.getLogger("httpcore2").setLevel(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)
-class _Route:
+class _HostConnectionPools:
     """Connection pools to one host, and its proxy."""
 
     is_own: bool
@@ -57,7 +57,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         self._limits = model.limits
         self._pools = -(-model.limits.parallel // _POOL_SIZE)
         self._credentials = credentials
-        self._routes: dict[tuple[str, str, int | None], _Route] = {}
+        self._routes: dict[tuple[str, str, int | None], _HostConnectionPools] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; after HTTP 401, send it once more if there is a new key.
@@ -75,7 +75,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         response = await self._send(route, _add_credentials(request, access))
         if response.status_code == 401 and (renewed := await self._credentials.renew(access)):
             await response.aclose()
-            account = get_account()
+            account = get_current_budget_account()
             account.budget.count_request(account.service)
             response = await self._send(route, _add_credentials(request, renewed))
         return self._scrub(response, access.query)
@@ -114,7 +114,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
             response.extensions["reason_phrase"] = scrub(reason).encode("latin-1")
         return response
 
-    async def _send(self, route: _Route, request: httpx2.Request) -> httpx2.Response:
+    async def _send(self, route: _HostConnectionPools, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await next(route.turn).handle_async_request(request)
         except httpx2.ProxyError as error:
@@ -130,19 +130,19 @@ class ModelTransport(httpx2.AsyncBaseTransport):
             raise self._refused(route)
         return response
 
-    def _refused(self, route: _Route) -> ServiceUnreachable:
+    def _refused(self, route: _HostConnectionPools) -> ServiceUnreachable:
         return ServiceUnreachable(
             f"{self._name}: the proxy {route.proxy} refuses the request with HTTP {_PROXY_AUTH_REQUIRED}. Put the user and password that it "
             "expects into the proxy's address in HTTPS_PROXY or HTTP_PROXY, or name the model's host in NO_PROXY"
         )
 
-    def _find_route(self, url: httpx2.URL) -> _Route:
+    def _find_route(self, url: httpx2.URL) -> _HostConnectionPools:
         origin = (url.scheme, url.host, url.port)
         if origin not in self._routes:
             address = f"{url.scheme}://{url.netloc.decode()}/"
-            found = find_proxy(address)
+            found = find_environment_proxy(address)
             authorities = _load_ssl_context(
-                find_ca_bundle(address),
+                find_environment_ca_bundle(address),
                 get_environment_variable("SSL_CERT_FILE"),
                 get_environment_variable("SSL_CERT_DIR"),
             )
@@ -153,14 +153,16 @@ class ModelTransport(httpx2.AsyncBaseTransport):
                 pools = tuple(httpx2.AsyncHTTPTransport(verify=authorities, proxy=proxy) for _ in range(self._pools))
             except ImportError as error:
                 raise SettingsError(
-                    f"{self._name}: the proxy {format_proxy_address(found)} cannot be used: {error}"
+                    f"{self._name}: the proxy {strip_proxy_credentials(found)} cannot be used: {error}"
                 ) from None
-            is_own = is_same_host(self._url, address)
-            self._routes[origin] = _Route(is_own, format_proxy_address(found), pools, itertools.cycle(pools))
+            is_own = is_same_host_or_tls_upgrade(self._url, address)
+            self._routes[origin] = _HostConnectionPools(
+                is_own, strip_proxy_credentials(found), pools, itertools.cycle(pools)
+            )
         return self._routes[origin]
 
 
-def find_proxy(url: str) -> str:
+def find_environment_proxy(url: str) -> str:
     """Return the environment's proxy for a URL, with its credentials; empty where there is none."""
     import requests
     from requests.utils import select_proxy
@@ -171,7 +173,7 @@ def find_proxy(url: str) -> str:
     return found if not found or "://" in found else f"http://{found}"
 
 
-def find_ca_bundle(url: str) -> str | None:
+def find_environment_ca_bundle(url: str) -> str | None:
     """Return the file or folder of certificates in REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE; None where neither is set."""
     import requests
 
@@ -179,7 +181,7 @@ def find_ca_bundle(url: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def format_proxy_address(proxy: str) -> str:
+def strip_proxy_credentials(proxy: str) -> str:
     """Return the address of a proxy without its credentials."""
     return proxy and f"{proxy.partition('://')[0]}://{proxy.partition('://')[2].rpartition('@')[2].rstrip('/')}"
 
@@ -190,7 +192,7 @@ def _make_proxy(address: str, authorities: ssl.SSLContext) -> httpx2.Proxy:
         return httpx2.Proxy(address, ssl_context=authorities if address.startswith("https:") else None)
     except (ValueError, httpx2.InvalidURL):
         raise SettingsError(
-            f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {format_proxy_address(address)} is not the address of a proxy; expected "
+            f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {strip_proxy_credentials(address)} is not the address of a proxy; expected "
             "one such as http://proxy.example.org:3128"
         ) from None
 

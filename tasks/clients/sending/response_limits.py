@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
-from factmill.tasks.clients.sending.budget import get_account
+from factmill.tasks.clients.sending.budget import get_current_budget_account
 from factmill.tasks.clients.sending.sender import Retry, run_in_thread
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.service_settings import ServiceLimits
@@ -28,7 +28,7 @@ _current_operation: ContextVar[str] = ContextVar("operation", default="")
 
 
 @contextmanager
-def operation_scope(operation: str) -> Iterator[None]:
+def response_limit_scope(operation: str) -> Iterator[None]:
     """Set the operation whose size limit applies to responses read within the context."""
     token = _current_operation.set(operation)
     try:
@@ -42,11 +42,11 @@ async def answer_in_thread(
 ) -> list[CallResponse]:
     """Run a blocking function that answers calls of one operation in a thread (see `run_in_thread`); return its
     replies."""
-    with operation_scope(group[0].operation):
+    with response_limit_scope(group[0].operation):
         return await run_in_thread(answer, group)
 
 
-class LimitedBody:
+class SizeLimitedDecompressedBody:
     """Body of one response, inflated and limited in size."""
 
     def __init__(self, service: str, limits: ServiceLimits, headers: Mapping[str, str]) -> None:
@@ -116,9 +116,9 @@ class StreamedResponse(Protocol):
 
 
 async def read_limited_body(response: StreamedResponse, service: str, limits: ServiceLimits) -> bytes:
-    """Read the body of a response, inflated, and close it; Retry as of `LimitedBody`, and the library's own errors."""
+    """Read the body of a response, inflated, and close it; Retry as of `SizeLimitedDecompressedBody`, and the library's own errors."""
     try:
-        body = LimitedBody(service, limits, response.headers)
+        body = SizeLimitedDecompressedBody(service, limits, response.headers)
         async for piece in response.aiter_raw():
             body.add(piece)
         return body.finish()
@@ -147,7 +147,7 @@ def check_redirect(service: str, asked: str, location: str, allowed: Collection[
     host = new.netloc.rpartition("@")[2].lower()
     if new.scheme not in _DEFAULT_PORTS or (old.scheme, new.scheme) == ("https", "http"):
         why = "which factmill does not follow, since the request would be unencrypted"
-    elif is_same_host(asked, leads_to) or host in allowed:
+    elif is_same_host_or_tls_upgrade(asked, leads_to) or host in allowed:
         return
     else:
         why = (
@@ -157,7 +157,7 @@ def check_redirect(service: str, asked: str, location: str, allowed: Collection[
     raise ServiceUnreachable(f"{service} redirects to {new.scheme}://{host}{new.path[:200]}, {why}")
 
 
-def is_same_host(asked: str, leads_to: str) -> bool:
+def is_same_host_or_tls_upgrade(asked: str, leads_to: str) -> bool:
     """True when two URLs have the same host and port, or the second is the TLS form of the first's host."""
     old, new = urlsplit(asked), urlsplit(leads_to)
     ports = [each.port or _DEFAULT_PORTS.get(each.scheme) for each in (old, new)]
@@ -165,7 +165,7 @@ def is_same_host(asked: str, leads_to: str) -> bool:
     return old.hostname == new.hostname and (ports[0] == ports[1] or is_upgrade)
 
 
-def count_redirect() -> None:
+def count_redirect_as_request() -> None:
     """Count a redirect that is about to be followed as one more request; BudgetExhausted when it exceeds the budget."""
-    account = get_account()
+    account = get_current_budget_account()
     account.budget.count_request(account.service)

@@ -117,7 +117,7 @@ class SecretRedactor:
                 for ends, shifts in reversed(steps):
                     span = tuple(at + shifts[bisect_right(ends, at)] for at in span)  # noqa: PLW2901
                 found.add(span)
-            decoded, ends, shifts = _decode_escapes(text)
+            decoded, ends, shifts = _decode_escapes_with_offset_shifts(text)
             if not ends:
                 break
             text = decoded
@@ -163,7 +163,7 @@ def _iterate_base64_forms(secret: bytes) -> Iterator[str]:
         yield inner.translate(str.maketrans("+/", "-_"))
 
 
-def _decode_escapes(text: str) -> tuple[str, list[int], list[int]]:
+def _decode_escapes_with_offset_shifts(text: str) -> tuple[str, list[int], list[int]]:
     """Decode a text's escapes once; return it with the ends of the decoded escapes, and the characters saved up to
     each.
 

@@ -28,7 +28,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from factmill.tasks.clients.sending.budget import BudgetAccount, BudgetFullyReserved, get_account
+from factmill.tasks.clients.sending.budget import BudgetFullyReserved, ServiceBudgetAccount, get_current_budget_account
 from factmill.tasks.clients.sending.limiter import (
     MAX_BACKOFF_S,
     MAX_PAUSE_S,
@@ -168,7 +168,7 @@ class _SendWork(Generic[Item]):
         return None
 
 
-class Sender:
+class RetryingRequestSender:
     """Sends one service's requests, from any number of threads, under one limiter.
 
     `timeouts_s`: the time-outs of the first, second, … try of a request, the last one for all further tries; by default
@@ -217,11 +217,11 @@ class Sender:
         requests in progress have been delivered, since they are paid for.
         """
         job = _SendWork(groups, request, sizes)
-        run_and_deliver(self._name, self._run(job), job.arrived, deliver)
+        run_in_sending_loop_and_deliver(self._name, self._run(job), job.arrived, deliver)
 
     async def _run(self, job: _SendWork[Any]) -> None:
         loop = asyncio.get_running_loop()
-        account = get_account()
+        account = get_current_budget_account()
         try:
             async with asyncio.TaskGroup() as under_way:
                 while job.open_count and job.stopped is None:
@@ -250,14 +250,16 @@ class Sender:
         if job.stopped is not None:
             raise job.stopped
 
-    def _stop_when_time_is_up(self, job: _SendWork[Any], account: BudgetAccount) -> None:
+    def _stop_when_time_is_up(self, job: _SendWork[Any], account: ServiceBudgetAccount) -> None:
         """Stop a job when time is up, even if the service asked for a longer pause."""
         try:
             account.budget.check_time()
         except BudgetExhausted as reached:
             job.stop(reached)
 
-    async def _try_or_stop_loop(self, job: _SendWork[Any], piece: SendGroup[Any], account: BudgetAccount) -> None:
+    async def _try_or_stop_loop(
+        self, job: _SendWork[Any], piece: SendGroup[Any], account: ServiceBudgetAccount
+    ) -> None:
         try:
             await self._try_once(job, piece, account)
         except Exception as error:
@@ -265,7 +267,7 @@ class Sender:
                 asyncio.get_running_loop().call_exception_handler({"message": str(error), "exception": error})
             raise
 
-    async def _try_once(self, job: _SendWork[Any], piece: SendGroup[Any], account: BudgetAccount) -> None:
+    async def _try_once(self, job: _SendWork[Any], piece: SendGroup[Any], account: ServiceBudgetAccount) -> None:
         timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -369,7 +371,7 @@ def _find_tls_advice(trouble: Retry, was_answered: bool) -> str:
     return ""
 
 
-def run_and_deliver(
+def run_in_sending_loop_and_deliver(
     name: str,
     work: Coroutine[Any, Any, None],
     arrived: SimpleQueue[list[tuple[Item, CallResponse]] | None],
@@ -399,7 +401,7 @@ def run_and_deliver(
         _active_sends.discard(future)
 
 
-class _Sockets:
+class _ThreadSocketRegistry:
     """Sockets that a function in a thread uses, shut down once nobody waits for the function."""
 
     def __init__(self) -> None:
@@ -431,10 +433,10 @@ class _Sockets:
                     held.shutdown(socket.SHUT_RDWR)
 
 
-_current_sockets: ContextVar[_Sockets | None] = ContextVar("sockets", default=None)
+_current_sockets: ContextVar[_ThreadSocketRegistry | None] = ContextVar("sockets", default=None)
 
 
-def register_socket(connected: socket.socket) -> None:
+def register_socket_for_shutdown(connected: socket.socket) -> None:
     """Register a socket to be shut down once nobody waits for the function that `run_in_thread` runs in this thread.
 
     TimeoutError when that is already so.
@@ -443,7 +445,7 @@ def register_socket(connected: socket.socket) -> None:
         sockets.register(connected)
 
 
-def unregister_sockets() -> None:
+def unregister_thread_sockets() -> None:
     """Unregister this thread's sockets: their responses are read, and other threads may use their connections."""
     if sockets := _current_sockets.get():
         sockets.unregister_all()
@@ -452,15 +454,15 @@ def unregister_sockets() -> None:
 async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
     """Run a blocking function in a thread of its own, and return its result.
 
-    After a time-out or Ctrl-C the function's connections are shut down (`register_socket`), so that its thread stops
+    After a time-out or Ctrl-C the function's connections are shut down (`register_socket_for_shutdown`), so that its thread stops
     reading and ends. The thread is a daemon: at exit the interpreter does not wait for one that resolves an address or
     connects, as it would for the threads of a pool.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
-    sockets, context = _Sockets(), copy_context()
+    sockets, context = _ThreadSocketRegistry(), copy_context()
     context.run(_current_sockets.set, sockets)
-    work = partial(_run_and_report, partial(function, *args), loop, future)
+    work = partial(_run_and_settle_future, partial(function, *args), loop, future)
     threading.Thread(target=context.run, args=(work,), name="factmill-request", daemon=True).start()
     try:
         return await future
@@ -469,21 +471,21 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
         del future, work  # an error keeps this frame alive, and the frame would keep the body
 
 
-def _run_and_report(
+def _run_and_settle_future(
     function: Callable[[], Result], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Result]
 ) -> None:
     """Run a function and pass its result or error to a future."""
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 (raised where the future is awaited)
-        settle = partial(_resolve_future, future, future.set_exception, error)
+        settle = partial(_settle_future_if_pending, future, future.set_exception, error)
     else:
-        settle = partial(_resolve_future, future, future.set_result, result)
+        settle = partial(_settle_future_if_pending, future, future.set_result, result)
     with suppress(RuntimeError):  # the loop is closed, so nothing waits
         loop.call_soon_threadsafe(settle)
 
 
-def _resolve_future(future: asyncio.Future[Result], settle: Callable[[Any], None], outcome: Any) -> None:
+def _settle_future_if_pending(future: asyncio.Future[Result], settle: Callable[[Any], None], outcome: Any) -> None:
     if not future.done():
         settle(outcome)
 

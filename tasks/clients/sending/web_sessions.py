@@ -2,7 +2,7 @@
 redirects.
 
 A session's adapter reads every body whole and within its limit (bounded.py), redirects' too, before the session,
-mwclient or a hook sees the response. Connections can be shut down while a thread waits for them (`register_socket`).
+mwclient or a hook sees the response. Connections can be shut down while a thread waits for them (`register_socket_for_shutdown`).
 
 Requests and their key are meant only for the address in the world's file.
 """
@@ -21,11 +21,11 @@ from factmill.tasks.clients.sending.http_responses import format_library_error
 from factmill.tasks.clients.sending.response_limits import (
     ACCEPTED_ENCODING,
     CHUNK_BYTES,
-    LimitedBody,
+    SizeLimitedDecompressedBody,
     check_redirect,
-    count_redirect,
+    count_redirect_as_request,
 )
-from factmill.tasks.clients.sending.sender import Retry, register_socket, unregister_sockets
+from factmill.tasks.clients.sending.sender import Retry, register_socket_for_shutdown, unregister_thread_sockets
 from factmill.tasks.core.service_settings import ServiceLimits
 
 # it logs redirect paths and unparsable headers, in which servers repeat tokens
@@ -44,7 +44,7 @@ class _RedirectCheckingSession(requests.Session):
         target = super().get_redirect_target(resp)
         if target is not None:
             check_redirect(self._service, resp.url, target, self._allowed)
-            count_redirect()
+            count_redirect_as_request()
         return target
 
 
@@ -58,19 +58,19 @@ class _LimitedBodyAdapter(HTTPAdapter):
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
-        pool.ConnectionCls = _track_sockets_of(pool.ConnectionCls)
+        pool.ConnectionCls = _make_socket_tracking_class(pool.ConnectionCls)
         return pool
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         response = super().send(request, *args, **{**kwargs, "stream": True})
         try:
-            body = LimitedBody(self._service, self._limits, response.headers)
+            body = SizeLimitedDecompressedBody(self._service, self._limits, response.headers)
             while piece := response.raw.read(CHUNK_BYTES, decode_content=False):
                 body.add(piece)
             response._content = body.finish()
             response._content_consumed = True  # type: ignore[attr-defined]
         finally:
-            unregister_sockets()
+            unregister_thread_sockets()
             response.close()
         response.encoding = (
             "utf-8"  # as JSON is; the charset that a server names may be wrong, or have a codec that fails
@@ -78,25 +78,29 @@ class _LimitedBodyAdapter(HTTPAdapter):
         return response
 
 
-class _TrackedConnection:
-    """Mixin for connection classes, such as plain, TLS or SOCKS ones: registers their sockets (`register_socket`)."""
+class _SocketTrackingConnectionMixin:
+    """Mixin for connection classes, such as plain, TLS or SOCKS ones: registers their sockets (`register_socket_for_shutdown`)."""
 
     sock: Any
 
     def _new_conn(self) -> Any:
         opened = super()._new_conn()  # type: ignore[misc]
-        register_socket(opened)  # for the handshake of TLS, and the answer of a proxy
+        register_socket_for_shutdown(opened)  # for the handshake of TLS, and the answer of a proxy
         return opened
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is not None:  # of an earlier request, or opened for this one
-            register_socket(self.sock)
+            register_socket_for_shutdown(self.sock)
         super().request(*args, **kwargs)  # type: ignore[misc]
 
 
 @cache
-def _track_sockets_of(kind: type) -> type[Any]:
-    return kind if issubclass(kind, _TrackedConnection) else type(kind.__name__, (_TrackedConnection, kind), {})
+def _make_socket_tracking_class(kind: type) -> type[Any]:
+    return (
+        kind
+        if issubclass(kind, _SocketTrackingConnectionMixin)
+        else type(kind.__name__, (_SocketTrackingConnectionMixin, kind), {})
+    )
 
 
 def _add_bearer_token(request: requests.PreparedRequest, *, token: str) -> requests.PreparedRequest:

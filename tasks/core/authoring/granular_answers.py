@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
-from factmill.tasks.core.relations import QuestionRelation, extract_subject_name
+from factmill.tasks.core.question_relations import QuestionRelation, extract_subject_name
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.text.text_normalization import normalize_answer, normalized_words, singular_form
+from factmill.tasks.text.text_normalization import normalize_answer, normalize_answer_to_singular, normalized_words
 
 MAX_LEVELS = 8
 """Maximum number of levels; a longer reply is a list, not a ladder of answers."""
@@ -66,7 +66,7 @@ class DescriptionErrorScore:
 
 
 @dataclass(frozen=True, slots=True)
-class CleanedLevels:
+class CleanedAnswerLevels:
     """Answers of one row after cleaning."""
 
     levels: tuple[str, ...]
@@ -85,7 +85,7 @@ class TrivialAnswers:
 
     def contains(self, level: str, pid: str) -> bool:
         """True when a level is trivial for a relation."""
-        form = singular_form(level)
+        form = normalize_answer_to_singular(level)
         return form in self.everywhere or form in self.by_relation.get(pid, frozenset())
 
 
@@ -95,14 +95,14 @@ def parse_trivial_answers(lines: Iterable[str]) -> TrivialAnswers:
     by_relation: dict[str, set[str]] = {}
     for line in lines:
         match = _TRIVIAL_ANSWER_LINE.fullmatch(line)
-        form = singular_form(match[2]) if match else ""
+        form = normalize_answer_to_singular(match[2]) if match else ""
         if not match or not form:
             raise SettingsError(f"trivial_answers.txt: expected an answer or `P50: answer`, found {line!r}")
         (by_relation.setdefault(match[1], set()) if match[1] else everywhere).add(form)
     return TrivialAnswers(frozenset(everywhere), {pid: frozenset(forms) for pid, forms in by_relation.items()})
 
 
-def make_levels_prompt(
+def make_answer_levels_prompt(
     prompt: PromptTemplate,
     question: str,
     answer: str,
@@ -150,7 +150,7 @@ def _find_level_problem(line: str, match: re.Match[str] | None, number: int) -> 
     return "" if normalize_answer(match[2]) else f"line {number} holds no answer"
 
 
-def make_consistency_prompt(
+def make_description_consistency_prompt(
     prompt: PromptTemplate, question: str, answer: str, entity: str, description: str, samples: int
 ) -> FilledPrompt:
     """Fill in the prompt whether a description can belong to a question and its answer, for several samples (paper
@@ -175,20 +175,20 @@ def score_description_error(verdicts: Sequence[bool | UnreadableCompletion]) -> 
     return DescriptionErrorScore(score, len(counted), len(verdicts) - len(counted))
 
 
-def clean_levels(
+def remove_uninformative_answer_levels(
     levels: Sequence[str], question: str, relation: QuestionRelation, trivial: TrivialAnswers
-) -> CleanedLevels:
+) -> CleanedAnswerLevels:
     """Remove levels that are trivial, repeat an earlier level, name the question's subject or only echo the question (paper
     Appendix B).
 
     The given answer stays unless it is trivial or the subject's own name; then the result is empty.
     """
     if not levels or trivial.contains(levels[0], relation.pid):
-        return CleanedLevels((), tuple((level, "first_answer_trivial") for level in levels[:1]))
+        return CleanedAnswerLevels((), tuple((level, "first_answer_trivial") for level in levels[:1]))
     question_words = frozenset(normalized_words(question))
     subject = normalize_answer(extract_subject_name(question, relation) or "")
     if normalize_answer(levels[0]) == subject:
-        return CleanedLevels((), ((levels[0], "first_answer_repeats_question"),))
+        return CleanedAnswerLevels((), ((levels[0], "first_answer_repeats_question"),))
     kept, seen, removed = [levels[0]], {normalize_answer(levels[0])}, []
     for level in levels[1:]:
         form = normalize_answer(level)
@@ -196,15 +196,15 @@ def clean_levels(
             removed.append((level, "trivial"))
         elif form in seen:
             removed.append((level, "duplicate"))
-        elif f" {subject} " in f" {form} " or _echoes(form, question_words):
+        elif f" {subject} " in f" {form} " or _consists_of_question_words(form, question_words):
             removed.append((level, "repeats_question"))
         else:
             kept.append(level)
             seen.add(form)
-    return CleanedLevels(tuple(kept), tuple(removed))
+    return CleanedAnswerLevels(tuple(kept), tuple(removed))
 
 
-def _echoes(form: str, question_words: frozenset[str]) -> bool:
+def _consists_of_question_words(form: str, question_words: frozenset[str]) -> bool:
     return all(word in question_words or word in FILLER_WORDS for word in form.split())
 
 

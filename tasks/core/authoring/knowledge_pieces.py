@@ -1,7 +1,7 @@
 """Pieces of knowledge about people, and their form in prompts (BioKaLMA, Table 9, §3.3, Appendix A.2).
 
 `tasks/biokalma/core/citations.py` reads a model's citations of them. Unpaired square brackets of a label become round ones
-(`format_citable_label`), so that a citation's bracket closes at the right place.
+(`replace_unpaired_square_brackets`), so that a citation's bracket closes at the right place.
 """
 
 import csv
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from factmill.tasks.errors import SettingsError
 
 
-class KnowledgePiece(BaseModel):
+class PersonKnowledgePiece(BaseModel):
     """A piece of knowledge: one property of one person with one value."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
@@ -39,7 +39,7 @@ _BRACKET = re.compile(r"[\[\]]")
 _ROUND_BRACKETS = str.maketrans("[]", "()")
 
 
-def format_citable_label(label: str) -> str:
+def replace_unpaired_square_brackets(label: str) -> str:
     """Format a label for citations: on one line, with round brackets if its square brackets do not pair."""
     line, depth = " ".join(label.split()), 0
     for bracket in _BRACKET.findall(line):
@@ -49,17 +49,20 @@ def format_citable_label(label: str) -> str:
     return line.translate(_ROUND_BRACKETS) if depth else line
 
 
-def format_person_knowledge(name: str, pieces: Sequence[KnowledgePiece]) -> str:
+def format_person_knowledge(name: str, pieces: Sequence[PersonKnowledgePiece]) -> str:
     """Format the pieces of one person, at least one, as a line `{qid: Q1, name: Ada Lovelace, place of birth: London}`."""
-    fields = (f"{format_citable_label(piece.property)}: {format_citable_label(piece.value)}" for piece in pieces)
-    return f"{{{', '.join([f'qid: {pieces[0].qid}', f'name: {format_citable_label(name)}', *fields])}}}"
+    fields = (
+        f"{replace_unpaired_square_brackets(piece.property)}: {replace_unpaired_square_brackets(piece.value)}"
+        for piece in pieces
+    )
+    return f"{{{', '.join([f'qid: {pieces[0].qid}', f'name: {replace_unpaired_square_brackets(name)}', *fields])}}}"
 
 
 _BIOGRAPHY_COLUMNS = ["property", "aspect", "tie", "theme", "cues", "asked"]
 
 
 @dataclass(frozen=True, slots=True)
-class BiographyProperty:
+class BiographyPropertyWording:
     """Wording of a property in biographies and questions."""
 
     label: str
@@ -76,10 +79,10 @@ class BiographyProperty:
     """Further words for it in a question."""
 
 
-def parse_biography_properties(text: str) -> Mapping[str, BiographyProperty]:
+def parse_biography_property_wordings(text: str) -> Mapping[str, BiographyPropertyWording]:
     """Parse the list (CSV) to label → property, one entry per label; SettingsError names an invalid line."""
     reader = csv.DictReader(io.StringIO(text))
-    properties: dict[str, BiographyProperty] = {}
+    properties: dict[str, BiographyPropertyWording] = {}
     for line in reader:
         if list(line) != _BIOGRAPHY_COLUMNS or None in line.values():
             raise SettingsError(
@@ -87,6 +90,6 @@ def parse_biography_properties(text: str) -> Mapping[str, BiographyProperty]:
             )
         labels, cues, asked = (frozenset(line[each].split(";")) - {""} for each in ("property", "cues", "asked"))
         first = line["property"].partition(";")[0]
-        known = BiographyProperty(first, line["aspect"], line["tie"], line["theme"], cues - {"*"}, asked)
+        known = BiographyPropertyWording(first, line["aspect"], line["tie"], line["theme"], cues - {"*"}, asked)
         properties.update(dict.fromkeys(labels, known))
     return properties

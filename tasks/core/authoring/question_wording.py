@@ -52,7 +52,7 @@ _UNIT_SPELLINGS = (("metre", "meter"), ("litre", "liter"), ("feet", "foot"), ("i
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionWording:
+class QuestionPieces:
     """Pieces from which a question is worded."""
 
     group: str
@@ -88,7 +88,7 @@ class QuestionWording:
         """Format the members asked about: all of them, the five that have the largest areas, those that are …"""
         if not self.choice:
             return "all of them"
-        return f"{f'the {format_count_words(self.count)}' if self.count else 'those '}that {self.choice}"
+        return f"{f'the {spell_out_count_with_space(self.count)}' if self.count else 'those '}that {self.choice}"
 
     def find_revealed_answers(self, answer: Mapping[str, AnswerValue], text: str | None = None) -> list[str]:
         """Return the parts of the answer (name → value) that a question reveals; by default, that its pieces reveal."""
@@ -105,8 +105,8 @@ def _iterate_answer_values(value: AnswerValue) -> Iterator[Any]:
     yield from value if isinstance(value, list) else [value]
 
 
-def check_question_wording(
-    text: str, wording: QuestionWording, answer: Mapping[str, AnswerValue]
+def read_and_check_worded_question(
+    text: str, wording: QuestionPieces, answer: Mapping[str, AnswerValue]
 ) -> str | UnreadableCompletion:
     """Return a model's question; Unreadable if it does not fit this wording or reveals the answer."""
     question = strip_surrounding_emoji(text.strip())
@@ -123,19 +123,19 @@ def check_question_wording(
     return question
 
 
-def _iterate_required_pieces(wording: QuestionWording) -> Iterator[str]:
+def _iterate_required_pieces(wording: QuestionPieces) -> Iterator[str]:
     # a name may come with or without its article
     yield from (_LEADING_ARTICLE.sub("", name) for name in (wording.owner, *wording.names) if name)
     yield from filter(None, (wording.limit, wording.unit, wording.month))
     if wording.count:
-        yield format_count_words(wording.count).strip()
+        yield spell_out_count_with_space(wording.count).strip()
 
 
 def _contains_piece(question: str, piece: str) -> bool:
-    return _fold_spelling(piece) in _fold_spelling(question)
+    return _fold_case_units_and_plurals(piece) in _fold_case_units_and_plurals(question)
 
 
-def _fold_spelling(text: str) -> str:
+def _fold_case_units_and_plurals(text: str) -> str:
     """Return a text with normalised case, quotes, units, thousands separators and plurals."""
     folded = " ".join(text.casefold().replace("’", "'").split())
     folded = re.sub(r"(?<=[0-9]),(?=[0-9]{3})", "", folded)
@@ -144,7 +144,7 @@ def _fold_spelling(text: str) -> str:
     return re.sub(r"(?<=[a-z]{3})s\b", "", folded)
 
 
-def format_count_words(count: int) -> str:
+def spell_out_count_with_space(count: int) -> str:
     """Format a count for a question, followed by a space: "five "; empty for 0."""
     if not count:
         return ""
@@ -156,7 +156,7 @@ def insert_moment(question: str, moment: str) -> str:
     return f"{question[:-1]} {moment}?" if moment else question
 
 
-def add_article_where_needed(name: str) -> str:
+def add_definite_article_where_needed(name: str) -> str:
     """Return a name in the form used within a sentence: the Netherlands, the Bronx, but France and The Hague."""
     if _LEADING_ARTICLE.match(name):
         return name if name in _NAMES_INCLUDING_ARTICLE else add_definite_article(name)

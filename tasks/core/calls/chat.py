@@ -83,7 +83,7 @@ def make_chat_call(
             **({"once": True} if keeps_empty else {}),
             **({} if script is None else {"script": script}),
         },
-        _LazyMessages(
+        _LazyChatRequestContent(
             prompt,
             {
                 "schema": schema,
@@ -94,7 +94,7 @@ def make_chat_call(
     )
 
 
-class _LazyMessages(Mapping[str, Any]):
+class _LazyChatRequestContent(Mapping[str, Any]):
     """Request content beyond the parts. Messages are rendered on access: those of a whole batch would take more memory than
     all its other data."""
 
@@ -114,7 +114,7 @@ class _LazyMessages(Mapping[str, Any]):
         return 1 + len(self._more)
 
 
-def quote_completion(body: Any) -> str:
+def join_completion_texts_shortened(body: Any) -> str:
     """Format a model's completions, with thoughts, for a reject: one sample per line, at most 2,000 characters."""
     return "\n".join(text.strip() for text in parse_chat_response(body).texts)[:_MAX_QUOTED_COMPLETION]
 

@@ -23,7 +23,7 @@ from factmill.tasks.core.calls.operation import (
     is_string_value,
 )
 from factmill.tasks.core.digests import JsonValue
-from factmill.tasks.core.sparql import ENTITY_NAMESPACE, SolutionValues, iri_term, wrap_value_reader
+from factmill.tasks.core.sparql import ENTITY_NAMESPACE, SolutionValues, adapt_value_reader_to_solutions, iri_term
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
 
 
@@ -38,7 +38,7 @@ class LinkCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class TextLinks:
+class EntityLinkingResult:
     """Candidates that Falcon found in a text, each once, in its order."""
 
     items: tuple[LinkCandidate, ...]
@@ -47,14 +47,14 @@ class TextLinks:
     dbpedia_relations: tuple[LinkCandidate, ...]
 
 
-def make_link_call(service: str, text: str, k: int = 3) -> Call:
+def make_entity_linking_call(service: str, text: str, k: int = 3) -> Call:
     """Make the call for the entities and relations of a text, with up to k candidates per mention."""
     return LINK_OPERATION.make_call(service, text=text, k=k)
 
 
-def parse_text_links(body: Any) -> TextLinks:
+def parse_entity_linking_result(body: Any) -> EntityLinkingResult:
     """Parse the body of link, skipping invalid links (no URI, an id of another kind)."""
-    return TextLinks(
+    return EntityLinkingResult(
         items=_collect_links(body.get("entities_wikidata"), is_wanted=is_qid),
         properties=_collect_links(body.get("relations_wikidata"), is_wanted=is_pid),
         dbpedia_entities=_collect_links(body.get("entities_dbpedia")),
@@ -64,14 +64,14 @@ def parse_text_links(body: Any) -> TextLinks:
 
 def _collect_links(entries: Any, is_wanted: Callable[[str], bool] | None = None) -> tuple[LinkCandidate, ...]:
     found: dict[LinkCandidate, None] = {}
-    for uri, surface in _iterate_link_entries(entries or ()):
+    for uri, surface in _iterate_link_uris_and_mentions(entries or ()):
         name = uri.rstrip("/").rpartition("/")[2] if is_wanted else uri
         if is_wanted is None or is_wanted(name):
             found[LinkCandidate(name, surface)] = None
     return tuple(found)
 
 
-def _iterate_link_entries(entries: Iterable[Any]) -> Iterable[tuple[str, str]]:
+def _iterate_link_uris_and_mentions(entries: Iterable[Any]) -> Iterable[tuple[str, str]]:
     for entry in entries:
         if isinstance(entry, dict):
             uri, surface = entry.get("URI"), entry.get("surface form")
@@ -88,7 +88,10 @@ def _is_uri(text: Any) -> TypeGuard[str]:
 
 
 LINK_OPERATION = Operation(
-    "link", service="falcon", part_checks={"text": is_string_value, "k": is_positive_count}, parse_body=parse_text_links
+    "link",
+    service="falcon",
+    part_checks={"text": is_string_value, "k": is_positive_count},
+    parse_body=parse_entity_linking_result,
 )
 """Body: Falcon's own JSON object, unchanged."""
 
@@ -133,7 +136,7 @@ SAME_AS_OPERATION = Operation(
         query_files=("dbpedia/same_as",),
         varying_parts=("resource",),
         make_terms=_make_resource_terms,
-        make_bodies=wrap_value_reader(_make_same_as_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_same_as_bodies),
     ),
     load_from_graph="a local graph cannot answer this call: Wikidata dumps hold no links to DBpedia",
 )

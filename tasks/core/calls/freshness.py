@@ -1,7 +1,7 @@
 """Revalidate recorded responses: find what they depend on, and whether that has changed since, in live services and in the
 embedded world.
 
-A response depends on things: an item's statements, the label of an item or property, the target of a title (`list_response_resources` of an
+A response depends on things: an item's statements, the label of an item or property, the target of a title (`find_resources_response_depends_on` of an
 operation). One request returns the states of many things (`item_states`, `page_states`).
 
 A service may respond from a replica that lags behind and lacks the latest changes. So a thing counts as unchanged only if
@@ -71,12 +71,12 @@ ResourceStates = Mapping[WikiResource, Any]
 
 
 def make_state_calls(
-    wikidata: str, wikipedia: str, things: Iterable[WikiResource], max_resources: int, on: str
+    wikidata: str, wikipedia: str, resources: Iterable[WikiResource], max_resources: int, checked_on: str
 ) -> list[tuple[Call, list[WikiResource]]]:
     """Make the calls for the states of things, each with its things; `max_resources`: maximum number of things per call."""
     items: dict[str, dict[str, list[WikiResource]]] = {}
     pages: dict[str, dict[str, list[WikiResource]]] = {}
-    for thing in things:
+    for thing in resources:
         if thing.kind == "page":
             pages.setdefault(thing.variant, {}).setdefault(thing.name, []).append(thing)
         else:
@@ -85,21 +85,26 @@ def make_state_calls(
     for language, by_id in sorted(items.items()):
         for group in _group_names_by_request(by_id, max_resources):
             looks.append(
-                (make_item_states_call(wikidata, group, language, on), [each for name in group for each in by_id[name]])
+                (
+                    make_item_states_call(wikidata, group, language, checked_on),
+                    [each for name in group for each in by_id[name]],
+                )
             )
     for how, by_title in sorted(pages.items()):
         for group in _group_names_by_request(by_title, max_resources):
-            call = make_page_states_call(wikipedia, group, how == "follow", on)
+            call = make_page_states_call(wikipedia, group, how == "follow", checked_on)
             looks.append((call, [each for name in group for each in by_title[name]]))
     return looks
 
 
-def parse_resource_states(body: Any, things: Sequence[WikiResource]) -> dict[WikiResource, Any]:
+def parse_resource_states(body: Any, resources: Sequence[WikiResource]) -> dict[WikiResource, Any]:
     """Return the state of each requested thing in a body of item_states or page_states."""
-    return {thing: body[thing.name] for thing in things}
+    return {thing: body[thing.name] for thing in resources}
 
 
-def list_response_resources(operation: str, parts: Mapping[str, Any], body: Any) -> list[WikiResource] | None:
+def find_resources_response_depends_on(
+    operation: str, parts: Mapping[str, Any], body: Any
+) -> list[WikiResource] | None:
     """Return the things that a response depends on; None: they cannot be checked.
 
     The items with a name or in a class, members of a category, search results and page views can change without a change of
@@ -185,7 +190,7 @@ def _group_names_by_request(names: Iterable[str], most: int) -> list[list[str]]:
     return groups
 
 
-def get_oldest_valid_time(operation: str, parts: Mapping[str, JsonValue], oldest: datetime) -> datetime:
+def get_oldest_usable_response_time(operation: str, parts: Mapping[str, JsonValue], oldest: datetime) -> datetime:
     """Return the earliest valid time of a response to a call: `oldest`, or earlier if the response is immutable."""
     known = find_operation(operation)
     return oldest if known is None or known.get_immutable_from is None else min(oldest, known.get_immutable_from(parts))
@@ -200,12 +205,12 @@ _SPECIAL_TITLE_CHARACTERS = frozenset("_:#&%~<>[]|{}/")
 """Characters that allow several spellings of a title."""
 
 
-def make_world_contents_call(service: str) -> Call:
+def make_embedded_world_digests_call(service: str) -> Call:
     """Make the call for the digests of all things in a state of the embedded world."""
     return WORLD_CONTENTS_OPERATION.make_call(service, form=WORLD_CONTENTS_VERSION)
 
 
-def judge_embedded_freshness(
+def judge_embedded_world_freshness(
     operation: str,
     parts: Mapping[str, Any],
     body: Any,
@@ -214,11 +219,11 @@ def judge_embedded_freshness(
 ) -> FreshnessVerdict:
     """Return whether a response of one state of the embedded world is valid in another; `old_contents`, `new_contents`: bodies of
     world_contents."""
-    things = list_response_contents(operation, parts, body)
+    things = find_contents_response_depends_on(operation, parts, body)
     if things is None:
         return FreshnessVerdict(None, f"{operation}: no check shows whether its response has changed")
     for thing in (ANSWERS_CONTENT, *things):
-        if thing not in old_contents and not _is_surely_absent(thing):
+        if thing not in old_contents and not _is_surely_absent_from_world(thing):
             return FreshnessVerdict(None, f"{thing}: the earlier state does not list it")
         if old_contents.get(thing) != new_contents.get(thing):
             return FreshnessVerdict(False, f"{thing} has changed")
@@ -226,19 +231,19 @@ def judge_embedded_freshness(
     return FreshnessVerdict(True, f"the same content: {listed}" if listed else "it depends on no content of the world")
 
 
-def _is_surely_absent(thing: str) -> bool:
+def _is_surely_absent_from_world(thing: str) -> bool:
     """True when the world certainly lacks an unlisted thing: it is not a title with another spelling."""
     kind, _, name = thing.partition(" ")
     is_plain = name.isprintable() and name == " ".join(name.split()) and not _SPECIAL_TITLE_CHARACTERS & set(name)
     return kind in _FULLY_LISTED_KINDS or (kind in ("page", "views") and is_plain and name[:1] == name[:1].upper())
 
 
-def list_response_contents(operation: str, parts: Mapping[str, Any], body: Any) -> list[str] | None:
+def find_contents_response_depends_on(operation: str, parts: Mapping[str, Any], body: Any) -> list[str] | None:
     """Return the things of the embedded world that a response depends on; None: digests do not cover them."""
     known = find_operation(operation)
     if known is not None and known.list_world_contents:
         return known.list_world_contents(parts)
-    things = list_response_resources(operation, parts, body)
+    things = find_resources_response_depends_on(operation, parts, body)
     return None if things is None else [f"{each.kind} {each.name}" for each in things]
 
 

@@ -21,10 +21,10 @@ from factmill.tasks.core.digests import JsonValue
 from factmill.tasks.core.sparql import (
     ENTITY_NAMESPACE,
     SolutionValues,
+    adapt_value_reader_to_solutions,
     find_smallest_value,
     group_rows_by_item,
-    normalise_utc_date,
-    wrap_value_reader,
+    normalise_utc_suffix,
 )
 from factmill.tasks.text.values.wikidata_literals import UNITLESS_QID_NUMBER, canonical_number, compute_date_key
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
@@ -90,7 +90,7 @@ def _make_item_facts_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues
     labels = _choose_labels([row for row in rows if "thing" in row], str(calls[0].parts["language"]))
     by_qid = group_rows_by_item(row for row in rows if "item" in row and is_pid(_get_predicate_pid(row["property"])))
     facts = {
-        qid: [*_iterate_item_claims(found, labels), *_iterate_literal_facts(found, labels)]
+        qid: [*_iterate_item_valued_facts(found, labels), *_iterate_literal_facts(found, labels)]
         for qid, found in by_qid.items()
     }
     return [format_item_facts(facts.get(str(call.parts["qid"]), [])) for call in calls]
@@ -104,7 +104,7 @@ def _choose_labels(rows: Iterable[SolutionValues], language: str) -> dict[str, s
     return {each: min(given)[1] for each, given in found.items()}
 
 
-def _iterate_item_claims(rows: Iterable[SolutionValues], labels: Mapping[str, str]) -> Iterator[ItemFact]:
+def _iterate_item_valued_facts(rows: Iterable[SolutionValues], labels: Mapping[str, str]) -> Iterator[ItemFact]:
     """Yield the direct claims of one item to items, each with the first of its statements."""
     claims: set[tuple[str, str]] = set()
     statements: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -125,23 +125,23 @@ def _iterate_literal_facts(rows: Iterable[SolutionValues], labels: Mapping[str, 
     """Yield the dates and numbers of one item, each with precision or unit from its value nodes."""
     meanings: dict[tuple[str, str, str | None], set[tuple[int | None, Qid | None]]] = defaultdict(set)
     for row in rows:
-        value = _normalise_literal(row["value"])
+        value = _normalise_date_or_number(row["value"])
         if value is None:
             continue
         statement = row["statement"].removeprefix(_STATEMENT_NAMESPACE) if "statement" in row else None
         found = meanings[_get_predicate_pid(row["property"]), value, statement]
-        if value == _normalise_literal(row.get("time", "")):
+        if value == _normalise_date_or_number(row.get("time", "")):
             found.add((int(row["precision"]) if "precision" in row else None, None))
-        if value == _normalise_literal(row.get("amount", "")):
+        if value == _normalise_date_or_number(row.get("amount", "")):
             found.add((None, _find_unit(row)))
     for (pid, value, statement), found in meanings.items():
         for precision, unit in found or {(None, None)}:
             yield ItemFact(Pid(pid), labels.get(pid), None, value, precision, unit, statement)
 
 
-def _normalise_literal(text: str) -> str | None:
-    """Return a date (normalise_utc_date) or a number in canonical form; None for neither."""
-    return canonical_number(text) if compute_date_key(text) is None else normalise_utc_date(text)
+def _normalise_date_or_number(text: str) -> str | None:
+    """Return a date (normalise_utc_suffix) or a number in canonical form; None for neither."""
+    return canonical_number(text) if compute_date_key(text) is None else normalise_utc_suffix(text)
 
 
 def _find_unit(row: SolutionValues) -> Qid | None:
@@ -174,7 +174,7 @@ ITEM_FACTS_OPERATION = Operation(
         query_files=("wikidata/item_facts",),
         varying_parts=("qid",),
         make_terms=make_item_terms,
-        make_bodies=wrap_value_reader(_make_item_facts_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_item_facts_bodies),
     ),
     load_from_graph=_load_item_facts_from_graph,
     list_dependencies=_list_item_facts_dependencies,

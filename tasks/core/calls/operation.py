@@ -11,7 +11,7 @@ one record and nothing else:
         read=str,
         sparql=Sparql(text=QUERY, own=("qid",), terms=list_terms, read=read_rows),
         graph=look_up_articles,
-        list_response_resources=list_item_dependency,
+        find_resources_response_depends_on=list_item_dependency,
     )
     work.look_up(wikidata, ((row.id, row.qid, DESCRIPTIONS.call(wikidata.identity, qid=row.qid, language="en")) …), DESCRIPTIONS.read)
 """
@@ -125,7 +125,7 @@ class Operation(Generic[T_co]):
     list_dependencies: Callable[[CallParts, Any], list[ResponseDependency] | None] | None = None
     """Parts and body → dependencies of the response (`--since`); None: they cannot be checked."""
     list_world_contents: Callable[[CallParts], list[str] | None] | None = None
-    """Parts → contents of the embedded world that a response depends on (freshness.py), if `list_response_resources` does not give them."""
+    """Parts → contents of the embedded world that a response depends on (freshness.py), if `find_resources_response_depends_on` does not give them."""
     get_immutable_from: Callable[[CallParts], datetime] | None = None
     """Parts → time from which a response is immutable."""
 

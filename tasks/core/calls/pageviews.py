@@ -47,7 +47,7 @@ def make_pageview_window(cut_off: date, days: int) -> PageviewWindow:
     return PageviewWindow(cut_off - timedelta(days), cut_off - timedelta(1))
 
 
-def last_twelve_months(epoch: date) -> PageviewWindow:
+def make_last_twelve_full_months_window(epoch: date) -> PageviewWindow:
     """Return the last 12 full months before the month of the epoch."""
     return PageviewWindow(epoch.replace(year=epoch.year - 1, day=1), epoch.replace(day=1) - timedelta(1))
 

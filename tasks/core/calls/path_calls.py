@@ -48,10 +48,10 @@ from factmill.tasks.core.sparql import (
     decimal_term,
     find_item_number,
     find_property_number,
-    is_typed_literal,
+    is_non_string_typed_literal,
     item_term,
     literal_term,
-    normalise_utc_date,
+    normalise_utc_suffix,
 )
 from factmill.tasks.core.wikidata_paths import (
     ITEM_PATHS_SCHEMA,
@@ -68,7 +68,7 @@ from factmill.tasks.text.values.wikidata_literals import (
     PartialDate,
     canonical_number,
     compute_date_key,
-    parse_partial_date,
+    parse_iso_partial_date,
 )
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid
 
@@ -102,9 +102,9 @@ def make_literal_paths_call(
     )
 
 
-def format_item_paths(rows: Iterable[PathRow]) -> JsonValue:
+def format_distinct_item_paths(rows: Iterable[PathRow]) -> JsonValue:
     """Format rows of ITEM_PATHS_SCHEMA, in any order and possibly repeated, as a body of item_paths."""
-    fields = (dict(zip(_ITEM_PATH_COLUMNS, row, strict=True)) for row in _sort_path_rows(rows))
+    fields = (dict(zip(_ITEM_PATH_COLUMNS, row, strict=True)) for row in _sort_distinct_path_rows(rows))
     return [{"backward": row["backward"], "path": _format_path_steps(row)} for row in fields]
 
 
@@ -112,14 +112,14 @@ def parse_item_paths(body: Any) -> list[PathRow]:
     """Parse a body of item_paths to rows of ITEM_PATHS_SCHEMA."""
     rows = []
     for fields in body:
-        hops, *walk = _parse_path_steps(fields["path"])
+        hops, *walk = _parse_hops_and_path_steps(fields["path"])
         rows.append((hops, fields["backward"], *walk))
     return rows
 
 
-def format_literal_paths(rows: Iterable[PathRow]) -> JsonValue:
+def format_distinct_literal_paths(rows: Iterable[PathRow]) -> JsonValue:
     """Format rows of LITERAL_PATHS_SCHEMA, in any order and possibly repeated, as a body of date_paths or number_paths."""
-    fields = (dict(zip(_LITERAL_PATH_COLUMNS, row, strict=True)) for row in _sort_path_rows(rows))
+    fields = (dict(zip(_LITERAL_PATH_COLUMNS, row, strict=True)) for row in _sort_distinct_path_rows(rows))
     return [
         {
             "path": _format_path_steps(row),
@@ -135,7 +135,7 @@ def parse_literal_paths(body: Any) -> list[PathRow]:
     """Parse a body of date_paths or number_paths to rows of LITERAL_PATHS_SCHEMA."""
     return [
         (
-            *_parse_path_steps(fields["path"]),
+            *_parse_hops_and_path_steps(fields["path"]),
             _parse_entity_number(fields["qualifier"]),
             fields["statement"],
             fields["value"],
@@ -274,7 +274,7 @@ def _make_typed_table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.
     return pa.table([pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)], schema=schema)
 
 
-def _sort_path_rows(rows: Iterable[PathRow]) -> list[PathRow]:
+def _sort_distinct_path_rows(rows: Iterable[PathRow]) -> list[PathRow]:
     """Return distinct rows in the order of core/wikidata_paths.py, null first."""
     return sorted(set(rows), key=lambda row: [(value is not None, value) for value in row])
 
@@ -284,7 +284,7 @@ def _format_path_steps(row: dict[str, Any]) -> list[str]:
     return [first] if row["middle"] is None else [first, f"Q{row['middle']}", f"P{row['property_2']}"]
 
 
-def _parse_path_steps(path: Sequence[str]) -> tuple[int, int | None, int, int | None]:
+def _parse_hops_and_path_steps(path: Sequence[str]) -> tuple[int, int | None, int, int | None]:
     """Return hops, middle, property_1 and property_2 of a path in a body."""
     if len(path) == 1:
         return 1, None, get_wikidata_id_number(path[0]), None
@@ -306,18 +306,19 @@ def _make_item_pair_terms(calls: Sequence[Call]) -> ValuesBlocks:
     return {("start", "end"): list(dict.fromkeys(pair for one, other in ends for pair in ((one, other), (other, one))))}
 
 
-def _list_date_terms(calls: Sequence[Call]) -> ValuesBlocks:
+def _make_date_terms(calls: Sequence[Call]) -> ValuesBlocks:
     def write(date: PartialDate) -> SparqlTerm:
         # in the text of a date and time, a T follows the day, a hyphen the year and month
         return literal_term(f"{date}{'-' if date.day is None else 'T'}")
 
     dates = [
-        (item_term(str(call.parts["subject"])), write(parse_partial_date(str(call.parts["date"])))) for call in calls
+        (item_term(str(call.parts["subject"])), write(parse_iso_partial_date(str(call.parts["date"]))))
+        for call in calls
     ]
     return {"properties": _make_property_list_term(calls[0]), ("subject", "date"): list(dict.fromkeys(dates))}
 
 
-def _list_number_terms(calls: Sequence[Call]) -> ValuesBlocks:
+def _make_number_terms(calls: Sequence[Call]) -> ValuesBlocks:
     numbers = [(item_term(str(call.parts["subject"])), decimal_term(str(call.parts["number"]))) for call in calls]
     return {"properties": _make_property_list_term(calls[0]), ("subject", "number"): list(dict.fromkeys(numbers))}
 
@@ -350,7 +351,7 @@ def _make_item_paths_bodies(calls: Sequence[Call], solutions: Sequence[SparqlSol
         )
         forth = [(hops, False, *walk) for walk in walks[subject, target]]
         back = [(hops, True, *walk) for walk in walks[target, subject]]
-        bodies.append(format_item_paths([*forth, *back]))
+        bodies.append(format_distinct_item_paths([*forth, *back]))
     return bodies
 
 
@@ -375,13 +376,13 @@ def _make_literal_paths_bodies(calls: Sequence[Call], solutions: Sequence[Sparql
     for call in calls:
         wanted = _get_target_value(call)
         subject_rows = rows.get(get_wikidata_id_number(str(call.parts["subject"])), [])
-        bodies.append(format_literal_paths(row for row in subject_rows if _matches_target(wanted, row)))
+        bodies.append(format_distinct_literal_paths(row for row in subject_rows if _matches_target(wanted, row)))
     return bodies
 
 
 def _get_target_value(call: Call) -> PartialDate | NumberWithUnit:
     if call.operation == "date_paths":
-        return parse_partial_date(str(call.parts["date"]))
+        return parse_iso_partial_date(str(call.parts["date"]))
     unit = call.parts["unit"]
     return NumberWithUnit(str(call.parts["number"]), None if unit is None else get_wikidata_id_number(str(unit)))
 
@@ -399,20 +400,20 @@ def _iterate_literal_rows(call: Call, solutions: Iterable[SparqlSolution]) -> It
     meanings: dict[tuple[PathRow, str | None], set[tuple[int | None, int | None]]] = defaultdict(set)
     listed = {get_wikidata_id_number(str(pid)) for pid in call.parts["properties"]}  # type: ignore[union-attr]
     for solution in solutions:
-        where, value = _find_value_place(solution, listed), _find_literal_value(call, solution["value"])
+        where, value = _find_path_to_literal(solution, listed), _find_normalised_date_or_number(call, solution["value"])
         if where is None or value is None:
             continue
         qualifier = where[4]
-        main = _find_main_value(solution["main"]) if qualifier is not None and "main" in solution else None
+        main = _find_statement_main_value(solution["main"]) if qualifier is not None and "main" in solution else None
         found = meanings[(*where, value), main]
-        if "told" in solution and _find_literal_value(call, solution["told"]) == value:
-            found.add(_get_value_node(solution))
+        if "told" in solution and _find_normalised_date_or_number(call, solution["told"]) == value:
+            found.add(_get_precision_and_unit(solution))
     for (place, main), found in meanings.items():
         for precision, unit in found or {(None, None)}:
             yield (*place, precision, unit, main)
 
 
-def _find_value_place(solution: SparqlSolution, listed: set[int]) -> PathRow | None:
+def _find_path_to_literal(solution: SparqlSolution, listed: set[int]) -> PathRow | None:
     """Return hops, middle, property_1, property_2, qualifier and statement of a value; None if it does not count."""
     middle = hop = None
     if "holder" in solution:
@@ -434,23 +435,23 @@ def _find_value_place(solution: SparqlSolution, listed: set[int]) -> PathRow | N
     return (*walk, qualifier, statement)
 
 
-def _find_literal_value(call: Call, cell: RdfTerm) -> str | None:
+def _find_normalised_date_or_number(call: Call, cell: RdfTerm) -> str | None:
     """Return a date as Wikidata writes it, or a number in canonical form; None for other terms."""
-    if not is_typed_literal(cell):
+    if not is_non_string_typed_literal(cell):
         return None
     if call.operation == "number_paths":
         return canonical_number(cell["value"])
-    return normalise_utc_date(cell["value"]) if compute_date_key(cell["value"]) is not None else None
+    return normalise_utc_suffix(cell["value"]) if compute_date_key(cell["value"]) is not None else None
 
 
-def _get_value_node(solution: SparqlSolution) -> tuple[int | None, int | None]:
+def _get_precision_and_unit(solution: SparqlSolution) -> tuple[int | None, int | None]:
     """Return the precision (of a date) and the unit (of a number) from a value node."""
     unit = find_item_number(solution["unit"]) if "unit" in solution else None
     precision = int(solution["precision"]["value"]) if "precision" in solution else None
     return precision, None if unit == UNITLESS_QID_NUMBER else unit
 
 
-def _find_main_value(cell: RdfTerm) -> str | None:
+def _find_statement_main_value(cell: RdfTerm) -> str | None:
     """Return a statement's own value: the QID of an item, any other IRI, or text; None for an unknown value."""
     value = cell["value"]
     if cell["type"] == "bnode" or value.startswith(_UNKNOWN_VALUE_NAMESPACE):
@@ -459,7 +460,7 @@ def _find_main_value(cell: RdfTerm) -> str | None:
         return value.removeprefix(ENTITY_NAMESPACE)
     if cell.get("datatype") == f"{XSD_NAMESPACE}decimal":
         return canonical_number(value) or value
-    return normalise_utc_date(value) if cell.get("datatype") == f"{XSD_NAMESPACE}dateTime" else value
+    return normalise_utc_suffix(value) if cell.get("datatype") == f"{XSD_NAMESPACE}dateTime" else value
 
 
 def _list_path_dependencies(parts: CallParts, _body: Any) -> list[ResponseDependency] | None:
@@ -509,7 +510,7 @@ DATE_PATHS_OPERATION = Operation(
     sparql=SparqlMapping(
         query_files=("multihal/date_paths_1", "multihal/date_paths_2"),
         varying_parts=("subject", "date"),
-        make_terms=_list_date_terms,
+        make_terms=_make_date_terms,
         make_bodies=_make_literal_paths_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,
@@ -530,7 +531,7 @@ NUMBER_PATHS_OPERATION = Operation(
     sparql=SparqlMapping(
         query_files=("multihal/number_paths_1", "multihal/number_paths_2"),
         varying_parts=("subject", "number", "unit"),
-        make_terms=_list_number_terms,
+        make_terms=_make_number_terms,
         make_bodies=_make_literal_paths_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,

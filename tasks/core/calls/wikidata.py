@@ -33,6 +33,7 @@ from factmill.tasks.core.sparql import (
     DIRECT_CLAIM_NAMESPACE,
     ENTITY_NAMESPACE,
     SolutionValues,
+    adapt_value_reader_to_solutions,
     check_language_tag,
     direct_property_term,
     entity_term,
@@ -41,7 +42,6 @@ from factmill.tasks.core.sparql import (
     integer_term,
     item_term,
     literal_term,
-    wrap_value_reader,
 )
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
 
@@ -110,7 +110,7 @@ def make_describe_item_call(service: str, qid: str, language: str = "en") -> Cal
     return DESCRIBE_ITEMS_OPERATION.make_call(service, qid=qid, language=language)
 
 
-def make_resolve_item_call(service: str, qid: str, language: str = "en") -> Call:
+def make_resolve_item_redirect_call(service: str, qid: str, language: str = "en") -> Call:
     """Make the call for the current item of a QID: merged items become redirects."""
     return RESOLVE_ITEM_OPERATION.make_call(service, qid=qid, language=language)
 
@@ -137,10 +137,10 @@ def make_list_facts_call(service: str, pid: str, after: str | None, limit: int, 
     return LIST_FACTS_OPERATION.make_call(service, pid=pid, after=after, limit=limit, language=language)
 
 
-def make_item_states_call(service: str, ids: Iterable[str], language: str, on: str) -> Call:
+def make_item_states_call(service: str, ids: Iterable[str], language: str, checked_on: str) -> Call:
     """Make the call for the last changes of items and the labels of items and properties; `on` (ISO 8601, UTC) makes each
     check a separate call."""
-    return ITEM_STATES_OPERATION.make_call(service, ids=sorted(ids), language=language, on=on)
+    return ITEM_STATES_OPERATION.make_call(service, ids=sorted(ids), language=language, on=checked_on)
 
 
 def parse_item_candidates(body: Any) -> list[ItemCandidate]:
@@ -183,7 +183,7 @@ def parse_aliases(body: Any) -> list[str]:
     return [str(alias) for alias in body]
 
 
-def choose_item_candidate(candidates: Sequence[ItemCandidate]) -> ItemCandidate:
+def choose_item_by_label_then_smallest_qid(candidates: Sequence[ItemCandidate]) -> ItemCandidate:
     """Return the candidate with the smallest QID number, matches by label before those by alias.
 
     The paper's rule (Appendix B, "QID disambiguation"): small numbers were assigned early, to widely known entities.
@@ -203,13 +203,13 @@ def _make_item_block(calls: Sequence[Call]) -> ValuesBlocks:
     return {"item": [item_term(qid) for qid in dict.fromkeys(str(call.parts["qid"]) for call in calls)]}
 
 
-def _list_name_terms(calls: Sequence[Call]) -> ValuesBlocks:
+def _make_name_terms(calls: Sequence[Call]) -> ValuesBlocks:
     tags = dict.fromkeys((str(calls[0].parts["language"]), "mul"))
     names = dict.fromkeys(str(call.parts["name"]) for call in calls)
     return {"name": [literal_term(name, tag) for name in names for tag in tags]}
 
 
-def _list_entity_terms(ids: Iterable[str], language: str) -> ValuesBlocks:
+def _make_entity_terms(ids: Iterable[str], language: str) -> ValuesBlocks:
     tags = [literal_term(check_language_tag(tag)) for tag in dict.fromkeys((language, "mul"))]
     return {"language": tags, "entity": [entity_term(each) for each in ids]}
 
@@ -220,7 +220,7 @@ def _make_fact_page_terms(calls: Sequence[Call]) -> ValuesBlocks:
     return {"property": [direct_property_term(str(parts["pid"]))], "after": [integer_term(after)]}
 
 
-def _list_neighbour_terms(calls: Sequence[Call]) -> ValuesBlocks:
+def _make_neighbour_terms(calls: Sequence[Call]) -> ValuesBlocks:
     pids: Any = calls[0].parts["pids"]
     return {**make_item_terms(calls), "property": [direct_property_term(pid) for pid in pids]}
 
@@ -280,12 +280,15 @@ def _make_item_states_bodies(calls: Sequence[Call], rows: Sequence[SolutionValue
         for each in ids:
             found = [row for row in rows if row["entity"].removeprefix(ENTITY_NAMESPACE) == each]
             own = {name: find_smallest_value(row.get(name) for row in found) for name in ("modified", "version")}
-            state[each] = {**own, "label": _find_label_in_language(labels, each, str(call.parts["language"]))}
+            state[each] = {
+                **own,
+                "label": _find_label_in_language_or_multilingual(labels, each, str(call.parts["language"])),
+            }
         bodies.append(state)
     return bodies
 
 
-def _find_label_in_language(rows: Sequence[SolutionValues], entity: str, language: str) -> str | None:
+def _find_label_in_language_or_multilingual(rows: Sequence[SolutionValues], entity: str, language: str) -> str | None:
     """Return a label in the language, else the one for all languages."""
     found = [row for row in rows if row["entity"].removeprefix(ENTITY_NAMESPACE) == entity]
     return find_smallest_value(row["label"] for row in found if row["language"] == language) or find_smallest_value(
@@ -340,8 +343,8 @@ FIND_ITEMS_OPERATION = Operation(
     sparql=SparqlMapping(
         query_files=("wikidata/find_items",),
         varying_parts=("name",),
-        make_terms=_list_name_terms,
-        make_bodies=wrap_value_reader(_make_found_items_bodies),
+        make_terms=_make_name_terms,
+        make_bodies=adapt_value_reader_to_solutions(_make_found_items_bodies),
     ),
     load_from_graph=_find_items_in_graph,
     list_world_contents=lambda parts: [f"name en {parts['name']}"] if parts["language"] == "en" else None,
@@ -349,7 +352,7 @@ FIND_ITEMS_OPERATION = Operation(
 """Body: `[{"qid", "via": "label" or "alias"}]`, labels first, then by number of the QID; one entry per QID."""
 
 
-def _describe_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
+def _load_descriptions_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
     found = graph.load_descriptions([each["qid"] for each in parts], language)
     return [format_item_description(found[each["qid"]]) for each in parts]
 
@@ -368,15 +371,15 @@ DESCRIBE_ITEMS_OPERATION = Operation(
         query_files=("wikidata/describe_items",),
         varying_parts=("qid",),
         make_terms=make_item_terms,
-        make_bodies=wrap_value_reader(_make_description_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_description_bodies),
     ),
-    load_from_graph=_describe_from_graph,
+    load_from_graph=_load_descriptions_from_graph,
     list_dependencies=_list_description_dependencies,
 )
 """Body: `{"label", "description", "title", "modified"}`, each null when unknown; an unknown QID gives nulls."""
 
 
-def _label_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
+def _load_labels_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
     found = graph.find_labels([each["id"] for each in parts], language)
     return [found.get(each["id"]) for each in parts]
 
@@ -389,12 +392,12 @@ LABEL_OPERATION = Operation(
     sparql=SparqlMapping(
         query_files=("wikidata/label",),
         varying_parts=("id",),
-        make_terms=lambda calls: _list_entity_terms(
+        make_terms=lambda calls: _make_entity_terms(
             (str(call.parts["id"]) for call in calls), str(calls[0].parts["language"])
         ),
-        make_bodies=wrap_value_reader(_make_label_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_label_bodies),
     ),
-    load_from_graph=_label_from_graph,
+    load_from_graph=_load_labels_from_graph,
     list_dependencies=lambda parts, body: list_label_dependencies({str(parts["id"]): body}, parts),
 )
 """Body: the label of an item or property, or null when it has neither one in the language nor one for all languages."""
@@ -413,10 +416,10 @@ ALIASES_OPERATION = Operation(
     sparql=SparqlMapping(
         query_files=("wikidata/aliases",),
         varying_parts=("qid",),
-        make_terms=lambda calls: _list_entity_terms(
+        make_terms=lambda calls: _make_entity_terms(
             dict.fromkeys(str(call.parts["qid"]) for call in calls), str(calls[0].parts["language"])
         ),
-        make_bodies=wrap_value_reader(_make_alias_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_alias_bodies),
     ),
     load_from_graph=_list_aliases_in_graph,
     list_dependencies=list_item_dependency,
@@ -438,7 +441,7 @@ RESOLVE_ITEM_OPERATION = Operation(
         query_files=("wikidata/resolve_item",),
         varying_parts=("qid",),
         make_terms=_make_item_block,
-        make_bodies=wrap_value_reader(_make_resolved_item_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_resolved_item_bodies),
     ),
     load_from_graph=_resolve_items_in_graph,
     depends_on_language=False,
@@ -448,7 +451,7 @@ RESOLVE_ITEM_OPERATION = Operation(
 """Body: the QID at the end of its redirects; itself when it is no redirect."""
 
 
-def _neighbours_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
+def _load_neighbours_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
     found = graph.list_neighbours([(each["qid"], each["pids"]) for each in parts], language)
     return [[{"pid": edge.pid, "qid": edge.qid, "label": edge.label} for edge in edges] for edges in found]
 
@@ -466,10 +469,10 @@ NEIGHBOURS_OPERATION = Operation(
     sparql=SparqlMapping(
         query_files=("wikidata/neighbours",),
         varying_parts=("qid",),
-        make_terms=_list_neighbour_terms,
-        make_bodies=wrap_value_reader(_make_neighbours_bodies),
+        make_terms=_make_neighbour_terms,
+        make_bodies=adapt_value_reader_to_solutions(_make_neighbours_bodies),
     ),
-    load_from_graph=_neighbours_from_graph,
+    load_from_graph=_load_neighbours_from_graph,
     list_dependencies=_list_neighbours_dependencies,
 )
 """`pids` are sorted. Body: `[{"pid", "qid", "label"}]`, direct claims with an item as value, by number of pid and qid."""
@@ -494,7 +497,7 @@ LIST_FACTS_OPERATION = Operation(
         query_files=("wikidata/list_facts",),
         make_terms=_make_fact_page_terms,
         limit_part="limit",
-        make_bodies=wrap_value_reader(_make_fact_page_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_fact_page_bodies),
     ),
     load_from_graph=_list_facts_in_graph,
     depends_on_language=False,
@@ -510,11 +513,11 @@ ITEM_STATES_OPERATION = Operation(
     parse_body=dict,
     sparql=SparqlMapping(
         query_files=("wikidata/item_states",),
-        make_terms=lambda calls: _list_entity_terms(
+        make_terms=lambda calls: _make_entity_terms(
             map(str, calls[0].parts["ids"]),  # type: ignore[arg-type]
             str(calls[0].parts["language"]),
         ),
-        make_bodies=wrap_value_reader(_make_item_states_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_item_states_bodies),
     ),
     load_from_graph="a local graph has no item states to check: its digest identifies its content",
 )

@@ -27,6 +27,8 @@ from factmill.tasks.core.calls.operation import (
 from factmill.tasks.core.digests import JsonValue
 
 _PAGE_PROPS = "wikibase_item|disambiguation"
+FILE_IDENTITY_PREFIX = "zim-"
+"""Beginning of the identity of a Wikipedia in a file; its date and a digest follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,18 @@ class PageRevision:
 
 
 @dataclass(frozen=True, slots=True)
-class PageText:
+class RevisionHtml:
     """The text of one revision, as HTML."""
 
     revid: int
-    pageid: int
+    pageid: int | None
+    """None: the text is from a file, which holds no page ids."""
     title: str
     text: str
+    file: str = ""
+    """Name of the file that the text is from; empty: a wiki."""
+    entry: str = ""
+    """Path of its entry in that file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +97,14 @@ def make_page_revision_at_call(service: str, title: str, at: str, follow: bool =
     return PAGE_REVISION_AT_OPERATION.make_call(service, title=title, at=at, **unfollowed)
 
 
-def make_page_text_call(service: str, revid: int) -> Call:
-    """Make the call for the HTML of a revision, as readers see it."""
+def make_revision_html_call(service: str, revid: int, title: str) -> Call:
+    """Make the call for the HTML of a revision, as readers see it; `title`: a title that leads to its page.
+
+    A file has its pages by title alone. A wiki finds a revision by its number, so there the title is no part of the call.
+    """
+    place: dict[str, JsonValue] = {"title": title} if service.startswith(FILE_IDENTITY_PREFIX) else {}
     # the part `form` keeps old records usable, which had a choice of forms
-    return PAGE_TEXT_OPERATION.make_call(service, revid=revid, form="html")
+    return PAGE_TEXT_OPERATION.make_call(service, revid=revid, form="html", **place)
 
 
 def make_category_members_call(
@@ -113,10 +124,10 @@ def make_search_call(service: str, words: str, limit: int = 10) -> Call:
     return SEARCH_OPERATION.make_call(service, words=words, limit=limit)
 
 
-def make_page_states_call(service: str, titles: Iterable[str], follow: bool, on: str) -> Call:
+def make_page_states_call(service: str, titles: Iterable[str], follow: bool, checked_on: str) -> Call:
     """Make the call for the pages that titles lead to, with their newest revisions; `on` (ISO 8601, UTC) makes each check a
     separate call."""
-    return PAGE_STATES_OPERATION.make_call(service, titles=sorted(titles), follow=follow, on=on)
+    return PAGE_STATES_OPERATION.make_call(service, titles=sorted(titles), follow=follow, on=checked_on)
 
 
 def parse_page_revision(body: Any) -> PageRevision:
@@ -124,9 +135,9 @@ def parse_page_revision(body: Any) -> PageRevision:
     return PageRevision(**body)
 
 
-def parse_page_text(body: Any) -> PageText:
+def parse_revision_html(body: Any) -> RevisionHtml:
     """Parse the body of page_text."""
-    return PageText(**body)
+    return RevisionHtml(**body)
 
 
 def parse_category_members(body: Any) -> CategoryMembers:
@@ -146,11 +157,11 @@ def parse_resolved_title(body: Any) -> ResolvedTitle:
 
 def _fetch_page_revision(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
-    title = normalise_title(str(parts["title"]))
+    title = normalise_title_except_first_letter(str(parts["title"]))
     asked: dict[str, str | int] = {"prop": "revisions", "titles": title, "rvprop": "ids|timestamp", "rvlimit": 1}
     asked |= {"redirects": 1} if parts.get("follow", True) else {}
     answer = get("query", **asked, rvdir="older", rvstart=str(parts["at"]))
-    resolved, page = _find_target_page(answer["query"], _list_pages(answer["query"]), title)
+    resolved, page = _find_redirect_and_target_page(answer["query"], _list_pages(answer["query"]), title)
     if page is None and resolved:
         return [_make_redirect_loop_failure(resolved)]
     if page is None:
@@ -165,12 +176,14 @@ def _fetch_page_revision(get: MediaWikiGet, group: Sequence[Call]) -> list[CallR
         "missing": _is_missing(page),
     }
     if not found["missing"] and not revision:
-        _, page = _find_target_page(answer["query"], _list_pages(get("query", **asked, rvdir="newer")["query"]), title)
+        _, page = _find_redirect_and_target_page(
+            answer["query"], _list_pages(get("query", **asked, rvdir="newer")["query"]), title
+        )
         found["first"] = ((page or {}).get("revisions") or [{}])[0].get("timestamp")
     return [CallResponse(found)]
 
 
-def _fetch_page_text(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
+def _fetch_revision_html(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     revid = int(group[0].parts["revid"])  # type: ignore[arg-type]
     plain = {"disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}
     parsed = get("parse", oldid=revid, prop="text", **plain)["parse"]
@@ -188,7 +201,7 @@ def _fetch_category_members(get: MediaWikiGet, group: Sequence[Call]) -> list[Ca
     answer = get(
         "query",
         list="categorymembers",
-        cmtitle=f"Category:{normalise_title(str(parts['category']))}",
+        cmtitle=f"Category:{normalise_title_except_first_letter(str(parts['category']))}",
         cmtype=str(parts["kind"]),
         cmprop="ids|title",
         cmlimit=int(parts["limit"]),  # type: ignore[arg-type]
@@ -202,14 +215,14 @@ def _fetch_category_members(get: MediaWikiGet, group: Sequence[Call]) -> list[Ca
 
 
 def _fetch_resolved_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
-    titles = [normalise_title(str(call.parts["title"])) for call in group]
+    titles = [normalise_title_except_first_letter(str(call.parts["title"])) for call in group]
     query, pages = _query_titles(get, titles, prop="pageprops", redirects=1, ppprop=_PAGE_PROPS)
     return [_make_resolved_title(query, pages, title) for title in titles]
 
 
 def _fetch_page_states(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
-    titles = {str(title): normalise_title(str(title)) for title in parts["titles"]}  # type: ignore[union-attr]
+    titles = {str(title): normalise_title_except_first_letter(str(title)) for title in parts["titles"]}  # type: ignore[union-attr]
     asked: dict[str, str | int] = {"prop": "info|revisions|pageprops", "rvprop": "ids|timestamp", "ppprop": _PAGE_PROPS}
     asked |= {"redirects": 1} if parts["follow"] else {}
     query, pages = _query_titles(get, list(titles.values()), **asked)
@@ -255,7 +268,7 @@ def _fetch_search_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallR
 
 
 def _make_resolved_title(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title: str) -> CallResponse:
-    redirected_from, page = _find_target_page(query, pages, title)
+    redirected_from, page = _find_redirect_and_target_page(query, pages, title)
     if page is None:
         return _make_redirect_loop_failure(redirected_from) if redirected_from else _make_invalid_title_failure(title)
     traits: dict[str, Any] = {}
@@ -279,7 +292,7 @@ def _list_pages(query: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(pages.values() if isinstance(pages, Mapping) else pages)
 
 
-def _find_target_page(
+def _find_redirect_and_target_page(
     query: Mapping[str, Any], pages: Iterable[Mapping[str, Any]], title: str
 ) -> tuple[str | None, Mapping[str, Any] | None]:
     """Return the title that was redirected (None: no redirect) and the page that a title leads to (None: not in the list)."""
@@ -305,7 +318,7 @@ def _make_invalid_title_failure(title: str) -> CallResponse:
     return make_failed_response("invalid_title", f"{title!r} is no title of a page of this wiki")
 
 
-def normalise_title(title: str) -> str:
+def normalise_title_except_first_letter(title: str) -> str:
     """Return a title in MediaWiki's normal form, except for its first letter, to match it with the response."""
     return unicodedata.normalize("NFC", " ".join(title.replace("_", " ").split()))
 
@@ -327,19 +340,22 @@ PAGE_REVISION_AT_OPERATION = Operation(
 )
 """The newest revision at or before `at` (ISO 8601, UTC). Today's redirects are followed unless `follow` is false: then it is a
 revision of the page with exactly this title. Body: title, pageid, revid, timestamp, redirected_from, missing; revid and
-timestamp are null when the page is younger than `at`, and `first` is then the time of its first revision."""
+timestamp are null when the page is younger than `at`, and `first` is then the time of its first revision. From a file: pageid
+is null, timestamp is a day, or null where the file states none, and an unfollowed redirect has no revision."""
 
 PAGE_TEXT_OPERATION = Operation(
     "page_text",
     service="wikipedia",
-    part_checks={"revid": is_positive_count, "form": lambda value: value == "html"},
-    parse_body=parse_page_text,
-    fetch_from_wiki=_fetch_page_text,
+    part_checks={"revid": is_positive_count, "form": lambda value: value == "html", "title": is_string_value},
+    optional_parts=("title",),
+    parse_body=parse_revision_html,
+    fetch_from_wiki=_fetch_revision_html,
     list_world_contents=lambda parts: [f"text {parts['revid']}"],
     # a revision is requested by its id, and never changes
     get_immutable_from=lambda _: datetime.min.replace(tzinfo=UTC),
 )
-"""Body: revid, pageid, title, text. An unknown revision is a failed response `nosuchrevid`."""
+"""Body: revid, pageid, title, text; from a file also `file` and `entry`, and pageid is null. An unknown revision is a failed
+response `nosuchrevid`."""
 
 CATEGORY_MEMBERS_OPERATION = Operation(
     "category_members",

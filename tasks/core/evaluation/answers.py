@@ -16,7 +16,7 @@ from factmill.tasks.core.calls.chat import ToolCall
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
 from factmill.tasks.errors import SourceError
 from factmill.tasks.text.sanitize import replace_lone_surrogates
-from factmill.tasks.text.text_normalization import contains_whole_words, normalize_answer
+from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents, normalize_answer
 
 B = TypeVar("B", bound=EvaluationPrediction)
 
@@ -75,7 +75,8 @@ def read_short_answer(text: str) -> str:
 
 def contains_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:
     """Return whether an answer contains an accepted one as whole words, ignoring case and accents."""
-    return any(contains_whole_words(answer, each) for each in accepted if each.strip())
+    folded = fold_case_and_accents(answer)
+    return any(contains_whole_words(folded, fold_case_and_accents(each).strip()) for each in accepted if each.strip())
 
 
 def matches_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:
@@ -148,13 +149,13 @@ class AnswersFile:
             if (setting, question_id) not in wanted and (setting or question_id not in questions)
         ]
         found = {"missing": missing, "extra": extra, "doubled": list(self.repeated_questions)}
-        return {f"answers {kind}": _format_first_ids(ids) for kind, ids in found.items() if ids}
+        return {f"answers {kind}": _format_count_and_first_ids(ids) for kind, ids in found.items() if ids}
 
     def require_any_match(self, asked: Collection[tuple[str, str]], where: str) -> None:
         """Raise SourceError if no answer matches a question `asked` (setting, question id); `where`: source of the answers."""
         if self.answers and all(self.find_answer_to(*each) is None for each in asked):
             given, known = (
-                _format_first_ids([" ".join(filter(None, each)) for each in ids])
+                _format_count_and_first_ids([" ".join(filter(None, each)) for each in ids])
                 for ids in (self.answers, sorted(asked))
             )
             raise SourceError(
@@ -195,6 +196,6 @@ def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str, s
     return (given["setting"], given["id"]), replace_lone_surrogates(given["answer"]), given["build"]
 
 
-def _format_first_ids(ids: list[str]) -> str:
+def _format_count_and_first_ids(ids: list[str]) -> str:
     named = ", ".join(ids[:_MAX_NAMED_IDS])
     return f"{len(ids)}: {named}{' …' if len(ids) > _MAX_NAMED_IDS else ''}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.core.review import format_csv_table, parse_spreadsheet_csv
+from factmill.tasks.core.review import format_formula_safe_csv, parse_spreadsheet_csv
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.errors import SourceError
 
@@ -25,7 +25,7 @@ LABEL_FILE_COLUMNS = ("item", "question", "gold", "answer", "label", "note", "la
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedPart:
+class JudgedAnswerPart:
     """One part of an answer, with the judge's verdict on it."""
 
     part: str
@@ -61,7 +61,7 @@ class LabelScheme:
     """Question to labellers, one line."""
     classes: Mapping[str, str]
     """Label → its meaning; ordered labels go from worst to best."""
-    list_judged_parts: Callable[[Mapping[str, Any]], Iterable[JudgedPart]]
+    list_judged_parts: Callable[[Mapping[str, Any]], Iterable[JudgedAnswerPart]]
     """A row of the evaluation's main table → its judged parts; empty if no judge saw it."""
     prompts: tuple[str, ...]
     """The judge's prompts, which with its name identify it."""
@@ -166,12 +166,12 @@ def allocate_to_strata(sizes: Mapping[str, int], n: int, seed: int) -> dict[str,
     return shares
 
 
-def format_label_file(scheme: LabelScheme, items: Sequence[LabelItem]) -> str:
+def format_label_csv(scheme: LabelScheme, items: Sequence[LabelItem]) -> str:
     """Format the file that people fill in, as CSV."""
     meaning = format_label_instruction(scheme)
     texts = ({"question": item.question, "gold": item.gold, "answer": item.answer} for item in items)
     blank = {"label": "", "note": "", "labels": meaning}
-    return format_csv_table(
+    return format_formula_safe_csv(
         LABEL_FILE_COLUMNS, ({"item": item.id, **text, **blank} for item, text in zip(items, texts, strict=True))
     )
 
@@ -181,7 +181,7 @@ def format_label_instruction(scheme: LabelScheme) -> str:
     return f"{scheme.instruction} {'; '.join(f'{label}: {meaning}' for label, meaning in scheme.classes.items())}"
 
 
-def count_strata(items: Iterable[LabelItem]) -> dict[str, tuple[int, int]]:
+def count_drawn_and_all_by_stratum(items: Iterable[LabelItem]) -> dict[str, tuple[int, int]]:
     """Return stratum → (drawn items, all items), sorted by name."""
     drawn = Counter((item.stratum, item.stratum_size) for item in items)
     return {stratum: (count, size) for (stratum, size), count in sorted(drawn.items())}
@@ -244,7 +244,7 @@ def list_label_item_ids(text: str, file: str) -> list[str]:
     return [row.get("item") for row in _parse_label_rows(text, file) if row.get("item")]
 
 
-def parse_label_file(
+def parse_label_csv(
     text: str,
     file: str,
     drawn_items: Mapping[str, LabelItem],
@@ -287,7 +287,7 @@ def parse_label_file(
         who = row.get("labeller") or labeller
         given.setdefault((item.id, who), []).append(HumanLabel(item.id, who, label, row.get("note"), row.number))
     for labels in given.values():
-        _add_agreed_label(labels, found)
+        _add_agreed_label_or_problem(labels, found)
     found.labels.sort(key=lambda label: (label.item, label.labeller))
     if not found.labels:
         message = (
@@ -379,7 +379,7 @@ def _is_same_cell_text(one: str, other: str) -> bool:
     return first == second
 
 
-def _add_agreed_label(labels: Sequence[HumanLabel], found: ParsedLabelFile) -> None:
+def _add_agreed_label_or_problem(labels: Sequence[HumanLabel], found: ParsedLabelFile) -> None:
     """Add one person's label of an item to the file; report repeated labels, and keep none if they contradict."""
     numbers = " and ".join(str(label.row) for label in labels)
     who = f" by {labels[0].labeller}" if labels[0].labeller else ""

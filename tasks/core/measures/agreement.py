@@ -21,7 +21,7 @@ from factmill.tasks.core.measures.intervals import (
     compute_wilson_interval,
     format_interval_warning,
 )
-from factmill.tasks.core.measures.metrics import number_names, round_to_published
+from factmill.tasks.core.measures.metrics import index_names_in_sorted_order, round_to_six_digits
 from factmill.tasks.core.rows import StrictModel
 
 ClassDistance = Literal["plain", "quadratic"]
@@ -57,7 +57,7 @@ class JudgeAgreement(StrictModel):
     """Why there is no figure, or why an interval is unreliable."""
 
 
-class ClassAgreement(StrictModel):
+class ClassPrecisionAndRecall(StrictModel):
     """Precision, recall and F1 of a judge on one class; null if their denominator is 0."""
 
     label: str
@@ -91,7 +91,7 @@ def make_confusion_table(
     """Return the table of agreement (shape: classes × classes; rows: people, columns: judge)."""
     size = len(classes)
     return (
-        np.bincount(_compute_table_cells(people, judge, classes), weights, size * size)
+        np.bincount(_compute_confusion_cell_indices(people, judge, classes), weights, size * size)
         .reshape(size, size)
         .astype(np.float64)
     )
@@ -117,7 +117,7 @@ def compute_fleiss_kappa(counts: Float64Values) -> float | None:
     agreed = ((counts**2).sum(axis=1) - sizes) / (sizes * (sizes - 1))
     shares = counts.sum(axis=0) / counts.sum()
     chance = float((shares**2).sum())
-    return None if chance >= 1 else round_to_published((float(agreed.mean()) - chance) / (1 - chance))
+    return None if chance >= 1 else round_to_six_digits((float(agreed.mean()) - chance) / (1 - chance))
 
 
 def measure_judge_agreement(
@@ -138,21 +138,23 @@ def measure_judge_agreement(
     given = np.ones(len(people)) if weights is None else np.asarray(weights, np.float64)
     scaled = np.rint(np.ldexp(given, _WEIGHT_BITS))
     table = make_confusion_table(people, judge, classes, scaled)
-    of_cluster, names = number_names(clusters)
-    cells = of_cluster * size * size + _compute_table_cells(people, judge, classes)
+    of_cluster, names = index_names_in_sorted_order(clusters)
+    cells = of_cluster * size * size + _compute_confusion_cell_indices(people, judge, classes)
     tables = np.bincount(cells, scaled, len(names) * size * size).reshape(len(names), size * size).astype(np.float64)
     share = float(np.trace(table) / table.sum()) if len(people) else None
-    low, high = _compute_share_interval(share, scaled) if share is not None else (None, None)
+    low, high = _compute_weighted_wilson_interval(share, scaled) if share is not None else (None, None)
     missing = _explain_no_kappa(table)
-    plain = (None, None, None) if missing else _compute_kappa_interval(tables, size, "plain", seed)
+    plain = (None, None, None) if missing else _compute_kappa_and_interval(tables, size, "plain", seed)
     weighted = (
-        (None, None, None) if missing or not is_ordinal else _compute_kappa_interval(tables, size, "quadratic", seed)
+        (None, None, None)
+        if missing or not is_ordinal
+        else _compute_kappa_and_interval(tables, size, "quadratic", seed)
     )
     few = format_interval_warning(len(names)) if len(people) else ""
     return JudgeAgreement(
         n=len(people),
         clusters=len(names),
-        accuracy=None if share is None else round_to_published(share),
+        accuracy=None if share is None else round_to_six_digits(share),
         accuracy_low=low,
         accuracy_high=high,
         kappa=plain[0],
@@ -165,20 +167,20 @@ def measure_judge_agreement(
     )
 
 
-def measure_class_agreement(
+def measure_class_precision_and_recall(
     people: Sequence[str], judge: Sequence[str], classes: Sequence[str], weights: Sequence[float] | None = None
-) -> list[ClassAgreement]:
+) -> list[ClassPrecisionAndRecall]:
     """Return precision, recall and F1 of each class, weighted if there are weights, and its numbers of items."""
     table = make_confusion_table(people, judge, classes, None if weights is None else np.asarray(weights, np.float64))
     found = []
     for at, label in enumerate(classes):
         both, row, column = float(table[at, at]), float(table[at].sum()), float(table[:, at].sum())
         precision, recall, f1 = (
-            round_to_published(part / of) if of else None
+            round_to_six_digits(part / of) if of else None
             for part, of in ((both, column), (both, row), (2 * both, row + column))
         )
         counts = {"people": list(people).count(label), "judge": list(judge).count(label)}
-        found.append(ClassAgreement(label=label, **counts, precision=precision, recall=recall, f1=f1))
+        found.append(ClassPrecisionAndRecall(label=label, **counts, precision=precision, recall=recall, f1=f1))
     return found
 
 
@@ -202,7 +204,7 @@ def measure_rater_agreement(labels: Mapping[str, Mapping[str, str]], classes: Se
             [given[labellers[0]] for given in shared], [given[labellers[1]] for given in shared], classes
         )
         note = _explain_no_kappa(table, labellers[0], labellers[1])
-        kappa = None if note else round_to_published(float(compute_cohen_kappa(table)))
+        kappa = None if note else round_to_six_digits(float(compute_cohen_kappa(table)))
     else:
         kind = "fleiss"
         counts = np.array([[list(given.values()).count(each) for each in classes] for given in shared], np.float64)
@@ -222,23 +224,23 @@ def format_few_labels_warning(agreement: JudgeAgreement) -> str:
     )
 
 
-def _compute_table_cells(people: Sequence[str], judge: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+def _compute_confusion_cell_indices(people: Sequence[str], judge: Sequence[str], classes: Sequence[str]) -> np.ndarray:
     places = {label: at for at, label in enumerate(classes)}
     cells = [places[one] * len(classes) + places[other] for one, other in zip(people, judge, strict=True)]
     return np.array(cells, np.int64)
 
 
-def _compute_share_interval(share: float, weights: Float64Values) -> tuple[float, float]:
+def _compute_weighted_wilson_interval(share: float, weights: Float64Values) -> tuple[float, float]:
     """Return Wilson's interval of a weighted share, with the effective sample size (Kish)."""
     worth = float(weights.sum() ** 2 / (weights**2).sum())
     return compute_wilson_interval(share * worth, worth)
 
 
-def _compute_kappa_interval(
+def _compute_kappa_and_interval(
     tables: Float64Values, size: int, distance: ClassDistance, seed: int
 ) -> tuple[float, float | None, float | None]:
     """Return kappa and its interval, None for one cluster (`tables`: clusters × cells)."""
-    kappa = round_to_published(float(compute_cohen_kappa(tables.sum(axis=0).reshape(size, size), distance)))
+    kappa = round_to_six_digits(float(compute_cohen_kappa(tables.sum(axis=0).reshape(size, size), distance)))
     if len(tables) == 1:
         return kappa, None, None
     # drawing distinct tables by frequency equals drawing clusters
@@ -312,7 +314,7 @@ def compute_spearman(x: Float64Values, y: Float64Values, clusters: Sequence[str]
     if not len(x) == len(y) == len(clusters):
         raise ValueError(f"{len(x)} and {len(y)} scores of items in {len(clusters)} clusters")
     paired = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
-    numbers, names = number_names([clusters[place] for place in paired.tolist()])
+    numbers, names = index_names_in_sorted_order([clusters[place] for place in paired.tolist()])
     sides = [_SortedScores.from_scores(side[paired]) for side in (x, y)]
     interval, rho, note = None, None, format_interval_warning(len(names))
     if len(paired) < 3:
@@ -320,7 +322,7 @@ def compute_spearman(x: Float64Values, y: Float64Values, clusters: Sequence[str]
     elif min(len(side.ends) for side in sides) == 1:
         note = f"all {len(paired)} items have the same {'first' if len(sides[0].ends) == 1 else 'second'} score"
     else:
-        rho = round_to_published(float(_compute_rho_of_draws(sides, np.ones((1, len(paired)), np.int64))[0]))
+        rho = round_to_six_digits(float(_compute_rho_of_draws(sides, np.ones((1, len(paired)), np.int64))[0]))
         interval = _compute_rho_interval(sides, numbers, len(names), seed) if len(names) > 1 else None
     return RankCorrelation(
         rho=rho,

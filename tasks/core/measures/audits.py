@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.measures.counts_and_bins import divide_rounded
-from factmill.tasks.core.measures.intervals import bootstrap_mean_interval, compute_wilson_interval
-from factmill.tasks.core.review import format_csv_table, iterate_csv_records
+from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval, compute_wilson_interval
+from factmill.tasks.core.review import format_formula_safe_csv, iterate_formula_safe_csv_records
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.errors import SourceError
 
@@ -55,7 +55,7 @@ class AuditVerdict(StrictModel):
     note: str = ""
 
 
-class AuditFigure(StrictModel):
+class AuditCriterionResult(StrictModel):
     """One figure of an audit."""
 
     kind: str
@@ -68,12 +68,14 @@ class AuditFigure(StrictModel):
     paper: float | None
 
 
-def choose_audit_sample(ids: Iterable[str], rows: int, seed: int) -> list[str]:
+def draw_audit_sample_ids(ids: Iterable[str], rows: int, seed: int) -> list[str]:
     """Return the ids of a sample, in drawing order."""
     return sorted(ids, key=lambda each: digest_json([seed, each]))[:rows]
 
 
-def compute_audit_figures(audit: AuditProtocol, verdicts: Sequence[AuditVerdict]) -> list[AuditFigure]:
+def compute_audit_criterion_results(
+    audit: AuditProtocol, verdicts: Sequence[AuditVerdict]
+) -> list[AuditCriterionResult]:
     """Return one figure per kind, in order."""
     figures = []
     for kind in audit.criteria:
@@ -83,33 +85,33 @@ def compute_audit_figures(audit: AuditProtocol, verdicts: Sequence[AuditVerdict]
         if marks and kind.scale == "faults" and kind.maximum == 1:
             low, high = compute_wilson_interval(sum(marks), len(marks))
         elif marks:
-            low, high = bootstrap_mean_interval(marks, [parts] * len(marks))
+            low, high = bootstrap_cluster_mean_interval(marks, [parts] * len(marks))
         here = divide_rounded(sum(marks), parts * len(marks), 4)
         figures.append(
-            AuditFigure(kind=kind.code, here=here, low=low, high=high, rows=len(marks), paper=kind.paper_value)
+            AuditCriterionResult(kind=kind.code, here=here, low=low, high=high, rows=len(marks), paper=kind.paper_value)
         )
     return figures
 
 
-def format_audit_figure(kind: AuditCriterion, figure: AuditFigure) -> str:
+def format_audit_criterion_result(criterion: AuditCriterion, figure: AuditCriterionResult) -> str:
     """Format a figure and the paper's as one line."""
     if figure.here is None:
-        return f"{kind.code}: no verdicts"
-    tell = _format_percent if kind.scale == "faults" else _format_mark
+        return f"{criterion.code}: no verdicts"
+    tell = _format_percent if criterion.scale == "faults" else _format_mark
     paper = "the paper reports none" if figure.paper is None else f"paper {tell(figure.paper)}"
-    return f"{kind.code}: {tell(figure.here)} ({tell(figure.low or 0)} to {tell(figure.high or 0)}; {figure.rows} rows; {paper})"
+    return f"{criterion.code}: {tell(figure.here)} ({tell(figure.low or 0)} to {tell(figure.high or 0)}; {figure.rows} rows; {paper})"
 
 
-def read_audit_mark(kind: AuditCriterion, given: str) -> int | None:
+def read_audit_mark(criterion: AuditCriterion, given: str) -> int | None:
     """Read a mark as a person typed it; None if invalid. For faults, an empty text is 0 and x is 1."""
     text = given.strip().lower()
-    if kind.scale == "faults" and text in ("", "x"):
+    if criterion.scale == "faults" and text in ("", "x"):
         return int(text == "x")
-    least = 0 if kind.scale == "faults" or kind.maximum == 1 else 1
-    return int(text) if text.isdecimal() and least <= int(text) <= kind.maximum else None
+    least = 0 if criterion.scale == "faults" or criterion.maximum == 1 else 1
+    return int(text) if text.isdecimal() and least <= int(text) <= criterion.maximum else None
 
 
-def format_audit_sheet(
+def format_audit_sheet_csv(
     audit: AuditProtocol, build_id: str, shown: Mapping[str, str], verdicts: Mapping[str, AuditVerdict]
 ) -> str:
     """Format the sample as CSV, one row per line, with existing verdicts; `shown`: row id → text for the reader."""
@@ -122,17 +124,17 @@ def format_audit_sheet(
         lines.append(
             {**dict.fromkeys(columns, ""), "build": build_id, "row_id": row_id, "shown": text, **marks, **verdict}
         )
-    return format_csv_table(columns, lines)
+    return format_formula_safe_csv(columns, lines)
 
 
-def parse_audit_sheet(audit: AuditProtocol, build_id: str, text: str, file: str) -> list[AuditVerdict]:
+def parse_audit_sheet_csv(audit: AuditProtocol, build_id: str, text: str, file: str) -> list[AuditVerdict]:
     """Parse a filled-in sheet; rows without mark, reviewer and note are skipped as unchecked.
 
     SourceError names file, line and what was expected.
     """
     columns = ["build", "row_id", "shown", *(kind.code for kind in audit.criteria), "reviewer", "note"]
     verdicts: dict[str, AuditVerdict] = {}
-    for line, cells in iterate_csv_records(text, columns, file):
+    for line, cells in iterate_formula_safe_csv_records(text, columns, file):
         if cells["build"] != build_id:
             raise SourceError(
                 f"{file}, line {line}: the row belongs to build {cells['build']!r}; expected {build_id!r}"
@@ -155,12 +157,14 @@ def parse_audit_sheet(audit: AuditProtocol, build_id: str, text: str, file: str)
     return list(verdicts.values())
 
 
-def format_allowed_marks(kind: AuditCriterion) -> str:
+def format_allowed_marks(criterion: AuditCriterion) -> str:
     """Format the allowed marks of a kind as text."""
-    if kind.scale == "score":
-        return f"a mark from {0 if kind.maximum == 1 else 1} to {kind.maximum}"
+    if criterion.scale == "score":
+        return f"a mark from {0 if criterion.maximum == 1 else 1} to {criterion.maximum}"
     return (
-        "x for a fault, an empty cell for none" if kind.maximum == 1 else f"the number of faults, 0 to {kind.maximum}"
+        "x for a fault, an empty cell for none"
+        if criterion.maximum == 1
+        else f"the number of faults, 0 to {criterion.maximum}"
     )
 
 

@@ -25,7 +25,7 @@ def bin_by_quantile(values: Mapping[str, int | None], bins: int) -> dict[str, st
     return found
 
 
-def count_values(values: Iterable[Any]) -> dict[str, int]:
+def count_values_sorted_by_value(values: Iterable[Any]) -> dict[str, int]:
     """Return value as text → its number of occurrences, sorted by value; values must be comparable."""
     return {str(value): count for value, count in sorted(Counter(values).items())}
 

@@ -46,7 +46,7 @@ def compute_wilson_interval(successes: float, n: float) -> Interval:
     return round(max(0.0, middle - half), _INTERVAL_DIGITS), round(min(1.0, middle + half), _INTERVAL_DIGITS)
 
 
-def bootstrap_mean_interval(
+def bootstrap_cluster_mean_interval(
     sums: Sequence[int] | Float64Values,
     sizes: Sequence[int] | Float64Values,
     seed: int = 0,
@@ -56,11 +56,11 @@ def bootstrap_mean_interval(
     """Return the 95 % percentile interval of a mean of clustered observations, by drawing whole clusters.
 
     `sums`, `sizes`: sum and number of the observations of each cluster, whole numbers; ValueError if there is none.
-    Sums are in units of 2^-exponent (`scale_to_whole_numbers`); the interval is to four digits.
+    Sums are in units of 2^-exponent (`scale_to_whole_numbers_and_exponent`); the interval is to four digits.
     """
     if not len(sums):
         raise ValueError("no observation, so no interval")
-    weights, kinds = _merge_similar_clusters(np.asarray(sums, np.float64), np.asarray(sizes, np.float64))
+    weights, kinds = _group_clusters_into_weighted_kinds(np.asarray(sums, np.float64), np.asarray(sizes, np.float64))
     shares = weights / weights.sum()
     drawn = np.random.default_rng(seed).multinomial(int(weights.sum()), shares, draws).astype(np.float64) @ kinds
     return compute_percentile_interval(drawn[:, 0] / drawn[:, 1], exponent)
@@ -73,7 +73,7 @@ def compute_percentile_interval(drawn: Float64Values, exponent: int = 0) -> Inte
     return low, high
 
 
-def scale_to_whole_numbers(values: Float64Values, clusters: Int64Values) -> tuple[Float64Values, int]:
+def scale_to_whole_numbers_and_exponent(values: Float64Values, clusters: Int64Values) -> tuple[Float64Values, int]:
     """Return values as whole multiples of 2^-exponent, and the exponent, such that any draw of clusters sums to below 2^43.
 
     `clusters`: cluster number of each value. Sums of such values are exact in float64, in any order.
@@ -84,7 +84,7 @@ def scale_to_whole_numbers(values: Float64Values, clusters: Int64Values) -> tupl
     return np.rint(np.ldexp(values, exponent)), exponent
 
 
-def sum_by_cluster(values: Float64Values, clusters: Int64Values) -> tuple[Float64Values, Float64Values]:
+def sum_and_count_by_cluster(values: Float64Values, clusters: Int64Values) -> tuple[Float64Values, Float64Values]:
     """Return the sum and number of the values of each cluster that has any."""
     sizes = np.bincount(clusters)
     sums = np.bincount(clusters, values).astype(np.float64)
@@ -107,7 +107,9 @@ def format_interval_warning(clusters: int, deviating: int | None = None) -> str:
     return f"an interval from {clusters} clusters is too narrow" if clusters < _FEW_CLUSTERS else ""
 
 
-def _merge_similar_clusters(sums: Float64Values, sizes: Float64Values) -> tuple[Float64Values, Float64Values]:
+def _group_clusters_into_weighted_kinds(
+    sums: Float64Values, sizes: Float64Values
+) -> tuple[Float64Values, Float64Values]:
     """Return the number of clusters of each kind, and the kinds' (sum, size; shape: kinds × 2) in a common unit.
 
     Up to 32 distinct clusters are a kind each, and drawing kinds equals drawing clusters. If there are more, clusters with

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from factmill.tasks.core.measures.intervals import BOOTSTRAP_DRAWS, Float64Values, Interval, compute_percentile_interval
-from factmill.tasks.core.measures.metrics import number_names, round_to_published
+from factmill.tasks.core.measures.metrics import index_names_in_sorted_order, round_to_six_digits
 from factmill.tasks.core.rows import StrictModel
 
 _WEIGHT_BITS = 20
@@ -54,17 +54,17 @@ def measure_judge_rates(
     the judge's verdict, else the number of labelled items.
     """
     given = np.ones(len(people)) if weights is None else np.asarray(weights, np.float64)
-    of_question, names = number_names(questions)
+    of_question, names = index_names_in_sorted_order(questions)
     cells = of_question * 4 + 2 * np.asarray(people, np.int64) + np.asarray(judge, np.int64)
     tables = np.bincount(cells, np.rint(np.ldexp(given, _WEIGHT_BITS)), len(names) * 4).reshape(-1, 4).astype(np.int64)
     both_wrong, judge_alone, people_alone, both_right = tables.sum(axis=0).tolist()
     right, wrong = people_alone + both_right, both_wrong + judge_alone
     rates = JudgeErrorRates(
         n=len(people),
-        sensitivity=round_to_published(both_right / right) if right else None,
+        sensitivity=round_to_six_digits(both_right / right) if right else None,
         sensitivity_low=None,
         sensitivity_high=None,
-        specificity=round_to_published(both_wrong / wrong) if wrong else None,
+        specificity=round_to_six_digits(both_wrong / wrong) if wrong else None,
         specificity_low=None,
         specificity_high=None,
         size=size,
@@ -74,7 +74,7 @@ def measure_judge_rates(
         return rates
     generator = np.random.default_rng(0)
     drawn = _draw_question_sums(
-        np.vstack((_make_question_tables(rates, names), _make_added_labels(rates))), generator, draws
+        np.vstack((_make_question_outcome_table(rates, names), _make_added_label_weights(rates))), generator, draws
     )
     called_right = _draw_called_right_shares(rates, generator, draws)
     ends = [
@@ -90,7 +90,7 @@ def correct_judged_share(
     names: Sequence[str],
     sums: Float64Values,
     rates: JudgeErrorRates,
-    is_own: bool,
+    are_labels_of_these_answers: bool,
     seed: int = 0,
     draws: int = BOOTSTRAP_DRAWS,
 ) -> tuple[float, Interval] | None:
@@ -104,16 +104,16 @@ def correct_judged_share(
         return None
     generator = np.random.default_rng(seed)
     added = np.array([[_ADDED_ITEMS, 0.0, _ADDED_ITEMS, 0.0], [_ADDED_ITEMS, _ADDED_ITEMS, _ADDED_ITEMS, _ADDED_ITEMS]])
-    if is_own:
-        both = np.hstack((sums, _make_question_tables(rates, names)))
-        more = np.vstack((np.pad(added, ((0, 0), (0, 4))), np.pad(_make_added_labels(rates), ((0, 0), (4, 0)))))
+    if are_labels_of_these_answers:
+        both = np.hstack((sums, _make_question_outcome_table(rates, names)))
+        more = np.vstack((np.pad(added, ((0, 0), (0, 4))), np.pad(_make_added_label_weights(rates), ((0, 0), (4, 0)))))
         drawn = _draw_question_sums(np.vstack((both, more)), generator, draws)
         answers, labels = drawn[:, :4], drawn[:, 4:]
         called_right = answers[:, 3] / np.maximum(answers[:, 2], _ADDED_ITEMS)
     else:
         answers = _draw_question_sums(np.vstack((sums, added)), generator, draws)
         labels = _draw_question_sums(
-            np.vstack((_make_question_tables(rates, list(rates.questions)), _make_added_labels(rates))),
+            np.vstack((_make_question_outcome_table(rates, list(rates.questions)), _make_added_label_weights(rates))),
             generator,
             draws,
         )
@@ -125,7 +125,7 @@ def correct_judged_share(
         _compute_corrected_shares(of_all, np.array([rates.sensitivity]), np.array([rates.specificity]), 0.0)[0]
     )
     # the added items may move the interval away from a share of 0 or 1
-    return round_to_published(value), (
+    return round_to_six_digits(value), (
         min(compute_percentile_interval(lows)[0], round(value, 4)),
         max(compute_percentile_interval(highs)[1], round(value, 4)),
     )
@@ -163,11 +163,11 @@ def _draw_called_right_shares(rates: JudgeErrorRates, generator: np.random.Gener
     return generator.binomial(rates.size, share, draws) / rates.size
 
 
-def _make_question_tables(rates: JudgeErrorRates, names: Sequence[str]) -> Float64Values:
+def _make_question_outcome_table(rates: JudgeErrorRates, names: Sequence[str]) -> Float64Values:
     return np.array([rates.questions.get(name, [0] * 4) for name in names], np.float64)
 
 
-def _make_added_labels(rates: JudgeErrorRates) -> Float64Values:
+def _make_added_label_weights(rates: JudgeErrorRates) -> Float64Values:
     """Return the items added to labels, each with the mean weight of a label."""
     return np.eye(4) * np.rint(_ADDED_ITEMS * np.sum(list(rates.questions.values())) / rates.n)
 

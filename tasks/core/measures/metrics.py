@@ -15,12 +15,12 @@ from factmill.tasks.core.measures.intervals import (
     Float64Values,
     Int64Values,
     Interval,
-    bootstrap_mean_interval,
+    bootstrap_cluster_mean_interval,
     compute_wilson_interval,
     count_deviating_clusters,
     format_interval_warning,
-    scale_to_whole_numbers,
-    sum_by_cluster,
+    scale_to_whole_numbers_and_exponent,
+    sum_and_count_by_cluster,
 )
 from factmill.tasks.core.rows import StrictModel
 
@@ -115,18 +115,18 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
     for each in scores:
         clusters = next((numbers for names, numbers in known if names == each.clusters), None)
         if clusters is None:
-            clusters = number_names(each.clusters)[0]
+            clusters = index_names_in_sorted_order(each.clusters)[0]
             known.append((each.clusters, clusters))
         ends = sorted((each.worst, each.best))
         scored = ~np.isnan(each.values)
-        scaled, exponent = scale_to_whole_numbers(np.where(scored, each.values, 0.0), clusters)
-        for group_by, group, chosen in iterate_item_groups(each.groups, len(clusters)):
+        scaled, exponent = scale_to_whole_numbers_and_exponent(np.where(scored, each.values, 0.0), clusters)
+        for group_by, group, chosen in iterate_all_items_and_groups(each.groups, len(clusters)):
             counted = chosen[scored[chosen]]
-            sums, sizes = sum_by_cluster(scaled[counted], clusters[counted])
+            sums, sizes = sum_and_count_by_cluster(scaled[counted], clusters[counted])
             total = math.fsum(each.values[counted].tolist())
             n, n_unscored = len(counted), len(chosen) - len(counted)
             bounds = (
-                [round_to_published((total + n_unscored * end) / len(chosen)) for end in ends]
+                [round_to_six_digits((total + n_unscored * end) / len(chosen)) for end in ends]
                 if len(chosen)
                 else [None] * 2
             )
@@ -140,17 +140,17 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
             else:
                 note = format_interval_warning(len(sums), count_deviating_clusters(sums, sizes))
                 if len(sums) > 1:
-                    interval, kind = bootstrap_mean_interval(sums, sizes, seed, exponent), "bootstrap"
+                    interval, kind = bootstrap_cluster_mean_interval(sums, sizes, seed, exponent), "bootstrap"
             metrics.append(
                 MeasuredMetric(
                     setting=each.setting,
                     metric=each.metric,
                     group_by=group_by,
                     group=group,
-                    value=round_to_published(total / n) if n else None,
+                    value=round_to_six_digits(total / n) if n else None,
                     n=n,
                     n_unscored=n_unscored,
-                    coverage=round_to_published(n / len(chosen)) if len(chosen) else None,
+                    coverage=round_to_six_digits(n / len(chosen)) if len(chosen) else None,
                     bound_low=bounds[0],
                     bound_high=bounds[1],
                     ci_low=interval[0] if interval else None,
@@ -164,26 +164,26 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
     return metrics
 
 
-def number_names(names: Sequence[str | None]) -> tuple[Int64Values, list[str]]:
+def index_names_in_sorted_order(names: Sequence[str | None]) -> tuple[Int64Values, list[str]]:
     """Return the position of each name in the sorted names, -1 for None, and the sorted names."""
     known = sorted({name for name in names if name is not None})
     positions: dict[str | None, int] = {None: -1, **{name: position for position, name in enumerate(known)}}
     return np.fromiter(map(positions.__getitem__, names), np.int64, len(names)), known
 
 
-def iterate_item_groups(
+def iterate_all_items_and_groups(
     groups: Mapping[str, Sequence[str | None]], items: int
 ) -> Iterator[tuple[str, str, Int64Values]]:
     """Yield all items, then each group, sorted by name, as (grouping, group, item positions)."""
     yield "", "", np.arange(items)
     for group_by, column in groups.items():
-        numbers, names = number_names(column)
+        numbers, names = index_names_in_sorted_order(column)
         order = np.argsort(numbers, kind="stable")
         ends = np.searchsorted(numbers[order], np.arange(len(names) + 1))
         for name, start, end in zip(names, ends[:-1], ends[1:], strict=True):
             yield group_by, name, order[start:end]
 
 
-def round_to_published(value: float) -> float:
+def round_to_six_digits(value: float) -> float:
     """Round a value for publication: to six digits, never minus zero."""
     return round(value, _METRIC_DIGITS) + 0.0

@@ -16,13 +16,13 @@ from factmill.tasks.core.measures.intervals import (
     BOOTSTRAP_DRAWS,
     Z_95,
     Float64Values,
-    bootstrap_mean_interval,
+    bootstrap_cluster_mean_interval,
     count_deviating_clusters,
     format_interval_warning,
-    scale_to_whole_numbers,
-    sum_by_cluster,
+    scale_to_whole_numbers_and_exponent,
+    sum_and_count_by_cluster,
 )
-from factmill.tasks.core.measures.metrics import MetricScores, number_names, round_to_published
+from factmill.tasks.core.measures.metrics import MetricScores, index_names_in_sorted_order, round_to_six_digits
 from factmill.tasks.core.rows import StrictModel
 
 _Z_80 = 0.8416212335729143
@@ -85,10 +85,10 @@ def compare_models(
     totals = [math.fsum(scores.values.tolist()) for scores in (left, right)]
     difference = (totals[0] - totals[1]) / n if n else None
     gains = left.values - right.values
-    clusters, names = number_names(left.clusters)
-    scaled, exponent = scale_to_whole_numbers(gains, clusters)
-    sums, sizes = sum_by_cluster(scaled, clusters)
-    interval = bootstrap_mean_interval(sums, sizes, seed, exponent) if len(names) > 1 else None
+    clusters, names = index_names_in_sorted_order(left.clusters)
+    scaled, exponent = scale_to_whole_numbers_and_exponent(gains, clusters)
+    sums, sizes = sum_and_count_by_cluster(scaled, clusters)
+    interval = bootstrap_cluster_mean_interval(sums, sizes, seed, exponent) if len(names) > 1 else None
     paired = left.is_share and len(names) == n
     p = None
     if n:
@@ -97,7 +97,7 @@ def compare_models(
             if paired
             else compute_sign_flip_p(sums, seed)
         )
-    smallest = compute_smallest_difference(sums, sizes, exponent)
+    smallest = compute_smallest_detectable_difference(sums, sizes, exponent)
     better = ""
     if interval and (interval[0] > 0 or interval[1] < 0):
         better = first if (interval[0] > 0) == (left.best > left.worst) else second
@@ -110,9 +110,9 @@ def compare_models(
         only_first=_count_scored(of_first) - n,
         only_second=_count_scored(of_second) - n,
         clusters=len(names),
-        value_first=round_to_published(totals[0] / n) if n else None,
-        value_second=round_to_published(totals[1] / n) if n else None,
-        difference=None if difference is None else round_to_published(difference),
+        value_first=round_to_six_digits(totals[0] / n) if n else None,
+        value_second=round_to_six_digits(totals[1] / n) if n else None,
+        difference=None if difference is None else round_to_six_digits(difference),
         ci_low=interval[0] if interval else None,
         ci_high=interval[1] if interval else None,
         better=better,
@@ -135,7 +135,7 @@ def compare_all_models(models: Mapping[str, Sequence[MetricScores]], seed: int =
         for scores in of_first:
             if (scores.setting, scores.metric) in others:
                 found.append(compare_models(first, scores, second, others[scores.setting, scores.metric], seed))
-    adjusted = adjust_p_values([comparison.p for comparison in found])
+    adjusted = adjust_p_values_benjamini_hochberg([comparison.p for comparison in found])
     return [one.model_copy(update={"p_adjusted": p}) for one, p in zip(found, adjusted, strict=True)]
 
 
@@ -184,7 +184,9 @@ def compute_sign_flip_p(sums: Float64Values, seed: int = 0) -> float:
     return _round_p(reached / (BOOTSTRAP_DRAWS + 1))
 
 
-def compute_smallest_difference(sums: Float64Values, sizes: Float64Values, exponent: int = 0) -> float | None:
+def compute_smallest_detectable_difference(
+    sums: Float64Values, sizes: Float64Values, exponent: int = 0
+) -> float | None:
     """Return the smallest difference that such a sample detects at 5 % (two-sided) with 80 % power; to six digits.
 
     `sums`, `sizes`: paired differences by cluster, in units of 2^-exponent. None if these do not vary, or for one cluster:
@@ -196,10 +198,10 @@ def compute_smallest_difference(sums: Float64Values, sizes: Float64Values, expon
     mean = float(sums.sum() / sizes.sum())
     spread = math.fsum(((sums - mean * sizes) ** 2).tolist()) * clusters / (clusters - 1)
     error = math.ldexp(math.sqrt(spread) / float(sizes.sum()), -exponent)
-    return round_to_published((Z_95 + _Z_80) * error) or None
+    return round_to_six_digits((Z_95 + _Z_80) * error) or None
 
 
-def adjust_p_values(p_values: Sequence[float | None]) -> list[float | None]:
+def adjust_p_values_benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust p-values by Benjamini and Hochberg: those up to 0.05 have a false discovery rate of 5 %."""
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     adjusted: list[float | None] = [None] * len(p_values)
@@ -210,7 +212,9 @@ def adjust_p_values(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def rank_compared_models(comparisons: Sequence[ModelComparison], lower_is_better: bool = False) -> dict[str, RankRange]:
+def compute_model_rank_ranges(
+    comparisons: Sequence[ModelComparison], lower_is_better: bool = False
+) -> dict[str, RankRange]:
     """Return the range of possible ranks of each model: the ranks, by value, of all models that it does not clearly differ from.
 
     `comparisons`: all pairs of models, by one metric in one setting, on the same items. Models without a clear difference

@@ -15,13 +15,18 @@ from factmill.tasks.core.measures.intervals import (
     Float64Values,
     Int64Values,
     Interval,
-    bootstrap_mean_interval,
+    bootstrap_cluster_mean_interval,
     compute_percentile_interval,
     count_deviating_clusters,
     format_interval_warning,
-    scale_to_whole_numbers,
+    scale_to_whole_numbers_and_exponent,
 )
-from factmill.tasks.core.measures.metrics import MeasuredMetric, iterate_item_groups, number_names, round_to_published
+from factmill.tasks.core.measures.metrics import (
+    MeasuredMetric,
+    index_names_in_sorted_order,
+    iterate_all_items_and_groups,
+    round_to_six_digits,
+)
 
 _MIN_F1_DRAWS = 1_000
 _MAX_DRAWN_CLUSTERS = 4_000_000
@@ -42,7 +47,7 @@ class RatioTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class RatioMetric:
+class RatioMetricScores:
     """One metric between 0 and 1 in one setting; ValueError if the columns differ in length."""
 
     setting: str
@@ -61,27 +66,27 @@ class RatioMetric:
             raise ValueError(f"{self.metric}, {self.setting}: columns do not all have {len(self.clusters)} items")
 
 
-def measure_ratio_metrics(ratios: Sequence[RatioMetric], seed: int = 0) -> list[MeasuredMetric]:
+def measure_ratio_metrics(ratios: Sequence[RatioMetricScores], seed: int = 0) -> list[MeasuredMetric]:
     """Return for each ratio a metric over all items, then one per group, as `measure` does for means.
 
     n counts the items that a ratio applies to; for the bounds each unscored item gets the mean denominator of the others.
     """
-    return [metric for each in ratios for metric in _measure_ratio_metric(each, seed)]
+    return [metric for each in ratios for metric in _measure_ratio_metric_by_group(each, seed)]
 
 
-def _measure_ratio_metric(ratios: RatioMetric, seed: int) -> Iterator[MeasuredMetric]:
-    clusters, _ = number_names(ratios.clusters)
+def _measure_ratio_metric_by_group(ratios: RatioMetricScores, seed: int) -> Iterator[MeasuredMetric]:
+    clusters, _ = index_names_in_sorted_order(ratios.clusters)
     missing: Int64Values = np.any([np.isnan(part.numerators) for part in ratios.ratios], axis=0)
     applies: Int64Values = np.any([part.denominators > 0 for part in ratios.ratios], axis=0)
-    for group_by, group, chosen in iterate_item_groups(ratios.groups, len(clusters)):
+    for group_by, group, chosen in iterate_all_items_and_groups(ratios.groups, len(clusters)):
         counted = chosen[~missing[chosen] & applies[chosen]]
         n, n_unscored = len(counted), int(missing[chosen].sum())
         sums = [
             (math.fsum(part.numerators[counted].tolist()), math.fsum(part.denominators[counted].tolist()))
             for part in ratios.ratios
         ]
-        value = _combine_ratios(sums)
-        interval, drawn, note = _compute_ratio_interval(ratios.ratios, counted, clusters, seed)
+        value = _compute_ratio_or_f1(sums)
+        interval, drawn, note = _compute_ratio_interval_and_note(ratios.ratios, counted, clusters, seed)
         if value is None:
             note = f"none of {n_unscored} is scored" if n_unscored else "nothing to score"
         bounds = [
@@ -92,10 +97,10 @@ def _measure_ratio_metric(ratios: RatioMetric, seed: int) -> Iterator[MeasuredMe
             metric=ratios.metric,
             group_by=group_by,
             group=group,
-            value=None if value is None else round_to_published(value),
+            value=None if value is None else round_to_six_digits(value),
             n=n,
             n_unscored=n_unscored,
-            coverage=round_to_published(n / (n + n_unscored)) if n + n_unscored else None,
+            coverage=round_to_six_digits(n / (n + n_unscored)) if n + n_unscored else None,
             bound_low=bounds[0],
             bound_high=bounds[1],
             ci_low=interval[0] if interval else None,
@@ -107,7 +112,7 @@ def _measure_ratio_metric(ratios: RatioMetric, seed: int) -> Iterator[MeasuredMe
         )
 
 
-def _combine_ratios(sums: Sequence[tuple[float, float]]) -> float | None:
+def _compute_ratio_or_f1(sums: Sequence[tuple[float, float]]) -> float | None:
     """Return a ratio, or the harmonic mean of two; None if a denominator is 0.
 
     The harmonic mean is 0 if one ratio is 0, even if the other is undefined: a model that finds nothing and cites nothing
@@ -121,11 +126,11 @@ def _combine_ratios(sums: Sequence[tuple[float, float]]) -> float | None:
 
 def _bound_by_unscored(sums: Sequence[tuple[float, float]], n: int, n_unscored: int, at: int) -> float | None:
     shares = [(above + below / n * n_unscored * at, below + below / n * n_unscored) for above, below in sums]
-    value = _combine_ratios(shares)
-    return None if value is None else round_to_published(value)
+    value = _compute_ratio_or_f1(shares)
+    return None if value is None else round_to_six_digits(value)
 
 
-def _compute_ratio_interval(
+def _compute_ratio_interval_and_note(
     parts: Sequence[RatioTerms], counted: Int64Values, clusters: Int64Values, seed: int
 ) -> tuple[Interval | None, int, str]:
     """Return the interval, its number of clusters, and the note."""
@@ -133,7 +138,7 @@ def _compute_ratio_interval(
     exponents = []
     counted_clusters = clusters[counted]
     for part in parts:
-        scaled, exponent = scale_to_whole_numbers(part.numerators[counted], counted_clusters)
+        scaled, exponent = scale_to_whole_numbers_and_exponent(part.numerators[counted], counted_clusters)
         exponents.append(exponent)
         columns += [
             np.bincount(counted_clusters, each).astype(np.float64) for each in (scaled, part.denominators[counted])
@@ -146,7 +151,7 @@ def _compute_ratio_interval(
     if len(sums) < 2:
         return None, len(sums), format_interval_warning(len(sums))
     if len(parts) == 1:
-        interval = bootstrap_mean_interval(sums[:, 0], sums[:, 1], seed, exponents[0])
+        interval = bootstrap_cluster_mean_interval(sums[:, 0], sums[:, 1], seed, exponents[0])
     else:
         interval = _compute_f1_interval(sums, exponents, seed)
     return (

@@ -59,7 +59,7 @@ def make_grouped_bar_figure(
 ) -> ReportFigure:
     """Make a figure with bars of several colours from group → value → count; `stacked` if groups share no row. Of more than
     `max_bars` values, the commonest stay and the others share one bar."""
-    cut = {group: _cut_names(counts) for group, counts in groups.items()}
+    cut = {group: _sum_counts_by_shortened_name(counts) for group, counts in groups.items()}
     in_all: Counter[str] = Counter()
     for counts in cut.values():
         in_all.update(counts)
@@ -76,12 +76,12 @@ def make_grouped_bar_figure(
     return ReportFigure(name, title, kind, by, counted, tuple(series), note)
 
 
-def count_by_frequency(values: Iterable[Any]) -> dict[Any, int]:
+def count_values_commonest_first(values: Iterable[Any]) -> dict[Any, int]:
     """Return value → number of occurrences, the commonest first, ties by name."""
     return dict(sorted(Counter(values).items(), key=lambda each: (-each[1], str(each[0]))))
 
 
-def count_by_number(values: Iterable[int]) -> dict[int, int]:
+def count_numbers_filling_gaps(values: Iterable[int]) -> dict[int, int]:
     """Return number → number of occurrences, sorted by number, without gaps unless there would be too many bars."""
     counts = Counter(values)
     if not counts:
@@ -107,7 +107,7 @@ def _format_power_range(digits: int) -> str:
     return f"{10 ** (digits - 1):,} to {10**digits - 1:,}"
 
 
-def _cut_names(counts: Mapping[Any, int]) -> Counter[str]:
+def _sum_counts_by_shortened_name(counts: Mapping[Any, int]) -> Counter[str]:
     cut: Counter[str] = Counter()
     for value, count in counts.items():
         text = str(value)

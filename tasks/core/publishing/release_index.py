@@ -14,7 +14,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RowCount = Annotated[int, Field(ge=0, le=2**40)]
 
 
-class ReleasedFile(StrictModel):
+class ReleasedSplitFile(StrictModel):
     """A file with the rows of a split."""
 
     path: str
@@ -30,7 +30,7 @@ class ReleasedSplit(StrictModel):
     table: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     columns: Annotated[list[str], Field(min_length=1)]
     rows: RowCount
-    files: list[ReleasedFile]
+    files: list[ReleasedSplitFile]
 
 
 class ReleasedConfig(StrictModel):
@@ -46,7 +46,7 @@ class ReleasedTable(StrictModel):
 
     rows: RowCount
     sha256: Sha256
-    """SHA-256 of the rows, sorted by id (`digest_rows`)."""
+    """SHA-256 of the rows, sorted by id (`digest_table_as_parquet`)."""
 
 
 class LeftOutRows(StrictModel):
@@ -57,7 +57,7 @@ class LeftOutRows(StrictModel):
     rows: RowCount
 
 
-class ReleaseIndex(StrictModel):
+class ReleaseContents(StrictModel):
     """Contents of release.json."""
 
     factmill_release: Literal[2]
@@ -81,52 +81,52 @@ class ReleaseIndex(StrictModel):
         return [split for config in self.configs for split in config.splits]
 
 
-class _OpenModel(BaseModel):
+class _ExtraFieldsAllowedModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
 
-class _ManifestModel(_OpenModel):
+class _ManifestLocalModelIdentity(_ExtraFieldsAllowedModel):
     name: str
     digest: str
 
 
-class _ManifestDecision(_OpenModel):
+class _ManifestReviewDecision(_ExtraFieldsAllowedModel):
     id: str
     row_id: str
 
 
-class _ManifestReview(_OpenModel):
+class _ManifestReview(_ExtraFieldsAllowedModel):
     policy: str
-    decisions: list[_ManifestDecision] = []
+    decisions: list[_ManifestReviewDecision] = []
 
 
-class _ManifestParams(_OpenModel):
+class _ManifestParams(_ExtraFieldsAllowedModel):
     params: dict[str, Any]
     reviewing: _ManifestReview | None = None
     units: list[str] | None = None
-    embedder: _ManifestModel | str | None = None
-    translator: _ManifestModel | str | None = None
-    perplexity: _ManifestModel | str | None = None
+    embedder: _ManifestLocalModelIdentity | str | None = None
+    translator: _ManifestLocalModelIdentity | str | None = None
+    perplexity: _ManifestLocalModelIdentity | str | None = None
 
 
-class _ManifestWorld(_OpenModel):
+class _ManifestWorld(_ExtraFieldsAllowedModel):
     name: str
     digest: str
     epoch: str
 
 
-class _ManifestServices(_OpenModel):
+class _ManifestServices(_ExtraFieldsAllowedModel):
     __pydantic_extra__: dict[str, str]
     wikidata: str
     wikipedia: str
 
 
-class _ManifestSources(_OpenModel):
+class _ManifestSources(_ExtraFieldsAllowedModel):
     files: dict[str, list[tuple[str, str]]]
     wikidata: str | None
 
 
-class _ReleasedManifest(_OpenModel):
+class _ReleasedManifest(_ExtraFieldsAllowedModel):
     """Fields of a manifest (made by engine/naming/manifests.py) that comparisons, cards and evaluations read."""
 
     benchmark: str

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from factmill.tasks.core.calls.wikipedia import FILE_IDENTITY_PREFIX
 from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
+from factmill.tasks.core.service_settings import ENGLISH_WIKIPEDIA_URL
 from factmill.tasks.text.wikipedia_urls import format_article_url
 
 PaperComparisons = Mapping[str, tuple[float | str, float | str]]
@@ -14,7 +16,7 @@ PaperComparisons = Mapping[str, tuple[float | str, float | str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardSpec:
+class DatasetCardSpec:
     """Text of a dataset card, in Markdown."""
 
     about: str
@@ -71,21 +73,25 @@ class SourcePage:
 
     @classmethod
     def from_wiki(cls, wiki: str, title: str, revision: str) -> "SourcePage":
-        """Make a page of a build's wiki (`get_build_wikipedia`)."""
+        """Make a page of a build's wiki (`get_wikipedia_url_or_embedded`)."""
         return cls(title, revision, format_article_url(wiki, title, int(revision)))
 
 
-def get_build_wikipedia(manifest: Mapping[str, Any]) -> str:
-    """Return the Wikipedia of a build from its manifest: its address, or `embedded`."""
+def get_wikipedia_url_or_embedded(manifest: Mapping[str, Any]) -> str:
+    """Return the Wikipedia of a build from its manifest: its address, or `embedded`; a file's is the English Wikipedia."""
     service: str = manifest["services"]["wikipedia"]
+    if service.startswith(FILE_IDENTITY_PREFIX):
+        return ENGLISH_WIKIPEDIA_URL
     return "embedded" if service.startswith("embedded-") else service
 
 
 def format_wikipedia_name(manifest: Mapping[str, Any]) -> str:
     """Format the Wikipedia of a build as a source of texts: its name, or its host if it has none."""
-    wiki = get_build_wikipedia(manifest)
+    wiki = get_wikipedia_url_or_embedded(manifest)
     host = urlsplit(wiki).hostname or wiki
-    return {"embedded": EMBEDDED_WORLD_SOURCE, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
+    name = {"embedded": EMBEDDED_WORLD_SOURCE, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
+    service: str = manifest["services"]["wikipedia"]
+    return f"{name}, file {service}" if service.startswith(FILE_IDENTITY_PREFIX) else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +105,7 @@ class ParentRowLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSpec:
+class DatasetConfigSpec:
     """One config of `load_dataset(DIR, name)`, or several made from one table."""
 
     name: str
@@ -120,8 +126,8 @@ class ConfigSpec:
 class ReleaseSpec:
     """How a benchmark is released; the first config is the default one."""
 
-    card: CardSpec
-    configs: tuple[ConfigSpec, ...]
+    card: DatasetCardSpec
+    configs: tuple[DatasetConfigSpec, ...]
     canary: str
     """GUID in every file, by which training sets can exclude it; never changed."""
     paper: PaperCitation | None = None
@@ -139,7 +145,7 @@ class ReleaseSpec:
     )
     """The same arguments → the row's licence, if no column has it."""
     list_pages: Callable[[Mapping[str, Any], str], Iterable[SourcePage]] = lambda _row, _wiki: ()
-    """Row of `pages_table` and the wiki of its build (`get_build_wikipedia`) → the pages whose text or facts it contains."""
+    """Row of `pages_table` and the wiki of its build (`get_wikipedia_url_or_embedded`) → the pages whose text or facts it contains."""
     pages_table: str = ""
     """Table whose rows `list_pages` takes; empty: the main table."""
     has_facts: bool = True

@@ -62,7 +62,7 @@ def format_spending(spent: RunSpending) -> str:
     lost = (
         f", up to {format_usd(spent.unanswered_usd)} more in requests of unknown cost" if spent.unanswered_usd else ""
     )
-    return f"{format_usd(spent.paid_usd)}{lost}, {format_count(spent.requests, 'request')}, {spent.hours:.2f} hours"
+    return f"{format_usd(spent.paid_usd)}{lost}, {format_count_with_noun(spent.requests, 'request')}, {spent.hours:.2f} hours"
 
 
 def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Sequence[str]) -> str:
@@ -70,12 +70,12 @@ def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Seque
 
     `unknown_cost_calls`: calls whose responses reported no usage; `unpriced_models`: called models without a price.
     """
-    unknown = [f"cost unknown for {format_count(unknown_cost_calls, 'call')}"] if unknown_cost_calls else []
+    unknown = [f"cost unknown for {format_count_with_noun(unknown_cost_calls, 'call')}"] if unknown_cost_calls else []
     unknown += [f"no price set for {', '.join(unpriced_models)}"] if unpriced_models else []
     return ", ".join([f"US$ {cost_usd:.4f}", *unknown] if cost_usd or not unknown else unknown)
 
 
-def format_count(number: int, what: str) -> str:
+def format_count_with_noun(number: int, what: str) -> str:
     """Format a number with its noun; `what`: the noun in the singular."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
@@ -93,12 +93,12 @@ def format_hours(hours: float) -> str:
 def format_budget_limits(bounds: BudgetLimits) -> str:
     """Format limits of spending as text."""
     limits = [format_usd(bounds.cost_usd)] if bounds.cost_usd is not None else []
-    limits += [format_count(bounds.requests, "request")] if bounds.requests is not None else []
+    limits += [format_count_with_noun(bounds.requests, "request")] if bounds.requests is not None else []
     limits += [format_hours(bounds.hours)] if bounds.hours is not None else []
     return ", ".join(limits) or "anything"
 
 
-def subtract_spending(bounds: BudgetLimits, spent: RunSpending) -> BudgetLimits:
+def compute_remaining_budget(bounds: BudgetLimits, spent: RunSpending) -> BudgetLimits:
     """Return the limits that remain after spending."""
     return BudgetLimits(
         None if bounds.cost_usd is None else max(0.0, bounds.cost_usd - spent.cost_usd),
@@ -234,10 +234,10 @@ def is_error_response(body: Any) -> bool:
     choices = body.get("choices") or body.get("candidates")
     if not choices:
         return bool(body.get("error")) and not body.get("content") and not body.get("output")
-    return isinstance(choices, list) and all(_is_failed(each) for each in choices)
+    return isinstance(choices, list) and all(_is_failed_choice(each) for each in choices)
 
 
-def _is_failed(choice: Any) -> bool:
+def _is_failed_choice(choice: Any) -> bool:
     if not isinstance(choice, Mapping) or not choice.get("error"):
         return False
     message = choice.get("message")

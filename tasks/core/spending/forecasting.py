@@ -77,7 +77,7 @@ class ObservedStage:
 
 
 @dataclass(frozen=True, slots=True)
-class CallVolume:
+class StageOperationForecast:
     """Forecast calls of a stage of the whole build to one service."""
 
     stage: str
@@ -102,11 +102,11 @@ class StageForecast:
     stage: str
     rows: float
     hours: float
-    asked: tuple[CallVolume, ...]
+    asked: tuple[StageOperationForecast, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class BuildForecast:
     """Forecast for the whole build."""
 
     stages: tuple[StageForecast, ...]
@@ -118,19 +118,19 @@ class Forecast:
 
     def to_rounded_json(self) -> dict[str, Any]:
         """Return the forecast as JSON data, rounded."""
-        return round_json_numbers(asdict(self))
+        return round_json_numbers_to_six_places(asdict(self))
 
 
-def round_json_numbers(data: Any) -> Any:
+def round_json_numbers_to_six_places(data: Any) -> Any:
     """Round all numbers in JSON data to six decimal places."""
     if isinstance(data, dict):
-        return {name: round_json_numbers(each) for name, each in data.items()}
+        return {name: round_json_numbers_to_six_places(each) for name, each in data.items()}
     if isinstance(data, list | tuple):
-        return [round_json_numbers(each) for each in data]
+        return [round_json_numbers_to_six_places(each) for each in data]
     return round(data, 6) if isinstance(data, float) else data
 
 
-def make_forecast(
+def make_build_forecast(
     stages: Sequence[ObservedStage],
     uses: Sequence[ObservedCall],
     rows: Mapping[str, float],
@@ -138,7 +138,7 @@ def make_forecast(
     max_bundled: Mapping[str, int],
     get_draw_unit: Callable[[str], str] = str,
     gaps_s: Mapping[str, float] = MappingProxyType({}),
-) -> Forecast:
+) -> BuildForecast:
     """Forecast the whole build.
 
     `rows`: id of each observed row of scaled stages, with and without calls → its size, as a multiple of the mean of all rows.
@@ -160,18 +160,18 @@ def make_forecast(
     volumes, times = [], {}
     for kind, found in sorted(kinds.items()):
         scale = scales.get(kind[0], 1.0)
-        growth = _estimate_growth(found, rows, scale, get_draw_unit) if scale != 1.0 else 1.0
+        growth = _estimate_call_growth_exponent(found, rows, scale, get_draw_unit) if scale != 1.0 else 1.0
         times[kind] = _compute_call_multipliers(found, weights if scale != 1.0 else {}, growth)
         volume = _sum_call_volume(kind, found, growth, times[kind])
         bundled = estimate_bundled_requests(found, volume.calls, batches.get(kind[0], 1.0), max_bundled.get(kind[1], 1))
         volumes.append(replace(volume, requests=min(volume.requests, bundled)))
-    scaled_stages = (replace(stage, scale=_scale_expanded_stage(stage, weights)) for stage in stages)
+    scaled_stages = (replace(stage, scale=_compute_expanded_stage_scale(stage, weights)) for stage in stages)
     forecasts = tuple(_forecast_stage(stage, volumes, kinds, parallel_requests, gaps_s) for stage in scaled_stages)
     total = {name: sum(getattr(each, name) for each in volumes) for name in FORECAST_AMOUNTS}
     total["model_requests"] = sum(each.requests for each in volumes if each.model)
     total["hours"] = sum(each.hours for each in forecasts)
     low, high = _compute_forecast_intervals(kinds, volumes, times, scales, rows, weights)
-    return Forecast(forecasts, total, low, high)
+    return BuildForecast(forecasts, total, low, high)
 
 
 def calibrate_row_weights(sizes: Sequence[float], scale: float) -> np.ndarray:
@@ -187,7 +187,7 @@ def calibrate_row_weights(sizes: Sequence[float], scale: float) -> np.ndarray:
     return 1 + others * (scale - 1) * len(seen) / others.sum()
 
 
-def _scale_expanded_stage(stage: ObservedStage, weights: Mapping[str, float]) -> float:
+def _compute_expanded_stage_scale(stage: ObservedStage, weights: Mapping[str, float]) -> float:
     """Return a stage's scale, weighted by the pilot rows that its rows were expanded from."""
     if stage.scale == 1.0 or not stage.expanded_rows:
         return stage.scale
@@ -206,11 +206,13 @@ def _compute_call_multipliers(
 
 def _sum_call_volume(
     kind: tuple[str, str, str, str], uses: Sequence[ObservedCall], growth: float, times: Mapping[str, float]
-) -> CallVolume:
+) -> StageOperationForecast:
     calls = {use.key: use for use in uses}
     sums = {name: sum(times[key] * getattr(use, name) for key, use in calls.items()) for name in FORECAST_AMOUNTS[1:]}
     latency_s = sum(use.latency_s for use in calls.values()) / len(calls)
-    return CallVolume(*kind, growth=round(growth, 3), calls=sum(times.values()), latency_s=latency_s, **sums)
+    return StageOperationForecast(
+        *kind, growth=round(growth, 3), calls=sum(times.values()), latency_s=latency_s, **sums
+    )
 
 
 def estimate_bundled_requests(uses: Sequence[ObservedCall], calls: float, batches: float, most: int) -> float:
@@ -221,7 +223,7 @@ def estimate_bundled_requests(uses: Sequence[ObservedCall], calls: float, batche
     return max(were * batches, calls / most) if most > 1 and were < len(asked) else math.inf
 
 
-def _estimate_growth(
+def _estimate_call_growth_exponent(
     uses: Sequence[ObservedCall], rows: Iterable[str], scale: float, unit: Callable[[str], str]
 ) -> float:
     """Return the exponent, from 0 to 1, by which the number of distinct calls grows with the rows."""
@@ -260,7 +262,7 @@ def estimate_distinct_things(wanted_by: Sequence[int], rows: int, scale: float) 
 
 def _forecast_stage(
     stage: ObservedStage,
-    volumes: Sequence[CallVolume],
+    volumes: Sequence[StageOperationForecast],
     kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCall]],
     parallel: Mapping[str, float],
     gaps_s: Mapping[str, float],
@@ -282,7 +284,7 @@ def _forecast_stage(
 
 def _compute_forecast_intervals(
     kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCall]],
-    volumes: Sequence[CallVolume],
+    volumes: Sequence[StageOperationForecast],
     times: Mapping[tuple[str, str, str, str], Mapping[str, float]],
     scales: Mapping[str, float],
     rows: Mapping[str, float],
@@ -318,7 +320,7 @@ def _compute_forecast_intervals(
     draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), _FORECAST_DRAWS)
     known = math.sqrt(max(0.0, 1 - 1 / most)) if most > 1 else 1.0
     offs = [
-        compute_sum_interval(untold[:, at], draws, is_positive=bool((table[:, at] > 0).all()))
+        bootstrap_sum_interval_offsets(untold[:, at], draws, is_positive=bool((table[:, at] > 0).all()))
         for at in range(len(names))
     ]
     middle = fixed + table.sum(axis=0)
@@ -327,7 +329,7 @@ def _compute_forecast_intervals(
     return low, high
 
 
-def compute_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bool) -> tuple[float, float]:
+def bootstrap_sum_interval_offsets(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bool) -> tuple[float, float]:
     """Return the offsets of a 90 % interval, below and above the sum of rows' amounts, for the expected sum of as many rows.
 
     `draws`: multiplicity of each row in each bootstrap draw (draws × rows). `is_positive`: all amounts are positive, so they

@@ -115,7 +115,7 @@ def find_call_differences(before: Sequence[RecordedRowCall], after: Sequence[Rec
             groups[call.stage_position, call.operation, str(call.parts.get("prompt", ""))][side].append(call)
     by_stage: dict[int, list[CallDifference]] = defaultdict(list)
     for (position, *_), sides in groups.items():
-        by_stage[position] += _pair_calls(*sides)
+        by_stage[position] += _pair_differing_calls(*sides)
     return [
         each
         for position in sorted(by_stage)
@@ -125,7 +125,9 @@ def find_call_differences(before: Sequence[RecordedRowCall], after: Sequence[Rec
     ]
 
 
-def _pair_calls(before: Sequence[RecordedRowCall], after: Sequence[RecordedRowCall]) -> Iterator[CallDifference]:
+def _pair_differing_calls(
+    before: Sequence[RecordedRowCall], after: Sequence[RecordedRowCall]
+) -> Iterator[CallDifference]:
     """Pair calls with equal requests, then those that differ in the fewest parts."""
     wanted: dict[str, list[RecordedRowCall]] = defaultdict(list)
     for call in before:
@@ -171,17 +173,17 @@ def is_part_set_by_build_inputs(part: str) -> bool:
     return part in _TIME_PARTS or part in _PARAMETER_PARTS or part in _LIST_PARTS
 
 
-def find_direct_causes(difference: CallDifference, locks: ManifestComparison) -> list[ChangeCause]:
+def find_direct_causes(difference: CallDifference, manifests: ManifestComparison) -> list[ChangeCause]:
     """Return why a call differs, without effects of earlier calls; empty where nothing else differs."""
     if not (difference.before and difference.after):
         return []
     asked = difference.get_changed_request_parts()
     causes = [
-        *_find_prompt_and_model_causes(difference, difference.before, difference.after, locks),
-        *_find_request_causes(asked, locks),
+        *_find_prompt_and_model_causes(difference, difference.before, difference.after, manifests),
+        *_find_request_causes(asked, manifests),
     ]
     if not causes and not asked and difference.replies_differ:
-        causes = _find_reply_causes(difference.before, difference.after, locks)
+        causes = _find_reply_causes(difference.before, difference.after, manifests)
     return [replace(cause, stage=difference.latest_call.stage) for cause in causes]
 
 
@@ -198,7 +200,7 @@ def merge_possible_causes(causes: Sequence[ChangeCause], description: str = "") 
 
 
 def _find_prompt_and_model_causes(
-    difference: CallDifference, before: RecordedRowCall, after: RecordedRowCall, locks: ManifestComparison
+    difference: CallDifference, before: RecordedRowCall, after: RecordedRowCall, manifests: ManifestComparison
 ) -> Iterator[ChangeCause]:
     if difference.has_changed_part("prompt_digest"):
         prompt = str(after.parts["prompt"])
@@ -207,25 +209,29 @@ def _find_prompt_and_model_causes(
         )
     if difference.has_changed_part("model"):
         old, new = str(before.parts.get("model")), str(after.parts.get("model"))
-        yield ChangeCause("model", _find_model_roles(old, new, locks), f"{old} → {new}")
+        yield ChangeCause("model", _find_model_roles(old, new, manifests), f"{old} → {new}")
 
 
-def _find_request_causes(changed_parts: dict[str, tuple[Any, Any]], locks: ManifestComparison) -> Iterator[ChangeCause]:
+def _find_request_causes(
+    changed_parts: dict[str, tuple[Any, Any]], manifests: ManifestComparison
+) -> Iterator[ChangeCause]:
     if moments := [name for name in changed_parts if name in _TIME_PARTS]:
-        days = [each for each in locks.list_causes("parameter") if each.what == "days"]
+        days = [each for each in manifests.list_causes("parameter") if each.what == "days"]
         old, new = changed_parts[moments[-1]]
-        yield next(iter([*locks.list_causes("epoch"), *days]), ChangeCause("epoch", "", f"{old} → {new}"))
+        yield next(iter([*manifests.list_causes("epoch"), *days]), ChangeCause("epoch", "", f"{old} → {new}"))
     for name in changed_parts:
         if name in _PARAMETER_PARTS:
-            changed = locks.find_cause("parameter", name) or locks.find_cause("parameter", f"{name}s")
+            changed = manifests.find_cause("parameter", name) or manifests.find_cause("parameter", f"{name}s")
             yield changed or ChangeCause("parameter", name, f"{changed_parts[name][0]} → {changed_parts[name][1]}")
     if any(name in _LIST_PARTS for name in changed_parts) and (
-        lists := locks.list_causes("list") or locks.list_causes("code")
+        lists := manifests.list_causes("list") or manifests.list_causes("code")
     ):
         yield merge_possible_causes(lists)
 
 
-def _find_reply_causes(before: RecordedRowCall, after: RecordedRowCall, locks: ManifestComparison) -> list[ChangeCause]:
+def _find_reply_causes(
+    before: RecordedRowCall, after: RecordedRowCall, manifests: ManifestComparison
+) -> list[ChangeCause]:
     if failed := [each for each in (before, after) if each.status != "ok"]:
         return [
             ChangeCause(
@@ -235,35 +241,37 @@ def _find_reply_causes(before: RecordedRowCall, after: RecordedRowCall, locks: M
             )
         ]
     return [
-        _find_model_reply_cause(before, after, locks)
+        _find_model_reply_cause(before, after, manifests)
         if after.is_model_call
-        else _find_service_reply_cause(before, after, locks)
+        else _find_service_reply_cause(before, after, manifests)
     ]
 
 
-def _find_model_reply_cause(before: RecordedRowCall, after: RecordedRowCall, locks: ManifestComparison) -> ChangeCause:
+def _find_model_reply_cause(
+    before: RecordedRowCall, after: RecordedRowCall, manifests: ManifestComparison
+) -> ChangeCause:
     what = str(after.parts.get("prompt", after.operation))
     if before.service != after.service:
-        role = _find_model_roles(before.service, after.service, locks)
+        role = _find_model_roles(before.service, after.service, manifests)
         return ChangeCause("model", role, f"{before.service} → {after.service}")
     if before.parts.get("script") != after.parts.get("script"):
         return ChangeCause("reply", what, "the scripted reply was edited")
-    if before.key != after.key and (settings := locks.find_cause("model", "settings")):
+    if before.key != after.key and (settings := manifests.find_cause("model", "settings")):
         return settings
-    if before.key != after.key and (code := locks.list_causes("code")):
+    if before.key != after.key and (code := manifests.list_causes("code")):
         return merge_possible_causes(code)
     return ChangeCause("reply", what, f"sent on {before.asked_at} and again on {after.asked_at}")
 
 
 def _find_service_reply_cause(
-    before: RecordedRowCall, after: RecordedRowCall, locks: ManifestComparison
+    before: RecordedRowCall, after: RecordedRowCall, manifests: ManifestComparison
 ) -> ChangeCause:
-    service = locks.find_service_name(after.service)
+    service = manifests.find_service_name(after.service)
     when = "" if before.asked_at == after.asked_at else f" ({before.asked_at} → {after.asked_at})"
     world = ChangeCause("world", service, f"{_format_reply_change(before, after)}{when}")
     hops = after.parts.get("hops")
     name = f"{after.operation}_{hops}" if hops else after.operation
-    query = next((each for each in locks.list_causes("query") if each.what.rpartition("/")[2] == name), None)
+    query = next((each for each in manifests.list_causes("query") if each.what.rpartition("/")[2] == name), None)
     is_live = after.service.startswith("http")
     may_differ = is_live or before.service != after.service
     if query:
@@ -272,7 +280,7 @@ def _find_service_reply_cause(
         return world
     return (
         merge_possible_causes(code)
-        if (code := locks.list_causes("code"))
+        if (code := manifests.list_causes("code"))
         else ChangeCause("reply", after.operation, world.told)
     )
 
@@ -298,8 +306,8 @@ def _get_short_prompt_digest(call: RecordedRowCall) -> str:
     return str(call.parts.get("prompt_digest"))[:8]
 
 
-def _find_model_roles(before: str, after: str, locks: ManifestComparison) -> str:
+def _find_model_roles(before: str, after: str, manifests: ManifestComparison) -> str:
     """Return the roles, as the manifests name them, in which one model replaced another."""
-    models = [each for each in locks.changes if each.cause.kind == "model"]
+    models = [each for each in manifests.changes if each.cause.kind == "model"]
     roles = [each.cause.what for each in models if (str(each.before), str(each.after)) == (before, after)]
     return ", ".join(roles) or after.partition("@")[0]

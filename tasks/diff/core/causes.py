@@ -35,10 +35,10 @@ def is_change_carried_over(source_change: tuple[Any, Any], target_change: tuple[
     lost, won = _split_lost_and_gained(target_change)
     if _overlaps_or_contains(won, come) or _overlaps_or_contains(lost, gone):
         return True
-    new_words, old_words = _collect_words(won), _collect_words(lost)
+    new_words, old_words = _collect_leaf_text_words(won), _collect_leaf_text_words(lost)
     return _contains_half_of_words(
-        new_words - old_words, _collect_words(come) - _collect_words(gone)
-    ) or _contains_half_of_words(old_words - new_words, _collect_words(gone) - _collect_words(come))
+        new_words - old_words, _collect_leaf_text_words(come) - _collect_leaf_text_words(gone)
+    ) or _contains_half_of_words(old_words - new_words, _collect_leaf_text_words(gone) - _collect_leaf_text_words(come))
 
 
 def _contains_half_of_words(wanted: frozenset[str], found: frozenset[str]) -> bool:
@@ -46,23 +46,23 @@ def _contains_half_of_words(wanted: frozenset[str], found: frozenset[str]) -> bo
     return bool(wanted) and 2 * len(wanted & found) >= len(wanted)
 
 
-def _collect_words(leaves: frozenset[str]) -> frozenset[str]:
-    return frozenset(word for leaf in leaves for word in _split_words(leaf))
+def _collect_leaf_text_words(leaves: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for leaf in leaves for word in _split_words_of_minimum_length(leaf))
 
 
 @lru_cache(maxsize=256)
-def _split_words(text: str) -> frozenset[str]:
+def _split_words_of_minimum_length(text: str) -> frozenset[str]:
     return frozenset(word for word in _WORD.findall(text) if len(word) >= _MIN_TEXT_CHARACTERS)
 
 
 def contains_all_values(value: Any, parts: Iterable[Any]) -> bool:
     """True where a value contains every complete text and number of `parts`."""
-    return all(_collect_leaf_texts(part) <= _collect_leaf_texts(value) for part in parts)
+    return all(_collect_traceable_leaf_texts(part) <= _collect_traceable_leaf_texts(value) for part in parts)
 
 
 def _split_lost_and_gained(change: tuple[Any, Any]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the texts and numbers that only the old value has, and those that only the new one has."""
-    before, after = map(_collect_leaf_texts, change)
+    before, after = map(_collect_traceable_leaf_texts, change)
     return before - after, after - before
 
 
@@ -75,12 +75,12 @@ def _overlaps_or_contains(leaves: frozenset[str], others: frozenset[str]) -> boo
     )
 
 
-def _collect_leaf_texts(value: Any) -> frozenset[str]:
-    return _make_text_leaves(value) if isinstance(value, str) else frozenset(_iterate_leaf_texts(value))
+def _collect_traceable_leaf_texts(value: Any) -> frozenset[str]:
+    return _wrap_non_empty_text_in_set(value) if isinstance(value, str) else frozenset(_iterate_leaf_texts(value))
 
 
 @lru_cache(maxsize=256)
-def _make_text_leaves(text: str) -> frozenset[str]:
+def _wrap_non_empty_text_in_set(text: str) -> frozenset[str]:
     return frozenset([text]) if text else frozenset()
 
 
@@ -92,7 +92,7 @@ def _iterate_leaf_texts(value: Any) -> Iterator[str]:
         for each in value:
             yield from _iterate_leaf_texts(each)
     elif isinstance(value, str):
-        yield from _make_text_leaves(value)
+        yield from _wrap_non_empty_text_in_set(value)
     elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= _MIN_TRACEABLE_NUMBER:
         yield f"{value:g}" if isinstance(value, float) else str(value)
 

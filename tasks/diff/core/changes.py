@@ -206,7 +206,7 @@ def format_change_in_lines(before: Any, after: Any, max_characters: int) -> tupl
     return _cut_excerpt(old, start, max_characters), _cut_excerpt(new, start, max_characters)
 
 
-def excerpt_change(before: Any, after: Any, max_characters: int) -> tuple[str, str]:
+def excerpt_change_keeping_line_breaks(before: Any, after: Any, max_characters: int) -> tuple[str, str]:
     """Return two values with line breaks; long ones start shortly before their first difference."""
     old, new = format_changed_value(before), format_changed_value(after)
     start = max(_count_common_prefix(old, new) - _LEAD_CHARACTERS, 0) if max(len(old), len(new)) > max_characters else 0

@@ -172,10 +172,12 @@ def _find_decision_count_change(before: Mapping[str, Any], after: Mapping[str, A
 
 
 def list_changed_decisions(
-    locks: ManifestComparison, row_ids: Sequence[str]
+    manifests: ManifestComparison, row_ids: Sequence[str]
 ) -> list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]:
     """Return the changed decisions about a row: (before, after), None where there is none."""
-    old, new = (_index_decisions_by_id(lock["params"].get("reviewing") or {}) for lock in (locks.before, locks.after))
+    old, new = (
+        _index_decisions_by_id(lock["params"].get("reviewing") or {}) for lock in (manifests.before, manifests.after)
+    )
     return [
         (old.get(item), new.get(item))
         for item in sorted(old.keys() | new.keys())
@@ -187,8 +189,8 @@ def _index_decisions_by_id(reviewing: Mapping[str, Any]) -> dict[str, Mapping[st
     return {each["id"]: each for each in reviewing.get("decisions", ())}
 
 
-def _index_source_file_digests(lock: ManifestContent) -> dict[str, str]:
-    return {name: digest for files in lock["sources"]["files"].values() for name, digest in files}
+def _index_source_file_digests(manifest: ManifestContent) -> dict[str, str]:
+    return {name: digest for files in manifest["sources"]["files"].values() for name, digest in files}
 
 
 def _iterate_mapping_changes(

@@ -18,11 +18,11 @@ from factmill.tasks.compute_settings import ComputeSettings
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
     WorkerCapability,
-    format_code_version,
-    format_resource_name,
-    import_distributed,
+    format_dask_resource_name,
+    format_worker_code_version,
+    import_distributed_without_logs,
     make_driver_security,
-    parse_resource_name,
+    parse_dask_resource_name,
 )
 from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.progress import print_and_log
@@ -49,7 +49,7 @@ class MalformedWorkerAnswer(Exception):
     """An answer does not fit its request; raised by the function that receives it."""
 
 
-def check_count(answered: int, asked: int) -> None:
+def check_answer_count(answered: int, asked: int) -> None:
     """Raise MalformedWorkerAnswer unless the numbers of answers and requests are equal."""
     if answered != asked:
         raise MalformedWorkerAnswer(f"received {answered} answers to {asked} questions")
@@ -65,7 +65,7 @@ class WorkerInfo:
     """Time of its last heartbeat, by the scheduler's clock."""
 
 
-class Cluster:
+class DaskClusterClient:
     """A Dask cluster, connected on first use."""
 
     def __init__(self, compute: ComputeSettings) -> None:
@@ -87,14 +87,14 @@ class Cluster:
         client = self._connect()
         question = _import_request_class()
         code, resource = (
-            format_code_version(),
-            {format_resource_name(WorkerCapability(requirement, format_code_version())): 1},
+            format_worker_code_version(),
+            {format_dask_resource_name(WorkerCapability(requirement, format_worker_code_version())): 1},
         )
         waiting = deque(enumerate(groups))
         under_way: dict[str, tuple[int, Any]] = {}
         again: Counter[int] = Counter()
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        holders = _CapableWorkers(self, requirement)
+        holders = _CapableWorkerCounter(self, requirement)
         try:
             while waiting or under_way:
                 room = _IN_FLIGHT_PER_WORKER * holders.count() - len(under_way)
@@ -143,14 +143,16 @@ class Cluster:
             raise self._make_lost_error() from error
         return [
             WorkerInfo(
-                address, tuple(sorted(filter(None, map(parse_resource_name, fields["resources"])))), fields["last_seen"]
+                address,
+                tuple(sorted(filter(None, map(parse_dask_resource_name, fields["resources"])))),
+                fields["last_seen"],
             )
             for address, fields in sorted(found.items())
         ]
 
     def list_capable_workers(self, wanted: RequiredResource) -> list[WorkerInfo]:
         """Return the workers that have exactly this model or graph, and the same code."""
-        held = WorkerCapability(wanted, format_code_version())
+        held = WorkerCapability(wanted, format_worker_code_version())
         return [worker for worker in self.list_workers() if held in worker.capabilities]
 
     def remove_worker(self, address: str) -> None:
@@ -185,7 +187,7 @@ class Cluster:
                     self._client = self._open_client()
                 except (OSError, TimeoutError, ValueError) as error:
                     raise ServiceUnreachable(
-                        f"no Dask scheduler answers at {self.compute.address} ({_shorten(error)}): start one there "
+                        f"no Dask scheduler answers at {self.compute.address} ({_format_first_error_line(error)}): start one there "
                         f"(`dask scheduler`) and workers (`factmill worker --address {self.compute.address}`), or remove "
                         "[compute] from the world's file to compute on this machine"
                     ) from error
@@ -198,7 +200,7 @@ class Cluster:
         Dask itself waits forever if the connection is accepted but nothing answers: a stopped process, or another server at
         that port.
         """
-        library, security = import_distributed(), make_driver_security(self.compute)
+        library, security = import_distributed_without_logs(), make_driver_security(self.compute)
         opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def open_it() -> None:
@@ -231,12 +233,12 @@ class Cluster:
             if future.status in ("cancelled", "lost"):
                 raise TimeoutError
             state, answer = future.result(timeout=_READ_S)
-        except (import_distributed().CancelledError, TimeoutError) as error:
+        except (import_distributed_without_logs().CancelledError, TimeoutError) as error:
             if client.status != "running":
                 raise self._make_lost_error() from error
             return None
         except Exception as error:
-            raise self._make_no_answer_error(wanted, _shorten(error)) from error
+            raise self._make_no_answer_error(wanted, _format_first_error_line(error)) from error
         if state == "refused":
             raise ServiceUnreachable(f"a worker of {self.compute.address} refused the {wanted}: {answer}")
         return answer
@@ -266,13 +268,13 @@ class Cluster:
         )
 
 
-class _CapableWorkers:
+class _CapableWorkerCounter:
     """Count of the workers that can answer a request, refreshed once a second.
 
     Workers silent for too long are removed. If there is no worker for too long, the request is given up.
     """
 
-    def __init__(self, cluster: Cluster, wanted: RequiredResource) -> None:
+    def __init__(self, cluster: DaskClusterClient, wanted: RequiredResource) -> None:
         self._cluster, self._wanted = cluster, wanted
         self._looked, self._found = 0.0, 0
         self._since = time.monotonic()
@@ -333,7 +335,7 @@ def format_missing_capability(wanted: RequiredResource, workers: Sequence[Worker
         for held in worker.capabilities:
             if held.requirement == wanted:
                 return (
-                    f"{worker.address} holds the {wanted}, but runs other code ({held.code}; here: {format_code_version()}): "
+                    f"{worker.address} holds the {wanted}, but runs other code ({held.code}; here: {format_worker_code_version()}): "
                     "install the same versions of factmill and libraries on both machines"
                 )
     others = sorted(
@@ -361,11 +363,11 @@ def _strip_compute_type(identity: str) -> str:
 
 def _import_request_class() -> Callable[..., object]:
     # the worker's module imports all models; the driver needs it only when it sends a request
-    from factmill.tasks.engine.cluster.worker_tasks import ClusterRequest
+    from factmill.tasks.engine.cluster.worker_tasks import RequestUnpicklingToAnswer
 
-    return ClusterRequest
+    return RequestUnpicklingToAnswer
 
 
-def _shorten(error: BaseException) -> str:
+def _format_first_error_line(error: BaseException) -> str:
     first_line = str(error).strip().partition("\n")[0][:300]
     return first_line or type(error).__name__

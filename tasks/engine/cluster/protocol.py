@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from factmill.tasks.compute_settings import ComputeSettings, require_tls_files
+from factmill.tasks.compute_settings import ComputeSettings, require_existing_tls_files
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
 from factmill.tasks.engine.naming.code_versions import digest_import_closure, load_source_code
-from factmill.tasks.engine.naming.identities import embedder_identity, perplexity_identity, translator_identity
+from factmill.tasks.engine.naming.identities import embedder_name_and_digest, perplexity_identity, translator_identity
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.settings import World, graphs_folder
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
@@ -111,7 +111,7 @@ def _decode_table(packed: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def import_distributed() -> Any:
+def import_distributed_without_logs() -> Any:
     """Return the library `distributed` with its logs off, since our errors report them; SettingsError if not installed."""
     try:
         library = importlib.import_module("distributed")
@@ -129,7 +129,7 @@ def make_tls_security(ca_file: str, cert_file: str, key_file: str, role: str) ->
     """Return Dask's security settings for a tls:// connection, or None for a plain one; `role`: client or worker."""
     if not ca_file:
         return None
-    return import_distributed().Security(
+    return import_distributed_without_logs().Security(
         require_encryption=True,
         tls_ca_file=ca_file,
         **{f"tls_{role}_cert": cert_file, f"tls_{role}_key": key_file},
@@ -138,7 +138,7 @@ def make_tls_security(ca_file: str, cert_file: str, key_file: str, role: str) ->
 
 def make_driver_security(compute: ComputeSettings) -> Any:
     """Return the driver's security settings; SettingsError if a certificate file is missing."""
-    require_tls_files((compute.ca_file, compute.cert_file, compute.key_file))
+    require_existing_tls_files((compute.ca_file, compute.cert_file, compute.key_file))
     return make_tls_security(compute.ca_file, compute.cert_file, compute.key_file, "client")
 
 
@@ -169,15 +169,15 @@ class WorkerCapability:
 
     requirement: RequiredResource
     code: str
-    """Version of the worker's code and libraries (`format_code_version`)."""
+    """Version of the worker's code and libraries (`format_worker_code_version`)."""
 
 
-def format_resource_name(held: WorkerCapability) -> str:
+def format_dask_resource_name(held: WorkerCapability) -> str:
     """Return the name of a capability as a resource of Dask's scheduler."""
     return json.dumps([_RESOURCE_MARK, held.requirement.kind, held.requirement.identity, held.code])
 
 
-def parse_resource_name(name: str) -> WorkerCapability | None:
+def parse_dask_resource_name(name: str) -> WorkerCapability | None:
     """Parse a resource name; None if it is not factmill's."""
     try:
         mark, kind, identity, code = json.loads(name)
@@ -187,19 +187,19 @@ def parse_resource_name(name: str) -> WorkerCapability | None:
 
 
 @cache
-def format_code_version() -> str:
+def format_worker_code_version() -> str:
     """Return, as text, the digest of the worker's code and the versions of libraries that affect its answers."""
     versions = " ".join(f"{each} {importlib.metadata.version(each)}" for each in _VERSIONED_LIBRARIES)
     return f"factmill {digest_import_closure([WORKER_MODULE], load_source_code())[:12]} {versions}"
 
 
-def list_requirements(world: World, home: Path) -> list[RequiredResource]:
+def list_required_cluster_resources(world: World, home: Path) -> list[RequiredResource]:
     """Return the models and the graph of a world that a cluster computes; UsageError if one is damaged."""
-    from factmill.tasks.graph.folders import load_checked_manifest
+    from factmill.tasks.graph.folders import load_manifest_and_check_files
     from factmill.tasks.models.embedders import CHAR_NGRAMS
 
     wanted = []
-    embedder = embedder_identity(world, home)
+    embedder = embedder_name_and_digest(world, home)
     if embedder["name"] != CHAR_NGRAMS:
         wanted.append(RequiredResource("embedder", embedder["digest"]))
     if "translator" in world.models:
@@ -208,7 +208,7 @@ def list_requirements(world: World, home: Path) -> list[RequiredResource]:
         wanted.append(RequiredResource("perplexity", perplexity_identity(world, home)))
     if world.wikidata.engine == "graph":
         wanted.append(
-            RequiredResource("graph", load_checked_manifest(world.wikidata.graph, graphs_folder(home)).digest)
+            RequiredResource("graph", load_manifest_and_check_files(world.wikidata.graph, graphs_folder(home)).digest)
         )
     return wanted
 
@@ -216,13 +216,13 @@ def list_requirements(world: World, home: Path) -> list[RequiredResource]:
 _GROUPS_PER_WORKER = 4
 
 
-def group_by_weight(weights: Sequence[int], workers: int, least: int, most: int) -> list[list[int]]:
+def group_by_weight(weights: Sequence[int], workers: int, min_weight: int, max_weight: int) -> list[list[int]]:
     """Return all places in groups, the heaviest first; `weights`: one per place, such as a text's characters.
 
     A group's weight is chosen to give each worker several groups, but at least `least` and at most `most`; a single place
     may exceed it.
     """
-    budget = min(max(sum(weights) // (max(workers, 1) * _GROUPS_PER_WORKER), least), most)
+    budget = min(max(sum(weights) // (max(workers, 1) * _GROUPS_PER_WORKER), min_weight), max_weight)
     groups: list[list[int]] = []
     weight = 0
     for place in sorted(range(len(weights)), key=lambda place: (-weights[place], place)):
@@ -234,7 +234,7 @@ def group_by_weight(weights: Sequence[int], workers: int, least: int, most: int)
     return groups
 
 
-def split_into_ranges(count: int, workers: int, least: int, most: int) -> list[range]:
+def split_into_ranges(count: int, workers: int, min_size: int, max_size: int) -> list[range]:
     """Return `count` places as ranges of equal size, chosen as in `group_by_weight`; the last may be shorter."""
-    size = min(max(count // (max(workers, 1) * _GROUPS_PER_WORKER), least), most)
+    size = min(max(count // (max(workers, 1) * _GROUPS_PER_WORKER), min_size), max_size)
     return [range(start, min(start + size, count)) for start in range(0, count, size)]

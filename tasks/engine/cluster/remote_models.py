@@ -18,7 +18,12 @@ from factmill.tasks.core.wikidata_paths import (
     FoundPaths,
     PathSearchOptions,
 )
-from factmill.tasks.engine.cluster.driver import Cluster, ClusterRequestGroup, MalformedWorkerAnswer, check_count
+from factmill.tasks.engine.cluster.driver import (
+    ClusterRequestGroup,
+    DaskClusterClient,
+    MalformedWorkerAnswer,
+    check_answer_count,
+)
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
     decode_array,
@@ -33,7 +38,7 @@ from factmill.tasks.engine.cluster.protocol import (
 )
 from factmill.tasks.models.cross_encoder import CrossEncoderSettings
 from factmill.tasks.models.embedders import SentenceEncoderSettings
-from factmill.tasks.models.model_folder import load_model_manifest, parse_model_settings
+from factmill.tasks.models.model_folder import load_manifest_and_check_sizes, parse_model_settings
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
 IntArray = npt.NDArray[np.int64]
@@ -44,12 +49,12 @@ _MIN_GROUP_PAIRS, _MAX_GROUP_PAIRS = 1_000, 50_000
 """Pairs per group for path search, which takes some microseconds per pair."""
 
 
-class RemoteModel:
+class RemoteModelService:
     """A translator or language model on a cluster, as a service."""
 
     is_outside = True
 
-    def __init__(self, cluster: Cluster, wanted: RequiredResource) -> None:
+    def __init__(self, cluster: DaskClusterClient, wanted: RequiredResource) -> None:
         self.identity = wanted.identity
         self._cluster, self._wanted = cluster, wanted
 
@@ -57,7 +62,7 @@ class RemoteModel:
         """Answer every call (see core.calls.call.Service)."""
 
         def take(places: Sequence[int], replies: Any) -> None:
-            check_count(len(replies), len(places))
+            check_answer_count(len(replies), len(places))
             for place, reply in zip(places, replies, strict=True):
                 deliver(calls[place], decode_reply(reply))
 
@@ -78,7 +83,7 @@ class RemoteEmbedder:
     name: str
     digest: str
     dimensions: int
-    _cluster: Cluster
+    _cluster: DaskClusterClient
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return vectors of length 1 (len(texts) × dimensions)."""
@@ -89,7 +94,7 @@ class RemoteEmbedder:
             RequiredResource("embedder", self.digest),
             [len(text) for text in different],
             lambda places: ("vectors", [different[place] for place in places]),
-            lambda places, found: _put_rows(vectors, places, found),
+            lambda places, found: _copy_decoded_rows_into_table(vectors, places, found),
         )
         rows = {text: row for row, text in enumerate(different)}
         return vectors[[rows[text] for text in texts]] if len(texts) else vectors
@@ -102,7 +107,7 @@ class RemoteCrossEncoder:
     name: str
     digest: str
     _settings: CrossEncoderSettings
-    _cluster: Cluster
+    _cluster: DaskClusterClient
 
     def score(
         self, pairs: Sequence[tuple[str, str]], wanted: Sequence[Collection[str]] | None = None
@@ -116,7 +121,7 @@ class RemoteCrossEncoder:
             RequiredResource("cross-encoder", self.digest),
             [len(first) + len(second) for first, second in different],
             lambda places: ("scores", [list(different[place]) for place in places]),
-            lambda places, found: _put_rows(scores, places, found),
+            lambda places, found: _copy_decoded_rows_into_table(scores, places, found),
         )
         rows = {pair: row for row, pair in enumerate(different)}
         return scores[[rows[pair] for pair in pairs]][:, columns]
@@ -128,7 +133,7 @@ class RemotePathFinder:
 
     digest: str
     """Digest of the graph."""
-    _cluster: Cluster
+    _cluster: DaskClusterClient
 
     def find_item_paths(self, subjects: IntArray, objects: IntArray, options: PathSearchOptions) -> FoundPaths:
         """Find the paths between items."""
@@ -173,64 +178,66 @@ class RemotePathFinder:
 
         def take(number: int, answer: Any) -> None:
             found[number] = decode_found_paths(answer)
-            check_count(found[number].pairs.num_rows, len(ranges[number]))
+            check_answer_count(found[number].pairs.num_rows, len(ranges[number]))
 
         self._cluster.run_groups(wanted, [write(places) for places in ranges], take)
-        parts = [_shift(found[number], places.start) for number, places in enumerate(ranges)]
+        parts = [_shift_found_paths_pair_numbers(found[number], places.start) for number, places in enumerate(ranges)]
         problems = {pair: why for part in parts for pair, why in part.failures.items()}
         return FoundPaths(
             pa.concat_tables(part.paths for part in parts), pa.concat_tables(part.pairs for part in parts), problems
         )
 
 
-def open_remote_embedder(path: Path, cluster: Cluster) -> RemoteEmbedder:
+def open_remote_embedder(path: Path, cluster: DaskClusterClient) -> RemoteEmbedder:
     """Return a remote sentence encoder; only manifest and settings of its model folder are read here."""
-    manifest = load_model_manifest(path, "embedder")
+    manifest = load_manifest_and_check_sizes(path, "embedder")
     settings = parse_model_settings(path, manifest, SentenceEncoderSettings)
     return RemoteEmbedder(manifest.name, manifest.digest, settings.dimensions, cluster)
 
 
-def open_remote_cross_encoder(path: Path, cluster: Cluster) -> RemoteCrossEncoder:
+def open_remote_cross_encoder(path: Path, cluster: DaskClusterClient) -> RemoteCrossEncoder:
     """Return a remote cross-encoder; only manifest and settings of its model folder are read here."""
-    manifest = load_model_manifest(path, "cross-encoder")
+    manifest = load_manifest_and_check_sizes(path, "cross-encoder")
     settings = parse_model_settings(path, manifest, CrossEncoderSettings)
     return RemoteCrossEncoder(manifest.name, manifest.digest, settings, cluster)
 
 
 def _run_weighted_groups(
-    cluster: Cluster,
+    cluster: DaskClusterClient,
     wanted: RequiredResource,
     weights: Sequence[int],
-    write: Callable[[Sequence[int]], ClusterRequestGroup],
-    take: Callable[[Sequence[int], Any], None],
+    encode_group: Callable[[Sequence[int]], ClusterRequestGroup],
+    handle_answer: Callable[[Sequence[int], Any], None],
 ) -> None:
     """Send all places to the cluster, in groups of similar weight."""
     if not weights:
         return
     groups = group_by_weight(weights, len(cluster.list_capable_workers(wanted)), _MIN_GROUP_CHARS, _MAX_GROUP_CHARS)
     cluster.run_groups(
-        wanted, [write(places) for places in groups], lambda number, answer: take(groups[number], answer)
+        wanted,
+        [encode_group(places) for places in groups],
+        lambda number, answer: handle_answer(groups[number], answer),
     )
 
 
-def _put_rows(table: npt.NDArray[Any], places: Sequence[int], written: Any) -> None:
+def _copy_decoded_rows_into_table(table: npt.NDArray[Any], places: Sequence[int], written: Any) -> None:
     """Copy the rows of a worker's encoded array into the table at these places; MalformedWorkerAnswer if the shape differs."""
     rows = decode_array(written)
-    check_count(len(rows), len(places))
+    check_answer_count(len(rows), len(places))
     if rows.shape[1:] != table.shape[1:]:
         raise MalformedWorkerAnswer(f"rows have the shape {rows.shape[1:]}; expected {table.shape[1:]}")
     table[list(places)] = rows
 
 
-def _shift(found: FoundPaths, start: int) -> FoundPaths:
+def _shift_found_paths_pair_numbers(found: FoundPaths, start: int) -> FoundPaths:
     """Return the found paths of a range of pairs, with pair numbers offset by `start`."""
     return FoundPaths(
-        _shift_pairs(found.paths, start),
-        _shift_pairs(found.pairs, start),
+        _shift_table_pair_numbers(found.paths, start),
+        _shift_table_pair_numbers(found.pairs, start),
         {pair + start: why for pair, why in found.failures.items()},
     )
 
 
-def _shift_pairs(table: pa.Table, start: int) -> pa.Table:
+def _shift_table_pair_numbers(table: pa.Table, start: int) -> pa.Table:
     places = pa.array(table["pair"].to_numpy() + start, pa.int32())
     return table.set_column(table.schema.get_field_index("pair"), table.schema.field("pair"), places)

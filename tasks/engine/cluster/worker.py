@@ -11,28 +11,32 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from factmill.tasks.compute_settings import check_tls_files, require_tls_files
-from factmill.tasks.core.service_settings import check_scheduler_address
+from factmill.tasks.compute_settings import check_tls_files_fit_address, require_existing_tls_files
+from factmill.tasks.core.service_settings import check_dask_scheduler_address
 from factmill.tasks.engine.cluster.capabilities import (
-    ServableResource,
+    ServableModelOrGraph,
     ServedResources,
     load_servable_graph,
-    load_servable_models,
+    load_servable_model_variants,
 )
 from factmill.tasks.engine.cluster.protocol import (
     WorkerCapability,
-    format_code_version,
-    format_resource_name,
-    import_distributed,
+    format_dask_resource_name,
+    format_worker_code_version,
+    import_distributed_without_logs,
     make_tls_security,
 )
-from factmill.tasks.engine.cluster.worker_tasks import serve_resources
+from factmill.tasks.engine.cluster.worker_tasks import set_served_resources
 from factmill.tasks.errors import FactmillError, ServiceUnreachable, UsageError
-from factmill.tasks.graph.folders import list_graph_names
+from factmill.tasks.graph.folders import list_graph_and_half_load_names
 from factmill.tasks.models import perplexity, translator
 from factmill.tasks.models.devices import Device, choose_ctranslate2_device
-from factmill.tasks.models.embedders import PACKAGED_EMBEDDER, choose_default_embedder, resolve_embedder_folder
-from factmill.tasks.models.model_folder import list_model_names, model_path, models_folder
+from factmill.tasks.models.embedders import (
+    PACKAGED_EMBEDDER,
+    choose_default_embedder,
+    resolve_or_convert_embedder_folder,
+)
+from factmill.tasks.models.model_folder import get_model_path, get_models_folder, list_model_names
 from factmill.tasks.settings import graphs_folder
 
 ReportLine = Callable[[str], object]
@@ -42,7 +46,7 @@ _JOIN_S = 30.0
 
 def load_servable_resources(
     home: Path, models: Sequence[str], graphs: Sequence[str], device: Device, threads: int | None, tell: ReportLine
-) -> list[ServableResource]:
+) -> list[ServableModelOrGraph]:
     """Return the models and graphs to serve: those named, or by default all undamaged ones of the home.
 
     Files are checked against their digests. UsageError or LocalGraphError if a named one is damaged.
@@ -50,29 +54,31 @@ def load_servable_resources(
     if device != "auto":
         choose_ctranslate2_device(device)
     if models or graphs:
-        offers = [offer for name in models for offer in load_servable_models(_find_model(name, home), device, threads)]
+        offers = [
+            offer for name in models for offer in load_servable_model_variants(_find_model(name, home), device, threads)
+        ]
         return offers + [_load_named_graph(name, home) for name in graphs]
     offers = []
     for path in _list_all_models(home):
-        offers += _skip_damaged(lambda path=path: load_servable_models(path, device, threads), tell)  # type: ignore[misc]
-    for name in list_graph_names(graphs_folder(home)):
-        offers += _skip_damaged(lambda name=name: [load_servable_graph(name, graphs_folder(home))], tell)  # type: ignore[misc]
+        offers += _load_or_skip_damaged(lambda path=path: load_servable_model_variants(path, device, threads), tell)  # type: ignore[misc]
+    for name in list_graph_and_half_load_names(graphs_folder(home)):
+        offers += _load_or_skip_damaged(lambda name=name: [load_servable_graph(name, graphs_folder(home))], tell)  # type: ignore[misc]
     return offers
 
 
 def check_worker_options(address: str, files: tuple[str, str, str]) -> None:
     """Raise UsageError unless the address can be a scheduler's and has the PEM files that it needs."""
     try:
-        check_scheduler_address(address)
-        check_tls_files(address, files)
+        check_dask_scheduler_address(address)
+        check_tls_files_fit_address(address, files)
     except ValueError as error:
         raise UsageError(f"--address: {error}".replace("_file", "-file")) from None
-    require_tls_files(files)
+    require_existing_tls_files(files)
 
 
 def run_worker(
     address: str,
-    offers: Sequence[ServableResource],
+    offers: Sequence[ServableModelOrGraph],
     tell: ReportLine,
     host: str = "",
     files: tuple[str, str, str] = ("", "", ""),
@@ -82,14 +88,15 @@ def run_worker(
     `files`: PEM files of the authority, the certificate and its key, for a tls:// address. ServiceUnreachable if the
     scheduler does not answer, or goes away.
     """
-    library = import_distributed()
+    library = import_distributed_without_logs()
     security = make_tls_security(*files, "worker")
-    serve_resources(ServedResources(offers))
+    set_served_resources(ServedResources(offers))
     with tempfile.TemporaryDirectory(prefix=f"factmill-{os.getpid()}-worker-") as folder:
         options: dict[str, Any] = {
             "nthreads": 1,
             "resources": {
-                format_resource_name(WorkerCapability(offer.requirement, format_code_version())): 1 for offer in offers
+                format_dask_resource_name(WorkerCapability(offer.requirement, format_worker_code_version())): 1
+                for offer in offers
             },
             "local_directory": folder,
             "security": security,
@@ -116,7 +123,7 @@ async def _run_until_stopped(library: Any, address: str, options: dict[str, Any]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
-    joining = asyncio.ensure_future(_join(worker, address, options.get("host", "")))
+    joining = asyncio.ensure_future(_join_scheduler(worker, address, options.get("host", "")))
     left = asyncio.ensure_future(leaving.wait())
     await asyncio.wait([joining, left], return_when=asyncio.FIRST_COMPLETED)
     if joining.done():
@@ -136,7 +143,7 @@ async def _run_until_stopped(library: Any, address: str, options: dict[str, Any]
     return stops[0]
 
 
-async def _join(worker: Any, address: str, host: str) -> None:
+async def _join_scheduler(worker: Any, address: str, host: str) -> None:
     try:
         await worker
     except Exception as error:
@@ -153,9 +160,9 @@ def _list_all_models(home: Path) -> Iterator[Path]:
     """Yield the folders of a home's models and of the models packaged with factmill."""
     # the packaged encoder is unpacked to a folder in the home on first use
     if choose_default_embedder(home) == PACKAGED_EMBEDDER:
-        resolve_embedder_folder(PACKAGED_EMBEDDER, home)
-    folder = models_folder(home)
-    yield from (model_path(name, folder) for name in list_model_names(folder))
+        resolve_or_convert_embedder_folder(PACKAGED_EMBEDDER, home)
+    folder = get_models_folder(home)
+    yield from (get_model_path(name, folder) for name in list_model_names(folder))
     yield translator.EMBEDDED_TRANSLATOR_FOLDER
     yield perplexity.EMBEDDED_LANGUAGE_MODEL_FOLDER
 
@@ -170,23 +177,25 @@ def _find_model(name: str, home: Path) -> Path:
         return known[name]
     if "/" in name:
         return Path(name)
-    folder = models_folder(home)
+    folder = get_models_folder(home)
     if name == PACKAGED_EMBEDDER:
-        return resolve_embedder_folder(name, home)
+        return resolve_or_convert_embedder_folder(name, home)
     if name in list_model_names(folder):
-        return model_path(name, folder)
+        return get_model_path(name, folder)
     there = ", ".join([*known, *list_model_names(folder)])
     raise UsageError(f"no model {name} in {folder} (available: {there}); copy its folder there, or name its path")
 
 
-def _load_named_graph(name: str, home: Path) -> ServableResource:
+def _load_named_graph(name: str, home: Path) -> ServableModelOrGraph:
     path = Path(name)
     return (
         load_servable_graph(path.name, path.parent) if "/" in name else load_servable_graph(name, graphs_folder(home))
     )
 
 
-def _skip_damaged(offer: Callable[[], list[ServableResource]], tell: ReportLine) -> list[ServableResource]:
+def _load_or_skip_damaged(
+    offer: Callable[[], list[ServableModelOrGraph]], tell: ReportLine
+) -> list[ServableModelOrGraph]:
     try:
         return offer()
     except FactmillError as error:

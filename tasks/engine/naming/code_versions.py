@@ -102,7 +102,7 @@ def find_imports(module: str, text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-class PackageVersion(NamedTuple):
+class PackageBehaviourVersion(NamedTuple):
     """Version of a package's behaviour: how it makes rows and replies."""
 
     number: int
@@ -110,13 +110,13 @@ class PackageVersion(NamedTuple):
     """Difference from the version before."""
 
 
-PACKAGE_VERSIONS: Mapping[str, PackageVersion] = {
-    "clients": PackageVersion(1, "first counted version"),
-    "engine": PackageVersion(1, "first counted version"),
-    "graph": PackageVersion(1, "first counted version"),
-    "models": PackageVersion(1, "first counted version"),
-    "storage": PackageVersion(1, "first counted version"),
-    "world": PackageVersion(1, "first counted version"),
+PACKAGE_VERSIONS: Mapping[str, PackageBehaviourVersion] = {
+    "clients": PackageBehaviourVersion(1, "first counted version"),
+    "engine": PackageBehaviourVersion(1, "first counted version"),
+    "graph": PackageBehaviourVersion(1, "first counted version"),
+    "models": PackageBehaviourVersion(1, "first counted version"),
+    "storage": PackageBehaviourVersion(1, "first counted version"),
+    "world": PackageBehaviourVersion(1, "first counted version"),
 }
 _COUNTED_BY_DEFINITION = frozenset({"assets", "core", "evaluation", "lookups", "text"})
 """Packages shared by several benchmarks, which count by the digest of each definition."""
@@ -134,12 +134,14 @@ _UNCOUNTED_MODULES = frozenset(
         "files",
         "memory",
         "options",
+        "own_prompts",
         "processes",
         "progress",
         "release",
         "reports",
         "settings",
         "text.durations",
+        "zim_archive",
     ]
 )
 """Modules that check, show and run: rows depend on them only through other entries of the manifest."""
@@ -159,11 +161,14 @@ def collect_recipe_code(recipe: str) -> CodeDependencies:
     module, _, function = recipe.partition(":")
     packages = dict.fromkeys([*CODE_PACKAGES, module.partition(".")[0]])
     return collect_code_dependencies(
-        [(module, function)], load_source_code(tuple(packages)), partial(classify_module, module), _TRAVERSED_PACKAGES
+        [(module, function)],
+        load_source_code(tuple(packages)),
+        partial(classify_module_versioning, module),
+        _TRAVERSED_PACKAGES,
     )
 
 
-def classify_module(recipe: str, module: str) -> str | None:
+def classify_module_versioning(recipe: str, module: str) -> str | None:
     """Return how a module counts for a recipe's module: "" by definition, a package name by version, None not at all."""
     package, *rest = module.removeprefix("factmill.").split(".")
     if package != "tasks" or not rest:

@@ -71,7 +71,7 @@ class CodeDependencies:
 
 
 @dataclass(slots=True)
-class _Module:
+class _ModuleNames:
     """Names that a module defines and imports."""
 
     definitions: dict[str, list[ast.stmt]] = field(default_factory=dict)
@@ -94,7 +94,9 @@ def collect_code_dependencies(
     """
     todo = [(module, name) for module, name in starts]
     if missing := [
-        each for each in todo if each[0] not in code or each[1] not in _parse_module(each[0], code[each[0]]).definitions
+        each
+        for each in todo
+        if each[0] not in code or each[1] not in _parse_definitions_and_imports(each[0], code[each[0]]).definitions
     ]:
         raise BuildError(f"no definition {':'.join(missing[0])}; a build's id depends on it")
     found: dict[str, dict[str, str]] = {}
@@ -115,17 +117,17 @@ def collect_code_dependencies(
             rooms.add(room)
         if room is None or (room and room not in traversed):
             continue
-        names = _parse_module(module, code[module])
+        names = _parse_definitions_and_imports(module, code[module])
         if name in names.imports:
             todo.append(_resolve_import(*names.imports[name], code))
         elif name in names.definitions:
-            digest, mentioned = _digest_definition(module, code[module], name)
-            resolved = [_resolve(each, module, names, code) for each in mentioned]
+            digest, mentioned = _digest_definition_and_list_names(module, code[module], name)
+            resolved = [_resolve_dotted_name(each, module, names, code) for each in mentioned]
             if room:
                 resolved = [each for each in resolved if code.keys() & {each[0], f"{each[0]}.__init__"}]
             else:
                 imported = [
-                    f"{'.'.join(each)} = {_format_import(*meant, code, package_of)}"
+                    f"{'.'.join(each)} = {_format_import_origin(*meant, code, package_of)}"
                     for each, meant in zip(mentioned, resolved, strict=True)
                     if each[0] in names.imports
                 ]
@@ -140,7 +142,9 @@ def collect_code_dependencies(
     )
 
 
-def _resolve(mentioned: tuple[str, ...], module: str, names: _Module, code: Mapping[str, str]) -> tuple[str, str]:
+def _resolve_dotted_name(
+    mentioned: tuple[str, ...], module: str, names: _ModuleNames, code: Mapping[str, str]
+) -> tuple[str, str]:
     """Return the definition, as (module, name), of a dotted name; an unbound name of this module is a builtin."""
     first, *more = mentioned
     if first not in names.imports:
@@ -160,33 +164,35 @@ def _resolve_import(source: str, name: str | None, code: Mapping[str, str]) -> t
     return (inner, "*") if code.keys() & {inner, f"{inner}.__init__"} else (source, name)
 
 
-def _format_import(module: str, name: str, code: Mapping[str, str], room_of: Callable[[str], str | None]) -> str:
+def _format_import_origin(
+    module: str, name: str, code: Mapping[str, str], package_of: Callable[[str], str | None]
+) -> str:
     """Return an imported name's origin as `module:name`, or `package:name` if its package counts by version."""
     passed: set[tuple[str, str]] = set()
     while module in code and (module, name) not in passed:
-        imports = _parse_module(module, code[module]).imports
+        imports = _parse_definitions_and_imports(module, code[module]).imports
         if name not in imports:
             break
         passed.add((module, name))
         module, name = _resolve_import(*imports[name], code)
-    room = room_of(module) if code.keys() & {module, f"{module}.__init__"} else ""
+    room = package_of(module) if code.keys() & {module, f"{module}.__init__"} else ""
     return f"{module if room == '' else room}:{name}"
 
 
 @cache
-def _digest_definition(module: str, text: str, name: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
+def _digest_definition_and_list_names(module: str, text: str, name: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
     """Return the digest of a definition's syntax tree, and the dotted names in it, sorted."""
-    statements = _parse_module(module, text).definitions[name]
+    statements = _parse_definitions_and_imports(module, text).definitions[name]
     described = "\n".join(map(_format_syntax_tree, statements))
-    mentioned = {each for one in statements for each in _list_names(one)}
+    mentioned = {each for one in statements for each in _iterate_dotted_names(one)}
     return digest_bytes(described.encode()), tuple(sorted(mentioned))
 
 
 @cache
-def _parse_module(module: str, text: str) -> _Module:
-    found = _Module()
+def _parse_definitions_and_imports(module: str, text: str) -> _ModuleNames:
+    found = _ModuleNames()
     for statement in ast.parse(text).body:
-        _collect_statement(module, statement, found)
+        _collect_definitions_and_imports(module, statement, found)
     for statements in list(found.definitions.values()):
         for node in (inner for each in statements for inner in ast.walk(each)):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -196,7 +202,7 @@ def _parse_module(module: str, text: str) -> _Module:
     return found
 
 
-def _collect_statement(module: str, statement: ast.stmt, found: _Module) -> None:
+def _collect_definitions_and_imports(module: str, statement: ast.stmt, found: _ModuleNames) -> None:
     if isinstance(statement, ast.Import | ast.ImportFrom):
         found.imports.update(_list_imports(module, statement))
         return
@@ -205,12 +211,12 @@ def _collect_statement(module: str, statement: ast.stmt, found: _Module) -> None
     ):
         # imports only for types, or of optional libraries
         for each in statement.body:
-            _collect_statement(module, each, found)
+            _collect_definitions_and_imports(module, each, found)
     if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(statement.value, ast.Call):
         called = statement.value
         if isinstance(called.func, ast.Name) and called.func.id in _RECORD_CLASSES:
             called.keywords = [each for each in called.keywords if each.arg in _ROW_DECIDING_FIELDS]
-    bound = _list_bound(statement)
+    bound = _list_bound_names(statement)
     if not _is_docstring(statement):
         # a loop may change names that other statements bind
         for name in dict.fromkeys(
@@ -231,7 +237,7 @@ def _list_imports(module: str, node: ast.Import | ast.ImportFrom) -> Iterator[tu
         yield alias.asname or alias.name, (source, alias.name)
 
 
-def _list_bound(statement: ast.stmt) -> list[str]:
+def _list_bound_names(statement: ast.stmt) -> list[str]:
     """Return the names that a module-level statement binds."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
@@ -244,7 +250,7 @@ def _list_bound(statement: ast.stmt) -> list[str]:
     return [*(node.id for node in stored), *inner]
 
 
-def _list_names(definition: ast.stmt) -> Iterator[tuple[str, ...]]:
+def _iterate_dotted_names(definition: ast.stmt) -> Iterator[tuple[str, ...]]:
     """Yield the dotted names in a definition, including those in quoted annotations."""
     todo: list[ast.AST] = [definition]
     while todo:
@@ -258,11 +264,11 @@ def _list_names(definition: ast.stmt) -> Iterator[tuple[str, ...]]:
             yield (inner.id, *parts)
         else:
             todo += [inner] if inner is not node else ast.iter_child_nodes(node)
-        for quoted in _list_quoted(node):
-            yield from _list_names(quoted)
+        for quoted in _iterate_quoted_annotations(node):
+            yield from _iterate_dotted_names(quoted)
 
 
-def _list_quoted(node: ast.AST) -> Iterator[ast.stmt]:
+def _iterate_quoted_annotations(node: ast.AST) -> Iterator[ast.stmt]:
     """Yield the parsed quoted annotations of a node."""
     for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
         for part in ast.walk(annotation) if annotation else ():

@@ -14,15 +14,15 @@ from factmill.tasks.core.calls.translation_and_perplexity import make_model_serv
 from factmill.tasks.core.service_settings import EMBEDDED_SERVICE, ModelSettings
 from factmill.tasks.errors import SettingsError, UsageError
 from factmill.tasks.settings import World, graphs_folder
-from factmill.tasks.text.durations import parse_duration
+from factmill.tasks.text.durations import parse_validated_duration
 
 
 @cache
 def embedded_world_identity() -> str:
     """Return the identity of the embedded world: a digest of its files."""
-    from factmill.tasks.world.data import digest_world
+    from factmill.tasks.world.data import digest_world_files
 
-    return f"embedded-{digest_world()[:16]}"
+    return f"embedded-{digest_world_files()[:16]}"
 
 
 def wikidata_identity(world: World, home: Path) -> str:
@@ -33,7 +33,7 @@ def wikidata_identity(world: World, home: Path) -> str:
 
         with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
             return graph.identity
-    return identify_service("wikidata", world.wikidata.url)
+    return make_service_identity("wikidata", world.wikidata.url)
 
 
 def check_graph_languages(world: World, home: Path, languages: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ def embedder_name(world: World, home: Path) -> str:
     return settings.name if settings else choose_default_embedder(home)
 
 
-def embedder_identity(world: World, home: Path) -> dict[str, str]:
+def embedder_name_and_digest(world: World, home: Path) -> dict[str, str]:
     """Return name and digest of a world's sentence encoder."""
     from factmill.tasks.models.embedders import get_embedder_digest
 
@@ -75,7 +75,7 @@ def get_translator_settings(world: World) -> ModelSettings:
         return settings
     raise SettingsError(
         f'the world {world.name} has no translator; add [models.translator] with kind = "local" and the name of a model '
-        "from `factmill models list`, or build in English only with --language eng"
+        "from `factmill models list`, or build in English only with --languages eng"
     )
 
 
@@ -112,7 +112,8 @@ def service_identities(world: World, home: Path) -> dict[str, str]:
     """Return service → identity, for each service that a world names, as used in manifests."""
     urls = {name: url for name, url in service_urls(world).items() if name != "wikidata" and url}
     wikidata = {"wikidata": wikidata_identity(world, home)} if world.has_service("wikidata") else {}
-    return wikidata | {name: identify_service(name, url) for name, url in urls.items()}
+    file = {"wikipedia": world.open_wikipedia_file().identity} if world.is_local("wikipedia") else {}
+    return wikidata | {name: make_service_identity(name, url) for name, url in urls.items()} | file
 
 
 def service_urls(world: World) -> dict[str, str]:
@@ -120,12 +121,12 @@ def service_urls(world: World) -> dict[str, str]:
     return {name: getattr(world, name).url for name in ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")}
 
 
-def identify_service(name: str, url: str) -> str:
+def make_service_identity(name: str, url: str) -> str:
     """Return the identity of a service: its URL, or the embedded world's own."""
     return f"{embedded_world_identity()}/{name}" if url == "embedded" else url
 
 
-def resolve_max_ages(world: World, given: str | None) -> dict[str, float]:
+def resolve_reply_max_ages(world: World, given: str | None) -> dict[str, float]:
     """Return identity → seconds until a recorded reply expires, for each service and model whose replies expire.
 
     `given`: age for all services except models, overriding the world's file. Replies of services identified by content
@@ -136,15 +137,15 @@ def resolve_max_ages(world: World, given: str | None) -> dict[str, float]:
         age = given or getattr(world, name).max_age
         is_graph = name == "wikidata" and world.wikidata.engine == "graph"
         if url and url != EMBEDDED_SERVICE and age and not is_graph:
-            ages[url] = min(parse_duration(age), ages.get(url, math.inf))
+            ages[url] = min(parse_validated_duration(age), ages.get(url, math.inf))
     for model in world.models.values():
         if model.max_age:
             ages |= dict.fromkeys(
-                (model.url, make_model_service_identity(model.url, model.name)), parse_duration(model.max_age)
+                (model.url, make_model_service_identity(model.url, model.name)), parse_validated_duration(model.max_age)
             )
     return ages
 
 
-def compute_oldest_allowed(max_ages: Mapping[str, float], now: datetime) -> dict[str, datetime]:
+def compute_oldest_valid_reply_times(max_ages: Mapping[str, float], now: datetime) -> dict[str, datetime]:
     """Return service → earliest time of a valid reply, from maximum ages in seconds."""
     return {service: datetime.fromtimestamp(max(now.timestamp() - age, 0), UTC) for service, age in max_ages.items()}

@@ -12,12 +12,12 @@ from factmill.tasks.core.service_settings import CHAT_MODEL_KINDS, TOKEN_PRICE_S
 from factmill.tasks.core.spending.costs import (
     BudgetLimits,
     compute_cost_range,
+    compute_remaining_budget,
     format_budget_limits,
-    format_count,
+    format_count_with_noun,
     format_spending,
-    subtract_spending,
 )
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import BudgetExhausted, SettingsError
 from factmill.tasks.options import RunOptions
 from factmill.tasks.settings import World
@@ -25,7 +25,7 @@ from factmill.tasks.storage.builds import count_calls_without_usage, find_foreca
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 
-def check_prices(world: World, roles: Collection[str]) -> None:
+def check_models_have_prices(world: World, roles: Collection[str]) -> None:
     """Raise SettingsError if a model of these roles has no price, so that its cost is unknown."""
     for role, model in sorted(world.models.items()):
         lacking = [key for key in TOKEN_PRICE_SETTINGS if key not in model.model_fields_set]
@@ -45,7 +45,7 @@ def summarize_spending(budget: Budget) -> dict[str, Any]:
     return {**spent, "by_service": dict(sorted(budget.requests.items())), "bounds": bounds}
 
 
-def find_unknown_costs(world: World, db: Connection, build_id: str) -> dict[str, Any]:
+def find_unknown_cost_calls_and_models(world: World, db: Connection, build_id: str) -> dict[str, Any]:
     """Return what a build's cost does not cover, for its report: `unknown_cost_calls` and `unpriced_models`."""
     models = {(model.url, model.name): model for model in world.models.values() if model.kind in CHAT_MODEL_KINDS}
     unknown, unpriced = 0, set[str]()
@@ -61,12 +61,12 @@ def find_unknown_costs(world: World, db: Connection, build_id: str) -> dict[str,
 
 
 def make_budget_exceeded_error(
-    run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetExhausted
+    run: BuildRun, stages: Sequence[Mapping[str, Any]], reached: BudgetExhausted
 ) -> BudgetExhausted:
     """Return the error of a run that has reached a bound: spending, stages done, forecast of the rest, and how to resume."""
     under_way = progress.format_current_stage()
     done = (
-        f"{format_count(len(stages), 'stage')} {'is' if len(stages) == 1 else 'are'} done"
+        f"{format_count_with_noun(len(stages), 'stage')} {'is' if len(stages) == 1 else 'are'} done"
         if stages
         else "no stage is done"
     )
@@ -90,13 +90,13 @@ def make_budget_exceeded_error(
     return BudgetExhausted(reached.limit, "; ".join(sentences))
 
 
-def compare_with_forecast(db: Connection, lock: Mapping[str, Any], run_id: str) -> dict[str, Any]:
+def compare_with_forecast(db: Connection, manifest: Mapping[str, Any], run_id: str) -> dict[str, Any]:
     """Return the forecast of a build with its actual totals; empty if there is no forecast."""
-    forecast = find_forecast(db, digest_json(lock))
+    forecast = find_forecast(db, digest_json(manifest))
     return {**forecast, "actual": sum_call_usage(db, run_id)} if forecast else {}
 
 
-class RequestMeter:
+class StageRequestCounter:
     """Counter of the requests sent in each stage; a build's stages run one after another."""
 
     def __init__(self, budget: Budget) -> None:
@@ -109,7 +109,7 @@ class RequestMeter:
         return {"requests": went_out} if went_out else {}
 
 
-class CommandBudget:
+class MultiBuildBudget:
     """Budget of a command that makes several builds one after another, shared by all of them."""
 
     def __init__(self, run: RunOptions) -> None:
@@ -131,5 +131,5 @@ class CommandBudget:
             return self._run
         spent = get_process_spending().subtract(self._before)
         return self._run.with_budget_limits(
-            subtract_spending(self._run.budget_limits, replace(spent, hours=round(spent.hours, 6)))
+            compute_remaining_budget(self._run.budget_limits, replace(spent, hours=round(spent.hours, 6)))
         )

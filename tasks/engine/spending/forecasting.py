@@ -16,18 +16,18 @@ from factmill.tasks.core.service_settings import (
     ModelSettings,
     ServiceLimits,
     is_wikidata_query_service,
-    is_wikimedia_api,
+    is_wikimedia_url_except_query_service,
 )
-from factmill.tasks.core.spending.costs import compute_cost_range, format_count
+from factmill.tasks.core.spending.costs import compute_cost_range, format_count_with_noun
 from factmill.tasks.core.spending.forecasting import (
-    Forecast,
+    BuildForecast,
     ObservedCall,
     ObservedStage,
-    make_forecast,
-    round_json_numbers,
+    make_build_forecast,
+    round_json_numbers_to_six_places,
 )
 from factmill.tasks.engine.batches import choose_batch_size
-from factmill.tasks.engine.naming.identities import identify_service, service_urls
+from factmill.tasks.engine.naming.identities import make_service_identity, service_urls
 from factmill.tasks.errors import UsageError
 from factmill.tasks.settings import World
 from factmill.tasks.storage.builds import BuildCallUsage
@@ -63,10 +63,12 @@ def count_prompt_characters(parts: Mapping[str, Any]) -> int:
     )
 
 
-def forecast_build(world: World, basis: ForecastBasis, batch_size: int) -> tuple[Forecast, dict[str, float], list[str]]:
+def forecast_build(
+    world: World, basis: ForecastBasis, batch_size: int
+) -> tuple[BuildForecast, dict[str, float], list[str]]:
     """Return (forecast, totals of calls already recorded, notes); `batch_size`: rows per batch."""
     stages, rows_asked = _scale_stages(basis, batch_size)
-    uses, notes = _price_calls(world, basis)
+    uses, notes = _price_observed_calls_with_notes(world, basis)
     scales = {stage.name: stage.scale for stage in stages}
     if not rows_asked:
         raise UsageError("no row of the basis reached a stage that calls models, so it allows no forecast")
@@ -78,23 +80,27 @@ def forecast_build(world: World, basis: ForecastBasis, batch_size: int) -> tuple
         replace(stage, expanded_rows=Counter(owners[row] for name, row in opened if name == stage.name))
         for stage in stages
     ]
-    rows = _size_rows(basis, {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}, rows_asked)
+    rows = _map_rows_to_relative_sizes(
+        basis, {use.row for use in uses if scales.get(use.stage, 1.0) != 1.0}, rows_asked
+    )
     most_bundled = {service: limits.batch for service, limits in _map_service_limits(world).items()}
-    parallel, gaps_s = _compute_service_pace(world)
-    forecast = make_forecast(stages, uses, rows, parallel, most_bundled, basis.pilot_unit, gaps_s)
+    parallel, gaps_s = _compute_service_parallelism_and_gaps(world)
+    forecast = make_build_forecast(stages, uses, rows, parallel, most_bundled, basis.pilot_unit, gaps_s)
     seen = {use.key: use for use in uses}.values()
     recorded = {"calls": float(len(seen)), "usd": sum(use.usd for use in seen)}
     return forecast, recorded, notes
 
 
-def _size_rows(basis: ForecastBasis, asking: Set[str], asked: int) -> Mapping[str, float]:
+def _map_rows_to_relative_sizes(basis: ForecastBasis, asking_row_ids: Set[str], row_count: int) -> Mapping[str, float]:
     """Return row → size relative to the mean, for all rows asked.
 
     If rows have other ids than those drawn, all get size 1: of rows without a call only their number is known.
     """
-    if asking <= basis.sizes.keys():
+    if asking_row_ids <= basis.sizes.keys():
         return basis.sizes
-    return dict.fromkeys([*sorted(asking), *(f"\x00{at}" for at in range(max(0, asked - len(asking))))], 1.0)
+    return dict.fromkeys(
+        [*sorted(asking_row_ids), *(f"\x00{at}" for at in range(max(0, row_count - len(asking_row_ids))))], 1.0
+    )
 
 
 def _map_rows_to_origins(rows: Collection[str]) -> dict[str, str]:
@@ -127,7 +133,7 @@ def _count_batches(rows: float, batch_size: int) -> int:
     return max(1, math.ceil(rows / choose_batch_size(batch_size, math.ceil(rows))))
 
 
-def _price_calls(world: World, basis: ForecastBasis) -> tuple[list[ObservedCall], list[str]]:
+def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tuple[list[ObservedCall], list[str]]:
     sent = _compute_requests_per_call(basis)
     uses, guessed, unpriced, failed = [], False, set[str](), set[str]()
     for call in basis.usage.calls:
@@ -163,7 +169,7 @@ def _price_calls(world: World, basis: ForecastBasis) -> tuple[list[ObservedCall]
         )
     if failed:
         notes.append(
-            f"{format_count(len(failed), 'call')} of the basis failed, and the build retries them: the forecast counts only the prompt tokens of models, "
+            f"{format_count_with_noun(len(failed), 'call')} of the basis failed, and the build retries them: the forecast counts only the prompt tokens of models, "
             "and each attempt of a request; check the service with `factmill doctor`"
         )
     notes += [f"the world {world.name} sets no price for the model {name}" for name in sorted(unpriced)]
@@ -224,29 +230,33 @@ def _find_model_to_price(world: World, basis: ForecastBasis, call: Mapping[str, 
 def _map_service_limits(world: World) -> dict[str, ServiceLimits]:
     """Return service → limits: concurrent requests, and calls per request."""
     named = {name: getattr(world, name).limits for name in service_urls(world)}
-    by_service = {identify_service(name, getattr(world, name).url): limits for name, limits in named.items()}
+    by_service = {make_service_identity(name, getattr(world, name).url): limits for name, limits in named.items()}
+    if world.is_local("wikipedia"):
+        by_service[world.open_wikipedia_file().identity] = world.wikipedia.limits
     return by_service | {model.url: model.limits for model in world.models.values() if model.url}
 
 
-def _compute_service_pace(world: World) -> tuple[dict[str, float], dict[str, float]]:
+def _compute_service_parallelism_and_gaps(world: World) -> tuple[dict[str, float], dict[str, float]]:
     """Return service → concurrent requests, and service → seconds between starts of requests, for rate-limited services.
 
     A service with a limit of 60 s of work per minute has one concurrent request on average.
     """
     parallel: dict[str, float] = {service: limits.parallel for service, limits in _map_service_limits(world).items()}
     rules = world.wikimedia
-    for service in filter(is_wikimedia_api, parallel):
+    for service in filter(is_wikimedia_url_except_query_service, parallel):
         parallel[service] = min(parallel[service], rules.parallel)
     for service in filter(is_wikidata_query_service, parallel):
         parallel[service] = min(parallel[service], rules.query_parallel, rules.query_seconds_per_minute / 60)
-    return parallel, dict.fromkeys(filter(is_wikimedia_api, parallel), 60 / world.wikimedia_requests_per_minute())
+    return parallel, dict.fromkeys(
+        filter(is_wikimedia_url_except_query_service, parallel), 60 / world.wikimedia_requests_per_minute()
+    )
 
 
 def make_forecast_report(
-    forecast: Forecast, recorded: Mapping[str, float], notes: Sequence[str], basis: str, at: datetime, world: str
+    forecast: BuildForecast, recorded: Mapping[str, float], notes: Sequence[str], basis: str, at: datetime, world: str
 ) -> dict[str, Any]:
     """Return a forecast as stored and printed."""
-    report: dict[str, Any] = round_json_numbers(
+    report: dict[str, Any] = round_json_numbers_to_six_places(
         {**forecast.to_rounded_json(), "recorded": dict(recorded), "notes": list(notes), "basis": basis, "world": world}
     )
     return {**report, "made_at": at.isoformat()}

@@ -30,7 +30,7 @@ from inspect_ai.tool import ToolInfo, ToolParams
 from inspect_ai.util import collect
 
 from factmill.tasks.core.calls.chat import ToolCall
-from factmill.tasks.core.completions import UnreadableCompletion, parse_completion
+from factmill.tasks.core.completions import UnreadableCompletion, strip_and_parse_completion_samples
 from factmill.tasks.core.evaluation.answers import ModelPrediction
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
 from factmill.tasks.core.prompts import FilledPrompt
@@ -75,14 +75,14 @@ async def run_sample_dialogue(session: EvaluationSession, state: TaskState, max_
             state.store.set(PREDICTION_STORE_KEY, _make_prediction_row(session, state, asked, ended.value).model_dump())
             return state
         if isinstance(wanted, FilledPrompt):
-            came = await _send_prompt(session, state, wanted, max_tokens)
+            came = await _send_prompt_to_inspect_model(session, state, wanted, max_tokens)
         else:
             came = session.look_up(asked.id, wanted)
 
 
 async def score_sample(session: EvaluationSession, state: TaskState, grader: Model | None) -> Score:
     """Score a sample's answer; `grader`: the judge model; None: the program `exact`."""
-    answer = _get_prediction(session, state)
+    answer = _get_or_make_sample_prediction(session, state)
     judging = session.evaluation.judging_spec
     if judging is None or grader is None:
         judged = session.judge_exactly(make_arrow_table(type(answer), [answer]))
@@ -142,7 +142,7 @@ def _make_prediction_row(
     return given.make_prediction(asked, session.evaluation.prediction_model, str(state.model))
 
 
-def _get_prediction(session: EvaluationSession, state: TaskState) -> EvaluationPrediction:
+def _get_or_make_sample_prediction(session: EvaluationSession, state: TaskState) -> EvaluationPrediction:
     """Return the row of a sample's answer: stored by our dialogue, or made of the last output of another solver."""
     if stored := state.store.get(PREDICTION_STORE_KEY):
         return session.evaluation.prediction_model.model_validate(stored)
@@ -153,7 +153,7 @@ def _get_prediction(session: EvaluationSession, state: TaskState) -> EvaluationP
     return _make_prediction_row(session, state, _get_question(session, state), given)
 
 
-async def _send_prompt(
+async def _send_prompt_to_inspect_model(
     session: EvaluationSession, state: TaskState, ask: FilledPrompt, max_tokens: int | None
 ) -> ModelPrediction:
     messages: Any = await messages_from_openai(ask.build_messages()) if ask.turns else _make_messages(ask)  # type: ignore[arg-type]
@@ -199,7 +199,7 @@ async def _ask_judge_model(
     ask = judging.make_prompt(answer)
     for _ in range(2):
         output = await grader.generate(_make_messages(ask), config=_make_generate_config(ask, None))
-        parsed = parse_completion(
+        parsed = strip_and_parse_completion_samples(
             [output.completion],
             [_get_finish_reason(output)],
             judging.completion_format,

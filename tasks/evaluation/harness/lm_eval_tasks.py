@@ -30,7 +30,7 @@ _METRIC_SAMPLE_ROWS = 20
 """Number of rows that are scored to find out which metrics a setting has."""
 
 
-class _YamlFunction(str):
+class _YamlFunctionName(str):
     """Name of a function in a module next to the YAML file."""
 
 
@@ -38,7 +38,7 @@ class _TaskDumper(yaml.SafeDumper):
     pass
 
 
-_TaskDumper.add_representer(_YamlFunction, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
+_TaskDumper.add_representer(_YamlFunctionName, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
 
 
 def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str, canary: str = "") -> list[Path]:
@@ -56,7 +56,7 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
         named = (name for name in session.evaluation.headline_metrics if (setting, name) in known)
         metrics[setting] = [*named, "unscored"]
         files[f"{setting}.jsonl"] = "".join(
-            _format_question_line(*pair, format_gold(pair[0]), canary) for pair in pairs
+            _format_question_json_line(*pair, format_gold(pair[0]), canary) for pair in pairs
         )
         config = _make_task_config(session, setting, pairs[0][1], metrics[setting], build_id)
         files[f"factmill_{benchmark}_{setting}.yaml"] = _dump_yaml(config)
@@ -103,7 +103,7 @@ def _find_single_prompt(session: EvaluationSession, asked: EvaluationQuestion) -
     return None
 
 
-def _format_question_line(asked: EvaluationQuestion, ask: FilledPrompt, gold: str, canary: str) -> str:
+def _format_question_json_line(asked: EvaluationQuestion, ask: FilledPrompt, gold: str, canary: str) -> str:
     line = {
         "id": asked.question_id,
         "setting": asked.setting,
@@ -130,7 +130,7 @@ def _make_task_config(
     lower = (*evaluation.lower_is_better, "unscored")
     return {
         "task": f"factmill_{evaluation.benchmark.name}_{setting}",
-        "custom_dataset": _YamlFunction("utils.load"),
+        "custom_dataset": _YamlFunctionName("utils.load"),
         "dataset_kwargs": {"setting": setting},
         "test_split": "test",
         "output_type": "generate_until",
@@ -145,9 +145,9 @@ def _make_task_config(
             "temperature": temperature,
             "max_gen_toks": ask.prompt.max_tokens,
         },
-        "process_results": _YamlFunction("utils.process_results"),
+        "process_results": _YamlFunctionName("utils.process_results"),
         "metric_list": [
-            {"metric": name, "aggregation": _YamlFunction(f"utils.{name}"), "higher_is_better": name not in lower}
+            {"metric": name, "aggregation": _YamlFunctionName(f"utils.{name}"), "higher_is_better": name not in lower}
             for name in metrics
         ],
         "metadata": {"version": 1.0, "build": build_id},

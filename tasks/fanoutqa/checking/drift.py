@@ -10,20 +10,20 @@ from pathlib import Path
 from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.engine.batches import BatchWork
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import UsageError
 from factmill.tasks.fanoutqa.core.drift import ReferenceDrift, compare_references, compute_lost_share
 from factmill.tasks.fanoutqa.core.rows import EvidenceReference
 from factmill.tasks.lookups.pinned_articles import (
-    MissingArticle,
-    PinnedArticle,
+    MissingArticleReason,
+    PinnedArticleRevision,
     index_article_text,
     load_article_texts,
-    pin_articles,
+    pin_article_revisions_at_epoch,
 )
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.storage.builds import BuildRecord, load_table_digests, published_table
+from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.values.answer_search import AnswerFinding, find_answer_in_text
@@ -38,8 +38,8 @@ def load_published_references(warehouse: Path, build: BuildRecord) -> list[Evide
     with open_warehouse(warehouse) as db:
         if REFERENCES_TABLE not in load_table_digests(db, build.build_id):
             raise UsageError(f"{build.build_id} has no table {REFERENCES_TABLE}; expected a build of fanoutqa")
-        published = set(published_table(db, build.build_id, QUESTIONS_TABLE)["id"].to_pylist())
-        found = rows_from_arrow(EvidenceReference, published_table(db, build.build_id, REFERENCES_TABLE))
+        published = set(load_published_table(db, build.build_id, QUESTIONS_TABLE)["id"].to_pylist())
+        found = rows_from_arrow(EvidenceReference, load_published_table(db, build.build_id, REFERENCES_TABLE))
     return [each for each in found if each.question_id in published]
 
 
@@ -60,9 +60,9 @@ def measure_drift(
     # references to one article share a batch, so that its text is read once
     batches = _iterate_reference_batches(sorted(references, key=lambda each: (each.title_asked, each.id)), size)
     for number, batch in enumerate(batches, 1):
-        run = Run(Path(), {"params": {}}, {}, {}, services, recorder)
+        run = BuildRun(Path(), {"params": {}}, {}, {}, services, recorder)
         work = BatchWork(StageBatch(run="", stage="drift", index=number, key=""), run)
-        known, found = _check_references_at(work, batch, epoch)
+        known, found = _check_references_before_and_after(work, batch, epoch)
         before += known
         after += found
         recorder.merge_journal()
@@ -70,47 +70,50 @@ def measure_drift(
     return compare_references(before, after)
 
 
-def _check_references_at(
+def _check_references_before_and_after(
     work: BatchWork, batch: Sequence[EvidenceReference], epoch: str
 ) -> tuple[list[EvidenceReference], list[EvidenceReference]]:
     """Return references as in the build, with the missing findings added, and as they are at the epoch."""
-    pinned = pin_articles(work, ((each.id, each.title_asked) for each in batch), epoch)
+    pinned = pin_article_revisions_at_epoch(work, ((each.id, each.title_asked) for each in batch), epoch)
     then = [_apply_pin(each, pinned[each.title_asked]) for each in batch]
     unread = [each for each in batch if each.problem is None and each.found is None and each.answer is not None]
-    moved = [new for old, new in zip(batch, then, strict=True) if not _is_already_checked(old, new)]
+    moved = [new for old, new in zip(batch, then, strict=True) if not _has_checked_same_revision(old, new)]
     findings = _find_answers_in_revisions(work, [*unread, *moved])
     completed = {each.id: _apply_finding(each, findings) for each in unread}
     before = [completed.get(each.id, each) for each in batch]
     after = [
         new.replace(found=old.found, missing=old.missing)
-        if _is_already_checked(old, new)
+        if _has_checked_same_revision(old, new)
         else _apply_finding(new, findings)
         for old, new in zip(batch, then, strict=True)
     ]
     return before, after
 
 
-def _is_already_checked(old: EvidenceReference, new: EvidenceReference) -> bool:
+def _has_checked_same_revision(old: EvidenceReference, new: EvidenceReference) -> bool:
     """True if the build already looked for the answer in this revision."""
     return old.problem is None and new.problem is None and old.revid == new.revid and old.found is not None
 
 
-def _apply_pin(reference: EvidenceReference, pin: PinnedArticle | MissingArticle) -> EvidenceReference:
+def _apply_pin(reference: EvidenceReference, pin: PinnedArticleRevision | MissingArticleReason) -> EvidenceReference:
     none = reference.replace(title=None, pageid=None, revid=None, timestamp=None, found=None, missing=[])
-    if isinstance(pin, MissingArticle):
+    if isinstance(pin, MissingArticleReason):
         return none.replace(problem=f"{pin.reason}: {pin.detail}")
     return none.replace(title=pin.title, pageid=pin.pageid, revid=pin.revid, timestamp=pin.timestamp, problem=None)
 
 
 def _find_answers_in_revisions(
     work: BatchWork, references: Sequence[EvidenceReference]
-) -> dict[tuple[str, int], AnswerFinding | MissingArticle]:
+) -> dict[tuple[str, int], AnswerFinding | MissingArticleReason]:
     """Return (reference id, revision id) → whether that revision says the answer; Unpinned if it has no text."""
-    texts = load_article_texts(work, ((each.id, each.revid) for each in references if each.revid is not None))
+    texts = load_article_texts(
+        work, ((each.id, each.title or each.title_asked, each.revid) for each in references if each.revid is not None)
+    )
     known = {
-        revid: text if isinstance(text, MissingArticle) else index_article_text(text) for revid, text in texts.items()
+        revid: text if isinstance(text, MissingArticleReason) else index_article_text(text)
+        for revid, text in texts.items()
     }
-    found: dict[tuple[str, int], AnswerFinding | MissingArticle] = {}
+    found: dict[tuple[str, int], AnswerFinding | MissingArticleReason] = {}
     for each in references:
         if each.revid is None:
             continue
@@ -118,7 +121,7 @@ def _find_answers_in_revisions(
         answer = None if each.answer is None else json.loads(each.answer)
         finding = (
             text
-            if isinstance(text, MissingArticle)
+            if isinstance(text, MissingArticleReason)
             else AnswerFinding(None)
             if answer is None
             else find_answer_in_text(answer, text)
@@ -128,12 +131,12 @@ def _find_answers_in_revisions(
 
 
 def _apply_finding(
-    reference: EvidenceReference, findings: dict[tuple[str, int], AnswerFinding | MissingArticle]
+    reference: EvidenceReference, findings: dict[tuple[str, int], AnswerFinding | MissingArticleReason]
 ) -> EvidenceReference:
     if reference.revid is None:
         return reference
     finding = findings[reference.id, reference.revid]
-    if isinstance(finding, MissingArticle):
+    if isinstance(finding, MissingArticleReason):
         return reference.replace(problem=f"{finding.reason}: {finding.detail}", found=None, missing=[])
     return reference.replace(found=finding.found, missing=list(finding.missing))
 

@@ -14,11 +14,11 @@ from factmill.tasks.engine.naming.identities import embedder_name
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
 from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, is_empty_answer
-from factmill.tasks.fanoutqa.core.forms.released import UnresolvedReference, list_unresolved_references
-from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_leaves, list_sub_questions
+from factmill.tasks.fanoutqa.core.forms.released import UnresolvedArticle, list_unresolved_articles
+from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_leaf_sub_questions, list_sub_questions
 from factmill.tasks.fanoutqa.core.rows import QuestionFlag
 from factmill.tasks.fanoutqa.review import MIN_DUPLICATE_COSINE
-from factmill.tasks.fanoutqa.sources.question_files import EXPECTED_FORM, examine_question
+from factmill.tasks.fanoutqa.sources.question_files import EXPECTED_FORM, check_and_parse_question
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.source_files import iterate_json, make_unpinned_source
 from factmill.tasks.text.values.answer_search import AnswerValue
@@ -45,7 +45,7 @@ class ValidQuestion:
     form: str
     question: FanOutQuestion
     flags: list[QuestionFlag]
-    unresolved: list[UnresolvedReference]
+    unresolved: list[UnresolvedArticle]
     """Only of a released question."""
 
 
@@ -59,7 +59,7 @@ class SimilarQuestionPairs:
 
 
 @dataclass(frozen=True, slots=True)
-class FileReport:
+class QuestionFileReport:
     """Findings in one question file."""
 
     file: Path
@@ -73,15 +73,17 @@ class FileReport:
         return {
             "questions": len(self.valid) + len(self.invalid),
             "invalid": len(self.invalid),
-            "forms": _count_by_frequency(each.form for each in self.valid),
+            "forms": _count_names_most_frequent_first(each.form for each in self.valid),
             "sub_questions": len(subs),
-            "references": sum(len(list(list_leaves(each))) + len(each.necessary_evidence) for each in questions),
+            "references": sum(
+                len(list(list_leaf_sub_questions(each))) + len(each.necessary_evidence) for each in questions
+            ),
             "articles": len({title for question in questions for title in question.articles}),
             "unresolved": sum(len(each.unresolved) for each in self.valid),
-            "answers": _count_by_frequency(name_answer_kind(each.answer) for each in questions),
-            "sub_answers": _count_by_frequency(name_answer_kind(sub.answer) for sub in subs),
-            "flags": _count_by_frequency(flag.code for each in self.valid for flag in each.flags),
-            "flagged_questions": _count_by_frequency(
+            "answers": _count_names_most_frequent_first(name_answer_kind(each.answer) for each in questions),
+            "sub_answers": _count_names_most_frequent_first(name_answer_kind(sub.answer) for sub in subs),
+            "flags": _count_names_most_frequent_first(flag.code for each in self.valid for flag in each.flags),
+            "flagged_questions": _count_names_most_frequent_first(
                 code for each in self.valid for code in {flag.code for flag in each.flags}
             ),
         }
@@ -112,17 +114,17 @@ class FileReport:
         }
 
 
-def validate_file(file: Path, least_articles: int) -> FileReport:
+def validate_question_file(file: Path, least_articles: int) -> QuestionFileReport:
     """Check every question of a file; SourceError if the file is unreadable or has no questions."""
-    report = FileReport(file)
+    report = QuestionFileReport(file)
     for number, row in iterate_json(make_unpinned_source(file), EXPECTED_FORM):
-        found = examine_question(row, least_articles)
+        found = check_and_parse_question(row, least_articles)
         if found.question is None:
             wording = row.get("question") if isinstance(row, Mapping) else None
-            report.invalid.append(InvalidQuestion(number, _shorten_wording(wording), found.violations))
+            report.invalid.append(InvalidQuestion(number, _make_wording_short_and_printable(wording), found.violations))
         else:
             # authors give no revisions; a build finds them
-            unresolved = list_unresolved_references(found.question) if found.form == "released" else []
+            unresolved = list_unresolved_articles(found.question) if found.form == "released" else []
             flags = find_structure_flags(found.question)
             report.valid.append(ValidQuestion(number, str(found.form), found.question, flags, unresolved))
     if not report.valid and not report.invalid:
@@ -130,7 +132,7 @@ def validate_file(file: Path, least_articles: int) -> FileReport:
     return report
 
 
-def find_similar_questions(reports: Sequence[FileReport], world: str) -> SimilarQuestionPairs:
+def find_similar_questions(reports: Sequence[QuestionFileReport], world: str) -> SimilarQuestionPairs:
     """Return the pairs of valid questions with nearly the same wording, by the world's sentence encoder."""
     from factmill.tasks.models.embedders import open_shared_embedder
 
@@ -163,7 +165,7 @@ def name_answer_kind(answer: AnswerValue | None) -> str:
     return kinds[type(answer)]
 
 
-def format_file_report(report: FileReport) -> Iterator[str]:
+def format_file_report(report: QuestionFileReport) -> Iterator[str]:
     """Yield the lines of a file's report."""
     counts = report.count()
     forms = ", ".join(f"{number} {form}" for form, number in counts["forms"].items())
@@ -175,7 +177,7 @@ def format_file_report(report: FileReport) -> Iterator[str]:
         yield f"  row {again['row']} repeats the id {again['id']} of row {again['first_row']}; a build keeps the first"
     for valid in report.valid:
         if valid.unresolved or valid.flags:
-            yield f"  row {valid.row}, {valid.question.id}: {_shorten_wording(valid.question.question)}"
+            yield f"  row {valid.row}, {valid.question.id}: {_make_wording_short_and_printable(valid.question.question)}"
             for each in valid.unresolved:
                 yield f"    {each.path}: not resolved to a revision: {each.title} ({each.url})"
             yield from (f"    {flag.path or 'top-level question'}: {flag.code}: {flag.detail}" for flag in valid.flags)
@@ -188,7 +190,7 @@ def format_similar_pairs(found: SimilarQuestionPairs) -> Iterator[str]:
     for pair in found.pairs:
         yield f"  {pair['cosine']:.4f}"
         for side in (pair["one"], pair["other"]):
-            yield f"    {side['file']} row {side['row']}, {side['id']}: {_shorten_wording(side['question'])}"
+            yield f"    {side['file']} row {side['row']}, {side['id']}: {_make_wording_short_and_printable(side['question'])}"
 
 
 def _format_file_counts(counts: Mapping[str, Any]) -> Iterator[str]:
@@ -209,7 +211,7 @@ def _join_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in counts.items()) or "none"
 
 
-def _count_by_frequency(names: Iterator[str]) -> dict[str, int]:
+def _count_names_most_frequent_first(names: Iterator[str]) -> dict[str, int]:
     return dict(Counter(names).most_common())
 
 
@@ -217,7 +219,7 @@ def _locate_question(file: Path, each: ValidQuestion) -> dict[str, Any]:
     return {"file": str(file), "row": each.row, "id": each.question.id, "question": each.question.question}
 
 
-def _shorten_wording(wording: object) -> str:
+def _make_wording_short_and_printable(wording: object) -> str:
     if not isinstance(wording, str):
         return "" if wording is None else format_value_summary(wording)
     line = "".join(each if each.isprintable() else "�" for each in " ".join(wording.split()))

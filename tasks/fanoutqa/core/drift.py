@@ -51,11 +51,12 @@ def compare_references(before: Iterable[EvidenceReference], after: Iterable[Evid
             f"{len(alone)} references are on only one side, the first is {alone[0]}; expected the same references on both"
         )
     return [
-        ReferenceDrift(_classify(earlier[each], later[each]), earlier[each], later[each]) for each in sorted(earlier)
+        ReferenceDrift(_classify_drift_kind(earlier[each], later[each]), earlier[each], later[each])
+        for each in sorted(earlier)
     ]
 
 
-def count_drift(drifts: Sequence[ReferenceDrift]) -> dict[str, int]:
+def count_references_by_drift_kind(drifts: Sequence[ReferenceDrift]) -> dict[str, int]:
     """Return the report's counts: references, questions, references in another revision, and each kind of change."""
     kinds = Counter(drift.kind for drift in drifts)
     return {
@@ -69,7 +70,7 @@ def count_drift(drifts: Sequence[ReferenceDrift]) -> dict[str, int]:
 def compute_lost_share(counts: Mapping[str, int]) -> float | None:
     """Return the share of looked-up references whose article no longer says the answer, or only in part.
 
-    None if none was looked up. `counts`: as returned by count_drift.
+    None if none was looked up. `counts`: as returned by count_references_by_drift_kind.
     """
     looked_up = counts["references"] - counts["not_looked_up"]
     return sum(counts[kind] for kind in LOST_DRIFT_KINDS) / looked_up if looked_up else None
@@ -101,11 +102,11 @@ def format_drift_csv(drifts: Iterable[ReferenceDrift]) -> str:
     writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
     writer.writerow(DRIFT_COLUMNS)
     for drift in drifts:
-        writer.writerow([_format_spreadsheet_cell(value) for value in flatten_drift(drift).values()])
+        writer.writerow([_format_formula_safe_cell(value) for value in flatten_drift(drift).values()])
     return file.getvalue()
 
 
-def _classify(before: EvidenceReference, after: EvidenceReference) -> DriftKind:
+def _classify_drift_kind(before: EvidenceReference, after: EvidenceReference) -> DriftKind:
     if any((each.problem or "").partition(":")[0] == OUTAGE_REASON for each in (before, after)):
         return "not_looked_up"
     if (before.problem is None) != (after.problem is None):
@@ -122,7 +123,7 @@ def _has_other_revision(drift: ReferenceDrift) -> bool:
     return before is not None and after is not None and before != after
 
 
-def _format_spreadsheet_cell(value: Any) -> str:
+def _format_formula_safe_cell(value: Any) -> str:
     """Return a value as cell text; an apostrophe precedes text that a spreadsheet would run as a formula."""
     text = "" if value is None else "\n".join(value) if isinstance(value, list) else str(value)
     return f"'{text}" if text[:1] in tuple("=+-@\t\r") and text else text

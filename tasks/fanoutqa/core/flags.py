@@ -40,7 +40,7 @@ from factmill.tasks.fanoutqa.core.questions import (
     MIN_ARTICLES,
     FanOutQuestion,
     SubQuestion,
-    list_leaves,
+    list_leaf_sub_questions,
     list_sub_questions,
 )
 from factmill.tasks.fanoutqa.core.rows import QuestionFlag
@@ -52,7 +52,7 @@ from factmill.tasks.text.values.answer_search import (
     index_text,
     iterate_answer_primitives,
 )
-from factmill.tasks.text.values.value_tokens import NumberValue, tokenize_amounts
+from factmill.tasks.text.values.value_tokens import NumberValue, tokenize_words_and_amounts
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 FLAGS: Mapping[str, str] = MappingProxyType(
@@ -96,7 +96,7 @@ def find_questions_sharing_facts(questions: Sequence[FanOutQuestion]) -> Iterato
     for at, question in enumerate(questions):
         facts = frozenset(
             (sub.evidence.title, frozenset(str(each).casefold() for each in iterate_answer_primitives(sub.answer)))
-            for _, sub in list_leaves(question)
+            for _, sub in list_leaf_sub_questions(question)
             if sub.evidence
         )
         shared = Counter(other for fact in facts for other in using[fact])
@@ -117,7 +117,7 @@ def _flag_uncomposed_answer(question: FanOutQuestion) -> Iterator[QuestionFlag]:
         parts = ", ".join(f"{part!r}" for part in missing)
         detail = f"{parts} in the answer: expected among the sub-answers or as a number that follows from them."
         yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
-    for key, value, expected in _list_swapped_values(question.answer, question):
+    for key, value, expected in _list_numbers_of_another_key(question.answer, question):
         if value not in missing:
             detail = f"{value!r} for {key!r} in the answer: expected {expected!r}, as the sub-question about it says."
             yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
@@ -130,7 +130,7 @@ def _list_uncomposed_parts(answer: AnswerValue, question: FanOutQuestion) -> lis
     names = index_text("\n\n".join([*_list_sub_answer_parts(subs), *asked]))
     missing: list[str] = []
     numbers: IndexedText | None = None
-    for is_key, part in _list_answer_parts(answer):
+    for is_key, part in _list_answer_keys_and_values(answer):
         is_number = not isinstance(part, bool) and bool(_DIGIT.search(part))
         lacking = find_answer_in_text(part, answers if is_number and not is_key else names).missing
         if not lacking or (is_key and _is_year_in_between(part, [question.question, *asked])):
@@ -141,15 +141,17 @@ def _list_uncomposed_parts(answer: AnswerValue, question: FanOutQuestion) -> lis
     return list(dict.fromkeys(missing))
 
 
-def _list_swapped_values(answer: AnswerValue, question: FanOutQuestion) -> Iterator[tuple[str, str, str]]:
+def _list_numbers_of_another_key(answer: AnswerValue, question: FanOutQuestion) -> Iterator[tuple[str, str, str]]:
     """Yield (key, number, number of a sub-question) for dict entries whose number no sub-question on the key gives.
 
     Values without a number are left out: the first sub-question on a key is often a step on the way to its answer.
     """
     numbers = (
-        {key: str(value) for key, value in answer.items() if _has_number(value)} if isinstance(answer, dict) else {}
+        {key: str(value) for key, value in answer.items() if _is_primitive_with_digit(value)}
+        if isinstance(answer, dict)
+        else {}
     )
-    subs = [sub for _, sub in list_sub_questions(question) if numbers and _has_number(sub.answer)]
+    subs = [sub for _, sub in list_sub_questions(question) if numbers and _is_primitive_with_digit(sub.answer)]
     titles = [sub.evidence.title if sub.evidence else "" for sub in subs]
     asked = [index_text(f"{sub.question}\n\n{title}") for sub, title in zip(subs, titles, strict=True)]
     for key, value in numbers.items():
@@ -163,20 +165,20 @@ def _list_swapped_values(answer: AnswerValue, question: FanOutQuestion) -> Itera
             yield key, value, str(own[0].answer)
 
 
-def _has_number(answer: AnswerValue) -> bool:
+def _is_primitive_with_digit(answer: AnswerValue) -> bool:
     """True for a primitive that holds a number."""
     return not isinstance(answer, bool | list | dict) and bool(_DIGIT.search(str(answer)))
 
 
-def _list_answer_parts(answer: AnswerValue) -> Iterator[tuple[bool, str | bool]]:
+def _list_answer_keys_and_values(answer: AnswerValue) -> Iterator[tuple[bool, str | bool]]:
     """Yield (whether it is a dict key, part) for each part of an answer."""
     if isinstance(answer, Mapping):
         for key, value in answer.items():
             yield True, str(key)
-            yield from _list_answer_parts(value)
+            yield from _list_answer_keys_and_values(value)
     elif isinstance(answer, list):
         for entry in answer:
-            yield from _list_answer_parts(entry)
+            yield from _list_answer_keys_and_values(entry)
     else:
         yield from ((False, part) for part in iterate_answer_primitives(answer))
 
@@ -199,9 +201,10 @@ def _follows_from_sub_answers(part: str, numbers: IndexedText | None, subs: Sequ
     """True if a number follows from others, or if one sub-question with its answer has all words."""
     if _DIGIT.search(part):
         return numbers is not None and find_answer_in_text(part, numbers).found is not False
-    words = {each.value for each in tokenize_amounts(part)}
+    words = {each.value for each in tokenize_words_and_amounts(part)}
     return any(
-        words <= {each.value for each in tokenize_amounts(" ".join([sub.question, *_list_sub_answer_parts([sub])]))}
+        words
+        <= {each.value for each in tokenize_words_and_amounts(" ".join([sub.question, *_list_sub_answer_parts([sub])]))}
         for sub in subs
     )
 
@@ -215,7 +218,7 @@ def _list_derived_numbers(subs: Sequence[SubQuestion]) -> Iterator[str]:
         if truths:
             yield from _list_roundings(100 * truths.count(True) / len(truths))
         for numbers in _list_combinable_numbers(group):
-            yield from _compute_derived_numbers(numbers[:_MAX_COMBINED_NUMBERS])
+            yield from _compute_sums_differences_and_ratios(numbers[:_MAX_COMBINED_NUMBERS])
 
 
 def _list_sibling_groups(subs: Sequence[SubQuestion]) -> Iterator[Sequence[SubQuestion]]:
@@ -228,7 +231,10 @@ def _list_sibling_groups(subs: Sequence[SubQuestion]) -> Iterator[Sequence[SubQu
 
 def _list_combinable_numbers(group: Sequence[SubQuestion]) -> Iterator[list[float]]:
     """Yield groups of numbers to combine: one of each sub-question, all, those of one answer, the years of dates."""
-    read = [[each.value for cell in _list_sub_answer_parts([sub]) for each in tokenize_amounts(cell)] for sub in group]
+    read = [
+        [each.value for cell in _list_sub_answer_parts([sub]) for each in tokenize_words_and_amounts(cell)]
+        for sub in group
+    ]
     found = [[float(value.number) for value in values if isinstance(value, NumberValue)] for values in read]
     yield [numbers[0] for numbers in found if len(numbers) == 1]
     yield [number for numbers in found for number in numbers]
@@ -236,7 +242,7 @@ def _list_combinable_numbers(group: Sequence[SubQuestion]) -> Iterator[list[floa
     yield [float(value.year) for values in read for value in values if isinstance(value, PartialDate)]
 
 
-def _compute_derived_numbers(numbers: Sequence[float]) -> Iterator[str]:
+def _compute_sums_differences_and_ratios(numbers: Sequence[float]) -> Iterator[str]:
     if len(numbers) < 2:
         return
     total = sum(numbers)
@@ -259,7 +265,7 @@ def _list_roundings(number: float) -> Iterator[str]:
 
 def _flag_same_articles(question: FanOutQuestion) -> Iterator[QuestionFlag]:
     first: dict[str, str] = {}
-    for path, sub in list_leaves(question):
+    for path, sub in list_leaf_sub_questions(question):
         if sub.evidence is None:
             continue
         title = _capitalise_title(sub.evidence.title)
@@ -290,7 +296,7 @@ _MIN_WORD_LETTERS, _PREFIX_LETTERS = 6, 4
 _WORDS_WITH_VARIANTS = frozenset({"percent", "january", "february", "september", "october", "november", "december"})
 
 
-def list_required_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str]:
+def list_required_word_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str]:
     """Return prefixes that a folded text must all contain to say the answers; empty if no answer has a safe prefix."""
     found = set()
     for answer in answers:
@@ -299,7 +305,7 @@ def list_required_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str]:
             values = (
                 []
                 if isinstance(part, bool)
-                else [amount.value for amount in tokenize_amounts(_BRACKETED.sub(" ", part))]
+                else [amount.value for amount in tokenize_words_and_amounts(_BRACKETED.sub(" ", part))]
             )
             words = [value for value in values if isinstance(value, str)]
             longest = max(words, key=len, default="")
@@ -319,7 +325,7 @@ DEV_SHARE = 0.3
 """As in the paper: 310 of 1,034."""
 
 
-def assign_splits(
+def assign_splits_by_shared_articles(
     questions: Iterable[tuple[str, Iterable[str], SplitSide | None]], seed: int, dev_share: float = DEV_SHARE
 ) -> dict[str, SplitSide]:
     """Return id → split of questions, which are given in order as (id, article titles, split in a release).

@@ -106,7 +106,7 @@ _SENTENCE_OPENERS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class WordingReply:
+class WordingVerdict:
     """A judge's finding on a question's wording."""
 
     kind: Literal["fine", "rewrite", "flag"]
@@ -114,12 +114,12 @@ class WordingReply:
     """The rewritten question, or the reason of the flag; empty if the wording is fine."""
 
 
-def read_objectivity(text: str) -> bool | UnreadableCompletion:
+def read_objectivity_verdict(text: str) -> bool | UnreadableCompletion:
     """Return True if the last letter by itself is Y, False if it is N; Unreadable if there is none."""
     letters = [found["letter"].upper() for line in text.splitlines() if (found := _match_verdict_line(line))]
     if not letters:
         return UnreadableCompletion(
-            f"the reply ends with {_shorten_reply(text.strip())!r}, expected the letter Y or N on a line of its own"
+            f"the reply ends with {_shorten_reply_to_its_end(text.strip())!r}, expected the letter Y or N on a line of its own"
         )
     return letters[-1] == "Y"
 
@@ -138,7 +138,7 @@ def read_objectivity_reason(text: str) -> str:
     return sentences[-1].strip() if sentences else ""
 
 
-def read_wording_reply(text: str, question: str) -> WordingReply | UnreadableCompletion:
+def read_wording_verdict(text: str, question: str) -> WordingVerdict | UnreadableCompletion:
     """Read a reply on a question's wording; Unreadable if it is none of the three kinds, or two of them.
 
     A question repeated unchanged is fine. A rewrite is one line that asks something, and has the numbers and names of
@@ -151,7 +151,7 @@ def read_wording_reply(text: str, question: str) -> WordingReply | UnreadableCom
         )
     if (flagged := _read_flag_reason(lines)) is not None:
         return (
-            WordingReply("flag", flagged)
+            WordingVerdict("flag", flagged)
             if flagged
             else UnreadableCompletion("FLAG without a reason, expected one below it")
         )
@@ -160,20 +160,20 @@ def read_wording_reply(text: str, question: str) -> WordingReply | UnreadableCom
             return UnreadableCompletion(
                 'the reply says "No change." and asks something too, expected one of them alone'
             )
-        return WordingReply("fine", "")
+        return WordingVerdict("fine", "")
     return _read_rewritten_question(lines, question)
 
 
-def _read_rewritten_question(lines: Sequence[str], question: str) -> WordingReply | UnreadableCompletion:
+def _read_rewritten_question(lines: Sequence[str], question: str) -> WordingVerdict | UnreadableCompletion:
     if len(lines) > 1:
         return UnreadableCompletion(
             f"the reply has {len(lines)} lines, expected the rewritten question alone on one line"
         )
     rewrite = strip_surrounding_emoji(" ".join(lines[0].split()))
     if rewrite == " ".join(question.split()):
-        return WordingReply("fine", "")
+        return WordingVerdict("fine", "")
     problem = _find_rewrite_problem(question, rewrite)
-    return UnreadableCompletion(problem) if problem else WordingReply("rewrite", rewrite)
+    return UnreadableCompletion(problem) if problem else WordingVerdict("rewrite", rewrite)
 
 
 def format_wording_change(question: str, rewrite: str) -> str:
@@ -201,7 +201,7 @@ def _read_flag_reason(lines: Sequence[str]) -> str | None:
 
 def _find_rewrite_problem(question: str, rewrite: str) -> str | None:
     if "?" not in rewrite and not (_IMPERATIVE.match(rewrite) and _IMPERATIVE.match(question)):
-        return f'the reply is {_shorten_reply(rewrite)!r}, expected "No change.", a rewritten question, or FLAG with a reason'
+        return f'the reply is {_shorten_reply_to_its_end(rewrite)!r}, expected "No change.", a rewritten question, or FLAG with a reason'
     before, after = _list_numeric_values(question), _list_numeric_values(rewrite)
     kept = [value for _, value in after]
     if lost := next((source for source, value in before if not any(value_states(each, value) for each in kept)), None):
@@ -241,5 +241,5 @@ def _join_initials(text: str) -> str:
     return re.sub(r"\b([A-Z])\.(?=[A-Z\s,;:?!)'’]|$)", r"\1", text)
 
 
-def _shorten_reply(text: str) -> str:
+def _shorten_reply_to_its_end(text: str) -> str:
     return text if len(text) <= 120 else f"…{text[-119:]}"

@@ -2,7 +2,7 @@
 
 A top-level question is answered through sub-questions; a sub-question rests on one article (its evidence) or on
 sub-questions of its own. Rows hold a tree as JSON text in the released form: `format_released_decomposition` writes it,
-`parse_released` reads it. Paths name sub-questions in the words of the authored form: those that can be asked at once
+`parse_released_question` reads it. Paths name sub-questions in the words of the authored form: those that can be asked at once
 are `strategy[i]`, those that need answers of others `then[j]`, counted from 0: `strategy[1].then[0]`. In a released
 question paths follow its file: `decomposition[3].decomposition[0]`, `necessary_evidence[2]`.
 """
@@ -74,12 +74,12 @@ def list_sub_questions(question: FanOutQuestion) -> Iterator[tuple[str, SubQuest
     yield from _walk_tree(question.decomposition, "", question.is_released)
 
 
-def list_leaves(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
+def list_leaf_sub_questions(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
     """Yield (path, sub-question) for the sub-questions that rest on an article."""
     return ((path, sub) for path, sub in list_sub_questions(question) if sub.evidence is not None)
 
 
-def list_references(question: FanOutQuestion) -> list[tuple[str, SubQuestion | None, ArticleEvidence]]:
+def list_article_references(question: FanOutQuestion) -> list[tuple[str, SubQuestion | None, ArticleEvidence]]:
     """Return (path, sub-question, article) for all articles of a question; no sub-question for necessary evidence."""
     found = [(path, sub, sub.evidence) for path, sub in list_sub_questions(question) if sub.evidence]
     return [*found, *((f"necessary_evidence[{at}]", None, each) for at, each in enumerate(question.necessary_evidence))]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
-from factmill.tasks.core.authoring.question_wording import QuestionWording
+from factmill.tasks.core.authoring.question_wording import QuestionPieces
 from factmill.tasks.text.sentences import split_sentences
 from factmill.tasks.text.values.answer_search import (
     AnswerValue,
@@ -26,8 +26,8 @@ from factmill.tasks.text.values.value_tokens import (
     ValueToken,
     drop_stop_words,
     is_same_or_related_word,
-    tokenize_amounts,
     tokenize_values,
+    tokenize_words_and_amounts,
 )
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 
@@ -92,7 +92,7 @@ _FUNCTION_WORDS = frozenset(
 )
 
 
-def find_wording_addition(question: str, wording: QuestionWording) -> str | None:
+def find_wording_addition(question: str, wording: QuestionPieces) -> str | None:
     """Return what a question adds to its pieces, as a phrase; None if it adds at most a few words."""
     pieces = " ".join(
         [wording.group, wording.owner, *wording.names, wording.format_choice(), wording.asked, wording.month]
@@ -144,7 +144,7 @@ def find_added_units(question: str, rewrite: str) -> list[str]:
     """Return the units that only the rewritten question names: in metres, how many feet, (km)."""
     before, after = question.split(), rewrite.split()
     steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-    known = [each.value for each in tokenize_amounts(question)]
+    known = [each.value for each in tokenize_words_and_amounts(question)]
     found = []
     for kind, _, _, low, high in steps:
         if kind in ("insert", "replace"):
@@ -153,7 +153,7 @@ def find_added_units(question: str, rewrite: str) -> list[str]:
             found += [
                 each
                 for each in _list_added_units(added)
-                if any(part.value not in known for part in tokenize_amounts(each))
+                if any(part.value not in known for part in tokenize_words_and_amounts(each))
             ]
     return list(dict.fromkeys(found))
 
@@ -166,17 +166,17 @@ def _list_added_units(added: str) -> Iterator[str]:
 
 
 def _names_unit(text: str) -> bool:
-    return any(each.value in NORMALIZED_UNITS for each in tokenize_amounts(text))
+    return any(each.value in NORMALIZED_UNITS for each in tokenize_words_and_amounts(text))
 
 
-def find_unsupported_unit(unit: str, evidence: Iterable[tuple[str, AnswerValue, str]]) -> str | None:
+def find_unit_support_problem(unit: str, evidence: Iterable[tuple[str, AnswerValue, str]]) -> str | None:
     """Return why a unit is unsupported; None if all articles support it. `evidence`: (title, sub-answer, text) each.
 
     Dates need no unit; nor does a possible year, provided that another number has the unit.
     """
     proven, maybe_years = False, []
     for title, answer, text in evidence:
-        numbers = list(_list_answer_numbers(answer))
+        numbers = list(_list_undated_answer_numbers(answer))
         if not numbers:
             continue
         known = index_text("\n\n".join(each for each in text.split("\n\n") if not _NUMERIC_CELL.fullmatch(each)))
@@ -192,16 +192,16 @@ def find_unsupported_unit(unit: str, evidence: Iterable[tuple[str, AnswerValue, 
     return maybe_years[0] if maybe_years else f'no sub-answer is a number, which "{unit}" could stand beside'
 
 
-def _list_answer_numbers(answer: AnswerValue) -> Iterator[str]:
+def _list_undated_answer_numbers(answer: AnswerValue) -> Iterator[str]:
     for part in iterate_answer_primitives(answer):
-        values = [] if isinstance(part, bool) else [each.value for each in tokenize_amounts(part)]
+        values = [] if isinstance(part, bool) else [each.value for each in tokenize_words_and_amounts(part)]
         if not any(isinstance(value, PartialDate) for value in values):
             yield from (value.number for value in values if isinstance(value, NumberValue))
 
 
-def find_answer_passage(answer: AnswerValue, text: str) -> str:
+def find_numeric_answer_passage(answer: AnswerValue, text: str) -> str:
     """Return the sentence or cell of a text that says a numeric answer; empty if there is none, or no number."""
-    if not any(_list_answer_numbers(answer)):
+    if not any(_list_undated_answer_numbers(answer)):
         return ""
     lines = (line for line in text.split("\n\n") if any(map(str.isdigit, line)))
     line = next((each for each in lines if _says_answer(each, answer)), "")

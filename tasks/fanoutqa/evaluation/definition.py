@@ -14,7 +14,7 @@ from factmill.tasks.fanoutqa.core.evaluation.grades import (
     GRADES,
     GRADES_WORST_FIRST,
     RIGHT_GRADES,
-    list_graded_parts,
+    list_fanoutqa_judged_parts,
     make_judgeable_fanoutqa_answer,
 )
 from factmill.tasks.fanoutqa.core.evaluation.rows import (
@@ -197,6 +197,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
         lists=("irregular_forms.csv", "removed_from_evidence.txt"),
     ),
     required_services=list_fanoutqa_services,
+    reads_wikipedia_files=True,
     benchmark=FANOUTQA,
     settings=_SETTING_DESCRIPTIONS,
     default_settings=(CLOSED_BOOK, OPEN_BOOK, EVIDENCE_PROVIDED),
@@ -228,7 +229,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
         classes={grade: GRADES[grade] for grade in GRADES_WORST_FIRST},
         right_labels=RIGHT_GRADES,
         metric=JUDGED,
-        list_judged_parts=list_graded_parts,
+        list_judged_parts=list_fanoutqa_judged_parts,
         prompts=(JUDGE_ANSWER_PROMPT,),
         make_answer_row=make_judgeable_fanoutqa_answer,
     ),

@@ -24,7 +24,7 @@ from factmill.tasks.core.evaluation.scoring import (
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure, make_metric_series
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.evaluation.definition import EXACT_JUDGE, PaperResult, ReportItem, ScoringModels
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, PaperResult, ReportedAnswer, ScoringModels
 from factmill.tasks.fanoutqa.core.evaluation.grades import RIGHT_GRADES
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutScoredPrediction
 from factmill.tasks.fanoutqa.core.evaluation.scoring import (
@@ -61,7 +61,7 @@ def measure_fanoutqa(
 ) -> tuple[pa.Table, list[MeasuredMetric]]:
     """Return the score rows and the metrics of answers (rows of `FanOutScoredPrediction`)."""
     groups = make_group_table(answers)
-    scores = [(name, *_make_score_rows(answers, name)) for name in _list_shown_metrics(answers, scorer)]
+    scores = [(name, *_make_score_rows_and_binary_flag(answers, name)) for name in _list_shown_metrics(answers, scorer)]
     found = [
         each
         for name, rows, is_share in scores
@@ -87,7 +87,7 @@ def _list_shown_metrics(answers: pa.Table, scorer: StringScorer) -> list[str]:
     return shown + ([BLEURT_LIKE] if answers[BLEURT_LIKE].null_count < answers.num_rows else [])
 
 
-def _make_score_rows(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
+def _make_score_rows_and_binary_flag(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
     """Return the rows of `Score` of one metric, and whether each score is 0 or 1."""
     if name != JUDGED:
         return make_score_rows(answers, name, column_to_floats(answers[name])), name in (STRICT, UPSTREAM_STRICT)
@@ -96,10 +96,10 @@ def _make_score_rows(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
     for column in ("unscored", "detail"):
         why = pc.if_else(own, answers[f"judge_{column}"], answers[column])
         scored = scored.set_column(scored.schema.get_field_index(column), column, why)
-    return make_score_rows(scored, name, judge_correctness(answers)), True
+    return make_score_rows(scored, name, compute_correctness_from_grades(answers)), True
 
 
-def judge_correctness(answers: pa.Table) -> ScoreArray:
+def compute_correctness_from_grades(answers: pa.Table) -> ScoreArray:
     """Return 1.0 for grades B, C and E, 0.0 for others and for empty answers, NaN without a grade (Appendix F.3)."""
     right = pc.is_in(answers["grade"], pa.array(sorted(RIGHT_GRADES)))
     nothing = pc.is_in(answers["unscored"], pa.array(sorted(REASONS_COUNTED_WRONG)))
@@ -113,13 +113,13 @@ def make_group_table(answers: pa.Table) -> pa.Table:
         {
             "split": answers["split"],
             "category": pa.array([next(iter(each), None) for each in answers["categories"].to_pylist()], pa.string()),
-            "articles": [name_article_group(len(each)) for each in answers["articles"].to_pylist()],
+            "articles": [name_article_count_group(len(each)) for each in answers["articles"].to_pylist()],
             "kind": answers["kind"],
         }
     )
 
 
-def name_article_group(number: int) -> str:
+def name_article_count_group(number: int) -> str:
     """Return the group name for a question that needs `number` articles."""
     return next((name for most, name in ARTICLE_COUNT_GROUPS if number <= most), LARGEST_ARTICLE_GROUP)
 
@@ -133,11 +133,11 @@ def _make_metric_notes(answers: pa.Table) -> dict[str, str]:
     return {**strings, **public, **({JUDGED: PROGRAM_JUDGE_NOTE} if is_bound else {})}
 
 
-def list_fanoutqa_report_items(answers: pa.Table) -> list[ReportItem]:
+def list_fanoutqa_report_items(answers: pa.Table) -> list[ReportedAnswer]:
     """Return the answers (rows of `FanOutScoredPrediction`) as items of a report's browser."""
     groups = make_group_table(answers).to_pylist()
     return [
-        ReportItem(
+        ReportedAnswer(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"],
@@ -190,7 +190,7 @@ _FIGURE_TITLES = {
 
 def draw_fanoutqa_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return figures by setting, with our and the paper's models side by side (Figure 2), and by number of articles."""
-    drawn = [_draw_settings(metrics, metric) for metric in _FIGURE_TITLES]
+    drawn = [_draw_metric_by_setting(metrics, metric) for metric in _FIGURE_TITLES]
     groups = (*(name for _, name in ARTICLE_COUNT_GROUPS), LARGEST_ARTICLE_GROUP)
     title = "Loose accuracy by number of needed articles"
     layout = {"name": "articles", "title": title, "note": _FANOUTQA_WHISKERS_NOTE, "y_range": _SHARE_RANGE}
@@ -198,7 +198,7 @@ def draw_fanoutqa_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFig
     return [figure for figure in [*drawn, by_articles] if figure.series]
 
 
-def _draw_settings(metrics: Sequence[EvaluationMetric], metric: str) -> ReportFigure:
+def _draw_metric_by_setting(metrics: Sequence[EvaluationMetric], metric: str) -> ReportFigure:
     ours = {(each.setting, each.model): each for each in metrics if each.metric == metric and not each.group_by}
     theirs = {
         (each.setting, f"{each.model} (paper)"): each.value for each in FANOUTQA_PAPER_FIGURES if each.metric == metric
@@ -280,21 +280,21 @@ _PAPER_NOTES = {
 _UPSTREAM_METRICS = {LOOSE: UPSTREAM_LOOSE, STRICT: UPSTREAM_STRICT}
 
 
-def _list_paper_figures() -> Iterator[PaperResult]:
+def _list_fanoutqa_paper_results() -> Iterator[PaperResult]:
     for setting, models in _PAPER_TABLE_1.items():
         for model, values in zip(_PAPER_MODELS, models, strict=True):
             for metric, value in zip(_PAPER_METRICS, values, strict=False):
-                yield _make_paper_figure(metric, setting, model, value, "Table 1")
+                yield _make_fanoutqa_paper_result(metric, setting, model, value, "Table 1")
                 if metric in _UPSTREAM_METRICS:
-                    yield _make_paper_figure(_UPSTREAM_METRICS[metric], setting, model, value, "Table 1")
+                    yield _make_fanoutqa_paper_result(_UPSTREAM_METRICS[metric], setting, model, value, "Table 1")
     for metric in (LOOSE, UPSTREAM_LOOSE, JUDGED):
-        yield _make_paper_figure(metric, "open_book", "people, marked by hand", HUMAN_UPPER_BOUND, "§4.5")
+        yield _make_fanoutqa_paper_result(metric, "open_book", "people, marked by hand", HUMAN_UPPER_BOUND, "§4.5")
 
 
-def _make_paper_figure(metric: str, setting: str, model: str, value: float, where: str) -> PaperResult:
+def _make_fanoutqa_paper_result(metric: str, setting: str, model: str, value: float, where: str) -> PaperResult:
     note = _PAPER_NOTES.get(metric, _PAPER_QUESTIONS_NOTE)
     return PaperResult(metric=metric, setting=setting, model=model, value=value, where=where, note=note)
 
 
-FANOUTQA_PAPER_FIGURES = tuple(_list_paper_figures())
+FANOUTQA_PAPER_FIGURES = tuple(_list_fanoutqa_paper_results())
 """Values of every model of Table 1 and of people, both scored and marked by hand."""

@@ -21,10 +21,10 @@ from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
     FanOutDialogue,
     ToolUse,
     answer_from_evidence,
-    answer_from_memory,
+    answer_in_closed_book,
     answer_with_searches,
 )
-from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, grade_answer, read_grade
+from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, grade_by_stated_gold_strings, read_grade
 from factmill.tasks.fanoutqa.core.evaluation.rows import (
     CLOSED_BOOK,
     EVIDENCE_PROVIDED,
@@ -56,7 +56,7 @@ class FanOutEvaluationParams(JudgedEvaluationParams):
     """Options of an evaluation on FanOutQA."""
 
     setting: Annotated[
-        tuple[Literal["closed_book", "open_book", "evidence_provided"], ...], CliOption("--setting", "NAME")
+        tuple[Literal["closed_book", "open_book", "evidence_provided"], ...], CliOption(metavar="NAME")
     ] = ()
     """Only this setting (repeatable). Default: all three, as in the paper."""
     split: Literal["dev", "test", "all"] = "all"
@@ -77,7 +77,7 @@ class FanOutEvaluationParams(JudgedEvaluationParams):
     """Open book: maximum number of seconds of model time over all turns of a question; after them the model must answer. Recorded times count, so a replay ends at the same turn. Default: no limit."""
     context_tokens: int | None = Field(default=None, ge=1024, le=MAX_SETTING_NUMBER)
     """Maximum number of tokens in the model's context, including its answer; 4 characters count as one token. Default: context_tokens of the world's file, else 8,192."""
-    retrieval_share: Annotated[float, CliOption("--retrieval-share", "SHARE")] = Field(default=0.5, gt=0, le=1)
+    retrieval_share: Annotated[float, CliOption(metavar="SHARE")] = Field(default=0.5, gt=0, le=1)
     """Open book: maximum share of the context that one search may fill (paper: half)."""
 
 
@@ -186,7 +186,7 @@ def make_fanoutqa_dialogue(asked: FanOutEvaluationQuestion, params: FanOutEvalua
         return answer_with_searches(
             asked, bounds, None if way == "never" else by_tools, None if way == "always" else in_text
         )
-    return answer_from_memory(fill_prompt_template(load_prompt(CLOSED_BOOK_PROMPT), question=asked.question))
+    return answer_in_closed_book(fill_prompt_template(load_prompt(CLOSED_BOOK_PROMPT), question=asked.question))
 
 
 def fill_fanoutqa_judge_prompt(row: FanOutPrediction) -> FilledPrompt:
@@ -202,7 +202,7 @@ def fill_fanoutqa_judge_prompt(row: FanOutPrediction) -> FilledPrompt:
 
 def grade_by_program(row: FanOutPrediction) -> str:
     """Return the grade by the program `exact`."""
-    return grade_answer(row.answer_read, json.loads(row.gold))
+    return grade_by_stated_gold_strings(row.answer_read, json.loads(row.gold))
 
 
 def add_judge_grade(row: FanOutPrediction, judged: AnswerJudgment[str] | None, judge: str) -> FanOutJudgedPrediction:

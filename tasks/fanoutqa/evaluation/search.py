@@ -16,8 +16,13 @@ from factmill.tasks.core.calls.wikipedia import (
 )
 from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.fanoutqa.core.evaluation.chunks import select_chunks, split_article
-from factmill.tasks.fanoutqa.core.evaluation.dialogue import ArticleLookupResult, ArticleSearch, EvidenceRequest
-from factmill.tasks.lookups.pinned_articles import MissingArticle, PinnedArticle, load_article_texts, pin_articles
+from factmill.tasks.fanoutqa.core.evaluation.dialogue import ArticleLookupResult, ArticleTitleRequest, EvidenceRequest
+from factmill.tasks.lookups.pinned_articles import (
+    MissingArticleReason,
+    PinnedArticleRevision,
+    load_article_texts,
+    pin_article_revisions_at_epoch,
+)
 from factmill.tasks.text.wikipedia_urls import canonical_title, find_article_title_problem
 
 _MAX_SIMILAR_TITLES = 10
@@ -28,7 +33,7 @@ _LOOKUPS_PER_BATCH = 20
 
 
 def look_up_articles(
-    work: BatchWork, looks: Sequence[tuple[str, ArticleSearch | EvidenceRequest]]
+    work: BatchWork, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceRequest]]
 ) -> list[ArticleLookupResult]:
     """Return the result of each (row id, look-up), in their order."""
     groups = (looks[start : start + _LOOKUPS_PER_BATCH] for start in range(0, len(looks), _LOOKUPS_PER_BATCH))
@@ -36,62 +41,68 @@ def look_up_articles(
 
 
 def _look_up_article_batch(
-    work: BatchWork, looks: Sequence[tuple[str, ArticleSearch | EvidenceRequest]]
+    work: BatchWork, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceRequest]]
 ) -> list[ArticleLookupResult]:
-    pinned = _pin_searched_titles(work, [(row_id, look) for row_id, look in looks if isinstance(look, ArticleSearch)])
+    pinned = _pin_searched_titles(
+        work, [(row_id, look) for row_id, look in looks if isinstance(look, ArticleTitleRequest)]
+    )
     needed = [_list_needed_revisions(row_id, look, pinned) for row_id, look in looks]
     texts = load_article_texts(
-        work, ((row_id, revid) for (row_id, _), of in zip(looks, needed, strict=True) for _, revid in of)
+        work, ((row_id, title, revid) for (row_id, _), of in zip(looks, needed, strict=True) for title, revid in of)
     )
-    found = [_select_passages(look, of, texts) for (_, look), of in zip(looks, needed, strict=True)]
+    found = [_make_chunk_lookup_result(look, of, texts) for (_, look), of in zip(looks, needed, strict=True)]
     for at, (row_id, look) in enumerate(looks):
-        if isinstance(look, ArticleSearch) and isinstance(why := pinned[row_id, look.title], MissingArticle):
+        if isinstance(look, ArticleTitleRequest) and isinstance(
+            why := pinned[row_id, look.title], MissingArticleReason
+        ):
             found[at] = _make_missing_result(why)
     missing = [
         at
         for at, each in enumerate(found)
-        if isinstance(looks[at][1], ArticleSearch) and not each.chunks and not each.is_transient_failure
+        if isinstance(looks[at][1], ArticleTitleRequest) and not each.chunks and not each.is_transient_failure
     ]
-    for at, similar in zip(
-        missing, _find_similar_titles(work, [(looks[at], found[at]) for at in missing]), strict=True
-    ):
+    for at, similar in zip(missing, _add_similar_titles(work, [(looks[at], found[at]) for at in missing]), strict=True):
         found[at] = similar
     work.retryable_rows += sum(each.is_transient_failure for each in found)
     return found
 
 
 def _pin_searched_titles(
-    work: BatchWork, asked: Iterable[tuple[str, ArticleSearch]]
-) -> dict[tuple[str, str], PinnedArticle | MissingArticle]:
+    work: BatchWork, asked: Iterable[tuple[str, ArticleTitleRequest]]
+) -> dict[tuple[str, str], PinnedArticleRevision | MissingArticleReason]:
     """Return (row id, title) → the article of that title at the epoch, or why there is none."""
     by_epoch: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    pinned: dict[tuple[str, str], PinnedArticle | MissingArticle] = {}
+    pinned: dict[tuple[str, str], PinnedArticleRevision | MissingArticleReason] = {}
     for row_id, search in asked:
         if trouble := find_article_title_problem(canonical_title(search.title)):
-            pinned[row_id, search.title] = MissingArticle("invalid_title", trouble)
+            pinned[row_id, search.title] = MissingArticleReason("invalid_title", trouble)
         else:
             by_epoch[search.epoch].append((row_id, search.title))
     for epoch, titles in by_epoch.items():
-        found = pin_articles(work, titles, epoch)
+        found = pin_article_revisions_at_epoch(work, titles, epoch)
         pinned |= {(row_id, title): found[title] for row_id, title in titles}
     return pinned
 
 
 def _list_needed_revisions(
-    row_id: str, look: ArticleSearch | EvidenceRequest, pinned: Mapping[tuple[str, str], PinnedArticle | MissingArticle]
+    row_id: str,
+    look: ArticleTitleRequest | EvidenceRequest,
+    pinned: Mapping[tuple[str, str], PinnedArticleRevision | MissingArticleReason],
 ) -> list[tuple[str, int]]:
     """Return (title, revision) of the articles whose texts a look-up needs."""
     if isinstance(look, EvidenceRequest):
         return list(look.articles)
     article = pinned[row_id, look.title]
     # under the requested title, since the page may have been renamed after the epoch
-    return [(canonical_title(look.title), article.revid)] if isinstance(article, PinnedArticle) else []
+    return [(canonical_title(look.title), article.revid)] if isinstance(article, PinnedArticleRevision) else []
 
 
-def _select_passages(
-    look: ArticleSearch | EvidenceRequest, needed: Sequence[tuple[str, int]], texts: Mapping[int, str | MissingArticle]
+def _make_chunk_lookup_result(
+    look: ArticleTitleRequest | EvidenceRequest,
+    needed: Sequence[tuple[str, int]],
+    texts: Mapping[int, str | MissingArticleReason],
 ) -> ArticleLookupResult:
-    lost = [text for _, revid in needed if isinstance(text := texts[revid], MissingArticle)]
+    lost = [text for _, revid in needed if isinstance(text := texts[revid], MissingArticleReason)]
     if any(each.retryable for each in lost) or (lost and len(lost) == len(needed)):
         return _make_missing_result(next((each for each in lost if each.retryable), lost[0]))
     chunks = [
@@ -103,16 +114,16 @@ def _select_passages(
     return ArticleLookupResult(tuple(select_chunks(chunks, look.query, look.max_characters)), len(chunks))
 
 
-def _make_missing_result(why: MissingArticle) -> ArticleLookupResult:
+def _make_missing_result(why: MissingArticleReason) -> ArticleLookupResult:
     return ArticleLookupResult(reason=why.reason, detail=why.detail, is_transient_failure=why.retryable)
 
 
-def _find_similar_titles(
-    work: BatchWork, missing: Sequence[tuple[tuple[str, ArticleSearch | EvidenceRequest], ArticleLookupResult]]
+def _add_similar_titles(
+    work: BatchWork, missing: Sequence[tuple[tuple[str, ArticleTitleRequest | EvidenceRequest], ArticleLookupResult]]
 ) -> list[ArticleLookupResult]:
     """Return the failed look-ups, with titles of other articles that existed at the epoch."""
     service = work.run.services.wikipedia
-    asked = [(row_id, look, found) for (row_id, look), found in missing if isinstance(look, ArticleSearch)]
+    asked = [(row_id, look, found) for (row_id, look), found in missing if isinstance(look, ArticleTitleRequest)]
     searches = [
         make_search_call(service.identity, look.title[:_MAX_QUERY_CHARACTERS], _MAX_SIMILAR_TITLES)
         for _, look, _ in asked

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 from factmill.tasks.core.authoring.granular_answers import FILLER_WORDS
 from factmill.tasks.core.calls.wikidata import ItemNeighbour
-from factmill.tasks.text.text_normalization import normalize_answer, singular_form
+from factmill.tasks.text.text_normalization import normalize_answer, normalize_answer_to_singular
 
 COUNTRY_PID, CONTINENT_PID = "P17", "P30"
 BROADER_PIDS = (COUNTRY_PID, CONTINENT_PID, "P131", "P279")
@@ -53,8 +53,8 @@ _FEMALE = re.compile(r"wom[ae]n$|actress$")
 
 
 @dataclass(frozen=True)
-class Lexicon:
-    """Places and nouns of the lists, keyed by normal form (normalise; nouns by singular_form)."""
+class PlaceAndNounLexicon:
+    """Places and nouns of the lists, keyed by normal form (normalise; nouns by normalize_answer_to_singular)."""
 
     places: Mapping[str, str]
     """Name or adjective of a country or region → the country or region."""
@@ -82,7 +82,7 @@ class Lexicon:
         terms, at = [], 0
         while at < len(words):
             taken, place = self._read_place(words[at : at + _MAX_TERM_WORDS])
-            term = f"={place}" if place else singular_form(words[at])
+            term = f"={place}" if place else normalize_answer_to_singular(words[at])
             terms += [term] if term not in _FILLER else []
             at += taken
         return tuple(terms)
@@ -109,13 +109,13 @@ class Lexicon:
                 continue
             read.add(text)
             found = self.read_terms(text)
-            terms.update(found, map(_drop_gender, found))
+            terms.update(found, map(_unify_gender_suffix, found))
             todo += [
                 self.enclosing_places[term[1:]]
                 for term in found
                 if term[0] == "=" and term[1:] in self.enclosing_places
             ]
-            words = singular_form(text.replace("-", " ")).split()
+            words = normalize_answer_to_singular(text.replace("-", " ")).split()
             runs = (" ".join(words[at:end]) for at in range(len(words)) for end in range(at + 1, at + _MAX_TERM_WORDS))
             todo += [self.wider_nouns[run] for run in runs if run in self.wider_nouns]
         return frozenset(terms)
@@ -153,13 +153,13 @@ class AnswerEvidence:
 
     def supports(self, term: str, is_name: bool) -> bool:
         """Return whether the evidence has a term, or for a name one of the same stem: European, Europe."""
-        if term in self.terms or (_drop_gender(term) in self.terms and not _FEMALE.search(term)):
+        if term in self.terms or (_unify_gender_suffix(term) in self.terms and not _FEMALE.search(term)):
             return True
         return is_name and len(term) >= 4 and any(_share_stem(term, known) for known in self._stems)
 
 
 def gather_evidence(
-    answer: str, description: str, claims: Mapping[str, Sequence[ItemNeighbour]], qid: str, lexicon: Lexicon
+    answer: str, description: str, claims: Mapping[str, Sequence[ItemNeighbour]], qid: str, lexicon: PlaceAndNounLexicon
 ) -> AnswerEvidence:
     """Return what is known about an answer.
 
@@ -191,7 +191,7 @@ def gather_evidence(
 
 
 def split_grounded_levels(
-    levels: Sequence[str], evidence: AnswerEvidence, lexicon: Lexicon, keep_counties: bool
+    levels: Sequence[str], evidence: AnswerEvidence, lexicon: PlaceAndNounLexicon, keep_counties: bool
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the supported answers that say less than those before, and (answer, reason) of the others."""
     kept, removed = list(levels[:1]), list[tuple[str, str]]()
@@ -205,10 +205,12 @@ def split_grounded_levels(
     return kept, removed
 
 
-def _find_removal_reason(level: str, before: Sequence[str], evidence: AnswerEvidence, lexicon: Lexicon) -> str:
+def _find_removal_reason(
+    level: str, before: Sequence[str], evidence: AnswerEvidence, lexicon: PlaceAndNounLexicon
+) -> str:
     """Return why an answer must be removed, given the answers before it; empty where it stays."""
     terms = lexicon.read_terms(level)
-    names = {singular_form(word) for word in _WORD.findall(level) if word[0].isupper()}
+    names = {normalize_answer_to_singular(word) for word in _WORD.findall(level) if word[0].isupper()}
     if not terms or not all(evidence.supports(term, term in names) for term in terms):
         return "not_supported"
     if _INDEFINITE_PHRASE.match(level) and f" {normalize_answer(before[0])} " in f" {normalize_answer(level)} ":
@@ -220,7 +222,7 @@ def _find_removal_reason(level: str, before: Sequence[str], evidence: AnswerEvid
     return next(filter(None, (_find_overlap_reason(level, each, evidence, lexicon) for each in before[1:])), "")
 
 
-def _find_overlap_reason(level: str, earlier: str, evidence: AnswerEvidence, lexicon: Lexicon) -> str:
+def _find_overlap_reason(level: str, earlier: str, evidence: AnswerEvidence, lexicon: PlaceAndNounLexicon) -> str:
     """Return why an answer says no less than an earlier one; empty where it says less."""
     terms, earlier_terms = _normalise_terms(level, lexicon), _normalise_terms(earlier, lexicon)
     if terms == earlier_terms:
@@ -236,12 +238,12 @@ def _find_overlap_reason(level: str, earlier: str, evidence: AnswerEvidence, lex
     return "finer_than_before" if is_nearer or (_INDEFINITE_PHRASE.match(level) and earlier_terms < terms) else ""
 
 
-def _normalise_terms(text: str, lexicon: Lexicon) -> frozenset[str]:
-    return frozenset(_SYNONYMS.get(term, term) for term in map(_drop_gender, lexicon.read_terms(text)))
+def _normalise_terms(text: str, lexicon: PlaceAndNounLexicon) -> frozenset[str]:
+    return frozenset(_SYNONYMS.get(term, term) for term in map(_unify_gender_suffix, lexicon.read_terms(text)))
 
 
 @lru_cache(_TERM_CACHE_SIZE)
-def _drop_gender(term: str) -> str:
+def _unify_gender_suffix(term: str) -> str:
     return _GENDERED_SUFFIX.sub(lambda found: "or" if found[0] == "ress" else "man", term)
 
 

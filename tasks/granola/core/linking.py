@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from factmill.tasks.core.calls.item_facts import ItemFact
-from factmill.tasks.core.calls.wikidata import ItemCandidate, ItemNeighbour, choose_item_candidate
-from factmill.tasks.granola.core.grounding import Lexicon
+from factmill.tasks.core.calls.wikidata import ItemCandidate, ItemNeighbour, choose_item_by_label_then_smallest_qid
+from factmill.tasks.granola.core.grounding import PlaceAndNounLexicon
 from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, compute_date_key
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
@@ -87,7 +87,7 @@ def choose_entity_pair(
     """Return the pair with the smallest QID numbers; policy `linked` prefers pairs for which the relation holds."""
     if policy == "linked" and matches.pairs:
         return min(matches.pairs, key=lambda pair: (get_wikidata_id_number(pair[0]), get_wikidata_id_number(pair[1])))
-    question, answer = (choose_item_candidate(side).qid for side in bearers)
+    question, answer = (choose_item_by_label_then_smallest_qid(side).qid for side in bearers)
     return question, answer
 
 
@@ -118,12 +118,12 @@ def make_description(claims: Iterable[ItemNeighbour], person_pids: Collection[st
     implied = (
         ["human"] if pids & set(person_pids) else [name for pid, name in _IMPLIED_CLASSES.items() if pid in pids][:1]
     )
-    classes = _find_first_labels(edges, _CLASS_PIDS) or implied
-    countries = _find_first_labels(edges, _COUNTRY_PIDS)
+    classes = _list_labels_of_first_stated_property(edges, _CLASS_PIDS) or implied
+    countries = _list_labels_of_first_stated_property(edges, _COUNTRY_PIDS)
     return ", ".join([" and ".join(classes[:2]), *(countries if len(countries) == 1 else ())]) if classes else ""
 
 
-def _find_first_labels(edges: Iterable[ItemNeighbour], pids: Iterable[str]) -> list[str]:
+def _list_labels_of_first_stated_property(edges: Iterable[ItemNeighbour], pids: Iterable[str]) -> list[str]:
     """Return the value labels of the first of these properties that has any."""
     labels = ([str(edge.label) for edge in edges if edge.pid == pid] for pid in pids)
     return next(filter(None, labels), [])
@@ -157,7 +157,7 @@ class NameBearer:
     death_year: int | None = None
 
 
-def read_lifetime(facts: Iterable[ItemFact], description: str) -> tuple[int | None, int | None]:
+def find_birth_and_death_years(facts: Iterable[ItemFact], description: str) -> tuple[int | None, int | None]:
     """Return years of birth and death from an item's facts, else from its description; None where neither has one."""
     years: dict[str, int] = {}
     for fact in facts:
@@ -174,7 +174,7 @@ def read_lifetime(facts: Iterable[ItemFact], description: str) -> tuple[int | No
     return years.get(_BIRTH_DATE_PID), years.get(_DEATH_DATE_PID)
 
 
-def find_contradiction(relation: str, subject: NameBearer, value: NameBearer, lexicon: Lexicon) -> str:
+def find_contradiction(relation: str, subject: NameBearer, value: NameBearer, lexicon: PlaceAndNounLexicon) -> str:
     """Return the reject reason why a relation cannot hold between two items; empty where it can.
 
     Two places lie apart where their countries differ in the graph, or else where neither description leads to the
@@ -197,7 +197,9 @@ def find_contradiction(relation: str, subject: NameBearer, value: NameBearer, le
     return "places_disagree" if are_in_different_places(subject, value, lexicon) else ""
 
 
-def find_pair_doubt(relation: str, subject: NameBearer, value: NameBearer, lexicon: Lexicon) -> str:
+def find_relation_doubt_flag(
+    relation: str, subject: NameBearer, value: NameBearer, lexicon: PlaceAndNounLexicon
+) -> str:
     """Return the review flag for a doubtful relation between two items; empty where there is no doubt."""
     countries = [_find_item_countries(each, lexicon) for each in (subject, value)]
     if not all(countries) or countries[0] & countries[1]:
@@ -210,7 +212,7 @@ def find_pair_doubt(relation: str, subject: NameBearer, value: NameBearer, lexic
 
 
 def is_only_matching_place(
-    subject: NameBearer, value: NameBearer, rivals: Iterable[NameBearer], lexicon: Lexicon
+    subject: NameBearer, value: NameBearer, rivals: Iterable[NameBearer], lexicon: PlaceAndNounLexicon
 ) -> bool:
     """Return whether a place shares countries or regions with the subject that no other place of its name shares."""
     shared = find_item_places(subject, lexicon) & find_item_places(value, lexicon)
@@ -218,7 +220,7 @@ def is_only_matching_place(
     return bool(shared) and not any(shared <= find_item_places(replace(rival, name=""), lexicon) for rival in rivals)
 
 
-def are_in_different_places(one: NameBearer, other: NameBearer, lexicon: Lexicon) -> bool:
+def are_in_different_places(one: NameBearer, other: NameBearer, lexicon: PlaceAndNounLexicon) -> bool:
     """Return whether both items have countries, and no place of one lies in, around or at a place of the other.
 
     A place within a longer name does not rule out other places: Hollywood Records.
@@ -230,7 +232,7 @@ def are_in_different_places(one: NameBearer, other: NameBearer, lexicon: Lexicon
     return not (lexicon.select_innermost_places(first) & second or lexicon.select_innermost_places(second) & first)
 
 
-def find_item_places(bearer: NameBearer, lexicon: Lexicon) -> frozenset[str]:
+def find_item_places(bearer: NameBearer, lexicon: PlaceAndNounLexicon) -> frozenset[str]:
     """Return the countries and regions of an item from its claims, its description, and its name where that agrees.
 
     The name Victoria does not place Victoria in Canada.
@@ -244,7 +246,7 @@ def find_item_places(bearer: NameBearer, lexicon: Lexicon) -> frozenset[str]:
     )
 
 
-def _find_claimed_countries(claims: Iterable[ItemNeighbour], lexicon: Lexicon) -> frozenset[str]:
+def _find_claimed_countries(claims: Iterable[ItemNeighbour], lexicon: PlaceAndNounLexicon) -> frozenset[str]:
     """Return the present countries that claims name, or that succeed a former state: Kingdom of Italy."""
     labels = {edge.label for edge in claims if edge.pid in _COMPARED_COUNTRY_PIDS and edge.label}
     named = lexicon.select_countries(frozenset().union(*map(lexicon.expand_places, labels)))
@@ -252,11 +254,11 @@ def _find_claimed_countries(claims: Iterable[ItemNeighbour], lexicon: Lexicon) -
     return named | ({"Georgia"} & labels)
 
 
-def _find_item_countries(bearer: NameBearer, lexicon: Lexicon) -> frozenset[str]:
+def _find_item_countries(bearer: NameBearer, lexicon: PlaceAndNounLexicon) -> frozenset[str]:
     return lexicon.select_countries(find_item_places(replace(bearer, name=""), lexicon))
 
 
-def _find_occupations(bearer: NameBearer, lexicon: Lexicon) -> frozenset[str]:
+def _find_occupations(bearer: NameBearer, lexicon: PlaceAndNounLexicon) -> frozenset[str]:
     labels = (edge.label for edge in bearer.claims if edge.pid == _OCCUPATION and edge.label)
     terms = lexicon.expand_terms([bearer.description, *labels])
     return frozenset(term for term in terms if term[0] != "=" and term.isalpha()) - {"human"}

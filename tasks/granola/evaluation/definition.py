@@ -8,7 +8,7 @@ from factmill.tasks.core.evaluation.answers import read_short_answer
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedInputs
-from factmill.tasks.engine.naming.identities import embedder_identity
+from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
     Evaluation,
     ScoringModels,
@@ -16,7 +16,7 @@ from factmill.tasks.evaluation.definition import (
     resolve_evaluation_inputs,
 )
 from factmill.tasks.granola.benchmark import GRANOLA
-from factmill.tasks.granola.core.evaluation.figures import draw_figures
+from factmill.tasks.granola.core.evaluation.figures import draw_granola_evaluation_figures
 from factmill.tasks.granola.core.evaluation.rows import (
     DEFAULT_SETTINGS,
     EVALUATION_PROMPTS,
@@ -25,7 +25,7 @@ from factmill.tasks.granola.core.evaluation.rows import (
     GranolaQuestion,
     ScoredGranolaPrediction,
 )
-from factmill.tasks.granola.core.evaluation.scoring import MAIN_METRICS, add_level_scores, compute_cosines
+from factmill.tasks.granola.core.evaluation.scoring import MAIN_METRICS, add_level_and_idk_scores, compute_cosines
 from factmill.tasks.granola.evaluation.measure import (
     GRANOLA_PAPER_FIGURES,
     format_verdict,
@@ -35,8 +35,8 @@ from factmill.tasks.granola.evaluation.measure import (
 from factmill.tasks.granola.evaluation.questions import (
     GranolaEvaluationInputs,
     GranolaEvaluationParams,
-    fill_prompt,
-    list_questions,
+    fill_granola_question_prompt,
+    list_granola_setting_questions,
     make_granola_dialogue,
     make_granola_guesser,
 )
@@ -49,13 +49,13 @@ def resolve_granola_evaluation_inputs(
     params: GranolaEvaluationParams, run: RunOptions
 ) -> ResolvedInputs[GranolaEvaluationInputs]:
     """Resolve an evaluation's inputs; raises UsageError."""
-    encoder = embedder_identity(load_world(run.world, run.graph), factmill_home()) if params.similarity else {}
+    encoder = embedder_name_and_digest(load_world(run.world, run.graph), factmill_home()) if params.similarity else {}
     return resolve_evaluation_inputs(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
 
 
 def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: ScoringModels) -> pa.Table:
     """Score answers (rows of `GranolaPrediction`): matched level (Definition 1) and similarity to the gold answer (§5.4)."""
-    answers = add_level_scores(answers, inputs.params.tau)
+    answers = add_level_and_idk_scores(answers, inputs.params.tau)
     similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
     if inputs.params.similarity:
         embedder = tools.embedder()
@@ -89,7 +89,9 @@ def explain_granola_prediction(row: ScoredGranolaPrediction) -> Iterator[str]:
         yield f"  similarity  {row.semantic_similarity:.2f} with {row.granola_answers[0]!r} (encoder {row.encoder})"
 
 
-def measure_answers(answers: pa.Table, inputs: GranolaEvaluationInputs) -> tuple[pa.Table, list[MeasuredMetric]]:
+def measure_granola_answers(
+    answers: pa.Table, inputs: GranolaEvaluationInputs
+) -> tuple[pa.Table, list[MeasuredMetric]]:
     """Return the score rows and the metrics of answers (rows of `ScoredGranolaPrediction`)."""
     params = inputs.params
     return measure_granola(answers, params.tau, params.decay, params.popularity_bins, params.seed)
@@ -132,8 +134,8 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     main_metric="granola_accuracy",
     main_metric_meaning="The share of questions on single facts to which the model gave an answer that is true at some level of detail: "
     "a year counts as much as a day.",
-    make_questions=list_questions,
-    make_prompt=fill_prompt,
+    make_questions=list_granola_setting_questions,
+    make_prompt=fill_granola_question_prompt,
     make_dialogue=make_granola_dialogue,
     inputs_model=GranolaEvaluationInputs,
     question_model=GranolaQuestion,
@@ -142,8 +144,8 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     make_oracle=lambda _: lambda asked: asked.granola_answers[0],
     make_guesser=make_granola_guesser,
     score_predictions=score_granola,
-    compute_metrics=measure_answers,
-    draw_figures=draw_figures,
+    compute_metrics=measure_granola_answers,
+    draw_figures=draw_granola_evaluation_figures,
     list_report_items=list_granola_report_items,
     paper_results=GRANOLA_PAPER_FIGURES,
 )

@@ -9,13 +9,13 @@ import pyarrow as pa
 from factmill.tasks.core.evaluation.scoring import make_score_rows
 from factmill.tasks.core.measures.counts_and_bins import bin_by_quantile
 from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
-from factmill.tasks.evaluation.definition import PaperResult, ReportItem
+from factmill.tasks.evaluation.definition import PaperResult, ReportedAnswer
 from factmill.tasks.granola.core.evaluation.scoring import (
     SIMILARITY_METRIC,
     MetricScoreColumn,
-    classify_agreement,
+    classify_accuracy_agreement,
     list_metric_columns,
-    list_parameter_variations,
+    list_metrics_for_varied_parameters,
     to_numpy,
 )
 
@@ -40,7 +40,7 @@ def measure_granola(
         "popularity": _list_popularity_bins(answers, popularity_bins),
         "agreement": _list_agreement_cells(answers),
     }
-    varied = list(list_parameter_variations(answers, tau, decay))
+    varied = list(list_metrics_for_varied_parameters(answers, tau, decay))
     metrics: list[MeasuredMetric] = []
     for setting in dict.fromkeys(names["setting"]):
         chosen = np.asarray(names["setting"] == setting, bool)
@@ -82,7 +82,7 @@ def _list_popularity_bins(answers: pa.Table, bins: int) -> _Texts:
 
 
 def _list_agreement_cells(answers: pa.Table) -> _Texts:
-    cells = classify_agreement(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
+    cells = classify_accuracy_agreement(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
     cells[to_numpy(answers["matched_level"].is_null())] = None
     return cells
 
@@ -95,13 +95,13 @@ def format_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> st
     return idk if is_idk else f"level {matched_level}" if matched_level else "wrong"
 
 
-def list_granola_report_items(answers: pa.Table) -> list[ReportItem]:
+def list_granola_report_items(answers: pa.Table) -> list[ReportedAnswer]:
     """Return answers (rows of `ScoredGranolaPrediction`) as items of a report's browser; a finer match scores higher."""
     items = []
     for row in answers.to_pylist():
         level = row["matched_level"]
         items.append(
-            ReportItem(
+            ReportedAnswer(
                 answer_id=row["id"],
                 setting=row["setting"],
                 question=row["question"],

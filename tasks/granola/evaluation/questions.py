@@ -10,7 +10,7 @@ from pydantic import Field
 
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.evaluation.answers import ModelPrediction, read_short_answer
-from factmill.tasks.core.measures.audits import choose_audit_sample
+from factmill.tasks.core.measures.audits import draw_audit_sample_ids
 from factmill.tasks.core.prompts import FilledPrompt
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, arrow_schema
 from factmill.tasks.evaluation.definition import (
@@ -25,16 +25,16 @@ from factmill.tasks.granola.core.evaluation.rows import (
     GranolaQuestion,
     GranolaSettingName,
     make_aggregation_prompt,
-    make_first_prompt,
+    make_setting_answer_prompt,
 )
-from factmill.tasks.granola.core.evaluation.scoring import choose_majority, find_most_common_answers
+from factmill.tasks.granola.core.evaluation.scoring import choose_majority_answer, find_most_common_answers
 from factmill.tasks.options import CliOption
 
 
 class GranolaEvaluationParams(EvaluationParams):
     """Parameters of an evaluation on GRANOLA-EQ."""
 
-    setting: Annotated[tuple[GranolaSettingName, ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[GranolaSettingName, ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable). Default: the settings that the paper reports, all but temperature."""
     samples: int = Field(default=5, ge=1, le=1000)
     """Number of answers that self_consistency and drag sample per question (N in the paper, which does not state its value)."""
@@ -42,7 +42,7 @@ class GranolaEvaluationParams(EvaluationParams):
     """Temperature at which answers are sampled (T in the paper, which does not state its value)."""
     tau: float = Field(default=0.5, ge=0, lt=1)
     """An answer matches a level if its token F1 exceeds this value (τ in the paper, which does not state its value)."""
-    decay: Annotated[float, CliOption("--lambda", "NUMBER")] = Field(default=0.5, ge=0)
+    decay: float = Field(default=0.5, ge=0)
     """How fast informativeness falls with the level: exp(-λ (level - 1)), with the paper's λ."""
     popularity_bins: int = Field(default=5, ge=1, le=100)
     """Number of equal-sized bins by the popularity of the question's entity."""
@@ -62,7 +62,7 @@ class GranolaEvaluationInputs(EvaluationInputs):
     """Name and digest of the sentence encoder; empty where none is needed."""
 
 
-def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> pa.Table:
+def list_granola_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> pa.Table:
     """Return every question (rows of `granola_eq`) in every setting, as rows of `GranolaQuestion`."""
     return pa.concat_tables([_make_setting_questions(rows, inputs, setting) for setting in inputs.settings])
 
@@ -70,7 +70,7 @@ def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> pa.Table:
 def _make_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs, setting: str) -> pa.Table:
     drawn = sample_question_clusters(rows["id"].to_pylist(), inputs.params)
     chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
-    compared = choose_audit_sample(drawn, inputs.params.similarity, inputs.params.seed)
+    compared = draw_audit_sample_ids(drawn, inputs.params.similarity, inputs.params.seed)
     named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
     columns = {
         "setting": pa.repeat(setting, chosen.num_rows),
@@ -82,15 +82,17 @@ def _make_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs, set
     return pa.table(named | columns | kept).select(schema.names).cast(schema)
 
 
-def fill_prompt(asked: GranolaQuestion, params: GranolaEvaluationParams) -> FilledPrompt:
+def fill_granola_question_prompt(asked: GranolaQuestion, params: GranolaEvaluationParams) -> FilledPrompt:
     """Return the first prompt of a question in its setting (paper Table 7)."""
     setting = SETTINGS[cast(GranolaSettingName, asked.setting)]
-    return make_first_prompt(load_prompt(setting.prompt), setting, asked.question, params.samples, params.temperature)
+    return make_setting_answer_prompt(
+        load_prompt(setting.prompt), setting, asked.question, params.samples, params.temperature
+    )
 
 
 def make_granola_dialogue(asked: GranolaQuestion, params: GranolaEvaluationParams) -> DialogueGenerator:
     """Prompt a question as its setting requires; in drag the model then aggregates its own samples (§4)."""
-    first: ModelPrediction = yield fill_prompt(asked, params)
+    first: ModelPrediction = yield fill_granola_question_prompt(asked, params)
     drawn = [read_short_answer(text) for text in first.read_texts]
     if asked.setting == "drag" and len(drawn) > 1 and any(drawn):
         last: ModelPrediction = yield make_aggregation_prompt(load_prompt(AGGREGATE_PROMPT), asked.question, drawn)
@@ -102,7 +104,7 @@ def make_granola_dialogue(asked: GranolaQuestion, params: GranolaEvaluationParam
             tokens_out=first.tokens_out + last.tokens_out,
             seconds=first.seconds + last.seconds,
         )
-    chosen = choose_majority(drawn)
+    chosen = choose_majority_answer(drawn)
     answer = first.texts[drawn.index(chosen)] if chosen else "".join(first.texts[:1])
     return replace(first, texts=(answer,), read_texts=(chosen,), drawn_texts=first.texts[1:] and first.texts)
 

@@ -25,7 +25,7 @@ _RELATION_PREFIX = re.compile(r"P[1-9][0-9]*(?![0-9])")
 
 
 @dataclass(frozen=True, slots=True)
-class RawQuestion:
+class RawEntityQuestion:
     """One row of a file."""
 
     row: int
@@ -45,13 +45,13 @@ def find_relation_files(paths: Sequence[Path], relations: Sequence[str]) -> dict
     found: dict[str, list[Path]] = {}
     for path in paths:
         for file in list_source_files(path):
-            relation = relation_of_file(file)
+            relation = find_relation_pid_of_file(file)
             if file == path:
                 relation = relation or (relations[0] if len(relations) == 1 else "")
                 if relation not in relations:
                     raise SourceError(
                         f"{path}: expected a file name that begins with one of the relations {', '.join(relations)}, "
-                        "like P19.test.json; or give its relation with --relation"
+                        "like P19.test.json; or give its relation with --relations"
                     )
             if relation in relations and (file == path or file.suffix.lower() in _SUFFIXES):
                 found.setdefault(relation, []).append(file)
@@ -62,7 +62,7 @@ def find_relation_files(paths: Sequence[Path], relations: Sequence[str]) -> dict
     return {relation: found[relation] for relation in relations if relation in found}
 
 
-def read_questions(source: SourceFile) -> list[RawQuestion]:
+def load_entity_questions(source: SourceFile) -> list[RawEntityQuestion]:
     """Return the rows of one file; SourceError as described above, or when the file has changed."""
     rows = [_read_row(*read) for read in iterate_json(source, "rows with the columns question and answers")]
     if rows and all(row.problem for row in rows):
@@ -72,11 +72,11 @@ def read_questions(source: SourceFile) -> list[RawQuestion]:
     return rows
 
 
-def _read_row(number: int, value: Any) -> RawQuestion:
+def _read_row(number: int, value: Any) -> RawEntityQuestion:
     problem = _find_question_problem(value)
     if problem:
-        return RawQuestion(number, "", (), f"{problem}: {json.dumps(value, ensure_ascii=True)[:300]}")
-    return RawQuestion(number, value["question"].strip(), tuple(answer.strip() for answer in value["answers"]))
+        return RawEntityQuestion(number, "", (), f"{problem}: {json.dumps(value, ensure_ascii=True)[:300]}")
+    return RawEntityQuestion(number, value["question"].strip(), tuple(answer.strip() for answer in value["answers"]))
 
 
 def _find_question_problem(value: Any) -> str:
@@ -89,7 +89,7 @@ def _find_question_problem(value: Any) -> str:
     return "" if is_list else "the column answers is not a list of texts"
 
 
-def relation_of_file(path: Path) -> str:
+def find_relation_pid_of_file(path: Path) -> str:
     """Return the PID that a file's name begins with; empty where there is none."""
     match = _RELATION_PREFIX.match(path.name)
     return match[0] if match else ""

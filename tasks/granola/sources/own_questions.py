@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from factmill.tasks.core.question_relations import QuestionRelation
-
 from factmill.tasks.core.table_columns import TableField, TableForm
 from factmill.tasks.granola.sources.entity_questions import find_relation_pid_of_file
 from factmill.tasks.storage.own_tables import TableRow
@@ -18,7 +17,7 @@ QUESTION_FORM: TableForm = (
     TableField("answers", "the gold answer, or a list of answers that are all the same", "list", True, "answer"),
     TableField(
         "relation",
-        "id of the property that is asked for (P19), or its label; without it, the file's name begins with it, or --relation says it",
+        "id of the property that is asked for (P19), or its label; without it, the file's name begins with it, or --relations says it",
     ),
     TableField(
         "subject",
@@ -78,7 +77,7 @@ def find_relation(stated: str, relations: Mapping[str, QuestionRelation]) -> str
 def format_unknown_relation(stated: str, relations: Mapping[str, QuestionRelation]) -> str:
     """Return what is wrong with a relation that is not known, and what to do."""
     if not stated:
-        return "the row states no relation; give a column relation, or --relation for all rows"
+        return "the row states no relation; give a column relation, or --relations for all rows"
     labels = [label for each in relations.values() for label in (each.pid, each.label)]
     return (
         f"unknown relation {stated!r}{format_did_you_mean(stated, labels)}; expected one of {', '.join(relations)}, "

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from factmill.tasks.core.question_relations import QuestionRelation, find_template_problem
-
 from factmill.tasks.assets import load_entity_questions_relations
+from factmill.tasks.core.question_relations import QuestionRelation, find_template_problem
 from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm, resolve_table_columns
 from factmill.tasks.errors import SourceError
 from factmill.tasks.storage.own_tables import iterate_own_table, list_table_columns

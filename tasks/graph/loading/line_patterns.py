@@ -40,8 +40,8 @@ from factmill.tasks.graph.loading.ntriples import (
     canonicalise_line,
     unescape_literal,
 )
-from factmill.tasks.graph.loading.rows import DUMP_ITEM, SortedLines
 from factmill.tasks.graph.loading.sources.streams import LineBlock
+from factmill.tasks.graph.loading.staging_rows import DUMP_ITEM, StagedRowsAndCounts
 
 LABEL_IRI = b"http://www.w3.org/2000/01/rdf-schema#label"
 SAME_AS_IRI = b"http://www.w3.org/2002/07/owl#sameAs"
@@ -113,7 +113,7 @@ _UNKEPT_KINDS = {
 
 ColumnReader = Callable[[pa.BinaryArray], pa.Array]
 """Terms → a table's column."""
-LineHandler = Callable[[pa.BinaryArray, SortedLines], None]
+LineHandler = Callable[[pa.BinaryArray, StagedRowsAndCounts], None]
 LinePattern = tuple[bytes, LineHandler]
 """Regular expression of a canonical triple without its full stop, and the function that stores matching lines."""
 
@@ -171,20 +171,20 @@ _read_node, _read_last_node = (_make_iri_reader(_NODE_IRI_START, ends_line=last)
 _read_page = _make_iri_reader(b"<")
 
 
-def _read_property(namespace: bytes) -> ColumnReader:
+def _make_property_reader(namespace: bytes) -> ColumnReader:
     return _make_iri_reader(_WIKIDATA + namespace + b"/P", number=pa.int32())
 
 
-def _read_value(literals: pa.BinaryArray) -> pa.StringArray:
+def _read_typed_literal_text(literals: pa.BinaryArray) -> pa.StringArray:
     """Return the quoted texts of literals that have a datatype and no escapes."""
     return _slice_text(split_column(literals, b'"^^', 2)[0], 1)
 
 
 def _read_precision(literals: pa.BinaryArray) -> pa.Int32Array:
-    return _read_value(literals).cast(pa.int32())
+    return _read_typed_literal_text(literals).cast(pa.int32())
 
 
-def _read_quoted(literals: pa.BinaryArray) -> pa.StringArray:
+def _read_unescaped_literal_text(literals: pa.BinaryArray) -> pa.StringArray:
     """Return the texts of literals of any language or datatype, with escapes resolved."""
     return _resolve_escapes(_slice_text(split_column(literals, b'"', 2, reverse=True)[0], 1))
 
@@ -200,37 +200,37 @@ def _resolve_escapes(texts: pa.StringArray) -> pa.StringArray:
 def _make_row_handler(table: str, *reads: ColumnReader | None) -> LineHandler:
     """Return a function that adds lines to a table; `reads` make columns from the three terms, None skips a term."""
 
-    def take(lines: pa.BinaryArray, out: SortedLines) -> None:
+    def take(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
         terms = _split_terms(lines)
         out.add_rows(table, *(read(each) for read, each in zip(reads, terms, strict=False) if read))
 
     return take
 
 
-def _make_statement_handler(tables: Mapping[str, bytes], read: ColumnReader) -> LineHandler:
+def _make_statement_value_handler(tables: Mapping[str, bytes], read: ColumnReader) -> LineHandler:
     """Return a function that adds statements' values to the table given by their predicate's namespace."""
 
-    def take(lines: pa.BinaryArray, out: SortedLines) -> None:
+    def take(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
         statements, predicates, objects = _split_terms(lines)
         statements, values = _read_statement(statements), read(objects)
         for table, namespace in tables.items():
             is_in_namespace = pc.starts_with(predicates, pattern=_WIKIDATA + namespace + b"/P")
-            properties = _read_property(namespace)(predicates.filter(is_in_namespace))
+            properties = _make_property_reader(namespace)(predicates.filter(is_in_namespace))
             out.add_rows(table, statements.filter(is_in_namespace), properties, values.filter(is_in_namespace))
 
     return take
 
 
-def _handle_other_values(lines: pa.BinaryArray, out: SortedLines) -> None:
+def _add_other_statement_values(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
     statements, predicates, objects = _split_terms(lines)
-    statements, properties = _read_statement(statements), _read_property(b"prop/statement")(predicates)
+    statements, properties = _read_statement(statements), _make_property_reader(b"prop/statement")(predicates)
     is_quoted = pc.starts_with(objects, pattern=b'"')
     is_unknown = pc.starts_with(objects, pattern=_GENID_IRI_START)
     is_item = pc.match_substring_regex(objects, pattern=rb"\A" + _ITEM + rb" \.\n\z")
     is_iri = pc.invert(pc.or_(pc.or_(is_quoted, is_unknown), is_item))
     for table, is_kind, read in (
         ("item_values", is_item, _read_last_item),
-        ("other_values", is_quoted, _read_quoted),
+        ("other_values", is_quoted, _read_unescaped_literal_text),
         ("other_values", is_iri, _make_iri_reader(b"<", ends_line=True)),
     ):
         out.add_rows(table, statements.filter(is_kind), properties.filter(is_kind), read(objects.filter(is_kind)))
@@ -238,7 +238,7 @@ def _handle_other_values(lines: pa.BinaryArray, out: SortedLines) -> None:
         out.not_kept["unknown_value"] += is_unknown.true_count
 
 
-def _handle_texts(lines: pa.BinaryArray, out: SortedLines) -> None:
+def _add_label_alias_description_rows(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
     things, predicates, literals = _split_terms(lines)
     is_item = pc.starts_with(things, pattern=_ITEM_IRI_START)
     numbers = _read_item(things)
@@ -252,13 +252,17 @@ def _handle_texts(lines: pa.BinaryArray, out: SortedLines) -> None:
     out.add_rows("property_labels", numbers.filter(other), languages.filter(other), texts.filter(other))
 
 
-def _handle_changes(lines: pa.BinaryArray, out: SortedLines) -> None:
+def _add_modification_times(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
     things, _, literals = _split_terms(lines)
     ids = pc.replace_substring_regex(_slice_text(things, 1), pattern=r"^.*(?:/Q|#Dump)", replacement="")
-    out.add_rows("changes", pc.if_else(pc.equal(ids, ""), str(DUMP_ITEM), ids).cast(pa.int64()), _read_value(literals))
+    out.add_rows(
+        "changes",
+        pc.if_else(pc.equal(ids, ""), str(DUMP_ITEM), ids).cast(pa.int64()),
+        _read_typed_literal_text(literals),
+    )
 
 
-def _handle_unkept(lines: pa.BinaryArray, out: SortedLines) -> None:
+def _count_unkept_triples(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
     behind_subjects = split_column(lines, b" <", 2)[1]
     predicates, objects = split_column(behind_subjects, b"> ", 2)
     marks = pc.if_else(pc.starts_with(objects, pattern=_GENID_IRI_START), b"_", pc.binary_slice(objects, 0, 1))
@@ -283,36 +287,36 @@ def make_line_patterns(languages: Sequence[str]) -> LinePatterns:
     simple_values = {"statement_values": b"prop/statement", "qualifier_values": b"prop/qualifier"}
     pointed = {"statement_nodes": b"prop/statement/value", "qualifier_nodes": b"prop/qualifier/value"}
     any_value = rb"(?:" + IRI + rb"|" + QUOTED_TEXT + rb"(?:@" + LANGUAGE_TAG + rb"|\^\^" + IRI + rb")?)"
-    direct = _read_property(b"prop/direct")
-    changed = (_DATED_SUBJECT, rb"<http://schema\.org/dateModified>", _TIMESTAMP_LITERAL, _handle_changes)
+    direct = _make_property_reader(b"prop/direct")
+    changed = (_DATED_SUBJECT, rb"<http://schema\.org/dateModified>", _TIMESTAMP_LITERAL, _add_modification_times)
     groups: list[tuple[bytes, list[tuple[bytes, bytes, bytes, LineHandler]]]] = [
         (_ITEM_IRI_START, [
             (_ITEM, _make_predicate_pattern(b"prop/direct"), _ITEM, _make_row_handler("edges", _read_item, direct, _read_last_item)),
-            (_ITEM, texts, words, _handle_texts),
+            (_ITEM, texts, words, _add_label_alias_description_rows),
             (_ITEM, _make_predicate_pattern(b"prop"), _STATEMENT,
-             _make_row_handler("statements", _read_item, _read_property(b"prop"), _read_last_statement)),
-            (_ITEM, _make_predicate_pattern(b"prop/direct"), _DATE_OR_NUMBER, _make_row_handler("direct_values", _read_item, direct, _read_value)),
+             _make_row_handler("statements", _read_item, _make_property_reader(b"prop"), _read_last_statement)),
+            (_ITEM, _make_predicate_pattern(b"prop/direct"), _DATE_OR_NUMBER, _make_row_handler("direct_values", _read_item, direct, _read_typed_literal_text)),
             changed,
             (_ITEM, rb"<" + re.escape(SAME_AS_IRI) + rb">", _ITEM, _make_row_handler("redirects", _read_item, None, _read_last_item)),
         ]),
         (_WIKIDATA + b"entity/s", [
-            (_STATEMENT, _make_predicate_pattern(*simple_values.values()), _DATE_OR_NUMBER, _make_statement_handler(simple_values, _read_value)),
-            (_STATEMENT, _make_predicate_pattern(b"prop/statement"), any_value, _handle_other_values),
-            (_STATEMENT, _make_predicate_pattern(*pointed.values()), _NODE, _make_statement_handler(pointed, _read_last_node)),
+            (_STATEMENT, _make_predicate_pattern(*simple_values.values()), _DATE_OR_NUMBER, _make_statement_value_handler(simple_values, _read_typed_literal_text)),
+            (_STATEMENT, _make_predicate_pattern(b"prop/statement"), any_value, _add_other_statement_values),
+            (_STATEMENT, _make_predicate_pattern(*pointed.values()), _NODE, _make_statement_value_handler(pointed, _read_last_node)),
             (_STATEMENT, _ONTOLOGY + rb"rank>", _ONTOLOGY + rb"DeprecatedRank>", _make_row_handler("deprecated", _read_statement)),
         ]),
         (_NODE_IRI_START, [
-            (_NODE, _ONTOLOGY + rb"timeValue>", _DATE_LITERAL_PATTERN, _make_row_handler("times", _read_node, None, _read_value)),
+            (_NODE, _ONTOLOGY + rb"timeValue>", _DATE_LITERAL_PATTERN, _make_row_handler("times", _read_node, None, _read_typed_literal_text)),
             (_NODE, _ONTOLOGY + rb"timePrecision>", _PRECISION,
              _make_row_handler("precisions", _read_node, None, _read_precision)),
-            (_NODE, _ONTOLOGY + rb"quantityAmount>", _NUMBER_LITERAL_PATTERN, _make_row_handler("amounts", _read_node, None, _read_value)),
+            (_NODE, _ONTOLOGY + rb"quantityAmount>", _NUMBER_LITERAL_PATTERN, _make_row_handler("amounts", _read_node, None, _read_typed_literal_text)),
             (_NODE, _ONTOLOGY + rb"quantityUnit>", _ITEM, _make_row_handler("units", _read_node, None, _read_last_item)),
         ]),
-        (_WIKIDATA + b"entity/P", [(_PROPERTY, rb"<" + re.escape(LABEL_IRI) + rb">", words, _handle_texts)]),
+        (_WIKIDATA + b"entity/P", [(_PROPERTY, rb"<" + re.escape(LABEL_IRI) + rb">", words, _add_label_alias_description_rows)]),
         (b"<https://en.wikipedia.org/wiki/", [
             (_ARTICLE, rb"<http://schema\.org/about>", _ITEM, _make_row_handler("articles", _read_page, None, _read_last_item)),
             (_ARTICLE, rb"<http://schema\.org/name>", QUOTED_TEXT + rb"@en",
-             _make_row_handler("article_names", _read_page, None, _read_quoted)),
+             _make_row_handler("article_names", _read_page, None, _read_unescaped_literal_text)),
         ]),
         (b"<http", [changed]),
     ]  # fmt: skip
@@ -321,31 +325,37 @@ def make_line_patterns(languages: Sequence[str]) -> LinePatterns:
     )
 
 
-def sort_block_lines(block: LineBlock, shapes: LinePatterns) -> SortedLines:
+def sort_block_lines_into_rows(block: LineBlock, shapes: LinePatterns) -> StagedRowsAndCounts:
     """Sort a block's lines into rows to keep, counts of triples not kept, and malformed lines."""
-    out = SortedLines()
+    out = StagedRowsAndCounts()
     lines = split_lines(block.data)
     out.lines = len(lines)
     unlike = np.arange(len(lines))
     if _is_utf8(lines):
-        left = _scan_lines(block.data, lines, shapes, out) if len(block.data) >= MIN_SCANNED_BLOCK_BYTES else unlike
-        unlike = left[_sort_by_pattern(lines.take(pa.array(left)), shapes, out)]
-    respelled = _canonicalise_lines(block, lines, unlike, out)
-    if respelled and len(_sort_by_pattern(split_lines(respelled), shapes, out)):
+        left = (
+            _scan_lines_by_compiled_code(block.data, lines, shapes, out)
+            if len(block.data) >= MIN_SCANNED_BLOCK_BYTES
+            else unlike
+        )
+        unlike = left[_sort_by_pattern_or_list_unmatched(lines.take(pa.array(left)), shapes, out)]
+    respelled = _canonicalise_lines_or_set_aside(block, lines, unlike, out)
+    if respelled and len(_sort_by_pattern_or_list_unmatched(split_lines(respelled), shapes, out)):
         raise AssertionError("a line in canonical form fits no shape")
     return out
 
 
-def _scan_lines(data: bytes, lines: pa.BinaryArray, shapes: LinePatterns, out: SortedLines) -> npt.NDArray[np.intp]:
+def _scan_lines_by_compiled_code(
+    data: bytes, lines: pa.BinaryArray, shapes: LinePatterns, out: StagedRowsAndCounts
+) -> npt.NDArray[np.intp]:
     # compiled code takes half a second to load
-    from factmill.tasks.graph.loading.scanning import scan_lines
+    from factmill.tasks.graph.loading.scanning import scan_lines_or_list_unrecognised
 
     ends = np.frombuffer(lines.buffers()[1], np.int32)[1:]
-    return scan_lines(data, ends, shapes.languages, classify_unkept_triple, out)
+    return scan_lines_or_list_unrecognised(data, ends, shapes.languages, classify_unkept_triple, out)
 
 
 @lru_cache(1 << 16)
-def classify_unkept_triple(predicate: bytes, mark: bytes) -> str:
+def classify_unkept_triple(predicate: bytes, object_start: bytes) -> str:
     """Return the kind of a triple that is not kept, from its predicate and the first byte of its object.
 
     `text`: texts in other languages or about other entities; `direct_literal`: direct claims with texts (including
@@ -356,13 +366,13 @@ def classify_unkept_triple(predicate: bytes, mark: bytes) -> str:
     content of value nodes; `type`: rdf:type, including "no value" statements; `page`: triples about wiki pages;
     `other`.
     """
-    if predicate in _TEXT_TABLES and mark == b'"':
+    if predicate in _TEXT_TABLES and object_start == b'"':
         return "text"
     if predicate.startswith(_PROP_NAMESPACE):
         name = predicate.removeprefix(_PROP_NAMESPACE)
         kind = next((kind for namespace, kind in _UNKEPT_KINDS.items() if name.startswith(namespace)), "statement")
-        is_other = kind == "direct_literal" and mark != b'"'
-        return "unknown_value" if mark == b"_" and kind != "reference" else "direct_other" if is_other else kind
+        is_other = kind == "direct_literal" and object_start != b'"'
+        return "unknown_value" if object_start == b"_" and kind != "reference" else "direct_other" if is_other else kind
     for ontology in _ONTOLOGIES:
         if predicate.startswith(ontology):
             word = predicate.removeprefix(ontology)
@@ -374,29 +384,31 @@ def classify_unkept_triple(predicate: bytes, mark: bytes) -> str:
     return "page" if predicate in _PAGE_PREDICATES else "other"
 
 
-class _BlockLines(NamedTuple):
+class _LinesWithPositions(NamedTuple):
     """Lines of a block with their positions in it."""
 
     lines: pa.BinaryArray
     places: npt.NDArray[np.intp]
 
-    def split_by_mask(self, mask: pa.BooleanArray) -> tuple["_BlockLines", "_BlockLines"]:
+    def split_by_mask(self, mask: pa.BooleanArray) -> tuple["_LinesWithPositions", "_LinesWithPositions"]:
         """Split into the lines for which the mask is true, and the others."""
         if mask.true_count in (0, len(mask)):
-            nothing = _BlockLines(self.lines[:0], self.places[:0])
+            nothing = _LinesWithPositions(self.lines[:0], self.places[:0])
             return (self, nothing) if mask.true_count else (nothing, self)
         is_in = mask.to_numpy(zero_copy_only=False)
-        inside = _BlockLines(self.lines.filter(mask), self.places[is_in])
-        return inside, _BlockLines(self.lines.filter(pc.invert(mask)), self.places[~is_in])
+        inside = _LinesWithPositions(self.lines.filter(mask), self.places[is_in])
+        return inside, _LinesWithPositions(self.lines.filter(pc.invert(mask)), self.places[~is_in])
 
 
-def _sort_by_pattern(lines: pa.BinaryArray, shapes: LinePatterns, out: SortedLines) -> npt.NDArray[np.intp]:
+def _sort_by_pattern_or_list_unmatched(
+    lines: pa.BinaryArray, shapes: LinePatterns, out: StagedRowsAndCounts
+) -> npt.NDArray[np.intp]:
     """Sort the lines that match a pattern into `out`; return the positions of all others."""
-    wrong, left = _BlockLines(lines, np.arange(len(lines))).split_by_mask(_find_invalid_literals(lines))
+    wrong, left = _LinesWithPositions(lines, np.arange(len(lines))).split_by_mask(_find_invalid_literals(lines))
     unlike = [wrong.places]
     for start, group in [*shapes.groups, (b"", [])]:
         candidates, left = left.split_by_mask(pc.starts_with(left.lines, pattern=start))
-        for pattern, take in [*group, (TRIPLE, _handle_unkept)]:
+        for pattern, take in [*group, (TRIPLE, _count_unkept_triples)]:
             if not len(candidates.lines):
                 break
             fitting, candidates = candidates.split_by_mask(
@@ -420,8 +432,8 @@ def _find_invalid_literals(lines: pa.BinaryArray) -> pa.BooleanArray:
     return wrong
 
 
-def _canonicalise_lines(
-    block: LineBlock, lines: pa.BinaryArray, places: npt.NDArray[np.intp], out: SortedLines
+def _canonicalise_lines_or_set_aside(
+    block: LineBlock, lines: pa.BinaryArray, places: npt.NDArray[np.intp], out: StagedRowsAndCounts
 ) -> bytes:
     """Return lines in canonical form; add the malformed ones to table `malformed`."""
     spelled: list[bytes] = []

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from factmill.tasks.graph.loading.compiling import compile_inline, compile_kernel
-from factmill.tasks.graph.loading.rows import SortedLines
+from factmill.tasks.graph.loading.staging_rows import StagedRowsAndCounts
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int32]
@@ -26,14 +26,14 @@ def _to_byte_array(text: bytes) -> Bytes:
     return np.frombuffer(text, np.uint8)
 
 
-def _flag_bytes(characters: bytes) -> npt.NDArray[np.bool_]:
+def _make_byte_flag_table(characters: bytes) -> npt.NDArray[np.bool_]:
     return np.isin(np.arange(256), _to_byte_array(characters))
 
 
 _LETTERS = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1))
-_IS_LETTER, _IS_WORD = _flag_bytes(_LETTERS), _flag_bytes(_LETTERS + b"0123456789")
-_IS_SCHEME = _flag_bytes(_LETTERS + b"0123456789+.-")
-_IS_IRI = ~_flag_bytes(bytes(range(0x21)) + b'<>"{}|^`\\')
+_IS_LETTER, _IS_WORD = _make_byte_flag_table(_LETTERS), _make_byte_flag_table(_LETTERS + b"0123456789")
+_IS_SCHEME = _make_byte_flag_table(_LETTERS + b"0123456789+.-")
+_IS_IRI = ~_make_byte_flag_table(bytes(range(0x21)) + b'<>"{}|^`\\')
 _QUOTE, _BACKSLASH, _SPACE, _OPEN, _CLOSE, _DOT = (ord(each) for each in '"\\ <>.')
 _ZERO, _NINE, _MINUS, _PLUS, _COLON, _AT, _CARET = (ord(each) for each in "09-+:@^")
 _RETURN, _UNDERSCORE, _T, _Z = (ord(each) for each in "\r_TZ")
@@ -113,7 +113,7 @@ def _is_two_digit_number(data: Bytes, at: int, highest: int) -> bool:
 
 
 @compile_inline
-def _is_date(data: Bytes, at: int, stop: int) -> bool:
+def _is_date_time(data: Bytes, at: int, stop: int) -> bool:
     """True for a date and time with a year of 4 to 14 digits; longer years are left to the expressions."""
     if at < stop and (data[at] == _MINUS or data[at] == _PLUS):
         at += 1
@@ -251,7 +251,7 @@ def _find_predicate_slot(data: Bytes, at: int, stop: int, mark: int, slots: Int6
 
 
 @compile_inline
-def _find_subject_end(data: Bytes, at: int, stop: int) -> tuple[int, int]:
+def _find_subject_end_and_item(data: Bytes, at: int, stop: int) -> tuple[int, int]:
     """Return a subject's end (-1: leave the line) and the number of its item, or -1."""
     if _has_prefix(data, at, stop, _ITEM_PREFIX):
         end = _skip_digits(data, at + len(_ITEM_PREFIX), stop)
@@ -311,14 +311,14 @@ def _classify_object(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
         return _UNRECOGNISED, 0, 0
     kind, end, begin = _classify_literal(data, at, stop)
     if kind == _TYPED and _equals_bytes(data, begin, stop, _DATE_TIME):
-        kind = _DATE_LITERAL if _is_date(data, at + 1, end) else _UNRECOGNISED
+        kind = _DATE_LITERAL if _is_date_time(data, at + 1, end) else _UNRECOGNISED
     elif kind == _TYPED and _equals_bytes(data, begin, stop, _DECIMAL):
         kind = _NUMBER if _is_decimal(data, at + 1, end) else _UNRECOGNISED
     return kind, end, begin
 
 
 @compile_inline
-def _find_predicate_end(data: Bytes, at: int, stop: int) -> tuple[int, int]:
+def _find_predicate_end_and_property(data: Bytes, at: int, stop: int) -> tuple[int, int]:
     """Return a predicate's end (-1 if there is none) and the property number of a direct claim, or -1."""
     if _has_prefix(data, at, stop, _DIRECT_PREFIX):
         end = _skip_digits(data, at + len(_DIRECT_PREFIX), stop)
@@ -380,7 +380,7 @@ def _count_unkept_predicate(data: Bytes, at: int, stop: int, mark: int, slots: I
 
 
 @compile_kernel
-def _scan_block(
+def _scan_line_codes_and_contents(
     data: Bytes,
     ends: Places,
     tags: Bytes,
@@ -401,11 +401,11 @@ def _scan_block(
         stop = begin - 3
         if stop - first < 8 or data[stop] != _SPACE or data[stop + 1] != _DOT:
             continue
-        subject_end, item = _find_subject_end(data, first, stop)
+        subject_end, item = _find_subject_end_and_item(data, first, stop)
         if subject_end < 0 or subject_end + 1 >= stop or data[subject_end] != _SPACE:
             continue
         at = subject_end + 1
-        end, number = _find_predicate_end(data, at, stop)
+        end, number = _find_predicate_end_and_property(data, at, stop)
         if end < 0 or end + 1 >= stop or data[end] != _SPACE:
             continue
         thing = end + 1
@@ -439,8 +439,12 @@ def _copy_spans(data: Bytes, begins_at: Places, ends_at: Places, ends: Places, t
             at += 1
 
 
-def scan_lines(
-    data: bytes, ends: Places, languages: Sequence[str], name_unkept: Callable[[bytes, bytes], str], out: SortedLines
+def scan_lines_or_list_unrecognised(
+    data: bytes,
+    ends: Places,
+    languages: Sequence[str],
+    name_unkept: Callable[[bytes, bytes], str],
+    out: StagedRowsAndCounts,
 ) -> npt.NDArray[np.intp]:
     """Sort the lines of a UTF-8 block, which end at `ends`, into `out`; return the positions of the lines left."""
     view, count = np.frombuffer(data, np.uint8), len(ends)
@@ -448,7 +452,9 @@ def scan_lines(
     spans, slots = np.empty((count, 4), np.int32), np.zeros((_SLOTS, 4), np.int64)
     tags = [language.encode() for language in languages]
     tag_ends = np.cumsum([len(tag) for tag in tags], dtype=np.int32)
-    _scan_block(view, ends, np.frombuffer(b"".join(tags), np.uint8), tag_ends, codes, numbers, spans, slots)
+    _scan_line_codes_and_contents(
+        view, ends, np.frombuffer(b"".join(tags), np.uint8), tag_ends, codes, numbers, spans, slots
+    )
     taken = [np.flatnonzero(codes == code) for code in range(_UNKEPT)]
     edges, texts, values, changes = taken[1:]
     out.add_rows("edges", *_make_id_columns(numbers[edges], 3))

@@ -22,8 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from factmill.tasks.errors import LocalGraphError, SourceError
 from factmill.tasks.graph.folders import LoadedSourceFile
-from factmill.tasks.graph.loading.line_patterns import LinePatterns, make_line_patterns, sort_block_lines
-from factmill.tasks.graph.loading.rows import STAGING_SCHEMAS, SortedLines
+from factmill.tasks.graph.loading.line_patterns import LinePatterns, make_line_patterns, sort_block_lines_into_rows
 from factmill.tasks.graph.loading.sources.streams import (
     SOURCE_START,
     LineBlock,
@@ -31,6 +30,7 @@ from factmill.tasks.graph.loading.sources.streams import (
     SourceChangedError,
     SourcePosition,
 )
+from factmill.tasks.graph.loading.staging_rows import STAGING_SCHEMAS, StagedRowsAndCounts
 from factmill.tasks.graph.loading.tables import attach_database, connect_in_memory
 
 STAGING_FILE = "staging.duckdb"
@@ -160,7 +160,7 @@ class LoadTally:
         """Kept triples so far, over all sources."""
         return self.read.total() - self.read["malformed"]
 
-    def count_block(self, block: LineBlock, found: SortedLines) -> None:
+    def count_block(self, block: LineBlock, found: StagedRowsAndCounts) -> None:
         """Count a block of the current source; SourceError if it is the first and has no triple."""
         triples = found.lines - found.blank - found.count_rows("malformed")
         if block.first_line == 1 and not triples and found.count_rows("malformed"):
@@ -285,7 +285,7 @@ def read_sources_into_staging(
     changed, SourceError if a source is damaged or not a Wikidata dump.
     """
     tally = staging.tally
-    _check_finished_sources(sources, tally)
+    _check_finished_sources_unchanged(sources, tally)
     if tally.is_whole:
         return
     text_bytes, last_s = 0, time.monotonic()
@@ -300,7 +300,7 @@ def read_sources_into_staging(
     with ThreadPoolExecutor(_SORTING_THREADS) as pool:
         shapes = make_line_patterns(languages)
         for source in sources[len(tally.finished) :]:
-            for block, found in _sort_blocks(source, tally.position, shapes, pool, meter):
+            for block, found in _iterate_sorted_blocks(source, tally.position, shapes, pool, meter):
                 tally.count_block(block, found)
                 staging.add_rows(found.tables)
                 text_bytes += len(block.data)
@@ -311,7 +311,7 @@ def read_sources_into_staging(
     commit()
 
 
-def _check_finished_sources(sources: Sequence[RdfSource], tally: LoadTally) -> None:
+def _check_finished_sources_unchanged(sources: Sequence[RdfSource], tally: LoadTally) -> None:
     """Check that the finished sources are unchanged, whatever their names; SourceChangedError if not."""
     for nth, (source, before) in enumerate(zip(sources, tuple(tally.finished), strict=False)):
         if tally.is_whole and not source.is_rereadable:
@@ -326,13 +326,13 @@ def _check_finished_sources(sources: Sequence[RdfSource], tally: LoadTally) -> N
         tally.finished[nth] = before.model_copy(update={"path": source.path})
 
 
-def _sort_blocks(
+def _iterate_sorted_blocks(
     source: RdfSource, after: SourcePosition, shapes: LinePatterns, pool: ThreadPoolExecutor, meter: LoadMeter
-) -> Iterator[tuple[LineBlock, SortedLines]]:
+) -> Iterator[tuple[LineBlock, StagedRowsAndCounts]]:
     """Yield each block with its sorted rows, in order; a few blocks are sorted ahead."""
-    under_way: deque[tuple[LineBlock, Future[SortedLines]]] = deque()
+    under_way: deque[tuple[LineBlock, Future[StagedRowsAndCounts]]] = deque()
     for block in source.read_blocks(after=after):
-        under_way.append((block, pool.submit(sort_block_lines, block, shapes)))
+        under_way.append((block, pool.submit(sort_block_lines_into_rows, block, shapes)))
         meter.count_block(block)
         if len(under_way) == _MAX_SORTING_BLOCKS:
             first, future = under_way.popleft()

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.graph.loading.rows import DUMP_ITEM
+from factmill.tasks.graph.loading.staging_rows import DUMP_ITEM
 from factmill.tasks.text.values.wikidata_literals import UNITLESS_QID_NUMBER
 
 _CLAIM_STEPS = {
@@ -147,7 +147,7 @@ _LEFT_OUT_COUNT_QUERIES = {
 }
 
 
-def write_literals_table(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+def write_literals_table_and_count_dropped(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """Write table `literals` into the current database from `staging`; return reason → number of triples left out.
 
     `deprecated`: dates and numbers of deprecated statements and their qualifiers; `unlinked`: those of statements that
@@ -237,11 +237,11 @@ def attach_database(connection: duckdb.DuckDBPyConnection, path: Path, name: str
 def write_graph_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> tuple[dict[str, int], dict[str, int]]:
     """Write a graph's tables from `staging` into a new database, and make it the current one.
 
-    Returns table → number of rows, and reason → number of dates and numbers not in `literals` (`write_literals_table`).
+    Returns table → number of rows, and reason → number of dates and numbers not in `literals` (`write_literals_table_and_count_dropped`).
     """
     attach_database(connection, database, "graph")
     connection.execute("USE graph")
-    left_out = write_literals_table(connection)
+    left_out = write_literals_table_and_count_dropped(connection)
     write_claims_table(connection)
     for name, query in {**_DUMP_TABLE_QUERIES, **_DERIVED_TABLE_QUERIES}.items():
         connection.execute(f"CREATE TABLE {name} AS {query}")

@@ -1,6 +1,6 @@
 """Read Hugging Face checkpoints (JSON, tensors with numpy alone) and convert them to CTranslate2 with our vocabulary.
 
-`convert_weights` needs transformers and torch (the extra `convert`); nothing else does. The tokenizer of transformers
+`convert_weights_to_ctranslate2` needs transformers and torch (the extra `convert`); nothing else does. The tokenizer of transformers
 is not used, since its reading of a checkpoint's files changes with its version: callers give the converter the tokens
 in the order of their ids.
 
@@ -29,7 +29,7 @@ from factmill.tasks.models.model_folder import (
     ExistingModelPolicy,
     ModelKind,
     ModelManifest,
-    copy_model,
+    copy_verified_model_files,
     write_model_folder,
 )
 
@@ -75,7 +75,7 @@ def make_converted_model_folder(
     kind: ModelKind,
     if_there: ExistingModelPolicy,
     convert: ConvertFunction,
-    take_in: ConvertFunction | None = None,
+    copy_converted: ConvertFunction | None = None,
     quantization: Quantization | None = None,
 ) -> ModelManifest:
     """Make a model folder from a checkpoint, a factmill model folder or, given `take_in`, CTranslate2's conversion.
@@ -89,11 +89,11 @@ def make_converted_model_folder(
 
     def write(making: Path) -> ConversionResult:
         if (checkpoint / MODEL_MANIFEST_FILE).is_file():
-            origin = copy_model(checkpoint, kind, making)
+            origin = copy_verified_model_files(checkpoint, kind, making)
         else:
-            is_converted = take_in is not None and (checkpoint / CTRANSLATE2_WEIGHTS_FILE).is_file()
-            origin = (take_in if take_in and is_converted else convert)(checkpoint, making)
-        if take_in:
+            is_converted = copy_converted is not None and (checkpoint / CTRANSLATE2_WEIGHTS_FILE).is_file()
+            origin = (copy_converted if copy_converted and is_converted else convert)(checkpoint, making)
+        if copy_converted:
             ensure_seven_bit_int8(making, quantization)
         return origin
 
@@ -109,7 +109,9 @@ def require_converted_files(converted: Path, files: Sequence[str], kind: ModelKi
         )
 
 
-def convert_weights(checkpoint: Path, making: Path, vocabulary: ConverterVocabulary, quantization: Quantization) -> str:
+def convert_weights_to_ctranslate2(
+    checkpoint: Path, making: Path, vocabulary: ConverterVocabulary, quantization: Quantization
+) -> str:
     """Write CTranslate2's files of a checkpoint into an empty folder; return the packages used, with versions.
 
     Weights meant for int8 are written as float32 here (weights.settle_weights narrows them).

@@ -14,7 +14,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.models.converting.checkpoints import (
     ConverterVocabulary,
-    convert_weights,
+    convert_weights_to_ctranslate2,
     import_convert_module,
     list_weight_files,
     load_checkpoint_json,
@@ -72,7 +72,7 @@ def make_translator_folder(
     stored = quantization or (None if (checkpoint / MODEL_MANIFEST_FILE).is_file() else "int8")
     convert = partial(convert_nllb_checkpoint, quantization=stored or "int8")
     return make_converted_model_folder(
-        checkpoint, folder, name, "translator", if_there, convert, _copy_converted_nllb, stored
+        checkpoint, folder, name, "translator", if_there, convert, _check_and_copy_converted_nllb, stored
     )
 
 
@@ -85,7 +85,7 @@ def convert_nllb_checkpoint(checkpoint: Path, making: Path, quantization: Quanti
         )
     bos, pad, eos, unk = SPECIAL_TOKENS
     vocabulary = ConverterVocabulary(list_nllb_tokens(checkpoint, config["vocab_size"]), bos, eos, unk, pad)
-    made_with = convert_weights(checkpoint, making, vocabulary, quantization)
+    made_with = convert_weights_to_ctranslate2(checkpoint, making, vocabulary, quantization)
     copy_files(checkpoint, [NLLB_SENTENCEPIECE_FILE], making)
     is_legacy = load_checkpoint_json(checkpoint / "tokenizer_config.json", {}).get("legacy_behaviour") is True
     settings = TranslatorSettings(
@@ -128,7 +128,7 @@ def list_nllb_tokens(checkpoint: Path, size: int) -> list[str]:
     numbers = dict(tokenizer.get("model", {}).get("vocab", {}))
     numbers |= {entry["content"]: entry["id"] for entry in tokenizer.get("added_tokens", [])}
     numbers = numbers or {
-        token: n for n, token in enumerate([*SPECIAL_TOKENS, *pieces, *_list_codes(checkpoint), MASK_TOKEN])
+        token: n for n, token in enumerate([*SPECIAL_TOKENS, *pieces, *_list_language_codes(checkpoint), MASK_TOKEN])
     }
     if missing := sorted(set(NLLB_LANGUAGE_CODES.values()) - set(numbers)):
         raise UsageError(f"{checkpoint}: its tokenizer has no token for the languages {', '.join(missing)}")
@@ -147,7 +147,7 @@ def list_nllb_tokens(checkpoint: Path, size: int) -> list[str]:
     return tokens
 
 
-def _list_codes(checkpoint: Path) -> list[str]:
+def _list_language_codes(checkpoint: Path) -> list[str]:
     for file in ("special_tokens_map.json", "tokenizer_config.json"):
         content = load_checkpoint_json(checkpoint / file, {})
         for key in ("additional_special_tokens", "extra_special_tokens"):
@@ -161,7 +161,7 @@ def _list_codes(checkpoint: Path) -> list[str]:
     return list(nllb.FAIRSEQ_LANGUAGE_CODES)
 
 
-def _copy_converted_nllb(converted: Path, making: Path) -> ConversionResult:
+def _check_and_copy_converted_nllb(converted: Path, making: Path) -> ConversionResult:
     """Check a folder that CTranslate2's own command made, and copy it."""
     require_converted_files(converted, _CONVERTED_NLLB_FILES, "translator")
     tokens = load_checkpoint_json(converted / "shared_vocabulary.json")

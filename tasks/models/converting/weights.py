@@ -32,7 +32,7 @@ WeightArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class WeightsHeader:
+class MappedWeights:
     """Header data, variables and aliases of a model.bin."""
 
     version: int
@@ -50,7 +50,7 @@ class WeightsHeader:
         return own | {alias: own[name] for alias, name in self.aliases.items()}
 
 
-def load_weights_header(path: Path) -> WeightsHeader:
+def load_mapped_weights(path: Path) -> MappedWeights:
     """Load a model.bin's header and memory-map its variables; UsageError if it is damaged."""
     variables: dict[str, WeightArray] = {}
     with path.open("rb") as file:
@@ -70,12 +70,12 @@ def load_weights_header(path: Path) -> WeightsHeader:
         raise UsageError(
             f"{path}: not a model that CTranslate2 wrote: no variable {min(strange)}; convert the checkpoint"
         )
-    return WeightsHeader(version, kind, revision, variables, aliases)
+    return MappedWeights(version, kind, revision, variables, aliases)
 
 
 def is_stored_as_int8(path: Path) -> bool:
     """True if any matrix of a model.bin is int8."""
-    return any(values.dtype == _INT8 and values.ndim > 1 for values in load_weights_header(path).variables.values())
+    return any(values.dtype == _INT8 and values.ndim > 1 for values in load_mapped_weights(path).variables.values())
 
 
 def ensure_seven_bit_int8(folder: Path, quantization: Quantization | None) -> None:
@@ -84,7 +84,9 @@ def ensure_seven_bit_int8(folder: Path, quantization: Quantization | None) -> No
     is_int8 = is_stored_as_int8(path)
     if not is_int8 and quantization != "int8":
         return
-    matrices = (values for name, values in load_weights_header(path).variables.items() if _is_matrix(name, values))
+    matrices = (
+        values for name, values in load_mapped_weights(path).variables.items() if _is_quantisable_matrix(name, values)
+    )
     if any(
         each.max() > _MAX_SEVEN_BIT_VALUE or each.min() < -_MAX_SEVEN_BIT_VALUE
         for each in matrices
@@ -94,13 +96,13 @@ def ensure_seven_bit_int8(folder: Path, quantization: Quantization | None) -> No
             "its int8 weights use 8 bits, whose products overflow on CPUs without VNNI instructions; factmill stores them in 7 "
             "bits. Converting the checkpoint itself loses less precision"
         )
-    store_in_seven_bits(path)
+    rewrite_weights_in_seven_bits(path)
 
 
-def store_in_seven_bits(path: Path) -> None:
+def rewrite_weights_in_seven_bits(path: Path) -> None:
     """Rewrite a model.bin so that its matrices are int8 from −63 to 63; rows already so stay unchanged."""
-    header = load_weights_header(path)
-    matrices = {name for name, values in header.variables.items() if _is_matrix(name, values)}
+    header = load_mapped_weights(path)
+    matrices = {name for name, values in header.variables.items() if _is_quantisable_matrix(name, values)}
     draft = path.with_suffix(".draft")
     with draft.open("wb") as file:
         file.write(struct.pack("<I", header.version) + _pack_name(header.kind) + struct.pack("<I", header.revision))
@@ -122,7 +124,7 @@ def store_in_seven_bits(path: Path) -> None:
     draft.replace(path)
 
 
-def _is_matrix(name: str, values: WeightArray) -> bool:
+def _is_quantisable_matrix(name: str, values: WeightArray) -> bool:
     """True for what CTranslate2 multiplies as int8: weights of linear layers and embeddings."""
     is_weight = name.rsplit("/", 1)[-1] == "weight" and values.ndim == 2
     return is_weight and values.dtype in (_INT8, _FLOAT32, _FLOAT16, _BFLOAT16)

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from factmill.tasks.multihal.core.rows import EntityLinkedQuestion
 from factmill.tasks.text.values.dates_and_numbers import parse_written_number
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, parse_partial_date
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, parse_iso_partial_date
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 MAX_LINK_CANDIDATES = 3
@@ -128,7 +128,7 @@ _NON_ARTICLE_PREFIX = re.compile(
 )
 
 
-def find_wikipedia_addresses(texts: Iterable[str]) -> list[tuple[str, str | None]]:
+def find_wikipedia_addresses_and_titles(texts: Iterable[str]) -> list[tuple[str, str | None]]:
     """Return (address, title) of every distinct Wikipedia address in the texts.
 
     The title is None for editions in other languages and for pages that are not articles. Titles keep the address's
@@ -172,6 +172,6 @@ def make_subject_target_pairs(row: EntityLinkedQuestion) -> list[SubjectTargetPa
         return [(row.id, subject, target) for subject in subjects for target in objects if subject != target]
     assert row.looked_for is not None
     if row.answer_type == "date":
-        return [(row.id, subject, parse_partial_date(row.looked_for)) for subject in subjects]
+        return [(row.id, subject, parse_iso_partial_date(row.looked_for)) for subject in subjects]
     unit = get_wikidata_id_number(row.looked_for_unit) if row.looked_for_unit else None
     return [(row.id, subject, NumberWithUnit(row.looked_for, unit)) for subject in subjects]

@@ -16,7 +16,7 @@ from factmill.tasks.core.completions import CompletionFormat, UnreadableCompleti
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
 from factmill.tasks.multihal.core.rows import WikidataPath
-from factmill.tasks.text.translating.placeholders import format_value_with_unit
+from factmill.tasks.text.translating.placeholders import format_value_with_plural_unit
 from factmill.tasks.text.values.wikidata_literals import canonical_number, compute_date_key, format_wikidata_literal
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 
@@ -164,7 +164,7 @@ def list_path_labels(path: WikidataPath, labels: Mapping[str, str]) -> list[str]
         value = format_wikidata_literal(
             path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None
         )
-        path_labels[-1] = format_value_with_unit(value, "en") or value
+        path_labels[-1] = format_value_with_plural_unit(value, "en") or value
     return [part.replace(";", ",") for part in path_labels]
 
 

@@ -26,7 +26,7 @@ from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
 from factmill.tasks.text.text_normalization import normalize_answer
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
 from factmill.tasks.text.values.dates_and_numbers import parse_written_number, read_answer_date, resolve_number_unit
-from factmill.tasks.text.values.value_tokens import is_number_or_date, tokenize_amounts
+from factmill.tasks.text.values.value_tokens import is_number_or_date, tokenize_words_and_amounts
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
 DuplicateRule = Literal["ours", "paper"]
@@ -38,11 +38,13 @@ _MIN_PASSAGE_WORDS = 5
 """Least number of words of a supporting passage; addresses and remarks such as "indexical" only name the origin."""
 
 
-def filter_by_particulars(questions: Sequence[FoundationQuestion], duplicates: DuplicatePairs) -> DuplicatePairs:
+def filter_duplicates_by_names_and_numbers(
+    questions: Sequence[FoundationQuestion], duplicates: DuplicatePairs
+) -> DuplicatePairs:
     """Return the duplicates without pairs of questions that differ in a number, year, code or name."""
     pairs = zip(duplicates.first.tolist(), duplicates.second.tolist(), strict=True)
     alike = np.array(
-        [have_same_particulars(questions[one].input, questions[other].input) for one, other in pairs], bool
+        [have_same_names_and_numbers(questions[one].input, questions[other].input) for one, other in pairs], bool
     )
     return replace(
         duplicates,
@@ -52,18 +54,18 @@ def filter_by_particulars(questions: Sequence[FoundationQuestion], duplicates: D
     )
 
 
-def have_same_particulars(one: str, other: str) -> bool:
+def have_same_names_and_numbers(one: str, other: str) -> bool:
     """True if both questions have the same numbers, ordinals, codes, quoted names and capitalised words."""
     return (
-        _list_particulars(one) == _list_particulars(other)
+        _list_numbers_codes_and_quoted_names(one) == _list_numbers_codes_and_quoted_names(other)
         and _contains_capitalised_words(one, other)
         and _contains_capitalised_words(other, one)
     )
 
 
-def _list_particulars(question: str) -> tuple[list[object], list[str], list[str]]:
+def _list_numbers_codes_and_quoted_names(question: str) -> tuple[list[object], list[str], list[str]]:
     """Return numbers and ordinals, codes (PS5, FIFA, B), and quoted names, each in text order."""
-    amounts = [each.value for each in tokenize_amounts(question)]
+    amounts = [each.value for each in tokenize_words_and_amounts(question)]
     counted: list[object] = [value for value in amounts if is_number_or_date(value) or str(value)[0].isdigit()]
     words = [word.strip(_EDGE_PUNCTUATION).removesuffix("'s").removesuffix("’s") for word in question.split()]
     quoted = [normalize_answer(first or second) for first, second in _QUOTED_NAME.findall(question)]
@@ -77,8 +79,10 @@ def _is_code(word: str) -> bool:
 
 def _contains_capitalised_words(one: str, other: str) -> bool:
     """True if every capitalised word of `one`, except its first, occurs in `other` in any case."""
-    other_values = {each.value for each in tokenize_amounts(other)}
-    return all(each.value in other_values for each in tokenize_amounts(one[:1].lower() + one[1:]) if each.is_capital)
+    other_values = {each.value for each in tokenize_words_and_amounts(other)}
+    return all(
+        each.value in other_values for each in tokenize_words_and_amounts(one[:1].lower() + one[1:]) if each.is_capital
+    )
 
 
 def merge_duplicate_questions(
@@ -95,8 +99,10 @@ def merge_duplicate_questions(
             f"{len(questions)} questions, but the duplicates are of {duplicates.count} rows; expected the same number"
         )
     if rule == "ours":
-        duplicates = filter_by_particulars(questions, duplicates)
-    leaders = duplicates.list_group_leaders(None if rule == "paper" else [_list_passages(each) for each in questions])
+        duplicates = filter_duplicates_by_names_and_numbers(questions, duplicates)
+    leaders = duplicates.list_group_leaders(
+        None if rule == "paper" else [_find_supporting_passages(each) for each in questions]
+    )
     groups: dict[int, list[FoundationQuestion]] = {}
     for question, leader in zip(questions, leaders, strict=True):
         groups.setdefault(leader, []).append(question)
@@ -109,7 +115,7 @@ def merge_duplicate_questions(
             yield _merge_group(question, groups[number], rule)
 
 
-def _list_passages(question: FoundationQuestion) -> frozenset[str] | None:
+def _find_supporting_passages(question: FoundationQuestion) -> frozenset[str] | None:
     """Return a question's supporting passages; None if it has none."""
     texts = (text for text in question.context if "://" not in text and len(text.split()) >= _MIN_PASSAGE_WORDS)
     return frozenset(map(_fold_case_and_spaces, texts)) or None

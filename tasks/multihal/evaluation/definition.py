@@ -23,13 +23,13 @@ from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigu
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedInputs
-from factmill.tasks.engine.naming.identities import embedder_identity
+from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
     Evaluation,
     EvaluationInputs,
     EvaluationParams,
     PaperResult,
-    ReportItem,
+    ReportedAnswer,
     ScoringModels,
     format_answer_line,
     resolve_evaluation_inputs,
@@ -70,9 +70,9 @@ CROSS_ENCODER_METRICS = {
 class MultiHalEvaluationParams(EvaluationParams):
     """Options of an evaluation on MultiHal."""
 
-    setting: Annotated[tuple[Literal["qa", "kg_rag"], ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[Literal["qa", "kg_rag"], ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable). Default: both, as in the paper."""
-    languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], CliOption("--language")] = ()
+    languages: tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...] = ()
     """Only questions in this language (repeatable). Default: all that the build has."""
     nli: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Also score entailment and contradiction (question with gold answer ⇒ answer) with this cross-encoder (see `factmill models list`), which must support the languages of the questions."""
@@ -105,7 +105,7 @@ def list_skipped_metric_notes(params: MultiHalEvaluationParams) -> list[str]:
     ]
 
 
-def list_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) -> Iterator[MultiHalQuestion]:
+def list_multihal_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) -> Iterator[MultiHalQuestion]:
     """Yield the questions of every setting and language: in qa once per question, in kg_rag once per path."""
     read = rows_from_arrow(MultiHalRow, rows)
     drawn = sample_question_clusters([row.question_id for row in read], inputs.params)
@@ -120,13 +120,13 @@ def _make_qa_questions(rows: Sequence[MultiHalRow]) -> Iterator[MultiHalQuestion
     return (make_qa_question(list(same_question)) for _, same_question in groupby(sorted(rows, key=key), key))
 
 
-def guess_answers(rows: pa.Table) -> Callable[[MultiHalQuestion], str]:
+def make_multihal_guesser(rows: pa.Table) -> Callable[[MultiHalQuestion], str]:
     """Return the built-in guesser, a function from question to answer; `rows`: the measured build's."""
     guesses = answers.guess_answers_by_foundation(rows_from_arrow(MultiHalRow, rows))
     return lambda asked: guesses[asked.cluster, asked.language]
 
 
-def fill_prompt(asked: MultiHalQuestion, _: object = None) -> FilledPrompt:
+def fill_multihal_answer_prompt(asked: MultiHalQuestion, _: object = None) -> FilledPrompt:
     """Fill in the prompt of a question's setting (Appendix F, Listings 10 and 11)."""
     if asked.setting == "kg_rag":
         return fill_prompt_template(load_prompt(KG_RAG_PROMPT), question=asked.question, path=asked.path)
@@ -144,7 +144,7 @@ SETTING_DIFFERENCE = "kg_rag - qa"
 MULTIHAL_GROUP_COLUMNS = ("language", "source_dataset", "domain")
 
 
-def compute_multihal_metrics(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredMetric]]:
+def compute_multihal_scores_and_metrics(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredMetric]]:
     """Return score rows and metrics of answers (rows of `MultiHalScoredPrediction`)."""
     values = column_to_floats(answers["semantic_score"])
     scores = make_score_rows(answers, SEMANTIC_SCORE, values)
@@ -155,7 +155,9 @@ def compute_multihal_metrics(answers: pa.Table, seed: int) -> tuple[pa.Table, li
     if with_path.num_rows:
         metrics += list(_correlate_with_judge(with_path, seed))
     if with_path.num_rows and with_path.num_rows < answers.num_rows:
-        deltas = make_score_rows(with_path, SCORE_DELTA, compute_score_deltas(answers, with_path), SETTING_DIFFERENCE)
+        deltas = make_score_rows(
+            with_path, SCORE_DELTA, compute_score_gain_per_path(answers, with_path), SETTING_DIFFERENCE
+        )
         metrics += measure_mean_metrics(
             group_scores_by_setting(deltas, with_path, MULTIHAL_GROUP_COLUMNS, is_share=False, unit="cosine"), seed
         )
@@ -170,7 +172,7 @@ def compute_multihal_metrics(answers: pa.Table, seed: int) -> tuple[pa.Table, li
     return scores, metrics
 
 
-def compute_score_deltas(answers: pa.Table, with_path: pa.Table) -> ScoreArray:
+def compute_score_gain_per_path(answers: pa.Table, with_path: pa.Table) -> ScoreArray:
     """Return each path's gain in score over its question without a path; NaN if one of the two is unscored."""
     alone = answers.filter(pc.equal(answers["setting"], "qa"))
     keys = zip(alone["cluster"].to_pylist(), alone["language"].to_pylist(), strict=True)
@@ -223,7 +225,7 @@ def _correlate_with_judge(with_path: pa.Table, seed: int) -> Iterator[MeasuredMe
         )
 
 
-def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
+def draw_multihal_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return Figure 3 and the gain from a path, by language and by foundation."""
     titles = {"language": "What a path adds, by language", "source_dataset": "What a path adds, by foundation"}
     note = "Semantic score with a path minus the score of the same question without one; whiskers are 95 % intervals over questions."
@@ -239,10 +241,10 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
         )
         for group_by, title in titles.items()
     ]
-    return [*_draw_score_bars(metrics), *(figure for figure in deltas if figure.series)]
+    return [*_draw_scores_by_language(metrics), *(figure for figure in deltas if figure.series)]
 
 
-def _draw_score_bars(metrics: Sequence[EvaluationMetric]) -> Iterator[ReportFigure]:
+def _draw_scores_by_language(metrics: Sequence[EvaluationMetric]) -> Iterator[ReportFigure]:
     means = {
         _make_metric_key(each): each
         for each in metrics
@@ -281,10 +283,10 @@ def _make_metric_key(metric: EvaluationMetric) -> tuple[str, str, str]:
     return metric.model, metric.setting, metric.group
 
 
-def list_multihal_report_items(answers: pa.Table) -> list[ReportItem]:
+def list_multihal_report_items(answers: pa.Table) -> list[ReportedAnswer]:
     """Return answers (rows of `MultiHalScoredPrediction`) as items for a report's answer browser."""
     return [
-        ReportItem(
+        ReportedAnswer(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"] + (f"\nPath: {each['path']}" if each["path"] else ""),
@@ -328,7 +330,7 @@ MULTIHAL_PAPER_FIGURES = tuple(
 )
 
 
-def score_multihal(answers: pa.Table, inputs: MultiHalEvaluationInputs, tools: ScoringModels) -> pa.Table:
+def score_multihal_predictions(answers: pa.Table, inputs: MultiHalEvaluationInputs, tools: ScoringModels) -> pa.Table:
     """Add the score columns of `MultiHalScoredPrediction` to answers (rows of `MultiHalPrediction`)."""
     answer_texts: list[str] = answers["answer_read"].to_pylist()
     accepted: list[list[str]] = answers["accepted"].to_pylist()
@@ -369,7 +371,7 @@ def resolve_multihal_evaluation_inputs(
     params: MultiHalEvaluationParams, run: RunOptions
 ) -> ResolvedInputs[MultiHalEvaluationInputs]:
     """Resolve options into an evaluation's inputs; UsageError states what was expected."""
-    encoder = embedder_identity(load_world(run.world, run.graph), factmill_home())
+    encoder = embedder_name_and_digest(load_world(run.world, run.graph), factmill_home())
     known = {
         option: get_cross_encoder_identity(model, factmill_home(), list(kinds.values()))
         for option, kinds in CROSS_ENCODER_METRICS.items()
@@ -380,7 +382,7 @@ def resolve_multihal_evaluation_inputs(
     )
 
 
-def explain_answer(row: MultiHalScoredPrediction) -> Iterator[str]:
+def explain_multihal_prediction(row: MultiHalScoredPrediction) -> Iterator[str]:
     """Yield an answer row's content as lines of text."""
     yield f"  question    {row.question}   ({row.setting}, {row.language}; factmill explain multihal {row.item})"
     yield from [f"  path        {row.path}"] if row.path else []
@@ -402,7 +404,7 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     title="Measure a model on MultiHal: semantic score with and without a path, in every language",
     examples=(
         "factmill evaluate multihal --model oracle",
-        "factmill evaluate multihal --world my-world.toml --model mine --language eng --limit 100",
+        "factmill evaluate multihal --world my-world.toml --model mine --languages eng --limit 100",
         "factmill evaluate multihal --answers answers.jsonl --nli my-nli-model",
     ),
     params=MultiHalEvaluationParams,
@@ -423,7 +425,7 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
         "semantic_score": "score",
         "nearest": "nearest",
     },
-    explain=explain_answer,
+    explain=explain_multihal_prediction,
     assets=BenchmarkAssets(prompts=(QA_PROMPT, KG_RAG_PROMPT)),
     benchmark=MULTIHAL,
     settings={"qa": "the question alone", "kg_rag": "the question with one of its paths"},
@@ -438,18 +440,18 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
     main_metric=SEMANTIC_SCORE,
     main_metric_meaning="Similarity in meaning of the model's answers to an accepted answer, by a sentence encoder (1: the same), for the "
     "question alone (qa) and with a path of facts that leads to the answer (kg_rag).",
-    make_questions=list_questions,
-    make_prompt=fill_prompt,
+    make_questions=list_multihal_questions,
+    make_prompt=fill_multihal_answer_prompt,
     inputs_model=MultiHalEvaluationInputs,
     question_model=MultiHalQuestion,
     prediction_model=MultiHalPrediction,
     completion_format=ANSWER_REPLY_FORM,
     make_oracle=lambda _: lambda asked: asked.accepted[0],
-    make_guesser=guess_answers,
-    score_predictions=score_multihal,
-    compute_metrics=lambda answers, inputs: compute_multihal_metrics(answers, inputs.params.seed),
+    make_guesser=make_multihal_guesser,
+    score_predictions=score_multihal_predictions,
+    compute_metrics=lambda answers, inputs: compute_multihal_scores_and_metrics(answers, inputs.params.seed),
     list_notes=lambda inputs: list_skipped_metric_notes(inputs.params),
-    draw_figures=draw_figures,
+    draw_figures=draw_multihal_metric_figures,
     list_report_items=list_multihal_report_items,
     paper_results=MULTIHAL_PAPER_FIGURES,
 )

@@ -39,13 +39,13 @@ def drop_companion_rows(
     table: pa.Table, parent_link: ParentRowLink, kept_parents: pa.Table, removed_parents: pa.Table
 ) -> pa.Table:
     """Return the rows of a companion table without those that belong only to dropped rows of the main table."""
-    lost = _collect_values(removed_parents, parent_link.parent_column) - _collect_values(
-        kept_parents, parent_link.parent_column
-    )
+    lost = _collect_flattened_column_values(
+        removed_parents, parent_link.parent_column
+    ) - _collect_flattened_column_values(kept_parents, parent_link.parent_column)
     return table.filter(pa.array([each not in lost for each in table[parent_link.column].to_pylist()], pa.bool_()))
 
 
-def _collect_values(table: pa.Table, column: str) -> set[str]:
+def _collect_flattened_column_values(table: pa.Table, column: str) -> set[str]:
     values = table[column].to_pylist()
     return {each for value in values for each in value} if pa.types.is_list(table[column].type) else {*values}
 
@@ -73,7 +73,7 @@ def align_split_columns(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     }
 
 
-def make_config_name(value: str) -> str:
+def make_dataset_config_name(value: str) -> str:
     """Make a unique config and folder name of a value, from letters, digits, - and _ only."""
     plain = _UNSAFE_CHARACTERS.sub("-", value).strip("-")[:_MAX_NAME_CHARACTERS]
     return plain if plain == value and plain else f"{plain or 'part'}-{digest_bytes(value.encode('utf-8'))[:8]}"

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.reports.formatting import html_environment, markdown_environment, render_markdown_template
-from factmill.tasks.reports.rendering import draw_figure_with_legend, load_filter_script, render_html_template
+from factmill.tasks.reports.rendering import draw_figure_with_legend, load_filter_script_variables, render_html_template
 from factmill.tasks.storage.builds import BuildRecord, format_planted_faults, is_scripted
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
@@ -36,7 +36,7 @@ def format_build_notice(build: BuildRecord) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PageCall:
+class BuildPageCall:
     """A recorded call that a row rests on, with shortened texts."""
 
     stage: str
@@ -61,7 +61,7 @@ class RowProvenance:
     """Provenance of a row: the lines of `factmill explain`, and its calls."""
 
     lines: tuple[str, ...]
-    calls: tuple[PageCall, ...]
+    calls: tuple[BuildPageCall, ...]
     command: str
     """Command that shows the full provenance."""
     withheld: str = ""
@@ -69,7 +69,7 @@ class RowProvenance:
 
 
 @dataclass(frozen=True, slots=True)
-class PageRow:
+class BuildPageRow:
     """A published row on the page."""
 
     id: str
@@ -81,7 +81,7 @@ class PageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PageReject:
+class BuildPageReject:
     """A rejected row, as an example of its reason."""
 
     id: str
@@ -96,7 +96,7 @@ class RejectReasonSummary:
     stage: str
     reason: str
     rows: int
-    examples: tuple[PageReject, ...]
+    examples: tuple[BuildPageReject, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class ForecastComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class PageDecision:
+class BuildPageReviewItem:
     """An item of the review queue and its decision."""
 
     row_id: str
@@ -164,7 +164,7 @@ class ReviewQueueSummary:
 
     counts: tuple[tuple[str, str, int], ...]
     """(flag, decision, items)."""
-    items: tuple[PageDecision, ...]
+    items: tuple[BuildPageReviewItem, ...]
     """The first items, open ones in front."""
     in_all: int
 
@@ -195,7 +195,7 @@ class BuildPage:
     """Further facts that the benchmark reports."""
     reasons: tuple[RejectReasonSummary, ...]
     replies: tuple[ServiceReplyAges, ...]
-    rows: tuple[PageRow, ...]
+    rows: tuple[BuildPageRow, ...]
     rows_in_all: int
     drawn: str
     """How the shown rows were sampled; empty: all are shown."""
@@ -221,7 +221,7 @@ class BuildPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageVisibility:
+class BuildPageVisibility:
     """Limits on what a page may show of a build; by default there are none."""
 
     rows: frozenset[str] | None = None
@@ -239,7 +239,7 @@ def render_build_html(page: BuildPage) -> str:
     """Return the page as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
     return render_html_template(
         "build.html",
-        **load_filter_script(),
+        **load_filter_script_variables(),
         page=page,
         funnel=draw_figure_with_legend(page.funnel),
         times=draw_figure_with_legend(page.times),
@@ -271,7 +271,7 @@ BUILD_RENDERERS: Mapping[str, Callable[[BuildPage], str]] = {
 """File ending → renderer of the page."""
 
 
-def format_row_groups(row: PageRow) -> str:
+def format_row_filters_json(row: BuildPageRow) -> str:
     """Return a row's filter values as JSON for the page's script."""
     return json.dumps({by: [value] for by, value in row.groups.items()}, ensure_ascii=False)
 
@@ -298,10 +298,10 @@ def _list_row_filters(page: BuildPage) -> list[dict[str, Any]]:
     return [{"by": by, "values": sorted(values)} for by, values in found.items()]
 
 
-def _register_build_page_filters(made: Environment) -> None:
+def _register_build_page_jinja_helpers(made: Environment) -> None:
     made.filters.update(count=lambda number: f"{number:,}", plain=format_trimmed_number)
-    made.globals.update(row_groups=format_row_groups)
+    made.globals.update(row_groups=format_row_filters_json)
 
 
-_register_build_page_filters(html_environment())
-_register_build_page_filters(markdown_environment())
+_register_build_page_jinja_helpers(html_environment())
+_register_build_page_jinja_helpers(markdown_environment())

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.publishing.distributions import DistributionMaker, PublishedTables
 from factmill.tasks.core.review import ReviewItem, TextEdit
 from factmill.tasks.core.spending.costs import (
@@ -22,9 +23,9 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BuildFormatTooOld
 from factmill.tasks.reports.builds.build_page import (
     BuildPage,
+    BuildPageReviewItem,
+    BuildPageVisibility,
     ForecastComparison,
-    PageDecision,
-    PageVisibility,
     RejectReasonSummary,
     ReviewQueueSummary,
     ServiceReplyAges,
@@ -34,12 +35,12 @@ from factmill.tasks.reports.builds.build_page import (
 from factmill.tasks.reports.builds.sampled_rows import (
     format_utc_minute,
     load_page_rejects,
-    load_page_rows,
-    sample_row_ids,
+    load_page_rows_and_errors,
+    sample_row_ids_with_total,
 )
-from factmill.tasks.reports.formatting import format_identifier, format_parameter_value, format_row_balance
+from factmill.tasks.reports.formatting import format_parameter_value, format_row_balance, format_snake_case_as_words
 from factmill.tasks.reports.item_browser import shorten_with_note
-from factmill.tasks.storage.builds import BuildRecord, load_table_digests, published_table
+from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, query_rows
 from factmill.tasks.text.durations import format_age_in_words
 from factmill.tasks.text.sanitize import escape_control_characters
@@ -71,17 +72,17 @@ def load_build_page(
     benchmark: Benchmark,
     build: BuildRecord,
     distributions: DistributionMaker = lambda _: (),
-    shown: PageVisibility | None = None,
+    shown: BuildPageVisibility | None = None,
 ) -> BuildPage:
     """Return the content of a published build's page; `shown`: limits on what it shows, None: none."""
-    allowed = shown or PageVisibility()
+    allowed = shown or BuildPageVisibility()
     stages = tuple(_make_stage_summary(each, place == 0) for place, each in enumerate(build.report["stages"]))
     with open_warehouse(warehouse) as db:
-        ids, in_all = sample_row_ids(db, benchmark, build.build_id, allowed)
-        rows, faults = load_page_rows(db, benchmark, build.build_id, ids, allowed)
+        ids, in_all = sample_row_ids_with_total(db, benchmark, build.build_id, allowed)
+        rows, faults = load_page_rows_and_errors(db, benchmark, build.build_id, ids, allowed)
         examples = load_page_rejects(db, benchmark, build.build_id, _EXAMPLES_PER_REASON, allowed)
         replies = tuple(_load_reply_ages(db, build))
-        figures, more_faults = _draw_distributions(db, build, distributions)
+        figures, more_faults = _make_distribution_figures(db, build, distributions)
         review = _load_review_summary(db, benchmark, build, allowed)
         tells_answers = not allowed.withheld and any(
             each["rows"]
@@ -105,9 +106,9 @@ def load_build_page(
         foretold=tuple(_compare_forecast(build.report.get("forecast") or {})),
         foretold_by=_format_forecast_basis(build.report.get("forecast") or {}),
         shape=build.report["facts"].get("shape", {}),
-        figures=(_draw_funnel(stages), _draw_times(stages), *figures),
+        figures=(_make_funnel_figure(stages), _make_stage_times_figure(stages), *figures),
         reported={
-            format_identifier(name): shorten_with_note(format_parameter_value(fact), 2_000)
+            format_snake_case_as_words(name): shorten_with_note(format_parameter_value(fact), 2_000)
             for name, fact in build.report["facts"].items()
             if name != "shape"
         },
@@ -168,12 +169,13 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
         "World": f"{report['world']}, as of {lock['world']['epoch']}",
         "Written by": str(report["author"] or ""),
         "Models": "; ".join(
-            f"{format_identifier(role)}: {model}" for role, model in sorted(lock["models"].items()) if model
+            f"{format_snake_case_as_words(role)}: {model}" for role, model in sorted(lock["models"].items()) if model
         ),
+        "Own prompts": format_prompt_digests(build.own_prompt_digests),
         "Source files": ", ".join([*named, *more]),
         "Local graph": str(origin.get("graph") or ""),
         "Parameters": "; ".join(
-            f"{format_identifier(name)}: {format_parameter_value(value)}" for name, value in params.items()
+            f"{format_snake_case_as_words(name)}: {format_parameter_value(value)}" for name, value in params.items()
         ),
         "Calls": f"{report['calls_sent']:,} sent, {report['calls_replayed']:,} replayed from the call cache"
         if "calls_sent" in report
@@ -183,7 +185,7 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
         if "cost_usd" in report
         else "",
         "Time": f"{report['seconds']:.1f} s" if "seconds" in report else "",
-        "Bounds": _format_spending_bounds(report.get("spent") or {}),
+        "Bounds": _format_budget_and_spending(report.get("spent") or {}),
         "Made by": build.code_version,
         "Lock": f"SHA-256 {build.lock_digest[:16]}… (names every input by content)",
         "Content": f"SHA-256 {build.content_digest[:16]}… (of the published tables)",
@@ -222,7 +224,7 @@ def _format_forecast_basis(forecast_record: Mapping[str, Any]) -> str:
     )
 
 
-def _format_spending_bounds(spent: Mapping[str, Any]) -> str:
+def _format_budget_and_spending(spent: Mapping[str, Any]) -> str:
     """Return the run's budget and what it spent; empty without a budget."""
     if not spent.get("bounds"):
         return ""
@@ -233,7 +235,7 @@ def _format_spending_bounds(spent: Mapping[str, Any]) -> str:
     )
 
 
-def _draw_funnel(stages: Sequence[StageSummary]) -> ReportFigure:
+def _make_funnel_figure(stages: Sequence[StageSummary]) -> ReportFigure:
     """Return the funnel of all stages; merged rows come last, and only if there are some, so that the other series have
     the same colours on every page."""
     kinds: dict[str, list[int]] = {
@@ -241,7 +243,7 @@ def _draw_funnel(stages: Sequence[StageSummary]) -> ReportFigure:
         "rejected": [each.rejects for each in stages],
         "merged": [each.merged for each in stages],
     }
-    names = tuple(format_identifier(each.name) for each in stages)
+    names = tuple(format_snake_case_as_words(each.name) for each in stages)
     series = tuple(
         FigureSeries(kind, names, tuple(map(float, counts)))
         for kind, counts in kinds.items()
@@ -250,8 +252,8 @@ def _draw_funnel(stages: Sequence[StageSummary]) -> ReportFigure:
     return ReportFigure("funnel", "Rows of each stage", "stacked", "", "rows", series)
 
 
-def _draw_times(stages: Sequence[StageSummary]) -> ReportFigure:
-    names = tuple(format_identifier(each.name) for each in stages)
+def _make_stage_times_figure(stages: Sequence[StageSummary]) -> ReportFigure:
+    names = tuple(format_snake_case_as_words(each.name) for each in stages)
     return ReportFigure(
         "times",
         "Time of each stage",
@@ -262,7 +264,7 @@ def _draw_times(stages: Sequence[StageSummary]) -> ReportFigure:
     )
 
 
-def _draw_distributions(
+def _make_distribution_figures(
     db: Connection, build: BuildRecord, distributions: DistributionMaker
 ) -> tuple[list[ReportFigure], list[str]]:
     """Return the benchmark's own non-empty figures, and an error instead if an earlier factmill made the build."""
@@ -311,35 +313,35 @@ def _format_sampling_note(shown_count: int, in_all: int, benchmark: Benchmark) -
     if shown_count == in_all:
         return ""
     return (
-        f"{shown_count:,} of {in_all:,} rows, sampled by a digest of their ids, evenly from each {format_identifier(benchmark.group_column)}, "
+        f"{shown_count:,} of {in_all:,} rows, sampled by a digest of their ids, evenly from each {format_snake_case_as_words(benchmark.group_column)}, "
         "until the page is full"
     )
 
 
 def _load_review_summary(
-    db: Connection, benchmark: Benchmark, build: BuildRecord, shown: PageVisibility
+    db: Connection, benchmark: Benchmark, build: BuildRecord, shown: BuildPageVisibility
 ) -> ReviewQueueSummary | None:
     name = f"{benchmark.name}_review"
     if name not in load_table_digests(db, build.build_id):
         return None
     if shown.decisions is None:
-        items = [ReviewItem.model_validate(row) for row in published_table(db, build.build_id, name).to_pylist()]
+        items = [ReviewItem.model_validate(row) for row in load_published_table(db, build.build_id, name).to_pylist()]
     else:
         items = list(shown.decisions)
     counts = Counter((each.flag, each.decision) for each in items)
     ordered = sorted(items, key=lambda each: (each.decision != "open", each.flag, each.row_id, each.id))
     return ReviewQueueSummary(
         tuple((flag, decision, count) for (flag, decision), count in sorted(counts.items())),
-        tuple(_make_page_decision(each) for each in ordered[:_MAX_REVIEW_ITEMS]),
+        tuple(_make_page_review_item(each) for each in ordered[:_MAX_REVIEW_ITEMS]),
         len(items),
     )
 
 
-def _make_page_decision(item: ReviewItem) -> PageDecision:
+def _make_page_review_item(item: ReviewItem) -> BuildPageReviewItem:
     def format_edits(of: Iterable[TextEdit]) -> str:
         return shorten_with_note("; ".join(f"{each.field}: {each.text}" for each in of), _MAX_REVIEW_CHARACTERS)
 
-    return PageDecision(
+    return BuildPageReviewItem(
         row_id=shorten_with_note(item.row_id, 200),
         flag=item.flag,
         detail=shorten_with_note(item.detail, _MAX_REVIEW_CHARACTERS),

@@ -10,8 +10,19 @@ from typing import Any
 
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BuildFormatTooOld
-from factmill.tasks.reports.builds.build_page import PageCall, PageReject, PageRow, PageVisibility, RowProvenance
-from factmill.tasks.reports.builds.tracing import TraceRecord, format_row_trace, get_call_content, trace_rows
+from factmill.tasks.reports.builds.build_page import (
+    BuildPageCall,
+    BuildPageReject,
+    BuildPageRow,
+    BuildPageVisibility,
+    RowProvenance,
+)
+from factmill.tasks.reports.builds.tracing import (
+    TraceRecord,
+    format_row_trace,
+    get_call_settings_variables_reply,
+    load_row_traces,
+)
 from factmill.tasks.reports.item_browser import shorten_with_note
 from factmill.tasks.storage.recording.call_records import parse_rejected_row
 from factmill.tasks.storage.warehouse import Connection, query_rows
@@ -34,7 +45,9 @@ _CALL_OVERHEAD_BYTES = 220
 _HELD_OUT_NOTE = "Answers of the test part are held out, so this row's companion rows and calls are not shown."
 
 
-def sample_row_ids(db: Connection, benchmark: Benchmark, build_id: str, shown: PageVisibility) -> tuple[list[str], int]:
+def sample_row_ids_with_total(
+    db: Connection, benchmark: Benchmark, build_id: str, shown: BuildPageVisibility
+) -> tuple[list[str], int]:
     """Return a sample of row ids in the order of drawing, and the total number of rows.
 
     Rows are drawn by a digest of their ids, evenly over the benchmark's parts, so that the same build gives the same
@@ -54,17 +67,17 @@ def sample_row_ids(db: Connection, benchmark: Benchmark, build_id: str, shown: P
     return [each["id"] for each in drawn], counted["rows"]
 
 
-def load_page_rows(
-    db: Connection, benchmark: Benchmark, build_id: str, ids: Sequence[str], shown: PageVisibility
-) -> tuple[list[PageRow], list[str]]:
+def load_page_rows_and_errors(
+    db: Connection, benchmark: Benchmark, build_id: str, ids: Sequence[str], shown: BuildPageVisibility
+) -> tuple[list[BuildPageRow], list[str]]:
     """Return the first of these rows that fit on a page, sorted by id, and the errors of unexplained rows."""
-    entries: list[PageRow] = []
+    entries: list[BuildPageRow] = []
     values: dict[str, dict[str, str]] = {}
     room = MAX_PAGE_ROW_BYTES
     faults: dict[str, None] = {}
     for some in _batch_row_ids(ids):
-        for trace in trace_rows(db, benchmark, build_id, some):
-            entry = PageRow(
+        for trace in load_row_traces(db, benchmark, build_id, some):
+            entry = BuildPageRow(
                 id=trace["id"],
                 shown={
                     heading: shorten_with_note(format_column_value(trace["row"].get(name)), _MAX_LINE_CHARACTERS)
@@ -78,15 +91,15 @@ def load_page_rows(
             )
             room -= _estimate_row_bytes(entry)
             if room < 0 and entries:
-                return _add_filter_groups(entries, values, benchmark.group_column), list(faults)
+                return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
             entries.append(entry)
-            values[entry.id] = _get_text_columns(trace["row"])
-    return _add_filter_groups(entries, values, benchmark.group_column), list(faults)
+            values[entry.id] = _shorten_text_columns(trace["row"])
+    return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
 
 
 def load_page_rejects(
-    db: Connection, benchmark: Benchmark, build_id: str, most: int, shown: PageVisibility
-) -> dict[tuple[str, str], tuple[PageReject, ...]]:
+    db: Connection, benchmark: Benchmark, build_id: str, most: int, shown: BuildPageVisibility
+) -> dict[tuple[str, str], tuple[BuildPageReject, ...]]:
     """Return (stage, reason) → its first `most` rejected rows by id."""
     first = query_rows(
         db,
@@ -96,7 +109,9 @@ def load_page_rejects(
         most,
     )
     ids = sorted({each["id"] for each in first})
-    traces = {trace["id"]: trace for some in _batch_row_ids(ids) for trace in trace_rows(db, benchmark, build_id, some)}
+    traces = {
+        trace["id"]: trace for some in _batch_row_ids(ids) for trace in load_row_traces(db, benchmark, build_id, some)
+    }
     return {
         where: tuple(_make_page_reject(benchmark, traces[each["id"]], shown) for each in group)
         for where, group in groupby(first, key=lambda each: (each["stage"], each["reason"]))
@@ -119,14 +134,14 @@ def format_utc_minute(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _make_page_reject(benchmark: Benchmark, trace: TraceRecord, shown: PageVisibility) -> PageReject:
+def _make_page_reject(benchmark: Benchmark, trace: TraceRecord, shown: BuildPageVisibility) -> BuildPageReject:
     if shown.withheld:
         chain = RowProvenance((), (), _make_explain_command(benchmark, trace), shown.withheld)
-        return PageReject(escape_control_characters(trace["id"]), "", chain)
+        return BuildPageReject(escape_control_characters(trace["id"]), "", chain)
     reject = trace["reject"]
     row = tuple(_format_reject_fields(reject["row"])) if reject["row"] else ()
     calls = tuple(_make_page_calls(trace["calls"]))
-    return PageReject(
+    return BuildPageReject(
         shorten_with_note(trace["id"], 200),
         shorten_with_note(reject["detail"], _MAX_LINE_CHARACTERS),
         RowProvenance(row, calls, _make_explain_command(benchmark, trace)),
@@ -169,7 +184,7 @@ def _make_explain_command(benchmark: Benchmark, trace: TraceRecord) -> str:
     )
 
 
-def _make_page_calls(calls: Sequence[TraceRecord]) -> Iterator[PageCall]:
+def _make_page_calls(calls: Sequence[TraceRecord]) -> Iterator[BuildPageCall]:
     """Yield the first distinct calls of each stage and operation, in their original order."""
     kinds: dict[tuple[str, str], dict[str, TraceRecord]] = {}
     for call in calls:
@@ -177,13 +192,13 @@ def _make_page_calls(calls: Sequence[TraceRecord]) -> Iterator[PageCall]:
     for (stage, operation), of_kind in kinds.items():
         same = list(of_kind.values())
         for place, call in enumerate(same[:_CALLS_PER_OPERATION], 1):
-            yield PageCall(
+            yield BuildPageCall(
                 stage=stage,
                 operation=operation,
                 service=shorten_with_note(call["service"], 100),
                 at=format_utc_minute(call["asked_at"]),
                 key=call["key"][:12],
-                asked=tuple(_format_call_request(call)),
+                asked=tuple(_iterate_call_settings_and_variables(call)),
                 replied=_format_call_reply(call),
                 failed=call["status"] != "ok",
                 taken_off=shorten_with_note(call["taken_off"] or "", _MAX_CALL_CHARACTERS),
@@ -191,9 +206,9 @@ def _make_page_calls(calls: Sequence[TraceRecord]) -> Iterator[PageCall]:
             )
 
 
-def _format_call_request(call: TraceRecord) -> Iterator[tuple[str, str]]:
+def _iterate_call_settings_and_variables(call: TraceRecord) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of a call's request: its settings under an empty name, then the variables of its prompt."""
-    what, asked, _ = get_call_content(call)
+    what, asked, _ = get_call_settings_variables_reply(call)
     settings = ", ".join(
         f"{name} {format_column_value(value)}" for name, value in what.items() if value not in (None, "", [], {})
     )
@@ -208,10 +223,10 @@ def _format_call_reply(call: TraceRecord) -> str:
     texts = body.get("texts") if isinstance(body, dict) else [body]
     if call["status"] == "ok" and isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts):
         return shorten_with_note(" · ".join(texts), _MAX_CALL_CHARACTERS)
-    return shorten_with_note(get_call_content(call)[2] or "", _MAX_CALL_CHARACTERS)
+    return shorten_with_note(get_call_settings_variables_reply(call)[2] or "", _MAX_CALL_CHARACTERS)
 
 
-def _estimate_row_bytes(entry: PageRow) -> int:
+def _estimate_row_bytes(entry: BuildPageRow) -> int:
     """Estimate the bytes that a row takes on the page."""
     calls = entry.chain.calls
     texts = [*entry.shown.values(), *entry.chain.lines, *(call.replied for call in calls)]
@@ -225,7 +240,9 @@ def _batch_row_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + _ROWS_PER_READ]
 
 
-def _add_filter_groups(rows: Sequence[PageRow], values: Mapping[str, Mapping[str, str]], part: str) -> list[PageRow]:
+def _sort_and_add_filter_groups(
+    rows: Sequence[BuildPageRow], values: Mapping[str, Mapping[str, str]], part: str
+) -> list[BuildPageRow]:
     """Return the rows sorted by id, with filter groups from `part` and the columns with few, short values."""
     found: dict[str, set[str]] = {}
     for row in rows:
@@ -250,7 +267,7 @@ def _has_few_short_values(values: Collection[str], most: int) -> bool:
     return len(values) <= most and all(len(value) <= _MAX_FILTER_VALUE_CHARACTERS for value in values)
 
 
-def _get_text_columns(row: Mapping[str, Any]) -> dict[str, str]:
+def _shorten_text_columns(row: Mapping[str, Any]) -> dict[str, str]:
     """Return column → text for the text columns of a row, null as an empty text, cut to 100 characters."""
     return {
         name: (value or "")[:100]

@@ -8,13 +8,13 @@ from pydantic import BaseModel, ValidationError
 
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BuildFormatTooOld
-from factmill.tasks.storage.recording.call_records import unpack_body
+from factmill.tasks.storage.recording.call_records import decompress_body
 from factmill.tasks.storage.warehouse import Connection, parse_json_column, query_rows
 
 TraceRecord = dict[str, Any]
 
 
-def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Sequence[str]) -> list[TraceRecord]:
+def load_row_traces(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Sequence[str]) -> list[TraceRecord]:
     """Return the traces of rows, in the order of `row_ids`, with `row`, `reject`, `beside`, `calls` and more.
 
     `build_id`: a build, or a run that published nothing, which has only rejects. A row made from another (a translation
@@ -72,7 +72,7 @@ def format_row_trace(benchmark: Benchmark, trace: TraceRecord) -> list[str]:
     return lines
 
 
-def get_call_content(call: TraceRecord) -> tuple[dict[str, Any], dict[str, Any], str]:
+def get_call_settings_variables_reply(call: TraceRecord) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Return a call's settings, the variables of its prompt, and its reply as JSON, or the error."""
     parts = call["parts"]
     what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "rejected", "language")}
@@ -120,19 +120,19 @@ def _load_calls_by_id(db: Connection, build_id: str, row_ids: Sequence[str]) -> 
         build_id,
         row_ids,
     )
-    checks = _format_check_calls(db, {check for call in calls for check in call["checks"] or ()})
+    checks = _load_formatted_check_calls(db, {check for call in calls for check in call["checks"] or ()})
     for call in calls:
         call["checks"] = [checks[each] for each in call["checks"] or () if each in checks]
         where = f"of {call.pop('record_id')}"
         call["parts"] = parse_json_column(call["parts"], f"calls.parts {where}", dict)
-        call["body"] = parse_json_column(unpack_body(call["body"]), f"calls.body {where}")
+        call["body"] = parse_json_column(decompress_body(call["body"]), f"calls.body {where}")
     grouped = _group_records(calls, lambda each: str(each["id"]))
     for call in calls:
         del call["id"]
     return grouped
 
 
-def _format_check_calls(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
+def _load_formatted_check_calls(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
     """Return record id → key and time, for the calls that confirmed other calls as unchanged."""
     query = "SELECT record_id, key, asked_at FROM calls WHERE list_contains(?, record_id)"
     calls = query_rows(db, query, sorted(record_ids)) if record_ids else []

@@ -18,8 +18,8 @@ from factmill.tasks.text.values.value_tokens import (
     drop_stop_words,
     iterate_capitalized_words,
     normalize_amount_spelling,
-    tokenize_amounts,
     tokenize_values,
+    tokenize_words_and_amounts,
     value_states,
 )
 
@@ -34,7 +34,7 @@ _HEDGE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class CheckLists:
+class CheckWordLists:
     """Folded word lists for the checks; `make_check_word_lists` makes them."""
 
     source_phrases: tuple[str, ...]
@@ -61,12 +61,12 @@ class NormalisedArticle:
 
 def make_check_word_lists(
     source_phrases: Iterable[str], one_of_many: Iterable[str], function_words: Iterable[str]
-) -> CheckLists:
+) -> CheckWordLists:
     """Fold the lines of data/lists/source_phrases.txt, one_of_many.txt and function_words.txt for the checks."""
     words = [fold_case_and_accents(word) for word in function_words]
     # both as written and as read_values gives them (it takes "does" for a plural)
     values = {part.value for word in words for part in tokenize_values(word) if isinstance(part.value, str)}
-    return CheckLists(
+    return CheckWordLists(
         tuple(map(fold_case_and_accents, source_phrases)),
         tuple(map(fold_case_and_accents, one_of_many)),
         frozenset({*words, *values}),
@@ -76,11 +76,11 @@ def make_check_word_lists(
 def normalise_article(text: str) -> NormalisedArticle:
     """Normalise an article's text for the checks; lines are paragraphs."""
     written = tuple(sentence for line in text.splitlines() for sentence in split_sentences(line))
-    sentence_values = [read_word_values(sentence) for sentence in written]
+    sentence_values = [tokenize_words_with_values(sentence) for sentence in written]
     capitals = [(opens, value) for each in sentence_values for opens, _, value in iterate_capitalized_words(each)]
     return NormalisedArticle(
         fold_case_and_accents(text),
-        tuple(tuple(list_hedged_values(sentence)) for sentence in written),
+        tuple(tuple(list_values_with_hedge_marks(sentence)) for sentence in written),
         written,
         frozenset(value for _, value in capitals),
         frozenset(value for opens, value in capitals if not opens),
@@ -88,27 +88,27 @@ def normalise_article(text: str) -> NormalisedArticle:
     )
 
 
-def read_word_values(text: str) -> list[ValueToken]:
+def tokenize_words_with_values(text: str) -> list[ValueToken]:
     """Return the words of a text with their values; money and countries get one form."""
     return tokenize_values(normalize_amount_spelling(text))
 
 
-def list_hedged_values(text: str) -> list[TokenValue]:
+def list_values_with_hedge_marks(text: str) -> list[TokenValue]:
     """Return a text's values without small words; units and money get one form, ROUGHLY marks rough numbers."""
-    return drop_stop_words([token.value for token in tokenize_amounts(_HEDGE.sub(_mark_hedge, text))])
+    return drop_stop_words([token.value for token in tokenize_words_and_amounts(_HEDGE.sub(_mark_hedged_number, text))])
 
 
 def list_all_values(text: str) -> list[TokenValue]:
     """Return all values of a text, small words included, without marks of approximation."""
-    return [token.value for token in tokenize_amounts(text)]
+    return [token.value for token in tokenize_words_and_amounts(text)]
 
 
-def _mark_hedge(found: re.Match[str]) -> str:
+def _mark_hedged_number(found: re.Match[str]) -> str:
     follows = tokenize_values(normalize_amount_spelling(found[1] or found[2]))
     return f"{APPROXIMATION_MARK} " if follows and not isinstance(follows[0].value, str) else found[0]
 
 
-def list_content_values(text: str, lists: CheckLists) -> list[TokenValue]:
+def list_content_values(text: str, lists: CheckWordLists) -> list[TokenValue]:
     """Return a text's values that are no function words, each once."""
     values = dict.fromkeys(list_all_values(text))
     return [value for value in values if value not in lists.function_words]
@@ -121,13 +121,13 @@ def is_answer_in_article(answer: str, article: NormalisedArticle) -> bool:
         article.folded, fold_case_and_accents(answer).strip(" .!?")
     ):
         return True
-    wanted = list_hedged_values(answer)
+    wanted = list_values_with_hedge_marks(answer)
     return any(contains_value_sequence(sentence, wanted) for sentence in article.sentence_values)
 
 
 def is_only_approximate(answer: str, article: NormalisedArticle) -> bool:
     """True if an answer begins with a number that the article always calls inexact: about, more than."""
-    wanted = list_hedged_values(answer)
+    wanted = list_values_with_hedge_marks(answer)
     before = list(_iterate_preceding_values(wanted, article)) if wanted and not isinstance(wanted[0], str) else []
     return bool(before) and _INEXACT_MARKS.issuperset(before)
 

@@ -7,7 +7,7 @@
 | source_phrase | words refer to the article as a text |
 | answer_not_in_article | no sentence of the article contains the answer (numbers and dates by value) |
 | approximation_lost | the article qualifies the number (about, more than, …), the answer does not |
-| several_answers | the article has a second right answer (`find_alternative_answer`) |
+| several_answers | the article has a second right answer (`find_alternative_answer_problem`) |
 | subject_missing | the question names neither the topic nor any name or term of the article |
 | one_of_many | the question asks for any one of several |
 | no_question_mark, not_self_contained | no question mark; a pronoun without antecedent |
@@ -29,22 +29,22 @@ from itertools import pairwise
 
 from factmill.tasks.slaq.core.article_matching import (
     APPROXIMATION_MARK,
-    CheckLists,
+    CheckWordLists,
     NormalisedArticle,
     is_answer_in_article,
     is_only_approximate,
     list_all_values,
     list_content_values,
-    list_hedged_values,
+    list_values_with_hedge_marks,
     normalise_article,
-    read_word_values,
     strip_title_qualifier,
+    tokenize_words_with_values,
 )
 from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair
 from factmill.tasks.text.sentences import split_sentences
 from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents, normalize_answer
 from factmill.tasks.text.values.value_tokens import (
-    DayOfYear,
+    DayWithoutYear,
     NumberValue,
     TokenValue,
     contains_value_sequence,
@@ -63,7 +63,9 @@ _MAX_WORDS_AFTER_ORDINAL = 1
 """Words allowed between an ordinal and the noun it numbers: the first complete translation."""
 
 
-def find_alternative_answer(question: str, answer: str, article: NormalisedArticle, lists: CheckLists) -> str | None:
+def find_alternative_answer_problem(
+    question: str, answer: str, article: NormalisedArticle, lists: CheckWordLists
+) -> str | None:
     """Return a sentence for the question's author about a second possible answer; None if none is found."""
     if re.fullmatch(_PROPER_NAME, answer):
         # the name that "and" or "or" joins to the answer, in the sentence that shares most words with the question
@@ -78,9 +80,9 @@ def find_alternative_answer(question: str, answer: str, article: NormalisedArtic
         for other in (*joined, *re.findall(rf"({_PROPER_NAME}),? (?:and|or) {name}\b", best)):
             if not any(contains_whole_words(folded, fold_case_and_accents(word)) for word in other.split()):
                 return f"the article names {answer!r} together with {other!r}; ask for something that has one answer"
-    if any(not isinstance(value, str) or _ORDINAL.fullmatch(value) for value in list_hedged_values(question)):
+    if any(not isinstance(value, str) or _ORDINAL.fullmatch(value) for value in list_values_with_hedge_marks(question)):
         return None
-    for phrase in _iterate_phrases_after_the(question, lists):
+    for phrase in _iterate_definite_noun_phrases(question, lists):
         numbers = {
             ordinal
             for sentence in article.sentence_values
@@ -91,12 +93,12 @@ def find_alternative_answer(question: str, answer: str, article: NormalisedArtic
     return None
 
 
-def _iterate_phrases_after_the(question: str, lists: CheckLists) -> Iterator[tuple[str, ...]]:
+def _iterate_definite_noun_phrases(question: str, lists: CheckWordLists) -> Iterator[tuple[str, ...]]:
     """Yield the words after each "the", up to the next function word, if the last one is a singular common noun.
 
     Of "the English edition" also yields "English": a first English translation and a second English version are two.
     """
-    words = read_word_values(question)
+    words = tokenize_words_with_values(question)
     for at, word in enumerate(words):
         phrase: list[str] = []
         first = last = ""
@@ -167,7 +169,7 @@ class PairProblem:
 
 
 def check_generated_pairs(
-    generated: GeneratedPairs, topic: str, article_text: str, lists: CheckLists
+    generated: GeneratedPairs, topic: str, article_text: str, lists: CheckWordLists
 ) -> list[PairProblem]:
     """Run every check; return the problems pair by pair, then those of the long pair (spec, step 4)."""
     article = normalise_article(article_text)
@@ -177,7 +179,7 @@ def check_generated_pairs(
             replace(each, pair_number=which) for each in check_short_question(pair.question, topic, article, lists)
         )
         problems += (replace(each, pair_number=which) for each in check_short_answer(pair.answer, article, lists))
-        if other := find_alternative_answer(pair.question, pair.answer, article, lists):
+        if other := find_alternative_answer_problem(pair.question, pair.answer, article, lists):
             problems.append(PairProblem("several_answers", which, other))
     problems += check_distinct_questions(generated.short, lists)
     problems += check_long_question(generated, topic, lists)
@@ -202,13 +204,13 @@ def format_problems(problems: Sequence[PairProblem]) -> str:
 
 
 def check_short_question(
-    question: str, topic: str, article: NormalisedArticle, lists: CheckLists
+    question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists
 ) -> Iterator[PairProblem]:
     """Yield the problems of one short question by itself, with `which` 0."""
     folded = fold_case_and_accents(question)
     if not question.rstrip().endswith("?"):
         yield PairProblem("no_question_mark", 0, f"the question {question!r} does not end with a question mark")
-    yield from _check_source_phrases(question, "question", lists)
+    yield from _check_no_source_phrases(question, "question", lists)
     for phrase in lists.one_of_many:
         opening = phrase.removeprefix("^")
         if f"{folded} ".startswith(f"{opening} ") or (opening == phrase and contains_whole_words(folded, phrase)):
@@ -216,7 +218,7 @@ def check_short_question(
                 "one_of_many", 0, f"the question says {opening!r}; ask for something that has one answer and no other"
             )
             break
-    if not names_subject(question, topic, article, lists):
+    if not names_subject_or_article_term(question, topic, article, lists):
         yield PairProblem(
             "subject_missing",
             0,
@@ -228,14 +230,14 @@ def check_short_question(
         )
 
 
-def check_short_answer(answer: str, article: NormalisedArticle, lists: CheckLists) -> Iterator[PairProblem]:
+def check_short_answer(answer: str, article: NormalisedArticle, lists: CheckWordLists) -> Iterator[PairProblem]:
     """Yield the problems of one short answer by itself, with `which` 0."""
     words = len(answer.split())
     if words >= ANSWER_WORD_LIMIT:
         yield PairProblem(
             "answer_too_long", 0, f"the answer has {words} words; expected fewer than {ANSWER_WORD_LIMIT}"
         )
-    yield from _check_source_phrases(answer, "answer", lists)
+    yield from _check_no_source_phrases(answer, "answer", lists)
     if not is_answer_in_article(answer, article):
         yield PairProblem(
             "answer_not_in_article",
@@ -250,20 +252,20 @@ def check_short_answer(answer: str, article: NormalisedArticle, lists: CheckList
         )
 
 
-def names_subject(question: str, topic: str, article: NormalisedArticle, lists: CheckLists) -> bool:
+def names_subject_or_article_term(question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists) -> bool:
     """True if a question contains the topic, or a name, term or quotation from the article.
 
     A term is two content words after an article or auxiliary that also follow each other in the article (the
     achromatic lens).
     """
-    if _has_title(list_hedged_values(question), topic):
+    if _contains_topic_title(list_values_with_hedge_marks(question), topic):
         return True
     if any(
         contains_whole_words(article.folded, fold_case_and_accents(quoted).strip(" .,"))
         for quoted in _QUOTED.findall(question)
     ):
         return True
-    words = read_word_values(question)
+    words = tokenize_words_with_values(question)
     for opens, _, value in iterate_capitalized_words(words):
         names = article.capitalised_inside_sentences - article.lowercase_words if opens else article.capitalised_words
         if value in names and value not in lists.function_words and value not in _MONTHS_AND_WEEKDAYS:
@@ -280,7 +282,7 @@ def names_subject(question: str, topic: str, article: NormalisedArticle, lists: 
     return False
 
 
-def find_unresolved_pronoun(question: str, topic: str, article: NormalisedArticle, lists: CheckLists) -> str | None:
+def find_unresolved_pronoun(question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists) -> str | None:
     """Return the first pronoun without a possible antecedent before it; None if there is none.
 
     An antecedent is a name, quoted words, or a noun after an article or auxiliary ("does light … when it").
@@ -296,19 +298,21 @@ def find_unresolved_pronoun(question: str, topic: str, article: NormalisedArticl
         has_noun = any(
             one in _ARTICLES_AND_AUXILIARIES and other not in lists.function_words for one, other in pairwise(words)
         )
-        if not has_noun and not names_subject(question if word in _POSSESSIVES else before, topic, article, lists):
+        if not has_noun and not names_subject_or_article_term(
+            question if word in _POSSESSIVES else before, topic, article, lists
+        ):
             return word
     return None
 
 
-def check_distinct_questions(pairs: Sequence[ShortPair], lists: CheckLists) -> Iterator[PairProblem]:
+def check_distinct_questions(pairs: Sequence[ShortPair], lists: CheckWordLists) -> Iterator[PairProblem]:
     """Yield questions that repeat an earlier one, literally or in other words with the same answer."""
     for which, pair in enumerate(pairs, 1):
         for earlier, other in enumerate(pairs[: which - 1], 1):
             if normalize_answer(pair.question) == normalize_answer(other.question):
                 yield PairProblem("same_question", which, f"the question is the same as question {earlier}")
                 break
-            if list_hedged_values(pair.answer) != list_hedged_values(other.answer):
+            if list_values_with_hedge_marks(pair.answer) != list_values_with_hedge_marks(other.answer):
                 continue
             one, second = (set(list_content_values(each.question, lists)) for each in (pair, other))
             if len(one & second) >= _MIN_SHARED_CONTENT * len(one | second):
@@ -316,10 +320,10 @@ def check_distinct_questions(pairs: Sequence[ShortPair], lists: CheckLists) -> I
                 break
 
 
-def check_long_question(generated: GeneratedPairs, topic: str, lists: CheckLists) -> Iterator[PairProblem]:
+def check_long_question(generated: GeneratedPairs, topic: str, lists: CheckWordLists) -> Iterator[PairProblem]:
     """Yield the short questions that the long one does not cover, by number with words after it or by content."""
     long = generated.long_question
-    yield from _check_source_phrases(long, "long question", lists)
+    yield from _check_no_source_phrases(long, "long question", lists)
     asked = list_all_values(long)
     known = set(list_all_values(strip_title_qualifier(topic)))
     for which, pair in enumerate(generated.short, 1):
@@ -335,23 +339,25 @@ def check_long_question(generated: GeneratedPairs, topic: str, lists: CheckLists
 
 
 def check_long_answer(
-    generated: GeneratedPairs, topic: str, article: NormalisedArticle, lists: CheckLists
+    generated: GeneratedPairs, topic: str, article: NormalisedArticle, lists: CheckWordLists
 ) -> Iterator[PairProblem]:
     """Yield the short answers that the long one lacks, and the numbers and names that it adds to the five pairs."""
     long = generated.long_answer
-    yield from _check_source_phrases(long, "long answer", lists)
-    sentences = [list_hedged_values(sentence) for sentence in split_sentences(long)]
-    if len(sentences) >= _MIN_SENTENCES_FOR_REPETITION and all(_has_title(values, topic) for values in sentences):
+    yield from _check_no_source_phrases(long, "long answer", lists)
+    sentences = [list_values_with_hedge_marks(sentence) for sentence in split_sentences(long)]
+    if len(sentences) >= _MIN_SENTENCES_FOR_REPETITION and all(
+        _contains_topic_title(values, topic) for values in sentences
+    ):
         yield PairProblem(
             "long_answer_repeats",
             0,
             f"each sentence of the long answer names {strip_title_qualifier(topic)!r} anew; write one flowing paragraph",
         )
-    all_values, values = list_all_values(long), list_hedged_values(long)
+    all_values, values = list_all_values(long), list_values_with_hedge_marks(long)
     for which, pair in enumerate(generated.short, 1):
         wanted, exact = (
             list_content_values(pair.answer, lists) or list_all_values(pair.answer),
-            list_hedged_values(pair.answer),
+            list_values_with_hedge_marks(pair.answer),
         )
         is_there = contains_whole_words(fold_case_and_accents(long), fold_case_and_accents(pair.answer).strip(" .!?"))
         is_there = is_there or bool(
@@ -362,7 +368,7 @@ def check_long_answer(
         if not is_there or not all(contains_value_sequence(values, each) for each in rough):
             yield PairProblem("long_answer_lacks", which, f"the long answer does not hold the answer {pair.answer!r}")
     texts = [topic, *(text for pair in generated.short for text in (pair.question, pair.answer))]
-    known = [part.value for text in texts for part in read_word_values(text)]
+    known = [part.value for text in texts for part in tokenize_words_with_values(text)]
     added = dict.fromkeys([*_find_added_numbers(long, known), *_find_added_names(long, known, article, lists)])
     for number in added:
         yield PairProblem(
@@ -373,7 +379,7 @@ def check_long_answer(
 
 
 def _find_added_numbers(text: str, known: Sequence[TokenValue]) -> Iterator[str]:
-    for source, value in read_word_values(text):
+    for source, value in tokenize_words_with_values(text):
         # in running text "one" and "first" are rarely numbers; 10^5 and 5th are
         is_number = any(map(str.isdigit, source)) or (not isinstance(value, str) and source.lower() != "one")
         if (
@@ -391,16 +397,16 @@ def _is_date_from_known_parts(value: TokenValue, known: Sequence[TokenValue]) ->
     if not any(isinstance(found, NumberValue) and value_states(value, found) for found in known):
         return False
     return is_year_only_date(value) or any(
-        isinstance(found, DayOfYear) and value_states(value, found) for found in known
+        isinstance(found, DayWithoutYear) and value_states(value, found) for found in known
     )
 
 
 def _find_added_names(
-    text: str, known: Sequence[TokenValue], article: NormalisedArticle, lists: CheckLists
+    text: str, known: Sequence[TokenValue], article: NormalisedArticle, lists: CheckWordLists
 ) -> Iterator[str]:
     """Yield new capitalised words; a sentence's first word counts if the article uses it as a name."""
     for sentence in split_sentences(text):
-        for opens, word, value in iterate_capitalized_words(read_word_values(sentence)):
+        for opens, word, value in iterate_capitalized_words(tokenize_words_with_values(sentence)):
             if opens and (value not in article.capitalised_inside_sentences or value in article.lowercase_words):
                 continue
             if (
@@ -411,11 +417,11 @@ def _find_added_names(
                 yield word
 
 
-def _check_source_phrases(text: str, name: str, lists: CheckLists) -> Iterator[PairProblem]:
+def _check_no_source_phrases(text: str, name: str, lists: CheckWordLists) -> Iterator[PairProblem]:
     folded = fold_case_and_accents(text)
     if phrase := next((phrase for phrase in lists.source_phrases if contains_whole_words(folded, phrase)), None):
         yield PairProblem("source_phrase", 0, f"the {name} points at its source by {phrase!r}; leave that out")
 
 
-def _has_title(values: Sequence[TokenValue], topic: str) -> bool:
-    return contains_value_sequence(values, list_hedged_values(strip_title_qualifier(topic)))
+def _contains_topic_title(values: Sequence[TokenValue], topic: str) -> bool:
+    return contains_value_sequence(values, list_values_with_hedge_marks(strip_title_qualifier(topic)))

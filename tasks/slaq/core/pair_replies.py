@@ -76,7 +76,7 @@ def read_generated_pairs(text: str) -> GeneratedPairs | UnreadableCompletion:
     label, brace = _PAIR_LABEL_PATTERN.search(text), text.find("{")
     is_line = label is not None and (brace < 0 or label.start() < brace)
     try:
-        values = _parse_pairs_line(text) if is_line else _parse_pairs_object(text)
+        values = _parse_labelled_pairs_line(text) if is_line else _parse_pairs_json_object(text)
     except MalformedJsonObject as wrong:
         return UnreadableCompletion(str(wrong))
     short = tuple(ShortPair(values[at], values[at + 1]) for at in range(0, 2 * PAIRS_PER_TOPIC, 2))
@@ -120,7 +120,7 @@ def read_fact_type(text: str) -> FactType | UnreadableCompletion:
     return UnreadableCompletion(f"the type {type_text!r} is none of {', '.join(get_args(FactType))}")
 
 
-def _parse_pairs_object(text: str) -> list[str]:
+def _parse_pairs_json_object(text: str) -> list[str]:
     """Parse the JSON object; return its texts in the order of LABELS."""
     value = parse_single_json_object(text)
     _require_exact_keys(value, ("short", "long_question", "long_answer"), "the object")
@@ -135,10 +135,10 @@ def _parse_pairs_object(text: str) -> list[str]:
             raise MalformedJsonObject(f'pair {number} of "short" is {_format_json_type(pair)}, expected an object')
         _require_exact_keys(pair, ("question", "answer"), f'pair {number} of "short"')
         values += [
-            _clean_pair_text(pair["question"], f"question {number}"),
-            _clean_pair_text(pair["answer"], f"answer {number}"),
+            _check_and_clean_pair_text(pair["question"], f"question {number}"),
+            _check_and_clean_pair_text(pair["answer"], f"answer {number}"),
         ]
-    return [*values, *(_clean_pair_text(value[name], name) for name in ("long_question", "long_answer"))]
+    return [*values, *(_check_and_clean_pair_text(value[name], name) for name in ("long_question", "long_answer"))]
 
 
 def _require_exact_keys(value: dict[str, Any], expected: Sequence[str], where: str) -> None:
@@ -148,7 +148,7 @@ def _require_exact_keys(value: dict[str, Any], expected: Sequence[str], where: s
         raise MalformedJsonObject(f"{where} has a key {unknown[0]!r}, expected the keys {', '.join(expected)} alone")
 
 
-def _parse_pairs_line(text: str) -> list[str]:
+def _parse_labelled_pairs_line(text: str) -> list[str]:
     """Parse the one-line form; each part may also be on a line of its own."""
     found = list(_PAIR_LABEL_PATTERN.finditer(text))
     labels = [label["label"].casefold() for label in found]
@@ -175,7 +175,7 @@ def _parse_pairs_line(text: str) -> list[str]:
         value_text = value_text.removesuffix(",").rstrip()
         # quotes around the whole value
         quoted = re.fullmatch(r'"([^"]*)"|“([^“”]*)”', value_text)
-        values.append(_clean_pair_text(quoted[1] or quoted[2] or "" if quoted else value_text, name))
+        values.append(_check_and_clean_pair_text(quoted[1] or quoted[2] or "" if quoted else value_text, name))
     # quotes around the whole line open before the first label and close behind the last value
     opened = found[0]["mark"]
     if opened and not found[0]["close"]:
@@ -183,7 +183,7 @@ def _parse_pairs_line(text: str) -> list[str]:
     return values
 
 
-def _clean_pair_text(value: Any, name: str) -> str:
+def _check_and_clean_pair_text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise MalformedJsonObject(f"{name} is {_format_json_type(value)}, expected a text")
     tidy = strip_citation_marks(" ".join(value.split()))

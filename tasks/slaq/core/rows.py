@@ -9,14 +9,16 @@ PopularityHalf = Literal["most", "least"]
 
 
 class CategoryPage(Row):
-    """A page drawn from a category; the id is `category-pageid`."""
+    """A page of a category; the id is `category-pageid`, or `category-title` where no page id is known."""
 
     category: str
     """The topics' category, by default one of the paper's fifteen."""
     subcategory: str
     """The category that lists the page: the topic's own, or one below it."""
-    pageid: int
+    pageid: int | None
     title: str
+    stated_views: int | None = None
+    """Page views that the user's table states."""
 
 
 class CategoryCount(Row):
@@ -43,10 +45,10 @@ class ViewedTopic(TopicArticle):
     """A topic with its page views."""
 
     views: int | None
-    """Sum over the days before the epoch; null where unknown."""
-    views_from: str
-    """First day (YYYYMMDD)."""
-    views_to: str
+    """Sum over the days before the epoch, or those of the user's table; null where unknown."""
+    views_from: str | None
+    """First day (YYYYMMDD); null if the views are those of the user's table."""
+    views_to: str | None
 
 
 class ChosenTopic(ViewedTopic):

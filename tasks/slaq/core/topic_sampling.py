@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from factmill.tasks.core.digests import derive_seed
 from factmill.tasks.errors import UsageError
-from factmill.tasks.slaq.core.rows import ViewedTopic
+from factmill.tasks.slaq.core.rows import CategoryPage, ViewedTopic
 
 VIEW_DAYS = 1095
 """Days of page views that are summed by default (Appendix A.1)."""
@@ -26,7 +26,7 @@ V = TypeVar("V", bound=ViewedTopic)
 
 
 @dataclass(frozen=True, slots=True)
-class CategoryMember:
+class CategoryMemberPage:
     """A page with the category that lists it."""
 
     pageid: int
@@ -35,8 +35,8 @@ class CategoryMember:
 
 
 def sample_category_pages(
-    pages: Iterable[CategoryMember], seed: int, category: str, number: int
-) -> list[CategoryMember]:
+    pages: Iterable[CategoryMemberPage], seed: int, category: str, number: int
+) -> list[CategoryMemberPage]:
     """Draw at most `number` pages of a category; return them in the order of the draw.
 
     A page listed again counts once. Stores no more than `number` pages at a time. UsageError for a number below 1.
@@ -44,7 +44,7 @@ def sample_category_pages(
     if number < 1:
         raise UsageError(f"cannot draw {number} pages from {category!r}; expected 1 or more")
     # negated, so that the heap's first is the largest; page ids break ties of digests, so pages are never compared
-    kept: list[tuple[int, int, CategoryMember]] = []
+    kept: list[tuple[int, int, CategoryMemberPage]] = []
     known: set[int] = set()
     for page in pages:
         if page.pageid in known:
@@ -66,21 +66,26 @@ def select_most_and_least_viewed(
     """Split a category's topics by views into two halves; select the extreme `per_half` of each (Appendix A.1).
 
     Returns the most viewed (descending), the least viewed (ascending), and every other topic with its reason, by page
-    id. Page ids break ties of views. Both halves get equally many topics, fewer than `per_half` if there are too few.
+    id. Page ids break ties of views, titles those of pages without. Both halves get equally many topics, fewer than `per_half` if there are too few.
     UsageError for `per_half` below 1; ValueError for a page given twice.
     """
     if per_half < 1:
         raise UsageError(f"{per_half} topics per half; expected 1 or more")
-    if len({topic.pageid for topic in topics}) < len(topics):
+    if len({topic.id for topic in topics}) < len(topics):
         raise ValueError("a page occurs twice among the topics to split by views; expected each page once")
     counted = (topic for topic in topics if topic.views is not None)
-    ranked = sorted(counted, key=lambda topic: (-(topic.views or 0), topic.pageid))
+    ranked = sorted(counted, key=lambda topic: (-(topic.views or 0), *order_page(topic)))
     half = len(ranked) // 2
     taken = min(per_half, half)
     most, least = ranked[:taken], ranked[len(ranked) - taken :][::-1]
-    reasons: dict[int, UnselectedTopicReason] = {topic.pageid: "half_is_full" for topic in ranked}
+    reasons: dict[str, UnselectedTopicReason] = {topic.id: "half_is_full" for topic in ranked}
     if len(ranked) % 2:
-        reasons[ranked[half].pageid] = "odd_one_out"
-    in_halves = {topic.pageid for topic in (*most, *least)}
-    rest = sorted((topic for topic in topics if topic.pageid not in in_halves), key=lambda topic: topic.pageid)
-    return most, least, [(topic, reasons.get(topic.pageid, "no_page_views")) for topic in rest]
+        reasons[ranked[half].id] = "odd_one_out"
+    in_halves = {topic.id for topic in (*most, *least)}
+    rest = sorted((topic for topic in topics if topic.id not in in_halves), key=order_page)
+    return most, least, [(topic, reasons.get(topic.id, "no_page_views")) for topic in rest]
+
+
+def order_page(page: CategoryPage) -> tuple[int, str]:
+    """Return a page's place among pages with equal views."""
+    return page.pageid or 0, page.title

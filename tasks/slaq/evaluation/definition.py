@@ -18,7 +18,7 @@ from factmill.tasks.slaq.core.evaluation.answers import (
 )
 from factmill.tasks.slaq.core.evaluation.verdicts import (
     SLAQ_VERDICT_MEANINGS,
-    list_slaq_rated_parts,
+    list_slaq_judged_parts,
     make_judgeable_slaq_answer,
 )
 from factmill.tasks.slaq.evaluation.measure import (
@@ -114,7 +114,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
         classes=SLAQ_VERDICT_MEANINGS,
         right_labels=frozenset("1"),
         metric=ACCURACY,
-        list_judged_parts=list_slaq_rated_parts,
+        list_judged_parts=list_slaq_judged_parts,
         prompts=(JUDGE_SHORT_PROMPT, JUDGE_LONG_PROMPT),
         make_answer_row=make_judgeable_slaq_answer,
     ),

@@ -17,13 +17,13 @@ from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE, add_metri
 from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure, make_metric_series
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.evaluation.definition import EXACT_JUDGE, PaperResult, ReportItem
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, PaperResult, ReportedAnswer
 from factmill.tasks.slaq.core.evaluation.answers import LONG_SETTING, SHORT_SETTING
 from factmill.tasks.slaq.core.evaluation.verdicts import (
     VerdictMatrix,
     compute_alignment,
     compute_signed_alignment,
-    count_preceding_run,
+    count_preceding_equal_verdicts,
 )
 from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
 
@@ -63,14 +63,14 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     if len(given) > 1:
         (short, why_short), (long, why_long) = given[SHORT_SETTING], given[LONG_SETTING]
         reasons = np.where(np.isnan(short), why_short, why_long)
-        reasons[~(_is_asked(why_short) & _is_asked(why_long))] = None
+        reasons[~(_make_asked_fact_mask(why_short) & _make_asked_fact_mask(why_long))] = None
         both = {
             ALIGNMENT: compute_alignment(short, long),
             SIGNED_ALIGNMENT: compute_signed_alignment(short, long),
             ACCURACY_GAP: long - short,
         }
         found += [(BOTH_SETTINGS, metric, (values, reasons)) for metric, values in both.items()]
-    scored = [_make_scores(*each, topics, groups) for each in found]
+    scored = [_make_score_rows_and_metric_scores(*each, topics, groups) for each in found]
     metrics = measure_mean_metrics([scores for _, scores in scored], seed)
     is_bound = {row["judge"] for row in rows} == {EXACT_JUDGE}
     return pa.concat_tables([table for table, _ in scored]), [
@@ -91,20 +91,23 @@ def _list_fact_groups(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) 
     return dict(zip(names, map(list, zip(*(facts.get(each, unasked) for each in places), strict=True)), strict=True))
 
 
-def _is_asked(reasons: np.ndarray) -> np.ndarray:
+def _make_asked_fact_mask(reasons: np.ndarray) -> np.ndarray:
     return np.array([reason is not None for reason in reasons.ravel()], bool).reshape(reasons.shape)
 
 
-def _make_scores(
+def _make_score_rows_and_metric_scores(
     setting: str, metric: str, verdicts: SettingVerdicts, topics: Sequence[str], groups: Mapping[str, list[str | None]]
 ) -> tuple[pa.Table, MetricScores]:
     """Return rows of `EvaluationScore`, one for each fact asked, and the same values as `MetricScores` to measure."""
     values, reasons = verdicts
     if setting == LONG_SETTING:
-        runs = {AFTER_RIGHT: count_preceding_run(values, of=1), AFTER_WRONG: count_preceding_run(values, of=0)}
+        runs = {
+            AFTER_RIGHT: count_preceding_equal_verdicts(values, verdict=1),
+            AFTER_WRONG: count_preceding_equal_verdicts(values, verdict=0),
+        }
         named = {name: [None if np.isnan(run) else str(int(run)) for run in of.ravel()] for name, of in runs.items()}
         groups = {**groups, **named}
-    asked = np.flatnonzero(_is_asked(reasons)).tolist()
+    asked = np.flatnonzero(_make_asked_fact_mask(reasons)).tolist()
     items = [topics[at // PAIRS_PER_TOPIC] for at in asked]
     ids = [f"{topics[at // PAIRS_PER_TOPIC]}/{at % PAIRS_PER_TOPIC + 1}" for at in asked]
     found = values.ravel()[asked]
@@ -137,10 +140,10 @@ def _make_scores(
     )
 
 
-def list_slaq_report_items(answers: pa.Table) -> list[ReportItem]:
+def list_slaq_report_items(answers: pa.Table) -> list[ReportedAnswer]:
     """Return the answers (rows of `ScoredSlaqPrediction`) as items of the report's browser."""
     return [
-        ReportItem(
+        ReportedAnswer(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"],

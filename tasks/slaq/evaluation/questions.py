@@ -15,15 +15,15 @@ from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.evaluation.answering_and_judging import AnswerJudgment, JudgingSpec
 from factmill.tasks.evaluation.definition import EvaluationInputs, JudgedEvaluationParams, sample_question_clusters
 from factmill.tasks.options import CliOption
-from factmill.tasks.slaq.core.article_matching import CheckLists, make_check_word_lists
+from factmill.tasks.slaq.core.article_matching import CheckWordLists, make_check_word_lists
 from factmill.tasks.slaq.core.evaluation.answers import (
     LONG_SETTING,
     ScoredSlaqPrediction,
     SlaqPrediction,
     SlaqQuestion,
-    count_golds,
     guess_commonest_answers,
     list_topic_questions,
+    make_fact_type_answer_guesser,
 )
 from factmill.tasks.slaq.core.evaluation.exact_judge import judge_answer_exactly
 from factmill.tasks.slaq.core.evaluation.verdicts import SLAQ_VERDICT_FORM, Verdicts, read_verdicts
@@ -36,7 +36,7 @@ JUDGE_SHORT_PROMPT, JUDGE_LONG_PROMPT = "slaq/judge_short", "slaq/judge_long"
 class SlaqEvaluationParams(JudgedEvaluationParams):
     """Parameters of an evaluation on SLAQ."""
 
-    setting: Annotated[tuple[Literal["short", "long"], ...], CliOption("--setting", "NAME")] = ()
+    setting: Annotated[tuple[Literal["short", "long"], ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable). Default: both; alignment needs both."""
 
 
@@ -65,7 +65,7 @@ def fill_slaq_answer_prompt(asked: SlaqQuestion, _: object = None) -> FilledProm
 
 def make_slaq_guesser(rows: pa.Table) -> Callable[[SlaqQuestion], str]:
     """Make the built-in guesser: question → commonest gold answers; `rows`: of the measured build."""
-    golds = count_golds(rows_from_arrow(SlaqRow, rows))
+    golds = make_fact_type_answer_guesser(rows_from_arrow(SlaqRow, rows))
     return lambda asked: guess_commonest_answers(asked, golds)
 
 
@@ -82,7 +82,7 @@ def fill_slaq_judge_prompt(row: SlaqPrediction) -> FilledPrompt:
 
 
 @cache
-def _load_function_words() -> CheckLists:
+def _load_function_word_check_lists() -> CheckWordLists:
     return make_check_word_lists((), (), load_list_entries("function_words"))
 
 
@@ -107,7 +107,7 @@ SLAQ_JUDGING: JudgingSpec[SlaqPrediction, Verdicts, ScoredSlaqPrediction] = Judg
     make_prompt=fill_slaq_judge_prompt,
     completion_format=SLAQ_VERDICT_FORM,
     parse_verdict=lambda row, texts: read_verdicts(texts[0], len(row.golds)),
-    judge_exactly=lambda row: judge_answer_exactly(row, _load_function_words()),
+    judge_exactly=lambda row: judge_answer_exactly(row, _load_function_word_check_lists()),
     row_model=ScoredSlaqPrediction,
     make_judged_row=make_scored_slaq_prediction,
 )

@@ -118,7 +118,7 @@ def find_transformer_parts(model: Any) -> TransformerParts:
 
 @dataclass(frozen=True, slots=True)
 class AblationEffect:
-    """The components that carry one token (fields as in rows.TokenEffect)."""
+    """The components that carry one token (fields as in rows.TokenAblationEffect)."""
 
     base: float
     importances: list[float]
@@ -128,7 +128,7 @@ class AblationEffect:
     """Share of the base logit that the set alone gives; None if no set of the allowed size gives enough."""
 
 
-class Ablator:
+class ComponentAblator:
     """A model whose components can be ablated; one text at a time."""
 
     def __init__(self, model: Any, rows: int = ROWS_PER_PASS, centre: bool = False) -> None:
@@ -316,7 +316,7 @@ class Ablator:
 
 
 def measure_ablation_effects(
-    ablator: Ablator, ids: Sequence[int], places: Sequence[int], recover: float, largest_set: float
+    ablator: ComponentAblator, ids: Sequence[int], places: Sequence[int], recover: float, largest_set: float
 ) -> list[AblationEffect]:
     """Return the components that carry each token of a text at these places.
 

@@ -22,11 +22,11 @@ from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models.model_folder import digest_file
-from factmill.tasks.slaq.core.mechanism.rows import TokenEffect
+from factmill.tasks.slaq.core.mechanism.rows import TokenAblationEffect
 from factmill.tasks.slaq.mechanism import ablation
 from factmill.tasks.slaq.mechanism.ablation import (
     AblationOutOfMemory,
-    Ablator,
+    ComponentAblator,
     NonFiniteLogit,
     UnsupportedArchitecture,
     import_mechanism_module,
@@ -65,9 +65,9 @@ def make_ablate_call(
     return Call(service, ABLATE_OPERATION, {**asked, "recover": recover, "largest_set": largest_set, "centre": centre})
 
 
-def read_ablation_effects(body: Any) -> tuple[int, list[TokenEffect]]:
+def parse_ablate_response(body: Any) -> tuple[int, list[TokenAblationEffect]]:
     """Read the reply to ablate: heads a layer, and the tokens in order."""
-    return int(body["heads"]), [TokenEffect.model_validate(each) for each in body["tokens"]]
+    return int(body["heads"]), [TokenAblationEffect.model_validate(each) for each in body["tokens"]]
 
 
 def list_causal_model_files(folder: Path) -> list[SourceFile]:
@@ -128,7 +128,7 @@ class AblationService:
         counted = [at for at, (begin, end) in enumerate(offsets) if begin < parts["end"] and end > parts["start"]]
         if not counted or not prompt:
             return CallResponse(None, "failed", "no_answer: the tokenizer makes no token of it")
-        ablator = Ablator(model, self._rows, centre=parts["centre"])
+        ablator = ComponentAblator(model, self._rows, centre=parts["centre"])
         try:
             effects = measure_ablation_effects(
                 ablator, [*prompt, *ids], [len(prompt) + at for at in counted], parts["recover"], parts["largest_set"]

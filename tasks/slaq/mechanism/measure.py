@@ -12,8 +12,8 @@ import numpy as np
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.intervals import BOOTSTRAP_DRAWS, compute_percentile_interval
-from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics, round_to_published
-from factmill.tasks.core.measures.model_comparison import adjust_p_values
+from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics, round_to_six_digits
+from factmill.tasks.core.measures.model_comparison import adjust_p_values_benjamini_hochberg
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
 from factmill.tasks.evaluation.definition import PaperResult
 from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES
@@ -81,7 +81,12 @@ def _measure_kind_differences(rows: Sequence[Mapping[str, Any]], seed: int) -> I
         for unit in ("item", "id")
     )
     levels = zip(
-        SIMILARITY_MEASURES, by_topic, adjust_p_values(by_topic), by_fact, adjust_p_values(by_fact), strict=True
+        SIMILARITY_MEASURES,
+        by_topic,
+        adjust_p_values_benjamini_hochberg(by_topic),
+        by_fact,
+        adjust_p_values_benjamini_hochberg(by_fact),
+        strict=True,
     )
     for feature, p, adjusted, p_fact, adjusted_fact in levels:
         n, clusters = len(scored[feature]), [row["item"] for row in scored[feature]]
@@ -188,10 +193,10 @@ def _make_mechanism_metric(
         metric=metric,
         group_by="",
         group="",
-        value=None if value is None else round_to_published(value),
+        value=None if value is None else round_to_six_digits(value),
         n=n,
         n_unscored=rows - n,
-        coverage=round_to_published(n / rows) if rows else None,
+        coverage=round_to_six_digits(n / rows) if rows else None,
         bound_low=None,
         bound_high=None,
         ci_low=interval[0] if interval else None,

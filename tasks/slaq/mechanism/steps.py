@@ -19,7 +19,7 @@ from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS
 from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
 from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import Reject, rows_from_arrow
-from factmill.tasks.engine.batches import BatchWork, batch_key, open_batch
+from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
 from factmill.tasks.engine.naming.code_versions import digest_import_closure, load_source_code
 from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.definition import EXACT_JUDGE
@@ -27,8 +27,8 @@ from factmill.tasks.slaq.core.evaluation.answers import LONG_SETTING, SHORT_SETT
 from factmill.tasks.slaq.core.mechanism.pairing import (
     QUOTED_PART_FORM,
     pair_fact_answers,
-    pair_fact_by_judge,
     read_quoted_part,
+    replace_pair_by_judged_span,
 )
 from factmill.tasks.slaq.core.mechanism.rows import (
     SIMILARITY_MEASURES,
@@ -38,9 +38,9 @@ from factmill.tasks.slaq.core.mechanism.rows import (
     AnswerSide,
     ComparedFact,
     PairedFact,
-    TokenEffect,
-    count_facts_by_kind,
-    format_kind_counts,
+    TokenAblationEffect,
+    count_drawn_and_unscored_by_kind,
+    format_scored_fact_counts,
 )
 from factmill.tasks.slaq.core.mechanism.similarity import (
     compute_answer_similarities,
@@ -54,14 +54,14 @@ from factmill.tasks.slaq.mechanism.ablation_service import (
     AblationService,
     digest_causal_model,
     make_ablate_call,
-    read_ablation_effects,
+    parse_ablate_response,
 )
-from factmill.tasks.slaq.mechanism.record import (
+from factmill.tasks.slaq.mechanism.benchmark import (
     PAIRS_FILE_UNIT,
     QUOTE_PART_PROMPT,
     MechanismInputs,
-    load_drawn_facts,
     load_pairs_file,
+    load_shuffled_facts_and_counts,
 )
 
 _ABLATION_CODE = ("factmill.tasks.slaq.mechanism.ablation",)
@@ -75,7 +75,7 @@ _open_services: list[AblationService] = []
 _open_services_lock = Lock()
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
     """Draw facts of one model's evaluation (§5.2), pair their answers (Appendix A.4) and ablate the model for them (§5.1).
 
@@ -84,7 +84,7 @@ def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     inputs = work.inputs(MechanismInputs)
     subject = next(each for each in inputs.subjects if each.model == batch.unit)
-    drawn, _ = load_drawn_facts(Path(work.run.options["warehouse"]), subject, inputs.params)
+    drawn, _ = load_shuffled_facts_and_counts(Path(work.run.options["warehouse"]), subject, inputs.params)
     waiting = {kind: iter(facts) for kind, facts in drawn.items()}
     found: list[AblatedFact] = []
     while True:
@@ -100,12 +100,12 @@ def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
             break
         for fact in facts:
             work.add_input_row(fact.id, fact.model_dump_json())
-        ablated = _ablate_facts(work, subject.model, _pair_facts(work, facts))
+        ablated = _ablate_facts(work, subject.model, _pair_facts_asking_judge(work, facts))
         if not inputs.params.centre and all(row.unscored for row in found):
             _require_positive_logits(ablated)
         found += ablated
-        kinds = count_facts_by_kind((row.kind, row.unscored) for row in found)
-        progress.log_to_current_run(f"{subject.model}: scored {format_kind_counts(kinds)}")
+        kinds = count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in found)
+        progress.log_to_current_run(f"{subject.model}: scored {format_scored_fact_counts(kinds)}")
     work.retryable_rows += sum(row.unscored in _TRANSIENT_REASONS for row in found)
     return work.finish(sorted(found, key=attrgetter("id")), AblatedFact)
 
@@ -121,7 +121,7 @@ def _require_positive_logits(rows: Sequence[AblatedFact]) -> None:
             )
 
 
-def _pair_facts(work: BatchWork, facts: Sequence[AnsweredFact]) -> list[PairedFact]:
+def _pair_facts_asking_judge(work: BatchWork, facts: Sequence[AnsweredFact]) -> list[PairedFact]:
     """Return facts with the part of the long answer that states each, quoted by a judge where needed."""
     params, files = work.inputs(MechanismInputs).params, work.source_files(PAIRS_FILE_UNIT)
     chosen = load_pairs_file(files[0]) if files else {}
@@ -149,16 +149,16 @@ def _pair_facts(work: BatchWork, facts: Sequence[AnsweredFact]) -> list[PairedFa
     ):
         if isinstance(answer.parsed, Reject):
             why = "judge_unreadable" if answer.parsed.reason in UNREADABLE_COMPLETION_KINDS else "judge_failed"
-            bare = pair_fact_by_judge(row, None)
+            bare = replace_pair_by_judged_span(row, None)
             judged[row.id] = bare.model_copy(update={"unscored": why, "detail": answer.parsed.detail})
         else:
-            judged[row.id] = pair_fact_by_judge(row, answer.parsed)
+            judged[row.id] = replace_pair_by_judged_span(row, answer.parsed)
     return [judged.get(row.id, row) for row in rows]
 
 
 def _ablate_facts(work: BatchWork, model: str, rows: Sequence[PairedFact]) -> list[AblatedFact]:
     """Return facts with the components that carry the tokens of both answers."""
-    service = _get_ablation_service(work, model)
+    service = _open_ablation_service_closing_last(work, model)
     asked = {row.id: _make_ablation_calls(work, service.identity, row) for row in rows if not row.unscored}
     records = work.get_call_records(service, ((row_id, call) for row_id, calls in asked.items() for call in calls))
     bare: dict[str, Any] = {"heads": 0, "short_tokens": [], "long_tokens": [], "short_call": "", "long_call": ""}
@@ -168,7 +168,7 @@ def _ablate_facts(work: BatchWork, model: str, rows: Sequence[PairedFact]) -> li
     ]
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
+@task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def compare_fact_answers(batch: StageBatch) -> BatchReceipt:
     """Match the tokens of both answers by optimal transport, and compute their similarity (§5.1, equations 7 to 9)."""
     work = open_batch(batch)
@@ -248,12 +248,12 @@ def _make_ablation_calls(work: BatchWork, identity: str, row: PairedFact) -> lis
 
 def _make_ablated_fact(row: PairedFact, calls: Sequence[Call], records: Any) -> AblatedFact:
     """Return a fact with the effects of its tokens; if an answer could not be ablated, with the reason."""
-    tokens: dict[str, list[TokenEffect]] = {"short": [], "long": []}
+    tokens: dict[str, list[TokenAblationEffect]] = {"short": [], "long": []}
     heads, unscored, detail = 0, "", ""
     for side, call in zip(tokens, calls, strict=True):
         reply = records[call.key].reply()
         if reply.status == "ok":
-            heads, tokens[side] = read_ablation_effects(reply.body)
+            heads, tokens[side] = parse_ablate_response(reply.body)
         elif not unscored:
             unscored, _, detail = (reply.error or "").partition(": ")
             detail = f"the {side} answer: {detail}"
@@ -279,7 +279,7 @@ def _make_ablated_fact(row: PairedFact, calls: Sequence[Call], records: Any) -> 
     )
 
 
-def _get_ablation_service(work: BatchWork, model: str) -> AblationService:
+def _open_ablation_service_closing_last(work: BatchWork, model: str) -> AblationService:
     """Return the service of a model; close the previous model's."""
     files = work.source_files(model)
     params = work.inputs(MechanismInputs).params

@@ -60,10 +60,17 @@ def find_database_damage(path: Path) -> str:
         return "" if error.sqlite_errorcode & _PRIMARY_CODE_MASK in _TRANSIENT_CODES else str(error)
     if found != "ok" or (tables and not revisions):
         return "its tables are not Prefect's" if found == "ok" else found.partition("\n")[0]
-    return next((f"a newer Prefect wrote it (revision {each})" for (each,) in revisions if not _is_known(each)), "")
+    return next(
+        (
+            f"a newer Prefect wrote it (revision {each})"
+            for (each,) in revisions
+            if not _is_known_prefect_revision(each)
+        ),
+        "",
+    )
 
 
-def _is_known(revision: str) -> bool:
+def _is_known_prefect_revision(revision: str) -> bool:
     """True if the installed Prefect knows a revision of the database, or does not list the revisions it knows."""
     spec = find_spec("prefect")
     folder = Path(spec.origin).parent / _MIGRATIONS if spec and spec.origin else Path(_MIGRATIONS)
@@ -71,7 +78,7 @@ def _is_known(revision: str) -> bool:
 
 
 @contextmanager
-def creating_prefect_database(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
+def guarded_prefect_database_creation(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
     """Yield a function to call once a starting server has created its database, if there is none yet.
 
     Until that call, no other process starts a server. A half-created database of a killed server is deleted, since no
@@ -118,7 +125,7 @@ def trim_history(home: Path, most_runs: int = MAX_HISTORY_RUNS) -> int:
         with _history_transaction(path) as db:
             found = db.execute("SELECT created FROM flow_run ORDER BY created DESC LIMIT 1 OFFSET ?", [most_runs - 1])
             oldest = found.fetchone()
-            return _remove_before(db, oldest[0]) if oldest else 0
+            return _delete_runs_and_events_before(db, oldest[0]) if oldest else 0
     except sqlite3.Error:
         return 0
 
@@ -135,7 +142,7 @@ def clean_history(home: Path, since: datetime, *, remove: bool) -> ReclaimedSpac
             query = f"SELECT count(*), max(created) FROM flow_run WHERE {_ENDED} AND created >= ?"
             young, newest = db.execute(query, [before]).fetchone()
             pages = _count_free_bytes(db)
-            _remove_before(db, before)
+            _delete_runs_and_events_before(db, before)
             size_bytes = _count_free_bytes(db) - pages
             if not remove:
                 db.rollback()
@@ -145,7 +152,7 @@ def clean_history(home: Path, since: datetime, *, remove: bool) -> ReclaimedSpac
     return ReclaimedSpace(kind, count, size_bytes, young=young, young_newest=moment)
 
 
-def vacuum_history(home: Path) -> str:
+def vacuum_history_or_find_problem(home: Path) -> str:
     """Rewrite the database without free pages; return why not if another process uses it, else an empty text."""
     path = prefect_database_path(home)
     if not path.is_file():
@@ -169,7 +176,7 @@ def _history_transaction(path: Path) -> Iterator[sqlite3.Connection]:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _remove_before(db: sqlite3.Connection, before: str) -> int:
+def _delete_runs_and_events_before(db: sqlite3.Connection, before: str) -> int:
     """Delete ended runs created before a moment, and earlier events, in the open transaction; return the runs deleted."""
     ended = f"SELECT id FROM flow_run WHERE {_ENDED} AND created < ?"
     for table in ("log", "artifact"):  # these tables do not cascade when a run is deleted

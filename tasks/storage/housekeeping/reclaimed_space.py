@@ -38,12 +38,12 @@ class ReclaimedSpace:
     """When the newest of those was created or last changed (ISO 8601, UTC); empty if there are none."""
 
 
-def is_alive(process: str) -> bool:
+def is_process_alive(pid: str) -> bool:
     """True if a process with this pid runs, or if the text is no number."""
-    if not process.isdigit():
+    if not pid.isdigit():
         return True
     try:
-        os.kill(int(process), 0)
+        os.kill(int(pid), 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
@@ -51,13 +51,13 @@ def is_alive(process: str) -> bool:
     return True
 
 
-def is_left_by_dead_process(process: str) -> bool:
+def is_left_by_dead_process(pid: str) -> bool:
     """True if a file named with this pid was left by a dead process.
 
     A file with our own pid, found before we create it, was left by an earlier process with the same pid: the first process
     of a container always has the same one.
     """
-    return process == str(os.getpid()) or not is_alive(process)
+    return pid == str(os.getpid()) or not is_process_alive(pid)
 
 
 def measure_bytes(path: Path) -> int:
@@ -70,7 +70,7 @@ def latest_mtime(path: Path) -> float:
     return max((state.st_mtime for state in _iterate_stats(path)), default=0.0)
 
 
-def split_by_age(paths: Iterable[Path], since: datetime) -> tuple[list[Path], list[Path]]:
+def split_old_and_young_paths(paths: Iterable[Path], since: datetime) -> tuple[list[Path], list[Path]]:
     """Return (paths last changed before a moment, other paths)."""
     old: list[Path] = []
     young: list[Path] = []
@@ -122,7 +122,7 @@ def get_prefect_server() -> str:
     return get_environment_variable("PREFECT_API_URL") or OWN_SERVER
 
 
-def find_crashed_runs(home: Path) -> dict[Path, str]:
+def find_crashed_run_markers_and_servers(home: Path) -> dict[Path, str]:
     """Return the unlocked run files, each with its server: an address, or OWN_SERVER."""
     gone = {}
     for path in sorted(run_marker_folder(home).glob("*-*")):

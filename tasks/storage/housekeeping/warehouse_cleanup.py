@@ -21,11 +21,11 @@ from factmill.tasks.errors import WarehouseError
 from factmill.tasks.processes import is_file_locked
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
     ReclaimedSpace,
-    find_crashed_runs,
+    find_crashed_run_markers_and_servers,
     get_prefect_server,
-    is_alive,
+    is_process_alive,
     remove_paths,
-    split_by_age,
+    split_old_and_young_paths,
 )
 from factmill.tasks.storage.recording.work_folders import work_folder
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -52,40 +52,38 @@ class RetentionPolicy:
     """Keep builds that a kept evaluation measured, and builds with audit verdicts, whatever their age."""
 
 
-def clean_warehouse(path: Path, keeping: RetentionPolicy, *, remove: bool) -> list[ReclaimedSpace]:
+def clean_warehouse(path: Path, policy: RetentionPolicy, *, remove: bool) -> list[ReclaimedSpace]:
     """Remove what is not kept (only find it unless `remove`) and return the reclaimed space.
 
     If the warehouse cannot be opened or written, the result reports it as trouble of builds and records; run folders are
     removed all the same, which helps when the disk is full.
     """
     runs = work_folder(path)
-    stopped = [each for each in _list_runs(runs) if not is_file_locked(each / "held")]
-    old, young = split_by_age(stopped, keeping.records_since)
+    stopped = [each for each in _list_run_folders(runs) if not is_file_locked(each / "held")]
+    old, young = split_old_and_young_paths(stopped, policy.records_since)
     freed = [remove_paths("run folders", old, remove=remove, young=young)]
     if not path.exists():
         return freed
     try:
-        return [*freed, *_clean_tables(path, keeping, old, remove=remove)]
+        return [*freed, *_clean_builds_and_records(path, policy, old, remove=remove)]
     except WarehouseError as error:
         return [*freed, *(ReclaimedSpace(kind, trouble=str(error)) for kind in ("builds", "records"))]
 
 
-def _clean_tables(
-    path: Path, keeping: RetentionPolicy, removed_folders: Sequence[Path], *, remove: bool
+def _clean_builds_and_records(
+    path: Path, policy: RetentionPolicy, removed_folders: Sequence[Path], *, remove: bool
 ) -> list[ReclaimedSpace]:
     """Remove builds and records; `removed_folders`: run folders that are, or would be, removed."""
     runs = work_folder(path)
     with open_warehouse(path) as db:
-        if holder := find_active_process(path):
+        if holder := find_process_using_warehouse(path):
             why = f"{holder} is using the warehouse; run this command again when it has ended"
             return [ReclaimedSpace(kind, left=why) for kind in ("builds", "records")]
-        names = {each.name for each in _list_runs(runs)} - {each.name for each in removed_folders}
-        doomed = _choose_builds_to_remove(db, keeping)
+        names = {each.name for each in _list_run_folders(runs)} - {each.name for each in removed_folders}
+        doomed = _choose_builds_to_remove(db, policy)
         # builds that would be removed if their age did not keep them
         aged = (
-            _choose_builds_to_remove(db, replace(keeping, builds_since=_END_OF_TIME))
-            if keeping.builds_since
-            else doomed
+            _choose_builds_to_remove(db, replace(policy, builds_since=_END_OF_TIME)) if policy.builds_since else doomed
         )
         young = sorted({*aged} - {*doomed})
         query = "SELECT max(published_at) FROM builds WHERE list_contains(?, build_id)"
@@ -93,10 +91,10 @@ def _clean_tables(
         builds = ReclaimedSpace(
             "builds",
             len(doomed),
-            _measure_builds(db, doomed),
+            _measure_build_text_bytes(db, doomed),
             tuple(doomed),
             young=len(young),
-            young_bytes=_measure_builds(db, young),
+            young_bytes=_measure_build_text_bytes(db, young),
             young_newest=newest.isoformat() if newest else "",
         )
         # unpublished runs whose folders no longer exist, by the names of their stages
@@ -113,9 +111,9 @@ def _clean_tables(
         )
         for uses in (each for name in names for each in (runs / name).glob("*/*.uses.parquet")):
             db.execute("INSERT INTO kept_uses SELECT record_id FROM read_parquet(?)", [str(uses)])
-        records = _find_unused_records(db, [runs / name for name in names], keeping.records_since)
+        records = _fill_and_measure_unused_records(db, [runs / name for name in names], policy.records_since)
         if remove:
-            for table in _list_tables(db) if unwanted else ():
+            for table in _list_tables_with_build_rows(db) if unwanted else ():
                 db.execute(f'DELETE FROM "{table}" WHERE list_contains(?, build_id)', [unwanted])
             db.execute("DELETE FROM calls WHERE record_id IN (SELECT record_id FROM unused)")
         db.execute("DROP TABLE kept_uses")
@@ -123,16 +121,16 @@ def _clean_tables(
     return [builds, records]
 
 
-def _list_runs(runs: Path) -> list[Path]:
+def _list_run_folders(runs: Path) -> list[Path]:
     return sorted(each for each in runs.glob("*") if each.is_dir() and each.name not in _SHARED_FOLDERS)
 
 
-def find_active_process(path: Path) -> str:
+def find_process_using_warehouse(path: Path) -> str:
     """Return, as text, which process uses a warehouse now; empty if none does."""
     runs = work_folder(path)
     if any(map(is_file_locked, (runs / "journal").glob("*.journal"))):
         return "a build"
-    if held := [each for each in _list_runs(runs) if is_file_locked(each / "held")]:
+    if held := [each for each in _list_run_folders(runs) if is_file_locked(each / "held")]:
         return f"the build in {held[0]}"
     for folder in Path(tempfile.gettempdir()).glob(f"{VERIFY_FOLDER_PREFIX}*"):
         described = folder / "run.json"
@@ -141,7 +139,7 @@ def find_active_process(path: Path) -> str:
     return ""
 
 
-def _choose_builds_to_remove(db: duckdb.DuckDBPyConnection, keeping: RetentionPolicy) -> list[str]:
+def _choose_builds_to_remove(db: duckdb.DuckDBPyConnection, policy: RetentionPolicy) -> list[str]:
     """Return the ids of builds that are not kept."""
     found = db.execute(
         "SELECT build_id, benchmark || ' ' || coalesce(json_extract_string(report, '$.author'), ''), lock, "
@@ -151,10 +149,10 @@ def _choose_builds_to_remove(db: duckdb.DuckDBPyConnection, keeping: RetentionPo
     seen: dict[str, int] = {}
     for build_id, kind, _, _, published_at in found:
         seen[kind] = seen.get(kind, 0) + 1
-        is_young = keeping.builds_since is None or published_at >= keeping.builds_since
-        if seen[kind] == 1 or (seen[kind] <= keeping.newest_builds and is_young):
+        is_young = policy.builds_since is None or published_at >= policy.builds_since
+        if seen[kind] == 1 or (seen[kind] <= policy.newest_builds and is_young):
             kept.add(build_id)
-    if keeping.keep_evaluated:
+    if policy.keep_evaluated:
         kept |= {name for (name,) in db.execute("SELECT DISTINCT build_id FROM audit_verdicts").fetchall()}
         # an evaluation's manifest contains the digest of the build it measured, and an analysis those of its evaluations
         new = kept
@@ -165,7 +163,9 @@ def _choose_builds_to_remove(db: duckdb.DuckDBPyConnection, keeping: RetentionPo
     return [build_id for build_id, *_ in found if build_id not in kept]
 
 
-def _find_unused_records(db: duckdb.DuckDBPyConnection, folders: Sequence[Path], since: datetime) -> ReclaimedSpace:
+def _fill_and_measure_unused_records(
+    db: duckdb.DuckDBPyConnection, folders: Sequence[Path], since: datetime
+) -> ReclaimedSpace:
     """Fill the table `unused` with earlier records that no build uses, except those that came since a stopped run began,
     which that run may need when it resumes."""
     begun = [
@@ -186,15 +186,15 @@ def _find_unused_records(db: duckdb.DuckDBPyConnection, folders: Sequence[Path],
     return ReclaimedSpace("records", count, size_bytes, young=young, young_bytes=young_bytes, young_newest=moment)
 
 
-def _measure_builds(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> int:
+def _measure_build_text_bytes(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> int:
     total = 0
-    for name in _list_tables(db):
+    for name in _list_tables_with_build_rows(db):
         query = f'SELECT coalesce(sum(strlen(t::VARCHAR)), 0)::BIGINT FROM "{name}" t WHERE list_contains(?, build_id)'
         total += (db.execute(query, [list(builds)]).fetchone() or (0,))[0]
     return total
 
 
-def _list_tables(db: duckdb.DuckDBPyConnection) -> list[str]:
+def _list_tables_with_build_rows(db: duckdb.DuckDBPyConnection) -> list[str]:
     """Return the tables that hold rows of builds."""
     found = db.execute(
         "SELECT DISTINCT table_name FROM duckdb_columns() SEMI JOIN duckdb_tables() USING (database_oid, table_oid) "
@@ -212,7 +212,7 @@ temporary folders."""
 def clean_orphan_files(home: Path, warehouse: Path, since: datetime, *, remove: bool) -> list[ReclaimedSpace]:
     """Remove orphan files (only find them unless `remove`); those without a pid in their name only if older than a moment."""
     temporary, runs = Path(tempfile.gettempdir()), work_folder(warehouse)
-    old_logs, young_logs = split_by_age((home / "world-cache").glob("*.log"), since)
+    old_logs, young_logs = split_old_and_young_paths((home / "world-cache").glob("*.log"), since)
     logs = _list_files_of_dead_processes(home / "prefect", "server-", ".log")
     left = [
         *_list_files_of_dead_processes(temporary, _SPILL_PREFIX),
@@ -222,14 +222,16 @@ def clean_orphan_files(home: Path, warehouse: Path, since: datetime, *, remove: 
     aged = [each for each in temporary.glob(f"{VERIFY_FOLDER_PREFIX}*") if not is_file_locked(each / "held")]
     aged += (home / "world-cache").glob("building-*")
     # of runs on servers that may no longer exist; flows/commands/gc.py ends those of the current server
-    aged += (each for each, server in find_crashed_runs(home).items() if server != get_prefect_server())
-    old, young = split_by_age(aged, since)
+    aged += (
+        each for each, server in find_crashed_run_markers_and_servers(home).items() if server != get_prefect_server()
+    )
+    old, young = split_old_and_young_paths(aged, since)
     names = tuple(each.name for each in runs.glob("*"))
     results = (each for each in (home / "prefect" / "storage").glob("*") if not each.name.startswith(names))
     found = {
         "logs": (logs + old_logs, young_logs),
         "temporary files": (left + old, young),
-        "Prefect results": split_by_age(results, since),
+        "Prefect results": split_old_and_young_paths(results, since),
     }
     return [remove_paths(kind, paths, remove=remove, young=stay) for kind, (paths, stay) in found.items()]
 
@@ -237,7 +239,7 @@ def clean_orphan_files(home: Path, warehouse: Path, since: datetime, *, remove: 
 def _list_files_of_dead_processes(folder: Path, start: str, end: str = "") -> list[Path]:
     """Return files named `start`, the pid of a dead process, and either `end` or a suffix after a hyphen or dot."""
     found = folder.glob(f"{start}*{end}")
-    return [each for each in found if not is_alive(re.split("[-.]", each.name.removeprefix(start))[0])]
+    return [each for each in found if not is_process_alive(re.split("[-.]", each.name.removeprefix(start))[0])]
 
 
 def _is_abandoned_journal(journal: Path) -> bool:

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from factmill.tasks import progress
 from factmill.tasks.core.calls.call import Call, CallCacheMode, CallResponse, CallService
-from factmill.tasks.core.calls.freshness import get_oldest_valid_time
+from factmill.tasks.core.calls.freshness import get_oldest_usable_response_time
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.errors import ReplayMiss
 from factmill.tasks.storage.recording.call_records import (
     Revalidation,
-    insert_records,
+    insert_new_call_records,
     load_newest_record_id,
     load_records,
     rekey_record,
@@ -46,7 +46,7 @@ from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_j
 
 
 @dataclass(slots=True)
-class CacheLookup:
+class ValidRecordLookup:
     """Look-up of the recorded replies that are valid for one run."""
 
     warehouse: Path
@@ -69,7 +69,7 @@ class CacheLookup:
         oldest = self.oldest_allowed.get(call.service)
         if oldest is not None:
             kept = self.revalidation.find_reply_time(call.key) if self.revalidation else None
-            oldest = min(get_oldest_valid_time(call.operation, call.parts, oldest), kept or oldest)
+            oldest = min(get_oldest_usable_response_time(call.operation, call.parts, oldest), kept or oldest)
         return record_id > self.newer_than and not transient and (oldest is None or asked_at >= oldest)
 
     def find_records(self, calls: Sequence[Call]) -> dict[str, CallRecord]:
@@ -135,7 +135,7 @@ def format_replay_miss(warehouse: Path, missing: Sequence[Call]) -> str:
                 [call.operation],
             ).fetchall()
     differences = [
-        _differences(call, service, parse_json_column(parts, f"calls.parts of {record_id}", dict))
+        _format_call_differences(call, service, parse_json_column(parts, f"calls.parts of {record_id}", dict))
         for record_id, service, parts in near
     ]
     if not differences:
@@ -146,18 +146,22 @@ def format_replay_miss(warehouse: Path, missing: Sequence[Call]) -> str:
     return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
 
 
-def _differences(call: Call, service: str, parts: Mapping[str, object]) -> list[str]:
+def _format_call_differences(call: Call, service: str, parts: Mapping[str, object]) -> list[str]:
     pairs: list[tuple[str, object, object]] = [("service", call.service, service)]
     pairs += [(name, call.parts.get(name), parts.get(name)) for name in sorted({*call.parts, *parts})]
-    return [f"{name}: {_short(ours)} here, {_short(theirs)} recorded" for name, ours, theirs in pairs if ours != theirs]
+    return [
+        f"{name}: {_format_short_value(ours)} here, {_format_short_value(theirs)} recorded"
+        for name, ours, theirs in pairs
+        if ours != theirs
+    ]
 
 
 def format_call(call: Call) -> str:
     """Return operation, service and parts of a call as text."""
-    return f"{call.operation} of {call.service} with {_short(dict(call.parts))}"
+    return f"{call.operation} of {call.service} with {_format_short_value(dict(call.parts))}"
 
 
-def _short(value: object) -> str:
+def _format_short_value(value: object) -> str:
     text = value if isinstance(value, str) else canonical_json(value)
     return repr(text if len(text) <= 80 else text[:77] + "…")
 
@@ -218,7 +222,7 @@ class CallCache:
         self._lock = threading.Lock()
         if mode != "replay":
             self._merge_orphan_journals()
-        self._serving = CacheLookup(
+        self._serving = ValidRecordLookup(
             warehouse,
             mode,
             newer_than if mode == "refresh" else "",
@@ -264,7 +268,7 @@ class CallCache:
         answers = CallResults()
         with self._lock:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
-        state = _file_state(self._warehouse)
+        state = _get_warehouse_file_state(self._warehouse)
         answers.records.update(
             self._serving.find_records([call for key, call in wanted.items() if key not in answers.records])
         )
@@ -338,7 +342,7 @@ class CallCache:
             assert self._claims is not None
             with self._claims.claim(left) as free:
                 found = self._adopt_journalled_records(list(left.values()))
-                if state != (state := _file_state(self._warehouse)):
+                if state != (state := _get_warehouse_file_state(self._warehouse)):
                     found |= self._serving.find_records([call for key, call in left.items() if key not in found]).keys()
                 claimed = [call for key, call in left.items() if key in free and key not in found]
                 if claimed:
@@ -382,9 +386,9 @@ class CallCache:
         assert self._journal is not None
         self._journal.append(record)
         with self._lock:
-            self._fresh_length += _measure(record)
+            self._fresh_length += _estimate_record_characters(record)
             if before := self._fresh.get(record.key):
-                self._fresh_length -= _measure(before)
+                self._fresh_length -= _estimate_record_characters(before)
             self._fresh[record.key] = record
 
     def merge_journal(self) -> None:
@@ -406,13 +410,13 @@ class CallCache:
             records = list(self._fresh.values()) if self._journal is not None else []
         with open_warehouse(self._warehouse) as db:
             if records:
-                insert_records(db, records)
+                insert_new_call_records(db, records)
             yield db
         with self._lock:
             for record in records:
                 if self._fresh[record.key] is record:
                     del self._fresh[record.key]
-                    self._fresh_length -= _measure(record)
+                    self._fresh_length -= _estimate_record_characters(record)
             keys = {record.key for record in records}
             for moved in self._moved:
                 moved.update(keys)
@@ -440,7 +444,7 @@ class CallCache:
                 records = list(read_journal(path))
                 if records:
                     with open_warehouse(self._warehouse) as db:
-                        insert_records(db, records)
+                        insert_new_call_records(db, records)
                 if damaged := find_damaged_lines(path):
                     aside = path.replace(path.with_suffix(".damaged"))
                     progress.print_and_log(
@@ -454,11 +458,11 @@ class CallCache:
                 os.close(fd)
 
 
-def _measure(record: CallRecord) -> int:
+def _estimate_record_characters(record: CallRecord) -> int:
     return len(record.body) + len(record.parts) + _RECORD_OVERHEAD_CHARS
 
 
-def _file_state(warehouse: Path) -> object:
+def _get_warehouse_file_state(warehouse: Path) -> object:
     """Return modification time and size of a warehouse file, which change when a process writes to it; None if missing."""
     try:
         found = warehouse.stat()

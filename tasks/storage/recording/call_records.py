@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from factmill.tasks.core.calls.freshness import get_oldest_valid_time
+from factmill.tasks.core.calls.freshness import get_oldest_usable_response_time
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.storage.recording.journal import CallRecord
 from factmill.tasks.storage.shards import make_table
@@ -43,10 +43,12 @@ _READ_CHUNK_SIZE = 1000
 """Records read at a time, to limit memory."""
 
 
-def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[CallRecord]) -> None:
+def insert_new_call_records(db: duckdb.DuckDBPyConnection, records: Sequence[CallRecord]) -> None:
     """Insert the records that are not in the warehouse yet."""
     rows = [
-        _RECORD_VALUES(record if len(record.body) < MIN_PACKED_CHARS else replace(record, body=pack_body(record.body)))
+        _RECORD_VALUES(
+            record if len(record.body) < MIN_PACKED_CHARS else replace(record, body=compress_long_body(record.body))
+        )
         for record in records
     ]
     db.register("new_records", make_table(_SCHEMA, rows))
@@ -69,7 +71,7 @@ def load_scripted_records(db: duckdb.DuckDBPyConnection, build_id: str) -> list[
     return load_records(db, [record_id for (record_id,) in found])
 
 
-def count_scripted_replies(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, int]]:
+def count_scripted_replies_and_faults(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, int]]:
     """Return prompt → number of a build's scripted `replies`, and how many of them are planted `faults`."""
     counts: dict[str, dict[str, int]] = {}
     for record in load_scripted_records(db, build_id):
@@ -90,7 +92,7 @@ def load_records(db: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Call
         for record in (
             CallRecord(*row) for row in db.execute(query, [list(ids[start : start + _READ_CHUNK_SIZE])]).fetchall()
         ):
-            body = unpack_body(record.body)
+            body = decompress_body(record.body)
             records.append(record if body is record.body else replace(record, body=body))
     return records
 
@@ -109,7 +111,9 @@ def uses_expired_replies(warehouse: Path, build_id: str, oldest: Mapping[str, da
     with open_warehouse(warehouse) as db:
         return any(
             asked_at
-            < get_oldest_valid_time(operation, parse_json_column(parts, f"calls.parts of {record_id}", dict), moment)
+            < get_oldest_usable_response_time(
+                operation, parse_json_column(parts, f"calls.parts of {record_id}", dict), moment
+            )
             for service, moment in oldest.items()
             for record_id, operation, parts, asked_at in db.execute(
                 "SELECT DISTINCT c.record_id, c.operation, c.parts, c.asked_at FROM build_calls JOIN calls c USING (record_id) "
@@ -138,7 +142,7 @@ def summarize_reply_ages(
         each["asked"] += asked_at >= begun
         if service in oldest and asked_at < oldest[service] and not is_kept:
             asked = parse_json_column(parts, f"calls.parts of {record_id}", dict)
-            each["too_old"] += asked_at < get_oldest_valid_time(operation, asked, oldest[service])
+            each["too_old"] += asked_at < get_oldest_usable_response_time(operation, asked, oldest[service])
     return summed
 
 
@@ -148,14 +152,14 @@ _PACKED_PREFIX = "zlib:"
 """Prefix of a compressed body; no JSON begins with it."""
 
 
-def pack_body(body: str) -> str:
+def compress_long_body(body: str) -> str:
     """Return a body in its stored form: compressed and base64-encoded if long."""
     if len(body) < MIN_PACKED_CHARS:
         return body
     return _PACKED_PREFIX + base64.b64encode(zlib.compress(body.encode("utf-8"))).decode("ascii")
 
 
-def unpack_body(stored: str) -> str:
+def decompress_body(stored: str) -> str:
     """Return a stored body as JSON text; a damaged one is returned as stored, which is not JSON."""
     if not stored.startswith(_PACKED_PREFIX):
         return stored
@@ -258,16 +262,19 @@ def find_latest_success(db: duckdb.DuckDBPyConnection, key: str) -> CallRecord |
     return load_records(db, [found[0]])[0] if found and found[0] else None
 
 
-def write_revalidated_calls(db: duckdb.DuckDBPyConnection, run_id: str, kept: Revalidation) -> None:
+def write_revalidated_calls(db: duckdb.DuckDBPyConnection, run_id: str, revalidation: Revalidation) -> None:
     """Write a run's revalidated replies, and the calls that checked them, to the warehouse."""
     db.execute("DELETE FROM kept_calls WHERE build_id = ?", [run_id])
     db.execute("DELETE FROM build_calls WHERE build_id = ? AND stage = ?", [run_id, REVALIDATION_STAGE])
-    checks = pa.table({"key": list(kept.checks), "record_id": list(kept.checks.values())})
+    checks = pa.table({"key": list(revalidation.checks), "record_id": list(revalidation.checks.values())})
     calls = pa.Table.from_pylist(
-        [{"record_id": each.record_id, "why": each.why, "checks": list(each.checks)} for each in kept.calls.values()],
+        [
+            {"record_id": each.record_id, "why": each.why, "checks": list(each.checks)}
+            for each in revalidation.calls.values()
+        ],
         pa.schema([("record_id", pa.string()), ("why", pa.string()), ("checks", pa.list_(pa.string()))]),
     )
-    if kept.checks:
+    if revalidation.checks:
         db.register("made_checks", checks)
         db.execute(
             "INSERT INTO build_calls (build_id, stage, id, key, record_id) SELECT ?, ?, '', key, record_id FROM made_checks",

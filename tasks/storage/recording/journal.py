@@ -216,7 +216,10 @@ class OtherProcessJournals:
             for path in there:
                 self._index_new_lines(path)
             places = {key: list(self._places.get(key.encode(), ())) for key in keys}
-        found = {key: [record for place in each if (record := _read_at(*place))] for key, each in places.items()}
+        found = {
+            key: [record for place in each if (record := _read_journal_record_at(*place))]
+            for key, each in places.items()
+        }
         return {key: max(records, key=lambda record: record.record_id) for key, records in found.items() if records}
 
     def _index_new_lines(self, path: Path) -> None:
@@ -235,7 +238,7 @@ class OtherProcessJournals:
         self._read[path] = at
 
 
-def _read_at(path: Path, place: int) -> CallRecord | None:
+def _read_journal_record_at(path: Path, place: int) -> CallRecord | None:
     try:
         with path.open("rb") as lines:
             lines.seek(place)
@@ -247,15 +250,15 @@ def _read_at(path: Path, place: int) -> CallRecord | None:
 def lock_orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield (path, descriptor) of dead processes' journals; each stays locked until the caller closes the descriptor."""
     for path in sorted(folder.glob(f"*{_DRAFT}")):
-        if (fd := _lock_orphan(path)) is not None:
+        if (fd := _lock_file_of_dead_process(path)) is not None:
             path.unlink(missing_ok=True)
             os.close(fd)
     for path in sorted(folder.glob("*.journal")):
-        if (fd := _lock_orphan(path)) is not None:
+        if (fd := _lock_file_of_dead_process(path)) is not None:
             yield path, fd
 
 
-def _lock_orphan(path: Path) -> int | None:
+def _lock_file_of_dead_process(path: Path) -> int | None:
     """Lock a file of a dead process; None if its process is alive or the file no longer exists."""
     try:
         fd = os.open(path, os.O_RDWR)
@@ -288,7 +291,7 @@ class CallClaims:
         self._lock = folder / "lock"
         with self._exclusive():
             for path in folder.glob("*.claim"):
-                _read_claimed_keys(path)
+                _read_claims_or_remove_dead_file(path)
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -308,7 +311,7 @@ class CallClaims:
         wanted = {bytes.fromhex(key) for key in keys}
         with self._exclusive():
             for path in self._folder.glob("*.claim"):
-                wanted -= _read_claimed_keys(path)
+                wanted -= _read_claims_or_remove_dead_file(path)
             own = self._write(wanted) if wanted else None
         try:
             yield {key.hex() for key in wanted}
@@ -322,7 +325,7 @@ class CallClaims:
         """Return the pids of the processes that claim any of the keys."""
         wanted = {bytes.fromhex(key) for key in keys}
         with self._exclusive():
-            found = {path: _read_claimed_keys(path) for path in self._folder.glob("*.claim")}
+            found = {path: _read_claims_or_remove_dead_file(path) for path in self._folder.glob("*.claim")}
         return sorted({int(path.name.partition("-")[0]) for path, held in found.items() if wanted & held})
 
     def _write(self, keys: set[bytes]) -> tuple[Path, int]:
@@ -339,7 +342,7 @@ class CallClaims:
         return path, claim
 
 
-def _read_claimed_keys(path: Path) -> set[bytes]:
+def _read_claims_or_remove_dead_file(path: Path) -> set[bytes]:
     """Return the keys claimed in a file; if its process has died, remove the file and return none."""
     try:
         with path.open("rb") as claim:

@@ -71,7 +71,7 @@ def needs_no_translation(text: str) -> bool:
     return bool(_APPROXIMATE_YEAR.fullmatch(text)) or not _LETTERS.search(_UNTRANSLATED_SPAN.sub("", text))
 
 
-def insert_placeholders(text: str) -> TextWithPlaceholders | None:
+def replace_numbers_by_placeholders(text: str) -> TextWithPlaceholders | None:
     """Replace the numbers, dates and ids of a text by stand-ins; None when it has more of them than there are
     stand-ins."""
     found = list(_UNTRANSLATED_SPAN.finditer(text))
@@ -106,9 +106,9 @@ def split_at_untranslated_spans(text: str) -> list[tuple[str, bool]]:
     stretches: list[tuple[str, bool]] = []
     end = 0
     for match in _UNTRANSLATED_SPAN.finditer(text):
-        stretches += [*_split_off_edges(text[end : match.start()]), (match[0], False)]
+        stretches += [*_split_off_nonletter_edges(text[end : match.start()]), (match[0], False)]
         end = match.end()
-    return [stretch for stretch in [*stretches, *_split_off_edges(text[end:])] if stretch[0]]
+    return [stretch for stretch in [*stretches, *_split_off_nonletter_edges(text[end:])] if stretch[0]]
 
 
 def list_untranslated_spans(text: str) -> list[str]:
@@ -121,7 +121,7 @@ def list_letter_runs(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _split_off_edges(stretch: str) -> list[tuple[str, bool]]:
+def _split_off_nonletter_edges(stretch: str) -> list[tuple[str, bool]]:
     words = _LETTERS.search(stretch)
     if not words:
         return [(stretch, False)]
@@ -166,7 +166,7 @@ def format_localized_amount(text: str, language: str) -> str | None:
     return None if is_year else format_decimal(number, pattern, language)
 
 
-def format_value_with_unit(text: str, language: str) -> str | None:
+def format_value_with_plural_unit(text: str, language: str) -> str | None:
     """Format a value that ends a path with its unit's plural form: 1.98 metre is "1.98 metres" in English.
 
     The number is unchanged. None for any other text, including titles such as 127 Hours, and for units not in CLDR.

@@ -19,12 +19,12 @@ from typing import Literal, Protocol
 
 from factmill.tasks.text.translating.placeholders import (
     format_localized_amount,
-    format_value_with_unit,
-    insert_placeholders,
+    format_value_with_plural_unit,
     list_letter_runs,
     list_untranslated_spans,
     localize_dates_and_numbers,
     needs_no_translation,
+    replace_numbers_by_placeholders,
     restore_placeholders,
     split_at_untranslated_spans,
 )
@@ -127,7 +127,7 @@ class TranslatedPath:
 def translate_texts(asked: Sequence[TranslationRequest], engine: TranslationEngine) -> list[TranslationOutcome]:
     """Translate texts, with dates, numbers and units in the language's format; an amount alone needs no model."""
     amounts = {pair: amount for pair in asked if (amount := format_localized_amount(*pair))}
-    words = _translate_unique([pair for pair in asked if pair not in amounts], engine)
+    words = _translate_distinct_keeping_numbers([pair for pair in asked if pair not in amounts], engine)
 
     def finish(text: str, language: str) -> TranslationOutcome:
         translation = amounts.get((text, language)) or words[text, language]
@@ -143,12 +143,14 @@ def translate_texts(asked: Sequence[TranslationRequest], engine: TranslationEngi
 def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: TranslationEngine) -> list[TranslatedPath]:
     """Translate the parts of paths, each path with its language; every part names its source."""
     paths = [(parts, language, _list_parts_to_translate(parts, language)) for parts, language in asked]
-    singles = _translate_parts([(text, language) for _, language, texts in paths for text in texts], engine)
+    singles = _translate_path_parts_separately(
+        [(text, language) for _, language, texts in paths for text in texts], engine
+    )
     reasons = [
         _find_partwise_reason([singles[text, language] for text in texts], texts, engine)
         for _, language, texts in paths
     ]
-    joined = _translate_unique(
+    joined = _translate_distinct_keeping_numbers(
         [
             (PATH_PART_SEPARATOR.join(texts), language)
             for (_, language, texts), reason in zip(paths, reasons, strict=True)
@@ -165,7 +167,7 @@ def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Tra
                 own, joined[PATH_PART_SEPARATOR.join(texts), language], {part.text for part in parts[::2]}
             )
         by_text = found if isinstance(found, Mapping) else {text: singles[text, language] for text in texts}
-        finished = tuple(_finish_part(part, by_text, language) for part in parts)
+        finished = tuple(_make_translated_part(part, by_text, language) for part in parts)
         translated.append(TranslatedPath(finished, None if isinstance(found, Mapping) else found))
     return translated
 
@@ -178,7 +180,7 @@ def repeats_ngram(tokens: Sequence[str], size: int) -> bool:
     return len(set(ngrams)) < len(ngrams)
 
 
-def _translate_unique(
+def _translate_distinct_keeping_numbers(
     asked: Iterable[TranslationRequest], engine: TranslationEngine
 ) -> dict[TranslationRequest, TranslationOutcome]:
     """Translate texts and keep their numbers; equal ones are sent once, those of only numbers, dates or ids not at all."""
@@ -186,7 +188,11 @@ def _translate_unique(
     found: dict[TranslationRequest, TranslationOutcome] = {
         pair: text for pair, text in texts.items() if needs_no_translation(text)
     }
-    shown = {pair: kept for pair, text in texts.items() if pair not in found and (kept := insert_placeholders(text))}
+    shown = {
+        pair: kept
+        for pair, text in texts.items()
+        if pair not in found and (kept := replace_numbers_by_placeholders(text))
+    }
     answers = _run_engine_on_unique([(protected.text, language) for (_, language), protected in shown.items()], engine)
     for pair, protected in shown.items():
         answer = answers[protected.text, pair[1]]
@@ -195,7 +201,9 @@ def _translate_unique(
             found[pair] = restored
     # texts that need too many stand-ins, or lost one
     lost = [pair for pair in texts if pair not in found]
-    return found | dict(zip(lost, _translate_stretches([(texts[pair], pair[1]) for pair in lost], engine), strict=True))
+    return found | dict(
+        zip(lost, _translate_between_numbers([(texts[pair], pair[1]) for pair in lost], engine), strict=True)
+    )
 
 
 def _run_engine_on_unique(
@@ -206,7 +214,9 @@ def _run_engine_on_unique(
     return dict(zip(different, engine.run(different), strict=True))
 
 
-def _translate_stretches(asked: Sequence[TranslationRequest], engine: TranslationEngine) -> list[TranslationOutcome]:
+def _translate_between_numbers(
+    asked: Sequence[TranslationRequest], engine: TranslationEngine
+) -> list[TranslationOutcome]:
     """Translate texts between their numbers, dates and ids, which keep their places."""
     cut = [(split_at_untranslated_spans(text), language) for text, language in asked]
     answers = _run_engine_on_unique(
@@ -220,17 +230,17 @@ def _translate_stretches(asked: Sequence[TranslationRequest], engine: Translatio
     return outcomes
 
 
-def _translate_parts(
+def _translate_path_parts_separately(
     asked: Iterable[TranslationRequest], engine: TranslationEngine
 ) -> dict[TranslationRequest, TranslationOutcome]:
     """Translate parts of paths separately; a number at the beginning, as in values, stays there."""
-    found = _translate_unique(asked, engine)
+    found = _translate_distinct_keeping_numbers(asked, engine)
     moved = [
         pair
         for pair, translation in found.items()
         if isinstance(translation, str) and not _keeps_leading_number(pair[0], translation)
     ]
-    return found | dict(zip(moved, _translate_stretches(moved, engine), strict=True))
+    return found | dict(zip(moved, _translate_between_numbers(moved, engine), strict=True))
 
 
 def _keeps_leading_number(text: str, translation: str) -> bool:
@@ -242,7 +252,11 @@ def _keeps_leading_number(text: str, translation: str) -> bool:
 def _list_parts_to_translate(parts: Sequence[PathPart], language: str) -> list[str]:
     """Return the distinct texts of a path that a model must translate, in order."""
     texts = dict.fromkeys(part.text for part in parts if part.label is None)
-    return [text for text in texts if not needs_no_translation(text) and format_value_with_unit(text, language) is None]
+    return [
+        text
+        for text in texts
+        if not needs_no_translation(text) and format_value_with_plural_unit(text, language) is None
+    ]
 
 
 def _find_partwise_reason(
@@ -274,7 +288,7 @@ def _split_joined_translation(
     if len(pieces) != len(own) or not all(pieces):
         return "wrong_count"
     for text, piece in zip(own, pieces, strict=True):
-        protected = insert_placeholders(text)
+        protected = replace_numbers_by_placeholders(text)
         if protected is None or sorted(list_untranslated_spans(piece)) != sorted(list_untranslated_spans(text)):
             return "number_elsewhere"
         if not _keeps_leading_number(text, piece):
@@ -294,10 +308,10 @@ def _has_same_words(piece: str, own: str, is_name: bool) -> bool:
     return not is_name and not is_cut and len(lost) < len({*wanted})
 
 
-def _finish_part(part: PathPart, by_text: Mapping[str, TranslationOutcome], language: str) -> TranslatedPart:
+def _make_translated_part(part: PathPart, by_text: Mapping[str, TranslationOutcome], language: str) -> TranslatedPart:
     if part.label is not None:
         return TranslatedPart(part.label, "wikidata")
-    found = by_text.get(part.text, format_value_with_unit(part.text, language))
+    found = by_text.get(part.text, format_value_with_plural_unit(part.text, language))
     if found is None:
         return TranslatedPart(part.text, "kept")
     if isinstance(found, Untranslatable):

@@ -29,13 +29,13 @@ from typing import Any
 from factmill.tasks.text.values.dates_and_numbers import MONTH_NAMES, POWER_BY_SCALE_WORD, parse_written_date
 from factmill.tasks.text.values.value_tokens import (
     NORMALIZED_UNITS,
-    AmountToken,
-    DayOfYear,
+    DayWithoutYear,
     NumberValue,
     TokenValue,
+    WordOrAmountToken,
     is_number_or_date,
     normalize_amount_spelling,
-    tokenize_amounts,
+    tokenize_words_and_amounts,
 )
 from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, PartialDate
 
@@ -47,7 +47,7 @@ AnswerValue = str | int | float | bool | list[Any] | dict[str, Any]
 class IndexedText:
     """A text indexed once for many look-ups."""
 
-    tokens: Sequence[AmountToken | None]
+    tokens: Sequence[WordOrAmountToken | None]
     """Words, numbers and dates of the text, None between paragraphs."""
     places: Mapping[TokenValue, Sequence[int]]
     """Places of each value, including the coarser ones that a date implies."""
@@ -100,9 +100,9 @@ _NON_SURNAMES = frozenset(_ORGANIZATION_LAST_WORDS.split())
 
 def index_text(text: str) -> IndexedText:
     """Index a text whose paragraphs and cells are separated by blank lines; time grows with its length."""
-    tokens: list[AmountToken | None] = []
+    tokens: list[WordOrAmountToken | None] = []
     for paragraph in _BLANK_LINE_BREAK.split(text):
-        tokens.extend(tokenize_amounts(paragraph))
+        tokens.extend(tokenize_words_and_amounts(paragraph))
         tokens.append(None)
     places: dict[TokenValue, list[int]] = {}
     numbers: list[tuple[Decimal, int]] = []
@@ -118,7 +118,9 @@ def index_text(text: str) -> IndexedText:
 
 def find_answer_in_text(answer: AnswerValue | None, text: IndexedText) -> AnswerFinding:
     """Search for every part of an answer in a text; keys and values of a dict are parts."""
-    verdicts = [verdict for part in iterate_answer_primitives(answer) for verdict in _find_primitive_parts(part, text)]
+    verdicts = [
+        verdict for part in iterate_answer_primitives(answer) for verdict in _search_primitive_answer_parts(part, text)
+    ]
     missing = tuple(dict.fromkeys(part for part, found in verdicts if found is False))
     if missing:
         return AnswerFinding(False, missing)
@@ -146,12 +148,12 @@ def format_number_without_exponent(number: int | float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _find_primitive_parts(answer: str | bool, text: IndexedText) -> Iterator[tuple[str, bool | None]]:
+def _search_primitive_answer_parts(answer: str | bool, text: IndexedText) -> Iterator[tuple[str, bool | None]]:
     """Yield the parts of a primitive answer that are searched for, each with whether it is found."""
-    if isinstance(answer, bool) or _is_trivial(answer):
+    if isinstance(answer, bool) or _is_yes_no_or_empty_answer(answer):
         yield str(answer), None
         return
-    is_found = _find_whole_answer(answer, text)
+    is_found = _contains_whole_answer(answer, text)
     if is_found is not False:
         yield answer, is_found
         return
@@ -162,40 +164,42 @@ def _find_primitive_parts(answer: str | bool, text: IndexedText) -> Iterator[tup
     elif len(parts) == 1:
         # an answer 0 means that the article does not mention it
         yield answer, None if _read_answer_values(answer) == (NumberValue("0"),) else False
-    elif _shares_last_name(parts, text):
+    elif _contains_names_sharing_last_name(parts, text):
         yield answer, True
     else:
-        yield from ((part, None if _is_trivial(part) else _find_whole_answer(part, text)) for part in parts)
+        yield from (
+            (part, None if _is_yes_no_or_empty_answer(part) else _contains_whole_answer(part, text)) for part in parts
+        )
 
 
-def _is_trivial(answer: str) -> bool:
+def _is_yes_no_or_empty_answer(answer: str) -> bool:
     return answer.strip(" .").casefold() in _TRIVIAL_ANSWERS
 
 
-def _find_whole_answer(answer: str, text: IndexedText) -> bool | None:
+def _contains_whole_answer(answer: str, text: IndexedText) -> bool | None:
     """True when a text contains an answer in one place; None when the answer is only small words and signs."""
     plain = _HEDGE_PREFIX.sub("", answer.strip())
     forms = dict.fromkeys((answer, plain, _BRACKETS.sub("", plain).strip()))
     read = [_read_answer_values(form) for form in forms]
     if not read[0]:
         return None
-    days = [[day] for day in _list_slashed_dates(plain)]
+    days = [[day] for day in _list_possible_slashed_dates(plain)]
     return any(
         values
         and (
-            _contains_row(values, text)
-            or _contains_amount(values, text)
+            _contains_consecutive_values(values, text)
+            or _contains_number_with_unit(values, text)
             or _contains_unrounded_number(form, values, text)
             or _contains_range(values, text)
         )
         for form, values in [*zip(forms, read, strict=True), *(("", day) for day in days)]
-    ) or _contains_person(plain, text)
+    ) or _contains_person_name_variant(plain, text)
 
 
 @lru_cache(maxsize=16384)
 def _read_answer_values(answer: str) -> tuple[TokenValue, ...]:
     """Return the values of an answer, cached for many texts; a bare year becomes a number, which every date implies."""
-    values = (each.value for each in tokenize_amounts(answer))
+    values = (each.value for each in tokenize_words_and_amounts(answer))
     return tuple(
         NumberValue(str(value.year))
         if isinstance(value, PartialDate) and value.precision == YEAR_PRECISION and value.year >= 1000
@@ -204,7 +208,7 @@ def _read_answer_values(answer: str) -> tuple[TokenValue, ...]:
     )
 
 
-def _list_slashed_dates(text: str) -> list[TokenValue]:
+def _list_possible_slashed_dates(text: str) -> list[TokenValue]:
     """Return the days that 02/05/1985 may be: month first or day first."""
     found = _SLASHED_DATE.fullmatch(text)
     if not found:
@@ -214,12 +218,12 @@ def _list_slashed_dates(text: str) -> list[TokenValue]:
     return [day for day in days if day]
 
 
-def _list_implied_values(token: AmountToken) -> tuple[TokenValue, ...]:
+def _list_implied_values(token: WordOrAmountToken) -> tuple[TokenValue, ...]:
     """Return the value of a part of a text, and the values that follow from it."""
     value = token.value
     if isinstance(value, NumberValue):
         return (value, token.bare) if token.bare else (value,)
-    if isinstance(value, DayOfYear):
+    if isinstance(value, DayWithoutYear):
         return value, MONTH_NAMES[value.month - 1]
     if not isinstance(value, PartialDate):
         return (value,)
@@ -227,11 +231,11 @@ def _list_implied_values(token: AmountToken) -> tuple[TokenValue, ...]:
     if value.month:
         implied += [PartialDate(value.year), MONTH_NAMES[value.month - 1]]
     if value.month and value.day:
-        implied += [PartialDate(value.year, value.month), DayOfYear(value.month, value.day)]
+        implied += [PartialDate(value.year, value.month), DayWithoutYear(value.month, value.day)]
     return tuple(implied)
 
 
-def _iterate_row_places(wanted: Sequence[TokenValue], text: IndexedText) -> Iterator[int]:
+def _iterate_value_sequence_places(wanted: Sequence[TokenValue], text: IndexedText) -> Iterator[int]:
     """Yield the places where the wanted values stand in a row, in order."""
     counts = [len(text.places.get(value, ())) for value in wanted]
     rarest = counts.index(min(counts))
@@ -244,20 +248,23 @@ def _iterate_row_places(wanted: Sequence[TokenValue], text: IndexedText) -> Iter
             yield first
 
 
-def _contains_row(wanted: Sequence[TokenValue], text: IndexedText) -> bool:
-    return next(_iterate_row_places(wanted, text), None) is not None
+def _contains_consecutive_values(wanted: Sequence[TokenValue], text: IndexedText) -> bool:
+    return next(_iterate_value_sequence_places(wanted, text), None) is not None
 
 
-def _contains_amount(wanted: Sequence[TokenValue], text: IndexedText) -> bool:
+def _contains_number_with_unit(wanted: Sequence[TokenValue], text: IndexedText) -> bool:
     """True when the numbers stand before their unit or counted noun, or alone in their paragraph."""
     width = next((at for at, value in enumerate(wanted) if not is_number_or_date(value)), len(wanted))
     tail = wanted[width:]
     if width == 0 or not 0 < len(tail) <= _MAX_UNIT_WORDS or any(map(is_number_or_date, tail)):
         return False
-    return any(_is_followed(place + width, tail, text) for place in _iterate_row_places(wanted[:width], text))
+    return any(
+        _is_followed_by_unit_or_alone(place + width, tail, text)
+        for place in _iterate_value_sequence_places(wanted[:width], text)
+    )
 
 
-def _is_followed(place: int, tail: Sequence[TokenValue], text: IndexedText) -> bool:
+def _is_followed_by_unit_or_alone(place: int, tail: Sequence[TokenValue], text: IndexedText) -> bool:
     """True when the tail follows a number, after other numbers of a range or up to three words, or the number stands
     alone.
 
@@ -267,7 +274,7 @@ def _is_followed(place: int, tail: Sequence[TokenValue], text: IndexedText) -> b
     numbers = next(
         (at for at, token in enumerate(ahead) if token is None or not is_number_or_date(token.value)), len(ahead)
     )
-    if _is_row_at(ahead, numbers, tail):
+    if _has_consecutive_values_at(ahead, numbers, tail):
         return True
     if not any(value in NORMALIZED_UNITS for value in tail):
         words = next(
@@ -278,12 +285,14 @@ def _is_followed(place: int, tail: Sequence[TokenValue], text: IndexedText) -> b
             ),
             len(ahead),
         )
-        if any(_is_row_at(ahead, at, tail) for at in range(words)):
+        if any(_has_consecutive_values_at(ahead, at, tail) for at in range(words)):
             return True
     return _is_number_only_paragraph(place, text)
 
 
-def _is_row_at(tokens: Sequence[AmountToken | None], at: int, wanted: Sequence[TokenValue]) -> bool:
+def _has_consecutive_values_at(
+    tokens: Sequence[WordOrAmountToken | None], at: int, wanted: Sequence[TokenValue]
+) -> bool:
     row = tokens[at : at + len(wanted)]
     return len(row) == len(wanted) and all(
         each is not None and each.value == value for each, value in zip(row, wanted, strict=True)
@@ -316,7 +325,7 @@ def _contains_unrounded_number(answer: str, wanted: Sequence[TokenValue], text: 
     number = Decimal(first.number)
     at = bisect_left(text.numbers, (number - half, -1))
     while at < len(text.numbers) and text.numbers[at][0] <= number + half:
-        if not tail or _is_followed(text.numbers[at][1] + 1, tail, text):
+        if not tail or _is_followed_by_unit_or_alone(text.numbers[at][1] + 1, tail, text):
             return True
         at += 1
     return False
@@ -335,14 +344,14 @@ def _contains_range(wanted: Sequence[TokenValue], text: IndexedText) -> bool:
     return False
 
 
-def _contains_person(answer: str, text: IndexedText) -> bool:
+def _contains_person_name_variant(answer: str, text: IndexedText) -> bool:
     """True when the text names a person with one name more, or without or with another form of the middle initial."""
-    read = tokenize_amounts(answer)
+    read = tokenize_words_and_amounts(answer)
     names = [each.value for each in read if isinstance(each.value, str) and each.is_capital]
     if len(names) != len(read) or len(names) not in (2, 3) or names[-1] in _NON_SURNAMES or _SEPARATOR.search(answer):
         return False
     first, middle, last = names[0], (names[1] if len(names) == 3 else ""), names[-1]
-    if len(middle) == 1 and _contains_row([first, last], text):
+    if len(middle) == 1 and _contains_consecutive_values([first, last], text):
         return True
     for place in text.places.get(last, ()):
         before, between = text.tokens[place - 2 : place] if place >= 2 else (None, None)
@@ -364,7 +373,7 @@ def _split_answer_parts(answer: str) -> list[str]:
     return parts if len(parts) > 1 and apart == unsplit else [plain or answer]
 
 
-def _shares_last_name(parts: Sequence[str], text: IndexedText) -> bool:
+def _contains_names_sharing_last_name(parts: Sequence[str], text: IndexedText) -> bool:
     """True when the text gives a shared last name once: Ada and Grace Vogt."""
     names = [_read_answer_values(part) for part in parts]
     if (
@@ -376,4 +385,4 @@ def _shares_last_name(parts: Sequence[str], text: IndexedText) -> bool:
     given: list[TokenValue] = []
     for at, name in enumerate(names):
         given += [*(["and"] if at == len(names) - 1 else []), *(name[:-1] if at < len(names) - 1 else name)]
-    return _contains_row(given, text)
+    return _contains_consecutive_values(given, text)

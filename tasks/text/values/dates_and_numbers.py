@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.text.text_normalization import singular_form
+from factmill.tasks.text.text_normalization import normalize_answer_to_singular
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, canonical_number
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_qid
 
@@ -181,8 +181,8 @@ def resolve_number_unit(written: WrittenNumber, units: Mapping[str, int], questi
     if unit is not None:
         return NumberWithUnit(written.number, unit)
     counted = _COUNTED_NOUN.search(question)
-    noun = singular_form(name).split()[-1:]
-    if counted and written.number.isdigit() and noun and noun[0] in singular_form(counted[1]).split():
+    noun = normalize_answer_to_singular(name).split()[-1:]
+    if counted and written.number.isdigit() and noun and noun[0] in normalize_answer_to_singular(counted[1]).split():
         return NumberWithUnit(written.number)
     return None
 
@@ -327,7 +327,7 @@ def _iterate_dates(sentence: str) -> Iterator[DateOrYearRange]:
                 at += width
                 break
         else:
-            if when := _guess_short_year(words, at):
+            if when := _guess_date_with_short_year(words, at):
                 yield when
             at += 1
 
@@ -336,7 +336,7 @@ def _join_window(words: Sequence[str], at: int, width: int) -> str:
     return " ".join(words[at : at + width]).strip(_DATE_EDGE_PUNCTUATION)
 
 
-def _guess_short_year(words: Sequence[str], at: int) -> PartialDate | None:
+def _guess_date_with_short_year(words: Sequence[str], at: int) -> PartialDate | None:
     """Guess the date that begins at a word, with a year of up to three digits and no era: "in 476", "15 December 37"."""
     dated = (parse_written_date(f"{_join_window(words, at, width)} AD") for width in (4, 3))
     if date := next((date for date in dated if date and date.day), None):

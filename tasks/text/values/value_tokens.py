@@ -4,7 +4,7 @@
 Words are folded (`fold_case_and_accents`) and compared in the singular, without possessive endings. A date is read where a month or
 an era occurs; a bare year is a number, and a date implies its year. Ordinals become 5th in any spelling.
 
-`tokenize_amounts` reads a text so that all spellings of an amount are equal; answers are searched for in that form. It
+`tokenize_words_and_amounts` reads a text so that all spellings of an amount are equal; answers are searched for in that form. It
 first normalises the spelling so that amounts are read whole: money with its mark after it ("US$1.2bn" is "1.2 billion
 dollar"), scales at both ends of a range, 680 000 as 680000, 2023–24 as 2023–2024, a duration as one word, J. J. as JJ.
 Then it joins tokens: "square kilometres", "sq km" and "km²" are one unit, a minus belongs to its number, small words
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from factmill.tasks.text.text_normalization import fold_case_and_accents, singular_form
+from factmill.tasks.text.text_normalization import fold_case_and_accents, normalize_answer_to_singular
 from factmill.tasks.text.values.dates_and_numbers import (
     ERA_WITH_STOPS,
     MONTH_NAMES,
@@ -38,14 +38,14 @@ class NumberValue(NamedTuple):
     """In canonical form (text.values.literals.canonical_number)."""
 
 
-class DayOfYear(NamedTuple):
+class DayWithoutYear(NamedTuple):
     """A day without its year."""
 
     month: int
     day: int
 
 
-TokenValue = str | NumberValue | PartialDate | DayOfYear
+TokenValue = str | NumberValue | PartialDate | DayWithoutYear
 """Meaning of a part of a text; a str is a folded word in the singular."""
 
 
@@ -72,7 +72,7 @@ _SMALL_ORDINALS, _LARGE_ORDINALS = (
     {word: format_ordinal(number) for number, word in enumerate(ORDINAL_WORDS, 1) if (number > 12) == is_later}
     for is_later in (False, True)
 )
-"""Ordinals that both readers take for numbers, and those that only `tokenize_amounts` does."""
+"""Ordinals that both readers take for numbers, and those that only `tokenize_words_and_amounts` does."""
 _MAX_DATE_WORDS = 6
 _STOP_WORDS = frozenset(
     {
@@ -85,11 +85,11 @@ _STOP_WORDS = frozenset(
 def tokenize_values(text: str) -> list[ValueToken]:
     """Return the parts of a text and their values, in order."""
     words = _TOKEN.findall(_normalize_signs_and_eras(text))
-    marks = [_is_month(word) or word.lower() in _ERAS for word in words]
+    marks = [_is_capitalized_month_name(word) or word.lower() in _ERAS for word in words]
     tokens: list[ValueToken] = []
     at = 0
     while at < len(words):
-        width, value = _read_value_at(words, marks, at)
+        width, value = _read_width_and_value_at(words, marks, at)
         tokens.append(ValueToken(" ".join(words[at : at + width]), value))
         at += width
     return tokens
@@ -117,7 +117,7 @@ def value_states(found: TokenValue, wanted: TokenValue) -> bool:
     if isinstance(found, PartialDate):
         if isinstance(wanted, PartialDate):
             return wanted.is_satisfied_by(found.key, found.precision)
-        if isinstance(wanted, DayOfYear):
+        if isinstance(wanted, DayWithoutYear):
             return (found.month, found.day) == wanted
         return isinstance(wanted, NumberValue) and wanted.number in (str(found.year), str(1 - found.year))
     return False
@@ -153,7 +153,7 @@ def _normalize_signs_and_eras(text: str) -> str:
     return _MINUS.sub("minus ", _PER_CENT.sub("percent", plain))
 
 
-def _read_value_at(words: Sequence[str], marks: Sequence[bool], at: int) -> tuple[int, TokenValue]:
+def _read_width_and_value_at(words: Sequence[str], marks: Sequence[bool], at: int) -> tuple[int, TokenValue]:
     """Return the number of words in the value at a place, and the value; `marks` are true for months and eras."""
     for width in range(min(_MAX_DATE_WORDS, len(words) - at), 1, -1):
         if True in marks[at : at + width]:
@@ -162,30 +162,30 @@ def _read_value_at(words: Sequence[str], marks: Sequence[bool], at: int) -> tupl
             is_cut = at + width < len(words) and words[at + width].lower() in _ERAS
             if not is_cut and (date := parse_written_date(" ".join(window))):
                 return width, date
-            if width == 2 and (day := _read_day_of_year(window)):
+            if width == 2 and (day := _read_day_without_year(window)):
                 return width, day
     width, number = 1, words[at]
     if tens := _TENS.get(words[at].lower()):
-        units = _ONES.get(_word_at(words, at + 1), 0)
+        units = _ONES.get(_get_lowercase_word_at(words, at + 1), 0)
         width, number = (2 if units else 1), str(tens + units)
-    scale = _word_at(words, at + width)
+    scale = _get_lowercase_word_at(words, at + width)
     if scale in POWER_BY_SCALE_WORD and (count := _read_unitless_number(f"{number} {scale}")):
         return width + 1, count
     return width, NumberValue(number) if tens else _read_word_value(words[at])
 
 
-def _word_at(words: Sequence[str], at: int) -> str:
+def _get_lowercase_word_at(words: Sequence[str], at: int) -> str:
     return words[at].lower() if at < len(words) else ""
 
 
-def _is_month(word: str) -> bool:
+def _is_capitalized_month_name(word: str) -> bool:
     return word[:1].isupper() and word[:3].lower() in _MONTH_PREFIXES
 
 
-def _read_day_of_year(window: Sequence[str]) -> DayOfYear | None:
+def _read_day_without_year(window: Sequence[str]) -> DayWithoutYear | None:
     """Return the day given by a month and a number in either order; a leap year accepts every day."""
     date = parse_written_date(f"{' '.join(window)} 2000")
-    return DayOfYear(date.month, date.day) if date and date.month and date.day else None
+    return DayWithoutYear(date.month, date.day) if date and date.month and date.day else None
 
 
 def _read_unitless_number(text: str) -> NumberValue | None:
@@ -206,7 +206,7 @@ def _read_word_value(word: str) -> TokenValue:
         return count
     bare = _POSSESSIVE.sub(lambda found: "s" if found[0] == "s'" else "", folded)
     # a word with other characters than letters stays unchanged
-    return singular_form(bare) or bare if bare.isalpha() and bare not in _STOP_WORDS else bare
+    return normalize_answer_to_singular(bare) or bare if bare.isalpha() and bare not in _STOP_WORDS else bare
 
 
 def is_year_only_date(value: TokenValue) -> bool:
@@ -214,7 +214,7 @@ def is_year_only_date(value: TokenValue) -> bool:
     return isinstance(value, PartialDate) and value.precision == YEAR_PRECISION
 
 
-class AmountToken(NamedTuple):
+class WordOrAmountToken(NamedTuple):
     """A word, number or date of a text."""
 
     value: TokenValue
@@ -308,7 +308,7 @@ NORMALIZED_UNITS = frozenset(
         "day",
     }
 )
-"""Units and currencies as `tokenize_amounts` returns them."""
+"""Units and currencies as `tokenize_words_and_amounts` returns them."""
 _UNIT_POWER_WORDS = {"square": "2", "sq": "2", "cubic": "3", "cu": "3"}
 _TWO_WORD_UNITS: dict[tuple[TokenValue | None, TokenValue | None], str] = {
     ("pound", "sterling"): "pound",
@@ -319,22 +319,26 @@ _ALIASES = {"saint": "st", "mount": "mt"}
 _CONJUNCTIONS = frozenset({"and", "or"})
 
 
-def tokenize_amounts(text: str) -> Sequence[AmountToken]:
+def tokenize_words_and_amounts(text: str) -> Sequence[WordOrAmountToken]:
     """Return the words, numbers and dates of a paragraph or an answer in order, without small words.
 
     "and" and "or" stay between words, so that "Paul and Reed" is not "Paul Reed", and are dropped between numbers.
     Short texts are cached: several stages read one article, and each question that names it does too.
     """
-    return _tokenize_amounts_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _tokenize_amounts_uncached(text)
+    return (
+        _tokenize_words_and_amounts_cached(text)
+        if len(text) <= _MAX_CACHED_CHARACTERS
+        else _tokenize_words_and_amounts_uncached(text)
+    )
 
 
-def _tokenize_amounts_uncached(text: str) -> Sequence[AmountToken]:
+def _tokenize_words_and_amounts_uncached(text: str) -> Sequence[WordOrAmountToken]:
     parts = [(part.source, part.value) for part in tokenize_values(normalize_amount_spelling(text))]
-    joined = _drop_repeated_units(list(_join_unit_words(list(_join_minus_signs(parts)))))
+    joined = _drop_repeated_units(list(_join_unit_words(list(_join_minus_signs_to_numbers(parts)))))
     return tuple(each for at, each in enumerate(joined) if _is_kept_amount(joined, at))
 
 
-_tokenize_amounts_cached = lru_cache(maxsize=4096)(_tokenize_amounts_uncached)
+_tokenize_words_and_amounts_cached = lru_cache(maxsize=4096)(_tokenize_words_and_amounts_uncached)
 
 
 def normalize_amount_spelling(text: str) -> str:
@@ -398,7 +402,7 @@ def _format_duration_word(found: re.Match[str]) -> str:
     return _COLON_LETTER.join([str(int(first)), *(f"{int(part):02d}" for part in others if part)])
 
 
-def _join_minus_signs(parts: Sequence[tuple[str, TokenValue]]) -> Iterator[AmountToken]:
+def _join_minus_signs_to_numbers(parts: Sequence[tuple[str, TokenValue]]) -> Iterator[WordOrAmountToken]:
     at = 0
     while at < len(parts):
         source, value = parts[at]
@@ -407,12 +411,12 @@ def _join_minus_signs(parts: Sequence[tuple[str, TokenValue]]) -> Iterator[Amoun
         # more likely the end of a range than a negative number: (–2010)
         is_year = len(number) == 4 and number.isdigit() and int(number) <= 2100
         if number and not is_year:
-            yield AmountToken(NumberValue(number if number == "0" else f"-{number}"), None, False)
+            yield WordOrAmountToken(NumberValue(number if number == "0" else f"-{number}"), None, False)
             at += 2
             continue
         bare = _read_number_before_scale(source) if isinstance(value, NumberValue) else None
         word = _ALIASES.get(value) or _LARGE_ORDINALS.get(value) or value if isinstance(value, str) else value
-        yield AmountToken(word, bare, source[:1].isupper())
+        yield WordOrAmountToken(word, bare, source[:1].isupper())
         at += 1
 
 
@@ -424,7 +428,7 @@ def _read_number_before_scale(source: str) -> NumberValue | None:
     return NumberValue(number.number)
 
 
-def _join_unit_words(read: Sequence[AmountToken]) -> Iterator[AmountToken]:
+def _join_unit_words(read: Sequence[WordOrAmountToken]) -> Iterator[WordOrAmountToken]:
     at = 0
     while at < len(read):
         words = [each.value for each in read[at : at + 3]]
@@ -434,16 +438,18 @@ def _join_unit_words(read: Sequence[AmountToken]) -> Iterator[AmountToken]:
             and isinstance(second, str)
             and _UNIT_BY_SPELLING.get(second, second) in NORMALIZED_UNITS
         ):
-            yield AmountToken(f"{_UNIT_BY_SPELLING.get(second, second)}{_UNIT_POWER_WORDS[str(first)]}", None, False)
+            yield WordOrAmountToken(
+                f"{_UNIT_BY_SPELLING.get(second, second)}{_UNIT_POWER_WORDS[str(first)]}", None, False
+            )
             at += 2
         elif words == ["united", "state", "dollar"]:
-            yield AmountToken("dollar", None, False)
+            yield WordOrAmountToken("dollar", None, False)
             at += 3
         elif (first, second) in _TWO_WORD_UNITS:
-            yield AmountToken(_TWO_WORD_UNITS[first, second], None, False)
+            yield WordOrAmountToken(_TWO_WORD_UNITS[first, second], None, False)
             at += 2
         elif first in _SPEEDS:
-            yield from (AmountToken(word, None, False) for word in _SPEEDS[str(first)])
+            yield from (WordOrAmountToken(word, None, False) for word in _SPEEDS[str(first)])
             at += 1
         elif first == "per" and second in ("hour", "h"):
             at += 1
@@ -452,9 +458,9 @@ def _join_unit_words(read: Sequence[AmountToken]) -> Iterator[AmountToken]:
             at += 1
 
 
-def _drop_repeated_units(read: list[AmountToken]) -> list[AmountToken]:
+def _drop_repeated_units(read: list[WordOrAmountToken]) -> list[WordOrAmountToken]:
     """Return the tokens with the unit of a range only after its end: 44 lb to 71 lb is 44 to 71 lb."""
-    kept: list[AmountToken] = []
+    kept: list[WordOrAmountToken] = []
     for at, each in enumerate(read):
         if each.value in NORMALIZED_UNITS and kept and is_number_or_date(kept[-1].value):
             ahead = [other.value for other in read[at + 1 : at + 4] if other.value not in ("to", "and", "or")][:2]
@@ -464,7 +470,7 @@ def _drop_repeated_units(read: list[AmountToken]) -> list[AmountToken]:
     return kept
 
 
-def _is_kept_amount(read: Sequence[AmountToken], at: int) -> bool:
+def _is_kept_amount(read: Sequence[WordOrAmountToken], at: int) -> bool:
     value = read[at].value
     if value in _CONJUNCTIONS:
         between = (read[other].value for other in (at - 1, at + 1) if 0 <= other < len(read))

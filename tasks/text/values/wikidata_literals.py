@@ -71,7 +71,7 @@ class NumberWithUnit:
         return self.number == number and self.unit in (None, unit)
 
 
-def parse_partial_date(text: str) -> PartialDate:
+def parse_iso_partial_date(text: str) -> PartialDate:
     """Parse the text of `str(date)`; ValueError for any other."""
     found = _ISO_PARTIAL_DATE.fullmatch(text)
     if not found:

@@ -40,7 +40,7 @@ def answer_parse_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: 
     wanted = set(params.list_known_values("prop", (*_PARSE_PROPS, _WIKITEXT), "parse", "|".join(_PARSE_PROPS)))
     for ignored in _IGNORED_PARAMETERS:
         params.get_text(ignored)
-    page, revision, redirects = _find_requested_revision(wiki, params)
+    page, revision, redirects = _resolve_page_revision_and_redirects(wiki, params)
     if _WIKITEXT in wanted:
         raise ActionApiError("missingcontent-revid", f"Missing content for revision ID {revision.revid}.")
     parsed: dict[str, Any] = {"title": page.title, "pageid": page.pageid}
@@ -52,7 +52,7 @@ def answer_parse_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: 
     return {"parse": parsed}
 
 
-def _find_requested_revision(
+def _resolve_page_revision_and_redirects(
     wiki: EmbeddedWiki, params: ActionApiParameters
 ) -> tuple[WikiPage, WorldArticleRevision, list[tuple[str, WikiTitle]]]:
     """Return the requested page and revision, and the redirects followed; ActionApiError if there is none."""

@@ -116,7 +116,7 @@ def add_page_links(request: PagePropertiesRequest) -> ContinueParameters:
     return _add_limited_rows("links", "pl", rows, request)
 
 
-def add_category_info(request: PagePropertiesRequest) -> ContinueParameters:
+def add_category_member_counts(request: PagePropertiesRequest) -> ContinueParameters:
     """Add the member counts of categories."""
     for key, page in request.pages.items():
         title = page.title if isinstance(page, WikiPage) else page.full_title
@@ -183,7 +183,7 @@ PAGE_PROPERTY_ADDERS: Mapping[str, Callable[[PagePropertiesRequest], ContinuePar
     "pageprops": add_page_props,
     "categories": add_page_categories,
     "links": add_page_links,
-    "categoryinfo": add_category_info,
+    "categoryinfo": add_category_member_counts,
     "imageinfo": add_no_image_info,
 }
 """Property → function that adds it."""

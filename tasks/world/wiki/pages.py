@@ -234,7 +234,7 @@ def find_linked_files(html: str) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def extract_plain_text(html: str) -> str:
+def strip_html_tags_to_line(html: str) -> str:
     """Return the text of HTML without markup, in one line."""
     return " ".join(unescape(_TAG.sub(" ", html)).split())
 

@@ -20,8 +20,8 @@ from factmill.tasks.world.wiki.pages import (
     InvalidWikiTitleError,
     WikiPage,
     WikiTitle,
-    extract_plain_text,
     parse_wiki_title,
+    strip_html_tags_to_line,
 )
 from factmill.tasks.world.wiki.request import ActionApiError, ActionApiParameters, ReplyFormat, make_bad_continue_error
 
@@ -44,7 +44,7 @@ class QueryListResult:
 
 def list_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> QueryListResult:
     """List a category's members by sort key within each kind; pages come first by default."""
-    members = _select_category_members(wiki, params, prefix)
+    members = _list_matching_category_members(wiki, params, prefix)
     limit = params.get_limit(f"{prefix}limit", 10, "categorymembers")
     shown = set(params.list_values(f"{prefix}prop", "ids|title"))
     start = 0
@@ -69,7 +69,7 @@ def list_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefi
     return QueryListResult(entries, [member.page.title for member in members[start : start + limit]], more, {})
 
 
-def _select_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> list[Any]:
+def _list_matching_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> list[Any]:
     title, pageid = params.get_text(f"{prefix}title"), params.get_integer(f"{prefix}pageid")
     if (title is None) == (pageid is None):
         names = f'"{prefix}title" and "{prefix}pageid"'
@@ -170,11 +170,11 @@ def _score_search_match(wiki: EmbeddedWiki, page: WikiPage, words: list[str]) ->
 
 @lru_cache(maxsize=4096)
 def _count_plain_words(text: str) -> dict[str, int]:
-    return Counter(word.casefold() for word in _WORD.findall(extract_plain_text(text)))
+    return Counter(word.casefold() for word in _WORD.findall(strip_html_tags_to_line(text)))
 
 
 def _make_search_hit(page: WikiPage, words: list[str], shown: set[str]) -> dict[str, Any]:
-    plain = extract_plain_text(page.newest_html)
+    plain = strip_html_tags_to_line(page.newest_html)
     parts = {
         "size": len(page.newest_html.encode()),
         "wordcount": len(_WORD.findall(plain)),
@@ -279,7 +279,7 @@ def _resolve_page_set(
     follow = params.has_flag("redirects")
     for pageid in params.list_integers("pageids"):
         if pageid in wiki.by_id:
-            _add_following_redirects(page_set, parse_wiki_title(wiki.by_id[pageid].title), wiki, follow)
+            _add_page_following_redirects(page_set, parse_wiki_title(wiki.by_id[pageid].title), wiki, follow)
         else:
             page_set.invalid[pageid] = {"pageid": pageid, **shape.format_flags(missing=True)}
     for revid in params.list_integers("revids"):
@@ -296,13 +296,15 @@ def _resolve_page_set(
             continue
         if title.full_title != text:
             page_set.normalized[text] = title.full_title
-        _add_following_redirects(page_set, title, wiki, follow)
+        _add_page_following_redirects(page_set, title, wiki, follow)
     if generator := params.get_text("generator"):
         return _generate_page_set(generator, page_set, wiki, params, shape)
     return page_set, {}
 
 
-def _add_following_redirects(page_set: RequestedPageSet, title: WikiTitle, wiki: EmbeddedWiki, follow: bool) -> None:
+def _add_page_following_redirects(
+    page_set: RequestedPageSet, title: WikiTitle, wiki: EmbeddedWiki, follow: bool
+) -> None:
     if not follow:
         page_set.add_title(title, wiki)
         return
@@ -320,16 +322,16 @@ def _generate_page_set(
         prefix, function = QUERY_LISTS[generator]
         listed = function(wiki, params, f"g{prefix}")
     elif generator in _PAGE_GENERATOR_PREFIXES:
-        listed = _generate_from_pages(generator, given, wiki, params, shape)
+        listed = _generate_links_or_categories(generator, given, wiki, params, shape)
     else:
         raise ActionApiError("badvalue", f'Unrecognized value for parameter "generator": {generator}.')
     generated = RequestedPageSet(normalized=given.normalized, redirects=given.redirects)
     for title in listed.pages:
-        _add_following_redirects(generated, parse_wiki_title(title), wiki, follow)
+        _add_page_following_redirects(generated, parse_wiki_title(title), wiki, follow)
     return generated, dict(listed.continue_parameters)
 
 
-def _generate_from_pages(
+def _generate_links_or_categories(
     generator: str, given: RequestedPageSet, wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat
 ) -> QueryListResult:
     """Return the links or categories of the given pages, all in one batch."""

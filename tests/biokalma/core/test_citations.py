@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.rows.bio_answers import ADA, make_piece
 
-from factmill.tasks.biokalma.core.citations import fold_label, read_citations
+from factmill.tasks.biokalma.core.citations import normalise_label_spelling, read_sentences_and_citations
 
 BORN, MATHS, POET = ("place of birth", "London"), ("occupation", "mathematician"), ("occupation", "poet")
 WORK = ("notable work", "Notes, part: G [draft]")
@@ -14,7 +14,7 @@ WORK = ("notable work", "Notes, part: G [draft]")
 def read(answer: str) -> list[tuple[str, ...]]:
     """Return the citations of an answer: (property, value) of the first person's, (QID, property, value) of others'."""
     found: list[tuple[str, ...]] = []
-    for each in read_citations(answer, ADA).citations:
+    for each in read_sentences_and_citations(answer, ADA).citations:
         triple = (each.property, each.value) if each.qid == "Q1" else (each.qid, each.property, each.value)
         found.append({"triple": triple, "not_available": ("NA",), "malformed": (each.why,)}[each.kind])
     return found
@@ -50,7 +50,7 @@ def read(answer: str) -> list[tuple[str, ...]]:
 )
 def test_citations_are_read(written: str, expected: list[tuple[str, ...]]) -> None:
     assert read(f"She was {written}.") == expected
-    assert read_citations(f"She was {written}.", ADA).sentences == ["She was."]
+    assert read_sentences_and_citations(f"She was {written}.", ADA).sentences == ["She was."]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_citations_are_read(written: str, expected: list[tuple[str, ...]]) -> No
 )  # fmt: skip
 def test_dress_and_other_writings_change_nothing(written: str) -> None:
     assert read(f"She was {written}.") == [BORN]
-    assert read_citations(f"She was {written}.", ADA).sentences == ["She was."]
+    assert read_sentences_and_citations(f"She was {written}.", ADA).sentences == ["She was."]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_dress_and_other_writings_change_nothing(written: str) -> None:
     ],
 )
 def test_a_qid_alone_is_a_value_and_behind_a_comma_the_next_item(written: str, expected: list[tuple[str, ...]]) -> None:
-    found = read_citations(f"She was {written}.", ADA).citations
+    found = read_sentences_and_citations(f"She was {written}.", ADA).citations
     assert [(each.qid, each.property, each.value) for each in found] == expected
 
 
@@ -113,14 +113,14 @@ def test_what_is_malformed_says_why(written: str, why: str) -> None:
 def test_an_unclosed_citation_takes_no_other_with_it() -> None:
     assert read("A [Q1, occupation: poet and [NA] B [Q1, place of birth: London].") == [("not_closed",), ("NA",), BORN]
     assert read("A [Q1, occupation: poet\nB [Q1, place of birth: London].") == [("not_closed",), BORN]
-    assert read_citations("A [Q1, occupation: poet\nB [NA].", ADA).sentences == ["A", "B."]
+    assert read_sentences_and_citations("A [Q1, occupation: poet\nB [NA].", ADA).sentences == ["A", "B."]
 
 
 @pytest.mark.parametrize(
     "text", ["[sic]", "[1]", "[note: mine]", "[Q1 2020]", "[link](https://x.org)", "[...]", "a[0] ]", "["]
 )
 def test_other_brackets_are_text(text: str) -> None:
-    cited = read_citations(f"She wrote {text} here.", ADA)
+    cited = read_sentences_and_citations(f"She wrote {text} here.", ADA)
     assert (cited.citations, cited.sentences) == ([], [f"She wrote {text} here."])
 
 
@@ -141,14 +141,14 @@ def test_other_brackets_are_text(text: str) -> None:
 def test_a_citation_belongs_to_the_sentence_that_stands_before_it(
     answer: str, sentences: list[str], places: list[int]
 ) -> None:
-    cited = read_citations(answer, ADA)
+    cited = read_sentences_and_citations(answer, ADA)
     assert (cited.sentences, [each.sentence for each in cited.citations]) == (sentences, places)
 
 
 def test_the_bracket_is_kept_as_it_was_written_but_not_without_end() -> None:
     written = "[Q1, occupation: poet, place of birth: London]"
-    assert [each.text for each in read_citations(f"A {written}.", ADA).citations] == [written, written]
-    assert len(read_citations(f"A [Q1, work: {'x' * 1000}].", ADA).citations[0].text) == 200
+    assert [each.text for each in read_sentences_and_citations(f"A {written}.", ADA).citations] == [written, written]
+    assert len(read_sentences_and_citations(f"A [Q1, work: {'x' * 1000}].", ADA).citations[0].text) == 200
 
 
 labels = st.text(st.sampled_from("abP:,; []\"*'.é：［Q1N"), min_size=1, max_size=12)
@@ -159,17 +159,22 @@ def test_pieces_of_the_graph_are_read_back_whole_whatever_their_labels_hold(
     triples: list[tuple[str, str, str]],
 ) -> None:
     pieces = [make_piece(*triple) for triple in dict.fromkeys(triples)]
-    written = [tuple(map(fold_label, triple[1:])) for triple in triples]
+    written = [tuple(map(normalise_label_spelling, triple[1:])) for triple in triples]
     assume(all(all(each) for each in written))
     for triple, told in zip(triples, written, strict=True):
         answer = f"He [{triple[0]}, {told[0]}: {told[1]}] is."
-        found = read_citations(answer, pieces).citations
+        found = read_sentences_and_citations(answer, pieces).citations
         # a longer value of the graph may be written just so: then the longest counts
-        alike = [each for each in triples if f"{told[0]}: {told[1]}" in f"{fold_label(each[1])}: {fold_label(each[2])}"]
+        alike = [
+            each
+            for each in triples
+            if f"{told[0]}: {told[1]}" in f"{normalise_label_spelling(each[1])}: {normalise_label_spelling(each[2])}"
+        ]
         if len(alike) == 1:
-            assert [(each.kind, fold_label(each.property), fold_label(each.value)) for each in found] == [
-                ("triple", *told)
-            ]
+            assert [
+                (each.kind, normalise_label_spelling(each.property), normalise_label_spelling(each.value))
+                for each in found
+            ] == [("triple", *told)]
 
 
 @given(st.lists(st.sampled_from(ADA), min_size=1, max_size=8))
@@ -177,13 +182,13 @@ def test_many_pieces_in_one_bracket_are_read_back_whole(pieces: list) -> None:
     mine = [each for each in pieces if each.qid == "Q1"]
     assume(mine)
     written = ", ".join(f"{each.property}: {each.value}" for each in mine)
-    found = read_citations(f"She [Q1, {written}].", ADA).citations
+    found = read_sentences_and_citations(f"She [Q1, {written}].", ADA).citations
     assert [(each.property, each.value) for each in found] == [(each.property, each.value) for each in mine]
 
 
 @given(st.text(st.sampled_from("[]Q1NA,:; \n*\\【】occupation: poet&#91;"), max_size=60))
 def test_any_text_is_read_without_an_error_and_every_place_is_a_sentence(answer: str) -> None:
-    cited = read_citations(answer, ADA)
+    cited = read_sentences_and_citations(answer, ADA)
     assert all(0 <= each.sentence < len(cited.sentences) for each in cited.citations)
     assert all((each.kind == "malformed") == bool(each.why) for each in cited.citations)
 
@@ -194,17 +199,17 @@ def test_any_text_is_read_without_an_error_and_every_place_is_a_sentence(answer:
      "[NA]", "[[Q1]]", "[occupation: ", "x. Y ", "[Q1, occupation: poet, ", "&#91;", "[Q1, name: a, "],
 )  # fmt: skip
 def test_a_long_answer_of_one_kind_is_read(unit: str) -> None:
-    cited = read_citations(unit * (50_000 // len(unit)), ADA)
+    cited = read_sentences_and_citations(unit * (50_000 // len(unit)), ADA)
     assert cited.sentences
-    opened = read_citations("[Q1, " + unit * (25_000 // len(unit)), ADA)
+    opened = read_sentences_and_citations("[Q1, " + unit * (25_000 // len(unit)), ADA)
     assert opened.sentences
 
 
 def test_an_annotated_paragraph_may_have_a_citation_inside_another() -> None:
     """There the inner one is text of the outer one's value; of an answer it is a bracket that is not closed."""
     paragraph = "She wrote [Q1, award: Prize [Q2, child: Ada Lovelace], occupation: poet] much."
-    read_nested = read_citations(paragraph, ADA, is_nested=True)
+    read_nested = read_sentences_and_citations(paragraph, ADA, is_nested=True)
     assert read_nested.sentences == ["She wrote much."]
     assert {each.kind for each in read_nested.citations} == {"triple"}
     assert ("occupation", "poet") in {(each.property, each.value) for each in read_nested.citations}
-    assert read_citations(paragraph, ADA).citations[0].why == "not_closed"
+    assert read_sentences_and_citations(paragraph, ADA).citations[0].why == "not_closed"

@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 
 from factmill.tasks.biokalma.core.evolution import (
     CoherenceScale,
+    choose_piece_or_missing_perplexities,
     classify_deciding_score,
     compute_coherence,
     compute_specificity,
-    count_relation_graphs,
-    find_best_or_unweighed,
-    list_complete_pieces,
-    list_missing_values,
-    list_new_pieces,
+    count_pools_by_relation,
+    list_addable_values_by_relation,
     list_people_without_pieces,
+    list_pieces_of_complete_relations,
     list_scored_candidates,
+    list_semantically_new_pieces,
 )
 from factmill.tasks.biokalma.core.rows import EvolutionRound, RelationCandidate
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 SCALES = get_args(CoherenceScale)
 
 
-def make_piece(pid: str, value: str = "x", qid: str = "Q1", value_qid: str | None = "Q5") -> KnowledgePiece:
-    return KnowledgePiece(
+def make_piece(pid: str, value: str = "x", qid: str = "Q1", value_qid: str | None = "Q5") -> PersonKnowledgePiece:
+    return PersonKnowledgePiece(
         qid=qid, pid=pid, property=pid, value_qid=value_qid, value=value, precision=None, statement=None
     )
 
@@ -39,11 +39,11 @@ A, B, C = make_piece("P1"), make_piece("P2"), make_piece("P3")
 
 def test_a_relation_counts_once_a_graph_however_many_values_it_has() -> None:
     first, second, third = [A, make_piece("P1", "y"), B], [make_piece("P1", qid="Q2")], [C, B]
-    assert count_relation_graphs([first, second, third]) == {"P1": 2, "P2": 2, "P3": 1}
+    assert count_pools_by_relation([first, second, third]) == {"P1": 2, "P2": 2, "P3": 1}
 
 
 def test_a_person_in_two_pairs_counts_twice() -> None:
-    assert count_relation_graphs([[A], [B], [A], [C]]) == {"P1": 2, "P2": 1, "P3": 1}
+    assert count_pools_by_relation([[A], [B], [A], [C]]) == {"P1": 2, "P2": 1, "P3": 1}
 
 
 def weigh_all(perplexities: Sequence[float | None]) -> dict[int, float | None]:
@@ -73,16 +73,18 @@ def test_scores_follow_equation_1() -> None:
 def test_on_the_scale_of_the_range_coherence_can_outweigh_specificity() -> None:
     specificity, perplexities = [math.log(4), math.log(2)], weigh_all([50.0, 20.0])
     assert compute_coherence([50.0, 20.0, 25.0], "range") == pytest.approx([0.0, 1.0, 2 / 3])
-    assert find_best_or_unweighed([A, B], specificity, perplexities, (), 0.5, "softmax") == 0
-    assert find_best_or_unweighed([A, B], specificity, perplexities, (), 0.5, "range") == 1
+    assert choose_piece_or_missing_perplexities([A, B], specificity, perplexities, (), 0.5, "softmax") == 0
+    assert choose_piece_or_missing_perplexities([A, B], specificity, perplexities, (), 0.5, "range") == 1
 
 
 def test_alpha_1_is_specificity_and_needs_no_perplexity_and_alpha_0_is_coherence_alone() -> None:
     specificity = [0.0, 0.5, 1.0]
     for scale in SCALES:
-        assert find_best_or_unweighed([A, B, C], specificity, {}, (), 1, scale) == 2
-        assert find_best_or_unweighed([A, B, C], specificity, {}, (), 0, scale) == [0, 1, 2]
-        assert find_best_or_unweighed([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), (), 0, scale) == 0
+        assert choose_piece_or_missing_perplexities([A, B, C], specificity, {}, (), 1, scale) == 2
+        assert choose_piece_or_missing_perplexities([A, B, C], specificity, {}, (), 0, scale) == [0, 1, 2]
+        assert (
+            choose_piece_or_missing_perplexities([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), (), 0, scale) == 0
+        )
     told = list_scored_candidates([A, B, C], specificity, {}, [2], 1, "softmax")
     assert [(each.score, each.coherence, each.is_weighed) for each in told] == [
         (1.0, None, False),
@@ -92,13 +94,15 @@ def test_alpha_1_is_specificity_and_needs_no_perplexity_and_alpha_0_is_coherence
 
 
 def test_a_lead_that_no_coherence_makes_up_for_needs_no_perplexity() -> None:
-    assert find_best_or_unweighed([A, B, C], [2.0, 1.0, 0.0], {}, (), 0.5, "softmax") == 0
-    assert find_best_or_unweighed([A, B, C], [2.0, 2.0, 0.0], {}, (), 0.5, "softmax") == [0, 1], (
+    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 1.0, 0.0], {}, (), 0.5, "softmax") == 0
+    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {}, (), 0.5, "softmax") == [0, 1], (
         "equals are weighed, the rest is not"
     )
-    assert find_best_or_unweighed([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, (), 0.5, "softmax") == 1
-    assert find_best_or_unweighed([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [1], 0.5, "softmax") == 0
-    assert find_best_or_unweighed([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [0, 1], 0.5, "softmax") == 2
+    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, (), 0.5, "softmax") == 1
+    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [1], 0.5, "softmax") == 0
+    assert (
+        choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [0, 1], 0.5, "softmax") == 2
+    )
 
 
 PERPLEXITY = st.none() | st.sampled_from([1.0, 1.5, 2.0, 30.0, 30.1]) | st.floats(1, 500)
@@ -117,7 +121,9 @@ def test_the_choice_is_that_of_all_perplexities_together(
     specificity, perplexities = [each for each, _ in known], [each for _, each in known]
     out = list(range(min(refused, len(known) - 1)))
     weighed: dict[int, float | None] = {}
-    while isinstance(wanted := find_best_or_unweighed(pieces, specificity, weighed, out, alpha, scale), list):
+    while isinstance(
+        wanted := choose_piece_or_missing_perplexities(pieces, specificity, weighed, out, alpha, scale), list
+    ):
         assert wanted
         assert not weighed.keys() & set(wanted)
         weighed |= {at: perplexities[at] for at in wanted}
@@ -210,7 +216,7 @@ def test_equal_scores_go_by_the_numbers_of_person_property_and_value() -> None:
     expected = [pieces[3], pieces[5], pieces[4], pieces[0], pieces[2], pieces[1]]
     for order in itertools.permutations(pieces):
         for alpha, weighed in ((0.5, weigh_all([4.0] * 6)), (1.0, {})):
-            first = find_best_or_unweighed(order, [1.0] * 6, weighed, (), alpha, "softmax")
+            first = choose_piece_or_missing_perplexities(order, [1.0] * 6, weighed, (), alpha, "softmax")
             assert isinstance(first, int)
             assert order[first] == expected[0]
             told = list_scored_candidates(order, [1.0] * 6, weighed, [first], alpha, "softmax")
@@ -232,26 +238,31 @@ def test_a_relation_is_added_with_all_values_that_are_missing_or_not_at_all() ->
     others = [make_piece("P106", "a", "Q2", "Q10")]
     pool = [*jobs, *places, *others, A]
     # of two values that are called alike one is enough; six are too many for a sentence
-    assert list_missing_values([], pool, {}) == [[places[0], places[2]], others, [A]]
-    assert list_missing_values([jobs[0], jobs[5], places[1]], pool, {}) == [jobs[1:5], [places[2]], others, [A]]
-    assert list_missing_values(pool, pool, {}) == []
+    assert list_addable_values_by_relation([], pool, {}) == [[places[0], places[2]], others, [A]]
+    assert list_addable_values_by_relation([jobs[0], jobs[5], places[1]], pool, {}) == [
+        jobs[1:5],
+        [places[2]],
+        others,
+        [A],
+    ]
+    assert list_addable_values_by_relation(pool, pool, {}) == []
 
 
 def test_a_set_holds_whole_relations_and_what_joins_the_two() -> None:
     first, second = make_piece("P40", "Bob", value_qid="Q2"), make_piece("P40", "Eve", value_qid="Q3")
     jobs = [make_piece("P106", job, value_qid=job) for job in ("Q10", "Q11")]
     pool, people = [A, first, second, *jobs], {"Q1": "Ada", "Q2": "Bob"}
-    assert list_complete_pieces([A, first, jobs[0]], pool, people) == [A, first]
-    assert list_complete_pieces([second, jobs[1], jobs[0]], pool, people) == jobs[::-1]
-    assert list_complete_pieces([A, first], pool, {"Q1": "Ada"}) == [A]
+    assert list_pieces_of_complete_relations([A, first, jobs[0]], pool, people) == [A, first]
+    assert list_pieces_of_complete_relations([second, jobs[1], jobs[0]], pool, people) == jobs[::-1]
+    assert list_pieces_of_complete_relations([A, first], pool, {"Q1": "Ada"}) == [A]
 
 
 def test_a_third_who_is_called_like_one_of_the_two_is_not_brought_in() -> None:
     names = {"Q1": "Winston Churchill", "Q2": "Randolph Churchill"}
     father = make_piece("P22", "Randolph Churchill", value_qid="Q2")
     namesake = make_piece("P22", "Winston Churchill", qid="Q2", value_qid="Q3")
-    assert list_missing_values([], [father, namesake, A], names) == [[father], [A]]
-    assert list_complete_pieces([father, namesake, A], [father, namesake, A], names) == [father, A]
+    assert list_addable_values_by_relation([], [father, namesake, A], names) == [[father], [A]]
+    assert list_pieces_of_complete_relations([father, namesake, A], [father, namesake, A], names) == [father, A]
 
 
 def test_what_is_said_the_other_way_round_is_not_new() -> None:
@@ -259,9 +270,13 @@ def test_what_is_said_the_other_way_round_is_not_new() -> None:
     child, father = make_piece("P40", value_qid="Q2"), make_piece("P22", qid="Q2", value_qid="Q1")
     wife, husband = make_piece("P26", value_qid="Q3"), make_piece("P26", qid="Q3", value_qid="Q1")
     other = make_piece("P22", qid="Q2", value_qid="Q9")
-    assert list_new_pieces([child, father, wife, husband, other, child], [], inverses) == [child, wife, other]
-    assert list_new_pieces([child, wife], [father], inverses) == [wife]
-    assert list_new_pieces([child], [father], {}) == [child]
+    assert list_semantically_new_pieces([child, father, wife, husband, other, child], [], inverses) == [
+        child,
+        wife,
+        other,
+    ]
+    assert list_semantically_new_pieces([child, wife], [father], inverses) == [wife]
+    assert list_semantically_new_pieces([child], [father], {}) == [child]
 
 
 @pytest.mark.parametrize(
@@ -273,23 +288,27 @@ def test_what_is_said_the_other_way_round_is_not_new() -> None:
 )
 def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: str) -> None:
     first, second = make_piece(one), make_piece(other)
-    assert list_new_pieces([first, second], [], {}) == [first]
-    assert list_new_pieces([first], [second], {}) == []
+    assert list_semantically_new_pieces([first, second], [], {}) == [first]
+    assert list_semantically_new_pieces([first], [second], {}) == []
     elsewhere = make_piece(other, "y", value_qid="Q6")
-    assert list_new_pieces([first, elsewhere], [], {}) == [first, elsewhere]
+    assert list_semantically_new_pieces([first, elsewhere], [], {}) == [first, elsewhere]
     of_another = make_piece(other, qid="Q2")
-    assert list_new_pieces([first, of_another], [], {}) == [first, of_another]
+    assert list_semantically_new_pieces([first, of_another], [], {}) == [first, of_another]
 
 
 @pytest.mark.parametrize(("field", "expected"), [("biology", 1), ("zoology", 2)])
 def test_a_biologist_is_not_told_to_work_on_biology(field: str, expected: int) -> None:
     pieces = [make_piece("P106", "biologist", value_qid="Q5"), make_piece("P101", field, value_qid="Q6")]
-    assert len(list_new_pieces(pieces, [], {})) == len(list_new_pieces(pieces[::-1], [], {})) == expected
+    assert (
+        len(list_semantically_new_pieces(pieces, [], {}))
+        == len(list_semantically_new_pieces(pieces[::-1], [], {}))
+        == expected
+    )
     elsewhere = make_piece("P101", field, qid="Q2", value_qid="Q6")
-    assert list_new_pieces([elsewhere], pieces[:1], {}) == [elsewhere]
+    assert list_semantically_new_pieces([elsewhere], pieces[:1], {}) == [elsewhere]
 
 
 def test_a_partner_is_the_spouse_the_other_way_round_too() -> None:
     inverses = {"P26": frozenset({"P26"}), "P451": frozenset({"P451"})}
     wife, partner = make_piece("P26", value_qid="Q2"), make_piece("P451", qid="Q2", value_qid="Q1")
-    assert list_new_pieces([wife, partner], [], inverses) == [wife]
+    assert list_semantically_new_pieces([wife, partner], [], inverses) == [wife]

@@ -7,26 +7,26 @@ from support.rows.biographies import make_piece
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.knowledge_sentences import (
-    RelationForm,
-    derive_relation_form,
-    read_relation_forms,
+    RelationWording,
+    derive_wording_from_label,
+    parse_relation_wordings,
     verbalise_piece,
 )
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.errors import SettingsError
 
 HEAD = "pid,label,form,wording,article\n"
 
 
 @pytest.fixture(scope="module")
-def forms() -> Mapping[str, RelationForm]:
-    return read_relation_forms((ASSETS_ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8"))
+def forms() -> Mapping[str, RelationWording]:
+    return parse_relation_wordings((ASSETS_ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8"))
 
 
 def verbalise(
-    forms: Mapping[str, RelationForm], name: str, pid: str, value: str, label: str = "", *, is_date: bool = False
+    forms: Mapping[str, RelationWording], name: str, pid: str, value: str, label: str = "", *, is_date: bool = False
 ) -> str:
-    piece = KnowledgePiece(
+    piece = PersonKnowledgePiece(
         qid="Q1",
         pid=pid,
         property=label or pid,
@@ -38,7 +38,7 @@ def verbalise(
     return verbalise_piece(piece, name, forms)
 
 
-def test_several_values_of_a_relation_are_one_sentence(forms: Mapping[str, RelationForm]) -> None:
+def test_several_values_of_a_relation_are_one_sentence(forms: Mapping[str, RelationWording]) -> None:
     def verbalise_values(pid: str, *values: str) -> str:
         first, *more = (make_piece("Q1", pid, value, "Q2") for value in values)
         return verbalise_piece(first, "Artemisia", forms, more)
@@ -77,7 +77,7 @@ def test_several_values_of_a_relation_are_one_sentence(forms: Mapping[str, Relat
     ],
 )
 def test_each_relation_has_its_template(
-    forms: Mapping[str, RelationForm], name: str, pid: str, value: str, sentence: str
+    forms: Mapping[str, RelationWording], name: str, pid: str, value: str, sentence: str
 ) -> None:
     assert verbalise(forms, name, pid, value) == sentence
 
@@ -86,7 +86,7 @@ def test_each_relation_has_its_template(
     ("told", "written"),
     [("1593-07-08", "8 July 1593"), ("44 BC", "44 BC"), ("5th century BC", "the 5th century BC")],
 )
-def test_dates_are_written_out(forms: Mapping[str, RelationForm], told: str, written: str) -> None:
+def test_dates_are_written_out(forms: Mapping[str, RelationWording], told: str, written: str) -> None:
     assert verbalise(forms, "Ada", "P569", told, is_date=True) == f"Ada's date of birth is {written}."
 
 
@@ -120,10 +120,10 @@ def test_a_relation_beyond_the_list_goes_by_its_label(label: str, sentence: str)
 
 
 def test_a_label_of_a_qualifier_alone_is_kept() -> None:
-    assert derive_relation_form("(unnamed)") == RelationForm("possessive", "(unnamed)")
+    assert derive_wording_from_label("(unnamed)") == RelationWording("possessive", "(unnamed)")
 
 
-def test_the_list_has_every_form_and_no_wording_that_repeats_its_label(forms: Mapping[str, RelationForm]) -> None:
+def test_the_list_has_every_form_and_no_wording_that_repeats_its_label(forms: Mapping[str, RelationWording]) -> None:
     assert {form.form for form in forms.values()} == {"possessive", "is", "verb"}
     rows = (ASSETS_ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8").splitlines()[1:]
     assert len(rows) == len(forms)
@@ -143,4 +143,4 @@ def test_the_list_has_every_form_and_no_wording_that_repeats_its_label(forms: Ma
 )
 def test_a_wrong_line_of_the_list_is_named(text: str, expected: str) -> None:
     with pytest.raises(SettingsError, match=expected):
-        read_relation_forms(text)
+        parse_relation_wordings(text)

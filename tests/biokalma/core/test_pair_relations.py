@@ -6,10 +6,10 @@ import pytest
 
 from factmill.tasks.assets import load_list_entries, load_property_numbers
 from factmill.tasks.biokalma.core.pair_relations import (
-    find_opening_sentences,
-    finish_paragraph,
+    find_opening_naming_both_people,
     fold_name,
-    read_pair_relations,
+    join_lines_and_end_with_stop,
+    parse_pair_relations,
 )
 from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations
 from factmill.tasks.errors import SettingsError
@@ -83,7 +83,7 @@ def test_names_are_compared_without_regard_to_case_spaces_and_kind_of_apostrophe
 )
 def test_a_wrong_list_is_refused_with_its_line(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=rf"pair_relations\.csv.*{part}"):
-        read_pair_relations(text)
+        parse_pair_relations(text)
 
 
 @pytest.mark.parametrize(
@@ -152,15 +152,15 @@ ADA = make_article(
     ],
 )
 def test_an_opening_names_both(name: str, other: str, expected: str | None) -> None:
-    assert find_opening_sentences(ADA, name, other) == expected
+    assert find_opening_naming_both_people(ADA, name, other) == expected
 
 
 def test_a_first_sentence_without_an_end_gets_one() -> None:
     article = make_article("Ada Lovelace, mathematician", "Ada knew Lord Byron only from his poems.")
-    assert find_opening_sentences(article, "Ada Lovelace", "Lord Byron") == (
+    assert find_opening_naming_both_people(article, "Ada Lovelace", "Lord Byron") == (
         "Ada Lovelace, mathematician. Ada knew Lord Byron only from his poems."
     )
-    assert find_opening_sentences(ArticleMainText(()), "Ada Lovelace", "Lord Byron") is None
+    assert find_opening_naming_both_people(ArticleMainText(()), "Ada Lovelace", "Lord Byron") is None
 
 
 @pytest.mark.parametrize(
@@ -173,4 +173,4 @@ def test_a_first_sentence_without_an_end_gets_one() -> None:
     ],
 )
 def test_a_paragraph_ends_with_a_stop(text: str, expected: str) -> None:
-    assert finish_paragraph(text) == expected
+    assert join_lines_and_end_with_stop(text) == expected

@@ -15,27 +15,27 @@ from factmill.tasks.assets import load_prompt
 from factmill.tasks.biokalma.core.author_replies import (
     PARAGRAPH_REPLY_FORM,
     QUESTION_REPLY_FORM,
-    check_added_sentence,
-    check_asked_share,
+    check_and_measure_asked_share,
     check_pair_question,
-    find_added_sentence,
-    find_stated_knowledge,
+    classify_paragraph_citations,
+    extract_added_sentence,
+    extract_checked_added_sentence,
     mentions_value,
     names_person,
     read_paragraph,
     read_question,
 )
-from factmill.tasks.biokalma.core.citations import read_citations
+from factmill.tasks.biokalma.core.citations import read_sentences_and_citations
 from factmill.tasks.biokalma.evolve import EXTEND_PROMPT, GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT
 from factmill.tasks.biokalma.sources.person_pairs import load_biography_properties
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.completions import UnreadableCompletion
 
 OLD = "Artemisia was born in Rome. Her father was Orazio."
 
 
-def make_work(value: str, *, is_date: bool = False) -> KnowledgePiece:
-    return KnowledgePiece(
+def make_work(value: str, *, is_date: bool = False) -> PersonKnowledgePiece:
+    return PersonKnowledgePiece(
         qid="Q1",
         pid="P1",
         property="x",
@@ -60,13 +60,13 @@ def make_work(value: str, *, is_date: bool = False) -> KnowledgePiece:
     ],
 )
 def test_one_sentence_more_is_found(sentence: str) -> None:
-    assert find_added_sentence(OLD, f"{OLD} {sentence}") == sentence
+    assert extract_added_sentence(OLD, f"{OLD} {sentence}") == sentence
 
 
 def test_white_space_does_not_matter() -> None:
-    assert find_added_sentence("Ada  wrote.\n", " Ada wrote.\n\nShe  died.") == "She died."
-    assert find_added_sentence("Ada wrote.", "Ada wrote.She died.") == "She died."
-    assert find_added_sentence("Zoe\u0308 wrote.", "Zoë wrote. She died.") == "She died."
+    assert extract_added_sentence("Ada  wrote.\n", " Ada wrote.\n\nShe  died.") == "She died."
+    assert extract_added_sentence("Ada wrote.", "Ada wrote.She died.") == "She died."
+    assert extract_added_sentence("Zoe\u0308 wrote.", "Zoë wrote. She died.") == "She died."
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_white_space_does_not_matter() -> None:
     ],
 )
 def test_what_is_not_one_sentence_more_has_a_reason(new: str, reason: str) -> None:
-    found = find_added_sentence(OLD, new)
+    found = extract_added_sentence(OLD, new)
     assert isinstance(found, UnreadableCompletion)
     assert found.reason.startswith(f"{reason}: ")
 
 
 @pytest.mark.parametrize("rest", ["n", "ans came.", ", where she painted.", " and painted.", "; then she left."])
 def test_a_text_without_its_end_is_not_gone_on_with(rest: str) -> None:
-    found = find_added_sentence("Artemisia was born in Rome", f"Artemisia was born in Rome{rest}")
+    found = extract_added_sentence("Artemisia was born in Rome", f"Artemisia was born in Rome{rest}")
     if rest == " and painted.":
         assert found == "and painted."
     else:
@@ -106,7 +106,7 @@ def test_a_text_without_its_end_is_not_gone_on_with(rest: str) -> None:
 
 
 def test_a_change_is_shown_where_it_is() -> None:
-    found = find_added_sentence(
+    found = extract_added_sentence(
         "Artemisia was born in Rome in 1593.", "Artemisia was born in Roma in 1593. She painted."
     )
     assert isinstance(found, UnreadableCompletion)
@@ -116,9 +116,9 @@ def test_a_change_is_shown_where_it_is() -> None:
 
 def test_stops_inside_the_value_end_no_sentence() -> None:
     sentence = "He was in Oh! What a Lovely War with others."
-    assert isinstance(find_added_sentence("Ada wrote.", f"Ada wrote. {sentence}"), UnreadableCompletion)
-    assert find_added_sentence("Ada wrote.", f"Ada wrote. {sentence}", ["Oh! What a Lovely War"]) == sentence
-    two = find_added_sentence("Ada wrote.", f"Ada wrote. {sentence} He left.", ["Oh! What a Lovely War"])
+    assert isinstance(extract_added_sentence("Ada wrote.", f"Ada wrote. {sentence}"), UnreadableCompletion)
+    assert extract_added_sentence("Ada wrote.", f"Ada wrote. {sentence}", ["Oh! What a Lovely War"]) == sentence
+    two = extract_added_sentence("Ada wrote.", f"Ada wrote. {sentence} He left.", ["Oh! What a Lovely War"])
     assert isinstance(two, UnreadableCompletion)
 
 
@@ -191,7 +191,9 @@ GENTILESCHIS = {"Q1": "Artemisia Gentileschi", "Q2": "Orazio Gentileschi"}
 
 
 def check(sentence: str, value: str, *known: str) -> str | UnreadableCompletion:
-    return check_added_sentence(OLD, f"{OLD} {sentence}", [make_work(value)], map(make_work, known), GENTILESCHIS)
+    return extract_checked_added_sentence(
+        OLD, f"{OLD} {sentence}", [make_work(value)], map(make_work, known), GENTILESCHIS
+    )
 
 
 @pytest.mark.parametrize(
@@ -236,12 +238,12 @@ def test_a_date_may_be_told_coarser_but_not_finer() -> None:
     known = [make_work("1593-07-08", is_date=True)]
     new = f"{OLD} She was a painter in {{}}."
     assert (
-        check_added_sentence(OLD, new.format("1593"), [make_work("painter")], known, GENTILESCHIS)
+        extract_checked_added_sentence(OLD, new.format("1593"), [make_work("painter")], known, GENTILESCHIS)
         == "She was a painter in 1593."
     )
     coarse = [make_work("1593", is_date=True)]
     assert isinstance(
-        check_added_sentence(OLD, new.format("July 1593"), [make_work("painter")], coarse, GENTILESCHIS),
+        extract_checked_added_sentence(OLD, new.format("July 1593"), [make_work("painter")], coarse, GENTILESCHIS),
         UnreadableCompletion,
     )
 
@@ -436,11 +438,11 @@ def test_a_question_for_anything_else_is_told_what_is_wrong(question: str, code:
     ],
 )
 def test_the_share_of_the_pieces_that_a_question_asks_for(question: str, share: float) -> None:
-    assert check_asked_share(question, PEOPLE, PIECES, load_biography_properties()) == (question, share)
+    assert check_and_measure_asked_share(question, PEOPLE, PIECES, load_biography_properties()) == (question, share)
 
 
 def test_a_specific_question_for_less_than_half_is_told_what_is_missing() -> None:
-    found = check_asked_share(
+    found = check_and_measure_asked_share(
         "Where was he born, and what was his occupation?", PEOPLE, PIECES, load_biography_properties()
     )
     assert isinstance(found, UnreadableCompletion)
@@ -452,7 +454,9 @@ def test_a_specific_question_for_less_than_half_is_told_what_is_missing() -> Non
 
 def test_a_property_beyond_the_list_is_asked_for_by_its_label() -> None:
     piece = make_piece("Q1", "P999", "x", "Q5", property="favourite colour")
-    assert check_asked_share("What is the favourite colour?", PEOPLE, [piece], load_biography_properties()) == (
+    assert check_and_measure_asked_share(
+        "What is the favourite colour?", PEOPLE, [piece], load_biography_properties()
+    ) == (
         "What is the favourite colour?",
         1.0,
     )
@@ -464,7 +468,7 @@ ADA_AND_BYRON = {"Q1": "Ada Lovelace", "Q2": "George Byron"}
 def test_a_value_in_another_sentence_is_not_what_is_cited() -> None:
     pool = [make_piece("Q1", "residence", "London", "Q84"), make_piece("Q2", "place of death", "Dover", "Q9")]
     text = "Ada Lovelace wrote. [qid: Q1, residence: London] George Byron died in Dover [qid: Q2, place of death: Dover] near London."
-    found = find_stated_knowledge(read_citations(text, pool), pool, ADA_AND_BYRON)
+    found = classify_paragraph_citations(read_sentences_and_citations(text, pool), pool, ADA_AND_BYRON)
     assert (found.pieces, found.unstated, found.unknown_citations) == ((pool[1],), (pool[0],), 0)
 
 
@@ -484,8 +488,8 @@ def test_a_value_in_another_sentence_is_not_what_is_cited() -> None:
 def test_a_label_is_stated_as_a_reader_would_take_it(text: str, value: str, is_stated: bool) -> None:
     qid = "Q2" if "Byron" in value else "Q9"
     piece = make_piece("Q1", "work", value, qid)
-    found = find_stated_knowledge(
-        read_citations(text.format(f" [qid: Q1, work: {value}]"), [piece]), [piece], ADA_AND_BYRON
+    found = classify_paragraph_citations(
+        read_sentences_and_citations(text.format(f" [qid: Q1, work: {value}]"), [piece]), [piece], ADA_AND_BYRON
     )
     assert (found.pieces == (piece,), found.unstated == (piece,)) == (is_stated, not is_stated)
 
@@ -498,7 +502,8 @@ def test_a_date_is_stated_in_any_writing_but_no_coarser(written: str, is_stated:
     piece = make_piece("Q1", "born", "1815-12-10", precision=11)
     text = f"Ada Lovelace was born on {written} [qid: Q1, born: 1815-12-10]."
     assert (
-        find_stated_knowledge(read_citations(text, [piece]), [piece], ADA_AND_BYRON).pieces == (piece,)
+        classify_paragraph_citations(read_sentences_and_citations(text, [piece]), [piece], ADA_AND_BYRON).pieces
+        == (piece,)
     ) is is_stated
 
 
@@ -506,7 +511,7 @@ def test_a_piece_that_is_cited_twice_counts_where_it_is_stated() -> None:
     piece = make_piece("Q1", "work", "painter", "Q9")
     cited = "[qid: Q1, work: painter]"
     for text in (f"She wrote {cited}. She was a painter {cited}.", f"She was a painter {cited}. She wrote {cited}."):
-        found = find_stated_knowledge(read_citations(text, [piece]), [piece], ADA_AND_BYRON)
+        found = classify_paragraph_citations(read_sentences_and_citations(text, [piece]), [piece], ADA_AND_BYRON)
         assert (found.pieces, found.unstated) == ((piece,), ())
 
 
@@ -517,7 +522,10 @@ def test_what_is_far_too_much(stated: int, unstated: int, is_overdone: bool) -> 
     pool = [make_piece("Q1", "work", f"job{number}", f"Q{number + 10}") for number in range(stated + unstated)]
     cited = "".join(f"[qid: Q1, work: {piece.value}]" for piece in pool)
     text = f"She was {' and '.join(piece.value for piece in pool[:stated])} {cited}."
-    assert find_stated_knowledge(read_citations(text, pool), pool, ADA_AND_BYRON).is_mostly_unstated is is_overdone
+    assert (
+        classify_paragraph_citations(read_sentences_and_citations(text, pool), pool, ADA_AND_BYRON).is_mostly_unstated
+        is is_overdone
+    )
 
 
 @pytest.mark.parametrize(
@@ -537,7 +545,7 @@ def test_only_what_the_pool_holds_is_cited_and_the_rest_is_counted(text: str, st
         make_piece("Q2", "occupation", "poet", "Q8"),
         make_piece("Q1", "work", "[REC", "Q7"),
     ]
-    found = find_stated_knowledge(read_citations(text, pool), pool, ADA_AND_BYRON)
+    found = classify_paragraph_citations(read_sentences_and_citations(text, pool), pool, ADA_AND_BYRON)
     assert ([piece.value for piece in found.pieces], found.unknown_citations) == (stated, removed)
 
 
@@ -557,8 +565,8 @@ def test_only_what_the_pool_holds_is_cited_and_the_rest_is_counted(text: str, st
 )
 def test_cited_dates_are_compared_as_dates(cited: str, held: str, is_same: bool) -> None:
     piece = make_piece("Q1", "born", held, precision=11)
-    found = find_stated_knowledge(
-        read_citations(f"She was born on {held} [Q1, born: {cited}].", [piece]), [piece], ADA_AND_BYRON
+    found = classify_paragraph_citations(
+        read_sentences_and_citations(f"She was born on {held} [Q1, born: {cited}].", [piece]), [piece], ADA_AND_BYRON
     )
     assert (len(found.pieces) + len(found.unstated), found.unknown_citations) == ((1, 0) if is_same else (0, 1))
 
@@ -578,11 +586,11 @@ GOOD = {
 def find_error(kind: str, said: str) -> str | UnreadableCompletion | tuple[str, float]:
     """Return what is wrong with a reply of a kind, or what it is taken for."""
     if kind == "extend":
-        return check_added_sentence(TEXT, said, [BORN], [FATHER], ADA_AND_LORD)
+        return extract_checked_added_sentence(TEXT, said, [BORN], [FATHER], ADA_AND_LORD)
     found = check_pair_question(said, list(ADA_AND_LORD.values()), [FATHER, BORN, POET], load_biography_properties())
     if kind == "general" or isinstance(found, UnreadableCompletion):
         return found
-    return check_asked_share(found, list(ADA_AND_LORD), [FATHER, BORN, POET], load_biography_properties())
+    return check_and_measure_asked_share(found, list(ADA_AND_LORD), [FATHER, BORN, POET], load_biography_properties())
 
 
 @pytest.mark.parametrize("name", WRONG_CONTENTS)

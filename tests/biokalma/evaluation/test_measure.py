@@ -8,12 +8,12 @@ import pytest
 from support.rows.bio_answers import scored_row
 
 from factmill.tasks.biokalma.core.evaluation.rows import ScoredBiokalmaPrediction
-from factmill.tasks.biokalma.evaluation.measure import (
+from factmill.tasks.biokalma.evaluation.metrics_and_figures import (
     BIOKALMA_PAPER_FIGURES,
     HEADLINE,
-    draw_figures,
+    compute_biokalma_scores_and_metrics,
+    draw_biokalma_metric_figures,
     list_biokalma_report_items,
-    measure_biokalma,
 )
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
 from factmill.tasks.core.measures.metrics import MeasuredMetric
@@ -29,7 +29,9 @@ TWO: dict[str, Any] = {"cited": 2, "correct": 2, "needed": 2, "found": 2, "minim
 def measure(
     rows: Sequence[ScoredBiokalmaPrediction], group: str = "", group_by: str = ""
 ) -> dict[tuple[str, str], MeasuredMetric]:
-    _, metrics = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
+    _, metrics = compute_biokalma_scores_and_metrics(
+        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
+    )
     return {(each.setting, each.metric): each for each in metrics if (each.group_by, each.group) == (group_by, group)}
 
 
@@ -67,7 +69,9 @@ def test_who_says_nothing_finds_nothing_and_what_is_lost_is_unscored(
     found = measure(rows)["given_graph", "micro_recall"]
     assert (found.value, found.n_unscored) == (recall, missing)
     assert (found.bound_low, found.bound_high) == ((0.5, 1.0) if missing else (0.5, 0.5))
-    scores, _ = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
+    scores, _ = compute_biokalma_scores_and_metrics(
+        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
+    )
     mine = {row["id"]: row for row in scores.to_pylist()}["macro_recall:given_graph/b/specific"]
     assert (mine["value"], mine["unscored"], mine["detail"]) == ((None, "cut_off", "why") if missing else (0.0, "", ""))
 
@@ -131,7 +135,9 @@ def test_ratings_are_means_and_what_cannot_be_read_is_unscored() -> None:
     assert [each.value for each in told.values()] == [2.5, 5.0, 3.0, 2.0]
     assert [(each.n, each.n_unscored) for each in told.values()] == [(2, 1), (2, 1), (2, 1), (1, 2)]
     assert (told["coherence"].bound_low, told["coherence"].bound_high) == (2.0, 3.333333)
-    scores, _ = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
+    scores, _ = compute_biokalma_scores_and_metrics(
+        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
+    )
     why = {row["id"]: row["unscored"] for row in scores.to_pylist() if row["metric"] == "relevance"}
     assert list(why.values()) == ["judge_unreadable", "", "no_answer"]
     assert scores.schema == arrow_schema(EvaluationScore)
@@ -166,7 +172,9 @@ def test_planted_rates_are_found_within_their_intervals() -> None:
 
 
 def name_metrics(rows: Sequence[ScoredBiokalmaPrediction], model: str = "m") -> list[EvaluationMetric]:
-    _, metrics = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
+    _, metrics = compute_biokalma_scores_and_metrics(
+        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
+    )
     told = {"benchmark": "biokalma", "model": model, "judge": "j"}
     return [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
 
@@ -178,7 +186,7 @@ def test_figures_are_drawn_of_what_was_asked() -> None:
         scored_row(item, setting, **rated, **TWO, removed=1, removed_found=1) for setting in settings for item in "ab"
     ]
     metrics = [*name_metrics(rows), *name_metrics(rows, "n")]
-    figures = {each.name: each for each in draw_figures(metrics)}
+    figures = {each.name: each for each in draw_biokalma_metric_figures(metrics)}
     assert list(figures) == [
         "citations_given_graph", "texts_given_graph", "citations_retrieved", "texts_retrieved", "removed", "marks", "ablated"
     ]  # fmt: skip
@@ -192,7 +200,7 @@ def test_figures_are_drawn_of_what_was_asked() -> None:
     assert {each.label: each.y for each in figures["marks"].series}["m, [NA] recall"] == (1.0, 1.0, 1.0)
     assert figures["ablated"].series[0].x == ("100", "60")
     assert figures["texts_retrieved"].series[0].y == (4.0, 5.0, 3.0, 2.0)
-    assert [each.name for each in draw_figures(name_metrics(rows[:2]))] == [
+    assert [each.name for each in draw_biokalma_metric_figures(name_metrics(rows[:2]))] == [
         "citations_given_graph",
         "texts_given_graph",
     ]
@@ -202,7 +210,9 @@ def test_the_papers_figures_stand_beside_metrics_that_there_are() -> None:
     rated = {"judge": "j", "coherence": 4, "consistency": 5, "fluency": 3, "relevance": 2}
     settings = {each.setting for each in BIOKALMA_PAPER_FIGURES}
     rows = [scored_row("a", each, form, **rated, **TWO) for each in settings for form in ("general", "specific")]
-    _, metrics = measure_biokalma(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
+    _, metrics = compute_biokalma_scores_and_metrics(
+        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
+    )
     places = {(each.setting, each.metric, each.group_by, each.group) for each in metrics}
     assert all((each.setting, each.metric, each.group_by, each.group) in places for each in BIOKALMA_PAPER_FIGURES)
     assert all(each.note for each in BIOKALMA_PAPER_FIGURES)

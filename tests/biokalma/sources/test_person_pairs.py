@@ -16,7 +16,7 @@ from factmill.tasks.biokalma.sources.person_pairs import (
     PERSON_PAIR_COLUMNS,
     find_pair_files,
     is_complete_name,
-    read_pairs,
+    parse_person_pair_rows,
 )
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
@@ -57,7 +57,7 @@ def write(tmp_path: Path, rows: Sequence[Row], name: str = "pairs.jsonl") -> Sou
 
 
 def read(source: SourceFile, complete_names: bool = True) -> list[ParsedSourceRow]:
-    return list(read_pairs(source, complete_names=complete_names))
+    return list(parse_person_pair_rows(source, complete_names=complete_names))
 
 
 def outcome(tmp_path: Path, change: Row, complete_names: bool = True) -> PersonPair | Reject:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from support.batches.asking import answer, ask_all, collect, open_chat
 
-from factmill.tasks.clients.sending.budget import Budget, BudgetAccount, spend_from
+from factmill.tasks.clients.sending.budget import Budget, ServiceBudgetAccount, charge_requests_to_account
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.spending.costs import BudgetLimits
 from factmill.tasks.errors import BudgetExhausted
@@ -15,7 +15,7 @@ def ask_bound(server, folder, bounds: BudgetLimits) -> tuple[dict[str, CallRespo
     got: dict[str, CallResponse] = {}
     budget = Budget(bounds)
     chat = open_chat(server, folder, usd_per_million_in=0.0, usd_per_million_out=2e4)
-    with spend_from(BudgetAccount("here", budget)), pytest.raises(BudgetExhausted):
+    with charge_requests_to_account(ServiceBudgetAccount("here", budget)), pytest.raises(BudgetExhausted):
         chat.send(ask_all(60), lambda call, reply: got.__setitem__(call.key, reply))
     return got, budget
 
@@ -75,7 +75,10 @@ def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path
         return look(seen)
 
     server.web.handle = end_time
-    with spend_from(BudgetAccount("here", budget)), pytest.raises(BudgetExhausted, match="--max-hours"):
+    with (
+        charge_requests_to_account(ServiceBudgetAccount("here", budget)),
+        pytest.raises(BudgetExhausted, match="--max-hours"),
+    ):
         chat.send(ask_all(10), lambda call, reply: got.__setitem__(call.key, reply))
     assert got == {}
     # US$ 0.99 a line, at the most

@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFiles, JobFilesLocation, delete_job_file, load_job_files
+from factmill.tasks.clients.batch_jobs.job_files import (
+    JobFileRegistry,
+    JobFilesLocation,
+    delete_job_file_if_unlocked,
+    load_job_files,
+)
 from factmill.tasks.errors import ShardError
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> JobFiles:
-    files = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+def files(tmp_path: Path) -> JobFileRegistry:
+    files = JobFileRegistry(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     files.add_user()
     return files
 
 
-def begin(files: JobFiles, *ids: str, name: str = "a.jsonl", **learnt: object):
+def begin(files: JobFileRegistry, *ids: str, name: str = "a.jsonl", **learnt: object):
     job = files.create(name, ids, learnt)
     job.append(file="file-1")
     job.append(job="batch-1")
@@ -28,7 +33,7 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
     begin(files, "x", "y", seed=False)
     files.mark_recorded(["x"])
     files.remove_user()
-    others = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    others = JobFileRegistry(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     others.add_user()
     assert others.lock_jobs_with(["x"]) == []
     (job,) = others.lock_jobs_with(["x", "y"])
@@ -47,7 +52,7 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
 
 def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
     begin(files, "x")
-    others = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    others = JobFileRegistry(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     others.add_user()
     assert others.lock_jobs_with(["x"]) == []
     files.remove_user()
@@ -57,17 +62,17 @@ def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
 def test_a_job_is_forgotten_unless_it_is_followed_and_one_that_is_gone_is_no_trouble(files, tmp_path):
     begin(files, "x")
     (job,) = load_job_files(tmp_path / "jobs")
-    assert not delete_job_file(job)
+    assert not delete_job_file_if_unlocked(job)
     files.remove_user()
-    assert delete_job_file(job)
+    assert delete_job_file_if_unlocked(job)
     assert load_job_files(tmp_path / "jobs") == []
-    assert delete_job_file(job)
+    assert delete_job_file_if_unlocked(job)
 
 
 def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_path, monkeypatch):
     begin(files, "x", seed=False)
     files.remove_user()
-    others = JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    others = JobFileRegistry(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     (path,) = (tmp_path / "jobs").iterdir()
     lock = fcntl.flock
 
@@ -107,7 +112,9 @@ def test_a_line_that_a_crash_has_torn_spoils_none_before_or_behind_it(files, tmp
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "jobs").write_text("")
     with pytest.raises(ShardError, match="cannot write"):
-        JobFiles(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).create("a.jsonl", ["x"], {})
+        JobFileRegistry(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).create(
+            "a.jsonl", ["x"], {}
+        )
 
 
 def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(files, monkeypatch):

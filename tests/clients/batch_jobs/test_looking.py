@@ -7,7 +7,13 @@ import pytest
 from support.webs.loopback import Loopback
 
 from factmill.tasks.clients.batch_jobs.job_control import cancel_job, inspect_jobs
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobFilesLocation, JobServer, load_job_files
+from factmill.tasks.clients.batch_jobs.job_files import (
+    JobFile,
+    JobFileRegistry,
+    JobFilesLocation,
+    JobServerSettings,
+    load_job_files,
+)
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import ServiceError
 
@@ -18,7 +24,9 @@ STATE = {"json": {"id": "batch-1", "status": "in_progress", "request_counts": {"
 def begin(folder: Path, server: Loopback, **settings: object) -> JobFile:
     """Return a job of a model with these settings, as its file says it."""
     model = ModelSettings.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1"} | settings)
-    files = JobFiles(JobFilesLocation(folder / "jobs", "r", folder / "w.duckdb"), JobServer.of_model(model))
+    files = JobFileRegistry(
+        JobFilesLocation(folder / "jobs", "r", folder / "w.duckdb"), JobServerSettings.of_model(model)
+    )
     files.add_user()
     files.create("a.jsonl", ["x", "y"], {}).append(job="batch-1")
     files.remove_user()

@@ -6,7 +6,7 @@ import pytest
 from support.batches.asking import answer, ask_all, bodies, collect, open_chat
 from support.batches.run_batch import run_batch
 
-from factmill.tasks.clients.batch_jobs.request_files import OfflineRequestFiles
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import AwaitingReplyFile, OutputError, SourceError
 
@@ -18,8 +18,8 @@ class Rounds:
         self.folder, self.server, self.run = folder, server, run
         self.requests, self.replies = folder / "a.jsonl", folder / "b.jsonl"
 
-    def open(self, replies=None, writes=True) -> OfflineRequestFiles:
-        return OfflineRequestFiles(self.run, self.folder, self.requests if writes else None, replies)
+    def open(self, replies=None, writes=True) -> OfflineRequestAndReplyFiles:
+        return OfflineRequestAndReplyFiles(self.run, self.folder, self.requests if writes else None, replies)
 
     def ask(self, calls, replies=None, **changed):
         """Return what came, and what the run says of the file that it wrote; empty: it wrote none."""

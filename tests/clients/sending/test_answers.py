@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from factmill.tasks.clients.sending.http_responses import (
-    find_http_failure,
+    find_http_failure_or_raise,
     parse_json_body,
     parse_retry_after,
     shorten_to_line,
@@ -18,7 +18,7 @@ from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])
 def test_statuses_that_may_pass_are_tried_again(status):
     with pytest.raises(Retry, match=f"http_{status}: try later") as caught:
-        find_http_failure("it", status, "try\nlater", "7")
+        find_http_failure_or_raise("it", status, "try\nlater", "7")
     assert caught.value.retry_after_s == 7
     assert not caught.value.split
 
@@ -26,42 +26,42 @@ def test_statuses_that_may_pass_are_tried_again(status):
 @pytest.mark.parametrize("status", [300, 301, 304, 308])
 def test_a_redirect_that_was_not_followed_is_tried_again(status):
     with pytest.raises(Retry, match=f"http_{status}: a redirect that leads nowhere: try later"):
-        find_http_failure("it", status, "try\nlater")
+        find_http_failure_or_raise("it", status, "try\nlater")
 
 
 @pytest.mark.parametrize("status", [413, 414, 504])
 def test_too_big_or_too_slow_is_tried_again_in_halves(status):
     with pytest.raises(Retry) as caught:
-        find_http_failure("it", status, "")
+        find_http_failure_or_raise("it", status, "")
     assert caught.value.split
 
 
 @pytest.mark.parametrize("status", [400, 404, 410, 422])
 def test_other_statuses_are_final(status):
-    reply = find_http_failure("it", status, "no such thing")
+    reply = find_http_failure_or_raise("it", status, "no such thing")
     assert (reply.status, reply.error, reply.transient) == ("failed", f"http_{status}: no such thing", False)
 
 
 @pytest.mark.parametrize("status", [405, 406, 409, 418, 451])
 def test_statuses_that_are_not_about_the_request_are_left_to_the_next_run(status):
-    reply = find_http_failure("it", status, "not now")
+    reply = find_http_failure_or_raise("it", status, "not now")
     assert (reply.error, reply.transient) == (f"http_{status}: not now", True)
 
 
 def test_an_account_without_credit_stops_the_run():
     with pytest.raises(AccountBlocked, match=r"it: .* HTTP 402: pay"):
-        find_http_failure("it", 402, "pay")
+        find_http_failure_or_raise("it", 402, "pay")
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_being_refused_stops_the_run_and_says_what_to_check(status):
     with pytest.raises(ServiceUnreachable, match=f"it: .*HTTP {status}.*user_agent"):
-        find_http_failure("it", status, "who are you?")
+        find_http_failure_or_raise("it", status, "who are you?")
 
 
 @pytest.mark.parametrize("status", [200, 204])
 def test_success_is_an_answer(status):
-    assert find_http_failure("it", status, "") is None
+    assert find_http_failure_or_raise("it", status, "") is None
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("0", 0.0), ("2.5", 2.5), ("-3", 0.0), (None, None), ("soon", None)])

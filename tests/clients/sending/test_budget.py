@@ -7,13 +7,18 @@ import pytest
 from support.webs.loopback import Loopback
 
 from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.clients.sending.budget import Budget, BudgetAccount, BudgetFullyReserved, spend_from
-from factmill.tasks.clients.sending.sender import Sender
+from factmill.tasks.clients.sending.budget import (
+    Budget,
+    BudgetFullyReserved,
+    ServiceBudgetAccount,
+    charge_requests_to_account,
+)
+from factmill.tasks.clients.sending.sender import RetryingRequestSender
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
-from factmill.tasks.core.spending.costs import BudgetLimits, RunSpending, subtract_spending
+from factmill.tasks.core.spending.costs import BudgetLimits, RunSpending, compute_remaining_budget
 from factmill.tasks.errors import BudgetExhausted
 
 PROMPT = parse_prompt_file(
@@ -40,7 +45,7 @@ def ask(server, budget: Budget, names: int = 200, parallel: int = 16, **changed)
         "tests",
     )
     came: dict[str, CallResponse] = {}
-    with spend_from(BudgetAccount("m", budget)), pytest.raises(BudgetExhausted):
+    with charge_requests_to_account(ServiceBudgetAccount("m", budget)), pytest.raises(BudgetExhausted):
         calls = [make_chat_call("m", "m", fill_prompt_template(PROMPT, name=str(number))) for number in range(names)]
         chat.send(calls, lambda call, reply: came.__setitem__(call.key, reply))
     return came
@@ -76,7 +81,7 @@ def test_what_a_run_without_bounds_paid_is_told_too(server):
     server.script(says(3))
     budget = Budget()
     model = ModelSettings(kind="openai", name="m", url=f"{server.url}/v1", usd_per_million_out=1e4)
-    with spend_from(BudgetAccount("m", budget)):
+    with charge_requests_to_account(ServiceBudgetAccount("m", budget)):
         ChatClient("m", model, lambda: "none", "tests").send(
             [make_chat_call("m", "m", fill_prompt_template(PROMPT, name="1"))], lambda *_: None
         )
@@ -251,10 +256,10 @@ def test_any_service_is_held_to_requests():
 
     got: list[int] = []
     with (
-        spend_from(BudgetAccount("wiki", budget := Budget(BudgetLimits(requests=3)))),
+        charge_requests_to_account(ServiceBudgetAccount("wiki", budget := Budget(BudgetLimits(requests=3)))),
         pytest.raises(BudgetExhausted, match="3 requests"),
     ):
-        Sender(ServiceLimits(parallel=2), "wiki").send(
+        RetryingRequestSender(ServiceLimits(parallel=2), "wiki").send(
             [[1], [2], [3], [4], [5]], answer, lambda item, _: got.append(item)
         )
     assert sorted(got) == [1, 2, 3]
@@ -276,6 +281,6 @@ def test_the_first_request_to_a_priced_model_goes_alone():
 
 
 def test_what_one_build_has_spent_the_next_may_not():
-    assert subtract_spending(BudgetLimits(1.0, None, 2.0), RunSpending(0.25, 0.25, 7, 3.0)) == BudgetLimits(
+    assert compute_remaining_budget(BudgetLimits(1.0, None, 2.0), RunSpending(0.25, 0.25, 7, 3.0)) == BudgetLimits(
         0.5, None, 0.0
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from factmill.tasks.clients.sending.limiter import AdaptiveGroupSize
-from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.service_settings import ServiceLimits
 
@@ -39,7 +39,7 @@ def send(
         assert item not in got, "delivered twice"
         got[item] = reply
 
-    Sender(limits, "test service").send([range(items)], service.answer, deliver, [size])
+    RetryingRequestSender(limits, "test service").send([range(items)], service.answer, deliver, [size])
     return got
 
 
@@ -129,5 +129,5 @@ def test_groups_of_several_kinds_have_sizes_of_their_own():
         return [CallResponse(item) for item in group]
 
     groups = [[f"a{number}" for number in range(12)], [f"b{number}" for number in range(7)]]
-    Sender(ONE_BY_ONE, "test service").send(groups, answer, lambda item, reply: None, sizes)
+    RetryingRequestSender(ONE_BY_ONE, "test service").send(groups, answer, lambda item, reply: None, sizes)
     assert seen == [("a", 10), ("a", 2), ("b", 3), ("b", 3), ("b", 1)]

@@ -8,7 +8,7 @@ import pytest
 from support.steps.virtual_clock import VirtualLoop
 
 from factmill.tasks.clients.sending import limiter as limiting
-from factmill.tasks.clients.sending.limiter import MAX_PAUSE_S, RequestLimiter, share_limiter
+from factmill.tasks.clients.sending.limiter import MAX_PAUSE_S, RequestLimiter, get_or_create_shared_limiter
 
 
 def drive(limiter: RequestLimiter, *outcomes: str) -> float:
@@ -200,9 +200,9 @@ def test_a_chance_refusal_without_a_time_pauses_no_service_whose_rate_is_unknown
 
 def test_of_several_bounds_of_one_shared_limiter_the_tightest_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limiting, "_limiters", {})
-    first = share_limiter("a", 5, per_minute=200)
-    assert share_limiter("a", 3, per_minute=2000) is first
-    assert share_limiter("b", 3) is not first
+    first = get_or_create_shared_limiter("a", 5, per_minute=200)
+    assert get_or_create_shared_limiter("a", 3, per_minute=2000) is first
+    assert get_or_create_shared_limiter("b", 3) is not first
     starts = [start for start, _ in share_among([RequestLimiter(16, within=first)], [0.001] * 5)[0]]
     assert first.max_parallel == 3
     assert count_most(starts, 60 - 1e-6) <= 200

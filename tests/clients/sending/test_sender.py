@@ -12,7 +12,7 @@ import pytest
 from support.steps.virtual_clock import VirtualLoop
 
 from factmill.tasks.clients.sending import sender as sending
-from factmill.tasks.clients.sending.sender import Retry, Sender, cancel_all_sends, run_in_thread
+from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender, cancel_all_sends, run_in_thread
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ResourcesExhausted, ServiceError, ServiceUnreachable
@@ -29,7 +29,7 @@ def send(
         assert item not in got, "delivered twice"
         got[item] = reply
 
-    Sender(limits, "test service", **more).send(groups, request, deliver)
+    RetryingRequestSender(limits, "test service", **more).send(groups, request, deliver)
     return got
 
 
@@ -163,7 +163,7 @@ def test_no_more_requests_run_at_once_than_permitted_whatever_the_number_of_thre
         under_way -= 1
         return await answer(group)
 
-    sender = Sender(ServiceLimits(parallel=5, timeout_s=5), "test service")
+    sender = RetryingRequestSender(ServiceLimits(parallel=5, timeout_s=5), "test service")
     got = []
     threads = [
         threading.Thread(
@@ -259,7 +259,7 @@ def test_a_service_that_goes_down_midway_stops_the_run_and_keeps_what_came():
         raise Retry("http_503: down")
 
     with pytest.raises(ServiceUnreachable, match="16 requests in a row"):
-        Sender(QUICK, "test service").send([[item] for item in range(500)], request, got.__setitem__)
+        RetryingRequestSender(QUICK, "test service").send([[item] for item in range(500)], request, got.__setitem__)
     assert {item for item, reply in got.items() if reply.status == "ok"} == set(range(30))
     assert len(got) < 60
 
@@ -274,7 +274,7 @@ def test_a_service_that_takes_few_at_once_is_given_up_after_ten():
 
     limits = ServiceLimits(parallel=1, attempts=1)
     with pytest.raises(ServiceUnreachable, match="10 requests in a row"):
-        Sender(limits, "test service").send([[item] for item in range(50)], request, got.__setitem__)
+        RetryingRequestSender(limits, "test service").send([[item] for item in range(50)], request, got.__setitem__)
     assert list(got) == list(range(11))
 
 
@@ -340,7 +340,7 @@ def test_an_error_while_delivering_reaches_the_caller_and_ends_the_sending():
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        Sender(QUICK, "test service").send([[item] for item in range(1000)], request, deliver)
+        RetryingRequestSender(QUICK, "test service").send([[item] for item in range(1000)], request, deliver)
     for _ in range(QUICK.parallel - 1):
         ended.acquire()
     assert len(sent) <= QUICK.parallel + 1

@@ -15,7 +15,7 @@ from factmill.tasks.core.calls.wikidata import (
     make_label_call,
     make_list_facts_call,
     make_neighbours_call,
-    make_resolve_item_call,
+    make_resolve_item_redirect_call,
 )
 from factmill.tasks.errors import ServiceUnreachable
 
@@ -133,7 +133,7 @@ def test_items_say_when_they_were_changed_and_what_they_are_called_in_one_query(
 
 
 def test_redirects_are_followed_to_their_end(ask):
-    asked = [make_resolve_item_call(HERE, qid) for qid in ("Q901", "Q902", "Q64", "Q12345")]
+    asked = [make_resolve_item_redirect_call(HERE, qid) for qid in ("Q901", "Q902", "Q64", "Q12345")]
     assert ask(*asked) == ["Q64", "Q64", "Q64", "Q12345"]
 
 

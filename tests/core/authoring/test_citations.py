@@ -2,11 +2,15 @@
 
 import pytest
 
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_citable_label, format_person_knowledge
+from factmill.tasks.core.authoring.knowledge_pieces import (
+    PersonKnowledgePiece,
+    format_person_knowledge,
+    replace_unpaired_square_brackets,
+)
 
 
-def make_piece(value: str) -> KnowledgePiece:
-    return KnowledgePiece(
+def make_piece(value: str) -> PersonKnowledgePiece:
+    return PersonKnowledgePiece(
         qid="Q1", pid="P1", property="occupation", value_qid="Q9", value=value, precision=None, statement=None
     )
 
@@ -31,4 +35,4 @@ def test_knowledge_is_told_as_one_line_in_braces() -> None:
     ],
 )
 def test_brackets_that_do_not_pair_are_told_round(label: str, told: str) -> None:
-    assert format_citable_label(label) == told
+    assert replace_unpaired_square_brackets(label) == told

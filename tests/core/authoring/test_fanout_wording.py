@@ -8,21 +8,21 @@ from support.steps.replies import hearing
 
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    QuestionWording,
-    add_article_where_needed,
-    check_question_wording,
+    QuestionPieces,
+    add_definite_article_where_needed,
     insert_moment,
+    read_and_check_worded_question,
 )
 from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.text.values.answer_search import AnswerValue
 
 
-def parse_wording_reply(reply: str, wording: QuestionWording, answer: dict[str, AnswerValue]) -> object:
-    return hearing(WORDED_QUESTION_FORMAT, check_question_wording, wording, answer)(reply)
+def parse_wording_reply(reply: str, wording: QuestionPieces, answer: dict[str, AnswerValue]) -> object:
+    return hearing(WORDED_QUESTION_FORMAT, read_and_check_worded_question, wording, answer)(reply)
 
 
 def test_pieces_are_written_and_read_without_loss() -> None:
-    assert QuestionWording.from_json(NAMED.to_json()) == NAMED
+    assert QuestionPieces.from_json(NAMED.to_json()) == NAMED
 
 
 def test_a_choice_is_told_with_its_number() -> None:
@@ -44,7 +44,7 @@ def test_a_choice_is_told_with_its_number() -> None:
     ],
 )
 def test_a_wording_that_keeps_every_piece_is_taken(
-    wording: QuestionWording, answer: dict[str, AnswerValue], text: str
+    wording: QuestionPieces, answer: dict[str, AnswerValue], text: str
 ) -> None:
     assert parse_wording_reply(f" {text}\n", wording, answer) == (ISLANDS_QUESTION if wording is LISTED else text)
 
@@ -120,4 +120,4 @@ def test_a_moment_is_put_before_the_question_mark() -> None:
     ],
 )
 def test_names_have_their_article(name: str, told: str) -> None:
-    assert add_article_where_needed(name) == told
+    assert add_definite_article_where_needed(name) == told

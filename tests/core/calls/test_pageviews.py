@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.core.calls.pageviews import last_twelve_months, make_pageview_window
+from factmill.tasks.core.calls.pageviews import make_last_twelve_full_months_window, make_pageview_window
 from factmill.tasks.errors import UsageError
 
 
@@ -36,6 +36,6 @@ def test_days_before_page_views_were_published_are_refused() -> None:
 
 @pytest.mark.parametrize("day", [date(2025, 3, 1), date(2025, 3, 31)])
 def test_twelve_months_end_with_the_last_one_that_is_over(day: date) -> None:
-    window = last_twelve_months(day)
+    window = make_last_twelve_full_months_window(day)
     assert (window.start_text, window.end_text) == ("20240301", "20250228")
-    assert last_twelve_months(date(2024, 2, 29)).start_text == "20230201"
+    assert make_last_twelve_full_months_window(date(2024, 2, 29)).start_text == "20230201"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.path_calls import (
     EndpointPathFinder,
-    format_item_paths,
-    format_literal_paths,
+    format_distinct_item_paths,
+    format_distinct_literal_paths,
     make_item_paths_call,
     make_literal_paths_call,
     make_uncached_sender,
@@ -49,7 +49,7 @@ class Answers:
         found = self.table.get((call.parts["subject"], target, call.parts["hops"]), [])
         if isinstance(found, str):
             return CallResponse(None, "failed", error=found)
-        write = format_item_paths if call.operation == "item_paths" else format_literal_paths
+        write = format_distinct_item_paths if call.operation == "item_paths" else format_distinct_literal_paths
         return CallResponse(json.loads(json.dumps(write(found))))
 
 
@@ -206,7 +206,10 @@ def test_a_service_is_asked_without_a_recorder():
 
         def send(self, calls, deliver):
             for call in reversed(calls):
-                deliver(call, CallResponse(format_item_paths([(1, False, None, int(call.parts["object"][1:]), None)])))
+                deliver(
+                    call,
+                    CallResponse(format_distinct_item_paths([(1, False, None, int(call.parts["object"][1:]), None)])),
+                )
 
     found = find_items(make_uncached_sender(Backwards()), [(1, 2), (1, 3)])
     assert [row[4] for row in walks(found)] == [2, 3]
@@ -231,12 +234,12 @@ literal_rows = st.sets(
 
 @given(item_rows, st.randoms(use_true_random=False))
 def test_item_rows_come_back_from_a_body_in_the_order_that_arrow_sorts_them(rows, random):
-    check_order(rows, random, format_item_paths, parse_item_paths, ITEM_PATHS_SCHEMA)
+    check_order(rows, random, format_distinct_item_paths, parse_item_paths, ITEM_PATHS_SCHEMA)
 
 
 @given(literal_rows, st.randoms(use_true_random=False))
 def test_literal_rows_come_back_from_a_body_in_the_order_that_arrow_sorts_them(rows, random):
-    check_order(rows, random, format_literal_paths, parse_literal_paths, LITERAL_PATHS_SCHEMA)
+    check_order(rows, random, format_distinct_literal_paths, parse_literal_paths, LITERAL_PATHS_SCHEMA)
 
 
 def check_order(rows, random, write, read, schema):

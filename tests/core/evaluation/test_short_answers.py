@@ -2,7 +2,12 @@
 
 import pytest
 
-from factmill.tasks.core.evaluation.answers import CommonestAnswerGuesser, matches_accepted_answer, read_short_answer
+from factmill.tasks.core.evaluation.answers import (
+    CommonestAnswerGuesser,
+    contains_accepted_answer,
+    matches_accepted_answer,
+    read_short_answer,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +64,16 @@ def test_the_commonest_answer_to_other_questions_is_guessed(gold: str, guess: st
 
 def test_nothing_is_guessed_where_no_other_question_is_of_the_kind() -> None:
     assert CommonestAnswerGuesser([("city", "Rome"), ("year", "1990")]).guess("year", "1990") == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted", "is_right"),
+    [
+        ("It is paris, in France.", ["Paris"], True),
+        ("Sao Paulo", ["São Paulo "], True),
+        ("Parisian", ["Paris"], False),
+        ("Lyon", [" "], False),
+    ],
+)
+def test_an_answer_contains_an_accepted_one_whatever_its_case_and_accents(answer, accepted, is_right):
+    assert contains_accepted_answer(answer, accepted) == is_right

@@ -11,7 +11,7 @@ from factmill.tasks.core.measures.agreement import (
     compute_stratum_weights,
     format_few_labels_warning,
     make_confusion_table,
-    measure_class_agreement,
+    measure_class_precision_and_recall,
     measure_judge_agreement,
     measure_rater_agreement,
 )
@@ -40,7 +40,7 @@ def test_figures_are_those_of_the_libraries(seed: int) -> None:
     assert found.kappa == pytest.approx(cohens_kappa(table).kappa, abs=1e-6)
     assert found.weighted_kappa == pytest.approx(cohen_kappa_score(people, judge, weights="quadratic"), abs=1e-6)
     shares = precision_recall_fscore_support(people, judge, labels=CLASSES, zero_division=np.nan)
-    told = measure_class_agreement(people, judge, CLASSES)
+    told = measure_class_precision_and_recall(people, judge, CLASSES)
     assert [(each.precision, each.recall, each.f1) for each in told] == [
         pytest.approx(each, abs=1e-6) for each in zip(*shares[:3], strict=True)
     ]
@@ -60,7 +60,7 @@ def test_a_table_by_hand() -> None:
     assert found.kappa_low < 0.4 < found.kappa_high
     error = cohens_kappa(np.array([[20, 5], [10, 15]])).std_kappa
     assert found.kappa_high - found.kappa_low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    yes, no = measure_class_agreement(people, judge, ["y", "n"])
+    yes, no = measure_class_precision_and_recall(people, judge, ["y", "n"])
     assert (yes.people, yes.judge, yes.precision, yes.recall) == (25, 30, 0.666667, 0.8)
     assert (no.precision, no.recall, no.f1) == (0.75, 0.6, 0.666667)
 
@@ -94,7 +94,7 @@ def test_where_one_label_is_all_there_is_no_kappa_but_a_note(
     found = measure_judge_agreement(people, judge, ["a", "b"][: len(people)], ["0", "1"])
     assert (found.accuracy, found.kappa, found.kappa_low) == (accuracy, None, None)
     assert note in found.note
-    assert [each.f1 for each in measure_class_agreement([], [], ["0", "1"])] == [None, None]
+    assert [each.f1 for each in measure_class_precision_and_recall([], [], ["0", "1"])] == [None, None]
 
 
 def test_one_question_alone_has_kappa_and_no_interval() -> None:

@@ -10,11 +10,11 @@ from factmill.tasks.core.measures.audits import (
     AuditCriterion,
     AuditProtocol,
     AuditVerdict,
-    choose_audit_sample,
-    compute_audit_figures,
-    format_audit_figure,
-    format_audit_sheet,
-    parse_audit_sheet,
+    compute_audit_criterion_results,
+    draw_audit_sample_ids,
+    format_audit_criterion_result,
+    format_audit_sheet_csv,
+    parse_audit_sheet_csv,
     read_audit_mark,
 )
 from factmill.tasks.errors import SourceError
@@ -37,21 +37,21 @@ def fill(sheet: str, **cells: dict[str, Any]) -> str:
 
 def test_a_larger_sample_contains_the_smaller_and_the_order_of_ids_does_not_matter() -> None:
     ids = [f"r{number}" for number in range(300)]
-    assert choose_audit_sample(ids, 100, 1)[:60] == choose_audit_sample(reversed(ids), 60, 1)
-    assert choose_audit_sample(ids, 60, 1) != choose_audit_sample(ids, 60, 2)
-    assert choose_audit_sample(ids[:5], 60, 1) == choose_audit_sample(ids[:5], 5, 1)
+    assert draw_audit_sample_ids(ids, 100, 1)[:60] == draw_audit_sample_ids(reversed(ids), 60, 1)
+    assert draw_audit_sample_ids(ids, 60, 1) != draw_audit_sample_ids(ids, 60, 2)
+    assert draw_audit_sample_ids(ids[:5], 60, 1) == draw_audit_sample_ids(ids[:5], 5, 1)
 
 
 def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count() -> None:
-    sheet = format_audit_sheet(AUDIT, "b-1", {"a": "=row a\n  of two lines", "b": "row b", "c": "row c"}, {})
+    sheet = format_audit_sheet_csv(AUDIT, "b-1", {"a": "=row a\n  of two lines", "b": "row b", "c": "row c"}, {})
     filled = fill(sheet, a={"wrong": "x", "pairs": "2", "natural": "4", "reviewer": "ada"}, b={"natural": "5"})
-    assert parse_audit_sheet(AUDIT, "b-1", filled, "s.csv") == [
+    assert parse_audit_sheet_csv(AUDIT, "b-1", filled, "s.csv") == [
         AuditVerdict(row_id="a", marks={"wrong": 1, "pairs": 2, "natural": 4}, reviewer="ada"),
         AuditVerdict(row_id="b", marks={"wrong": 0, "pairs": 0, "natural": 5}),
     ]
-    known = {verdict.row_id: verdict for verdict in parse_audit_sheet(AUDIT, "b-1", filled, "s.csv")}
-    again = format_audit_sheet(AUDIT, "b-1", {"b": "row b"}, known)
-    assert parse_audit_sheet(AUDIT, "b-1", again, "s.csv") == [known["b"]]
+    known = {verdict.row_id: verdict for verdict in parse_audit_sheet_csv(AUDIT, "b-1", filled, "s.csv")}
+    again = format_audit_sheet_csv(AUDIT, "b-1", {"b": "row b"}, known)
+    assert parse_audit_sheet_csv(AUDIT, "b-1", again, "s.csv") == [known["b"]]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count(
     ],
 )
 def test_a_mark_that_is_none_is_told_with_its_line(cells: dict[str, str], told: str) -> None:
-    sheet = format_audit_sheet(AUDIT, "b-1", {"a": "row a"}, {})
+    sheet = format_audit_sheet_csv(AUDIT, "b-1", {"a": "row a"}, {})
     with pytest.raises(SourceError, match=r"s\.csv, ") as error:
-        parse_audit_sheet(AUDIT, "b-1", fill(sheet, a=cells), "s.csv")
+        parse_audit_sheet_csv(AUDIT, "b-1", fill(sheet, a=cells), "s.csv")
     assert told in str(error.value)
 
 
@@ -88,11 +88,11 @@ def test_marks_as_they_are_typed(kind: AuditCriterion, given: str, mark: int | N
 
 def test_figures_stand_with_interval_rows_and_the_paper_s() -> None:
     verdicts = [AuditVerdict(row_id=str(at), marks={"wrong": at % 2, "pairs": at, "natural": 4}) for at in range(4)]
-    wrong, pairs, natural = compute_audit_figures(AUDIT, verdicts)
+    wrong, pairs, natural = compute_audit_criterion_results(AUDIT, verdicts)
     assert (wrong.here, wrong.low, wrong.high, wrong.rows) == (0.5, 0.15, 0.85, 4)
     assert (pairs.here, pairs.rows) == (0.25, 4)
     assert pairs.low is not None and pairs.high is not None and pairs.low < 0.25 < pairs.high
     assert (natural.here, natural.low, natural.high) == (4.0, 4.0, 4.0)
-    assert format_audit_figure(WRONG, wrong) == "wrong: 50.0% (15.0% to 85.0%; 4 rows; paper 5.0%)"
-    assert format_audit_figure(NATURAL, natural) == "natural: 4.00 (4.00 to 4.00; 4 rows; paper 4.38)"
-    assert format_audit_figure(WRONG, compute_audit_figures(AUDIT, [])[0]) == "wrong: no verdicts"
+    assert format_audit_criterion_result(WRONG, wrong) == "wrong: 50.0% (15.0% to 85.0%; 4 rows; paper 5.0%)"
+    assert format_audit_criterion_result(NATURAL, natural) == "natural: 4.00 (4.00 to 4.00; 4 rows; paper 4.38)"
+    assert format_audit_criterion_result(WRONG, compute_audit_criterion_results(AUDIT, [])[0]) == "wrong: no verdicts"

@@ -11,14 +11,14 @@ import pytest
 from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
 from factmill.tasks.core.measures.model_comparison import (
     ModelComparison,
-    adjust_p_values,
+    adjust_p_values_benjamini_hochberg,
     compare_all_models,
     compare_models,
     compute_mcnemar_p,
+    compute_model_rank_ranges,
     compute_sign_flip_p,
-    compute_smallest_difference,
+    compute_smallest_detectable_difference,
     keep_shared_items,
-    rank_compared_models,
 )
 
 NAN = math.nan
@@ -173,15 +173,15 @@ def test_the_smallest_difference_is_what_the_power_of_statsmodels_says() -> None
     gains = np.random.default_rng(6).normal(0.1, 0.4, 150)
     sums = np.rint(gains * 2**30)
     effect = NormalIndPower().solve_power(nobs1=150, alpha=0.05, power=0.8, ratio=0)
-    found = compute_smallest_difference(sums, np.ones(150), 30)
+    found = compute_smallest_detectable_difference(sums, np.ones(150), 30)
     assert found == pytest.approx(effect * np.std(gains, ddof=1), rel=1e-4)
     # the same gains six times in a cluster show no more
-    assert compute_smallest_difference(sums * 6, np.full(150, 6.0), 30) == pytest.approx(found, rel=1e-4)
+    assert compute_smallest_detectable_difference(sums * 6, np.full(150, 6.0), 30) == pytest.approx(found, rel=1e-4)
 
 
 def test_a_smallest_difference_is_found_in_four_of_five_samples() -> None:
     draw = np.random.default_rng(8)
-    smallest = compute_smallest_difference(np.rint(draw.normal(0, 1, 5000) * 2**20), np.ones(5000), 20)
+    smallest = compute_smallest_detectable_difference(np.rint(draw.normal(0, 1, 5000) * 2**20), np.ones(5000), 20)
     assert smallest is not None
     shown = smallest * math.sqrt(50)  # for 100 instead of 5,000 items
     found = sum(compute_sign_flip_p(np.rint(draw.normal(shown, 1, 100) * 2**20)) <= 0.05 for _ in range(150))
@@ -192,10 +192,12 @@ def test_adjusted_p_are_those_of_statsmodels() -> None:
     from statsmodels.stats.multitest import multipletests
 
     p_values = [0.01, 0.5, 0.04, 0.03, 0.04, 1.0, 0.0]
-    assert adjust_p_values(p_values) == pytest.approx(multipletests(p_values, method="fdr_bh")[1], rel=1e-4)
+    assert adjust_p_values_benjamini_hochberg(p_values) == pytest.approx(
+        multipletests(p_values, method="fdr_bh")[1], rel=1e-4
+    )
     # 0.01 × 2/1 and 0.02 × 2/2: the smaller holds for both; what was not tested does not count
-    assert adjust_p_values([0.01, None, 0.02]) == [0.02, None, 0.02]
-    assert adjust_p_values([]) == []
+    assert adjust_p_values_benjamini_hochberg([0.01, None, 0.02]) == [0.02, None, 0.02]
+    assert adjust_p_values_benjamini_hochberg([]) == []
 
 
 def test_all_models_are_compared_in_each_setting_that_both_have() -> None:
@@ -215,8 +217,12 @@ def test_all_models_are_compared_in_each_setting_that_both_have() -> None:
         ("a", "c", "x"),
         ("b", "c", "x"),
     ]
-    assert [one.p_adjusted for one in found] == adjust_p_values([one.p for one in found])
-    assert rank_compared_models([one for one in found if one.setting == "x"]) == {"a": (1, 1), "b": (2, 3), "c": (2, 3)}
+    assert [one.p_adjusted for one in found] == adjust_p_values_benjamini_hochberg([one.p for one in found])
+    assert compute_model_rank_ranges([one for one in found if one.setting == "x"]) == {
+        "a": (1, 1),
+        "b": (2, 3),
+        "c": (2, 3),
+    }
 
 
 VALUES = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}
@@ -237,16 +243,16 @@ def test_models_that_are_not_shown_to_differ_share_a_rank() -> None:
         difference("c", "a", "a", -0.2),
         difference("a", "d", "", None),
     ]
-    assert rank_compared_models(comparisons) == {"a": (1, 2), "b": (1, 3), "c": (2, 3)}
+    assert compute_model_rank_ranges(comparisons) == {"a": (1, 2), "b": (1, 3), "c": (2, 3)}
     lower = [one.model_copy(update={"better": "c" if one.better else ""}) for one in comparisons]
-    assert rank_compared_models(lower, lower_is_better=True) == {"c": (1, 2), "b": (1, 3), "a": (2, 3)}
+    assert compute_model_rank_ranges(lower, lower_is_better=True) == {"c": (1, 2), "b": (1, 3), "a": (2, 3)}
 
 
 def test_a_tie_of_models_far_apart_is_a_shared_rank_too() -> None:
     # b, which is measured loosely, ties with a alone, though c and d lie between
     shown = [("a", "c"), ("a", "d"), ("c", "d")]
     comparisons = [difference(*pair, pair[0] if pair in shown else "") for pair in itertools.combinations("abcd", 2)]
-    ranks = rank_compared_models(comparisons)
+    ranks = compute_model_rank_ranges(comparisons)
     for one in comparisons:
         (low, high), (other_low, other_high) = ranks[one.first], ranks[one.second]
         assert one.better or max(low, other_low) <= min(high, other_high)

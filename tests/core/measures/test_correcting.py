@@ -27,12 +27,12 @@ def test_a_rate_is_corrected_by_hand() -> None:
     # sensitivity 40/50, specificity 45/50: (0.555 + 0.9 − 1) / (0.8 + 0.9 − 1)
     rates = measure_judge_rates(*label(40, 10, 5, 45), QUESTIONS, None, 100)
     assert (rates.sensitivity, rates.specificity) == (0.8, 0.9)
-    found = correct_judged_share(QUESTIONS, answer(55), rates, is_own=False)
+    found = correct_judged_share(QUESTIONS, answer(55), rates, are_labels_of_these_answers=False)
     assert found
     assert found[0] == pytest.approx(0.45 / 0.7, abs=1e-6)
     assert found[1][0] < 0.55 - 0.04 and found[1][1] > found[0]
     # of 80 that were judged 60/80 is right, 0.65/0.7 corrected; the 20 others are wrong, whatever the judge
-    part = correct_judged_share(QUESTIONS, answer(60, judged=80), rates, is_own=False)
+    part = correct_judged_share(QUESTIONS, answer(60, judged=80), rates, are_labels_of_these_answers=False)
     assert part and part[0] == pytest.approx(0.65 / 0.7 * 0.8, abs=1e-6)
 
 
@@ -42,7 +42,7 @@ def test_labels_that_are_drawn_by_verdict_are_weighted_back() -> None:
     rates = measure_judge_rates(people, judge, QUESTIONS[:20], [90.0 if each else 10.0 for each in judge], 1000)
     assert rates.sensitivity == pytest.approx(810 / 830, abs=1e-6)
     assert rates.specificity == pytest.approx(80 / 170, abs=1e-6)
-    found = correct_judged_share(QUESTIONS, answer(90), rates, is_own=False)
+    found = correct_judged_share(QUESTIONS, answer(90), rates, are_labels_of_these_answers=False)
     assert found and found[0] == pytest.approx(0.83, abs=1e-6)
 
 
@@ -71,23 +71,23 @@ def test_a_judge_that_does_not_tell_right_from_wrong_corrects_nothing(
 ) -> None:
     rates = measure_judge_rates(*label(*counts), QUESTIONS, None, 100)
     assert (rates.sensitivity, rates.specificity) == known
-    assert correct_judged_share(QUESTIONS, answer(55), rates, is_own=False) is None
+    assert correct_judged_share(QUESTIONS, answer(55), rates, are_labels_of_these_answers=False) is None
 
 
 def test_few_labels_without_an_error_are_not_taken_for_a_judge_that_never_errs() -> None:
     rates = measure_judge_rates(*label(10, 0, 0, 10), QUESTIONS[:20], None, 20)
     assert (rates.sensitivity, rates.specificity) == (1.0, 1.0)
     assert rates.sensitivity_low is not None and rates.sensitivity_low < 0.8
-    found = correct_judged_share(QUESTIONS, answer(55), rates, is_own=False)
+    found = correct_judged_share(QUESTIONS, answer(55), rates, are_labels_of_these_answers=False)
     assert found and found[0] == 0.55
     assert found[1][0] < compute_wilson_interval(55, 100)[0] and found[1][1] > compute_wilson_interval(55, 100)[1]
     # all right, none judged: the labels change nothing
     for right, judged in ((100, 100), (0, 0)):
-        ends = correct_judged_share(QUESTIONS, answer(right, judged), rates, is_own=False)
+        ends = correct_judged_share(QUESTIONS, answer(right, judged), rates, are_labels_of_these_answers=False)
         assert ends and ends[0] == right / 100 and ends[1][0] <= ends[0] <= ends[1][1]
     # a judge that may as well guess leaves open what is right
     barely = measure_judge_rates(*label(3, 2, 2, 3), QUESTIONS[:10], None, 10)
-    vague = correct_judged_share(QUESTIONS, answer(55), barely, is_own=False)
+    vague = correct_judged_share(QUESTIONS, answer(55), barely, are_labels_of_these_answers=False)
     assert vague and vague[1] == (0.0, 1.0)
 
 

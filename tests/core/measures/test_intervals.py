@@ -8,12 +8,12 @@ import pytest
 from factmill.tasks.core.measures.intervals import (
     Float64Values,
     Int64Values,
-    bootstrap_mean_interval,
+    bootstrap_cluster_mean_interval,
     compute_wilson_interval,
     count_deviating_clusters,
     format_interval_warning,
-    scale_to_whole_numbers,
-    sum_by_cluster,
+    scale_to_whole_numbers_and_exponent,
+    sum_and_count_by_cluster,
 )
 
 
@@ -39,7 +39,7 @@ def test_nothing_observed_has_no_interval() -> None:
     with pytest.raises(ValueError, match="no observation"):
         compute_wilson_interval(0, 0)
     with pytest.raises(ValueError, match="no observation"):
-        bootstrap_mean_interval([], [])
+        bootstrap_cluster_mean_interval([], [])
 
 
 def test_wilson_s_interval_holds_the_share_of_sixty_in_nineteen_of_twenty_samples() -> None:
@@ -64,19 +64,19 @@ def test_a_bootstrap_covers_a_clustered_mean_and_too_rarely_with_few_clusters(
         sizes = draw.integers(1, 8, clusters)
         of = np.repeat(np.arange(clusters), sizes)
         values = np.clip(0.5 + draw.normal(0, 0.15, clusters)[of] + draw.normal(0, 0.1, len(of)), 0, 1)
-        whole, exponent = scale_to_whole_numbers(values, of)
-        low, high = bootstrap_mean_interval(*sum_by_cluster(whole, of), seed, exponent, draws=500)
+        whole, exponent = scale_to_whole_numbers_and_exponent(values, of)
+        low, high = bootstrap_cluster_mean_interval(*sum_and_count_by_cluster(whole, of), seed, exponent, draws=500)
         inside += low <= 0.5 <= high
     assert least <= inside <= most
 
 
 def test_clusters_are_drawn_whole() -> None:
     # the same thirty observations of thirty are surer than three rows of ten that are each all or nothing
-    alone = bootstrap_mean_interval([1] * 15 + [0] * 15, [1] * 30)
-    clustered = bootstrap_mean_interval([10, 5, 0], [10, 10, 10])
+    alone = bootstrap_cluster_mean_interval([1] * 15 + [0] * 15, [1] * 30)
+    clustered = bootstrap_cluster_mean_interval([10, 5, 0], [10, 10, 10])
     assert clustered[0] < alone[0]
     assert alone[1] < clustered[1]
-    assert bootstrap_mean_interval([3, 3], [6, 6]) == (0.5, 0.5)
+    assert bootstrap_cluster_mean_interval([3, 3], [6, 6]) == (0.5, 0.5)
 
 
 def ratio(sums: Float64Values, sizes: Float64Values, axis: int) -> Float64Values:
@@ -102,8 +102,8 @@ def test_a_bootstrap_is_that_of_scipy(scores: str, clusters: int) -> None:
         "skewed": draw.lognormal(0, 1, len(of)),
         "outlier": draw.random(len(of)) + 300 * (np.arange(len(of)) == 3),
     }[scores]
-    whole, exponent = scale_to_whole_numbers(values, of)
-    low, high = bootstrap_mean_interval(*sum_by_cluster(whole, of), 0, exponent)
+    whole, exponent = scale_to_whole_numbers_and_exponent(values, of)
+    low, high = bootstrap_cluster_mean_interval(*sum_and_count_by_cluster(whole, of), 0, exponent)
     sums = np.bincount(of, values)
     theirs = scipy.stats.bootstrap(
         (sums, sizes), ratio, paired=True, vectorized=True, method="percentile", n_resamples=10_000, rng=draw, batch=500
@@ -117,9 +117,9 @@ def test_an_interval_depends_neither_on_the_order_of_clusters_nor_on_what_a_mean
     draw = np.random.default_rng(1)
     sums, sizes = draw.integers(0, 1000, 500), draw.integers(1, 9, 500)
     order = draw.permutation(500)
-    expected = bootstrap_mean_interval(sums.tolist(), sizes.tolist())
-    assert bootstrap_mean_interval(sums[order].tolist(), sizes[order].tolist()) == expected
-    assert bootstrap_mean_interval((sums * 2**20).tolist(), sizes.tolist(), exponent=20) == pytest.approx(
+    expected = bootstrap_cluster_mean_interval(sums.tolist(), sizes.tolist())
+    assert bootstrap_cluster_mean_interval(sums[order].tolist(), sizes[order].tolist()) == expected
+    assert bootstrap_cluster_mean_interval((sums * 2**20).tolist(), sizes.tolist(), exponent=20) == pytest.approx(
         expected, rel=1e-5
     )
 
@@ -129,12 +129,12 @@ def test_whole_numbers_add_up_exactly_in_any_order(factor: float) -> None:
     draw = np.random.default_rng(4)
     of: Int64Values = draw.integers(0, 50, 3000)
     values = draw.normal(0, factor, 3000)
-    whole, exponent = scale_to_whole_numbers(values, of)
+    whole, exponent = scale_to_whole_numbers_and_exponent(values, of)
     assert np.array_equal(whole, np.rint(whole))
     assert np.abs(whole).max() * 3000 * np.bincount(of).max() < 2**43
     assert math.ldexp(math.fsum(whole), -exponent) == pytest.approx(math.fsum(values), rel=1e-5)
     order = draw.permutation(3000)
-    assert np.array_equal(sum_by_cluster(whole[order], of[order])[0], sum_by_cluster(whole, of)[0])
+    assert np.array_equal(sum_and_count_by_cluster(whole[order], of[order])[0], sum_and_count_by_cluster(whole, of)[0])
 
 
 @pytest.mark.parametrize(("clusters", "least"), [(10, 0.26), (30, 0.58), (100, 0.9)])
@@ -144,7 +144,7 @@ def test_the_interval_of_a_rare_event_is_noted_wherever_it_seldom_holds_the_trut
     for events in range(clusters + 1):
         chance = math.comb(clusters, events) * 0.03**events * 0.97 ** (clusters - events)
         sums, sizes = np.repeat([1.0, 0.0], [events, clusters - events]), np.ones(clusters)
-        low, high = bootstrap_mean_interval(sums, sizes, draws=1000)
+        low, high = bootstrap_cluster_mean_interval(sums, sizes, draws=1000)
         held += chance * (low <= 0.03 <= high)
         if not format_interval_warning(clusters, count_deviating_clusters(sums, sizes)):
             unnoted += chance

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from factmill.tasks.core.measures.intervals import bootstrap_mean_interval
+from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval
 from factmill.tasks.core.measures.metrics import MeasuredMetric
-from factmill.tasks.core.measures.ratio_metrics import RatioMetric, RatioTerms, measure_ratio_metrics
+from factmill.tasks.core.measures.ratio_metrics import RatioMetricScores, RatioTerms, measure_ratio_metrics
 
 NAN = math.nan
 
@@ -19,7 +19,7 @@ def part(above: Sequence[float], below: Sequence[float]) -> RatioTerms:
 
 def of_all(*parts: RatioTerms, clusters: Sequence[str] = ()) -> MeasuredMetric:
     names = clusters or [f"c{at}" for at in range(len(parts[0].numerators))]
-    return measure_ratio_metrics([RatioMetric("s", "m", names, parts)])[0]
+    return measure_ratio_metrics([RatioMetricScores("s", "m", names, parts)])[0]
 
 
 def test_a_ratio_of_sums_weighs_items_by_what_is_in_them() -> None:
@@ -61,7 +61,7 @@ def test_f1_where_there_is_nothing(first: RatioTerms, second: RatioTerms, value:
 
 
 def test_groups_are_measured_alone() -> None:
-    ratios = RatioMetric("s", "m", ["a", "b", "c"], [part([1, 0, 1], [1, 1, 2])], {"form": ["x", "y", "x"]})
+    ratios = RatioMetricScores("s", "m", ["a", "b", "c"], [part([1, 0, 1], [1, 1, 2])], {"form": ["x", "y", "x"]})
     found = [(each.group_by, each.group, each.value, each.n) for each in measure_ratio_metrics([ratios])]
     assert found == [("", "", 0.5, 3), ("form", "x", 0.666667, 2), ("form", "y", 0.0, 1)]
 
@@ -90,7 +90,7 @@ def test_the_interval_of_a_ratio_is_the_bootstrap_over_clusters() -> None:
         np.array([sum(column[at] for at, name in enumerate(names) if name == each) for each in order])
         for column in (precision.numerators, precision.denominators)
     )
-    assert (metric.ci_low, metric.ci_high) == bootstrap_mean_interval(sums, sizes)
+    assert (metric.ci_low, metric.ci_high) == bootstrap_cluster_mean_interval(sums, sizes)
 
 
 def test_an_f1_lies_in_its_interval_which_planted_rates_are_in() -> None:
@@ -110,11 +110,11 @@ def test_rows_depend_neither_on_the_order_of_items_nor_on_what_else_is_measured(
     names, precision, recall = make(7)
     order = np.random.default_rng(0).permutation(len(names))
     mixed = [part(each.numerators[order], each.denominators[order]) for each in (precision, recall)]
-    plain = RatioMetric("s", "m", names, [precision, recall])
-    other = RatioMetric("s", "m", [names[at] for at in order], mixed)
+    plain = RatioMetricScores("s", "m", names, [precision, recall])
+    other = RatioMetricScores("s", "m", [names[at] for at in order], mixed)
     assert measure_ratio_metrics([plain]) == measure_ratio_metrics([plain, other])[1:] == measure_ratio_metrics([other])
 
 
 def test_columns_of_other_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match=r"m, s: .* 2 items"):
-        RatioMetric("s", "m", ["a", "b"], [part([1], [1])])
+        RatioMetricScores("s", "m", ["a", "b"], [part([1], [1])])

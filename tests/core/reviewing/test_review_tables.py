@@ -11,9 +11,9 @@ from factmill.tasks.core.review import (
     REVIEW_QUEUE_COLUMNS,
     ReviewItem,
     TextEdit,
-    format_review_queue,
+    format_review_queue_csv,
     make_review_item,
-    parse_review_queue,
+    parse_review_queue_csv,
 )
 from factmill.tasks.errors import SourceError
 
@@ -32,7 +32,7 @@ def read_cells(text: str) -> list[dict[str, str]]:
 
 def test_the_file_has_a_head_line_and_one_record_an_item() -> None:
     edits = [TextEdit(field="ShortQ1", text="Who?\nAnd why?"), TextEdit(field="ShortA1", text="Ada")]
-    text = format_review_queue([make_item(proposed=edits), make_item("wrong")])
+    text = format_review_queue_csv([make_item(proposed=edits), make_item("wrong")])
     assert text.startswith(",".join(f'"{column}"' for column in REVIEW_QUEUE_COLUMNS) + "\r\n")
     first, second = read_cells(text)
     assert first["proposed"] == "ShortQ1: Who?\n  And why?\nShortA1: Ada"
@@ -59,12 +59,12 @@ def draw_items(draw: st.DrawFn) -> ReviewItem:
 
 @given(st.lists(draw_items(), max_size=4, unique_by=lambda item: item.id))
 def test_what_is_written_is_read_back(items: list[ReviewItem]) -> None:
-    assert strip_places(parse_review_queue(format_review_queue(items), "q.csv")) == items
+    assert strip_places(parse_review_queue_csv(format_review_queue_csv(items), "q.csv")) == items
 
 
 @given(draw_items())
 def test_no_cell_begins_like_a_formula(item: ReviewItem) -> None:
-    cells = read_cells(format_review_queue([item]))[0]
+    cells = read_cells(format_review_queue_csv([item]))[0]
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells.values())
 
 
@@ -80,18 +80,21 @@ def fill_in(text: str, **cells: str) -> str:
 
 
 def test_a_filled_in_queue_is_read_with_its_places() -> None:
-    text = format_review_queue([make_item("two\nlines"), make_item("other")])
+    text = format_review_queue_csv([make_item("two\nlines"), make_item("other")])
     filled = fill_in(
         text, decision=" Edit", edited="ShortA1: -5 °C\nShortQ1:How cold?\n\n", reviewer="Ada", note="=sure"
     )
-    first, second = parse_review_queue("\ufeff" + filled, "q.csv")
+    first, second = parse_review_queue_csv("\ufeff" + filled, "q.csv")
     assert first.edited == [TextEdit(field="ShortA1", text="-5 °C"), TextEdit(field="ShortQ1", text="How cold?")]
     assert (first.decision, first.reviewer, first.note, first.detail) == ("edit", "Ada", "=sure", "two\nlines")
     assert (first.file, first.line, second.line, second.decision) == ("q.csv", 2, 7, "open")
 
 
 def test_an_empty_decision_is_open() -> None:
-    assert parse_review_queue(fill_in(format_review_queue([make_item()]), decision=""), "q.csv")[0].decision == "open"
+    assert (
+        parse_review_queue_csv(fill_in(format_review_queue_csv([make_item()]), decision=""), "q.csv")[0].decision
+        == "open"
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,7 @@ def test_an_empty_decision_is_open() -> None:
 )
 def test_what_cannot_be_read_is_told_with_its_line(cells: dict[str, str], said: str) -> None:
     with pytest.raises(SourceError) as error:
-        parse_review_queue(fill_in(format_review_queue([make_item()]), **cells), "q.csv")
+        parse_review_queue_csv(fill_in(format_review_queue_csv([make_item()]), **cells), "q.csv")
     assert f"q.csv, {said}" in str(error.value)
 
 
@@ -119,18 +122,18 @@ def test_what_cannot_be_read_is_told_with_its_line(cells: dict[str, str], said: 
     [
         ("", "q.csv: the file is empty"),
         ("id,flag\r\n", "q.csv, line 1: expected the columns id, benchmark"),
-        (format_review_queue([]).replace('"note"', '"remark"'), "found ["),
-        (format_review_queue([make_item()]) + '"x","y"\r\n', "q.csv, line 3: expected 11 cells, found 2"),
-        (format_review_queue([make_item()]) + '"x', "q.csv, line 3: unexpected end of data"),
-        (format_review_queue([make_item(), make_item()]), "q.csv, line 3: the item "),
+        (format_review_queue_csv([]).replace('"note"', '"remark"'), "found ["),
+        (format_review_queue_csv([make_item()]) + '"x","y"\r\n', "q.csv, line 3: expected 11 cells, found 2"),
+        (format_review_queue_csv([make_item()]) + '"x', "q.csv, line 3: unexpected end of data"),
+        (format_review_queue_csv([make_item(), make_item()]), "q.csv, line 3: the item "),
     ],
 )
 def test_a_file_that_is_no_queue_is_told(text: str, said: str) -> None:
     with pytest.raises(SourceError) as error:
-        parse_review_queue(text, "q.csv")
+        parse_review_queue_csv(text, "q.csv")
     assert said in str(error.value)
 
 
 def test_a_queue_without_items_and_blank_lines_are_read() -> None:
-    assert parse_review_queue(format_review_queue([]), "q.csv") == []
-    assert len(parse_review_queue(format_review_queue([make_item()]) + "\r\n\r\n", "q.csv")) == 1
+    assert parse_review_queue_csv(format_review_queue_csv([]), "q.csv") == []
+    assert len(parse_review_queue_csv(format_review_queue_csv([make_item()]) + "\r\n\r\n", "q.csv")) == 1

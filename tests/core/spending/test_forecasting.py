@@ -12,7 +12,7 @@ from factmill.tasks.core.spending.forecasting import (
     draw_pilot_rows,
     estimate_bundled_requests,
     estimate_distinct_things,
-    make_forecast,
+    make_build_forecast,
 )
 
 ROWS = {f"r{at:02}": 1.0 for at in range(20)}
@@ -23,7 +23,9 @@ def use(stage: str, row: str, key: str, *, model: str = "m", usd: float = 0.01, 
 
 
 def forecast(uses, scale: float = 4.0, seconds: float = 10.0, parallel: int = 8, rows=ROWS):
-    return make_forecast([ObservedStage("ask", len(rows), scale, seconds)], uses, rows, {"http://model": parallel}, {})
+    return make_build_forecast(
+        [ObservedStage("ask", len(rows), scale, seconds)], uses, rows, {"http://model": parallel}, {}
+    )
 
 
 def test_calls_of_each_row_grow_with_the_rows():
@@ -44,8 +46,8 @@ def test_what_rows_of_one_question_share_grows_with_the_questions():
     rows = {f"{setting}/q{at}": 1.0 for at in range(10) for setting in ("drawn", "put together")}
     shared = [use("ask", row, f"answers to {row[-2:]}") for row in rows]
     stages = [ObservedStage("ask", len(rows), 4.0, 10.0)]
-    assert make_forecast(stages, shared, rows, {}, {}).total["calls"] < 20
-    assert make_forecast(stages, shared, rows, {}, {}, lambda row: row[-2:]).total["calls"] == 40
+    assert make_build_forecast(stages, shared, rows, {}, {}).total["calls"] < 20
+    assert make_build_forecast(stages, shared, rows, {}, {}, lambda row: row[-2:]).total["calls"] == 40
 
 
 def test_what_rows_share_grows_the_slower_the_more_they_share():
@@ -83,7 +85,7 @@ def test_calls_fill_requests_before_there_are_more(calls, batches, most, request
 
 def test_bundled_requests_grow_slower_than_their_calls():
     uses = [use("ask", row, row, requests=0.1, model="") for row in ROWS]
-    found = make_forecast([ObservedStage("ask", 20, 10.0, 1.0)], uses, ROWS, {}, {"http://model": 50})
+    found = make_build_forecast([ObservedStage("ask", 20, 10.0, 1.0)], uses, ROWS, {}, {"http://model": 50})
     assert (found.total["calls"], found.total["requests"]) == (200, 4)
     assert found.low["requests"] == pytest.approx(4)
 
@@ -91,7 +93,7 @@ def test_bundled_requests_grow_slower_than_their_calls():
 def test_what_an_earlier_stage_asked_is_not_asked_again():
     stages = [ObservedStage("read", 80, 1.0, 1.0), ObservedStage("ask", 20, 4.0, 1.0)]
     uses = [use("read", row, row) for row in ROWS] + [use("ask", row, row) for row in ROWS]
-    found = make_forecast(stages, uses, ROWS, {}, {})
+    found = make_build_forecast(stages, uses, ROWS, {}, {})
     assert found.total["calls"] == 20
     assert found.stages[1].asked == ()
     assert (found.low["calls"], found.high["calls"]) == (20, 20)
@@ -145,7 +147,7 @@ def test_hours_are_those_of_the_slowest_service_and_what_the_stage_does_beside()
 def test_a_service_with_a_rate_takes_as_long_as_its_rate_asks_for():
     uses = [use("ask", row, row) for row in ROWS]
     stages = [ObservedStage("ask", len(ROWS), 4.0, 10.0)]
-    paced = make_forecast(stages, uses, ROWS, {"http://model": 8}, {}, gaps_s={"http://model": 0.3})
+    paced = make_build_forecast(stages, uses, ROWS, {"http://model": 8}, {}, gaps_s={"http://model": 0.3})
     assert paced.total["hours"] * 3600 == pytest.approx(80 * 0.3 + 4 * (10 - 20 * 0.3))
 
 

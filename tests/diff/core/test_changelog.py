@@ -9,7 +9,7 @@ from factmill.tasks.diff.core.changes import (
     CAUSE_KIND_MEANINGS,
     ChangeCause,
     RowChange,
-    excerpt_change,
+    excerpt_change_keeping_line_breaks,
     format_change_in_lines,
     format_value_in_line,
 )
@@ -73,6 +73,6 @@ def test_long_values_are_cut_around_their_first_difference() -> None:
     old, new = format_change_in_lines("x" * 100 + "1" + "y" * 100, "x" * 100 + "2" + "y" * 100, 40)
     assert (old, new) == ("…" + "x" * 20 + "1" + "y" * 19 + "…", "…" + "x" * 20 + "2" + "y" * 19 + "…")
     assert format_change_in_lines("a\nb", ["a", "ü"], 20) == ("a b", '["a", "ü"]')
-    assert excerpt_change("a\nb", "a", 20) == ("a\nb", "a")
+    assert excerpt_change_keeping_line_breaks("a\nb", "a", 20) == ("a\nb", "a")
     assert format_value_in_line("a" * 30, 10) == "a" * 10 + "…"
     assert format_value_in_line("\ud800", 10) == "?"

@@ -6,18 +6,22 @@ import sys
 
 import pytest
 
-from factmill.tasks.engine.cluster.capabilities import ServableResource, ServedResources
+from factmill.tasks.engine.cluster.capabilities import ServableModelOrGraph, ServedResources
 from factmill.tasks.engine.cluster.driver import WorkerInfo, format_missing_capability
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
     WorkerCapability,
-    format_code_version,
-    format_resource_name,
-    import_distributed,
-    parse_resource_name,
+    format_dask_resource_name,
+    format_worker_code_version,
+    import_distributed_without_logs,
+    parse_dask_resource_name,
 )
-from factmill.tasks.engine.cluster.worker_tasks import ClusterRequest, answer_request, serve_resources
-from factmill.tasks.engine.services import check_models
+from factmill.tasks.engine.cluster.worker_tasks import (
+    RequestUnpicklingToAnswer,
+    answer_or_refuse_cluster_request,
+    set_served_resources,
+)
+from factmill.tasks.engine.services import check_model_variables_and_libraries
 from factmill.tasks.errors import SettingsError, UsageError
 from factmill.tasks.settings import load_world
 
@@ -36,25 +40,30 @@ def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() ->
         opened.append(1)
         return lambda operation, asked: [operation, asked]
 
-    serve_resources(
+    set_served_resources(
         ServedResources(
             [
-                ServableResource(NLLB, "nllb", open_model),
-                ServableResource(RequiredResource("graph", "1"), "small", lambda: fail),
+                ServableModelOrGraph(NLLB, "nllb", open_model),
+                ServableModelOrGraph(RequiredResource("graph", "1"), "small", lambda: fail),
             ]
         )
     )  # type: ignore[arg-type, return-value]
-    question = pickle.dumps(ClusterRequest(NLLB.kind, NLLB.identity, format_code_version(), "calls", ["text"]))
+    question = pickle.dumps(
+        RequestUnpicklingToAnswer(NLLB.kind, NLLB.identity, format_worker_code_version(), "calls", ["text"])
+    )
     assert [pickle.loads(question), pickle.loads(question)] == [["answered", ["calls", ["text"]]]] * 2
     assert opened == [1]
-    assert answer_request("graph", "1", format_code_version(), "item_paths", []) == ["refused", "the folder is damaged"]
-    assert answer_request("graph", "2", format_code_version(), "item_paths", []) == [
+    assert answer_or_refuse_cluster_request("graph", "1", format_worker_code_version(), "item_paths", []) == [
+        "refused",
+        "the folder is damaged",
+    ]
+    assert answer_or_refuse_cluster_request("graph", "2", format_worker_code_version(), "item_paths", []) == [
         "refused",
         "this worker does not hold the graph 2",
     ]
-    refused = answer_request(NLLB.kind, NLLB.identity, "factmill 0", "calls", [])
-    assert refused == ["refused", f"this worker runs {format_code_version()}; the request needs factmill 0"]
-    serve_resources(ServedResources([]))
+    refused = answer_or_refuse_cluster_request(NLLB.kind, NLLB.identity, "factmill 0", "calls", [])
+    assert refused == ["refused", f"this worker runs {format_worker_code_version()}; the request needs factmill 0"]
+    set_served_resources(ServedResources([]))
 
 
 def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,26 +72,26 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
 
     said: list[str] = []
     monkeypatch.setattr("factmill.tasks.engine.cluster.worker_tasks.print_and_log", said.append)
-    serve_resources(
+    set_served_resources(
         ServedResources(
             [
-                ServableResource(NLLB, "nllb", lambda: run_out),
-                ServableResource(RequiredResource("graph", "1"), "small", lambda: fail),
+                ServableModelOrGraph(NLLB, "nllb", lambda: run_out),
+                ServableModelOrGraph(RequiredResource("graph", "1"), "small", lambda: fail),
             ]
         )
     )
     with pytest.raises(MemoryError):  # which Dask has another worker try
-        answer_request(NLLB.kind, NLLB.identity, format_code_version(), "calls", [])
-    answer_request("graph", "1", format_code_version(), "item_paths", [])
+        answer_or_refuse_cluster_request(NLLB.kind, NLLB.identity, format_worker_code_version(), "calls", [])
+    answer_or_refuse_cluster_request("graph", "1", format_worker_code_version(), "item_paths", [])
     assert said == [
         f"note: the {NLLB} failed at calls: MemoryError: no room for 8 GB",
         "note: the graph 1 refused item_paths: the folder is damaged",
     ]
-    serve_resources(ServedResources([]))
+    set_served_resources(ServedResources([]))
 
 
 def test_nothing_of_dask_s_own_log_is_printed() -> None:
-    import_distributed()
+    import_distributed_without_logs()
     loggers = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     assert "distributed.client" in loggers
     assert not [name for name in loggers if logging.getLogger(name).isEnabledFor(logging.CRITICAL)]
@@ -90,8 +99,8 @@ def test_nothing_of_dask_s_own_log_is_printed() -> None:
 
 def test_what_a_worker_holds_is_told_by_the_name_of_a_resource() -> None:
     held = WorkerCapability(NLLB, "factmill 0")
-    assert parse_resource_name(format_resource_name(held)) == held
-    assert [parse_resource_name(name) for name in ("GPU", '["other", 1, 2, 3]', "3", '{"a": 1}')] == [None] * 4
+    assert parse_dask_resource_name(format_dask_resource_name(held)) == held
+    assert [parse_dask_resource_name(name) for name in ("GPU", '["other", 1, 2, 3]', "3", '{"a": 1}')] == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -126,4 +135,4 @@ def test_a_library_that_is_not_installed_is_told_before_a_build_begins(monkeypat
     monkeypatch.setenv("FACTMILL_CLUSTER", ADDRESS)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(SettingsError, match=r"not installed: pip install 'factmill\[dask\]'"):
-        check_models(load_world("embedded"), [])
+        check_model_variables_and_libraries(load_world("embedded"), [])

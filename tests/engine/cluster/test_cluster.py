@@ -25,10 +25,10 @@ from factmill.tasks.core.calls.translation_and_perplexity import (
 )
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions
 from factmill.tasks.engine.cluster import driver, remote_models
-from factmill.tasks.engine.cluster.driver import Cluster
+from factmill.tasks.engine.cluster.driver import DaskClusterClient
 from factmill.tasks.engine.cluster.protocol import RequiredResource
 from factmill.tasks.engine.cluster.remote_models import (
-    RemoteModel,
+    RemoteModelService,
     RemotePathFinder,
     open_remote_cross_encoder,
     open_remote_embedder,
@@ -39,8 +39,8 @@ from factmill.tasks.graph.lookup import open_graph
 from factmill.tasks.models import perplexity, translator
 from factmill.tasks.models.converting.encoder import make_cross_encoder_folder, make_embedder_folder
 from factmill.tasks.models.cross_encoder import CrossEncoder, resolve_cross_encoder_folder
-from factmill.tasks.models.embedders import SentenceEncoder, resolve_embedder_folder
-from factmill.tasks.models.model_folder import models_folder
+from factmill.tasks.models.embedders import SentenceEncoder, resolve_or_convert_embedder_folder
+from factmill.tasks.models.model_folder import get_models_folder
 from factmill.tasks.models.model_services import make_language_model_service, make_translator_service
 from factmill.tasks.processes import find_free_port
 from factmill.tasks.settings import graphs_folder
@@ -63,10 +63,10 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cluster")
-    make_embedder_folder(write_checkpoint(folder / "tiny", make_weights()), models_folder(folder))
+    make_embedder_folder(write_checkpoint(folder / "tiny", make_weights()), get_models_folder(folder))
     weights = make_weights(prefix="bert.") | make_head(3)
     labels = {"0": "CONTRADICTION", "1": "neutral", "2": "Entailment"}
-    make_cross_encoder_folder(write_checkpoint(folder / "nli", weights, id2label=labels), models_folder(folder))
+    make_cross_encoder_folder(write_checkpoint(folder / "nli", weights, id2label=labels), get_models_folder(folder))
     (folder / "small.nt").write_text(spell_out(LINES), "utf-8")
     load_graph([folder / "small.nt"], "small", graphs_folder(folder))
     return folder
@@ -81,10 +81,10 @@ def loopback(home: Path) -> Iterator[LoopbackCluster]:
 
 
 @pytest.fixture
-def cluster(loopback: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster(loopback: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaskClusterClient]:
     monkeypatch.setattr(remote_models, "_MIN_GROUP_CHARS", 60)
     monkeypatch.setattr(remote_models, "_MIN_GROUP_PAIRS", 2)
-    with closing(Cluster(ComputeSettings(engine="dask", address=loopback.address, wait_s=300))) as connected:
+    with closing(DaskClusterClient(ComputeSettings(engine="dask", address=loopback.address, wait_s=300))) as connected:
         yield connected
 
 
@@ -101,7 +101,7 @@ def ask(service: CallService, calls: list[Call]) -> tuple[dict[str, CallResponse
     return replies, delivered
 
 
-def test_translations_and_perplexities_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
+def test_translations_and_perplexities_are_those_of_this_process(cluster: DaskClusterClient, home: Path) -> None:
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, home)
     local: CallService = make_translator_service(
         identity, lambda: translator.Translator(translator.EMBEDDED_TRANSLATOR_FOLDER, threads=1)
@@ -111,7 +111,7 @@ def test_translations_and_perplexities_are_those_of_this_process(cluster: Cluste
         make_translate_path_call(identity, ["London", "born in"], [None, "né à"], "fr"),
         Call(identity, "sing", {}),
     ]
-    replies, delivered = ask(RemoteModel(cluster, RequiredResource("translator", identity)), calls)
+    replies, delivered = ask(RemoteModelService(cluster, RequiredResource("translator", identity)), calls)
     assert (replies, delivered) == ask(local, calls)
     assert set(delivered.values()) == {1} and {reply.status for reply in replies.values()} == {"ok", "failed"}
 
@@ -120,11 +120,11 @@ def test_translations_and_perplexities_are_those_of_this_process(cluster: Cluste
         identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_LANGUAGE_MODEL_FOLDER, threads=1)
     )
     calls = [make_perplexity_call(identity, text) for text in SENTENCES]
-    assert ask(RemoteModel(cluster, RequiredResource("perplexity", identity)), calls) == ask(local, calls)
+    assert ask(RemoteModelService(cluster, RequiredResource("perplexity", identity)), calls) == ask(local, calls)
 
 
-def test_vectors_and_scores_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
-    folder = resolve_embedder_folder("tiny", home)
+def test_vectors_and_scores_are_those_of_this_process(cluster: DaskClusterClient, home: Path) -> None:
+    folder = resolve_or_convert_embedder_folder("tiny", home)
     here, there = SentenceEncoder(folder, threads=1), open_remote_embedder(folder, cluster)
     assert (there.name, there.digest, there.dimensions) == (here.name, here.digest, here.dimensions)
     texts = [*TEXTS, TEXTS[0]]
@@ -138,7 +138,7 @@ def test_vectors_and_scores_are_those_of_this_process(cluster: Cluster, home: Pa
         np.testing.assert_array_equal(remote_scorer.score(pairs, wanted), scorer.score(pairs, wanted))
 
 
-def test_paths_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
+def test_paths_are_those_of_this_process(cluster: DaskClusterClient, home: Path) -> None:
     subjects, objects = np.array([1, 1, 2, 3, 9, 1, 3]), np.array([2, 3, 1, 2, 1, 1, 1])
     dates = [PartialDate(1815, 12, 10), PartialDate(1815), PartialDate(1900)] + [PartialDate(1815)] * 4
     options = PathSearchOptions(always_two_hops=True, ignored_properties=frozenset({3}), max_paths=5)
@@ -159,7 +159,7 @@ def test_paths_are_those_of_this_process(cluster: Cluster, home: Path) -> None:
 
 
 def test_an_answer_that_does_not_fit_names_its_worker(
-    cluster: Cluster, home: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: DaskClusterClient, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(told: str) -> AbstractContextManager[object]:
         return pytest.raises(
@@ -174,20 +174,20 @@ def test_an_answer_that_does_not_fit_names_its_worker(
     calls = [make_translate_text_call(identity, text, "de") for text in SENTENCES[:2]]
     delivered: list[Call] = []
     with refused("0 answers to 1 questions"):
-        RemoteModel(cluster, RequiredResource("translator", identity)).send(
+        RemoteModelService(cluster, RequiredResource("translator", identity)).send(
             calls, lambda call, reply: delivered.append(call)
         )
     assert not delivered
     with open_graph("small", graphs_folder(home)) as graph, refused("1 answers to 2 questions"):
         ends = np.array([1, 2])
         RemotePathFinder(graph.manifest.digest, cluster).find_item_paths(ends, ends, PathSearchOptions())
-    there = open_remote_embedder(resolve_embedder_folder("tiny", home), cluster)
+    there = open_remote_embedder(resolve_or_convert_embedder_folder("tiny", home), cluster)
     there.dimensions += 1
     with refused(r"rows .*\(\d+,\); expected \(\d+,\)"):
         there.encode(TEXTS)
 
 
-def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> None:
+def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: DaskClusterClient) -> None:
     cluster.compute = cluster.compute.model_copy(update={"wait_s": 0.1})
     with pytest.raises(
         ServiceUnreachable, match=r"no worker at tcp.* \(2 workers\) holds the graph f+; .*: \w+; start one"
@@ -196,7 +196,7 @@ def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: Cluster) -> N
 
 
 def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_joins(
-    cluster: Cluster, loopback: LoopbackCluster, home: Path
+    cluster: DaskClusterClient, loopback: LoopbackCluster, home: Path
 ) -> None:
     identity = perplexity.get_language_model_identity(perplexity.EMBEDDED_LANGUAGE_MODEL, home)
     calls = [make_perplexity_call(identity, f"Rome is a city of {number} people.") for number in range(150)]
@@ -218,7 +218,7 @@ def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_join
         seen[call.key] += 1
         replies[call.key] = reply
 
-    RemoteModel(cluster, RequiredResource("perplexity", identity)).send(calls, take)
+    RemoteModelService(cluster, RequiredResource("perplexity", identity)).send(calls, take)
     assert replies == expected
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     for worker in loopback.workers[:2]:
@@ -227,7 +227,7 @@ def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_join
 
 
 def test_what_a_stopped_worker_has_under_way_goes_to_another(
-    cluster: Cluster, loopback: LoopbackCluster, home: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: DaskClusterClient, loopback: LoopbackCluster, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(driver, "print_and_log", said.append)
@@ -246,7 +246,7 @@ def test_what_a_stopped_worker_has_under_way_goes_to_another(
             stopped.send_signal(signal.SIGSTOP)
         seen[call.key] += 1
 
-    RemoteModel(cluster, RequiredResource("perplexity", identity)).send(calls, take)
+    RemoteModelService(cluster, RequiredResource("perplexity", identity)).send(calls, take)
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     assert any(f"the worker {address} does not respond" in each for each in said)
     assert any(re.search(rf"the worker {address} was silent for \d+ s and is removed", each) for each in said)
@@ -279,9 +279,11 @@ def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_
             worker = there.start("--model", perplexity.EMBEDDED_LANGUAGE_MODEL)
             try:
                 there.wait_joined(worker)
-                with closing(Cluster(ComputeSettings(engine="dask", address=address, wait_s=300))) as connected:
+                with closing(
+                    DaskClusterClient(ComputeSettings(engine="dask", address=address, wait_s=300))
+                ) as connected:
                     left = [call for call in calls if call.key not in seen]
-                    RemoteModel(connected, RequiredResource("perplexity", identity)).send(left, take)
+                    RemoteModelService(connected, RequiredResource("perplexity", identity)).send(left, take)
             finally:
                 there.kill(worker)
                 scheduler.kill()
@@ -298,7 +300,7 @@ def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.tasks.engine.cluster.driver._CONNECT_S", 0.2)
     with (
-        closing(Cluster(ComputeSettings(engine="dask", address="tcp://127.0.0.1:9"))) as lonely,
+        closing(DaskClusterClient(ComputeSettings(engine="dask", address="tcp://127.0.0.1:9"))) as lonely,
         pytest.raises(ServiceUnreachable, match=r"no Dask scheduler answers at tcp://127.0.0.1:9 .*`dask scheduler`"),
     ):
         lonely.list_workers()
@@ -309,7 +311,7 @@ def test_what_listens_and_is_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatc
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with (
-            closing(Cluster(ComputeSettings(engine="dask", address=address))) as lonely,
+            closing(DaskClusterClient(ComputeSettings(engine="dask", address=address))) as lonely,
             pytest.raises(ServiceUnreachable, match=f"no Dask scheduler answers at {address} .*listens there"),
         ):
             lonely.list_workers()

@@ -11,7 +11,7 @@ from factmill.tasks.errors import LocalGraphError, UsageError
 from factmill.tasks.models import perplexity, translator
 from factmill.tasks.models.converting.encoder import make_embedder_folder
 from factmill.tasks.models.embedders import SentenceEncoder
-from factmill.tasks.models.model_folder import models_folder
+from factmill.tasks.models.model_folder import get_models_folder
 
 ADDRESS = "tcp://10.0.0.5:8786"
 
@@ -19,8 +19,8 @@ ADDRESS = "tcp://10.0.0.5:8786"
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     """Add a tiny encoder to a home and return its folder."""
-    make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), models_folder(tmp_path))
-    return models_folder(tmp_path) / "tiny"
+    make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), get_models_folder(tmp_path))
+    return get_models_folder(tmp_path) / "tiny"
 
 
 def test_models_are_held_by_name_and_by_path_under_their_digests(tiny: Path, tmp_path: Path) -> None:

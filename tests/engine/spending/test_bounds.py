@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from factmill.tasks.clients.sending.lazy_service import LazyService
+from factmill.tasks.clients.sending.lazy_service import LazyBudgetedService
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.spending.costs import BudgetLimits
 from factmill.tasks.errors import BudgetExhausted
@@ -29,7 +29,7 @@ class Answering:
 
 @pytest.mark.parametrize(("computes", "answered"), [(True, 2), (False, 5)])
 def test_an_answer_that_is_computed_here_is_the_last_one_when_time_is_over(computes: bool, answered: int) -> None:
-    service = LazyService(
+    service = LazyBudgetedService(
         "here", True, lambda: Answering(lambda: service.budget.start_run(BudgetLimits(hours=0.0))), computes=computes
     )
     came: list[CallResponse] = []

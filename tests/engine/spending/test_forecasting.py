@@ -11,7 +11,7 @@ import pytest
 from factmill.tasks.assets import ASSETS_ROOT, load_prompt
 from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.service_settings import ModelSettings, ServiceEndpoint, ServiceLimits
-from factmill.tasks.engine.naming.identities import identify_service
+from factmill.tasks.engine.naming.identities import make_service_identity
 from factmill.tasks.engine.spending.forecasting import (
     ENGLISH_CHARACTERS_PER_TOKEN,
     ForecastBasis,
@@ -69,7 +69,7 @@ def test_a_pilot_is_scaled_behind_where_it_drew_and_costs_what_it_cost():
 def test_of_what_a_service_answers_together_and_singly_each_grows_as_it_does():
     stages = [stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
     wiki, free = (
-        identify_service("wikipedia", "embedded"),
+        make_service_identity("wikipedia", "embedded"),
         {"model": "", "tokens_in": 0, "tokens_out": 0, "cost_usd": 0.0},
     )
     calls = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_prefixes
+from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_word_prefixes
 from factmill.tasks.text.text_normalization import fold_case_and_accents
 
 
@@ -18,7 +18,7 @@ from factmill.tasks.text.text_normalization import fold_case_and_accents
     ],
 )
 def test_only_long_words_of_names_are_looked_for(answers: list[object], beginnings: set[str]) -> None:
-    assert list_required_prefixes(answers) == beginnings
+    assert list_required_word_prefixes(answers) == beginnings
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_only_long_words_of_names_are_looked_for(answers: list[object], beginnin
     ],
 )
 def test_a_text_without_the_beginning_of_a_name_cannot_hold_it(answer: str, text: str, could: bool) -> None:
-    assert contains_all_prefixes(list_required_prefixes([answer]), fold_case_and_accents(text)) is could
+    assert contains_all_prefixes(list_required_word_prefixes([answer]), fold_case_and_accents(text)) is could

@@ -7,18 +7,18 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.fanoutqa.core.judge_replies import (
     OBJECTIVITY_FORM,
     WORDING_FORM,
-    WordingReply,
+    WordingVerdict,
     format_wording_change,
-    read_objectivity,
     read_objectivity_reason,
-    read_wording_reply,
+    read_objectivity_verdict,
+    read_wording_verdict,
 )
 
-hear_verdict = hearing(OBJECTIVITY_FORM, read_objectivity)
+hear_verdict = hearing(OBJECTIVITY_FORM, read_objectivity_verdict)
 
 
 def hear_wording(reply: str, question: str) -> object:
-    return hearing(WORDING_FORM, read_wording_reply, question)(reply)
+    return hearing(WORDING_FORM, read_wording_verdict, question)(reply)
 
 
 QUESTION = "What is the height of the 5 tallest towers in the U.S. built before 1990, and who owns the Space Needle?"
@@ -107,7 +107,7 @@ def test_the_reason_is_the_last_sentence_before_the_verdict(reply: str, reason: 
     ],
 )
 def test_a_question_is_fine_in_any_dress_of_no_change(reply: str) -> None:
-    assert hear_wording(reply, QUESTION) == WordingReply("fine", "")
+    assert hear_wording(reply, QUESTION) == WordingVerdict("fine", "")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_question_is_fine_in_any_dress_of_no_change(reply: str) -> None:
     ],
 )
 def test_a_flag_comes_with_its_reason(reply: str, reason: str) -> None:
-    assert hear_wording(reply, QUESTION) == WordingReply("flag", reason)
+    assert hear_wording(reply, QUESTION) == WordingVerdict("flag", reason)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_flag_comes_with_its_reason(reply: str, reason: str) -> None:
     ],
 )
 def test_a_rewrite_is_read_in_any_dress(reply: str) -> None:
-    assert hear_wording(reply, QUESTION) == WordingReply("rewrite", MENDED)
+    assert hear_wording(reply, QUESTION) == WordingVerdict("rewrite", MENDED)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_a_rewrite_is_read_in_any_dress(reply: str) -> None:
     ],
 )
 def test_a_rewrite_may_write_numbers_and_names_in_another_form(question: str, rewrite: str) -> None:
-    assert hear_wording(rewrite, question) == WordingReply("rewrite", rewrite)
-    assert hear_wording(f"'{rewrite}'", question) == WordingReply("rewrite", rewrite)
+    assert hear_wording(rewrite, question) == WordingVerdict("rewrite", rewrite)
+    assert hear_wording(f"'{rewrite}'", question) == WordingVerdict("rewrite", rewrite)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from factmill.tasks.fanoutqa.core.flags import SplitSide, assign_splits
+from factmill.tasks.fanoutqa.core.flags import SplitSide, assign_splits_by_shared_articles
 
 Asked = tuple[str, tuple[str, ...], SplitSide | None]
 APART: list[Asked] = [(f"q{at}", tuple(f"article {at} {each}" for each in range(5)), None) for at in range(20_000)]
@@ -30,23 +30,25 @@ def are_twins(one: Asked, other: Asked) -> bool:
 
 
 def test_three_in_ten_are_dev() -> None:
-    assert list(assign_splits(APART, 7).values()).count("dev") / len(APART) == pytest.approx(0.3, abs=0.01)
+    assert list(assign_splits_by_shared_articles(APART, 7).values()).count("dev") / len(APART) == pytest.approx(
+        0.3, abs=0.01
+    )
 
 
 def test_a_seed_draws_other_sides() -> None:
-    assert assign_splits(APART[:100], 7) != assign_splits(APART[:100], 8)
+    assert assign_splits_by_shared_articles(APART[:100], 7) != assign_splits_by_shared_articles(APART[:100], 8)
 
 
 def test_shares_of_none_and_all_are_kept() -> None:
-    assert {*assign_splits(APART[:100], 7, 0.0).values()} == {"test"}
-    assert {*assign_splits(APART[:100], 7, 1.0).values()} == {"dev"}
+    assert {*assign_splits_by_shared_articles(APART[:100], 7, 0.0).values()} == {"test"}
+    assert {*assign_splits_by_shared_articles(APART[:100], 7, 1.0).values()} == {"dev"}
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_added_moves_nothing(seed: int) -> None:
     before = draw(seed, 60)
-    sides = assign_splits(before, 7)
-    added = assign_splits([*before, *draw(1_000 + seed, 60)], 7)
+    sides = assign_splits_by_shared_articles(before, 7)
+    added = assign_splits_by_shared_articles([*before, *draw(1_000 + seed, 60)], 7)
     assert {each: added[each] for each in sides} == sides
 
 
@@ -54,22 +56,22 @@ def test_what_is_added_moves_nothing(seed: int) -> None:
 def test_what_is_added_between_moves_only_its_twins(seed: int) -> None:
     before, more = draw(seed, 20), APART[:20]
     mixed: list[Asked] = [each for pair in zip(more, before, strict=True) for each in pair]
-    sides = assign_splits(before, 7)
-    added = assign_splits(mixed, 7)
+    sides = assign_splits_by_shared_articles(before, 7)
+    added = assign_splits_by_shared_articles(mixed, 7)
     assert {each: added[each] for each in sides} == sides
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_question_lies_beside_its_twins_unless_these_lie_apart(seed: int) -> None:
     questions = draw(seed, 60)
-    sides = assign_splits(questions, 7)
+    sides = assign_splits_by_shared_articles(questions, 7)
     for at, each in enumerate(questions):
         of_twins = {sides[other[0]] for other in questions[:at] if are_twins(each, other)}
         assert len(of_twins) != 1 or of_twins == {sides[each[0]]}
 
 
 def lie(questions: Sequence[Asked], name: str) -> SplitSide:
-    return assign_splits(questions, 7)[name]
+    return assign_splits_by_shared_articles(questions, 7)[name]
 
 
 def test_a_question_between_two_groups_joins_the_nearer_one_and_of_equals_the_first() -> None:

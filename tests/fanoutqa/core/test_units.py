@@ -2,7 +2,11 @@
 
 import pytest
 
-from factmill.tasks.fanoutqa.core.wording_checks import find_added_units, find_answer_passage, find_unsupported_unit
+from factmill.tasks.fanoutqa.core.wording_checks import (
+    find_added_units,
+    find_numeric_answer_passage,
+    find_unit_support_problem,
+)
 from factmill.tasks.text.values.answer_search import AnswerValue
 
 HIGH = "What are the height of the five tallest towers of Austria?"
@@ -50,13 +54,15 @@ PROSE, TABLE = "It is 252 m (827 ft) high and was opened in 1964.", "Height\n\n2
 )
 def test_a_unit_has_to_stand_beside_every_number(unit: str, answer: AnswerValue, text: str, told: str | None) -> None:
     assert (
-        find_unsupported_unit(unit, [("Vienna", "a city", "Vienna lies on the Danube."), ("Donauturm", answer, text)])
+        find_unit_support_problem(
+            unit, [("Vienna", "a city", "Vienna lies on the Danube."), ("Donauturm", answer, text)]
+        )
         == told
     )
 
 
 def test_the_passage_is_the_sentence_that_says_the_number() -> None:
     text = f"Donauturm\n\nThe tower stands in Vienna. {PROSE} Many visit it.\n\n252"
-    assert find_answer_passage(252, text) == PROSE
-    assert find_answer_passage("Vienna", text) == find_answer_passage(253, text) == ""
-    assert len(find_answer_passage(252, "252 m is " + 400 * "very " + "high.")) == 300
+    assert find_numeric_answer_passage(252, text) == PROSE
+    assert find_numeric_answer_passage("Vienna", text) == find_numeric_answer_passage(253, text) == ""
+    assert len(find_numeric_answer_passage(252, "252 m is " + 400 * "very " + "high.")) == 300

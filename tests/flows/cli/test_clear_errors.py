@@ -133,7 +133,7 @@ def test_services_that_may_not_be_asked_are_named_before_prefect_starts(
     text = OUTSIDE.replace('user_agent = "x"', f'user_agent = "{agent}"') + SERVED
     world = write(tmp_path, "world.toml", text.replace("[wikipedia]", f"{more}[wikipedia]"))
     for forecast in ([], ["--forecast"]):
-        ran = alone("build", "granola", "--world", world, "--relation", "P19", *forecast)
+        ran = alone("build", "granola", "--world", world, "--relations", "P19", *forecast)
         check(ran, 2, "settings", message)
         assert "c2VjcmV0" not in ran.err
     serving = RunOptions(world=str(world))
@@ -218,7 +218,7 @@ def test_a_read_only_warehouse_is_read_and_not_written(factmill: Factmill, built
         for command in [*reading, ("verify", "latest:granola")]:
             ran = held.run_process(*command, "--warehouse", built)
             assert (ran.code, "Traceback" in ran.err) == (0, False), (command, ran.err)
-        build = ("build", "granola", "--relation", "P40", "--warehouse", built)
+        build = ("build", "granola", "--relations", "P40", "--warehouse", built)
         check(held.run_process(*build), 1, "warehouse", "file")
         built.chmod(0o644), built.parent.chmod(0o555)
         assert held.run_process("show", "granola", "--warehouse", built).code == 0
@@ -235,7 +235,7 @@ def test_what_may_not_be_read_or_written_is_named(factmill: Factmill, tmp_path: 
     home.mkdir()
     home.chmod(0o555), source.chmod(0)
     for here in (home, home / "deeper"):
-        ran = Factmill(here, factmill.prefect_api, PROGRAM).run_process("build", "granola", "--relation", "P19")
+        ran = Factmill(here, factmill.prefect_api, PROGRAM).run_process("build", "granola", "--relations", "P19")
         check(ran, 2, "settings", f"{here} ")
     for benchmark in ("granola", "fanoutqa", "multihal", "biokalma"):
         ran = Factmill(tmp_path / "home", factmill.prefect_api, PROGRAM).run_process(
@@ -276,7 +276,7 @@ def test_a_damaged_journal_is_kept_aside_and_told_and_what_is_whole_in_it_used(f
     record = make_record(Call("s", "o", {"n": "whole"}), CallResponse(body=1))
     journal = built.with_name(f"{built.name}.runs") / "journal" / "1-x.journal"
     journal.write_bytes(b"no line of a journal\n" + encode_line(record))
-    ran = factmill("build", "granola", "--relation", "P40", "--limit", "1", "--warehouse", built)
+    ran = factmill("build", "granola", "--relations", "P40", "--limit", "1", "--warehouse", built)
     assert ran.code == 0, ran.err
     aside = journal.with_suffix(".damaged")
     told = f"1 line of a journal is damaged, the first is line 1; its 1 complete reply is kept, lost ones are requested again, and the journal is renamed to {aside}"

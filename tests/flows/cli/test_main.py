@@ -18,7 +18,7 @@ import typer
 from support.commands.command import ROOT, Factmill
 from support.steps.warehouses import empty_warehouse
 
-from factmill.flows.cli.options import list_option_fields, read_options
+from factmill.flows.cli.options import make_model_from_options, make_option_dataclass_fields
 from factmill.flows.serve_options import ServeOptions
 from factmill.tasks import errors
 from factmill.tasks.errors import FactmillError
@@ -181,7 +181,7 @@ def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -
     assert embedded_build["build_id"] in factmill("builds").out
     assert embedded_build["build_id"] in [build["build_id"] for build in factmill("builds", "--json").json]
     assert "granola_answers" in factmill("show", "granola", "--columns").out
-    assert "P19-" in factmill("show", "granola", "--relation", "P19").out
+    assert "P19-" in factmill("show", "granola", "--part", "P19").out
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -
     [
         (["build", "granita"], 2, "usage", "'granita'"),
         (["build", "granola", "--world", "marble"], 2, "settings", "'marble'"),
-        (["build", "granola", "--relation", "P9999"], 2, "usage", "P9999"),
+        (["build", "granola", "--relations", "P9999"], 2, "usage", "P9999"),
         (["build", "granola", "--source", "/absent.json"], 2, "source", "/absent.json"),
         (["build", "granola", "--limit", "0"], 2, "usage", "'--limit': '0'"),
         (["build", "granola", "--max-error-score", "2"], 2, "usage", "'--max-error-score': '2'"),
@@ -274,7 +274,7 @@ def test_a_process_ends_with_the_code_of_its_command(factmill: Factmill) -> None
 def test_a_process_without_its_usual_streams_opens_no_file_in_their_place(tmp_path: Path, closed: str) -> None:
     told = tmp_path / "told"
     program = (
-        "import os, sys; from factmill.flows.cli import entry, main; main._run_command = lambda: ["
+        "import os, sys; from factmill.flows.cli import entry, main; main._run_and_get_exit_code = lambda: ["
         f"open({str(told)!r}, 'w').write(str(min(os.open('/', 0) for _ in range(3)))), print(1), sys.stderr.write('2'), 0][-1]; "
         "entry.main()"
     )
@@ -333,10 +333,12 @@ def test_a_flag_that_is_on_by_default_can_be_turned_off(arguments: list[str], is
     app = typer.Typer()
     app.command()(
         make_dataclass(
-            "command", list_option_fields(ServeOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS]), kw_only=True
+            "command",
+            make_option_dataclass_fields(ServeOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS]),
+            kw_only=True,
         )
     )
-    assert read_options(ServeOptions, app(arguments, standalone_mode=False)).catch_up is is_on
+    assert make_model_from_options(ServeOptions, app(arguments, standalone_mode=False)).catch_up is is_on
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from factmill.flows.cli.main import COMMAND_GROUPS, COMMANDS, app, find_commit
-from factmill.flows.cli.options import print_lines, print_result, write_text_file
-from factmill.flows.commands.builds import print_rows
+from factmill.flows.cli.options import print_escaped_lines, print_result, write_text_file
+from factmill.flows.commands.builds import print_terminal_table
 from factmill.tasks.errors import OutputError
 
 HOSTILE = "\x1b]0;a title\x07 \x9b2J \u202eturned"
@@ -21,8 +21,8 @@ HOSTILE = "\x1b]0;a title\x07 \x9b2J \u202eturned"
 def test_what_rows_say_acts_on_no_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # as on a terminal
     monkeypatch.setenv("COLUMNS", "200")
-    print_lines([HOSTILE, "two\tlines"])
-    print_rows(HOSTILE, {"id": None, "told": "told"}, [{"id": HOSTILE, "told": [HOSTILE, {"a": HOSTILE}]}])
+    print_escaped_lines([HOSTILE, "two\tlines"])
+    print_terminal_table(HOSTILE, {"id": None, "told": "told"}, [{"id": HOSTILE, "told": [HOSTILE, {"a": HOSTILE}]}])
     printed = capsys.readouterr().out
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
     assert printed.startswith("[U+001B]]0;a title[U+0007] [U+009B]2J [U+202E]turned\ntwo\tlines\n")
@@ -30,8 +30,8 @@ def test_what_rows_say_acts_on_no_terminal(capsys: pytest.CaptureFixture[str], m
 
 
 def test_no_lines_are_no_empty_one(capsys: pytest.CaptureFixture[str]) -> None:
-    print_lines(iter(()))
-    print_lines([""])
+    print_escaped_lines(iter(()))
+    print_escaped_lines([""])
     assert capsys.readouterr().out == "\n"
 
 
@@ -100,7 +100,7 @@ def test_the_version_is_one_line_with_python_and_the_commit_of_a_checkout(
         ("factmill eva", ["evaluate"]),
         ("factmill --vers", ["--version"]),
         ("factmill build gran", ["granola"]),
-        ("factmill build granola --relat", ["--relation"]),
+        ("factmill build granola --relat", ["--relations"]),
         ("factmill world rep", ["replies"]),
     ],
 )

@@ -16,7 +16,7 @@ from support.webs.small_wiki import SmallPage, SmallWiki
 from support.worlds.changing_world import PEOPLE, ChangingWorld
 from support.worlds.planting import Planting, edited_prompt
 
-from factmill.tasks.core.authoring.granular_answers import clean_levels
+from factmill.tasks.core.authoring.granular_answers import remove_uninformative_answer_levels
 from factmill.tasks.engine.naming.code_versions import make_code_manifest
 
 
@@ -135,7 +135,7 @@ def test_a_parameter(world: ChangingWorld, base: str, monkeypatch: pytest.Monkey
 
 
 def test_code(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factmill.tasks.granola.answer_levels.clean_levels", clean_too_much)
+    monkeypatch.setattr("factmill.tasks.granola.answer_levels.remove_uninformative_answer_levels", clean_too_much)
     described = make_code_manifest("factmill.flows.granola:granola")
     checking = {**described["definitions"]["factmill.tasks.granola.answer_levels"], "remove_trivial_answers": "another"}
     definitions = {**described["definitions"], "factmill.tasks.granola.answer_levels": checking}
@@ -148,7 +148,7 @@ def test_code(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def clean_too_much(levels: list[str], *more: Any) -> Any:
-    return clean_levels([each for each in levels if each != "Germany"], *more)
+    return remove_uninformative_answer_levels([each for each in levels if each != "Germany"], *more)
 
 
 def test_fanoutqa(factmill: Factmill, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_biokalma(factmill: Factmill, tmp_path: Path) -> None:
 
 
 def test_multihal(factmill: Factmill, tmp_path: Path) -> None:
-    planting = Planting(tmp_path, factmill, "multihal", "--foundation", "simpleqa", "--language", "eng", "--limit")
+    planting = Planting(tmp_path, factmill, "multihal", "--foundations", "simpleqa", "--languages", "eng", "--limit")
     base = planting.build("8")
     scored = planting.build("6", twist=("multihal/score_path", lambda said: said.replace("5", "4")))
     later = planting.build("8", "--min-score", "5", epoch="2024-01-01", model="scripted replies 2")
@@ -226,7 +226,7 @@ class Things:
             "slaq",
             "--world",
             self._write_world(),
-            "--category",
+            "--categories",
             "Things",
             "--min-chars",
             "0",

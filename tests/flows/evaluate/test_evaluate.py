@@ -19,7 +19,7 @@ from support.commands.toy_command import ToyCommand
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
 
 NAMES = ("Germany", "France", "Italy", "Spain", "Portugal", "Austria", "Poland", "Japan")
@@ -405,7 +405,7 @@ def test_evaluations_of_an_earlier_factmill_are_named_and_new_ones_are_made_besi
         db.execute("ALTER TABLE countries_answers ADD COLUMN gone INTEGER")
     newest = shared_toy(*evaluate, "3").json["evaluation_id"]
     with open_warehouse(shared_toy.warehouse) as db:
-        assert "gone" not in published_table(db, newest, "countries_answers").column_names
+        assert "gone" not in load_published_table(db, newest, "countries_answers").column_names
 
 
 def test_the_name_of_a_model_acts_on_no_terminal(shared_toy: ToyCommand, tmp_path: Path) -> None:

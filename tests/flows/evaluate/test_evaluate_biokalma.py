@@ -15,8 +15,8 @@ from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 
 from factmill.tasks.models.converting.encoder import make_cross_encoder_folder
-from factmill.tasks.models.model_folder import models_folder, remove_model
-from factmill.tasks.storage.builds import published_table
+from factmill.tasks.models.model_folder import get_models_folder, remove_model
+from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
 
 Row = dict[str, Any]
@@ -53,7 +53,7 @@ class Measured:
 
     def read(self, table: str, build_id: str) -> list[Row]:
         with open_warehouse(self.warehouse) as db:
-            rows: list[Row] = published_table(db, build_id, table).to_pylist()
+            rows: list[Row] = load_published_table(db, build_id, table).to_pylist()
         return rows
 
     def read_answers(self, told: Any) -> dict[str, Row]:
@@ -236,7 +236,7 @@ def test_an_evaluation_that_is_killed_goes_on_and_asks_nothing_twice(
 
 
 def test_sentences_are_held_against_citations_by_the_model_that_is_named(measure: Measured, tmp_path: Path) -> None:
-    folder = models_folder(measure.factmill.home)
+    folder = get_models_folder(measure.factmill.home)
     labels = {"tiny-nli": ["contradiction", "neutral", "entailment"], "tiny-topics": ["sport", "politics"]}
     for name, told in labels.items():
         weights = make_weights(prefix="bert.") | make_head(len(told))

@@ -23,7 +23,7 @@ from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 from factmill.tasks.models.converting.encoder import make_cross_encoder_folder
 from factmill.tasks.models.cross_encoder import CrossEncoder
-from factmill.tasks.models.model_folder import model_path, models_folder, remove_model
+from factmill.tasks.models.model_folder import get_model_path, get_models_folder, remove_model
 from factmill.tasks.storage.warehouse import open_warehouse
 
 KEY = {"TEST_KEY": "secret-key-1"}
@@ -47,11 +47,11 @@ class MeasuredFanOut(Measured):
 
     def calls(self) -> list[tuple[str, dict[str, Any], Any]]:
         """Return (operation, parts, body) of all recorded calls."""
-        from factmill.tasks.storage.recording.call_records import unpack_body
+        from factmill.tasks.storage.recording.call_records import decompress_body
 
         with open_warehouse(self.warehouse) as db:
             found = db.execute("SELECT operation, parts, body FROM calls").fetchall()
-        return [(each, json.loads(parts), json.loads(unpack_body(body))) for each, parts, body in found]
+        return [(each, json.loads(parts), json.loads(decompress_body(body))) for each, parts, body in found]
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +317,7 @@ def test_what_is_wrong_with_options_is_said(measure: MeasuredFanOut) -> None:
 def test_a_cross_encoder_of_one_score_or_of_labels_stands_in_for_bleurt(
     measure: MeasuredFanOut, tmp_path: Path, name: str, labels: list[str], more: dict[str, Any]
 ) -> None:
-    folder = models_folder(measure.factmill.home)
+    folder = get_models_folder(measure.factmill.home)
     weights = make_weights(prefix="bert.") | make_head(len(labels))
     make_cross_encoder_folder(
         write_checkpoint(tmp_path / name, weights, id2label=dict(enumerate(labels)), **more), folder
@@ -326,7 +326,7 @@ def test_a_cross_encoder_of_one_score_or_of_labels_stands_in_for_bleurt(
         told = measure("--model", "oracle", "--bleurt", name)
         rows = measure.read("fanoutqa_answers", told["evaluation_id"])
         pairs = [(row["question"], row["answer_read"], row["answer_read"], row["bleurt_like"]) for row in rows]
-        encoder = CrossEncoder(model_path(name, folder))
+        encoder = CrossEncoder(get_model_path(name, folder))
         scores = encoder.score([(gold, answer) for _, gold, answer, _ in pairs])[:, labels.index(labels[-1])]
         assert [score for *_, score in pairs] == np.round(scores, 2).tolist()
     finally:

@@ -58,7 +58,7 @@ def test_answers_of_a_file_are_scored_whatever_they_are(measure: Measured, tmp_p
     path = tmp_path / "told.jsonl"
     lines = [{"id": row["id"], "answer": text} for row, text in zip(rows, said, strict=False)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = measure("--answers", path, "--lambda", "1", "--similarity", "0")
+    told = measure("--answers", path, "--decay", "1", "--similarity", "0")
     answers = {row["item"]: row for row in measure.read("granola_answers", told["evaluation_id"])}
     found = [(answers[row["id"]]["matched_level"], answers[row["id"]]["is_idk"]) for row in rows]
     last = len(rows[1]["granola_answers"])

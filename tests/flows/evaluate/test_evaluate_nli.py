@@ -13,8 +13,8 @@ from support.models.tiny_encoder import make_head, make_weights, write_checkpoin
 
 from factmill.tasks.models.converting.encoder import make_cross_encoder_folder
 from factmill.tasks.models.cross_encoder import CONTRADICTION_LABELS, ENTAILMENT_LABELS, CrossEncoder
-from factmill.tasks.models.model_folder import model_path, models_folder, remove_model
-from factmill.tasks.storage.builds import published_table
+from factmill.tasks.models.model_folder import get_model_path, get_models_folder, remove_model
+from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
 
 Run = Callable[..., Ran]
@@ -24,7 +24,7 @@ LABELS = {"tiny-nli": ["contradiction", "neutral", "entailment"], "tiny-score": 
 @pytest.fixture(scope="module")
 def models(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Put a model of three labels and one of a single score into the home; return its folder of models."""
-    folder, made = models_folder(factmill.home), tmp_path_factory.mktemp("models")
+    folder, made = get_models_folder(factmill.home), tmp_path_factory.mktemp("models")
     for name, labels in LABELS.items():
         weights = make_weights(prefix="bert.") | make_head(len(labels))
         make_cross_encoder_folder(write_checkpoint(made / name, weights, id2label=dict(enumerate(labels))), folder)
@@ -48,7 +48,7 @@ def run(factmill: Factmill, small_builds: SmallBuilds, models: Path, tmp_path_fa
 
 def read_answers(ran: Ran) -> list[dict[str, Any]]:
     with open_warehouse(Path(ran.json["reports"][0]).parent.parent / "w.duckdb") as db:
-        rows: list[dict[str, Any]] = published_table(db, ran.json["evaluation_id"], "multihal_answers").to_pylist()
+        rows: list[dict[str, Any]] = load_published_table(db, ran.json["evaluation_id"], "multihal_answers").to_pylist()
     return rows
 
 
@@ -64,7 +64,7 @@ def test_answers_are_scored_by_the_models_that_are_named(run: Run, models: Path,
     ran = run("evaluate", "multihal", "--answers", tmp_path / "mine.jsonl", *named, "--json")
     assert ran.code == 0, ran.err
 
-    nli, score = (CrossEncoder(model_path(name, models)) for name in LABELS)
+    nli, score = (CrossEncoder(get_model_path(name, models)) for name in LABELS)
     rows = read_answers(ran)
     for row in rows:
         pairs = [(f"{row['question']} {gold}", row["answer_read"]) for gold in row["accepted"]]

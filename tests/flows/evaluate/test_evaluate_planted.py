@@ -17,7 +17,7 @@ from support.commands.command import Factmill
 from factmill.tasks.engine.naming.identities import embedder_name
 from factmill.tasks.models.embedders import open_shared_embedder
 from factmill.tasks.settings import load_world
-from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
 
 Evaluate = Callable[..., dict[tuple[str, ...], dict[str, Any]]]
@@ -44,7 +44,7 @@ def evaluate(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path: Path
 
 def _read(factmill: Factmill, build: dict[str, Any], table: str) -> Rows:
     with open_warehouse(factmill.home / "factmill.duckdb") as db:
-        rows: Rows = published_table(db, build["build_id"], table).to_pylist()
+        rows: Rows = load_published_table(db, build["build_id"], table).to_pylist()
     return rows
 
 

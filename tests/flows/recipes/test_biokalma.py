@@ -17,14 +17,14 @@ from support.worlds.replies import replying
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.author_replies import mentions_value
-from factmill.tasks.biokalma.core.citations import read_citations
+from factmill.tasks.biokalma.core.citations import read_sentences_and_citations
 from factmill.tasks.biokalma.evolve import (
     ANNOTATE_PROMPT,
     EXTEND_PROMPT,
     GENERAL_QUESTION_PROMPT,
     SPECIFIC_QUESTION_PROMPT,
 )
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.rdf import write_world_ntriples
@@ -83,14 +83,14 @@ def check_rows(built: Built, rounds: int) -> None:
         assert {piece["qid"] for piece in row["minimum_knowledge"]} == set(row["people"])
         assert all(piece in row["knowledge_graph"] for piece in row["minimum_knowledge"])
         assert len({json.dumps(piece) for piece in row["knowledge_graph"]}) == len(row["knowledge_graph"])
-        pieces = [KnowledgePiece(**each) for each in row["knowledge_graph"]]
-        begun = " ".join(read_citations(told[0]["sentence"], pieces, is_nested=True).sentences)
+        pieces = [PersonKnowledgePiece(**each) for each in row["knowledge_graph"]]
+        begun = " ".join(read_sentences_and_citations(told[0]["sentence"], pieces, is_nested=True).sentences)
         said = [begun, *(each["sentence"] for each in told[1:])]
         assert row["paragraph"] == " ".join(said)
         for each, sentence in zip(told, said, strict=True):
             assert each["chosen"], row["id"]
             for piece in each["chosen"]:
-                assert mentions_value(sentence, KnowledgePiece(**piece)), (row["id"], piece["value"], sentence)
+                assert mentions_value(sentence, PersonKnowledgePiece(**piece)), (row["id"], piece["value"], sentence)
         assert len({(piece["qid"], piece["pid"]) for each in told[1:] for piece in each["chosen"]}) <= rounds - 1
         check_choices(told)
         general, specific = row["general_question"], row["specific_question"]
@@ -311,7 +311,7 @@ def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmil
 
 
 def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None:
-    arguments = ("--source", "wikidata", "--class", "Q43229", "--relations", "P749,P355,P127")
+    arguments = ("--source", "wikidata", "--class-qid", "Q43229", "--relations", "P749,P355,P127")
     with replying():
         ran = factmill("build", "biokalma", *arguments, "--json")
     assert ran.code == 0, ran.err
@@ -326,18 +326,21 @@ def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--class", "nobody"], "Invalid value for '--class': nobody: expected the QID of a class, like Q5 (human)"),
+        (
+            ["--class-qid", "nobody"],
+            "Invalid value for '--class-qid': nobody: expected the QID of a class, like Q5 (human)",
+        ),
         (["--relations", "P26"], "--relations needs pairs from a Wikidata (--source wikidata)"),
         (
             ["--source", "wikidata", "--relations", "P26,P19"],
             "unknown relation P19; data/lists/pair_relations.csv has P26",
         ),
         (
-            ["--source", "wikidata", "--class", "Q43229"],
-            "--class Q43229: give the relations that join items of this class",
+            ["--source", "wikidata", "--class-qid", "Q43229"],
+            "--class-qid Q43229: give the relations that join items of this class",
         ),
         (
-            ["--source", "wikidata", "--class", "Q999999999", "--relations", "P749"],
+            ["--source", "wikidata", "--class-qid", "Q999999999", "--relations", "P749"],
             "/wikidata has no such item",
         ),
         (["--alpha", "2"], "Invalid value for '--alpha'"),

@@ -16,8 +16,8 @@ from support.worlds.replies import find_text, replying
 from factmill.tasks.assets import load_evidence_removals
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.fanoutqa.core.flags import FLAGS
-from factmill.tasks.fanoutqa.core.forms.authored import parse_authored
-from factmill.tasks.fanoutqa.core.questions import list_leaves, parse_released_decomposition
+from factmill.tasks.fanoutqa.core.forms.authored import parse_authored_question
+from factmill.tasks.fanoutqa.core.questions import list_leaf_sub_questions, parse_released_decomposition
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
@@ -227,7 +227,7 @@ def test_no_question_changes_sides_when_ten_are_added(factmill: Factmill, built:
 def read_if_valid(row: dict[str, Any]) -> str:
     """Return the id of an authored question, or nothing for one that breaks the rules."""
     try:
-        return parse_authored(row).id
+        return parse_authored_question(row).id
     except (KeyError, TypeError, ValueError):
         return ""
 
@@ -308,7 +308,7 @@ def test_explain_tells_articles_and_answers(factmill: Factmill, built: Any, answ
 def list_leaves_of(decomposition: Rows) -> list[tuple[str, Any]]:
     from factmill.tasks.fanoutqa.core.questions import FanOutQuestion
 
-    return list(list_leaves(FanOutQuestion("x", "x", parse_released_decomposition(decomposition))))
+    return list(list_leaf_sub_questions(FanOutQuestion("x", "x", parse_released_decomposition(decomposition))))
 
 
 def test_an_epoch_before_all_pages_leaves_nothing_and_says_why(factmill: Factmill) -> None:

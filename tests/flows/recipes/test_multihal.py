@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def english_build(factmill: Factmill) -> Any:
     """Build MultiHal in English alone and return the report."""
-    ran = factmill("build", "multihal", "--language", "eng", "--json")
+    ran = factmill("build", "multihal", "--languages", "eng", "--json")
     assert ran.code == 0, ran.err
     return ran.json
 
@@ -102,7 +102,7 @@ def test_a_translated_row_names_its_translations(factmill: Factmill, six: tuple[
 
 
 def test_labels_of_the_wikidata_itself_take_the_place_of_translated_ones(factmill: Factmill) -> None:
-    arguments = ("--foundation", "felm", "--language", "deu", "--label-source", "wikidata")
+    arguments = ("--foundations", "felm", "--languages", "deu", "--label-source", "wikidata")
     ran = factmill("build", "multihal", *arguments, "--json")
     assert ran.code == 0, ran.err
     rows = factmill("show", "multihal", "--build", ran.json["build_id"], "--json").json["rows"]
@@ -187,7 +187,7 @@ def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, 
 
 
 def test_other_batches_and_a_local_engine_give_the_same_rows(factmill: Factmill, english_build: Any) -> None:
-    again = factmill("build", "multihal", "--language", "eng", "--force", "--batch-size", "40", "--json").json
+    again = factmill("build", "multihal", "--languages", "eng", "--force", "--batch-size", "40", "--json").json
     assert (again["calls_sent"], again["tables"]) == (0, english_build["tables"])
 
 
@@ -207,7 +207,7 @@ def test_a_row_is_followed_back_to_its_calls(
 
 
 def test_one_foundation_alone_is_built(factmill: Factmill) -> None:
-    ran = factmill("build", "multihal", "--foundation", "felm", "--language", "eng", "--json")
+    ran = factmill("build", "multihal", "--foundations", "felm", "--languages", "eng", "--json")
     assert ran.code == 0, ran.err
     assert set(ran.json["facts"]["rows"]) == {"felm"}
 
@@ -215,9 +215,9 @@ def test_one_foundation_alone_is_built(factmill: Factmill) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--foundation", "quizbowl"], "'quizbowl': Input should be 'halueval', 'truthfulqa'"),
-        (["--language", "nld"], "'nld': Input should be 'eng', 'deu'"),
-        (["--foundation", "halueva"], "; did you mean halueval?"),
+        (["--foundations", "quizbowl"], "'quizbowl': Input should be 'halueval', 'truthfulqa'"),
+        (["--languages", "nld"], "'nld': Input should be 'eng', 'deu'"),
+        (["--foundations", "halueva"], "; did you mean halueval?"),
         (["--source", "/absent"], "no such file or folder"),
     ],
 )
@@ -230,12 +230,12 @@ def test_a_language_without_a_translator_is_refused(factmill: Factmill, tmp_path
     world = tmp_path / "mute.toml"
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text()
     world.write_text(re.sub(r"\[models\.translator\][^\[]*", "", text))
-    ran = factmill("build", "multihal", "--world", world, "--language", "deu")
+    ran = factmill("build", "multihal", "--world", world, "--languages", "deu")
     assert (ran.code, "has no translator; add [models.translator]" in ran.err) == (2, True), ran.err
 
 
 def test_falcon_links_as_the_labels_do(factmill: Factmill) -> None:
-    ran = factmill("build", "multihal", "--linker", "falcon", "--language", "eng", "--json")
+    ran = factmill("build", "multihal", "--linker", "falcon", "--languages", "eng", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["rows"] >= 25
     assert ran.json["facts"]["answer_types"].keys() == {"date", "rank", "numerical", "other"}
@@ -309,7 +309,7 @@ class Building:
     warehouse: Path
 
     def build(self, *more: str) -> Ran:
-        chosen = ["--world", self.world, "--source", self.source, "--language", "eng", "--all-hops", *more]
+        chosen = ["--world", self.world, "--source", self.source, "--languages", "eng", "--all-hops", *more]
         return self.run("build", "multihal", *chosen, "--json")
 
     def run(self, *arguments: str | Path) -> Ran:

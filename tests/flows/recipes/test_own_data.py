@@ -90,7 +90,7 @@ def test_another_map_is_another_build_and_the_same_one_is_there_already(build: B
 def test_relations_of_ones_own_ask_their_questions(build: Build, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("pid,template\nP19,In which town did [X] come into the world?\n")
     (tmp_path / "q.csv").write_text("question,answer\nIn which town did Carl Sagan come into the world?,Brooklyn\n")
-    told = ("--source", "q.csv", "--relation", "P19")
+    told = ("--source", "q.csv", "--relations", "P19")
     assert build("granola", *told).code == 1  # no_template_match
     (row,) = rows_of(build("granola", *told, "--relation-file", "mine.csv"), "granola_eq")
     assert row["question_entity"] == "Carl Sagan"
@@ -99,13 +99,13 @@ def test_relations_of_ones_own_ask_their_questions(build: Build, tmp_path: Path)
 def test_a_subject_of_its_own_column_needs_no_template(build: Build, tmp_path: Path) -> None:
     rows = "In which town did Carl Sagan come into the world?,Brooklyn,Carl Sagan\nWho?,Brooklyn,Carl Sagan\n"
     (tmp_path / "q.csv").write_text(f"question,answer,subject\n{rows}")
-    ran = build("granola", "--source", "q.csv", "--relation", "P19")
+    ran = build("granola", "--source", "q.csv", "--relations", "P19")
     assert [row["question_entity"] for row in rows_of(ran, "granola_eq")] == ["Carl Sagan"]
     assert ran.json["reasons"]["extract_question_entities"] == {"subject_not_in_question": 1}
 
 
 def test_multihal_reads_a_table_as_a_foundation_of_its_own(build: Build) -> None:
-    told = ("--map", "question=q,answer=gold,incorrect_answers=wrong", "--source-name", "hard", "--language", "eng")
+    told = ("--map", "question=q,answer=gold,incorrect_answers=wrong", "--source-name", "hard", "--languages", "eng")
     rows = rows_of(build("multihal", "--source", "hard-questions.jsonl", *told), "multihal")
     found = {(row["source_dataset"], row["source_name"], row["source_row"], row["licence"]) for row in rows}
     assert ("hard", "hard/hard-questions.jsonl", 1, "none stated") in found
@@ -131,10 +131,23 @@ def test_slaq_reads_a_table_of_topics(build: Build, tmp_path: Path) -> None:
     assert ran.json["facts"]["categories"] == {"Mathematics": 2, "Sky": 2}
     assert ran.json["reasons"]["read_own_topics"] == {"malformed_row": 1, "page_missing": 1}
     assert ran.json["merged"] == 1
-    wrong = build("slaq", "--source", "topics.csv", "--map", "category=field", "--category", "Skye")
+    wrong = build("slaq", "--source", "topics.csv", "--map", "category=field", "--categories", "Skye")
     assert wrong.code == 2 and "the categories are Mathematics, Sky; did you mean Sky?" in wrong.err
     drawn = build("slaq", "--source", "topics.csv", "--map", "category=field", "--depth", "2")
     assert drawn.code == 2 and "a table names its topics" in drawn.err
+
+
+def test_slaq_takes_the_views_of_a_table_in_place_of_the_service_s(
+    build: Build, factmill: Factmill, tmp_path: Path
+) -> None:
+    titles = [("Quaternion", "1"), ("Boolean algebra", "3"), ("Crab Nebula", "")]
+    lines = [f"{title},Mathematics,{views}" for title, views in titles]
+    (tmp_path / "viewed.csv").write_text("\n".join(("topic,category,seen", *lines)))
+    ran = build("slaq", "--source", "viewed.csv", "--map", "views=seen")
+    assert ran.code == 0, ran.err
+    shown = factmill("show", "slaq", "--json", "--warehouse", tmp_path / "w.duckdb").json["rows"]
+    assert {row["Topic"]: row["Pageviews"] for row in shown} == {"Quaternion": 1, "Boolean algebra": 3}
+    assert ran.json["reasons"]["split_topics_by_views"] == {"no_page_views": 1}
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])

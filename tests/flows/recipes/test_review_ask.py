@@ -62,7 +62,7 @@ def decide_in_a_pause(factmill: Factmill, build: tuple[str | Path, ...], folder:
 
 def test_slaq_takes_decisions_in_a_pause(factmill: Factmill, doubter: ScriptedChat, tmp_path: Path) -> None:
     world = write_chat_world(tmp_path, doubter.url, ["judge"])
-    report, items = decide_in_a_pause(factmill, ("slaq", "--world", world, "--category", "Astronomy"), tmp_path)
+    report, items = decide_in_a_pause(factmill, ("slaq", "--world", world, "--categories", "Astronomy"), tmp_path)
     assert report["rows"] > 0
     assert report["facts"]["review"] == {"keep": items}
 

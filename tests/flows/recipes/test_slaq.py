@@ -16,7 +16,7 @@ from factmill.tasks.assets import load_article_removals, load_list_entries
 from factmill.tasks.slaq.core.article_matching import is_answer_in_article, make_check_word_lists, normalise_article
 from factmill.tasks.slaq.core.checks import check_generated_pairs
 from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair
-from factmill.tasks.storage.recording.call_records import unpack_body
+from factmill.tasks.storage.recording.call_records import decompress_body
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.article_html import extract_article_text as read_html
 
@@ -61,7 +61,7 @@ def built(embedded_builds: dict[str, Any]) -> Built:
         "WHERE b.build_id = $1 AND c.operation = 'page_text'",
     )
     articles = {
-        each["id"]: read_html(json.loads(unpack_body(each["body"]))["text"], load_article_removals()).text
+        each["id"]: read_html(json.loads(decompress_body(each["body"]))["text"], load_article_removals()).text
         for each in replies
     }
     return Built(report, read_topics(report), articles)
@@ -150,7 +150,7 @@ def test_each_planted_fault_is_met_and_none_of_the_author_s_is_published(built: 
     )
     faulty: dict[str, set[str]] = defaultdict(set)
     for each in calls:
-        if "fault" in json.loads(unpack_body(each["body"])):
+        if "fault" in json.loads(decompress_body(each["body"])):
             faulty[json.loads(each["parts"])["prompt"]].add(each["id"])
     assert {prompt: len(rows) for prompt, rows in faulty.items()} == {
         "slaq/generate": 7,
@@ -203,10 +203,10 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
     ("arguments", "message"),
     [
         (
-            ["--category", " "],
-            "'--category': '': expected the name of a category without the prefix Category:, like Astronomy",
+            ["--categories", " "],
+            "'--categories': '': expected the name of a category without the prefix Category:, like Astronomy",
         ),
-        (["--category", "Category:Algebra"], "'--category': 'Category:Algebra': expected the name of a category"),
+        (["--categories", "Category:Algebra"], "'--categories': 'Category:Algebra': expected the name of a category"),
         (["--candidates", "1"], "Invalid value for '--candidates'"),
         (["--days", "9999"], "Invalid value for '--days'"),
         (["--review", "perhaps"], "Invalid value for '--review'"),
@@ -228,7 +228,7 @@ def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
         assert ran.code == code, ran.err
         return ran.json
 
-    categories = ("--category", "Astronomy", "--category", EMPTY)
+    categories = ("--categories", "Astronomy", "--categories", EMPTY)
     build = ("build", "slaq", "--world", world, *categories, "--review", "manual")
     waiting = run(*build, code=1)
     check_balance(waiting)

@@ -32,7 +32,7 @@ from factmill.tasks.options import RunOptions
 from factmill.tasks.release.files import open_release_draft
 from factmill.tasks.storage import released_folders
 from factmill.tasks.storage.builds import resolve_build
-from factmill.tasks.storage.released_folders import load_release
+from factmill.tasks.storage.released_folders import load_verified_release
 
 TO_ALL_COMMANDS = {
     *REPLACED,
@@ -78,7 +78,7 @@ def test_a_command_names_what_is_wrong(released: Path, factmill: Factmill, tmp_p
 
 def test_a_whole_release_is_the_build_by_its_rows(released: Path, factmill: Factmill, tmp_path: Path) -> None:
     build = resolve_build(released / "w.duckdb", "latest:fanoutqa")
-    found = load_release(released / "whole")
+    found = load_verified_release(released / "whole")
     assert found.record.content_digest == build.content_digest
     assert (found.record.lock, found.record.build_id) == (build.lock, build.build_id)
     ran = factmill("diff", released / "whole", build.build_id, "--warehouse", released / "w.duckdb", "--exit-code")
@@ -90,7 +90,7 @@ def test_rows_that_were_altered_with_all_digests_are_never_the_build(
 ) -> None:
     folder = copy(released, tmp_path)
     rewrite_questions(content=True)(folder)
-    found = load_release(folder)
+    found = load_verified_release(folder)
     build = resolve_build(released / "w.duckdb", "latest:fanoutqa")
     assert found.record.build_id == build.build_id
     assert found.record.content_digest != build.content_digest
@@ -113,10 +113,10 @@ def test_altered_rows_are_not_the_build_where_the_release_says_that_it_leaves_so
         return index | {"left_out": left_out, "tables": tables}
 
     edit(INDEX, change)(folder)
-    found = load_release(folder)
+    found = load_verified_release(folder)
     assert found.record.content_digest not in (
         found.index.content_digest,
-        load_release(released / "whole").record.content_digest,
+        load_verified_release(released / "whole").record.content_digest,
     )
 
 
@@ -130,13 +130,13 @@ def test_texts_that_are_no_json_are_named_before_anything_is_asked(released: Pat
 
 def test_a_release_that_changes_is_read_again(released: Path, tmp_path: Path) -> None:
     folder = copy(released, tmp_path)
-    assert load_release(folder) is load_release(folder)
+    assert load_verified_release(folder) is load_verified_release(folder)
     data = (folder / DEV).read_bytes()
     (folder / DEV).write_bytes(data[:-8] + b"\0\0\0\0PAR1")
     with pytest.raises(SourceError, match="files differ from the released ones"):
-        load_release(folder)
+        load_verified_release(folder)
     (folder / DEV).write_bytes(data)
-    assert load_release(folder).index.rows == 3
+    assert load_verified_release(folder).index.rows == 3
 
 
 @pytest.mark.parametrize(("most", "said"), [(1_000, "bytes of files; expected at most"), (1_000_000, "bytes of rows")])
@@ -147,7 +147,7 @@ def test_a_release_of_more_bytes_than_memory_holds_is_refused(
     rewrite(fill_column("question", lambda rows: pa.array(["x" * 1_000_000] * rows)), content=True)(folder)
     monkeypatch.setattr(released_folders, "_MAX_TOTAL_BYTES", most)
     with pytest.raises(SourceError, match=said):
-        load_release(folder)
+        load_verified_release(folder)
 
 
 def test_what_is_put_into_a_release_while_another_is_written_is_not_removed(released: Path, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_what_hubs_and_tools_leave_is_passed_over(released: Path, factmill: Fact
         (folder / name).mkdir(parents=True)
         os.mkfifo(folder / name / "pipe")
     (folder / ".gitattributes").write_text("*.parquet filter=lfs\n")
-    assert load_release(folder).index.rows == 3
+    assert load_verified_release(folder).index.rows == 3
 
 
 def test_a_file_that_may_not_be_read_is_named(released: Path, factmill: Factmill, tmp_path: Path) -> None:
@@ -181,4 +181,7 @@ def test_sums_that_are_written_again_are_those_of_the_release(released: Path, tm
     """The support that damages releases leaves one whole that it does not damage: else all that it makes would be refused."""
     folder = copy(released, tmp_path)
     resum(folder, content=True)
-    assert load_release(folder).record.content_digest == load_release(released / "whole").record.content_digest
+    assert (
+        load_verified_release(folder).record.content_digest
+        == load_verified_release(released / "whole").record.content_digest
+    )

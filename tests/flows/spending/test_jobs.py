@@ -12,7 +12,7 @@ from support.batches.asking import answer, ask_all, bodies, collect, interrupt, 
 from support.batches.server import BatchServer
 from support.commands.command import ROOT, Factmill
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFiles, JobFilesLocation, load_job_files
+from factmill.tasks.clients.batch_jobs.job_files import JobFileRegistry, JobFilesLocation, load_job_files
 from factmill.tasks.errors import ServiceUnreachable
 
 CALLS = ask_all(10)
@@ -189,7 +189,7 @@ def test_looking_at_a_job_keeps_no_build_from_going_on_with_it(left: Path, tmp_p
         stdout=subprocess.PIPE,
     )
     assert looking.stdout and looking.stdout.readline()
-    found = JobFiles(JobFilesLocation(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).lock_jobs_with(
+    found = JobFileRegistry(JobFilesLocation(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).lock_jobs_with(
         job.request_ids
     )
     assert [each.job_id for each in found] == ["batch_0001"]

@@ -12,7 +12,7 @@ from factmill.flows.watching import artifacts as pages
 from factmill.flows.watching.artifacts import make_metrics_table, make_worst_answers_table
 from factmill.flows.watching.flow_runs import make_run_name
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.evaluation.definition import ReportItem
+from factmill.tasks.evaluation.definition import ReportedAnswer
 from factmill.tasks.granola.evaluation.questions import GranolaEvaluationParams
 from factmill.tasks.granola.params import GranolaParams
 from factmill.tasks.multihal.benchmark import MULTIHAL
@@ -40,7 +40,7 @@ def test_metrics_over_all_items_begin_with_what_was_measured() -> None:
 
 def test_the_worst_answers_begin_with_question_and_answer_and_end_with_ids() -> None:
     items = [
-        ReportItem(
+        ReportedAnswer(
             "plain/1", "plain", "Who?", "Ada", said, "right" if score else "wrong", score, "1", {"relation": "P50"}
         )
         for said, score in (("Ada", 1.0), ("Eve", 0.0))
@@ -74,11 +74,11 @@ def test_the_page_lies_among_the_reports_and_a_page_that_fails_is_no_error(
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     told = {**_NOTHING, **build.report, "benchmark": "multihal", "warehouse": str(tmp_path / "w.duckdb")}
     report = BuildReport.model_validate(told)
-    pages.create_page_artifact(report)
+    pages.write_page_and_create_artifact(report)
     path = tmp_path / "home/reports" / f"{build.build_id}.html"
     assert "Where was Kepler born?" in path.read_text("utf-8")
     assert (made[0]["key"], path.as_uri() in made[0]["markdown"]) == ("multihal-page", True)
-    pages.create_page_artifact(report.model_copy(update={"build_id": "multihal-gone"}))
+    pages.write_page_and_create_artifact(report.model_copy(update={"build_id": "multihal-gone"}))
     assert len(made) == 1
 
 

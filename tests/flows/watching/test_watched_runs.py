@@ -61,7 +61,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
 ) -> None:
     world = write_chat_world(tmp_path, model.web.url, ["author"])
     name = f"granola · {world.stem} · P19 · samples 1 · 4"
-    options = ["build", "granola", "--world", world, "--relation", "P19", "--limit", "4", "--samples", "1", "--json"]
+    options = ["build", "granola", "--world", world, "--relations", "P19", "--limit", "4", "--samples", "1", "--json"]
     runs = lambda: ask(prefect_api, "flow_runs/filter", flow_runs={"name": {"any_": [name]}}, sort="START_TIME_ASC")  # noqa: E731
     of = lambda run: {"flow_run_id": {"any_": [run["id"]]}}  # noqa: E731
 

@@ -7,8 +7,12 @@ import pytest
 from support.habits.contents import Asked
 from support.habits.wrong_contents import WRONG_CONTENTS
 
-from factmill.tasks.assets import load_list_entries, load_prompt, load_relations
-from factmill.tasks.core.authoring.granular_answers import clean_levels, parse_trivial_answers, read_answer_levels
+from factmill.tasks.assets import load_entity_questions_relations, load_list_entries, load_prompt
+from factmill.tasks.core.authoring.granular_answers import (
+    parse_trivial_answers,
+    read_answer_levels,
+    remove_uninformative_answer_levels,
+)
 from factmill.tasks.core.calls.wikidata import ItemNeighbour, Pid, Qid
 from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.granola.core.grounding import gather_evidence, split_grounded_levels
@@ -47,8 +51,10 @@ Row = tuple[str, str, str, str, str]
 def clean(row: Row, levels: Sequence[str], with_counties: bool = False) -> tuple[list[str], list[str]]:
     """Return which answers below the given one are kept, and why others are not."""
     pid, subject, answer, description, qid = row
-    relation, trivial = load_relations()[pid], parse_trivial_answers(load_list_entries(TRIVIAL_LIST))
-    cleaned = clean_levels([answer, *levels], relation.template.replace("[X]", subject), relation, trivial)
+    relation, trivial = load_entity_questions_relations()[pid], parse_trivial_answers(load_list_entries(TRIVIAL_LIST))
+    cleaned = remove_uninformative_answer_levels(
+        [answer, *levels], relation.template.replace("[X]", subject), relation, trivial
+    )
     evidence = gather_evidence(answer, description, CLAIMS, qid, LEXICON)
     kept, removed = split_grounded_levels(cleaned.levels, evidence, LEXICON, with_counties)
     return kept[1:], [why for _, why in (*cleaned.removed, *removed)]

@@ -7,10 +7,10 @@ from factmill.tasks.core.calls.wikidata import ItemNeighbour, Pid, Qid
 from factmill.tasks.granola.core.linking import (
     NameBearer,
     are_in_different_places,
+    find_birth_and_death_years,
     find_contradiction,
-    find_pair_doubt,
+    find_relation_doubt_flag,
     is_only_matching_place,
-    read_lifetime,
 )
 from factmill.tasks.granola.description_parsing import load_lexicon
 
@@ -21,7 +21,7 @@ def bear(told: str, *claims: str) -> NameBearer:
     """Return the bearer `name: description` or `name: description (born-died)`, with claims such as `P17 Italy`."""
     name, _, description = told.partition(": ")
     edges = [ItemNeighbour(Pid(pid), Qid("Q1"), label) for pid, label in (each.split(" ", 1) for each in claims)]
-    return NameBearer(name, description, edges, *read_lifetime((), description))
+    return NameBearer(name, description, edges, *find_birth_and_death_years((), description))
 
 
 @pytest.mark.parametrize(
@@ -133,17 +133,17 @@ def test_relatives_live_at_the_same_time(relation: str, one: str, other: str, ex
     ],
 )
 def test_a_doubt_is_what_would_be_odd(relation: str, one: str, other: str, expected: str) -> None:
-    assert find_pair_doubt(relation, bear(one), bear(other), LEXICON) == expected
+    assert find_relation_doubt_flag(relation, bear(one), bear(other), LEXICON) == expected
 
 
 def test_claims_count_where_a_description_says_nothing() -> None:
     devon = bear("Devon: county", "P17 United Kingdom")
     assert (
-        find_pair_doubt("P19", bear("Ada: producer", "P27 United States of America"), devon, LEXICON)
+        find_relation_doubt_flag("P19", bear("Ada: producer", "P27 United States of America"), devon, LEXICON)
         == "another_country"
     )
     actress, poet = bear("Ada: American", "P106 actor"), bear("Bo: English poet", "P106 stage actor")
-    assert find_pair_doubt("P26", actress, poet, LEXICON) == ""
+    assert find_relation_doubt_flag("P26", actress, poet, LEXICON) == ""
 
 
 @pytest.mark.parametrize(
@@ -168,6 +168,6 @@ def test_lifetimes_are_those_of_the_graph_before_those_of_a_description() -> Non
         return ItemFact(Pid(pid), None, None, value, precision, None, None)
 
     facts = [say("P569", "-0043-03-15T00:00:00Z", 11), say("P570", "0014-08-19T00:00:00Z", None)]
-    assert read_lifetime(facts, "emperor (1564–1616)") == (-43, 14)
-    assert read_lifetime([say("P569", "1500-01-01T00:00:00Z", 7)], "a poet (1564–1616)") == (1564, 1616)
-    assert read_lifetime([say("P571", "1500-01-01T00:00:00Z", 11)], "a poet") == (None, None)
+    assert find_birth_and_death_years(facts, "emperor (1564–1616)") == (-43, 14)
+    assert find_birth_and_death_years([say("P569", "1500-01-01T00:00:00Z", 7)], "a poet (1564–1616)") == (1564, 1616)
+    assert find_birth_and_death_years([say("P571", "1500-01-01T00:00:00Z", 11)], "a poet") == (None, None)

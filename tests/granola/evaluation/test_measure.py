@@ -8,7 +8,7 @@ from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScor
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.granola.core.evaluation.figures import draw_figures
+from factmill.tasks.granola.core.evaluation.figures import draw_granola_evaluation_figures
 from factmill.tasks.granola.evaluation.measure import GRANOLA_PAPER_FIGURES, list_granola_report_items, measure_granola
 
 SIMILARITY = [0.9, 0.8, 0.25, 0.2, None, None, None, None]
@@ -30,7 +30,7 @@ def draw(metrics: list[MeasuredMetric], *models: str) -> dict[str, ReportFigure]
         for model in models
         for number, metric in enumerate(metrics)
     ]
-    return {figure.name: figure for figure in draw_figures(rows)}
+    return {figure.name: figure for figure in draw_granola_evaluation_figures(rows)}
 
 
 def test_accuracy_takes_level_1_alone_and_counts_idk_as_wrong() -> None:

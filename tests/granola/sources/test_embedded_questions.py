@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from factmill.tasks.assets import load_relations
-from factmill.tasks.core.relations import extract_subject_name
+from factmill.tasks.assets import load_entity_questions_relations
+from factmill.tasks.core.question_relations import extract_subject_name
 from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue
 from factmill.tasks.world.files import load_world_data
 
@@ -18,7 +18,7 @@ def list_facts(pid: str) -> Iterator[tuple[Item, Item, set[str]]]:
     """Yield subject, answer and the days on which their relation ended, of every pair that a relation's rows name."""
     rows = json.loads((WORLD_FOLDER / f"sources/entityquestions/{pid}.json").read_text("utf-8"))
     names = {
-        (extract_subject_name(row["question"], load_relations()[pid]), answer)
+        (extract_subject_name(row["question"], load_entity_questions_relations()[pid]), answer)
         for row in rows
         for answer in row["answers"]
     }

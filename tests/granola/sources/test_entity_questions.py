@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.assets import load_relations
+from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.errors import SourceError
-from factmill.tasks.granola.sources.entity_questions import RawQuestion, find_relation_files, read_questions
+from factmill.tasks.granola.sources.entity_questions import (
+    RawEntityQuestion,
+    find_relation_files,
+    load_entity_questions,
+)
 from factmill.tasks.storage.source_files import SourceFile, make_unpinned_source
 
 GOOD = {"question": "Where was Ada born?", "answers": ["London"]}
@@ -30,9 +34,9 @@ def file(tmp_path: Path, text: str | bytes, name: str = "P19.test.json") -> Path
     ids=["array", "indented", "byte order mark", "lines"],
 )
 def test_arrays_and_lines_are_read(tmp_path: Path, text: str) -> None:
-    assert read_questions(make_unpinned_source(file(tmp_path, text))) == [
-        RawQuestion(1, "Where was Ada born?", ("London",)),
-        RawQuestion(2, "Where was Ada born?", ("London",)),
+    assert load_entity_questions(make_unpinned_source(file(tmp_path, text))) == [
+        RawEntityQuestion(1, "Where was Ada born?", ("London",)),
+        RawEntityQuestion(2, "Where was Ada born?", ("London",)),
     ]
 
 
@@ -57,7 +61,7 @@ BROKEN = [json.dumps(GOOD)] * 6 + ['{"question": "x", "answers": ["y"'] + [json.
 )
 def test_a_file_that_cannot_be_read_says_what_and_where(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(SourceError, match=rf"P19\.test\.json: .*{message}"):
-        read_questions(make_unpinned_source(file(tmp_path, text)))
+        load_entity_questions(make_unpinned_source(file(tmp_path, text)))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +77,7 @@ def test_a_file_that_cannot_be_read_says_what_and_where(tmp_path: Path, text: st
     ],
 )
 def test_a_single_odd_row_is_handed_on_with_its_problem(tmp_path: Path, row: object, problem: str) -> None:
-    good, odd = read_questions(make_unpinned_source(file(tmp_path, json.dumps([GOOD, row]))))
+    good, odd = load_entity_questions(make_unpinned_source(file(tmp_path, json.dumps([GOOD, row]))))
     assert good.problem == ""
     assert odd.row == 2
     assert problem in odd.problem
@@ -81,7 +85,7 @@ def test_a_single_odd_row_is_handed_on_with_its_problem(tmp_path: Path, row: obj
 
 def test_a_file_that_changed_since_the_lock_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has changed since the build began"):
-        read_questions(SourceFile(file(tmp_path, json.dumps([GOOD])), "P19", "0" * 64))
+        load_entity_questions(SourceFile(file(tmp_path, json.dumps([GOOD])), "P19", "0" * 64))
 
 
 def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None:
@@ -97,7 +101,7 @@ def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None
 def test_a_file_of_any_name_serves_the_one_relation_asked_for(tmp_path: Path) -> None:
     path = file(tmp_path, "[]", "births.json")
     assert find_relation_files([path], ["P19"]) == {"P19": [path]}
-    with pytest.raises(SourceError, match=r"births\.json: expected a file name.*--relation"):
+    with pytest.raises(SourceError, match=r"births\.json: expected a file name.*--relations"):
         find_relation_files([path], ["P19", "P20"])
 
 
@@ -117,8 +121,10 @@ def test_what_a_folder_without_a_file_of_use_holds_is_told(tmp_path: Path) -> No
 
 def test_the_real_files_are_read_whole(shared_data: Path) -> None:
     folder = shared_data / "entityquestions" / "dev"
-    relations = [pid for pid, relation in load_relations().items() if relation.is_default]
+    relations = [pid for pid, relation in load_entity_questions_relations().items() if relation.is_default]
     files = find_relation_files([folder], relations)
-    rows = [row for paths in files.values() for path in paths for row in read_questions(make_unpinned_source(path))]
+    rows = [
+        row for paths in files.values() for path in paths for row in load_entity_questions(make_unpinned_source(path))
+    ]
     assert len(rows) == 15318
     assert not [row for row in rows if row.problem]

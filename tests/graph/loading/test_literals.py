@@ -16,10 +16,14 @@ from hypothesis import strategies as st
 from support.graphs.rdf_lines import spell_out
 
 from factmill.tasks.graph.load import load_graph
-from factmill.tasks.graph.loading.line_patterns import make_line_patterns, sort_block_lines
-from factmill.tasks.graph.loading.rows import STAGING_SCHEMAS
+from factmill.tasks.graph.loading.line_patterns import make_line_patterns, sort_block_lines_into_rows
 from factmill.tasks.graph.loading.sources.streams import LineBlock
-from factmill.tasks.graph.loading.tables import CANONICAL_NUMBER_SQL, LITERAL_KEY_SQL, write_literals_table
+from factmill.tasks.graph.loading.staging_rows import STAGING_SCHEMAS
+from factmill.tasks.graph.loading.tables import (
+    CANONICAL_NUMBER_SQL,
+    LITERAL_KEY_SQL,
+    write_literals_table_and_count_dropped,
+)
 from factmill.tasks.graph.lookup import WikidataGraph
 from factmill.tasks.text.values.wikidata_literals import canonical_number, compute_date_key, hash_number
 
@@ -43,7 +47,7 @@ class Row(NamedTuple):
 
 def store(text: str) -> tuple[list[Row], dict[str, int]]:
     """Return the literals of lines (see `spell_out`) in order, and what was left out."""
-    found = sort_block_lines(LineBlock("a.nt", 1, spell_out(text).encode()), SHAPES)
+    found = sort_block_lines_into_rows(LineBlock("a.nt", 1, spell_out(text).encode()), SHAPES)
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS staging")
         for name, schema in STAGING_SCHEMAS.items():
@@ -52,7 +56,7 @@ def store(text: str) -> tuple[list[Row], dict[str, int]]:
             for rows in found.tables.get(name, []):
                 connection.register("rows", rows)
                 connection.execute(f"INSERT INTO staging.{name} FROM rows")
-        left_out = write_literals_table(connection)
+        left_out = write_literals_table_and_count_dropped(connection)
         stored = connection.execute("FROM literals ORDER BY id").fetchall()
     assert [row[0] for row in stored] == list(range(len(stored)))
     for *_, value, _, _, _, number, key in stored:
@@ -374,7 +378,7 @@ NEARLY_NUMBERS = st.one_of(
 def read_in_bulk(values: Iterable[str], datatype: str) -> dict[str, list[Any]]:
     """Return the values that are accepted, and the reasons for which others are set aside."""
     lines = "\n".join(f'wd:Q1 wdt:P1 "{value}"^^xsd:{datatype}' for value in values)
-    found = sort_block_lines(LineBlock("a.nt", 1, spell_out(lines).encode()), SHAPES)
+    found = sort_block_lines_into_rows(LineBlock("a.nt", 1, spell_out(lines).encode()), SHAPES)
     return {
         name: [row[column] for table in found.tables.get(name, []) for row in table.to_pylist()]
         for name, column in (("direct_values", "value"), ("malformed", "reason"))

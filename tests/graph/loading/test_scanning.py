@@ -10,11 +10,11 @@ from factmill.tasks.graph.loading import line_patterns as shapes_module
 from factmill.tasks.graph.loading.line_patterns import (
     classify_unkept_triple,
     make_line_patterns,
-    sort_block_lines,
+    sort_block_lines_into_rows,
     split_lines,
 )
-from factmill.tasks.graph.loading.rows import SortedLines
 from factmill.tasks.graph.loading.sources.streams import LineBlock
+from factmill.tasks.graph.loading.staging_rows import StagedRowsAndCounts
 
 SHAPES = make_line_patterns(("de", "en-gb"))
 WD, XSD = "http://www.wikidata.org", "http://www.w3.org/2001/XMLSchema"
@@ -80,7 +80,7 @@ OBJECTS = [
 ]  # fmt: skip
 
 
-def tell(found: SortedLines) -> tuple[Any, ...]:
+def tell(found: StagedRowsAndCounts) -> tuple[Any, ...]:
     """Return all that lines were sorted into, whatever the order."""
     rows = {
         name: Counter(str(row) for table in tables for row in table.to_pylist())
@@ -94,7 +94,7 @@ def sort_both(text: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[Any, 
     block, found = LineBlock("a.nt", 1, text), []
     for size in (0, len(text) + 1):
         monkeypatch.setattr(shapes_module, "MIN_SCANNED_BLOCK_BYTES", size)
-        found.append(tell(sort_block_lines(block, SHAPES)))
+        found.append(tell(sort_block_lines_into_rows(block, SHAPES)))
     return found[0], found[1]
 
 
@@ -125,7 +125,7 @@ def test_lines_with_a_byte_too_many_or_too_few_are_sorted_alike(monkeypatch: pyt
 
 
 def test_most_lines_of_a_dump_are_not_left_to_the_expressions() -> None:
-    from factmill.tasks.graph.loading.scanning import scan_lines
+    from factmill.tasks.graph.loading.scanning import scan_lines_or_list_unrecognised
 
     text = "".join(
         f"<{WD}/entity/Q{nth} {predicate} {thing} .\n".replace(f"Q{nth} ", f"Q{nth}> ")
@@ -134,7 +134,12 @@ def test_most_lines_of_a_dump_are_not_left_to_the_expressions() -> None:
     ).encode()
     lines = split_lines(text)
     ends = shapes_module.np.frombuffer(lines.buffers()[1], "i4")[1:]
-    assert len(scan_lines(text, ends, SHAPES.languages, classify_unkept_triple, SortedLines())) == 0
+    assert (
+        len(
+            scan_lines_or_list_unrecognised(text, ends, SHAPES.languages, classify_unkept_triple, StagedRowsAndCounts())
+        )
+        == 0
+    )
 
 
 def test_more_predicates_than_fit_into_a_block_are_counted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,21 @@ from typing import Any
 import pytest
 from support.graphs.rdf_lines import spell_out
 
-from factmill.tasks.graph.loading.line_patterns import SortedLines, make_line_patterns, sort_block_lines
+from factmill.tasks.graph.loading.line_patterns import (
+    StagedRowsAndCounts,
+    make_line_patterns,
+    sort_block_lines_into_rows,
+)
 from factmill.tasks.graph.loading.sources.streams import LineBlock
 
 SHAPES = make_line_patterns(("de", "en"))
 
 
-def sort_text(text: str | bytes) -> SortedLines:
-    return sort_block_lines(LineBlock("a.nt", 1, text if isinstance(text, bytes) else text.encode()), SHAPES)
+def sort_text(text: str | bytes) -> StagedRowsAndCounts:
+    return sort_block_lines_into_rows(LineBlock("a.nt", 1, text if isinstance(text, bytes) else text.encode()), SHAPES)
 
 
-def rows(found: SortedLines, name: str) -> list[tuple[Any, ...]]:
+def rows(found: StagedRowsAndCounts, name: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for table in found.tables.get(name, []) for row in table.to_pylist()]
 
 
@@ -179,7 +183,7 @@ def test_unusual_spelling_ends_in_the_same_tables() -> None:
 def test_malformed_lines_are_set_aside_with_file_number_and_text() -> None:
     good = spell_out("wd:Q1 wdt:P31 wd:Q5").encode()
     block = LineBlock("dump.nt", 101, good + b"oops\n\n# comment\n" + good + b'<a:s> <a:p> "\xff" .\n' + good)
-    found = sort_block_lines(block, SHAPES)
+    found = sort_block_lines_into_rows(block, SHAPES)
     assert rows(found, "malformed") == [
         ("dump.nt", 102, "not a triple", "oops"),
         ("dump.nt", 106, "not UTF-8", '<a:s> <a:p> "\\xff" .'),

@@ -14,8 +14,8 @@ from support.models.random_translator import make_random_translator
 
 from factmill.tasks.core.calls.translation_and_perplexity import NoPerplexity, TextLogProbability
 from factmill.tasks.errors import UsageError
-from factmill.tasks.models.converting.perplexity import list_decoder_tokens, make_language_model_folder
-from factmill.tasks.models.model_folder import MODEL_MANIFEST_FILE, load_model_manifest
+from factmill.tasks.models.converting.language_model import list_decoder_tokens, make_language_model_folder
+from factmill.tasks.models.model_folder import MODEL_MANIFEST_FILE, load_manifest_and_check_sizes
 from factmill.tasks.models.perplexity import EMBEDDED_LANGUAGE_MODEL_FOLDER, LanguageModel, load_text_tokenizer
 
 SIZE = 344
@@ -250,7 +250,7 @@ def test_a_translator_is_no_language_model(tmp_path: Path) -> None:
 
 def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
     manifest = make_language_model_folder(EMBEDDED_LANGUAGE_MODEL_FOLDER, tmp_path / "models", "copy")
-    assert manifest.digest == load_model_manifest(EMBEDDED_LANGUAGE_MODEL_FOLDER).digest
+    assert manifest.digest == load_manifest_and_check_sizes(EMBEDDED_LANGUAGE_MODEL_FOLDER).digest
     texts = ["Ada Lovelace's place of birth is London."]
     copies = [
         LanguageModel(path, "cpu").compute_log_probabilities(texts)

@@ -17,13 +17,18 @@ from factmill.tasks.models.converting.translator import (
     load_sentencepiece_pieces,
     make_translator_folder,
 )
-from factmill.tasks.models.model_folder import MODEL_MANIFEST_FILE, load_model_manifest
-from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER, NLLB_SENTENCEPIECE_FILE, Decoding, Translator
+from factmill.tasks.models.model_folder import MODEL_MANIFEST_FILE, load_manifest_and_check_sizes
+from factmill.tasks.models.translator import (
+    EMBEDDED_TRANSLATOR_FOLDER,
+    NLLB_SENTENCEPIECE_FILE,
+    BeamSearchOptions,
+    Translator,
+)
 from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES, TARGET_LANGUAGES
 
 CODES = ["ace_Latn", *NLLB_LANGUAGE_CODES.values(), "zul_Latn"]
 QUESTIONS = ["Where was Marie Curie born?", "Who founded Microsoft?", "What is the capital of Australia?", "Berlin"]
-SHORT = Decoding(max_tokens=16)
+SHORT = BeamSearchOptions(max_tokens=16)
 Make = Callable[..., Path]
 
 
@@ -97,7 +102,7 @@ def test_a_converted_checkpoint_translates_as_transformers_does(make_whole_check
     manifest = make_translator_folder(checkpoint, tmp_path / "models", "nllb", quantization="float32")
     tokens = json.loads((tmp_path / "models" / "nllb" / "shared_vocabulary.json").read_text("utf-8"))
     translator = Translator(
-        tmp_path / "models" / "nllb", "cpu", "float32", decoding=Decoding(max_tokens=15, no_repeat_ngram=0)
+        tmp_path / "models" / "nllb", "cpu", "float32", decoding=BeamSearchOptions(max_tokens=15, no_repeat_ngram=0)
     )
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
     said = [found.tokens for found in translator.find_best_translations(asked)]
@@ -170,7 +175,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(make_checkpoint: Ma
 
 def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
     manifest = make_translator_folder(EMBEDDED_TRANSLATOR_FOLDER, tmp_path / "models", "copy")
-    assert manifest.digest == load_model_manifest(EMBEDDED_TRANSLATOR_FOLDER).digest
+    assert manifest.digest == load_manifest_and_check_sizes(EMBEDDED_TRANSLATOR_FOLDER).digest
     assert Translator(tmp_path / "models" / "copy", "cpu").translate([("Germany", "de")]) == ["Deutschland"]
 
 

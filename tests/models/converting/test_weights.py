@@ -10,15 +10,15 @@ from support.models.random_decoder import SENTENCES, write_random_decoder
 from factmill.tasks import progress
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models import devices
-from factmill.tasks.models.converting.perplexity import make_language_model_folder
+from factmill.tasks.models.converting.language_model import make_language_model_folder
 from factmill.tasks.models.converting.translator import make_translator_folder
 from factmill.tasks.models.converting.weights import (
     CTRANSLATE2_WEIGHTS_FILE,
     is_stored_as_int8,
-    load_weights_header,
-    store_in_seven_bits,
+    load_mapped_weights,
+    rewrite_weights_in_seven_bits,
 )
-from factmill.tasks.models.devices import choose_compute_type, format_numeric_identity, get_instruction_class
+from factmill.tasks.models.devices import choose_compute_type, format_compute_type_and_device, get_cpu_instruction_class
 from factmill.tasks.models.model_folder import digest_file
 from factmill.tasks.models.perplexity import EMBEDDED_LANGUAGE_MODEL_FOLDER, LanguageModel, get_language_model_identity
 from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER as TRANSLATOR
@@ -29,7 +29,7 @@ MATRIX = "decoder/layer_0/self_attention/linear_0/weight"
 
 def read_variable(path: Path, name: str) -> np.ndarray:
     """Return a variable of a model.bin, which may be written anew afterwards."""
-    return np.array(load_weights_header(path).variables[name])
+    return np.array(load_mapped_weights(path).variables[name])
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def floats(tmp_path: Path) -> Path:
 def test_a_matrix_is_stored_from_minus_63_to_63_and_each_row_with_its_scale(floats: Path) -> None:
     before = read_variable(floats / CTRANSLATE2_WEIGHTS_FILE, MATRIX).astype(np.float32)
     assert not is_stored_as_int8(floats / CTRANSLATE2_WEIGHTS_FILE)
-    store_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
+    rewrite_weights_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
     assert is_stored_as_int8(floats / CTRANSLATE2_WEIGHTS_FILE)
     after, scale = (
         read_variable(floats / CTRANSLATE2_WEIGHTS_FILE, MATRIX),
@@ -57,16 +57,16 @@ def test_rows_of_zeros_and_of_tiny_numbers_keep_a_finite_scale(floats: Path) -> 
     changed = before.copy()
     changed[0], changed[1] = 0, 1e-30
     path.write_bytes(path.read_bytes().replace(before.tobytes(), changed.tobytes()))
-    store_in_seven_bits(path)
+    rewrite_weights_in_seven_bits(path)
     after, scale = read_variable(path, MATRIX), read_variable(path, f"{MATRIX}_scale")
     assert not after[0].any() and scale[0] == 1
     assert (after[1] == 63).all() and np.isfinite(scale).all()
 
 
 def test_what_is_in_seven_bits_already_stays_as_it_is(floats: Path) -> None:
-    store_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
+    rewrite_weights_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
     first = digest_file(floats / CTRANSLATE2_WEIGHTS_FILE)
-    store_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
+    rewrite_weights_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
     assert digest_file(floats / CTRANSLATE2_WEIGHTS_FILE) == first
 
 
@@ -95,9 +95,9 @@ def test_eight_bits_of_others_are_taken_with_a_warning_and_kept_in_seven(
 
 def test_names_that_share_a_matrix_still_do(tmp_path: Path) -> None:
     """The embedded translator's encoder, decoder and output share one table."""
-    before = load_weights_header(TRANSLATOR / CTRANSLATE2_WEIGHTS_FILE)
+    before = load_mapped_weights(TRANSLATOR / CTRANSLATE2_WEIGHTS_FILE)
     make_translator_folder(TRANSLATOR, tmp_path, "narrow", quantization="int8")
-    after = load_weights_header(tmp_path / "narrow" / CTRANSLATE2_WEIGHTS_FILE)
+    after = load_mapped_weights(tmp_path / "narrow" / CTRANSLATE2_WEIGHTS_FILE)
     table = "decoder/embeddings/weight"
     shared = {alias for alias, name in before.aliases.items() if name == table}
     assert shared == {"decoder/projection/weight", "encoder/embeddings_0/weight"}
@@ -110,17 +110,17 @@ def test_a_torn_file_of_weights_is_refused_by_name(floats: Path) -> None:
     content = (floats / CTRANSLATE2_WEIGHTS_FILE).read_bytes()
     (floats / CTRANSLATE2_WEIGHTS_FILE).write_bytes(content[: len(content) // 2])
     with pytest.raises(UsageError, match="not a model that CTranslate2 wrote"):
-        load_weights_header(floats / CTRANSLATE2_WEIGHTS_FILE)
+        load_mapped_weights(floats / CTRANSLATE2_WEIGHTS_FILE)
     (floats / CTRANSLATE2_WEIGHTS_FILE).write_bytes(struct.pack("<I", 6))
     with pytest.raises(UsageError, match="convert the checkpoint"):
-        load_weights_header(floats / CTRANSLATE2_WEIGHTS_FILE)
+        load_mapped_weights(floats / CTRANSLATE2_WEIGHTS_FILE)
 
 
 def test_a_model_computes_in_int8_only_where_its_weights_are_stored_so(floats: Path) -> None:
     assert choose_compute_type(floats, None) == "float32"
     with pytest.raises(UsageError, match="--quantization int8"):
         choose_compute_type(floats, "int8")
-    store_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
+    rewrite_weights_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
     assert choose_compute_type(floats, None) == "int8"
     assert choose_compute_type(floats, "float32") == "float32"
 
@@ -147,14 +147,14 @@ def test_the_class_of_a_cpu_is_what_ctranslate2_takes_it_for(
     monkeypatch.setattr(devices.platform, "machine", lambda: "x86_64")
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\n", "utf-8")
     monkeypatch.setattr(devices, "_CPU_INFO_FILE", tmp_path / "cpuinfo")
-    assert get_instruction_class() == name
-    assert format_numeric_identity("int8", "cpu") == f"int8-{name}"
-    assert format_numeric_identity("float32", "cpu") == "float32-cpu"
+    assert get_cpu_instruction_class() == name
+    assert format_compute_type_and_device("int8", "cpu") == f"int8-{name}"
+    assert format_compute_type_and_device("float32", "cpu") == "float32-cpu"
     monkeypatch.setenv("CT2_FORCE_CPU_ISA", "AVX")
-    assert get_instruction_class() == "avx"
+    assert get_cpu_instruction_class() == "avx"
 
 
 def test_other_processors_are_a_class_by_their_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CT2_FORCE_CPU_ISA", raising=False)
     monkeypatch.setattr(devices.platform, "machine", lambda: "aarch64")
-    assert get_instruction_class() == "aarch64"
+    assert get_cpu_instruction_class() == "aarch64"

@@ -14,7 +14,12 @@ from support.models.random_translator import make_random_translator
 from factmill.tasks.models import devices
 from factmill.tasks.models.devices import find_matmul_instructions, open_ctranslate2_model
 from factmill.tasks.models.exact_batches import list_leftover_row_ranges
-from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER, Decoding, Translator, choose_anchored_batching
+from factmill.tasks.models.translator import (
+    EMBEDDED_TRANSLATOR_FOLDER,
+    BeamSearchOptions,
+    Translator,
+    choose_anchored_batching,
+)
 from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest
 
 TEXTS = [
@@ -124,7 +129,7 @@ class Ending:
 def test_bits_of_texts_of_any_length_are_the_same_in_company(
     model: str, beams: int, request: pytest.FixtureRequest
 ) -> None:
-    decoding = Decoding(beam_size=beams, max_tokens=12)
+    decoding = BeamSearchOptions(beam_size=beams, max_tokens=12)
     translator = Translator(request.getfixturevalue(model), "cpu", decoding=decoding)
     tokens = json.loads((EMBEDDED_TRANSLATOR_FOLDER / "shared_vocabulary.json").read_text("utf-8"))
     translator.search._model = Ending(translator.search._model, ["</s>", *tokens[1000::4]])
@@ -157,7 +162,7 @@ def test_company_says_what_a_search_alone_says(multiplier: Multiplier) -> None:
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
 def test_no_step_ever_has_rows_that_are_added_up_otherwise(multiplier: Multiplier, random_small: Path) -> None:
     for beams, asked in [(5, ASKED), (5, ASKED[:1]), (1, ASKED[:2]), (12, ASKED)]:
-        translator = Translator(random_small, "cpu", decoding=Decoding(beam_size=beams, max_tokens=12))
+        translator = Translator(random_small, "cpu", decoding=BeamSearchOptions(beam_size=beams, max_tokens=12))
         watched = watch(anchor(translator, multiplier))
         translator.find_best_translations(asked)
         assert watched.asked
@@ -175,7 +180,7 @@ def test_no_step_ever_has_rows_that_are_added_up_otherwise(multiplier: Multiplie
 
 def test_no_row_of_any_text_is_odd_in_a_search_by_avx2() -> None:
     for beams in (1, 2, 5, 12):
-        company = choose_anchored_batching("avx2", Decoding(beam_size=beams))
+        company = choose_anchored_batching("avx2", BeamSearchOptions(beam_size=beams))
         assert company
         for length in range(3, 1025):
             for texts in range(1, company.max_texts + 1):
@@ -185,14 +190,14 @@ def test_no_row_of_any_text_is_odd_in_a_search_by_avx2() -> None:
                     odd = [row for rows in list_leftover_row_ranges(size * tokens) for row in rows]
                     assert all(row >= (size - company.anchors) * tokens for row in odd), (length, texts)
     assert (
-        choose_anchored_batching("avx2", Decoding(beam_size=13)) is None
-        and choose_anchored_batching(None, Decoding()) is None
+        choose_anchored_batching("avx2", BeamSearchOptions(beam_size=13)) is None
+        and choose_anchored_batching(None, BeamSearchOptions()) is None
     )
 
 
 def test_a_search_that_needs_more_steps_gets_them(random_small: Path) -> None:
     """Random weights never end, so each is begun anew until the most that there may be."""
-    decoding = Decoding(max_tokens=100)
+    decoding = BeamSearchOptions(max_tokens=100)
     alone = Translator(random_small, "cpu", batching="alone", decoding=decoding)
     anchored = anchor(Translator(random_small, "cpu", decoding=decoding), "avx512")
     watched = watch(anchored)

@@ -10,19 +10,19 @@ from support.models.random_translator import make_random_translator
 
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models.converting.translator import make_translator_folder
-from factmill.tasks.models.model_folder import models_folder
+from factmill.tasks.models.model_folder import get_models_folder
 from factmill.tasks.models.translator import (
     EMBEDDED_TRANSLATOR,
     EMBEDDED_TRANSLATOR_FOLDER,
     KNOWN_WORDS_FILE,
-    Decoding,
+    BeamSearchOptions,
     Translator,
     get_translator_identity,
     resolve_translator_folder,
 )
 from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest, Untranslatable
 
-SHORT = Decoding(max_tokens=24)
+SHORT = BeamSearchOptions(max_tokens=24)
 """Random weights never end a translation by themselves."""
 QUESTIONS = [
     "Where was Marie Curie born?",
@@ -94,7 +94,7 @@ def test_random_weights_say_the_same_in_every_batch(random_small: Path, tmp_path
 @pytest.mark.slow
 def test_a_layer_of_nllb_says_the_same_in_every_batch(random_nllb: Path, tmp_path: Path) -> None:
     asked = [(text, language) for text in QUESTIONS[:8] for language in ("de", "pt")]
-    translator = Translator(store_as_int8(random_nllb, tmp_path), "cpu", decoding=Decoding(max_tokens=16))
+    translator = Translator(store_as_int8(random_nllb, tmp_path), "cpu", decoding=BeamSearchOptions(max_tokens=16))
     check_batchings([translator], asked, batchings=5)
 
 
@@ -121,7 +121,7 @@ def test_whole_translations_are_the_same_in_every_batch(embedded: Translator) ->
 def test_small_batches_say_what_large_ones_say(random_small: Path) -> None:
     asked = [(text, language) for text in QUESTIONS for language in ("de", "pt")]
     make = partial(Translator, random_small, "cpu")
-    large, small = (make(decoding=Decoding(max_tokens=24, batch_tokens=tokens)) for tokens in (4096, 40))
+    large, small = (make(decoding=BeamSearchOptions(max_tokens=24, batch_tokens=tokens)) for tokens in (4096, 40))
     assert large.find_best_translations(asked) == small.find_best_translations(asked)
 
 
@@ -206,10 +206,10 @@ def test_identity_names_model_and_manner_but_not_threads(tmp_path: Path) -> None
     assert get_translator_identity(EMBEDDED_TRANSLATOR, tmp_path, "cpu", "float32") == identity, (
         "what its weights are stored as"
     )
-    store_as_int8(EMBEDDED_TRANSLATOR_FOLDER, models_folder(tmp_path))
+    store_as_int8(EMBEDDED_TRANSLATOR_FOLDER, get_models_folder(tmp_path))
     others = {
         get_translator_identity("narrow", tmp_path, "cpu"),
-        get_translator_identity(EMBEDDED_TRANSLATOR, tmp_path, "cpu", decoding=Decoding(beam_size=1)),
+        get_translator_identity(EMBEDDED_TRANSLATOR, tmp_path, "cpu", decoding=BeamSearchOptions(beam_size=1)),
     }
     assert len({identity, *others}) == 3
 

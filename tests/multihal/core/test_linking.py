@@ -5,7 +5,7 @@ import pytest
 from factmill.tasks.assets import load_list_entries
 from factmill.tasks.multihal.core.linking import (
     EntityMention,
-    find_wikipedia_addresses,
+    find_wikipedia_addresses_and_titles,
     list_linkable_spans,
     list_spelling_variants,
     select_mentions,
@@ -115,7 +115,7 @@ def test_a_name_is_tried_as_written_first() -> None:
     ],
 )
 def test_the_title_behind_an_address_is_read(text: str, title: str | None) -> None:
-    [(_, found)] = find_wikipedia_addresses([text])
+    [(_, found)] = find_wikipedia_addresses_and_titles([text])
     assert found == title
 
 
@@ -124,4 +124,4 @@ def test_other_addresses_are_no_matter_and_repeats_count_once() -> None:
         "https://example.org/wiki/Berlin",
         "['https://en.wikipedia.org/wiki/Rome', 'https://en.wikipedia.org/wiki/Rome']",
     ]
-    assert find_wikipedia_addresses(texts) == [("https://en.wikipedia.org/wiki/Rome", "Rome")]
+    assert find_wikipedia_addresses_and_titles(texts) == [("https://en.wikipedia.org/wiki/Rome", "Rome")]

@@ -13,8 +13,8 @@ from factmill.tasks.multihal.core.preprocessing import (
     ClassifiedAnswer,
     DuplicateRule,
     classify_answer,
-    filter_by_particulars,
-    have_same_particulars,
+    filter_duplicates_by_names_and_numbers,
+    have_same_names_and_numbers,
     is_refusal,
     merge_duplicate_questions,
     normalise_refusals,
@@ -45,8 +45,8 @@ from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, Partial
     ],
 )
 def test_questions_with_another_particular_are_two(one: str, other: str) -> None:
-    assert not have_same_particulars(one, other)
-    assert not have_same_particulars(other, one)
+    assert not have_same_names_and_numbers(one, other)
+    assert not have_same_names_and_numbers(other, one)
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,20 @@ def test_questions_with_another_particular_are_two(one: str, other: str) -> None
     ],
 )
 def test_questions_that_differ_in_spelling_are_one(one: str, other: str) -> None:
-    assert have_same_particulars(one, other)
-    assert have_same_particulars(other, one)
+    assert have_same_names_and_numbers(one, other)
+    assert have_same_names_and_numbers(other, one)
 
 
 def test_pairs_of_two_questions_are_left_out() -> None:
     texts = ("Where was it in 2018?", "Where was it in 2019?", "Where was it, in 2018?")
     rows = [typed_question(f"q{at}", text) for at, text in enumerate(texts)]
-    found = filter_by_particulars(rows, find_duplicate_pairs(np.ones((3, 2), np.float32)))
+    found = filter_duplicates_by_names_and_numbers(rows, find_duplicate_pairs(np.ones((3, 2), np.float32)))
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [(0, 2)]
     assert found.list_group_leaders() == [0, 1, 0]
-    assert len(filter_by_particulars(rows[:1], find_duplicate_pairs(np.ones((1, 2), np.float32))).first) == 0
+    assert (
+        len(filter_duplicates_by_names_and_numbers(rows[:1], find_duplicate_pairs(np.ones((1, 2), np.float32))).first)
+        == 0
+    )
 
 
 FIRST, SECOND = "Kim scored two goals in the first half.", "Lee scored four goals in the first half."

@@ -2,7 +2,7 @@
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.reports.builds.build_page import format_trimmed_number
-from factmill.tasks.reports.builds.page_loading import _compare_forecast, _format_spending_bounds
+from factmill.tasks.reports.builds.page_loading import _compare_forecast, _format_budget_and_spending
 
 
 def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
@@ -29,5 +29,5 @@ def test_money_is_shown_with_the_digits_that_it_was_rounded_to() -> None:
 
 def test_bounds_are_told_in_full_and_right_in_number() -> None:
     spent = {"paid_usd": 0.001, "unanswered_usd": 0.0, "requests": 1, "hours": 0.5}
-    told = _format_spending_bounds({**spent, "bounds": {"cost_usd": 0.005, "requests": 1, "hours": 1.0}})
+    told = _format_budget_and_spending({**spent, "bounds": {"cost_usd": 0.005, "requests": 1, "hours": 1.0}})
     assert told == ("at most US$ 0.0050, 1 request, 1 hour; its last run spent US$ 0.0010, 1 request, 0.50 hours")

@@ -14,7 +14,7 @@ from factmill.tasks.slaq.core.checks import (
     check_generated_pairs,
     check_short_answer,
     check_short_question,
-    find_alternative_answer,
+    find_alternative_answer_problem,
     find_unresolved_pronoun,
     format_problems,
 )
@@ -376,5 +376,5 @@ def test_a_subject_may_be_a_term_written_small(question: str, is_named: bool) ->
     ],
 )
 def test_a_question_with_two_right_answers_is_seen(question: str, answer: str, told: str | None) -> None:
-    found = find_alternative_answer(question, answer, LENS_ARTICLE, LISTS)
+    found = find_alternative_answer_problem(question, answer, LENS_ARTICLE, LISTS)
     assert told in found if told and found else (told, found) == (None, None), found

@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 
 from factmill.tasks.errors import UsageError
 from factmill.tasks.slaq.core.rows import ViewedTopic
-from factmill.tasks.slaq.core.topic_sampling import CategoryMember, sample_category_pages, select_most_and_least_viewed
+from factmill.tasks.slaq.core.topic_sampling import (
+    CategoryMemberPage,
+    sample_category_pages,
+    select_most_and_least_viewed,
+)
 
 
-def make_pages(numbers: list[int]) -> list[CategoryMember]:
-    return [CategoryMember(number, f"Page {number}", "Algebra") for number in numbers]
+def make_pages(numbers: list[int]) -> list[CategoryMemberPage]:
+    return [CategoryMemberPage(number, f"Page {number}", "Algebra") for number in numbers]
 
 
 NUMBERS = st.lists(st.integers(1, 10**9), unique=True, max_size=40)
@@ -55,11 +59,11 @@ def test_seed_and_category_change_the_draw() -> None:
 def test_a_large_category_is_read_one_by_one_and_drawn_evenly() -> None:
     read = 0
 
-    def list_members() -> Iterator[CategoryMember]:
+    def list_members() -> Iterator[CategoryMemberPage]:
         nonlocal read
         for number in range(1, 10_001):
             read += 1
-            yield CategoryMember(number, f"Page {number}", "Technology")
+            yield CategoryMemberPage(number, f"Page {number}", "Technology")
 
     drawn = sample_category_pages(list_members(), 7, "Technology", 1000)
     assert (len(drawn), read) == (1000, 10_000)

@@ -12,7 +12,7 @@ from support.models.tiny_causal import Family, ablate_one, lift_logits, make_mod
 
 from factmill.tasks.slaq.mechanism.ablation import (  # noqa: E402
     AblationOutOfMemory,
-    Ablator,
+    ComponentAblator,
     NonFiniteLogit,
     UnsupportedArchitecture,
     find_transformer_parts,
@@ -40,7 +40,7 @@ def test_batches_give_what_one_component_and_token_at_a_time_gives(family: Famil
         for layer in range(3)
         for head in (0, 1, 2, 3, None)
     ]
-    ablator = Ablator(model, rows=4)
+    ablator = ComponentAblator(model, rows=4)
     base = ablator.run_unablated(IDS, PLACES)
     found = ablator.run_with_each_ablated()
     ablator.close()
@@ -53,7 +53,7 @@ def test_batches_give_what_one_component_and_token_at_a_time_gives(family: Famil
 
 def test_ablating_everything_leaves_what_the_embedding_gives() -> None:
     llama = make_model("llama")
-    ablator = Ablator(llama)
+    ablator = ComponentAblator(llama)
     ablator.run_unablated(IDS, PLACES)
     left = ablator.run_with_only([[]] * 3, [0, 1, 2])
     with torch.inference_mode():
@@ -67,7 +67,7 @@ def test_in_gpt2_the_biases_of_the_projections_stay() -> None:
     for block in gpt2.transformer.h:
         torch.nn.init.normal_(block.attn.c_proj.bias)
         torch.nn.init.normal_(block.mlp.c_proj.bias)
-    ablator = Ablator(gpt2)
+    ablator = ComponentAblator(gpt2)
     ablator.run_unablated(IDS, PLACES)
     left = ablator.run_with_only([[]] * 3, [0, 1, 2])
     body = gpt2.transformer
@@ -97,7 +97,7 @@ def make_copier(layer: int, head: int) -> Any:
 
 @pytest.mark.parametrize(("layer", "head"), [(1, 2), (0, 0), (2, 3)])
 def test_the_one_head_that_copies_the_answer_ranks_first_and_is_the_minimal_set(layer: int, head: int) -> None:
-    ablator = Ablator(make_copier(layer, head), rows=5)
+    ablator = ComponentAblator(make_copier(layer, head), rows=5)
     (effect,) = measure_ablation_effects(ablator, [3, 3, 1, 3, 3], [4], recover=0.9, largest_set=1.0)
     place = layer * 5 + head
     assert effect.base > 0
@@ -108,7 +108,7 @@ def test_the_one_head_that_copies_the_answer_ranks_first_and_is_the_minimal_set(
 
 def test_a_set_grows_by_importance_until_it_gives_enough() -> None:
     model = lift_logits(make_model("llama", layers=3, seed=3))
-    ablator = Ablator(model, rows=7)
+    ablator = ComponentAblator(model, rows=7)
     for at, effect in enumerate(measure_ablation_effects(ablator, IDS, PLACES, recover=0.95, largest_set=1.0)):
         order = sorted(range(15), key=lambda each: -effect.importances[each])
         assert effect.chosen == order[: len(effect.chosen)]
@@ -121,7 +121,7 @@ def test_a_set_grows_by_importance_until_it_gives_enough() -> None:
 
 
 def test_a_set_that_would_have_to_be_larger_than_allowed_is_none() -> None:
-    ablator, positive = Ablator(make_model("llama")), [PLACES[0], PLACES[2]]
+    ablator, positive = ComponentAblator(make_model("llama")), [PLACES[0], PLACES[2]]
     whole = measure_ablation_effects(ablator, IDS, positive, recover=0.9, largest_set=1.0)
     size = max(len(each.chosen) for each in whole)
     assert size > 1
@@ -133,15 +133,15 @@ def test_a_set_that_would_have_to_be_larger_than_allowed_is_none() -> None:
 
 
 def test_nothing_is_ablated_where_the_logit_of_a_token_is_not_above_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ablator, "run_with_each_ablated", lambda _: pytest.fail("it ablates"))
-    effects = measure_ablation_effects(Ablator(make_model("llama")), IDS, PLACES, recover=0.9, largest_set=1.0)
+    monkeypatch.setattr(ComponentAblator, "run_with_each_ablated", lambda _: pytest.fail("it ablates"))
+    effects = measure_ablation_effects(ComponentAblator(make_model("llama")), IDS, PLACES, recover=0.9, largest_set=1.0)
     assert [each.base > 0 for each in effects] == [True, False, True]
     assert all((each.importances, each.chosen, each.recovered) == ([], [], None) for each in effects)
 
 
 def test_logits_can_be_taken_from_their_mean() -> None:
     model = make_model("gpt2")
-    ablator = Ablator(model, centre=True)
+    ablator = ComponentAblator(model, centre=True)
     base = ablator.run_unablated(IDS, PLACES)
     with torch.inference_mode():
         logits = model(torch.tensor([IDS])).logits[0]
@@ -161,10 +161,10 @@ def refuse(most: int) -> Any:
 
 def test_what_does_not_fit_into_memory_is_halved_and_goes_on() -> None:
     model = lift_logits(make_model("llama"))
-    expected = measure_ablation_effects(Ablator(model, rows=8), IDS, PLACES, recover=0.9, largest_set=1.0)
+    expected = measure_ablation_effects(ComponentAblator(model, rows=8), IDS, PLACES, recover=0.9, largest_set=1.0)
     model = lift_logits(make_model("llama"))
     model.model.layers[0].register_forward_pre_hook(refuse(3), with_kwargs=True)
-    ablator = Ablator(model, rows=8)
+    ablator = ComponentAblator(model, rows=8)
     found = measure_ablation_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
     assert ablator.rows in (2, 3)
     for one, other in zip(expected, found, strict=True):
@@ -176,12 +176,12 @@ def test_one_row_that_does_not_fit_is_named() -> None:
     model = make_model("llama")
     model.model.layers[1].register_forward_pre_hook(refuse(0), with_kwargs=True)
     with pytest.raises(AblationOutOfMemory, match="can't allocate memory"):
-        Ablator(model).run_unablated(IDS, PLACES)
+        ComponentAblator(model).run_unablated(IDS, PLACES)
 
 
 def test_other_faults_of_a_model_are_not_taken_for_a_lack_of_memory() -> None:
     with pytest.raises(IndexError):
-        Ablator(make_model("llama")).run_unablated([999, 5], [1])
+        ComponentAblator(make_model("llama")).run_unablated([999, 5], [1])
 
 
 @pytest.mark.parametrize("when", ["always", "ablated"])
@@ -192,7 +192,7 @@ def test_logits_that_are_no_numbers_are_named(when: str) -> None:
         return out * float("nan") if when == "always" or len(out) > 1 else out
 
     model.lm_head.register_forward_hook(spoil)
-    ablator = Ablator(model)
+    ablator = ComponentAblator(model)
     with pytest.raises(NonFiniteLogit, match="nothing ablated" if when == "always" else "components 0 to 9 ablated"):
         measure_ablation_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
 
@@ -208,7 +208,7 @@ def test_a_model_of_another_shape_is_named() -> None:
     original = model.forward
     model.forward = lambda *told, **named: _scale(original(*told, **named))  # as Gemma's cap of logits does
     with pytest.raises(UnsupportedArchitecture, match="are not the unembedding"):
-        Ablator(model).run_unablated(IDS, PLACES)
+        ComponentAblator(model).run_unablated(IDS, PLACES)
 
 
 def _scale(out: Any) -> Any:
@@ -218,6 +218,6 @@ def _scale(out: Any) -> Any:
 
 def test_hooks_are_taken_off() -> None:
     model = make_model("llama")
-    ablator = Ablator(model)
+    ablator = ComponentAblator(model)
     ablator.close()
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())

@@ -16,7 +16,7 @@ from factmill.tasks.slaq.mechanism.ablation_service import (
     digest_causal_model,
     list_causal_model_files,
     make_ablate_call,
-    read_ablation_effects,
+    parse_ablate_response,
 )
 
 TEXTS = [
@@ -74,8 +74,8 @@ def ask(folder: Path, answer: str, text: str, **options: Any) -> CallResponse:
 
 
 def test_tokens_that_split_otherwise_in_the_two_answers_all_count(folder: Path) -> None:
-    heads, short = read_ablation_effects(ask(folder, "Lovelace: London", "Lovelace").body)
-    _, long = read_ablation_effects(ask(folder, LONG, "Lovelace").body)
+    heads, short = parse_ablate_response(ask(folder, "Lovelace: London", "Lovelace").body)
+    _, long = parse_ablate_response(ask(folder, LONG, "Lovelace").body)
     assert heads == 4
     assert [each.token for each in long] == [" Lovelace"]  # one token, with the space before it
     assert len(short) > 1
@@ -84,7 +84,7 @@ def test_tokens_that_split_otherwise_in_the_two_answers_all_count(folder: Path) 
 
 
 def test_a_token_that_reaches_beyond_the_part_counts(folder: Path) -> None:
-    _, tokens = read_ablation_effects(ask(folder, LONG, "ondo").body)
+    _, tokens = parse_ablate_response(ask(folder, LONG, "ondo").body)
     assert [each.token for each in tokens] == [" London"]
 
 
@@ -120,7 +120,7 @@ def test_a_lack_of_memory_may_pass(folder: Path, monkeypatch: pytest.MonkeyPatch
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(ablation.Ablator, "_run_layers", refuse)
+    monkeypatch.setattr(ablation.ComponentAblator, "_run_layers", refuse)
     reply = ask(folder, LONG, "London")
     assert (reply.status, reply.error, reply.transient) == ("failed", "out_of_memory: no room", True)
 

@@ -7,7 +7,7 @@ import pytest
 
 from factmill.tasks.errors import SourceError
 from factmill.tasks.slaq.core.mechanism.rows import PairedFact
-from factmill.tasks.slaq.mechanism.record import load_pairs_file, write_pairs_file
+from factmill.tasks.slaq.mechanism.benchmark import load_pairs_file, write_pairs_file
 
 FACT = PairedFact(
     id="m/t/1", model="m", asked_as="m", item="t", number=1, topic="T", category="C", fact_type="none", question="When?",

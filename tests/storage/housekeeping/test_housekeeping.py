@@ -24,21 +24,27 @@ from factmill.tasks.errors import WarehouseBusy, WarehouseError
 from factmill.tasks.processes import is_file_locked
 from factmill.tasks.storage.builds import (
     list_builds,
+    load_published_table,
     load_table_digests,
     publish_build_tables,
-    published_table,
     write_stage_results,
 )
-from factmill.tasks.storage.housekeeping import compacting
-from factmill.tasks.storage.housekeeping.compacting import compact_warehouse
+from factmill.tasks.storage.housekeeping import warehouse_rewriting
 from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpace, remove_paths
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import RetentionPolicy, clean_orphan_files, clean_warehouse
+from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
 from factmill.tasks.storage.human_judgments import save_audit_verdicts
 from factmill.tasks.storage.recording.call_cache import CallCache
-from factmill.tasks.storage.recording.call_records import insert_records
+from factmill.tasks.storage.recording.call_records import insert_new_call_records
 from factmill.tasks.storage.recording.journal import Journal, make_record
 from factmill.tasks.storage.recording.work_folders import work_folder
-from factmill.tasks.storage.shards import CALL_USES_SCHEMA, MERGED_SCHEMA, REJECTS_SCHEMA, digest_rows, write_shard
+from factmill.tasks.storage.shards import (
+    CALL_USES_SCHEMA,
+    MERGED_SCHEMA,
+    REJECTS_SCHEMA,
+    digest_table_as_parquet,
+    write_shard,
+)
 from factmill.tasks.storage.warehouse import open_warehouse
 
 NOW = datetime.now(UTC)
@@ -75,7 +81,7 @@ class House:
             replace(make_record(Call("s", "say", {"of": each}), CallResponse(each)), record_id=each) for each in ids
         ]
         with open_warehouse(self.path) as db:
-            insert_records(db, records)
+            insert_new_call_records(db, records)
 
     def begin(self, name: str, uses: Sequence[str], begun: datetime) -> Path:
         """Leave the folder of a run that was stopped after its first batch."""
@@ -99,7 +105,7 @@ class House:
         """Return (build, table) → whether its rows still have the digest they were published with."""
         with open_warehouse(self.path) as db:
             return {
-                (build, name): digest_rows(published_table(db, build, name)) == sha256
+                (build, name): digest_table_as_parquet(load_published_table(db, build, name)) == sha256
                 for (build,) in db.execute("SELECT build_id FROM builds").fetchall()
                 for name, sha256 in load_table_digests(db, build).items()
             }
@@ -370,7 +376,7 @@ def test_a_copy_that_is_not_the_same_does_not_take_the_files_place(
 ) -> None:
     house.build("a")
     told = iter([{"builds": (1,)}, {"builds": (2,)}])
-    monkeypatch.setattr(compacting, "_digest_tables", lambda *_: next(told))
+    monkeypatch.setattr(warehouse_rewriting, "_digest_tables", lambda *_: next(told))
     before = house.path.read_bytes()
     with pytest.raises(WarehouseError, match="unchanged, because the copy differs in builds"):
         compact_warehouse(house.path)

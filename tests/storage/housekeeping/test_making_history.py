@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.storage.housekeeping.prefect_history import (
-    creating_prefect_database,
     find_database_damage,
+    guarded_prefect_database_creation,
     prefect_database_path,
 )
 
@@ -48,14 +48,14 @@ def count_runs(path: Path) -> int:
 
 def test_what_a_killed_server_left_half_made_goes(tmp_path: Path) -> None:
     path = make(tmp_path)
-    with creating_prefect_database(tmp_path, print):  # ends without a word of the server's
+    with guarded_prefect_database_creation(tmp_path, print):  # ends without a word of the server's
         path.write_bytes(b"half")
         path.with_name("prefect.db-wal").write_bytes(b"a migration")
-    with creating_prefect_database(tmp_path, print) as made:
+    with guarded_prefect_database_creation(tmp_path, print) as made:
         assert [each.name for each in path.parent.glob("prefect*")] == []
         write(path)
         made()
-    with creating_prefect_database(tmp_path, print) as made:
+    with guarded_prefect_database_creation(tmp_path, print) as made:
         made()
     assert count_runs(path) == ROWS
 
@@ -64,11 +64,11 @@ def test_others_wait_until_it_is_made(tmp_path: Path) -> None:
     path, seen = make(tmp_path), list[int]()
 
     def start() -> None:
-        with creating_prefect_database(tmp_path, print) as made:
+        with guarded_prefect_database_creation(tmp_path, print) as made:
             seen.append(count_runs(path))
             made()
 
-    with creating_prefect_database(tmp_path, print) as made:
+    with guarded_prefect_database_creation(tmp_path, print) as made:
         path.write_bytes(b"half")
         other = threading.Thread(target=start)
         other.start()
@@ -120,7 +120,7 @@ def test_a_damaged_history_is_put_aside_with_a_note(tmp_path: Path, kind: str) -
     damage(path)
     content = path.read_bytes() if path.is_file() else b""
     assert said in find_database_damage(path)
-    with creating_prefect_database(tmp_path, told.append) as made:
+    with guarded_prefect_database_creation(tmp_path, told.append) as made:
         assert not path.exists()
         made()
     (note,) = told
@@ -144,7 +144,7 @@ def test_a_history_that_a_server_can_use_stays(tmp_path: Path, kind: str) -> Non
     write(path)
     HEALTHY[kind](path)
     content = path.read_bytes() if path.exists() else None
-    with creating_prefect_database(tmp_path, told.append) as made:
+    with guarded_prefect_database_creation(tmp_path, told.append) as made:
         made()
     assert (told, path.read_bytes() if path.exists() else None) == ([], content)
 

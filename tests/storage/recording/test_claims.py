@@ -19,7 +19,7 @@ from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import ShardError
 from factmill.tasks.storage.recording import call_cache
-from factmill.tasks.storage.recording.call_cache import CacheLookup, CallCache
+from factmill.tasks.storage.recording.call_cache import CallCache, ValidRecordLookup
 from factmill.tasks.storage.recording.journal import CallClaims, Journal, OtherProcessJournals, make_record
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -168,14 +168,14 @@ def test_what_another_moved_into_the_warehouse_between_two_looks_is_not_asked(
     with closing(CallCache(warehouse, "record")) as second:
         look = second._serving.find_records
 
-        def look_too_early(_: CacheLookup, wanted: Sequence[Call]) -> object:
+        def look_too_early(_: ValidRecordLookup, wanted: Sequence[Call]) -> object:
             monkeypatch.undo()
             found = look(wanted)
             with closing(CallCache(warehouse, "record")) as first:
                 first.get_or_send(calls("a"), service)
             return found
 
-        monkeypatch.setattr(CacheLookup, "find_records", look_too_early)
+        monkeypatch.setattr(ValidRecordLookup, "find_records", look_too_early)
         assert second.get_or_send(calls("a"), service).sent == 0
     assert service.asked == ["a"]
 

@@ -13,8 +13,8 @@ from support.steps.echo import Echo, ask, bodies, calls, recorder
 
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.errors import ReplayMiss, ServiceUnreachable
-from factmill.tasks.storage.recording.call_cache import CacheLookup
-from factmill.tasks.storage.recording.call_records import insert_records, load_newest_record_id
+from factmill.tasks.storage.recording.call_cache import ValidRecordLookup
+from factmill.tasks.storage.recording.call_records import insert_new_call_records, load_newest_record_id
 from factmill.tasks.storage.recording.journal import CallRecord, make_record, read_journal
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -134,14 +134,14 @@ def test_a_call_that_another_batch_asked_and_stored_meanwhile_is_not_asked_again
     service, shared = Echo(), recorder(tmp_path)
     look_up = shared._serving.find_records
 
-    def look_up_too_early(_: CacheLookup, keys: Sequence[str]) -> dict[str, CallRecord]:
+    def look_up_too_early(_: ValidRecordLookup, keys: Sequence[str]) -> dict[str, CallRecord]:
         monkeypatch.undo()
         found = look_up(keys)
         shared.get_or_send(calls("a"), service)
         shared.merge_journal()
         return found
 
-    monkeypatch.setattr(CacheLookup, "find_records", look_up_too_early)
+    monkeypatch.setattr(ValidRecordLookup, "find_records", look_up_too_early)
     answers = shared.get_or_send(calls("a"), service)
     shared.close()
     assert (bodies(answers), answers.sent, service.asked) == ([{"echo": "a"}], 0, ["a"])
@@ -154,10 +154,10 @@ def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
     shared.get_or_send(calls("a"), Echo())
 
     def store(db: duckdb.DuckDBPyConnection, records: Sequence[CallRecord]) -> None:
-        insert_records(db, records)
+        insert_new_call_records(db, records)
         shared._record_reply(calls("b")[0], CallResponse({"echo": "b"}))
 
-    monkeypatch.setattr("factmill.tasks.storage.recording.call_cache.insert_records", store)
+    monkeypatch.setattr("factmill.tasks.storage.recording.call_cache.insert_new_call_records", store)
     shared.merge_journal()
     monkeypatch.undo()
     assert shared._journal is not None
@@ -169,8 +169,8 @@ def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
 def test_records_that_are_stored_already_are_not_stored_again_be_they_older_or_newer(tmp_path: Path) -> None:
     made = [make_record(call, CallResponse({"echo": "x"})) for call in calls("a", "b", "c", "d")]
     with open_warehouse(tmp_path / "w.duckdb") as db:
-        insert_records(db, made[1:3])
-        insert_records(db, made[::-1])
+        insert_new_call_records(db, made[1:3])
+        insert_new_call_records(db, made[::-1])
         assert db.execute("SELECT record_id FROM calls ORDER BY 1").fetchall() == [(each.record_id,) for each in made]
 
 
@@ -263,7 +263,7 @@ def test_what_is_moved_between_look_and_question_is_not_asked_again(
 
     monkeypatch.setattr(shared, "_send_missing", ask_late)
     monkeypatch.setattr(
-        "factmill.tasks.storage.recording.call_cache._file_state", lambda warehouse: None
+        "factmill.tasks.storage.recording.call_cache._get_warehouse_file_state", lambda warehouse: None
     )  # as within one tick
     assert bodies(shared.get_or_send(calls("a"), service)) == [{"echo": "a"}]
     shared.close()

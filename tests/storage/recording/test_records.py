@@ -20,13 +20,13 @@ from factmill.tasks.storage.recording.call_records import (
     REVALIDATION_FILE,
     RevalidatedCall,
     Revalidation,
+    compress_long_body,
+    decompress_body,
     find_latest_success,
     find_revalidation,
-    insert_records,
+    insert_new_call_records,
     load_newest_record_id,
-    pack_body,
     rekey_record,
-    unpack_body,
     write_revalidated_calls,
 )
 from factmill.tasks.storage.recording.journal import CallRecord, make_record
@@ -36,14 +36,14 @@ from factmill.tasks.storage.warehouse import open_warehouse
 @given(st.text(max_size=200), st.integers(1, 60))
 def test_a_body_comes_back_as_it_was(text: str, times: int) -> None:
     body = json.dumps({"text": text * times}, ensure_ascii=False)
-    assert unpack_body(pack_body(body)) == body
+    assert decompress_body(compress_long_body(body)) == body
 
 
 def test_long_bodies_are_packed_and_short_ones_can_be_read_as_they_lie() -> None:
     page = json.dumps({"text": "<p>Graz lies on the Mur.</p>" * 1000})
-    assert len(pack_body(page)) < len(page) / 6
+    assert len(compress_long_body(page)) < len(page) / 6
     short = json.dumps({"text": "x" * (MIN_PACKED_CHARS // 2)})
-    assert pack_body(short) == short
+    assert compress_long_body(short) == short
 
 
 def test_what_is_too_old_is_asked_again_unless_it_lasts_or_another_mode_serves_it(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def warehouse(tmp_path: Path) -> Path:
 def record(warehouse: Path, call: Call) -> CallRecord:
     made = replace(make_record(call, CallResponse({"said": "then"})), asked_at=datetime.now(UTC) - timedelta(days=40))
     with open_warehouse(warehouse) as db:
-        insert_records(db, [made])
+        insert_new_call_records(db, [made])
     return made
 
 
@@ -166,7 +166,7 @@ def test_what_a_run_rests_on_of_it_is_filed_with_what_shows_it(warehouse: Path) 
     kept = keep(used, unused)
     kept.checks["k"] = "check"
     with open_warehouse(warehouse) as db:
-        insert_records(db, [taken])
+        insert_new_call_records(db, [taken])
         db.execute(
             "INSERT INTO build_calls (build_id, stage, id, key, record_id) VALUES ('run', 's', 'r', 'k', ?)",
             [taken.record_id],

@@ -6,7 +6,7 @@ from pathlib import Path
 from support.batches.server import BatchServer
 
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
-from factmill.tasks.clients.batch_jobs.request_files import OfflineRequestFiles
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.sending.sender import cancel_all_sends
 from factmill.tasks.core.calls.call import CallResponse
@@ -38,7 +38,11 @@ def answer(body: dict) -> dict:
 
 
 def open_chat(
-    server: BatchServer, folder: Path | None, key: str = "key", files: OfflineRequestFiles | None = None, **changed
+    server: BatchServer,
+    folder: Path | None,
+    key: str = "key",
+    files: OfflineRequestAndReplyFiles | None = None,
+    **changed,
 ) -> ChatClient:
     """Return a model at a server, what is known of its jobs lying in a folder; `files`: by which it is asked, if it is."""
     given = {

@@ -10,7 +10,7 @@ from support.builds.released import NASTY, fanout_tables, multihal_row
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.storage.builds import BuildRecord
-from factmill.tasks.storage.recording.call_records import pack_body
+from factmill.tasks.storage.recording.call_records import compress_long_body
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 HOSTILE = (
@@ -87,7 +87,7 @@ def add_call(
     key = key or f"key-{row_id}"
     db.execute(
         "INSERT INTO calls VALUES (?, ?, ?, ?, ?, 'ok', NULL, false, ?, 1, 1, 0.5, 0.1, '2026-04-30 12:00:00+00')",
-        [key, key, service, operation, json.dumps(parts), pack_body(json.dumps(body))],
+        [key, key, service, operation, json.dumps(parts), compress_long_body(json.dumps(body))],
     )
     db.execute("INSERT INTO build_calls VALUES (?, 'read', ?, ?, ?, NULL)", [build.build_id, row_id, key, key])
     known = "INSERT INTO build_stages SELECT $1, 0, 'read', 9, 9, 0, 0, 0, 0, 0, 0, 0, 0 WHERE NOT EXISTS "

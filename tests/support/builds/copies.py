@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from factmill.tasks.storage.builds import publish_build_tables, published_table, resolve_build
+from factmill.tasks.storage.builds import load_published_table, publish_build_tables, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
@@ -14,7 +14,7 @@ def publish_copies(warehouse: Path, build: str, table: str, rows: int) -> str:
     """Publish a build whose rows are those of another build (by its id, or latest:NAME), again and again, each with an id of its own."""
     origin = resolve_build(warehouse, build)
     with open_warehouse(warehouse) as db:
-        found = published_table(db, origin.build_id, table)
+        found = load_published_table(db, origin.build_id, table)
         times = -(-rows // found.num_rows)
         numbers = pa.array([str(number) for number in range(times) for _ in range(found.num_rows)], pa.string())
         copies = pa.concat_tables([found] * times)

@@ -17,8 +17,8 @@ from support.commands.command import Factmill
 
 from factmill.tasks.core.digests import combine_digests, digest_json
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
-from factmill.tasks.storage.released_folders import load_release
-from factmill.tasks.storage.shards import digest_rows
+from factmill.tasks.storage.released_folders import load_verified_release
+from factmill.tasks.storage.shards import digest_table_as_parquet
 
 DEV = "data/fanoutqa/dev.parquet"
 """The table of questions with answers."""
@@ -68,7 +68,7 @@ def run_commands(factmill: Factmill, released: Path, folder: Path, damage: str, 
         last = ran.err.splitlines()[-1]
         print(f"{damage} | {command} | {ran.code} | {last}")
         if command == "release --force" and damage in REPLACED:
-            assert (ran.code, load_release(folder).index.rows) == (0, 3)
+            assert (ran.code, load_verified_release(folder).index.rows) == (0, 3)
             continue
         assert ran.code in (1, 2), (command, ran)
         assert last.startswith("factmill: ") and str(folder) in last, (command, last)
@@ -91,7 +91,7 @@ def resum(folder: Path, tables: bool = False, content: bool = False) -> None:
             split["rows"] = part.num_rows
         if parts:
             table = pa.concat_tables(parts)
-            index["tables"][name] = {"rows": table.num_rows, "sha256": digest_rows(table.sort_by("id"))}
+            index["tables"][name] = {"rows": table.num_rows, "sha256": digest_table_as_parquet(table.sort_by("id"))}
     if content:
         told = sorted(index.get("tables", {}).items())
         index["content_digest"] = combine_digests(f"{name} {each['sha256']}" for name, each in told)

@@ -7,7 +7,7 @@ from typing import Any
 from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 
-from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
@@ -34,7 +34,7 @@ class Measured:
 
     def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
         with open_warehouse(self.warehouse) as db:
-            rows: list[dict[str, Any]] = published_table(db, build_id, table).to_pylist()
+            rows: list[dict[str, Any]] = load_published_table(db, build_id, table).to_pylist()
         return rows
 
 

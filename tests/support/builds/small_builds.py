@@ -9,9 +9,9 @@ from support.commands.command import FEW_QUESTIONS, Factmill
 from support.worlds.replies import replying
 
 SMALL = {
-    "granola": ("--relation", "P19", "--limit", "12"),
-    "multihal": ("--foundation", "simpleqa", "--language", "eng"),
-    "slaq": ("--category", "Astronomy"),
+    "granola": ("--relations", "P19", "--limit", "12"),
+    "multihal": ("--foundations", "simpleqa", "--languages", "eng"),
+    "slaq": ("--categories", "Astronomy"),
     "fanoutqa": FEW_QUESTIONS,
     "biokalma": ("--limit", "9"),
 }

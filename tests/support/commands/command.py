@@ -82,7 +82,7 @@ class Factmill:
                 redirect_stderr(err),
             ):
                 patch.setattr(sys, "stdin", reader)
-                code = cli._run_command()
+                code = cli._run_and_get_exit_code()
         progress._progress_style = style
         signal.signal(signal.SIGINT, on_interrupt)
         return Ran(code, out.getvalue(), err.getvalue())

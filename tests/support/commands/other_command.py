@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.commands.command import ROOT, Ran
 
-from factmill.flows.prefect_server import prefect_settings
+from factmill.flows.prefect_server import make_prefect_environment
 
 _PROGRAM = """
 import json, sys
@@ -37,7 +37,9 @@ class OtherCommand:
             find = "import factmill.flows.cli, pathlib; print(pathlib.Path(factmill.flows.cli.__file__).parents[2])"
             self.root = Path(subprocess.check_output([python, "-c", find], text=True, cwd="/").strip())
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-        environment = kept | prefect_settings(home) | {"PYTHONPATH": f"{self.root}{os.pathsep}{self.root / 'tests'}"}
+        environment = (
+            kept | make_prefect_environment(home) | {"PYTHONPATH": f"{self.root}{os.pathsep}{self.root / 'tests'}"}
+        )
         (home / "prefect").mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
             [python, "-c", _PROGRAM, str(home), prefect_api],

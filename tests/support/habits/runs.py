@@ -87,11 +87,11 @@ def small_arguments(benchmark: str, rows: int, folder: Path) -> list[str]:
     if benchmark == "granola":
         return ["--limit", str(rows), "--samples", "2"]
     if benchmark == "multihal":
-        return ["--limit", str(-(-rows // 8)), "--language", "eng"]
+        return ["--limit", str(-(-rows // 8)), "--languages", "eng"]
     if benchmark == "biokalma":
         return ["--limit", half, "--rounds", "3"]
     if benchmark == "slaq":
-        return ["--category", "Astronomy", "--per-half", quarter, "--candidates", str(2 * rows)]
+        return ["--categories", "Astronomy", "--per-half", quarter, "--candidates", str(2 * rows)]
     path = folder / "questions.json"
     questions = json.loads((ASSETS_ROOT / "data/world/sources/fanoutqa/places.json").read_text("utf-8"))
     path.write_text(json.dumps(questions[: int(half)]), "utf-8")

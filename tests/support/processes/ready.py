@@ -237,11 +237,11 @@ def fork_for(descriptor: int) -> None:
 def _read_ahead() -> None:
     """Read what each process that builds reads once and keeps: the embedded world, digests of what it says, our own code."""
     from factmill.flows.benchmarks import BENCHMARKS
-    from factmill.tasks.core.calls.freshness import make_world_contents_call
+    from factmill.tasks.core.calls.freshness import make_embedded_world_digests_call
     from factmill.tasks.engine.naming.code_versions import collect_recipe_code
-    from factmill.tasks.world.content_digests import WorldContentsService
+    from factmill.tasks.world.content_digests import WorldContentDigestsService
 
-    WorldContentsService("").send([make_world_contents_call("")], lambda *_: None)
+    WorldContentDigestsService("").send([make_embedded_world_digests_call("")], lambda *_: None)
     for benchmark in BENCHMARKS.values():
         collect_recipe_code(benchmark.recipe)
 
@@ -284,10 +284,10 @@ def _settle_prefect() -> None:
     from prefect.context import SettingsContext, get_settings_context
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH
 
-    from factmill.flows.prefect_server import prefect_settings
+    from factmill.flows.prefect_server import make_prefect_environment
     from factmill.tasks.settings import factmill_home
 
-    wanted = {**os.environ, **prefect_settings(factmill_home())}
+    wanted = {**os.environ, **make_prefect_environment(factmill_home())}
     known = (PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH)
     told = {each: wanted[each.name] for each in known if each.name in wanted}  # without a server no address
     now = get_settings_context()

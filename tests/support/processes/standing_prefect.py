@@ -12,7 +12,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from factmill.flows.prefect_server import find_server_problem, prefect_server
+from factmill.flows.prefect_server import find_server_problem, standing_or_own_prefect_server
 
 PREPARED = Path(__file__).resolve().parents[3] / "data"
 """Where `factmill prepare` leaves what it makes for the checkout."""
@@ -42,7 +42,7 @@ def standing_server() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in QUIET.items():
             patch.setenv(name, value)
-        with prefect_server(home):
+        with standing_or_own_prefect_server(home):
             patch.undo()
             yield os.environ["PREFECT_API_URL"]
 

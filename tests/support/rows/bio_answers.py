@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from factmill.tasks.biokalma.core.evaluation.rows import CitationCounts, ScoredBiokalmaPrediction
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 
 def make_piece(
     qid: str, property_label: str, value: str, pid: str = "P1", value_qid: str | None = None
-) -> KnowledgePiece:
+) -> PersonKnowledgePiece:
     """Return a piece; a literal where no item is given."""
-    return KnowledgePiece(
+    return PersonKnowledgePiece(
         qid=qid, pid=pid, property=property_label, value_qid=value_qid, value=value, precision=None, statement=None
     )
 
@@ -39,7 +39,7 @@ def scored_row(
 ) -> ScoredBiokalmaPrediction:
     """Return a row of `biokalma_answers`; counts that are not told are 0."""
     counts = {key: changed.pop(key) for key in [*COUNTS, "scorer", "is_left_out"] if key in changed}
-    pieces: Sequence[KnowledgePiece] = changed.pop("minimum_set", ADA[: counts.get("minimum", 0)])
+    pieces: Sequence[PersonKnowledgePiece] = changed.pop("minimum_set", ADA[: counts.get("minimum", 0)])
     plain: dict[str, Any] = {
         "id": f"{setting}/{item}/{form}", "question_id": f"{item}/{form}", "item": item, "cluster": item,
         "setting": setting, "question": "Who was Ada?", "form": form, "people": ["Q1", "Q2"], "names": ["Ada", "Byron"],

@@ -3,24 +3,24 @@
 from collections.abc import Sequence
 from typing import Any
 
-from factmill.tasks.biokalma.core.evolution import count_relation_graphs
+from factmill.tasks.biokalma.core.evolution import count_pools_by_relation
 from factmill.tasks.biokalma.core.rows import (
-    CountedPair,
     EvolutionRound,
     EvolvingPair,
+    PairWithKnowledgePools,
     PairWithParagraph,
+    PairWithRelationCounts,
     PersonPair,
-    PooledPair,
-    RelationCount,
+    RelationGraphCount,
     ResolvedPair,
 )
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 
-def make_piece(qid: str, pid: str, value: str, value_qid: str | None = None, **changed: Any) -> KnowledgePiece:
+def make_piece(qid: str, pid: str, value: str, value_qid: str | None = None, **changed: Any) -> PersonKnowledgePiece:
     """Return a piece whose property is called as its PID; a date where no item is given."""
     plain: dict[str, Any] = {"property": pid, "precision": None, "statement": None}
-    return KnowledgePiece(**{**plain, "qid": qid, "pid": pid, "value_qid": value_qid, "value": value, **changed})
+    return PersonKnowledgePiece(**{**plain, "qid": qid, "pid": pid, "value_qid": value_qid, "value": value, **changed})
 
 
 def person_pair(row_id: str, person: str, other: str, relation: str = "P26", **changed: Any) -> PersonPair:
@@ -50,11 +50,11 @@ def resolved_pair(row_id: str, person_qid: str, other_qid: str, **changed: Any) 
 
 
 def pooled_pair(
-    row_id: str, person_pool: Sequence[KnowledgePiece], other_pool: Sequence[KnowledgePiece], **changed: Any
-) -> PooledPair:
+    row_id: str, person_pool: Sequence[PersonKnowledgePiece], other_pool: Sequence[PersonKnowledgePiece], **changed: Any
+) -> PairWithKnowledgePools:
     """Return a pair with what is known of both, one piece each at least."""
     return resolved_pair(row_id, person_pool[0].qid, other_pool[0].qid, **changed).extend_to(
-        PooledPair,
+        PairWithKnowledgePools,
         person_pool=list(person_pool),
         other_pool=list(other_pool),
         birth_years=[],
@@ -64,26 +64,34 @@ def pooled_pair(
     )
 
 
-def described_pair(row_id: str, text: str, *pools: Sequence[KnowledgePiece], **changed: Any) -> PairWithParagraph:
+def described_pair(row_id: str, text: str, *pools: Sequence[PersonKnowledgePiece], **changed: Any) -> PairWithParagraph:
     """Return a pair with the text that evolution begins with."""
     return pooled_pair(row_id, *pools, **changed).extend_to(
         PairWithParagraph, text=text, text_source="file", text_pages=[], licence="none stated"
     )
 
 
-def counted_pair(row_id: str, text: str, *pools: Sequence[KnowledgePiece], **changed: Any) -> CountedPair:
+def counted_pair(
+    row_id: str, text: str, *pools: Sequence[PersonKnowledgePiece], **changed: Any
+) -> PairWithRelationCounts:
     """Return a pair with the counts of its relations, over its own two pools alone unless `counts` tells others.
 
     `counts`: PID → graphs that have the relation; `graphs`: how many there are in all.
     """
-    counts = {**count_relation_graphs(pools), **changed.pop("counts", {})}
+    counts = {**count_pools_by_relation(pools), **changed.pop("counts", {})}
     graphs = changed.pop("graphs", 2)
-    told = [RelationCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs) for pid, count in counts.items()]
-    return described_pair(row_id, text, *pools, **changed).extend_to(CountedPair, relation_counts=told)
+    told = [
+        RelationGraphCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs) for pid, count in counts.items()
+    ]
+    return described_pair(row_id, text, *pools, **changed).extend_to(PairWithRelationCounts, relation_counts=told)
 
 
 def evolving_pair(
-    row_id: str, text: str, known: Sequence[KnowledgePiece], *pools: Sequence[KnowledgePiece], **changed: Any
+    row_id: str,
+    text: str,
+    known: Sequence[PersonKnowledgePiece],
+    *pools: Sequence[PersonKnowledgePiece],
+    **changed: Any,
 ) -> EvolvingPair:
     """Return a pair after round 1, in which the pieces `known` were found in the text."""
     first = EvolutionRound(

@@ -1,9 +1,9 @@
 """Generated fan-out questions of invented places before and after they are worded: a listed set, and a named one."""
 
-from factmill.tasks.core.authoring.question_wording import QuestionWording
+from factmill.tasks.core.authoring.question_wording import QuestionPieces
 from factmill.tasks.text.values.answer_search import AnswerValue
 
-LISTED = QuestionWording(
+LISTED = QuestionPieces(
     group="the islands of Vogtland",
     owner="Vogtland",
     names=(),
@@ -14,7 +14,7 @@ LISTED = QuestionWording(
     unit="",
     month="November 2023",
 )
-NAMED = QuestionWording(
+NAMED = QuestionPieces(
     group="towers",
     owner="",
     names=("the Blue Tower", "Red Tower", "St. Ann's Tower"),

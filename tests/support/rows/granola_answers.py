@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from factmill.tasks.core.rows import make_arrow_table
 from factmill.tasks.granola.core.evaluation.rows import GranolaPrediction
-from factmill.tasks.granola.core.evaluation.scoring import add_level_scores
+from factmill.tasks.granola.core.evaluation.scoring import add_level_and_idk_scores
 
 LEVELS = ["Voronezh", "Voronezh Oblast", "Russia"]
 
@@ -37,6 +37,6 @@ ROWS = [
 
 def score(rows: list[GranolaPrediction], similarity: list[float | None] | None = None) -> pa.Table:
     """Return the rows of ScoredGranolaPrediction."""
-    scored = add_level_scores(make_arrow_table(GranolaPrediction, rows), 0.5)
+    scored = add_level_and_idk_scores(make_arrow_table(GranolaPrediction, rows), 0.5)
     scored = scored.append_column("semantic_similarity", pa.array(similarity or [None] * len(rows), pa.float64()))
     return scored.append_column("encoder", pa.repeat("", len(rows)))

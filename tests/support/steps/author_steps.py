@@ -14,7 +14,7 @@ from support.steps.steps import Left, run_step
 
 from factmill.tasks.biokalma.core.rows import EvolvingPair
 from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability, make_perplexity_response
 from factmill.tasks.core.rows import Row
@@ -74,7 +74,7 @@ def step_runner(author: ScriptedAuthor, folder: Path, patch: pytest.MonkeyPatch)
     return run
 
 
-def evolving(name: str, known: Sequence[KnowledgePiece] = BOTH, **changed: Any) -> EvolvingPair:
+def evolving(name: str, known: Sequence[PersonKnowledgePiece] = BOTH, **changed: Any) -> EvolvingPair:
     """Return a pair whose text begins with a word that sets the author's manners."""
     return evolving_pair(name, f"{name} met Bob.", known, ADA, BOB, **changed)
 

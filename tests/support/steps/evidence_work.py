@@ -10,7 +10,7 @@ from support.steps.warehouses import empty_warehouse
 
 from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.engine.batches import BatchWork
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.storage.recording.call_cache import CallCache
 
 
@@ -20,7 +20,7 @@ def working(folder: Path, wikipedia: Any = None, mode: Any = "record", **others:
     folder.mkdir(parents=True, exist_ok=True)
     recorder = CallCache(empty_warehouse(folder / "w.duckdb"), mode)
     services: Any = SimpleNamespace(wikipedia=wikipedia, **others)
-    run = Run(folder, {"params": {}}, {}, {}, services, recorder)
+    run = BuildRun(folder, {"params": {}}, {}, {}, services, recorder)
     try:
         yield BatchWork(StageBatch(run=str(folder), stage="evidence", index=0, key="k" * 40), run)
     finally:

@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from factmill.tasks.biokalma.params import BiokalmaInputs
-from factmill.tasks.core.review import ReviewInputs
+from factmill.tasks.core.review import ReviewPolicyAndDecisions
 from factmill.tasks.engine.benchmark import BuildInputs
 from factmill.tasks.fanoutqa.params import FanOutInputs
 from factmill.tasks.granola.params import GranolaInputs
@@ -14,7 +14,7 @@ I = TypeVar("I", bound=BuildInputs)  # noqa: E741 - inputs
 
 
 def granola_inputs(**given: Any) -> GranolaInputs:
-    found = {"views_from": "20250101", "views_to": "20251231", "reviewing": ReviewInputs(policy="auto")}
+    found = {"views_from": "20250101", "views_to": "20251231", "reviewing": ReviewPolicyAndDecisions(policy="auto")}
     return _make(GranolaInputs, given, from_wikidata=False, limits={}, **found)
 
 
@@ -30,12 +30,16 @@ def biokalma_inputs(**given: Any) -> BiokalmaInputs:
 def slaq_inputs(**given: Any) -> SlaqInputs:
     found = {"epoch": "2026-01-01T00:00:00Z", "views_from": "20250101", "views_to": "20251231"}
     found["articles_at"] = "https://wiki.example/wiki/"
-    reviewing = ReviewInputs(policy="auto")
+    reviewing = ReviewPolicyAndDecisions(policy="auto")
     return _make(SlaqInputs, given, categories=(), licence="CC-BY-SA-4.0", reviewing=reviewing, **found)
 
 
 def fanout_inputs(**given: Any) -> FanOutInputs:
-    found = {"epoch": "2023-11-20T00:00:00Z", "licence": "CC0-1.0", "reviewing": ReviewInputs(policy="auto")}
+    found = {
+        "epoch": "2023-11-20T00:00:00Z",
+        "licence": "CC0-1.0",
+        "reviewing": ReviewPolicyAndDecisions(policy="auto"),
+    }
     return _make(FanOutInputs, given, units=(), wiki="embedded", embedder={}, **found)
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from factmill.tasks.core.completions import CompletionFormat, parse_completion
+from factmill.tasks.core.completions import CompletionFormat, strip_and_parse_completion_samples
 
 
 def hearing(form: CompletionFormat, read: Callable[..., Any], *more: Any, finish: str = "stop") -> Callable[[str], Any]:
     """Return what reads one reply: undressed in the form, then by `read`, which gets the plain text and `more`."""
-    return lambda reply: parse_completion([reply], [finish], form, lambda texts: read(texts[0], *more)).result
+    return lambda reply: (
+        strip_and_parse_completion_samples([reply], [finish], form, lambda texts: read(texts[0], *more)).result
+    )

@@ -14,9 +14,9 @@ from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.rows import Row, make_arrow_table
 from factmill.tasks.engine import runs
 from factmill.tasks.engine.benchmark import BuildInputs
-from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.storage.recording.call_cache import CallCache
-from factmill.tasks.storage.shards import has_shard_table, read_shard, write_shard
+from factmill.tasks.storage.shards import has_shard_table, load_shard_table, write_shard
 from factmill.tasks.storage.source_files import SourceFile
 
 
@@ -87,15 +87,18 @@ def _run(
         }
     }
     try:
-        patch.setitem(runs._open_runs, batch.run, Run(folder, lock, origin, {}, services, recorder))
+        patch.setitem(runs._open_runs, batch.run, BuildRun(folder, lock, origin, {}, services, recorder))
         receipt = step.fn(batch)
     finally:
         recorder.close()
     assert receipt.rows_in == receipt.rows + receipt.rejects + receipt.merged
     return Left(
-        {row["id"]: row for row in read_shard(receipt.shard, "rows").to_pylist()},
-        {line["id"]: (line["reason"], line["detail"]) for line in read_shard(receipt.shard, "rejects").to_pylist()},
-        {line["id"]: line["into_id"] for line in read_shard(receipt.shard, "merged").to_pylist()},
-        read_shard(receipt.shard, "extras").to_pylist() if has_shard_table(receipt.shard, "extras") else [],
+        {row["id"]: row for row in load_shard_table(receipt.shard, "rows").to_pylist()},
+        {
+            line["id"]: (line["reason"], line["detail"])
+            for line in load_shard_table(receipt.shard, "rejects").to_pylist()
+        },
+        {line["id"]: line["into_id"] for line in load_shard_table(receipt.shard, "merged").to_pylist()},
+        load_shard_table(receipt.shard, "extras").to_pylist() if has_shard_table(receipt.shard, "extras") else [],
         receipt,
     )

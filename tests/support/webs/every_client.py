@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.clients.falcon import FalconClient
+from factmill.tasks.clients.falcon import FalconEntityLinkingClient
 from factmill.tasks.clients.pageviews import PageviewsClient
-from factmill.tasks.clients.perplexity import PerplexityClient
+from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.clients.wikipedia import WikipediaClient
 from factmill.tasks.core.calls.call import Call, CallService
 from factmill.tasks.core.calls.chat import make_chat_call
-from factmill.tasks.core.calls.entity_linking import make_link_call, make_same_as_call
+from factmill.tasks.core.calls.entity_linking import make_entity_linking_call, make_same_as_call
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
 from factmill.tasks.core.calls.wikidata import make_find_items_call
@@ -44,8 +44,8 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
         lambda name: make_pageviews_call(HERE, name, "20250101", "20250103"),
     ),
     "falcon": (
-        lambda url, limits, token="": FalconClient(url, HERE, limits, AGENT, token),
-        lambda name: make_link_call(HERE, name, 2),
+        lambda url, limits, token="": FalconEntityLinkingClient(url, HERE, limits, AGENT, token),
+        lambda name: make_entity_linking_call(HERE, name, 2),
     ),
     "chat": (
         lambda url, limits: ChatClient(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
@@ -61,7 +61,7 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
         lambda name: make_chat_call(HERE, "m", fill_prompt_template(PROMPT, name=name), keeps_empty=True),
     ),
     "perplexity": (
-        lambda url, limits: PerplexityClient(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
+        lambda url, limits: TextPerplexityClient(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
         lambda name: make_perplexity_call(HERE, name),
     ),
 }

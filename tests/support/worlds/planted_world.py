@@ -121,7 +121,7 @@ def stand_in(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Let a folder's files be the embedded world of this process."""
     for module in (data, files, serving):
         patch.setattr(module, "WORLD_FOLDER", folder)
-    patch.setattr(data.digest_world, "__defaults__", (folder,))
+    patch.setattr(data.digest_world_files, "__defaults__", (folder,))
     patch.setattr(files.load_world_data, "__defaults__", (folder,))
     patch.setattr(serving.running_world.__wrapped__, "__defaults__", (folder, 0))  # type: ignore[attr-defined]
     embedded_world_identity.cache_clear()

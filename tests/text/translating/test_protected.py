@@ -5,10 +5,10 @@ import pytest
 from factmill.tasks.text.translating.placeholders import (
     PLACEHOLDER_YEARS,
     format_localized_amount,
-    format_value_with_unit,
-    insert_placeholders,
+    format_value_with_plural_unit,
     localize_dates_and_numbers,
     needs_no_translation,
+    replace_numbers_by_placeholders,
     restore_placeholders,
     split_at_untranslated_spans,
 )
@@ -73,15 +73,15 @@ def test_a_text_with_words_needs_translation(text: str) -> None:
     ],
 )
 def test_stand_ins_take_the_place_of_what_is_protected(text: str, shown: str, originals: list[str]) -> None:
-    protected = insert_placeholders(text)
+    protected = replace_numbers_by_placeholders(text)
     assert protected is not None
     assert protected.text == shown
     assert [original for _, original in protected.stand_ins] == originals
 
 
 def test_a_text_with_more_numbers_than_stand_ins_cannot_be_protected() -> None:
-    assert insert_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS))))) is not None
-    assert insert_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS) + 1)))) is None
+    assert replace_numbers_by_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS))))) is not None
+    assert replace_numbers_by_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS) + 1)))) is None
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_text_with_more_numbers_than_stand_ins_cannot_be_protected() -> None:
     ],
 )
 def test_stand_ins_are_put_back_only_when_each_occurs_once(translation: str, restored: str | None) -> None:
-    protected = insert_placeholders("In 1851 there were 3,755,251.")
+    protected = replace_numbers_by_placeholders("In 1851 there were 3,755,251.")
     assert protected is not None
     assert restore_placeholders(protected, translation) == restored
 
@@ -179,4 +179,4 @@ def test_a_whole_text_is_an_amount_in_a_unit_that_cldr_has(text: str, language: 
     ],
 )
 def test_a_value_stays_and_its_unit_goes_with_it(text: str, language: str, form: str | None) -> None:
-    assert format_value_with_unit(text, language) == form
+    assert format_value_with_plural_unit(text, language) == form

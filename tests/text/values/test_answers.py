@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_prefixes
+from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_word_prefixes
 from factmill.tasks.text.text_normalization import fold_case_and_accents
 from factmill.tasks.text.values.answer_search import AnswerFinding, find_answer_in_text, index_text
 
@@ -205,7 +205,7 @@ def test_a_reader_would_find_it(answer: object, text: str) -> None:
 
 @pytest.mark.parametrize(("answer", "text"), FOUND)
 def test_what_is_found_is_never_ruled_out_by_a_quick_look(answer: object, text: str) -> None:
-    assert contains_all_prefixes(list_required_prefixes([answer]), fold_case_and_accents(text))
+    assert contains_all_prefixes(list_required_word_prefixes([answer]), fold_case_and_accents(text))
 
 
 @pytest.mark.parametrize(("answer", "text"), NOT_FOUND)

@@ -12,7 +12,7 @@ from factmill.tasks.text.values.wikidata_literals import (
     compute_date_key,
     format_wikidata_date,
     hash_number,
-    parse_partial_date,
+    parse_iso_partial_date,
 )
 
 
@@ -69,12 +69,12 @@ def test_a_date_fits_a_value_that_says_it_at_least_as_precisely(
 )
 def test_a_date_is_told_in_iso_8601(date: PartialDate, text: str) -> None:
     assert str(date) == text
-    assert parse_partial_date(text) == date
+    assert parse_iso_partial_date(text) == date
 
 
 def test_another_form_of_a_date_is_refused() -> None:
     with pytest.raises(ValueError, match="no date of the form"):
-        parse_partial_date("11 March 1952")
+        parse_iso_partial_date("11 March 1952")
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmill.tasks.text.values.value_tokens import (
-    DayOfYear,
+    DayWithoutYear,
     NumberValue,
     contains_value_sequence,
     drop_stop_words,
     is_same_or_related_word,
     normalize_amount_spelling,
-    tokenize_amounts,
     tokenize_values,
+    tokenize_words_and_amounts,
     value_states,
 )
 from factmill.tasks.text.values.wikidata_literals import PartialDate
@@ -31,8 +31,8 @@ def read_all(text: str) -> list:
         ("1917-03-08", [PartialDate(1917, 3, 8)]),
         ("March 1917", [PartialDate(1917, 3)]),
         ("1917", [NumberValue("1917")]),
-        ("8 March", [DayOfYear(3, 8)]),
-        ("March 8", [DayOfYear(3, 8)]),
+        ("8 March", [DayWithoutYear(3, 8)]),
+        ("March 8", [DayWithoutYear(3, 8)]),
         ("44 BC", [PartialDate(-43)]),
         ("44 B.C.", [PartialDate(-43)]),
         ("264–241 BCE", [NumberValue("264"), PartialDate(-240)]),
@@ -70,8 +70,8 @@ def test_a_text_is_read_by_what_it_says(text: str, values: list[object]) -> None
         (PartialDate(1917, 3, 8), NumberValue("1917"), True),
         (NumberValue("1917"), PartialDate(1917, 3, 8), False),
         (PartialDate(-43), NumberValue("44"), True),
-        (PartialDate(1917, 3, 8), DayOfYear(3, 8), True),
-        (PartialDate(1917, 3, 8), DayOfYear(3, 9), False),
+        (PartialDate(1917, 3, 8), DayWithoutYear(3, 8), True),
+        (PartialDate(1917, 3, 8), DayWithoutYear(3, 9), False),
         (NumberValue("2"), NumberValue("2"), True),
         (NumberValue("2"), "2", False),
         ("law", "law", True),
@@ -127,7 +127,7 @@ def test_a_date_is_the_same_in_every_form(day) -> None:
 
 
 def read_numbers(text: str) -> list[str]:
-    return [each.value.number for each in tokenize_amounts(text) if isinstance(each.value, NumberValue)]
+    return [each.value.number for each in tokenize_words_and_amounts(text) if isinstance(each.value, NumberValue)]
 
 
 @pytest.mark.parametrize(

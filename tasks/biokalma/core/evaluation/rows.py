@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from factmill.tasks.biokalma.core.citations import AnswerCitation
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.completions import CompletionFormat as ReplyForm
 from factmill.tasks.core.completions import UnreadableCompletion
-from factmill.tasks.core.evaluation.human_labels import JudgedPart
+from factmill.tasks.core.evaluation.human_labels import JudgedAnswerPart
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.text.reply_wrappers import fold_full_width
@@ -38,11 +38,11 @@ class BiokalmaQuestion(EvaluationQuestion):
     question."""
     retrieved_names: list[str]
     """Names under which the model sees these items."""
-    given: list[KnowledgePiece]
+    given: list[PersonKnowledgePiece]
     """Pieces of the graphs shown, against which citations are checked."""
-    minimum: list[KnowledgePiece]
+    minimum: list[PersonKnowledgePiece]
     """The minimum knowledge set, including pieces that the graphs lack."""
-    removed: list[KnowledgePiece]
+    removed: list[PersonKnowledgePiece]
     """Pieces of the minimum set that the graphs lack: the answer must mark them with [NA] (§4.4)."""
     lookup_failure: str
     """Why looking up the question's names failed; then no model is asked. Empty where it succeeded or was not
@@ -171,10 +171,10 @@ def read_rating(text: str) -> int | UnreadableCompletion:
     )
 
 
-def list_ratings(row: Mapping[str, Any]) -> Iterator[JudgedPart]:
+def list_ratings(row: Mapping[str, Any]) -> Iterator[JudgedAnswerPart]:
     """Yield the ratings of a `biokalma_answers` row; none where no judge was asked, or its call failed."""
     for criterion in RATING_CRITERIA:
         is_unread = any(each.startswith(f"{criterion}: judge_unreadable:") for each in row["unrated"])
         if row[criterion] is not None or is_unread:
             asked = f"{criterion.capitalize()}: {RATING_QUESTIONS[criterion]} The question was: {row['question']}"
-            yield JudgedPart(criterion, asked, "", row["answer_read"], str(row[criterion] or ""))
+            yield JudgedAnswerPart(criterion, asked, "", row["answer_read"], str(row[criterion] or ""))

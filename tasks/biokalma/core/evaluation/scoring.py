@@ -35,8 +35,8 @@ from typing import NamedTuple
 from factmill.tasks.biokalma.core.author_replies import mentions_value
 from factmill.tasks.biokalma.core.citations import AnswerCitation, CitedAnswer, TripleKey, make_triple_key
 from factmill.tasks.biokalma.core.evaluation.rows import CitationCounts, CitationScorer, ScoredCitation
-from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, verbalise_piece
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, verbalise_piece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.text.text_normalization import fold_case_and_accents
 from factmill.tasks.text.values.answer_search import IndexedText, find_answer_in_text, index_text
 from factmill.tasks.text.values.dates_and_numbers import is_same_date
@@ -53,13 +53,15 @@ class AlignmentClaim(NamedTuple):
     """A sentence, and a triple that may follow from it."""
 
     sentence: str
-    piece: KnowledgePiece
+    piece: PersonKnowledgePiece
 
 
-def make_alignment_claim(cited: CitedAnswer, sentence: int, triple: AnswerCitation | KnowledgePiece) -> AlignmentClaim:
+def make_alignment_claim(
+    cited: CitedAnswer, sentence: int, triple: AnswerCitation | PersonKnowledgePiece
+) -> AlignmentClaim:
     """Return the claim that an answer's sentence (by index) states a triple."""
     if isinstance(triple, AnswerCitation):
-        triple = KnowledgePiece(
+        triple = PersonKnowledgePiece(
             qid=triple.qid,
             pid="",
             property=triple.property,
@@ -71,17 +73,17 @@ def make_alignment_claim(cited: CitedAnswer, sentence: int, triple: AnswerCitati
     return AlignmentClaim(cited.sentences[sentence], triple)
 
 
-def list_marked_sentences(cited: CitedAnswer) -> list[int]:
+def list_na_marked_sentence_indices(cited: CitedAnswer) -> list[int]:
     """Return the indices of sentences with [NA], each once."""
     return sorted({each.sentence for each in cited.citations if each.kind == "not_available"})
 
 
-def list_alignment_claims(cited: CitedAnswer, removed: Sequence[KnowledgePiece]) -> Iterator[AlignmentClaim]:
+def list_alignment_claims(cited: CitedAnswer, removed: Sequence[PersonKnowledgePiece]) -> Iterator[AlignmentClaim]:
     """Yield all claims to check for an answer: its citations, and each marked sentence with each removed piece."""
     for each in cited.citations:
         if each.kind == "triple":
             yield make_alignment_claim(cited, each.sentence, each)
-    for sentence in list_marked_sentences(cited):
+    for sentence in list_na_marked_sentence_indices(cited):
         yield from (make_alignment_claim(cited, sentence, piece) for piece in removed)
 
 
@@ -90,25 +92,25 @@ def is_aligned_lexically(claim: AlignmentClaim) -> bool:
     """Return whether, by the lexical rule, a sentence states a triple's value."""
     sentence, piece = claim.sentence[:_MAX_SENTENCE_CHARACTERS], claim.piece
     return bool(sentence) and (
-        mentions_value(sentence, piece) or find_answer_in_text(piece.value, _read_sentence(sentence)).found is True
+        mentions_value(sentence, piece) or find_answer_in_text(piece.value, _index_sentence(sentence)).found is True
     )
 
 
-def make_entailment_pair(claim: AlignmentClaim, forms: Mapping[str, RelationForm]) -> tuple[str, str]:
+def make_entailment_pair(claim: AlignmentClaim, forms: Mapping[str, RelationWording]) -> tuple[str, str]:
     """Return premise and hypothesis for a cross-encoder: the sentence, and the triple as a sentence."""
     return claim.sentence[:_MAX_SENTENCE_CHARACTERS], verbalise_piece(claim.piece, _HYPOTHESIS_SUBJECT, forms)
 
 
 @lru_cache(maxsize=64)
-def _read_sentence(sentence: str) -> IndexedText:
+def _index_sentence(sentence: str) -> IndexedText:
     return index_text(sentence)
 
 
 def score_citations(
     cited: CitedAnswer,
-    shown: Sequence[KnowledgePiece],
-    minimum: Sequence[KnowledgePiece],
-    removed: Sequence[KnowledgePiece],
+    shown: Sequence[PersonKnowledgePiece],
+    minimum: Sequence[PersonKnowledgePiece],
+    removed: Sequence[PersonKnowledgePiece],
     aligns: Callable[[AlignmentClaim], bool],
     scorer: CitationScorer = "fixed",
     names: Mapping[str, str] = MappingProxyType({}),
@@ -118,18 +120,18 @@ def score_citations(
     `aligns` decides whether a triple follows from a sentence. `names`: QID → name of the items whose graphs were shown,
     which the scorer `upstream` counts as citations.
     """
-    graph, wanted = {_triple_key(piece) for piece in shown}, [_triple_key(piece) for piece in minimum]
+    graph, wanted = {_get_triple_key(piece) for piece in shown}, [_get_triple_key(piece) for piece in minimum]
     needed = frozenset(wanted)
     about = {
         sentence: [aligns(make_alignment_claim(cited, sentence, piece)) for piece in removed]
-        for sentence in list_marked_sentences(cited)
+        for sentence in list_na_marked_sentence_indices(cited)
     }
 
     def hold(each: AnswerCitation) -> ScoredCitation:
         is_correct = is_needed = is_aligned = None
         if each.kind == "triple":
-            is_correct = _triple_key(each) in graph
-            is_needed = is_correct and _triple_key(each) in needed
+            is_correct = _get_triple_key(each) in graph
+            is_needed = is_correct and _get_triple_key(each) in needed
             is_aligned = aligns(make_alignment_claim(cited, each.sentence, each))
         elif each.kind == "not_available":
             is_aligned = any(about[each.sentence])
@@ -142,7 +144,7 @@ def score_citations(
         "cited": len(triples) + malformed,
         "correct": sum(each.is_correct is True for each in triples),
         "needed": sum(each.is_needed is True for each in triples),
-        "found": _count_found(wanted, (_triple_key(each) for each in triples if each.is_correct)),
+        "found": _count_cited_keys(wanted, (_get_triple_key(each) for each in triples if each.is_correct)),
     }
     if scorer == "upstream":
         counts = _count_as_upstream(cited.answer, shown, minimum, names)
@@ -162,16 +164,16 @@ def score_citations(
     )
 
 
-def _triple_key(triple: AnswerCitation | KnowledgePiece) -> TripleKey:
+def _get_triple_key(triple: AnswerCitation | PersonKnowledgePiece) -> TripleKey:
     return make_triple_key(triple.qid, triple.property, triple.value)
 
 
-def _count_found(wanted: Iterable[TripleKey], cited: Iterable[TripleKey]) -> int:
+def _count_cited_keys(wanted: Iterable[TripleKey], cited: Iterable[TripleKey]) -> int:
     known = frozenset(cited)
     return sum(key in known for key in wanted)
 
 
-def _count_near_misses(wrong: Sequence[AnswerCitation], given: Sequence[KnowledgePiece]) -> int:
+def _count_near_misses(wrong: Sequence[AnswerCitation], given: Sequence[PersonKnowledgePiece]) -> int:
     near: dict[tuple[str, str], set[str]] = {}
     for piece in given:
         near.setdefault((piece.qid, fold_case_and_accents(piece.property)), set()).add(piece.value)
@@ -188,11 +190,14 @@ def _count_near_misses(wrong: Sequence[AnswerCitation], given: Sequence[Knowledg
 
 
 def _count_as_upstream(
-    answer: str, given: Sequence[KnowledgePiece], minimum: Sequence[KnowledgePiece], names: Mapping[str, str]
+    answer: str,
+    given: Sequence[PersonKnowledgePiece],
+    minimum: Sequence[PersonKnowledgePiece],
+    names: Mapping[str, str],
 ) -> dict[str, int]:
     triples = [triple for line in answer.split("\n") for triple in _read_triples_as_upstream(line)]
     graph, wanted = ([(each.qid, each.property, each.value) for each in pieces] for pieces in (given, minimum))
-    hit = _count_found(wanted, triples)
+    hit = _count_cited_keys(wanted, triples)
     of_items = [each for qid, name in names.items() for each in ((qid, "name", name), (qid, "qid", qid))]
     known = frozenset([*graph, *of_items])
     return {"cited": len(triples), "correct": sum(each in known for each in triples), "needed": hit, "found": hit}

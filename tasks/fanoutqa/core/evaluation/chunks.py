@@ -44,7 +44,7 @@ def split_text_into_chunks(text: str) -> list[str]:
     """Split a text, whose paragraphs are separated by blank lines, into pieces of at most MOST characters."""
     pieces: list[str] = []
     for paragraph in filter(str.strip, text.split(_PARAGRAPH_SEPARATOR)):
-        parts = _pack_parts(_split_long_paragraph(paragraph.strip()), " ")
+        parts = _join_parts_up_to_chunk_size(_split_long_paragraph(paragraph.strip()), " ")
         if (
             pieces
             and len(parts) == 1
@@ -66,7 +66,7 @@ def _split_long_paragraph(paragraph: str) -> Iterator[str]:
             yield sentence
         else:
             words = sentence.split()
-            yield from _pack_parts(
+            yield from _join_parts_up_to_chunk_size(
                 (
                     word[at : at + MAX_CHUNK_CHARACTERS]
                     for word in words
@@ -76,7 +76,7 @@ def _split_long_paragraph(paragraph: str) -> Iterator[str]:
             )
 
 
-def _pack_parts(parts: Iterator[str], between: str) -> list[str]:
+def _join_parts_up_to_chunk_size(parts: Iterator[str], between: str) -> list[str]:
     filled: list[str] = []
     for part in parts:
         if filled and len(filled[-1]) + len(between) + len(part) <= MAX_CHUNK_CHARACTERS:
@@ -95,7 +95,7 @@ def select_chunks(chunks: Sequence[ArticleChunk], query: str, max_characters: in
     if sum(costs) <= max_characters:
         return list(chunks)
     chosen: list[int] = []
-    for at in rank_texts([chunk.text for chunk in chunks], query):
+    for at in rank_texts_by_bm25([chunk.text for chunk in chunks], query):
         if costs[at] > max_characters:
             break
         max_characters -= costs[at]
@@ -103,7 +103,7 @@ def select_chunks(chunks: Sequence[ArticleChunk], query: str, max_characters: in
     return [chunks[at] for at in sorted(chosen)]
 
 
-def rank_texts(texts: Sequence[str], query: str) -> list[int]:
+def rank_texts_by_bm25(texts: Sequence[str], query: str) -> list[int]:
     """Return the indices of texts, best first, by BM25+ (Lv and Zhai, 2011)."""
     import bm25s
 

@@ -24,9 +24,9 @@ from factmill.tasks.fanoutqa.core.evaluation.chunks import ArticleChunk
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutEvaluationQuestion, FanOutSearchRecord
 from factmill.tasks.text.reply_wrappers import (
     blank_code_fences,
-    strip_emphasis_and_quotes,
     strip_list_marker,
-    strip_thinking,
+    strip_surrounding_emphasis_and_quotes,
+    strip_thinking_and_end_tokens,
 )
 
 ROOM_CHARACTERS_PER_TOKEN = 4
@@ -73,7 +73,7 @@ class DialogueLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class ArticleSearch:
+class ArticleTitleRequest:
     """Request for an article by its title."""
 
     title: str
@@ -137,11 +137,11 @@ class FanOutDialogueResult(ModelPrediction):
 
 
 FanOutDialogue = Generator[
-    FilledPrompt | ArticleSearch | EvidenceRequest, ModelPrediction | ArticleLookupResult, FanOutDialogueResult
+    FilledPrompt | ArticleTitleRequest | EvidenceRequest, ModelPrediction | ArticleLookupResult, FanOutDialogueResult
 ]
 
 
-def answer_from_memory(ask: FilledPrompt) -> FanOutDialogue:
+def answer_in_closed_book(ask: FilledPrompt) -> FanOutDialogue:
     """Send the question alone (closed book)."""
     return FanOutDialogueResult.of((yield from _yield_prompt(ask)))
 
@@ -151,7 +151,7 @@ def answer_from_evidence(
 ) -> FanOutDialogue:
     """Send the question with the best chunks of the articles it needs; `fill`: text of the chunks → prompt."""
     empty = fill("")
-    room = bounds.context_characters - _count_prompt_characters(empty)
+    room = bounds.context_characters - _count_prompt_and_reply_characters(empty)
     articles = tuple((each.title, each.revid) for each in asked.evidence)
     found = yield from _yield_lookup(EvidenceRequest(articles, asked.question, room))
     if found.is_transient_failure:
@@ -172,11 +172,17 @@ def answer_with_searches(
     """
     if with_tools is not None:
         ask = replace(with_tools, tools=(SEARCH_TOOL,))
-        given = yield from _search_until_answered(asked, bounds, ask, _read_tool_searches, _format_tool_messages)
+        given = yield from _search_until_answered(
+            asked, bounds, ask, _read_tool_searches_or_answer, _format_tool_result_messages
+        )
         if in_text is None or not given.detail.startswith("tools_refused"):
             return given
     assert in_text is not None
-    return (yield from _search_until_answered(asked, bounds, in_text, _read_text_searches, _format_text_messages))
+    return (
+        yield from _search_until_answered(
+            asked, bounds, in_text, _read_text_searches_or_answer, _format_text_result_messages
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,15 +239,15 @@ def _search_until_answered(
     asked: FanOutEvaluationQuestion,
     bounds: DialogueLimits,
     first: FilledPrompt,
-    read: Callable[[ModelPrediction], ModelPrediction | list[_SearchRequest]],
-    write: Callable[[ModelPrediction, Sequence[tuple[_SearchRequest, str]]], list[dict[str, Any]]],
+    read_searches_or_answer: Callable[[ModelPrediction], ModelPrediction | list[_SearchRequest]],
+    format_results: Callable[[ModelPrediction, Sequence[tuple[_SearchRequest, str]]], list[dict[str, Any]]],
 ) -> FanOutDialogue:
     """Let a model search until it answers; `read`: reply → answer or searches, `write`: results → messages."""
     log, ask = _DialogueState(), first
     while True:
         given = yield from _yield_prompt(ask)
         log.add_turn(given)
-        requests = read(given)
+        requests = read_searches_or_answer(given)
         if isinstance(requests, ModelPrediction):
             return FanOutDialogueResult.of(requests, **log.as_fields())
         if log.stopped:
@@ -253,8 +259,8 @@ def _search_until_answered(
         log.rounds += 1
         results: list[tuple[_SearchRequest, str]] = []
         for number, request in enumerate(requests, 1):
-            room = bounds.context_characters - _count_prompt_characters(
-                replace(ask, turns=(*ask.turns, *write(given, results)))
+            room = bounds.context_characters - _count_prompt_and_reply_characters(
+                replace(ask, turns=(*ask.turns, *format_results(given, results)))
             )
             trouble = request.problem or (
                 f"more than {MAX_SEARCHES_PER_TURN} searches at once" if number > MAX_SEARCHES_PER_TURN else ""
@@ -267,15 +273,15 @@ def _search_until_answered(
                 )
                 continue
             most = min(room, int(bounds.context_characters * bounds.lookup_share))
-            found = yield from _yield_lookup(ArticleSearch(request.title, asked.epoch, asked.question, most))
+            found = yield from _yield_lookup(ArticleTitleRequest(request.title, asked.epoch, asked.question, most))
             log.searches.append(_make_search_record(log.rounds, request, found))
             if found.is_transient_failure:
                 return replace(_make_lookup_failure(found), call=given.call, **log.as_fields())
             log.shown += map(str, found.chunks)
             results.append((request, format_lookup_result(request.title, found)))
-        ask = replace(ask, turns=(*ask.turns, *write(given, results)))
+        ask = replace(ask, turns=(*ask.turns, *format_results(given, results)))
         log.stopped = log.find_reached_limit(
-            bounds, bounds.context_characters - _count_prompt_characters(ask) >= MIN_CHUNK_ROOM
+            bounds, bounds.context_characters - _count_prompt_and_reply_characters(ask) >= MIN_CHUNK_ROOM
         )
         if log.stopped:
             last = {**ask.turns[-1], "content": f"{ask.turns[-1]['content']}\n\n{_ANSWER_NOW_MESSAGE}"}
@@ -303,8 +309,8 @@ def _yield_prompt(ask: FilledPrompt) -> Generator[FilledPrompt, ModelPrediction 
 
 
 def _yield_lookup(
-    look: ArticleSearch | EvidenceRequest,
-) -> Generator[ArticleSearch | EvidenceRequest, ModelPrediction | ArticleLookupResult, ArticleLookupResult]:
+    look: ArticleTitleRequest | EvidenceRequest,
+) -> Generator[ArticleTitleRequest | EvidenceRequest, ModelPrediction | ArticleLookupResult, ArticleLookupResult]:
     found = yield look
     assert isinstance(found, ArticleLookupResult)
     return found
@@ -314,7 +320,7 @@ def _make_lookup_failure(found: ArticleLookupResult) -> FanOutDialogueResult:
     return FanOutDialogueResult(unscored="lookup_failed", detail=found.detail)
 
 
-def _count_prompt_characters(ask: FilledPrompt) -> int:
+def _count_prompt_and_reply_characters(ask: FilledPrompt) -> int:
     """Return the characters of a prompt plus those that its completion may have."""
     messages = ask.build_messages()
     texts = [str(message["content"]) for message in messages]
@@ -344,7 +350,7 @@ def format_lookup_result(title: str, found: ArticleLookupResult) -> str:
     return f"There is no article with the title {title[:200]!r}. {near}"
 
 
-def _read_tool_searches(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
+def _read_tool_searches_or_answer(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
     return [_read_search_call(call) for call in given.tool_calls] or given
 
 
@@ -357,7 +363,7 @@ def _read_search_call(call: ToolCall) -> _SearchRequest:
     return _SearchRequest(call, "", f'the arguments of search are {call.arguments[:100]!r}, expected {{"title": "…"}}')
 
 
-def _format_tool_messages(
+def _format_tool_result_messages(
     given: ModelPrediction, results: Sequence[tuple[_SearchRequest, str]]
 ) -> list[dict[str, Any]]:
     """Return tool calls and their results as messages; invalid JSON arguments become {}, since servers parse them."""
@@ -375,7 +381,11 @@ def _format_tool_messages(
         }
         for call in calls
     ]
-    assistant = {"role": "assistant", "content": strip_thinking(given.texts[0]).strip(), "tool_calls": tool_calls}
+    assistant = {
+        "role": "assistant",
+        "content": strip_thinking_and_end_tokens(given.texts[0]).strip(),
+        "tool_calls": tool_calls,
+    }
     gave = [
         {"role": "tool", "tool_call_id": call.id, "content": text}
         for call, (_, text) in zip(calls, results, strict=True)
@@ -383,7 +393,7 @@ def _format_tool_messages(
     return [assistant, *gave] if gave else []
 
 
-def _read_text_searches(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
+def _read_text_searches_or_answer(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
     """Return the searches of a reply, or its answer: the first of the two counts, since the rest is made up."""
     lines = blank_code_fences(given.read_texts[0]).splitlines() if given.read_texts else []
     titles: list[str] = []
@@ -392,7 +402,7 @@ def _read_text_searches(given: ModelPrediction) -> ModelPrediction | list[_Searc
         if found is None:
             continue
         if found["what"].lower() == "search":
-            if title := strip_emphasis_and_quotes(found["said"].strip("*_` "), quotes=True).strip():
+            if title := strip_surrounding_emphasis_and_quotes(found["said"].strip("*_` "), quotes=True).strip():
                 titles.append(title)
         elif titles:
             break
@@ -402,7 +412,9 @@ def _read_text_searches(given: ModelPrediction) -> ModelPrediction | list[_Searc
     return [_SearchRequest(None, title) for title in titles] or given
 
 
-def _format_text_messages(_: ModelPrediction, results: Sequence[tuple[_SearchRequest, str]]) -> list[dict[str, Any]]:
+def _format_text_result_messages(
+    _: ModelPrediction, results: Sequence[tuple[_SearchRequest, str]]
+) -> list[dict[str, Any]]:
     """Return searches and their results as messages, without the text that the model made up after its searches."""
     if not results:
         return []

@@ -15,13 +15,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
-from factmill.tasks.core.evaluation.human_labels import JudgedPart
+from factmill.tasks.core.evaluation.human_labels import JudgedAnswerPart
 from factmill.tasks.fanoutqa.core.evaluation.rows import CLOSED_BOOK, FanOutPrediction
-from factmill.tasks.fanoutqa.core.evaluation.strings.fixed_scorer import make_comparable_texts, score_fixed
+from factmill.tasks.fanoutqa.core.evaluation.strings.fixed_scorer import (
+    make_comparable_texts,
+    score_gold_strings_in_answer,
+)
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
     GoldAnswer,
     format_gold_answer,
-    list_gold_strings,
+    list_gold_string_spellings,
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer, RuleLemmatizer
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
@@ -72,12 +75,12 @@ def read_grade(text: str) -> str | UnreadableCompletion:
 _DEFAULT_LEMMATIZER = RuleLemmatizer({})
 
 
-def grade_answer(answer: str, gold: GoldAnswer, lemmatize: Lemmatizer = _DEFAULT_LEMMATIZER) -> str:
+def grade_by_stated_gold_strings(answer: str, gold: GoldAnswer, lemmatize: Lemmatizer = _DEFAULT_LEMMATIZER) -> str:
     """Return a grade by the share of the gold answer in an answer.
 
     F: it says nothing; D: none of it; A: some of it; B: all of it, in more words than the gold answer; C: all of it.
     """
-    references = list(list_gold_strings(gold))
+    references = list(list_gold_string_spellings(gold))
     if not answer.strip() or not references:
         return "F"
     texts = sorted({way for ways in references for way in ways})
@@ -85,7 +88,8 @@ def grade_answer(answer: str, gold: GoldAnswer, lemmatize: Lemmatizer = _DEFAULT
     (answer_text,) = make_comparable_texts([answer], lemmatize)
     text = index_text(answer)
     found = [
-        bool(score_fixed([ways], answer_text, known)[1]) or bool(find_answer_in_text(ways[0], text).found)
+        bool(score_gold_strings_in_answer([ways], answer_text, known)[1])
+        or bool(find_answer_in_text(ways[0], text).found)
         for ways in references
     ]
     if not all(found):
@@ -97,10 +101,10 @@ GRADES_WORST_FIRST = ("F", "D", "A", "E", "C", "B")
 """Grades, the worst first, as shown to people."""
 
 
-def list_graded_parts(row: Mapping[str, Any]) -> Iterator[JudgedPart]:
+def list_fanoutqa_judged_parts(row: Mapping[str, Any]) -> Iterator[JudgedAnswerPart]:
     """Yield the gradable part of a row of `fanoutqa_answers`; nothing if there was no judge, or if it failed."""
     if row["grade"] or row["judge_unscored"] == "judge_unreadable":
-        yield JudgedPart(
+        yield JudgedAnswerPart(
             "", row["question"], format_gold_answer(json.loads(row["gold"])), row["answer_read"], row["grade"]
         )
 

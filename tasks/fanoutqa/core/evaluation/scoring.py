@@ -23,14 +23,14 @@ from factmill.tasks.fanoutqa.core.evaluation.strings import fixed_scorer, upstre
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
     GoldAnswer,
     format_gold_answer,
-    list_gold_strings,
+    list_gold_string_spellings,
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer
 
 ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 
 
-def rouge(answers: Sequence[str], golds: Sequence[GoldAnswer]) -> dict[str, ScoreArray]:
+def compute_rouge_f1_scores(answers: Sequence[str], golds: Sequence[GoldAnswer]) -> dict[str, ScoreArray]:
     """Return the F1 of each kind of ROUGE: 0 for an answer without words, NaN if the gold answer has none."""
     stem = _CachedStemmer()
     known = cache(lambda text: _tokenize_stemmed(text, stem))
@@ -62,15 +62,15 @@ def _compute_rouge_f1(gold: Sequence[str], answer: Sequence[str]) -> list[float]
     if not gold:
         return [float("nan")] * len(ROUGE_KINDS)
     counts = [(_count_ngrams(answer, size), _count_ngrams(gold, size)) for size in (1, 2)]
-    grams = [_f1((ours & theirs).total(), ours.total(), theirs.total()) for ours, theirs in counts]
-    return [*grams, _f1(_compute_lcs_length(gold, answer), len(answer), len(gold))]
+    grams = [_compute_f1((ours & theirs).total(), ours.total(), theirs.total()) for ours, theirs in counts]
+    return [*grams, _compute_f1(_compute_lcs_length(gold, answer), len(answer), len(gold))]
 
 
 def _count_ngrams(words: Sequence[str], size: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(words[at:] for at in range(size)), strict=False))
 
 
-def _f1(shared: int, answer: int, gold: int) -> float:
+def _compute_f1(shared: int, answer: int, gold: int) -> float:
     if not shared:
         return 0.0
     precision, recall = shared / answer, shared / gold
@@ -97,18 +97,18 @@ def add_string_and_rouge_scores(answers: pa.Table, lemmatize: Lemmatizer) -> pa.
     given: list[str] = answers["answer"].to_pylist()
     counted = np.array([not why or why in REASONS_COUNTED_WRONG for why in unscored], bool)
     share, is_all = score_loose_and_strict(read, golds, lemmatize)
-    found = {"loose": share, "strict": is_all, **rouge(read, golds)}
+    found = {"loose": share, "strict": is_all, **compute_rouge_f1_scores(read, golds)}
     columns = {name: np.where(counted, values, np.nan) for name, values in found.items()}
     for name, values in zip(
         ("loose", "strict"), score_loose_and_strict(given, golds, lemmatize, "upstream"), strict=True
     ):
-        columns[f"upstream_{name}"] = _count_missing_as_zero(values, unscored)
+        columns[f"upstream_{name}"] = _set_missing_zero_and_failed_nan(values, unscored)
     for name, values in columns.items():
         answers = answers.append_column(name, pa.array(values, pa.float64(), from_pandas=True))
     return answers.append_column("lemmatizer", pa.array([lemmatize.name] * answers.num_rows))
 
 
-def _count_missing_as_zero(values: ScoreArray, unscored: Sequence[str]) -> ScoreArray:
+def _set_missing_zero_and_failed_nan(values: ScoreArray, unscored: Sequence[str]) -> ScoreArray:
     missing = np.array([why == "missing" for why in unscored], bool)
     failed = np.array([why in ("model_failed", "lookup_failed") for why in unscored], bool)
     return np.where(missing, 0.0, np.where(failed, np.nan, values))
@@ -147,27 +147,27 @@ def score_loose_and_strict(
 
     NaN if there is nothing to find; with `upstream`, if the public scorer divides by zero.
     """
-    score = _score_fixed if scorer == "fixed" else _score_upstream
+    score = _score_with_corrected_scorer if scorer == "fixed" else _score_with_upstream_scorer
     found = np.array(list(score(answers, golds, lemmatize)), np.float64).reshape(-1, 2)
     return found[:, 0], found[:, 1]
 
 
-def _score_fixed(
+def _score_with_corrected_scorer(
     answers: Sequence[str], golds: Sequence[GoldAnswer], lemmatize: Lemmatizer
 ) -> Iterable[tuple[float, float]]:
-    references = [list(list_gold_strings(gold)) for gold in golds]
+    references = [list(list_gold_string_spellings(gold)) for gold in golds]
     texts = sorted({way for each in references for ways in each for way in ways})
     known = dict(zip(texts, fixed_scorer.make_comparable_texts(texts, lemmatize), strict=True))
     for start in range(0, len(answers), _ANSWERS_PER_BATCH):
         read = fixed_scorer.make_comparable_texts(answers[start : start + _ANSWERS_PER_BATCH], lemmatize)
         for answer, wanted in zip(read, references[start:], strict=False):
-            yield fixed_scorer.score_fixed(wanted, answer, known)
+            yield fixed_scorer.score_gold_strings_in_answer(wanted, answer, known)
 
 
-def _score_upstream(
+def _score_with_upstream_scorer(
     answers: Sequence[str], golds: Sequence[GoldAnswer], lemmatize: Lemmatizer
 ) -> Iterable[tuple[float, float]]:
-    texts = sorted({text for gold in golds for text in upstream_scorer.list_upstream_strings(gold)})
+    texts = sorted({text for gold in golds for text in upstream_scorer.list_upstream_gold_strings(gold)})
     normal = dict(zip(texts, upstream_scorer.normalise_like_upstream(texts, lemmatize), strict=True))
     for start in range(0, len(answers), _ANSWERS_PER_BATCH):
         read = upstream_scorer.normalise_like_upstream(answers[start : start + _ANSWERS_PER_BATCH], lemmatize)

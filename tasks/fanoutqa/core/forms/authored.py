@@ -22,22 +22,22 @@ from factmill.tasks.fanoutqa.core.forms.checks import (
     check_answer,
     check_categories,
     check_dependency_cycles,
-    check_page_numbers,
+    check_page_and_revision_ids,
     check_question_text,
     check_repeated_ids,
     check_unknown_keys,
     enumerate_sub_questions,
     format_value_summary,
-    is_nonblank_text,
+    is_nonblank_utf8_text,
     make_mismatch_violation,
     make_violation,
     sort_violations_by_path,
     walk_sub_questions,
 )
 from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES, ArticleEvidence, FanOutQuestion, SubQuestion
-from factmill.tasks.text.wikipedia_urls import ArticleUrl, canonical_title, parse_article_url
+from factmill.tasks.text.wikipedia_urls import ArticleUrl, canonical_title, parse_article_url_or_problem
 
-__all__ = ["FormViolation", "check_authored", "format_authored", "parse_authored"]
+__all__ = ["FormViolation", "check_authored_question", "format_authored_question", "parse_authored_question"]
 
 _COMMON_KEYS = ("question", "strategy", "then", "evidence", "answer", "id", "order")
 _TOP_KEYS = (*_COMMON_KEYS, "categories")
@@ -47,21 +47,25 @@ _PAGE_KEYS = ("pageid", "revid", "title")
 _ID_DIGITS = 16
 
 
-def check_authored(found: object, least_articles: int = MIN_ARTICLES) -> list[FormViolation]:
-    """Return all violations of the authored form; if there are none, `parse_authored` can parse the question."""
+def check_authored_question(found: object, least_articles: int = MIN_ARTICLES) -> list[FormViolation]:
+    """Return all violations of the authored form; if there are none, `parse_authored_question` can parse the question."""
     if not isinstance(found, Mapping):
         return [make_mismatch_violation("", "no_object", "an object with question, strategy and answer", found)]
-    broken = [*_check_question(found, "", 0), *check_categories(found), *check_repeated_ids(found, _AUTHORED_LISTS)]
+    broken = [
+        *_check_question_tree(found, "", 0),
+        *check_categories(found),
+        *check_repeated_ids(found, _AUTHORED_LISTS),
+    ]
     subs = [sub for _, sub in walk_sub_questions(found, _AUTHORED_LISTS)]
-    articles = {_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
+    articles = {_make_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
     if subs and len(articles) < least_articles:
         message = f"expected at least {least_articles} different articles as evidence, found {len(articles)}"
         broken.append(make_violation("", "too_few_articles", message))
     return sort_violations_by_path(broken)
 
 
-def parse_authored(found: Mapping[str, Any]) -> FanOutQuestion:
-    """Parse a question that passes `check_authored`."""
+def parse_authored_question(found: Mapping[str, Any]) -> FanOutQuestion:
+    """Parse a question that passes `check_authored_question`."""
     top_id = found.get("id") or _digest_wording(found["question"])
     return FanOutQuestion(
         id=top_id,
@@ -72,7 +76,7 @@ def parse_authored(found: Mapping[str, Any]) -> FanOutQuestion:
     )
 
 
-def format_authored(question: FanOutQuestion) -> dict[str, Any]:
+def format_authored_question(question: FanOutQuestion) -> dict[str, Any]:
     """Return a question in the authored form; ValueError if its answer or decomposition is held back."""
     if question.answer is None or not question.decomposition:
         raise ValueError(
@@ -91,19 +95,19 @@ def _digest_wording(wording: str) -> str:
     return digest_json(" ".join(unicodedata.normalize("NFC", wording).split()).casefold())[:_ID_DIGITS]
 
 
-def _digest_path(top_id: str, path: str) -> str:
+def _digest_sub_question_path(top_id: str, path: str) -> str:
     return digest_json([top_id, path])[:_ID_DIGITS]
 
 
-def _check_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
+def _check_question_tree(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
     yield from check_unknown_keys(found, _SUB_KEYS if level else _TOP_KEYS, path)
     yield from check_question_text(found, path)
     yield from check_answer(found, path, may_be_empty=level > 0)
-    if "id" in found and not is_nonblank_text(found["id"]):
+    if "id" in found and not is_nonblank_utf8_text(found["id"]):
         yield make_mismatch_violation(path, "wrong_id", "a text as id", found["id"])
     yield from _check_evidence_or_strategy(found, path, level)
     if "page" in found and level:
-        yield from _check_page(found, path)
+        yield from _check_evidence_page(found, path)
     for key in _AUTHORED_LISTS:
         if key in found:
             yield from _check_sub_question_list(found, key, path, level)
@@ -120,11 +124,11 @@ def _check_evidence_or_strategy(found: Mapping[Any, Any], path: str, level: int)
             yield make_violation(
                 path, "evidence_and_strategy", "has both evidence and strategy; expected one of the two"
             )
-        if not is_nonblank_text(found["evidence"]):
+        if not is_nonblank_utf8_text(found["evidence"]):
             yield make_mismatch_violation(
                 path, "evidence_no_text", "the URL of one article as evidence", found["evidence"]
             )
-        elif isinstance(problem := parse_article_url(found["evidence"]), str):
+        elif isinstance(problem := parse_article_url_or_problem(found["evidence"]), str):
             yield make_violation(path, "evidence_no_article", f"evidence: {problem}")
     elif "strategy" not in found and level:
         message = "has neither evidence nor strategy; expected the URL of an article, or sub-questions"
@@ -151,12 +155,12 @@ def _check_sub_question_list(found: Mapping[Any, Any], key: str, path: str, leve
     else:
         for sub_path, sub in enumerate_sub_questions(found, [key], path):
             if isinstance(sub, Mapping):
-                yield from _check_question(sub, sub_path, level + 1)
+                yield from _check_question_tree(sub, sub_path, level + 1)
             else:
                 yield make_mismatch_violation(sub_path, "no_object", "an object with question and answer", sub)
 
 
-def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
+def _check_evidence_page(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
     page = found["page"]
     if "evidence" not in found:
         yield make_violation(
@@ -166,8 +170,8 @@ def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
         yield make_mismatch_violation(path, "wrong_page", "page as an object", page)
         return
     yield from check_unknown_keys(page, _PAGE_KEYS, path)
-    yield from check_page_numbers(page, path, "page.", None)
-    if "title" in page and not is_nonblank_text(page["title"]):
+    yield from check_page_and_revision_ids(page, path, "page.", None)
+    if "title" in page and not is_nonblank_utf8_text(page["title"]):
         yield make_mismatch_violation(path, "wrong_page", "a text as page.title", page["title"])
 
 
@@ -175,7 +179,7 @@ def _check_authored_dependencies(found: Mapping[Any, Any], path: str) -> Iterato
     """Yield violations in depends_on and order of a question's children."""
     subs = [(kind, at, sub) for kind in _AUTHORED_LISTS for at, sub in enumerate_sub_questions(found, [kind], path)]
     well_formed = [(kind, at, sub) for kind, at, sub in subs if isinstance(sub, Mapping)]
-    paths = {sub["id"]: at for _, at, sub in well_formed if is_nonblank_text(sub.get("id"))}
+    paths = {sub["id"]: at for _, at, sub in well_formed if is_nonblank_utf8_text(sub.get("id"))}
     needs: dict[str, list[str]] = {each: [] for each in paths}
     for kind, at, sub in well_formed:
         if "depends_on" not in sub:
@@ -185,7 +189,7 @@ def _check_authored_dependencies(found: Mapping[Any, Any], path: str) -> Iterato
             yield make_violation(
                 at, "depends_on_in_strategy", "has depends_on; put questions with depends_on under then"
             )
-        elif not isinstance(needed, list) or not needed or not all(map(is_nonblank_text, needed)):
+        elif not isinstance(needed, list) or not needed or not all(map(is_nonblank_utf8_text, needed)):
             yield make_mismatch_violation(at, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
             message = (
@@ -196,12 +200,12 @@ def _check_authored_dependencies(found: Mapping[Any, Any], path: str) -> Iterato
                 "depends_on_nobody",
                 f"{message} ({', '.join(map(format_value_summary, paths)) or 'none has an id'})",
             )
-        elif is_nonblank_text(sub.get("id")):
+        elif is_nonblank_utf8_text(sub.get("id")):
             needs[sub["id"]] += needed
     yield from check_dependency_cycles(needs, paths)
     if "order" in found:
         order = found["order"]
-        listed = order if isinstance(order, list) and all(map(is_nonblank_text, order)) else []
+        listed = order if isinstance(order, list) and all(map(is_nonblank_utf8_text, order)) else []
         lists = {kind: [sub.get("id") for under, _, sub in well_formed if under == kind] for kind in _AUTHORED_LISTS}
         if not listed or len(paths) != len(subs) or sorted(listed) != sorted(paths):
             message = f"expected in order the ids of all questions under strategy and then, found {format_value_summary(order)}"
@@ -213,21 +217,25 @@ def _check_authored_dependencies(found: Mapping[Any, Any], path: str) -> Iterato
             yield make_violation(path, "wrong_order", message)
 
 
-def _article_key(found: Mapping[Any, Any]) -> str:
+def _make_article_key(found: Mapping[Any, Any]) -> str:
     """Return the key that distinguishes articles: the title, or an invalid address itself, reported elsewhere."""
     page = found.get("page")
     title = page.get("title") if isinstance(page, Mapping) else None
-    return canonical_title(title) if is_nonblank_text(title) else canonical_title(_parse_title(found["evidence"]))
+    return (
+        canonical_title(title)
+        if is_nonblank_utf8_text(title)
+        else canonical_title(_parse_title_or_keep_url(found["evidence"]))
+    )
 
 
-def _parse_title(url: str) -> str:
-    address = parse_article_url(url)
+def _parse_title_or_keep_url(url: str) -> str:
+    address = parse_article_url_or_problem(url)
     return address.title if isinstance(address, ArticleUrl) else url
 
 
 def _parse_sub_questions(found: Mapping[str, Any], top_id: str, path: str) -> tuple[SubQuestion, ...]:
     listed = [
-        (kind, at, sub, sub.get("id") or _digest_path(top_id, at))
+        (kind, at, sub, sub.get("id") or _digest_sub_question_path(top_id, at))
         for kind in _AUTHORED_LISTS
         for at, sub in enumerate_sub_questions(found, [kind], path)
     ]
@@ -253,7 +261,7 @@ def _parse_evidence(found: Mapping[str, Any]) -> ArticleEvidence | None:
     if "evidence" not in found:
         return None
     page = found.get("page", {})
-    title = page.get("title") or _parse_title(found["evidence"])
+    title = page.get("title") or _parse_title_or_keep_url(found["evidence"])
     return ArticleEvidence(title, found["evidence"], page.get("pageid"), page.get("revid"))
 
 
@@ -271,7 +279,7 @@ def _format_sub_questions(subs: Sequence[SubQuestion], top_id: str, path: str) -
         kind = "then" if sub.depends_on else "strategy"
         place = f"{above}{kind}[{next(at[kind])}]"
         written: dict[str, Any] = {}
-        if names_all or sub.id != _digest_path(top_id, place):
+        if names_all or sub.id != _digest_sub_question_path(top_id, place):
             written["id"] = sub.id
         written["question"] = sub.question
         if sub.depends_on and sub.depends_on != first:
@@ -285,5 +293,5 @@ def _format_evidence(evidence: ArticleEvidence | None) -> dict[str, Any]:
     if evidence is None:
         return {}
     page = {"pageid": evidence.pageid, "revid": evidence.revid, "title": evidence.title}
-    is_told_by_address = evidence == ArticleEvidence(_parse_title(evidence.url), evidence.url)
+    is_told_by_address = evidence == ArticleEvidence(_parse_title_or_keep_url(evidence.url), evidence.url)
     return {"evidence": evidence.url} if is_told_by_address else {"evidence": evidence.url, "page": page}

@@ -46,7 +46,7 @@ def sort_violations_by_path(found: Sequence[FormViolation]) -> list[FormViolatio
     return sorted(found, key=lambda each: [(key, int(at)) for key, at in _PATH_STEP.findall(each.path)])
 
 
-def is_nonblank_text(value: object) -> TypeGuard[str]:
+def is_nonblank_utf8_text(value: object) -> TypeGuard[str]:
     """True for a non-blank string that can be encoded as UTF-8 (no lone surrogate)."""
     return isinstance(value, str) and bool(value.strip()) and _has_no_surrogates(value)
 
@@ -84,7 +84,7 @@ def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[FormVio
         yield make_violation(
             path, "question_missing", "question is missing; expected the wording under the key question"
         )
-    elif not is_nonblank_text(found["question"]):
+    elif not is_nonblank_utf8_text(found["question"]):
         yield make_mismatch_violation(path, "question_no_text", "a text as question", found["question"])
 
 
@@ -120,9 +120,9 @@ def is_empty_answer(answer: object) -> bool:
 def check_categories(found: Mapping[Any, Any]) -> Iterator[FormViolation]:
     """Yield violations in the categories of a top-level question, if it has any."""
     categories = found.get("categories", [])
-    if not isinstance(categories, list) or not all(map(is_nonblank_text, categories)):
+    if not isinstance(categories, list) or not all(map(is_nonblank_utf8_text, categories)):
         shown = (
-            next((each for each in categories if not is_nonblank_text(each)), None)
+            next((each for each in categories if not is_nonblank_utf8_text(each)), None)
             if isinstance(categories, list)
             else None
         )
@@ -159,17 +159,19 @@ def check_repeated_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterato
     seen: dict[str, str] = {}
     for path, sub in walk_sub_questions(found, keys):
         given = sub.get("id")
-        if is_nonblank_text(given) and given in seen:
+        if is_nonblank_utf8_text(given) and given in seen:
             yield make_violation(
                 path,
                 "repeated_id",
                 f"has the same id {format_value_summary(given)} as {seen[given]}; expected a unique id",
             )
-        elif is_nonblank_text(given):
+        elif is_nonblank_utf8_text(given):
             seen[given] = path
 
 
-def check_page_numbers(page: Mapping[Any, Any], path: str, above: str, unknown: str | None) -> Iterator[FormViolation]:
+def check_page_and_revision_ids(
+    page: Mapping[Any, Any], path: str, above: str, unknown: str | None
+) -> Iterator[FormViolation]:
     """Yield violations in a page's id and revision; `unknown` is the value of an unknown one.
 
     `above`: the page's key at `path`, with a final dot.

@@ -19,13 +19,13 @@ from factmill.tasks.fanoutqa.core.forms.checks import (
     check_answer,
     check_categories,
     check_dependency_cycles,
-    check_page_numbers,
+    check_page_and_revision_ids,
     check_question_text,
     check_repeated_ids,
     check_unknown_keys,
     enumerate_sub_questions,
     format_value_summary,
-    is_nonblank_text,
+    is_nonblank_utf8_text,
     make_mismatch_violation,
     make_violation,
     sort_violations_by_path,
@@ -33,11 +33,11 @@ from factmill.tasks.fanoutqa.core.forms.checks import (
 from factmill.tasks.fanoutqa.core.questions import (
     UNRESOLVED_MARK,
     FanOutQuestion,
-    list_references,
+    list_article_references,
     parse_released_decomposition,
     parse_released_evidence,
 )
-from factmill.tasks.text.wikipedia_urls import find_title_problem, find_wikipedia_url_problem
+from factmill.tasks.text.wikipedia_urls import find_page_title_problem, find_wikipedia_url_problem
 
 _DEV_KEYS = ("id", "question", "decomposition", "answer", "categories")
 _TEST_KEYS = ("id", "question", "necessary_evidence", "categories")
@@ -47,7 +47,7 @@ _ARTICLE_KEYS = ("pageid", "revid", "title", "url")
 
 
 @dataclass(frozen=True, slots=True)
-class UnresolvedReference:
+class UnresolvedArticle:
     """An article whose page or revision is still unknown."""
 
     question_id: str
@@ -57,24 +57,24 @@ class UnresolvedReference:
     url: str
 
 
-def list_unresolved_references(question: FanOutQuestion) -> list[UnresolvedReference]:
+def list_unresolved_articles(question: FanOutQuestion) -> list[UnresolvedArticle]:
     """Return the references of a question whose page or revision is unknown, in order."""
     return [
-        UnresolvedReference(question.id, path, each.title, each.url)
-        for path, _, each in list_references(question)
+        UnresolvedArticle(question.id, path, each.title, each.url)
+        for path, _, each in list_article_references(question)
         if each.pageid is None or each.revid is None
     ]
 
 
-def check_released(found: object) -> list[FormViolation]:
-    """Return all violations of the released form; if there are none, `parse_released` can parse the question."""
+def check_released_question(found: object) -> list[FormViolation]:
+    """Return all violations of the released form; if there are none, `parse_released_question` can parse the question."""
     if not isinstance(found, Mapping):
         return [make_mismatch_violation("", "no_object", "an object with id, question and categories", found)]
-    return sort_violations_by_path([*_check_top(found), *check_repeated_ids(found, _RELEASED_LISTS)])
+    return sort_violations_by_path([*_check_top_level_question(found), *check_repeated_ids(found, _RELEASED_LISTS)])
 
 
-def parse_released(found: Mapping[str, Any]) -> FanOutQuestion:
-    """Read a question that `check_released` passes."""
+def parse_released_question(found: Mapping[str, Any]) -> FanOutQuestion:
+    """Read a question that `check_released_question` passes."""
     evidence = [parse_released_evidence(each) for each in found.get("necessary_evidence", ())]
     return FanOutQuestion(
         id=found["id"],
@@ -87,7 +87,7 @@ def parse_released(found: Mapping[str, Any]) -> FanOutQuestion:
     )
 
 
-def _check_top(found: Mapping[Any, Any]) -> Iterator[FormViolation]:
+def _check_top_level_question(found: Mapping[Any, Any]) -> Iterator[FormViolation]:
     is_dev = "decomposition" in found
     yield from check_unknown_keys(found, _DEV_KEYS if is_dev else _TEST_KEYS, "")
     yield from _check_id(found, "")
@@ -126,13 +126,13 @@ def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Ite
         placed = list(enumerate_sub_questions(found, _RELEASED_LISTS, path))
         for sub_path, sub in placed:
             if isinstance(sub, Mapping):
-                yield from _check_sub(sub, sub_path, level + 1)
+                yield from _check_sub_question(sub, sub_path, level + 1)
             else:
                 yield make_mismatch_violation(sub_path, "no_object", "an object with id and question", sub)
         yield from _check_released_dependencies([(at, sub) for at, sub in placed if isinstance(sub, Mapping)])
 
 
-def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
+def _check_sub_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
     yield from check_unknown_keys(found, _SUB_KEYS, path)
     yield from _check_id(found, path)
     yield from check_question_text(found, path)
@@ -155,7 +155,7 @@ def _check_sub(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Form
 
 
 def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
-    if not is_nonblank_text(found.get("id")):
+    if not is_nonblank_utf8_text(found.get("id")):
         yield make_mismatch_violation(path, "wrong_id", "a text as id", found.get("id"))
 
 
@@ -165,30 +165,30 @@ def _check_released_article(found: object, path: str, above: str) -> Iterator[Fo
         yield make_mismatch_violation(path, "wrong_page", f"{{{', '.join(_ARTICLE_KEYS)}}} as evidence", found)
         return
     yield from check_unknown_keys(found, _ARTICLE_KEYS, path)
-    yield from check_page_numbers(found, path, above, UNRESOLVED_MARK)
+    yield from check_page_and_revision_ids(found, path, above, UNRESOLVED_MARK)
     title, url = found.get("title"), found.get("url")
-    if not is_nonblank_text(title):
+    if not is_nonblank_utf8_text(title):
         yield make_mismatch_violation(path, "wrong_page", f"a text as {above}title", title)
-    elif trouble := find_title_problem(title):
+    elif trouble := find_page_title_problem(title):
         yield make_violation(path, "wrong_page", f"{above}title: {trouble}")
-    if not is_nonblank_text(url):
+    if not is_nonblank_utf8_text(url):
         yield make_mismatch_violation(path, "evidence_no_text", f"the URL of one article as {above}url", url)
     elif trouble := find_wikipedia_url_problem(url):
         yield make_violation(path, "evidence_no_article", f"{above}url: {trouble}")
 
 
 def _check_released_dependencies(placed: list[tuple[str, Mapping[Any, Any]]]) -> Iterator[FormViolation]:
-    paths = {sub["id"]: path for path, sub in placed if is_nonblank_text(sub.get("id"))}
+    paths = {sub["id"]: path for path, sub in placed if is_nonblank_utf8_text(sub.get("id"))}
     needs: dict[str, list[str]] = {each: [] for each in paths}
     for path, sub in placed:
         needed = sub.get("depends_on")
-        if not isinstance(needed, list) or not all(map(is_nonblank_text, needed)):
+        if not isinstance(needed, list) or not all(map(is_nonblank_utf8_text, needed)):
             yield make_mismatch_violation(path, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
             message = (
                 f"depends_on names {format_value_summary(unknown[0])}; expected ids of questions on the same level"
             )
             yield make_violation(path, "depends_on_nobody", message)
-        elif is_nonblank_text(sub.get("id")):
+        elif is_nonblank_utf8_text(sub.get("id")):
             needs[sub["id"]] += needed
     yield from check_dependency_cycles(needs, paths)

@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple
 
 from factmill.tasks.core.authoring.question_wording import (
     EACH_MEMBER_PHRASE,
-    QuestionWording,
-    format_count_words,
+    QuestionPieces,
     insert_moment,
+    spell_out_count_with_space,
 )
 from factmill.tasks.core.digests import JsonValue, canonical_json, derive_seed, digest_json
 from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, SubQuestion
@@ -34,13 +34,13 @@ from factmill.tasks.fanoutqa.core.sets.members import (
     QuestionRefusal,
     SetMember,
     find_set_refusal,
-    verify_all_members,
-    verify_member,
+    verify_all_member_values,
+    verify_member_value,
 )
 from factmill.tasks.fanoutqa.core.sets.property_values import (
     MIN_LEFT_OUT,
     PropertyValue,
-    choose_threshold,
+    choose_round_threshold,
     format_threshold,
     is_tied,
 )
@@ -56,17 +56,17 @@ _ID_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
-class ComposedQuestion:
+class UnwordedQuestion:
     """A question without its final wording."""
 
     question: FanOutQuestion
-    wording: QuestionWording
+    wording: QuestionPieces
     statements: tuple[str, ...]
     """Ids of the statements with the values asked for, and with those that members are ranked by."""
 
 
 @dataclass(frozen=True, slots=True)
-class TriedQuestion:
+class QuestionAttempt:
     """A question that was tried, with its outcome."""
 
     id: str
@@ -77,7 +77,7 @@ class TriedQuestion:
     """The set and the properties in short: P47 Q183 P36."""
     items: tuple[str, ...]
     """QIDs of the owner and of the members it is about."""
-    outcome: ComposedQuestion | QuestionRefusal
+    outcome: UnwordedQuestion | QuestionRefusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,10 @@ class _ChosenMembers:
     """The threshold in words; empty if there is none."""
 
 
-def try_set_questions(member_set: MemberSet, properties: PropertyPhraseTable) -> Iterator[TriedQuestion]:
+def try_questions_on_member_set(member_set: MemberSet, properties: PropertyPhraseTable) -> Iterator[QuestionAttempt]:
     """Yield the questions tried on a set, until it has given enough of each form."""
     if refused := find_set_refusal(member_set):
-        yield _make_tried_question(member_set, None, member_set.members, lambda _: refused)
+        yield _make_question_attempt(member_set, None, member_set.members, lambda _: refused)
         return
     forms: Counter[QuestionForm] = Counter()
     used: Counter[str] = Counter()
@@ -127,7 +127,7 @@ def try_set_questions(member_set: MemberSet, properties: PropertyPhraseTable) ->
         if forms[plan.form] >= _QUESTIONS_PER_FORM or is_used or needed in hopeless:
             continue
         tried = _try_plan(member_set, plan)
-        if isinstance(tried.outcome, ComposedQuestion):
+        if isinstance(tried.outcome, UnwordedQuestion):
             forms[plan.form] += 1
             used.update(_list_plan_pids(plan))
         elif tried.outcome.reason == needed.reason:
@@ -136,32 +136,32 @@ def try_set_questions(member_set: MemberSet, properties: PropertyPhraseTable) ->
         yield tried
 
 
-def _try_plan(member_set: MemberSet, plan: _QuestionPlan) -> TriedQuestion:
+def _try_plan(member_set: MemberSet, plan: _QuestionPlan) -> QuestionAttempt:
     if member_set.owner is None:
-        picked = _select_named_members(member_set, plan)
+        picked = _select_distinct_verified_members(member_set, plan)
         named = [each for each, _ in picked] if len(picked) >= member_set.min_members else member_set.members
-        return _make_tried_question(
+        return _make_question_attempt(
             member_set, plan, named, lambda row_id: _compose_named_question(row_id, member_set, plan, picked)
         )
     owner = member_set.owner
-    return _make_tried_question(
+    return _make_question_attempt(
         member_set, plan, member_set.members, lambda row_id: _compose_listed_question(row_id, member_set, owner, plan)
     )
 
 
-def _make_tried_question(
+def _make_question_attempt(
     member_set: MemberSet,
     plan: _QuestionPlan | None,
     members: Sequence[SetMember],
-    compose: Callable[[str], ComposedQuestion | QuestionRefusal],
-) -> TriedQuestion:
+    compose: Callable[[str], UnwordedQuestion | QuestionRefusal],
+) -> QuestionAttempt:
     identity: dict[str, JsonValue] = {"set": member_set.kind.unit, "plan": list(_make_plan_key(plan)) if plan else []}
     identity |= {"owner": member_set.owner.qid} if member_set.owner else {"members": [each.qid for each in members]}
     owners = [member_set.owner.qid] if member_set.owner else []
     name = " ".join([member_set.kind.unit, *owners, *(_list_plan_pids(plan) if plan else ())])
     row_id = digest_json(identity)[:_ID_LENGTH]
     items = (*owners, *(each.qid for each in members))
-    return TriedQuestion(row_id, canonical_json(identity), name, items, compose(row_id))
+    return QuestionAttempt(row_id, canonical_json(identity), name, items, compose(row_id))
 
 
 def _list_plan_pids(plan: _QuestionPlan) -> list[str]:
@@ -218,7 +218,7 @@ def _choose_answer_members(
         return _ChosenMembers(found, "")
     ordered = sorted(found, key=lambda each: each[1].sort_key, reverse=plan.is_high)
     if plan.form == "filtered":
-        limit = choose_threshold([value for _, value in ordered], plan.is_high, member_set.min_members)
+        limit = choose_round_threshold([value for _, value in ordered], plan.is_high, member_set.min_members)
         if limit is None:
             return QuestionRefusal(
                 "no_threshold",
@@ -246,11 +246,11 @@ def _choose_answer_members(
 # ── Named sets ──
 
 
-def _select_named_members(member_set: MemberSet, plan: _QuestionPlan) -> MemberValues:
+def _select_distinct_verified_members(member_set: MemberSet, plan: _QuestionPlan) -> MemberValues:
     """Return members whose articles say the asked value, by digest; of one unit, distinct in name, article and rank."""
     found: MemberValues = []
     for member in sorted(member_set.members, key=lambda each: derive_seed(*_make_plan_key(plan), each.qid)):
-        value = _verify_named_member(member, plan.asked)
+        value = _verify_member_value_and_name(member, plan.asked)
         if isinstance(value, PropertyValue) and not any(
             _is_confusable(plan, (member, value), other) for other in found
         ):
@@ -258,8 +258,8 @@ def _select_named_members(member_set: MemberSet, plan: _QuestionPlan) -> MemberV
     return found[:MAX_MEMBERS_NAMED]
 
 
-def _verify_named_member(member: SetMember, asked: PropertyPhrases) -> PropertyValue | str:
-    value = verify_member(member, asked)
+def _verify_member_value_and_name(member: SetMember, asked: PropertyPhrases) -> PropertyValue | str:
+    value = verify_member_value(member, asked)
     name_index = index_text(f"{member.name}{member.year_suffix}")
     if isinstance(value, PropertyValue) and find_answer_in_text(value.answer, name_index).found:
         return "has a name that gives the answer away"
@@ -281,10 +281,10 @@ def _is_confusable(
 
 def _compose_named_question(
     row_id: str, member_set: MemberSet, plan: _QuestionPlan, picked: MemberValues
-) -> ComposedQuestion | QuestionRefusal:
+) -> UnwordedQuestion | QuestionRefusal:
     least = member_set.min_members + (MIN_LEFT_OUT if plan.by else 0)
     if len(picked) < least:
-        verified = [(each.name, _verify_named_member(each, plan.asked)) for each in member_set.members]
+        verified = [(each.name, _verify_member_value_and_name(each, plan.asked)) for each in member_set.members]
         problems = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
         return QuestionRefusal(
             "too_few_members", f"articles confirm {len(picked)} members, expected {least} or more; {problems[:500]}"
@@ -300,9 +300,9 @@ def _compose_named_question(
 
 def _compose_listed_question(
     row_id: str, member_set: MemberSet, owner: SetMember, plan: _QuestionPlan
-) -> ComposedQuestion | QuestionRefusal:
+) -> UnwordedQuestion | QuestionRefusal:
     by_list = plan.by if plan.by != plan.asked else None
-    known = verify_all_members(member_set.members, by_list or plan.asked, owner if by_list else None)
+    known = verify_all_member_values(member_set.members, by_list or plan.asked, owner if by_list else None)
     if isinstance(known, QuestionRefusal):
         return known
     choice = _choose_answer_members(member_set, plan, known)
@@ -310,7 +310,7 @@ def _compose_listed_question(
         return choice
     asked: MemberValues | QuestionRefusal = known
     if by_list:
-        asked = verify_all_members([member for member, _ in choice.member_values], plan.asked, None)
+        asked = verify_all_member_values([member for member, _ in choice.member_values], plan.asked, None)
         choice = choice if isinstance(asked, QuestionRefusal) else replace(choice, member_values=asked)
     if isinstance(asked, QuestionRefusal):
         return asked
@@ -322,7 +322,7 @@ def _compose_listed_question(
     which = f"What are {group}?"
     if by_list:
         moment = by_list.format_moment(member_set.month)
-        which = insert_moment(f"Which {format_count_words(choice.count)}of {group} {choice.phrase}?", moment)
+        which = insert_moment(f"Which {spell_out_count_with_space(choice.count)}of {group} {choice.phrase}?", moment)
     assert owner.article is not None, "a set whose owner has no article is refused earlier"
     names: list[AnswerValue] = [member.name for member, _ in asked]
     first = SubQuestion(_digest_sub_question_id(row_id, 0), which, names, owner.article.evidence)
@@ -347,7 +347,7 @@ def _compose_question(
     asked: MemberValues,
     choice: _ChosenMembers,
     ranked: MemberValues,
-) -> ComposedQuestion | QuestionRefusal:
+) -> UnwordedQuestion | QuestionRefusal:
     """Return the question over these members; Refused if one article, or the question itself, gives the answer.
 
     `first`: the sub-question for the members. `ranked`: all members with the values they were chosen by.
@@ -371,7 +371,7 @@ def _compose_question(
             )
     chosen_at = plan.by.format_moment(member_set.month) if plan.by else ""
     asked_at = plan.asked.format_moment(member_set.month)
-    wording = QuestionWording(
+    wording = QuestionPieces(
         group=_format_set_phrase(member_set),
         owner=member_set.owner.name if member_set.owner else "",
         names=()
@@ -390,7 +390,7 @@ def _compose_question(
             "question_says_answer", f"a question with these names would give away {', '.join(revealed)}"
         )
     statements = dict.fromkeys(each for _, value in (*asked, *ranked) for each in value.statements)
-    return ComposedQuestion(
+    return UnwordedQuestion(
         FanOutQuestion(row_id, "", subs, answer, (member_set.kind.members,)), wording, tuple(statements)
     )
 

@@ -9,7 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
-from factmill.tasks.fanoutqa.core.sets.property_values import PropertyValue, read_text_after_name, verify_value
+from factmill.tasks.fanoutqa.core.sets.property_values import (
+    PropertyValue,
+    choose_value_stated_in_text,
+    index_text_after_name,
+)
 from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyPhrases, SetKind
 from factmill.tasks.text.values.answer_search import AnswerValue, IndexedText, find_answer_in_text, index_text
 
@@ -131,20 +135,22 @@ def _find_listing_gap(member_set: MemberSet, article: MemberArticle) -> Question
     return None
 
 
-def verify_member(member: SetMember, asked: PropertyPhrases, text: IndexedText | None = None) -> PropertyValue | str:
+def verify_member_value(
+    member: SetMember, asked: PropertyPhrases, text: IndexedText | None = None
+) -> PropertyValue | str:
     """Return the value that the member's article (or `text`) says, or a phrase on why it says none."""
     if member.article is None:
         return member.article_problem
     values = member.values.get(asked.pid, ())
     if not values:
         return f"has no {asked.pid} in the graph"
-    value = verify_value(values, text or member.article.known)
+    value = choose_value_stated_in_text(values, text or member.article.known)
     if isinstance(value, PropertyValue) and bool(value.unit) != asked.names_unit and asked.kind == "quantity":
         return f"gives {asked.pid} in {value.unit or 'no unit'}, which does not fit the question {asked.question}"
     return value
 
 
-def verify_all_members(
+def verify_all_member_values(
     members: Sequence[SetMember], asked: PropertyPhrases, owner: SetMember | None
 ) -> MemberValues | QuestionRefusal:
     """Return the value of every member, from its own article or from the owner's article next to its name.
@@ -155,9 +161,9 @@ def verify_all_members(
     names = [member.name for member in members]
     for member in members:
         text_after_name = (
-            read_text_after_name(member.name, names, owner.article.text) if owner and owner.article else None
+            index_text_after_name(member.name, names, owner.article.text) if owner and owner.article else None
         )
-        value = verify_member(member, asked, text_after_name)
+        value = verify_member_value(member, asked, text_after_name)
         if isinstance(value, str):
             reason, where = (LIST_NOT_VERIFIED, owner) if owner else (MEMBER_NOT_VERIFIED, member)
             title = where.article.evidence.title if where.article else where.name

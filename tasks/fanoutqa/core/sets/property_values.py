@@ -72,7 +72,7 @@ def read_property_values(
     """
     if kind == "item":
         items = [fact for fact in facts if fact.qid is not None]
-        names = list(dict.fromkeys(_drop_place_level(fact.value) for fact in items if fact.value))
+        names = list(dict.fromkeys(_drop_place_type(fact.value) for fact in items if fact.value))
         if not names or any(not fact.value for fact in items):
             return ()
         statements = tuple(statement for fact in items for statement in _list_statement_ids(fact))
@@ -82,7 +82,7 @@ def read_property_values(
     return tuple(dict.fromkeys(value for value in values if value is not None))
 
 
-def _drop_place_level(label: str) -> str:
+def _drop_place_type(label: str) -> str:
     """Return the usual name of a place; a scorer that searches for Brussels also finds it in "City of Brussels"."""
     name = _PLACE_LEVEL.sub("", label)
     return name if name[0].isupper() else label
@@ -116,7 +116,7 @@ def _parse_number_answer(number: str) -> int | float:
     return float(number) if "." in number else int(number)
 
 
-def verify_value(values: Sequence[PropertyValue], text: IndexedText) -> PropertyValue | str:
+def choose_value_stated_in_text(values: Sequence[PropertyValue], text: IndexedText) -> PropertyValue | str:
     """Return the value that a text says, or a phrase if it says none, or several that differ."""
     stated = [value for value in values if _is_stated(value, text)]
     finest = [value for value in stated if not any(_is_more_precise(other, value) for other in stated)]
@@ -138,10 +138,15 @@ def _is_stated(value: PropertyValue, text: IndexedText) -> bool:
 
 def _is_more_precise(one: PropertyValue, other: PropertyValue) -> bool:
     """True if a date is a more precise form of the other one."""
-    return one != other and is_tied(one, other) and one.rank != other.rank and _precision(one) > _precision(other)
+    return (
+        one != other
+        and is_tied(one, other)
+        and one.rank != other.rank
+        and _count_known_date_parts(one) > _count_known_date_parts(other)
+    )
 
 
-def _precision(value: PropertyValue) -> int:
+def _count_known_date_parts(value: PropertyValue) -> int:
     return sum(map(bool, value.rank[1:])) if isinstance(value.rank, tuple) else 0
 
 
@@ -160,7 +165,7 @@ def is_tied(one: PropertyValue, other: PropertyValue) -> bool:
     return one.rank == other.rank
 
 
-def read_text_after_name(name: str, names: Collection[str], text: str) -> IndexedText:
+def index_text_after_name(name: str, names: Collection[str], text: str) -> IndexedText:
     """Return the text after each occurrence of a name, up to the next of the names: a table row, a list item."""
     either = "|".join(re.escape(each) for each in sorted({name, *names}, key=lambda each: (-len(each), each)))
     marks = list(re.finditer(rf"(?<!\w)(?:{either})(?!\w)", text))
@@ -173,7 +178,7 @@ def read_text_after_name(name: str, names: Collection[str], text: str) -> Indexe
     return index_text("\n\n".join(pieces))
 
 
-def choose_threshold(values: Sequence[PropertyValue], is_above: bool, least: int) -> Decimal | None:
+def choose_round_threshold(values: Sequence[PropertyValue], is_above: bool, least: int) -> Decimal | None:
     """Return the roundest number (or year) with at least `least` values beyond it, and MIN_LEFT_OUT or more not.
 
     None if there is no such number. No value equals the threshold.

@@ -16,7 +16,7 @@ _RunLabels = Mapping[tuple[str, str], str]
 """(model, setting) → its label in figures."""
 
 
-def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
+def draw_granola_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return all figures of the metrics."""
     by = {(each.model, each.setting, each.metric, each.group_by, each.group): each for each in metrics}
     several = len({each.model for each in metrics}) > 1
@@ -84,7 +84,7 @@ def _draw_outcome_shares(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Rep
         series=tuple(
             make_metric_series(
                 outcome.replace("_", " "),
-                _list_measured_points(
+                _list_available_labelled_metrics(
                     metrics_by_key, {label: (*run, f"share_{outcome}", "", "") for run, label in runs.items()}
                 ),
             )
@@ -108,7 +108,7 @@ def _draw_accuracy_by_popularity(metrics_by_key: _MetricsByKey, run: tuple[str, 
         series=tuple(
             make_metric_series(
                 name,
-                _list_measured_points(
+                _list_available_labelled_metrics(
                     metrics_by_key, {short: (*run, metric, "popularity", each) for each, short in bins.items()}
                 ),
             )
@@ -123,7 +123,7 @@ def _draw_similarity_by_agreement(metrics_by_key: _MetricsByKey, runs: _RunLabel
     lines = (
         make_metric_series(
             label,
-            _list_measured_points(
+            _list_available_labelled_metrics(
                 metrics_by_key,
                 {cell.replace("_", " "): (*run, SIMILARITY_METRIC, "agreement", cell) for cell in AGREEMENT_CELLS},
             ),
@@ -142,7 +142,7 @@ def _draw_similarity_by_agreement(metrics_by_key: _MetricsByKey, runs: _RunLabel
         )
 
 
-def _list_measured_points(
+def _list_available_labelled_metrics(
     metrics_by_key: _MetricsByKey, keys: Mapping[str, MetricKey]
 ) -> Iterator[tuple[str, EvaluationMetric]]:
     return ((label, metrics_by_key[key]) for label, key in keys.items() if key in metrics_by_key)

@@ -77,7 +77,7 @@ DEFAULT_SETTINGS: tuple[GranolaSettingName, ...] = tuple(name for name in SETTIN
 EVALUATION_PROMPTS = (*dict.fromkeys(setting.prompt for setting in SETTINGS.values()), AGGREGATE_PROMPT)
 
 
-def make_first_prompt(
+def make_setting_answer_prompt(
     prompt: PromptTemplate, setting: GranolaSetting, question: str, samples: int, temperature: float
 ) -> FilledPrompt:
     """Return a setting's first prompt; `samples` and `temperature` are N and T."""

@@ -44,7 +44,7 @@ _HEDGED_GUESS = re.compile(
 )
 
 
-def says_idk(answer: str) -> bool:
+def is_only_idk_or_refusal(answer: str) -> bool:
     """True when an answer only says that the model does not know or will not answer: IDK, or an equivalent sentence.
 
     False when a guess follows: "I don't know, but probably London".
@@ -55,7 +55,7 @@ def says_idk(answer: str) -> bool:
     return bool(found) and not _HEDGED_GUESS.search((found and found["tail"]) or "")
 
 
-def choose_majority(samples: Sequence[str]) -> str:
+def choose_majority_answer(samples: Sequence[str]) -> str:
     """Return the most frequent answer after normalisation, in its first spelling; ties go to the one drawn first.
 
     All phrasings of IDK count as one answer; empty samples have no vote. The result is empty where no sample votes.
@@ -64,7 +64,7 @@ def choose_majority(samples: Sequence[str]) -> str:
     spelled: dict[str, str] = {}
     for sample in samples:
         if sample.strip():
-            form = "idk" if says_idk(sample) else normalize_answer(sample) or sample.casefold()
+            form = "idk" if is_only_idk_or_refusal(sample) else normalize_answer(sample) or sample.casefold()
             votes[form] = votes.get(form, 0) + 1
             spelled.setdefault(form, sample)
     return spelled[max(votes, key=votes.__getitem__)] if votes else ""
@@ -91,12 +91,12 @@ AGREEMENT_CELLS: tuple[AgreementCell, ...] = ("both", "granola_only", "standard_
 The gold answer is itself a level, so standard_only is always empty."""
 
 
-def answer_words(text: str) -> tuple[str, ...]:
+def tokenize_answer_words(text: str) -> tuple[str, ...]:
     """Return the words of an answer's normal form, or all its words where that leaves none (The The)."""
     return tuple(normalized_words(text) or text.casefold().split())
 
 
-def token_f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
+def compute_token_f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
     """Return the F1 of two bags of words, from 0 to 1; 0 where one is empty."""
     if not prediction or not answer or set(prediction).isdisjoint(answer):
         return 0.0
@@ -104,13 +104,13 @@ def token_f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
     return 2 * common / (len(prediction) + len(answer))
 
 
-def score_levels(predictions: Sequence[str], gold_levels: Sequence[GoldLevels]) -> FloatArray:
+def compute_best_f1_by_level(predictions: Sequence[str], gold_levels: Sequence[GoldLevels]) -> FloatArray:
     """Return each prediction's best F1 with each level's answers (items × maximum levels; 0 where no level is)."""
     known: dict[str, tuple[str, ...]] = {}
 
     def words(text: str) -> tuple[str, ...]:
         if text not in known:
-            known[text] = answer_words(text)
+            known[text] = tokenize_answer_words(text)
         return known[text]
 
     scores = np.zeros((len(predictions), max(map(len, gold_levels), default=0)))
@@ -119,12 +119,12 @@ def score_levels(predictions: Sequence[str], gold_levels: Sequence[GoldLevels]) 
         for level, answers in enumerate(ladder):
             for answer in answers:
                 if (found := pairs.get((prediction, answer))) is None:
-                    found = pairs[prediction, answer] = token_f1(words(prediction), words(answer))
+                    found = pairs[prediction, answer] = compute_token_f1(words(prediction), words(answer))
                 scores[row, level] = max(scores[row, level], found)
     return scores
 
 
-def match_levels(level_f1: FloatArray, tau: float) -> LevelArray:
+def find_finest_matched_levels(level_f1: FloatArray, tau: float) -> LevelArray:
     """Return the finest level whose F1 exceeds τ, from 1; 0 where none does (i* of Definition 1)."""
     hits = level_f1 > tau
     if not hits.shape[1]:
@@ -147,7 +147,7 @@ def classify_outcomes(levels: LevelArray, is_idk: BoolArray) -> npt.NDArray[np.s
     return np.where(is_idk, "idk", matched)
 
 
-def classify_agreement(levels: LevelArray) -> npt.NDArray[np.str_]:
+def classify_accuracy_agreement(levels: LevelArray) -> npt.NDArray[np.str_]:
     """Return the agreement cell of each prediction, one of CELLS."""
     return np.array(["neither", "both", "granola_only"])[np.minimum(levels, 2)]
 
@@ -184,16 +184,16 @@ def find_most_common_answers(relations: Sequence[str], answers: Sequence[Sequenc
     return {relation: min(found, key=lambda text: (-found[text], text)) for relation, found in counts.items()}
 
 
-def add_level_scores(answers: pa.Table, tau: float) -> pa.Table:
+def add_level_and_idk_scores(answers: pa.Table, tau: float) -> pa.Table:
     """Return a table of GranolaPrediction with the columns level_f1, matched_level and is_idk of ScoredGranolaPrediction."""
     texts, golds = answers["answer_read"].to_pylist(), answers["granola_answers"].to_pylist()
     is_scored = to_numpy(pc.is_in(answers["unscored"], pa.array(SCORABLE_STATUSES)))
-    level_f1 = score_levels(texts, [[[each] for each in levels] for levels in golds])
-    known = {text: says_idk(text) for text in set(texts)}
+    level_f1 = compute_best_f1_by_level(texts, [[[each] for each in levels] for levels in golds])
+    known = {text: is_only_idk_or_refusal(text) for text in set(texts)}
     is_idk = to_numpy(pc.equal(answers["unscored"], "refused")) | np.array([known[text] for text in texts], bool)
     # a name that reads like IDK is an answer where it is the right one
     is_idk &= level_f1.max(axis=1, initial=0.0) < 1
-    matched = np.where(is_idk, 0, match_levels(level_f1, tau))
+    matched = np.where(is_idk, 0, find_finest_matched_levels(level_f1, tau))
     rows = zip(level_f1.tolist(), golds, is_scored, strict=True)
     columns = {
         "level_f1": pa.array([f1[: len(gold)] if kept else [] for f1, gold, kept in rows], pa.list_(pa.float64())),
@@ -250,13 +250,16 @@ def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScore
     yield make("share_no_answer", to_numpy(pc.equal(answers["unscored"], "no_answer")), everything)
     similarity = np.array(answers[SIMILARITY_METRIC].to_pylist(), np.float64)
     if not np.isnan(similarity).all():
-        kept, cells = ~np.isnan(similarity) | (unscored & to_numpy(answers["is_compared"])), classify_agreement(levels)
+        kept, cells = (
+            ~np.isnan(similarity) | (unscored & to_numpy(answers["is_compared"])),
+            classify_accuracy_agreement(levels),
+        )
         yield make(SIMILARITY_METRIC, similarity, kept, "cosine", "agreement")
         for cell in AGREEMENT_CELLS:
             yield make(f"agreement_{cell}", cells == cell, kept)
 
 
-def list_parameter_variations(
+def list_metrics_for_varied_parameters(
     answers: pa.Table, tau: float, decay: float
 ) -> Iterator[tuple[str, float, MetricScoreColumn]]:
     """Yield metrics for varied τ and λ, one at a time: (`tau` or `lambda`, its value, scores)."""
@@ -272,11 +275,11 @@ def list_parameter_variations(
         return MetricScoreColumn(metric, np.where(unscored, np.nan, values), everything, unit)
 
     for tried in sorted({*TAUS, tau}):
-        levels = match_levels(level_f1, tried)
+        levels = find_finest_matched_levels(level_f1, tried)
         yield "tau", tried, make("accuracy", levels == 1)
         yield "tau", tried, make("granola_accuracy", levels > 0)
         yield "tau", tried, make("informativeness", compute_informativeness(levels, decay), "")
-    levels = match_levels(level_f1, tau)
+    levels = find_finest_matched_levels(level_f1, tau)
     for tried in sorted({*DECAYS, decay}):
         yield "lambda", tried, make("informativeness", compute_informativeness(levels, tried), "")
 

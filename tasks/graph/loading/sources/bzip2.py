@@ -56,7 +56,7 @@ class _PackedBlock:
         return text if unpacker.eof and not unpacker.unused_data else None
 
 
-class Bzip2Stream:
+class ParallelBzip2Stream:
     """Reader of a bzip2 file's text, in one or several streams; OSError if it is damaged or truncated."""
 
     def __init__(self, raw: _RawReader) -> None:
@@ -132,7 +132,7 @@ def _split_blocks(raw: _RawReader) -> Iterator[_PackedBlock]:
     while chunk := raw.read(_CHUNK_BYTES):
         packed += chunk
         for mark in (mark for mark in _find_mark_bits(packed, sought) if mark > begin):
-            stop, ends = _find_stream_ends(packed, max(begin, 0), mark)
+            stop, ends = _find_block_end_and_checksums(packed, max(begin, 0), mark)
             if begin >= 0:
                 yield _PackedBlock(_read_bits(packed, begin, stop), stop - begin, ends)
             elif stop or any(ends):
@@ -144,7 +144,7 @@ def _split_blocks(raw: _RawReader) -> Iterator[_PackedBlock]:
         packed, begin, sought = packed[done:], begin - 8 * done if begin >= 0 else begin, max(0, sought - done)
         if len(packed) > _MAX_PACKED_BLOCK_BYTES + _CHUNK_BYTES:
             raise OSError("Invalid data stream")
-    stop, ends = _find_stream_ends(packed, max(begin, 0), 8 * len(packed), is_last=True)
+    stop, ends = _find_block_end_and_checksums(packed, max(begin, 0), 8 * len(packed), is_last=True)
     if not ends or (begin < 0 and (stop or any(ends))):
         behind = (
             packed[-(-(at + _END_BITS) // 8) :][:3] for at in _find_mark_bits(packed, max(begin, 0) // 8, _END_MARK)
@@ -171,7 +171,9 @@ def _find_mark_bits(packed: bytes, first: int, wanted: int = _BLOCK_MARK) -> lis
     return sorted(found)
 
 
-def _find_stream_ends(packed: bytes, begin: int, stop: int, *, is_last: bool = False) -> tuple[int, tuple[int, ...]]:
+def _find_block_end_and_checksums(
+    packed: bytes, begin: int, stop: int, *, is_last: bool = False
+) -> tuple[int, tuple[int, ...]]:
     """Return the end of a block within bits `begin` to `stop`, and the checksums of the streams that end there.
 
     Between the blocks of two streams are the end of the first, padding to the next byte, and the head of the second.

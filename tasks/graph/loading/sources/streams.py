@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from factmill.tasks.errors import SourceError
-from factmill.tasks.graph.loading.sources.bzip2 import Bzip2Stream
+from factmill.tasks.graph.loading.sources.bzip2 import ParallelBzip2Stream
 from factmill.tasks.graph.loading.sources.turtle import convert_turtle_to_ntriples
 
 RdfSyntax = Literal["ntriples", "turtle"]
@@ -153,7 +153,7 @@ class RdfSource:
             self._on_read()
 
     @contextmanager
-    def _open(self) -> Iterator["_PeekableText"]:
+    def _open(self) -> Iterator["_PeekableByteStream"]:
         """Detect compression and format; yield the uncompressed text."""
         on_disk = _CountedRawFile(self._open_raw(), self.count_disk_bytes)
         with ExitStack() as stack:
@@ -165,11 +165,11 @@ class RdfSource:
                     raise SourceError(f"{self.path}: is {what}")
             stream: _ByteStream = raw
             if self._packing == "bz2":
-                stream = stack.enter_context(closing(Bzip2Stream(raw)))
+                stream = stack.enter_context(closing(ParallelBzip2Stream(raw)))
             elif self._packing:
                 # Arrow reports a truncated stream; Python's zstd readers take it for the end of the text
                 stream = pa.CompressedInputStream(raw, self._packing)
-            text = _PeekableText(stream)
+            text = _PeekableByteStream(stream)
             start = text.peek(_SYNTAX_GUESS_BYTES)
             if not start:
                 raise SourceError(f"{self.path}: is empty; expected N-Triples or Turtle")
@@ -182,7 +182,7 @@ class RdfSource:
         check_readable(self.path)
         return Path(self.path).open("rb", buffering=0)
 
-    def _read_lines(self, text: "_PeekableText", after: SourcePosition, block_bytes: int) -> Iterator[LineBlock]:
+    def _read_lines(self, text: "_PeekableByteStream", after: SourcePosition, block_bytes: int) -> Iterator[LineBlock]:
         self._skip_to_position(text, after)
         # one buffer is reused: new memory for every block costs as much as reading it
         work, filled = bytearray(block_bytes), 0
@@ -221,7 +221,7 @@ class RdfSource:
         self.end = SourcePosition(text_bytes, lines, self._digest_of_text.hexdigest())
         return LineBlock(self.path, before.lines + 1, data, self.end)
 
-    def _skip_to_position(self, text: "_PeekableText", after: SourcePosition) -> None:
+    def _skip_to_position(self, text: "_PeekableByteStream", after: SourcePosition) -> None:
         """Read the part before a position, and check that it is unchanged."""
         left, work = after.text_bytes, memoryview(bytearray(_CHUNK_BYTES))
         while left and (got := text.readinto(work[:left])):
@@ -235,7 +235,7 @@ class RdfSource:
         if after.text_bytes and self._digest_of_text.hexdigest() != after.sha256:
             raise SourceChangedError(f"{self.path}: its content has changed since it was read before")
 
-    def _read_turtle(self, text: "_PeekableText", after: SourcePosition) -> Iterator[LineBlock]:
+    def _read_turtle(self, text: "_PeekableByteStream", after: SourcePosition) -> Iterator[LineBlock]:
         handed_out = 0
 
         def hand_out(size: int) -> bytes:
@@ -301,7 +301,7 @@ class _ByteStream(Protocol):
     def readinto(self, buffer: memoryview, /) -> int: ...
 
 
-class _PeekableText:
+class _PeekableByteStream:
     """The uncompressed text of a source, with lookahead."""
 
     def __init__(self, stream: _ByteStream) -> None:

@@ -77,13 +77,13 @@ def list_topic_questions(row: SlaqRow, setting: str) -> Iterator[SlaqQuestion]:
         )
 
 
-def count_golds(rows: Iterable[SlaqRow]) -> CommonestAnswerGuesser[str]:
+def make_fact_type_answer_guesser(rows: Iterable[SlaqRow]) -> CommonestAnswerGuesser[str]:
     """Count the gold answers of each fact type, to guess the commonest."""
     return CommonestAnswerGuesser(
         (kind, getattr(row, f"ShortA{number}")) for row in rows for number, kind in enumerate(row.fact_types, 1)
     )
 
 
-def guess_commonest_answers(asked: SlaqQuestion, golds: CommonestAnswerGuesser[str]) -> str:
+def guess_commonest_answers(asked: SlaqQuestion, guesser: CommonestAnswerGuesser[str]) -> str:
     """Return, a line for each fact asked, the commonest gold answer of other facts of its type, or an empty line."""
-    return "\n".join(map(golds.guess, asked.fact_types, asked.golds))
+    return "\n".join(map(guesser.guess, asked.fact_types, asked.golds))

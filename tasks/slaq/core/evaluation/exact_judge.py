@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from factmill.tasks.slaq.core.article_matching import (
-    CheckLists,
+    CheckWordLists,
     is_only_approximate,
     list_content_values,
-    list_hedged_values,
+    list_values_with_hedge_marks,
     normalise_article,
 )
 from factmill.tasks.slaq.core.evaluation.answers import SlaqPrediction
@@ -60,7 +60,7 @@ _PUNCTUATION_MARKS = '.,;:!?()[]"“”*_'
 _ARTICLES_AND_PREPOSITIONS = frozenset({"a", "an", "the", "in", "on", "at", "of"})
 
 
-def judge_answer_exactly(row: SlaqPrediction, lists: CheckLists) -> Verdicts:
+def judge_answer_exactly(row: SlaqPrediction, lists: CheckWordLists) -> Verdicts:
     """Return 1 for each fact (short question and gold answer) that an answer states, else 0.
 
     `lists`: only the function words are used.
@@ -109,9 +109,9 @@ def _iterate_sentences_with_gold(read: _AnswerStatements, question: str, gold: s
         for sentence in read.sentences:
             if (
                 _has_gold(sentence, gold)
-                and not _is_gold_denied_or_open(sentence, question, gold)
+                and not _is_gold_denied_or_one_of_several(sentence, question, gold)
                 and not (
-                    any(map(is_number_or_date, list_hedged_values(gold)[:1]))
+                    any(map(is_number_or_date, list_values_with_hedge_marks(gold)[:1]))
                     and is_only_approximate(gold, normalise_article(sentence))
                 )
             ):
@@ -125,7 +125,7 @@ def _belongs_to_question(
     at: int,
     item: int | None,
     own: Sequence[Collection[TokenValue]],
-    lists: CheckLists,
+    lists: CheckWordLists,
 ) -> bool:
     """True if a sentence or the gold answer is more than one number, or the number belongs to question `at`.
 
@@ -133,20 +133,20 @@ def _belongs_to_question(
     """
     if not any(
         len(values) == 1 and is_number_or_date(values[0])
-        for values in (list_hedged_values(gold), list_hedged_values(sentence))
+        for values in (list_values_with_hedge_marks(gold), list_values_with_hedge_marks(sentence))
     ):
         return True
     marker = _ANSWER_ITEM_NUMBER.match(sentence)
     body = sentence[marker.end() :] if marker else sentence
-    counts = _count_question_words(body, own, lists)
+    counts = _count_own_words_by_question(body, own, lists)
     if counts[at] or marker:
         return _has_gold(body, gold) and bool(counts[at] or (marker and int(marker[1]) == item))
     ends = _has_gold(" ".join(body.split()[-len(gold.split()) :]), gold)
-    others = _count_question_words(before, own, lists)
+    others = _count_own_words_by_question(before, own, lists)
     return ends and not any(counts) and others[at] > max(others[:at] + others[at + 1 :])
 
 
-def _count_question_words(text: str, own: Sequence[Collection[TokenValue]], lists: CheckLists) -> list[int]:
+def _count_own_words_by_question(text: str, own: Sequence[Collection[TokenValue]], lists: CheckWordLists) -> list[int]:
     """Count, for each question, the words of a text that are among its own."""
     content = list_content_values(text, lists)
     return [sum(any(is_same_or_related_word(each, word) for word in words) for each in content) for words in own]
@@ -162,18 +162,18 @@ def _has_gold_in_indexed_text(folded: str, known: IndexedText, gold: str) -> boo
     return contains_whole_words(folded, fold_case_and_accents(gold).strip(" .!?")) if found is None else found
 
 
-def _is_gold_denied_or_open(sentence: str, question: str, gold: str) -> bool:
+def _is_gold_denied_or_one_of_several(sentence: str, question: str, gold: str) -> bool:
     """True if a sentence's clauses deny its gold answer, call it wrong, or leave it one of several.
 
     If the question denies ("What does it not contain?"), the answer may deny too.
     """
     words = sentence.split()
     signs = (_DENIAL_WORD, _ALTERNATIVE_WORD, _WRONG_WORD)
-    if not any(sign.fullmatch(word) for word in _split_plain_words(sentence) for sign in signs):
+    if not any(sign.fullmatch(word) for word in _split_lower_unpunctuated_words(sentence) for sign in signs):
         return False
     end = _bisect_least_true(len(words), lambda at: _has_gold(" ".join(words[:at]), gold))
     start = end - _bisect_least_true(end, lambda at: _has_gold(" ".join(words[end - at : end]), gold))
-    asked, own = frozenset(_split_plain_words(question)), frozenset(_split_plain_words(gold))
+    asked, own = frozenset(_split_lower_unpunctuated_words(question)), frozenset(_split_lower_unpunctuated_words(gold))
     while end < len(words) and words[end].strip(_PUNCTUATION_MARKS).lower() in own - _CLAUSE_CONJUNCTIONS:
         # find_answer_in_text stops at a number, before the noun that it counts
         end += 1
@@ -190,7 +190,9 @@ def _is_gold_denied_or_open(sentence: str, question: str, gold: str) -> bool:
     is_about = len(following) == 1 or following[:1] in (["which"], ["that"], ["this"])
     is_about = is_about or following[:2] in (["but", "that"], ["but", "it"])
     is_wrong = any(_is_clause_calling_wrong(each, asked) for each in (before, behind, following if is_about else []))
-    is_open = any(map(_ALTERNATIVE_WORD.fullmatch, [*near[-1:], *_split_plain_words(" ".join(words[end : end + 1]))]))
+    is_open = any(
+        map(_ALTERNATIVE_WORD.fullmatch, [*near[-1:], *_split_lower_unpunctuated_words(" ".join(words[end : end + 1]))])
+    )
     return is_open or is_wrong or (is_denied and not any(map(_DENIAL_WORD.fullmatch, asked)))
 
 
@@ -220,7 +222,7 @@ def _is_clause_calling_wrong(clause: Sequence[str], asked: Collection[str]) -> b
     )
 
 
-def _split_plain_words(text: str) -> list[str]:
+def _split_lower_unpunctuated_words(text: str) -> list[str]:
     return [word.strip(_PUNCTUATION_MARKS).lower() for word in text.split()]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
-from factmill.tasks.core.evaluation.human_labels import JudgedPart
+from factmill.tasks.core.evaluation.human_labels import JudgedAnswerPart
 from factmill.tasks.slaq.core.evaluation.answers import SHORT_SETTING, SlaqPrediction
 from factmill.tasks.text.reply_wrappers import fold_full_width
 
@@ -73,14 +73,14 @@ SLAQ_VERDICT_MEANINGS = {
 """Verdict → its meaning, as shown to people who label answers."""
 
 
-def list_slaq_rated_parts(row: Mapping[str, Any]) -> Iterator[JudgedPart]:
+def list_slaq_judged_parts(row: Mapping[str, Any]) -> Iterator[JudgedAnswerPart]:
     """Yield the verdicts of a row of `slaq_answers`, one for each fact; none if no judge was asked, or it failed."""
     if row["unscored"] not in ("", "judge_unreadable"):
         return
     verdicts = row["verdicts"] or [""] * len(row["golds"])
     for number, (question, gold, verdict) in enumerate(zip(row["questions"], row["golds"], verdicts, strict=True), 1):
         part = str(number) if len(verdicts) > 1 else ""
-        yield JudgedPart(part, question, gold, row["answer_read"], str(verdict))
+        yield JudgedAnswerPart(part, question, gold, row["answer_read"], str(verdict))
 
 
 def make_judgeable_slaq_answer(row_id: str, question: str, gold: str, answer: str) -> SlaqPrediction:
@@ -106,7 +106,7 @@ def compute_signed_alignment(short: VerdictMatrix, long: VerdictMatrix) -> Verdi
     return short + long - 1
 
 
-def count_preceding_run(verdicts: VerdictMatrix, of: float) -> VerdictMatrix:
+def count_preceding_equal_verdicts(verdicts: VerdictMatrix, verdict: float) -> VerdictMatrix:
     """Count the consecutive answers just before each one that have the verdict `of` (momentum, Figures 3b and 3c).
 
     Runs are exact: 2 means two and no third before them. The paper counts so: with "at least" both of its curves would
@@ -116,6 +116,6 @@ def count_preceding_run(verdicts: VerdictMatrix, of: float) -> VerdictMatrix:
     run = np.zeros(len(verdicts))
     for at in range(1, verdicts.shape[1]):
         before = verdicts[:, at - 1]
-        run = np.where(np.isnan(before), np.nan, np.where(before == of, run + 1, 0))
+        run = np.where(np.isnan(before), np.nan, np.where(before == verdict, run + 1, 0))
         runs[:, at] = run
     return runs

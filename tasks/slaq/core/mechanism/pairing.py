@@ -156,7 +156,7 @@ def pair_fact_answers(
     )
 
 
-def pair_fact_by_judge(row: PairedFact, part: tuple[int, int] | None) -> PairedFact:
+def replace_pair_by_judged_span(row: PairedFact, part: tuple[int, int] | None) -> PairedFact:
     """Replace a fact's alignment, or missing pair, by the span that a judge quotes (None: there is none)."""
     if part is None:
         detail = "the judge finds no part of the long answer that answers the question"

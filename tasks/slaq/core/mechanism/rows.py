@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
-from factmill.tasks.core.measures.audits import choose_audit_sample
+from factmill.tasks.core.measures.audits import draw_audit_sample_ids
 from factmill.tasks.core.rows import Row, StrictModel
 from factmill.tasks.slaq.core.evaluation.answers import LONG_SETTING, SHORT_SETTING
 
@@ -93,7 +93,7 @@ class PairedFact(AnsweredFact):
     """One sentence that explains `unscored`."""
 
 
-class TokenEffect(StrictModel):
+class TokenAblationEffect(StrictModel):
     """The components that carry one token of an answer."""
 
     token: str
@@ -114,8 +114,8 @@ class AblatedFact(PairedFact):
 
     heads: int
     """Attention heads a layer; 0 if nothing was ablated."""
-    short_tokens: list[TokenEffect]
-    long_tokens: list[TokenEffect]
+    short_tokens: list[TokenAblationEffect]
+    long_tokens: list[TokenAblationEffect]
     short_call: str
     """Key of the recorded ablation."""
     long_call: str
@@ -186,7 +186,7 @@ SIMILARITY_MEASURES = tuple(AblationSimilarities.model_fields)
 """The six measures, in the paper's order."""
 
 
-def draw_facts_by_kind(
+def shuffle_facts_by_kind_and_count(
     answers: Iterable[Mapping[str, Any]], model: str, asked_as: str, seed: int
 ) -> tuple[dict[FactKind, tuple[AnsweredFact, ...]], dict[str, int]]:
     """Return all facts of each kind in a random order by seed, and the counts that they were drawn from.
@@ -230,13 +230,13 @@ def draw_facts_by_kind(
         )
         facts[kind][fact.id] = fact
     drawn = {
-        kind: tuple(facts_by_id[each] for each in choose_audit_sample(facts_by_id, len(facts_by_id), seed))
+        kind: tuple(facts_by_id[each] for each in draw_audit_sample_ids(facts_by_id, len(facts_by_id), seed))
         for kind, facts_by_id in facts.items()
     }
     return drawn, {**{kind: len(facts_by_id) for kind, facts_by_id in drawn.items()}, **others}
 
 
-def count_facts_by_kind(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+def count_drawn_and_unscored_by_kind(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
     """Return kind → facts drawn, and those that lack a similarity; `facts`: kind and reason (empty: scored)."""
     drawn = Counter((kind, bool(reason)) for kind, reason in facts)
     return {
@@ -245,7 +245,7 @@ def count_facts_by_kind(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str,
     }
 
 
-def format_kind_counts(kinds: Mapping[str, Mapping[str, int]]) -> str:
+def format_scored_fact_counts(kinds: Mapping[str, Mapping[str, int]]) -> str:
     """Format counts for people: how many facts of each kind are scored."""
     return ", ".join(
         f"{each['drawn'] - each['unscored']} of {each['drawn']} {kind} facts" for kind, each in kinds.items()

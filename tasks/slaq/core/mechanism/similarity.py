@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES, AblationSimilarities, TokenEffect
+from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES, AblationSimilarities, TokenAblationEffect
 
 Floats = npt.NDArray[np.float64]
 _SIMILARITY_DIGITS = 6
 
 
-def compute_set_overlap(first: Collection[int], second: Collection[int]) -> tuple[float, float]:
+def compute_containment_and_iou(first: Collection[int], second: Collection[int]) -> tuple[float, float]:
     """Return the intersection's share of the smaller set, and of the union; NaN if a set is empty."""
     one, other = set(first), set(second)
     if not one or not other:
@@ -47,10 +47,10 @@ def rank_values(values: Sequence[float] | Floats) -> Floats:
     return ranks
 
 
-def compute_token_similarities(first: TokenEffect, second: TokenEffect, heads: int) -> list[float]:
+def compute_token_similarities(first: TokenAblationEffect, second: TokenAblationEffect, heads: int) -> list[float]:
     """Return the six similarity measures of two tokens, NaN if undefined; `heads`: attention heads a layer."""
     matrices = [np.array(each.importances).reshape(-1, heads + 1) for each in (first, second)]
-    found = [*compute_set_overlap(first.chosen, second.chosen)]
+    found = [*compute_containment_and_iou(first.chosen, second.chosen)]
     for x, y in ([each[:, :heads].ravel() for each in matrices], [each[:, heads] for each in matrices]):
         # Spearman's correlation is Pearson's of the ranks
         found += [compute_pearson_correlation(x, y), compute_pearson_correlation(rank_values(x), rank_values(y))]
@@ -74,7 +74,10 @@ def compute_assignment_similarity(similarities: Floats, solve: Callable[..., Any
 
 
 def compute_answer_similarities(
-    short: Sequence[TokenEffect], long: Sequence[TokenEffect], heads: int, join: Callable[[Floats], float]
+    short: Sequence[TokenAblationEffect],
+    long: Sequence[TokenAblationEffect],
+    heads: int,
+    join: Callable[[Floats], float],
 ) -> AblationSimilarities:
     """Return the six measures of two answers, each joined by itself; None if any pair of tokens lacks one."""
     pairs = np.array(
@@ -94,7 +97,7 @@ def format_component_name(place: int, heads: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KindPrediction:
+class FactKindPrediction:
     """Predictions of a cross-validated regression for held-out facts."""
 
     aucs: tuple[float, ...]
@@ -107,7 +110,7 @@ class KindPrediction:
 
 def cross_validate_fact_kinds(
     features: Floats, labels: Sequence[int], topics: Sequence[str], folds: int, seed: int, learn: Any
-) -> KindPrediction | None:
+) -> FactKindPrediction | None:
     """Predict labels (1 aligned) from features (shape: facts × features) by cross-validation; None if a kind has fewer
     topics than folds.
 
@@ -135,7 +138,7 @@ def cross_validate_fact_kinds(
         return None
     fitted = make_model().fit(features, wanted)
     coefficients = tuple(round(float(each), _SIMILARITY_DIGITS) + 0.0 for each in fitted[-1].coef_[0])
-    return KindPrediction(tuple(aucs), tuple(map(bool, right)), coefficients)
+    return FactKindPrediction(tuple(aucs), tuple(map(bool, right)), coefficients)
 
 
 def compute_permutation_p(

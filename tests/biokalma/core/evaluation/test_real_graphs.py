@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from support.rows.bio_answers import find_shared, make_piece
 
-from factmill.tasks.biokalma.core.citations import make_triple_key, read_citations
+from factmill.tasks.biokalma.core.citations import make_triple_key, read_sentences_and_citations
 from factmill.tasks.biokalma.core.evaluation.rows import CitationScorer
 from factmill.tasks.biokalma.core.evaluation.scoring import is_aligned_lexically, score_citations
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 ANSWER_SHAPES = {
     "one_bracket_a_sentence": (
@@ -31,7 +31,7 @@ ANSWER_SHAPES = {
 MALFORMED = ("[Q1]", "[{}: x]", "[qid: Somebody, {}: b]", "[Q5, {}:]", "[Somebody, {}: b]")
 
 
-def read_graphs(name: str) -> list[list[KnowledgePiece]]:
+def read_graphs(name: str) -> list[list[PersonKnowledgePiece]]:
     path = find_shared(f"data/kalma/{name}_question_graph.json")
     if path is None:
         pytest.skip(f"no ../shared/data/kalma/{name}_question_graph.json: the public graphs are not at hand")
@@ -71,7 +71,9 @@ def test_counts_of_answers_with_planted_citations(name: str, scorer: CitationSco
         ]
         cited = [f"[{each.qid}, {each.property}: {each.value}]" for each in (*right, *wrong)]
         answer = " ".join(f"Something is told {each}." for each in (*cited, *broken))
-        _, counts = score_citations(read_citations(answer, graph), graph, minimum, [], is_aligned_lexically, scorer)
+        _, counts = score_citations(
+            read_sentences_and_citations(answer, graph), graph, minimum, [], is_aligned_lexically, scorer
+        )
         needed = {make_triple_key(each.qid, each.property, each.value) for each in minimum}
         hit = [make_triple_key(each.qid, each.property, each.value) for each in right]
         expected = {
@@ -109,7 +111,7 @@ def test_upstream_takes_a_cited_name_for_correct_where_it_is_the_graph_s(name: s
             expected += Counter(cited=1 + (cited is not None), correct=(value == piece.value) + (kind == "right"))
         answer = " ".join(f"Something is told {each}." for each in brackets)
         _, counts = score_citations(
-            read_citations(answer, given), given, minimum, [], is_aligned_lexically, "upstream", names
+            read_sentences_and_citations(answer, given), given, minimum, [], is_aligned_lexically, "upstream", names
         )
         assert (counts.cited, counts.correct) == (expected["cited"], expected["correct"]), answer
         totals += expected + Counter(answers=1)
@@ -124,7 +126,7 @@ def test_a_whole_graph_in_one_bracket_a_person_is_read_back(name: str) -> None:
         told = {qid: [f"{each.property}: {each.value}" for each in graph if each.qid == qid] for qid in people}
         for head in ("{}", "qid: {}", "qid: {}, name: Somebody, Esq."):
             answer = " ".join(f"He [{head.format(qid)}, {', '.join(parts)}]." for qid, parts in told.items())
-            found = read_citations(answer, graph).citations
+            found = read_sentences_and_citations(answer, graph).citations
             assert [(each.qid, each.property, each.value) for each in found] == [
                 (piece.qid, piece.property, piece.value) for qid in people for piece in graph if piece.qid == qid
             ], answer
@@ -133,12 +135,12 @@ def test_a_whole_graph_in_one_bracket_a_person_is_read_back(name: str) -> None:
 @pytest.mark.parametrize(("answer", "expected"), ANSWER_SHAPES.values(), ids=ANSWER_SHAPES)
 def test_answers_of_the_papers_shapes_are_read_whole(answer: str, expected: list[str]) -> None:
     graph = [make_piece("Q1", "place of birth", "London"), make_piece("Q1", "occupation", "poet")]
-    cited = read_citations(answer, graph)
+    cited = read_sentences_and_citations(answer, graph)
     assert [each.property or "NA" for each in cited.citations] == expected
     assert not any("[" in sentence for sentence in cited.sentences)
 
 
-def read_tables() -> Iterator[tuple[list[KnowledgePiece], str]]:
+def read_tables() -> Iterator[tuple[list[PersonKnowledgePiece], str]]:
     """Yield graph and answer of Tables 19 and 20."""
     path = find_shared("papers/biokalma.txt")
     if path is None:
@@ -156,7 +158,7 @@ def test_the_papers_answers_are_read_whole() -> None:
     tables = list(read_tables())
     assert len(tables) == 2
     for graph, answer in tables:
-        cited = read_citations(answer, graph)
+        cited = read_sentences_and_citations(answer, graph)
         brackets = re.findall(r"\[([^\]]*)\]", answer)
         parts = [part for each in brackets if each != "NA" for part in each.split(", ")[1:]]
         assert [f"{each.property}: {each.value}" for each in cited.citations if each.kind == "triple"] == parts

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.rows.bio_answers import ADA, make_piece
 
-from factmill.tasks.biokalma.core.citations import read_citations
+from factmill.tasks.biokalma.core.citations import read_sentences_and_citations
 from factmill.tasks.biokalma.core.evaluation.rows import CitationCounts, CitationScorer
 from factmill.tasks.biokalma.core.evaluation.scoring import (
     AlignmentClaim,
@@ -15,7 +15,7 @@ from factmill.tasks.biokalma.core.evaluation.scoring import (
     make_entailment_pair,
     score_citations,
 )
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 BORN, MATHS, POET, DATE, CHILD = (ADA[at] for at in (0, 1, 2, 6, 7))
 
@@ -34,12 +34,12 @@ BORN, MATHS, POET, DATE, CHILD = (ADA[at] for at in (0, 1, 2, 6, 7))
         ("A poet. " * 10_000, POET, True),
     ],
 )
-def test_a_value_that_is_said_is_aligned(sentence: str, piece: KnowledgePiece, is_aligned: bool) -> None:
+def test_a_value_that_is_said_is_aligned(sentence: str, piece: PersonKnowledgePiece, is_aligned: bool) -> None:
     assert is_aligned_lexically(AlignmentClaim(sentence, piece)) is is_aligned
 
 
 def test_claims_are_all_that_scoring_asks() -> None:
-    cited = read_citations("A poet [Q1, occupation: poet]. In London [NA]. On [NA] a day [Q1].", ADA)
+    cited = read_sentences_and_citations("A poet [Q1, occupation: poet]. In London [NA]. On [NA] a day [Q1].", ADA)
     assert [(each.sentence, each.piece.value) for each in list_alignment_claims(cited, [BORN, DATE])] == [
         ("A poet.", "poet"), ("In London.", "London"), ("In London.", "1815-12-10"),
         ("On a day.", "London"), ("On a day.", "1815-12-10"),
@@ -47,7 +47,7 @@ def test_claims_are_all_that_scoring_asks() -> None:
 
 
 def test_a_pair_is_the_sentence_and_the_triple_as_one() -> None:
-    cited = read_citations("A poet [Q1, occupation: poet, award: Prize].", ADA)
+    cited = read_sentences_and_citations("A poet [Q1, occupation: poet, award: Prize].", ADA)
     pairs = [make_entailment_pair(make_alignment_claim(cited, 0, each), {}) for each in cited.citations]
     assert pairs == [("A poet.", "This person's occupation is poet."), ("A poet.", "This person's award is Prize.")]
     assert (
@@ -59,11 +59,16 @@ MINIMUM = [BORN, POET, CHILD]
 
 
 def score(
-    answer: str, scorer: CitationScorer = "fixed", given: list[KnowledgePiece] = ADA, **changed: Any
+    answer: str, scorer: CitationScorer = "fixed", given: list[PersonKnowledgePiece] = ADA, **changed: Any
 ) -> CitationCounts:
     told = {"minimum": MINIMUM, "removed": []} | changed
     _, counts = score_citations(
-        read_citations(answer, given), given, told["minimum"], told["removed"], is_aligned_lexically, scorer
+        read_sentences_and_citations(answer, given),
+        given,
+        told["minimum"],
+        told["removed"],
+        is_aligned_lexically,
+        scorer,
     )
     return counts
 
@@ -126,7 +131,9 @@ def test_marks_are_held_against_what_was_removed(answer: str, expected: tuple[in
 
 
 def test_each_citation_says_what_was_found_of_it() -> None:
-    cited = read_citations("A poet [Q1, occupation: poet] in London [NA]. She sang [Q1, award: X] [NA].", ADA)
+    cited = read_sentences_and_citations(
+        "A poet [Q1, occupation: poet] in London [NA]. She sang [Q1, award: X] [NA].", ADA
+    )
     held, _ = score_citations(cited, [POET, BORN], [BORN], [BORN, DATE], is_aligned_lexically)
     found = [(each.is_correct, each.is_needed, each.is_aligned) for each in held]
     assert found == [(True, False, True), (None, None, True), (False, False, False), (None, None, False)]
@@ -153,7 +160,7 @@ def test_alignment_holds_each_citation_against_its_own_sentence() -> None:
     ],
 )
 def test_upstream_counts_as_the_public_script_does(
-    citations: str, given: list[KnowledgePiece], expected: tuple[int, ...]
+    citations: str, given: list[PersonKnowledgePiece], expected: tuple[int, ...]
 ) -> None:
     counts = score(f"She was {citations}.", "upstream", given)
     assert (counts.cited, counts.correct, counts.needed, counts.found, counts.is_left_out) == (*expected, False)
@@ -174,7 +181,10 @@ def test_upstream_counts_as_the_public_script_does(
 def test_a_cited_name_counts_with_upstream_and_is_correct_where_it_is_the_graph_s(
     citations: str, expected: tuple[int, ...], fixed: tuple[int, int]
 ) -> None:
-    cited, names = read_citations(f"She was {citations}.", ADA), {"Q1": "Ada Lovelace", "Q2": "Lord Byron"}
+    cited, names = (
+        read_sentences_and_citations(f"She was {citations}.", ADA),
+        {"Q1": "Ada Lovelace", "Q2": "Lord Byron"},
+    )
     _, counts = score_citations(cited, ADA, MINIMUM, [], is_aligned_lexically, "upstream", names)
     assert (counts.cited, counts.correct, counts.needed, counts.found) == expected
     _, counts = score_citations(cited, ADA, MINIMUM, [], is_aligned_lexically, "fixed", names)

@@ -4,20 +4,20 @@ import pytest
 from support.rows.biographies import make_piece
 
 from factmill.tasks.biokalma.core.evaluation.rows import BiokalmaQuestion
-from factmill.tasks.biokalma.core.evaluation.settings import (
+from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     QUESTION_FORMS,
     FrequencyGuesser,
-    MeasuredBuildRows,
-    QuestionName,
-    choose_named_item,
-    choose_names,
+    QuestionNameCandidates,
+    SettingGraphSelector,
+    choose_item_by_named_neighbours,
+    choose_longest_names,
     choose_removed_pieces,
     list_name_spans,
     make_oracle_answer,
     make_row_questions,
 )
 from factmill.tasks.biokalma.core.rows import BiokalmaRow
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import ItemCandidate, Pid, Qid
 
@@ -46,14 +46,14 @@ def make_row(number: int, needed: int = 4) -> BiokalmaRow:
 
 
 ROWS = [make_row(number) for number in range(1, 26)]
-MEASURED = MeasuredBuildRows(ROWS)
+MEASURED = SettingGraphSelector(ROWS)
 
 
-def ask(row: BiokalmaRow, setting: str, measured: MeasuredBuildRows = MEASURED) -> BiokalmaQuestion:
+def ask(row: BiokalmaRow, setting: str, measured: SettingGraphSelector = MEASURED) -> BiokalmaQuestion:
     return next(make_row_questions(row, setting, measured.list_shown_graphs(row, setting), QUESTION_FORMS))
 
 
-def tell(piece: KnowledgePiece, name: str) -> str:
+def tell(piece: PersonKnowledgePiece, name: str) -> str:
     return f"{name}: {piece.pid} {piece.value}."
 
 
@@ -70,7 +70,7 @@ def test_the_given_graph_is_whole_and_lacks_nothing() -> None:
 
 
 def test_each_step_takes_out_one_piece_more_of_the_minimum_set() -> None:
-    before: list[KnowledgePiece] = []
+    before: list[PersonKnowledgePiece] = []
     for number in (1, 2, 3):
         asked = ask(ROWS[0], f"removed_{number}")
         assert len(asked.removed) == number and all(piece in asked.removed for piece in before)
@@ -83,7 +83,7 @@ def test_each_step_takes_out_one_piece_more_of_the_minimum_set() -> None:
 
 def test_no_more_is_taken_out_than_there_is() -> None:
     row = make_row(1, needed=2)
-    assert len(ask(row, "removed_3", MeasuredBuildRows([row])).removed) == 2
+    assert len(ask(row, "removed_3", SettingGraphSelector([row])).removed) == 2
 
 
 @pytest.mark.parametrize("share", [100, 80, 60, 40, 20])
@@ -99,13 +99,13 @@ def test_just_so_many_graphs_are_right(share: int) -> None:
 
 
 def test_where_nobody_else_is_there_the_right_graph_stays() -> None:
-    assert ask(ROWS[0], "ablated_20", MeasuredBuildRows(ROWS[:1])).retrieved == ["Q10", "Q11"]
+    assert ask(ROWS[0], "ablated_20", SettingGraphSelector(ROWS[:1])).retrieved == ["Q10", "Q11"]
 
 
 def test_the_oracle_cites_what_is_shown_and_marks_what_is_not() -> None:
     row = make_row(1, needed=2)
     removed = choose_removed_pieces(row, 1)[0]
-    said = make_oracle_answer(ask(row, "removed_1", MeasuredBuildRows([row])), tell)
+    said = make_oracle_answer(ask(row, "removed_1", SettingGraphSelector([row])), tell)
     cited = {row.minimum_knowledge[0]: "[Q10, P0: v0]", row.minimum_knowledge[1]: "[Q10, P5: v5]"} | {removed: "[NA]"}
     assert said == f"Ann 1: P0 v0 {cited[row.minimum_knowledge[0]]}. Ann 1: P5 v5 {cited[row.minimum_knowledge[1]]}."
 
@@ -114,12 +114,12 @@ def test_the_guesser_says_what_other_rows_say_and_nothing_for_being_the_rows_own
     own = make_row(1, needed=1)
     others = [make_row(number, needed=2) for number in (2, 3)]
     said = FrequencyGuesser([own, *others]).make_answer(
-        ask(own, "given_graph", MeasuredBuildRows([own, *others])), tell
+        ask(own, "given_graph", SettingGraphSelector([own, *others])), tell
     )
     assert said == (
         "Ann 1: P0 v0 [Q10, P0: v0]. Ann 1: P5 v5 [Q10, P5: v5]. Bob 1: P0 v0 [Q11, P0: v0]. Bob 1: P5 v5 [Q11, P5: v5]."
     )
-    assert FrequencyGuesser([own]).make_answer(ask(own, "given_graph", MeasuredBuildRows([own])), tell) == ""
+    assert FrequencyGuesser([own]).make_answer(ask(own, "given_graph", SettingGraphSelector([own])), tell) == ""
 
 
 FUNCTION_WORDS = frozenset({"what", "who", "and", "of"})
@@ -150,12 +150,14 @@ def know(*labels: str) -> list[ItemFact]:
 )
 def test_names_are_found_in_questions(question: str, bearers: list[str], found: list[str]) -> None:
     spans = list_name_spans(question, 2, FUNCTION_WORDS)
-    assert [name.text for name in choose_names(spans, {each: bear("Q1") for each in bearers})] == found
+    assert [name.text for name in choose_longest_names(spans, {each: bear("Q1") for each in bearers})] == found
 
 
 def test_one_word_is_a_name_where_so_short_a_name_may_be_and_is_no_function_word() -> None:
     spans = list_name_spans("What made Siemens?", 1, FUNCTION_WORDS)
-    assert [name.text for name in choose_names(spans, {"What": bear("Q1"), "Siemens": bear("Q2")})] == ["Siemens"]
+    assert [name.text for name in choose_longest_names(spans, {"What": bear("Q1"), "Siemens": bear("Q2")})] == [
+        "Siemens"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -174,5 +176,5 @@ def test_one_word_is_a_name_where_so_short_a_name_may_be_and_is_no_function_word
 def test_of_several_bearers_the_one_counts_whose_neighbours_are_named(
     candidates: list[ItemCandidate], facts: dict[Qid, list[ItemFact]], meant: str
 ) -> None:
-    name = QuestionName("Percy Shelley", tuple(candidates))
-    assert choose_named_item("What joined Percy Shelley and Mary Shelley?", name, facts) == meant
+    name = QuestionNameCandidates("Percy Shelley", tuple(candidates))
+    assert choose_item_by_named_neighbours("What joined Percy Shelley and Mary Shelley?", name, facts) == meant

@@ -9,8 +9,8 @@ from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.freshness import (
     MAX_REPLICATION_LAG,
     MAX_RESOURCES_PER_REQUEST,
+    find_resources_response_depends_on,
     judge_live_freshness,
-    list_response_resources,
     make_state_calls,
     parse_resource_states,
 )
@@ -24,7 +24,7 @@ from factmill.tasks.core.calls.wikidata import (
     make_label_call,
     make_list_facts_call,
     make_neighbours_call,
-    make_resolve_item_call,
+    make_resolve_item_redirect_call,
 )
 from factmill.tasks.core.calls.wikipedia import (
     make_category_members_call,
@@ -64,7 +64,7 @@ def verdict(
 ) -> bool | None:
     states = {}
     for look, things in make_state_calls(
-        "w", "w", list_response_resources(call.operation, call.parts, body) or [], 50, "now"
+        "w", "w", find_resources_response_depends_on(call.operation, call.parts, body) or [], 50, "now"
     ):
         told = (PAGES | (pages or {})) if look.operation == "page_states" else (ITEMS | (items or {}))
         states |= parse_resource_states(told, things)
@@ -77,7 +77,7 @@ def item(qid: str, **more: Any) -> dict[str, Any]:
 
 KEPT: list[tuple[Call, Any]] = [
     (make_describe_item_call("w", "Q3012"), ULM),
-    (make_resolve_item_call("w", "Q3012"), "Q3012"),
+    (make_resolve_item_redirect_call("w", "Q3012"), "Q3012"),
     (make_label_call("w", "P17"), "country"),
     (make_neighbours_call("w", "Q3012", ["P17"]), EDGES),
     (make_item_facts_call("w", "Q3012"), [FACT]),
@@ -154,7 +154,7 @@ UNTOLD: list[tuple[Call, Any]] = [
     (make_category_members_call("w", "Cities"), {"members": [], "after": None}),
     (make_search_call("w", "Ulm"), {"titles": []}),
     (make_item_paths_call("w", 3012, 183, 2), []),
-    (make_resolve_item_call("w", "Q3013"), "Q3012"),
+    (make_resolve_item_redirect_call("w", "Q3013"), "Q3012"),
 ]
 
 
@@ -171,9 +171,9 @@ def test_an_item_of_which_nothing_is_told_is_undecidable(state: Any) -> None:
 def test_a_path_to_a_date_of_one_hop_rests_on_its_subject() -> None:
     wanted = PartialDate(1952, 3, 11)
     call = make_literal_paths_call("w", 3012, wanted, [569], 1)
-    assert list_response_resources(call.operation, call.parts, []) == [WikiResource("item", "Q3012")]
+    assert find_resources_response_depends_on(call.operation, call.parts, []) == [WikiResource("item", "Q3012")]
     far = make_literal_paths_call("w", 3012, wanted, [569], 2)
-    assert list_response_resources(far.operation, far.parts, []) is None
+    assert find_resources_response_depends_on(far.operation, far.parts, []) is None
 
 
 def test_many_things_are_looked_at_at_once() -> None:

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from factmill.tasks.core.calls.call import Call
-from factmill.tasks.core.calls.freshness import ANSWERS_CONTENT, judge_embedded_freshness
+from factmill.tasks.core.calls.freshness import ANSWERS_CONTENT, judge_embedded_world_freshness
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.path_calls import make_item_paths_call
 from factmill.tasks.core.calls.wikidata import make_find_items_call, make_list_facts_call, make_neighbours_call
 from factmill.tasks.core.calls.wikipedia import (
     make_category_members_call,
     make_page_revision_at_call,
-    make_page_text_call,
+    make_revision_html_call,
     make_search_call,
 )
 
@@ -31,7 +31,7 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
     (make_item_paths_call("w", 64, 183, 1), [], {"item Q64", "item Q183"}),
     (make_item_paths_call("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
     (make_page_revision_at_call("w", "Berlin", "2026-01-01T00:00:00Z"), {}, {"page Berlin"}),
-    (make_page_text_call("w", 8), {}, {"text 8"}),
+    (make_revision_html_call("w", 8, "Title"), {}, {"text 8"}),
     (make_category_members_call("w", "Cities"), {}, {"category Cities"}),
     (make_pageviews_call("w", "Berlin", "20250101", "20250102"), {}, {"views Berlin"}),
 ]
@@ -42,7 +42,7 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
 )
 def test_a_reply_comes_again_unless_something_changed_that_it_rests_on(call: Call, body: Any, things: set[str]) -> None:
     def judge(now: dict[str, str]) -> bool | None:
-        return judge_embedded_freshness(call.operation, call.parts, body, THEN, now).is_unchanged
+        return judge_embedded_world_freshness(call.operation, call.parts, body, THEN, now).is_unchanged
 
     assert judge(THEN) is True
     assert {thing for thing in THEN if judge(THEN | {thing: "b"}) is False} == {ANSWERS_CONTENT, *things}
@@ -61,22 +61,24 @@ def test_a_reply_comes_again_unless_something_changed_that_it_rests_on(call: Cal
     ids=lambda call: call.operation,
 )
 def test_what_nothing_is_known_of_is_undecidable(call: Call) -> None:
-    assert judge_embedded_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is None
+    assert judge_embedded_world_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is None
 
 
 def test_a_name_that_nobody_bore_is_asked_for_when_somebody_does() -> None:
     call = make_find_items_call("w", "Ulm")
-    assert judge_embedded_freshness(call.operation, call.parts, [], THEN, THEN).is_unchanged is True
+    assert judge_embedded_world_freshness(call.operation, call.parts, [], THEN, THEN).is_unchanged is True
     assert (
-        judge_embedded_freshness(call.operation, call.parts, [], THEN, THEN | {"name en Ulm": "a"}).is_unchanged
+        judge_embedded_world_freshness(call.operation, call.parts, [], THEN, THEN | {"name en Ulm": "a"}).is_unchanged
         is False
     )
 
 
 def test_a_page_that_was_missing_is_missing_until_there_is_one() -> None:
     call = make_page_revision_at_call("w", "Ulm (city)", "2026-01-01T00:00:00Z")
-    assert judge_embedded_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is True
+    assert judge_embedded_world_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is True
     assert (
-        judge_embedded_freshness(call.operation, call.parts, {}, THEN, THEN | {"page Ulm (city)": "a"}).is_unchanged
+        judge_embedded_world_freshness(
+            call.operation, call.parts, {}, THEN, THEN | {"page Ulm (city)": "a"}
+        ).is_unchanged
         is False
     )

@@ -7,7 +7,7 @@ import pytest
 from factmill.tasks.fanoutqa.core.evaluation.chunks import (
     MAX_CHUNK_CHARACTERS,
     ArticleChunk,
-    rank_texts,
+    rank_texts_by_bm25,
     select_chunks,
     split_article,
     split_text_into_chunks,
@@ -50,11 +50,11 @@ def test_no_piece_of_a_text_at_random_is_too_long_and_nothing_is_lost() -> None:
 
 def test_the_texts_that_hold_what_is_rare_in_the_question_come_first_and_equals_as_they_stand() -> None:
     texts = ["the town", "the river Drava is long", "the Mur", "nothing", "the town"]
-    assert rank_texts(texts, "How long is the Drava?")[0] == 1
-    assert rank_texts(texts, "town")[:2] == [0, 4]
-    assert rank_texts(texts, "Zzz?") == [0, 1, 2, 3, 4]
-    assert rank_texts(texts, "¿?") == [0, 1, 2, 3, 4]
-    assert rank_texts(["a", "a"], "a a a") == [0, 1]
+    assert rank_texts_by_bm25(texts, "How long is the Drava?")[0] == 1
+    assert rank_texts_by_bm25(texts, "town")[:2] == [0, 4]
+    assert rank_texts_by_bm25(texts, "Zzz?") == [0, 1, 2, 3, 4]
+    assert rank_texts_by_bm25(texts, "¿?") == [0, 1, 2, 3, 4]
+    assert rank_texts_by_bm25(["a", "a"], "a a a") == [0, 1]
 
 
 def test_what_is_chosen_fits_and_stands_in_the_articles_order() -> None:
@@ -85,7 +85,7 @@ def test_the_order_is_that_of_the_formula() -> None:
         return total
 
     expected = sorted(range(4), key=lambda at: (-round(score(words[at]), 6), at))
-    assert rank_texts(texts, " ".join(asked)) == expected
+    assert rank_texts_by_bm25(texts, " ".join(asked)) == expected
 
 
 def test_a_chunk_is_named_by_title_revision_and_place() -> None:

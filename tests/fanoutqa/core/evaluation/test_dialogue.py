@@ -17,13 +17,13 @@ from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
     ROOM_CHARACTERS_PER_TOKEN,
     SEARCH_TOOL,
     ArticleLookupResult,
-    ArticleSearch,
+    ArticleTitleRequest,
     DialogueLimits,
     EvidenceRequest,
     FanOutDialogue,
     FanOutDialogueResult,
     answer_from_evidence,
-    answer_from_memory,
+    answer_in_closed_book,
     answer_with_searches,
 )
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutEvaluationQuestion, FanOutPinnedArticle
@@ -61,9 +61,9 @@ def call(name: str, arguments: str) -> ModelPrediction:
     return ModelPrediction(("",), ("",), tool_calls=(ToolCall("c", name, arguments),))
 
 
-def find(look: ArticleSearch | EvidenceRequest) -> ArticleLookupResult:
+def find(look: ArticleTitleRequest | EvidenceRequest) -> ArticleLookupResult:
     """Find an article of two chunks."""
-    assert isinstance(look, ArticleSearch)
+    assert isinstance(look, ArticleTitleRequest)
     return ArticleLookupResult(
         (ArticleChunk(look.title, 7, 1, f"{look.title} is long."), ArticleChunk(look.title, 7, 3, "It ends.")), 4
     )
@@ -71,10 +71,10 @@ def find(look: ArticleSearch | EvidenceRequest) -> ArticleLookupResult:
 
 def play(
     held: FanOutDialogue, *said: ModelPrediction, look: Callable[[Any], ArticleLookupResult] = find
-) -> tuple[FanOutDialogueResult, list[FilledPrompt], list[ArticleSearch | EvidenceRequest]]:
+) -> tuple[FanOutDialogueResult, list[FilledPrompt], list[ArticleTitleRequest | EvidenceRequest]]:
     """Hold a dialogue with a model that says these things; return its answer, the prompts, and what was looked up."""
     asks: list[FilledPrompt] = []
-    looks: list[ArticleSearch | EvidenceRequest] = []
+    looks: list[ArticleTitleRequest | EvidenceRequest] = []
     turns = iter(said)
     came: ModelPrediction | ArticleLookupResult | None = None
     try:
@@ -102,7 +102,7 @@ def search(
 
 
 def test_in_the_closed_book_the_question_alone_is_asked() -> None:
-    told, asks, looks = play(answer_from_memory(fill_prompt_template(ALONE, question="Q?")), say("So."))
+    told, asks, looks = play(answer_in_closed_book(fill_prompt_template(ALONE, question="Q?")), say("So."))
     assert (told.read_texts, told.tokens_in, told.rounds, looks) == (("So.",), 10, 0, [])
     assert len(asks) == 1 and not asks[0].tools
 

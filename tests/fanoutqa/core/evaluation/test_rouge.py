@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.fanoutqa.core.evaluation.scoring import ROUGE_KINDS, rouge
+from factmill.tasks.fanoutqa.core.evaluation.scoring import ROUGE_KINDS, compute_rouge_f1_scores
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 
 words = st.lists(
@@ -26,7 +26,7 @@ def library() -> Any:
 @given(words, words)
 def test_numbers_are_the_librarys(answer: str, gold: str) -> None:
     theirs = library().score(gold, answer)
-    for kind, values in rouge([answer], [gold]).items():
+    for kind, values in compute_rouge_f1_scores([answer], [gold]).items():
         if math.isnan(values[0]):
             assert not any(character.isascii() and character.isalnum() for character in gold)
         else:
@@ -36,7 +36,7 @@ def test_numbers_are_the_librarys(answer: str, gold: str) -> None:
 def test_dicts_are_compared_as_lines() -> None:
     gold = {"Ann": 5, "Bob": [True, None]}
     assert format_gold_answer(gold) == "Ann - 5\nBob - yes\n"
-    found = rouge(["ann 5 bob yes", "ann 5", ""], [gold] * 3)
+    found = compute_rouge_f1_scores(["ann 5 bob yes", "ann 5", ""], [gold] * 3)
     assert {kind: values.tolist() for kind, values in found.items()} == {
         "rouge1": [1, 2 / 3, 0],
         "rouge2": [1, 0.5, 0],
@@ -46,9 +46,11 @@ def test_dicts_are_compared_as_lines() -> None:
 
 def test_a_gold_answer_of_one_word_has_no_pair_of_words_as_in_the_library() -> None:
     assert (
-        rouge(["Paris"], ["Paris"])["rouge2"].tolist() == [library().score("Paris", "Paris")["rouge2"].fmeasure] == [0]
+        compute_rouge_f1_scores(["Paris"], ["Paris"])["rouge2"].tolist()
+        == [library().score("Paris", "Paris")["rouge2"].fmeasure]
+        == [0]
     )
 
 
 def test_a_very_long_answer_is_counted() -> None:
-    assert rouge(["a b c d " * 100_000], ["a b c " * 50])["rougeL"][0] > 0
+    assert compute_rouge_f1_scores(["a b c d " * 100_000], ["a b c " * 50])["rougeL"][0] > 0

@@ -6,7 +6,12 @@ import pytest
 from support.steps.replies import hearing
 
 from factmill.tasks.core.completions import UnreadableCompletion
-from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, RIGHT_GRADES, grade_answer, read_grade
+from factmill.tasks.fanoutqa.core.evaluation.grades import (
+    JUDGE_GRADE_FORM,
+    RIGHT_GRADES,
+    grade_by_stated_gold_strings,
+    read_grade,
+)
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 
 hear = hearing(JUDGE_GRADE_FORM, read_grade)
@@ -74,7 +79,7 @@ def test_what_is_no_grade_is_unreadable_with_what_was_found(reply: str, reason: 
     ],
 )
 def test_a_program_grades_by_words_and_values(gold: Any, answer: str, grade: str) -> None:
-    assert grade_answer(answer, gold) in ({"B", "C"} if grade in RIGHT_GRADES else {grade})
-    assert (grade_answer(answer, gold) in RIGHT_GRADES) == (grade in RIGHT_GRADES)
+    assert grade_by_stated_gold_strings(answer, gold) in ({"B", "C"} if grade in RIGHT_GRADES else {grade})
+    assert (grade_by_stated_gold_strings(answer, gold) in RIGHT_GRADES) == (grade in RIGHT_GRADES)
     if gold is not None:
-        assert grade_answer(format_gold_answer(gold), gold) == "C"
+        assert grade_by_stated_gold_strings(format_gold_answer(gold), gold) == "C"

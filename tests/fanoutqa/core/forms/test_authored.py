@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from support.rows.fanout_questions import WIKI, author_question, leaf
 
-from factmill.tasks.fanoutqa.core.forms.authored import check_authored, format_authored, parse_authored
+from factmill.tasks.fanoutqa.core.forms.authored import (
+    check_authored_question,
+    format_authored_question,
+    parse_authored_question,
+)
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, FanOutQuestion, SubQuestion, list_sub_questions
 from factmill.tasks.text.values.answer_search import AnswerValue
 
@@ -115,7 +119,7 @@ BROKEN = [
 def test_a_broken_rule_is_told_with_its_path(change: Callable[[Form], None], path: str, rule: str, told: str) -> None:
     form = author_question()
     change(form)
-    (found,) = check_authored(form)
+    (found,) = check_authored_question(form)
     assert (found.path, found.rule) == (path, rule)
     assert told in found.sentence
     assert found.sentence.startswith(f"{path}: " if path else "top-level question: ")
@@ -123,18 +127,18 @@ def test_a_broken_rule_is_told_with_its_path(change: Callable[[Form], None], pat
 
 @pytest.mark.parametrize("found", [None, [], "text", 5, float("nan")], ids=str)
 def test_what_is_no_object_is_told(found: object) -> None:
-    assert [(each.path, each.rule) for each in check_authored(found)] == [("", "no_object")]
+    assert [(each.path, each.rule) for each in check_authored_question(found)] == [("", "no_object")]
 
 
 def test_a_good_question_breaks_no_rule() -> None:
-    assert check_authored(author_question()) == []
+    assert check_authored_question(author_question()) == []
 
 
 def test_all_broken_rules_are_told_at_once() -> None:
     form = author_question()
     for change in (drop("", "question"), put("strategy[0]", answer=None), put(DEEP, evidence="x"), put("then[0]", y=1)):
         change(form)
-    assert [(each.path, each.rule) for each in check_authored(form)] == [
+    assert [(each.path, each.rule) for each in check_authored_question(form)] == [
         ("", "question_missing"),
         ("strategy[0]", "answer_null"),
         (DEEP, "evidence_no_article"),
@@ -144,14 +148,14 @@ def test_all_broken_rules_are_told_at_once() -> None:
 
 def test_the_least_number_of_articles_is_the_callers() -> None:
     form = author_question()
-    assert check_authored(form, least_articles=7) == []
-    assert [each.rule for each in check_authored(form, least_articles=8)] == ["too_few_articles"]
+    assert check_authored_question(form, least_articles=7) == []
+    assert [each.rule for each in check_authored_question(form, least_articles=8)] == ["too_few_articles"]
 
 
 def test_a_page_title_counts_before_the_address() -> None:
     form = author_question()
     at(form, DEEP)["page"] = {"title": "Danube"}
-    assert "found 6" in check_authored(form, least_articles=7)[0].sentence
+    assert "found 6" in check_authored_question(form, least_articles=7)[0].sentence
 
 
 @pytest.mark.parametrize("levels", [21, 1000, 50_000])
@@ -159,22 +163,22 @@ def test_a_form_that_is_nested_too_deeply_is_told_and_not_walked(levels: int) ->
     form: Form = leaf("Who?", "Ada", 1)
     for _ in range(levels):
         form = {"question": "Who?", "strategy": [form], "answer": 1}
-    found = check_authored(form, least_articles=1)
+    found = check_authored_question(form, least_articles=1)
     assert [(each.rule, each.path.count("strategy")) for each in found if each.rule == "too_deep"] == [("too_deep", 20)]
     inner: Any = 1
     for _ in range(levels):
         inner = [inner]
     form = author_question()
     at(form, DEEP)["answer"] = inner
-    assert [each.rule for each in check_authored(form)] == ["answer_of_wrong_kind"]
+    assert [each.rule for each in check_authored_question(form)] == ["answer_of_wrong_kind"]
 
 
 def test_twenty_levels_are_read() -> None:
     form: Form = leaf("Who?", "Ada", 1)
     for _ in range(20):
         form = {"question": "Who?", "strategy": [form], "answer": 1}
-    assert check_authored(form, least_articles=1) == []
-    assert format_authored(parse_authored(form)) == form
+    assert check_authored_question(form, least_articles=1) == []
+    assert format_authored_question(parse_authored_question(form)) == form
 
 
 def test_questions_that_wait_for_each_other_are_told() -> None:
@@ -184,7 +188,7 @@ def test_questions_that_wait_for_each_other_are_told() -> None:
         leaf("Whose?", "Bob", 1, id="b", depends_on=["c"]),
         leaf("Whom?", "Cid", 1, id="c", depends_on=["a"]),
     ]
-    (found,) = check_authored(form)
+    (found,) = check_authored_question(form)
     assert found.rule == "depends_on_itself"
     assert sorted(set(found.sentence.split(": ")[-1].split(" → "))) == ["then[0]", "then[1]", "then[2]"]
 
@@ -193,11 +197,11 @@ def test_an_empty_sub_answer_says_that_the_article_does_not_tell() -> None:
     form = author_question()
     for path, answer in ((DEEP, ""), ("then[0]", []), ("strategy[1]", {"Hungary": ""})):
         at(form, path)["answer"] = answer
-    assert check_authored(form) == []
+    assert check_authored_question(form) == []
 
 
 def test_a_question_is_read_as_a_tree() -> None:
-    question = parse_authored(author_question())
+    question = parse_authored_question(author_question())
     subs = dict(list_sub_questions(question))
     assert list(subs) == [
         "strategy[0]", "strategy[1]", "strategy[1].strategy[0]", "strategy[1].strategy[1]", DEEP, "strategy[2]", "then[0]",
@@ -207,7 +211,7 @@ def test_a_question_is_read_as_a_tree() -> None:
     assert subs[DEEP].depends_on == (subs["strategy[1].strategy[0]"].id, subs["strategy[1].strategy[1]"].id)
     assert subs["then[0]"].depends_on == tuple(subs[f"strategy[{number}]"].id for number in range(3))
     assert (subs[DEEP].answer, subs["then[0]"].answer) == (True, 2850)
-    assert format_authored(question) == author_question()
+    assert format_authored_question(question) == author_question()
 
 
 def test_ids_follow_from_the_wording_of_the_top_question_alone() -> None:
@@ -225,7 +229,7 @@ def test_ids_follow_from_the_wording_of_the_top_question_alone() -> None:
     named["id"] = "q1"
     at(named, DEEP)["id"] = "s1"
     assert {"q1", "s1"} <= set(_list_ids(named))
-    assert format_authored(parse_authored(named)) == named
+    assert format_authored_question(parse_authored_question(named)) == named
 
 
 def test_optional_keys_are_read_and_written() -> None:
@@ -242,40 +246,40 @@ def test_optional_keys_are_read_and_written() -> None:
     ):
         at(form, path)["id"] = name
     at(form, "then[0]")["depends_on"] = ["b"]
-    assert check_authored(form) == []
-    question = parse_authored(form)
+    assert check_authored_question(form) == []
+    question = parse_authored_question(form)
     assert question.categories == ("Rivers", "Cities")
     first, last = question.decomposition[0], question.decomposition[3]
     assert first.evidence == ArticleEvidence("The Danube", WIKI + "Danube#Course", 1, 2)
     assert last.evidence == ArticleEvidence("Rivers", WIKI + "List_of_rivers_of_Europe", 3, None)
     assert last.depends_on == ("b",)
-    assert format_authored(question) == form
+    assert format_authored_question(question) == form
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_any_tree_is_written_and_read_back_whole(seed: int) -> None:
     question = _draw_question(random.Random(seed))
-    form = format_authored(question)
-    assert check_authored(deepcopy(form), least_articles=1) == []
-    assert parse_authored(form) == question
-    assert repr(parse_authored(form)) == repr(question)  # 1 is not True, nor 1.0
+    form = format_authored_question(question)
+    assert check_authored_question(deepcopy(form), least_articles=1) == []
+    assert parse_authored_question(form) == question
+    assert repr(parse_authored_question(form)) == repr(question)  # 1 is not True, nor 1.0
 
 
 def test_a_question_of_the_test_part_cannot_be_written() -> None:
     with pytest.raises(ValueError, match=r"q9: .*expected a question of the dev part"):
-        format_authored(FanOutQuestion("q9", "Who?"))
+        format_authored_question(FanOutQuestion("q9", "Who?"))
     with pytest.raises(ValueError, match="expected a question of the dev part"):
-        format_authored(replace(parse_authored(author_question()), answer=None))
+        format_authored_question(replace(parse_authored_question(author_question()), answer=None))
 
 
 def _check_changed(change: Callable[[Form], None]) -> list[Any]:
     form = author_question()
     change(form)
-    return check_authored(form)
+    return check_authored_question(form)
 
 
 def _list_ids(form: Form) -> list[str]:
-    question = parse_authored(form)
+    question = parse_authored_question(form)
     return [question.id, *(sub.id for _, sub in list_sub_questions(question))]
 
 

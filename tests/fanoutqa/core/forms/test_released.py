@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from support.rows.fanout_questions import release_article, release_dev, release_sub, release_test, write_released
 
-from factmill.tasks.fanoutqa.core.forms.authored import check_authored, format_authored, parse_authored
+from factmill.tasks.fanoutqa.core.forms.authored import (
+    check_authored_question,
+    format_authored_question,
+    parse_authored_question,
+)
 from factmill.tasks.fanoutqa.core.forms.released import (
-    UnresolvedReference,
-    check_released,
-    list_unresolved_references,
-    parse_released,
+    UnresolvedArticle,
+    check_released_question,
+    list_unresolved_articles,
+    parse_released_question,
 )
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, list_sub_questions
 
@@ -65,7 +69,7 @@ BROKEN: list[tuple[Callable[[Form], Any], str, str, str]] = [
 def test_a_broken_rule_is_told_with_its_place(change: Callable[[Form], Any], path: str, rule: str, told: str) -> None:
     form = release_dev()
     change(form)
-    (found,) = check_released(form)
+    (found,) = check_released_question(form)
     assert (found.path, found.rule) == (path, rule)
     assert told in found.sentence
 
@@ -77,8 +81,8 @@ def test_a_question_of_the_test_part_needs_articles_and_has_no_answer() -> None:
         ({"answer": 1}, "", "unknown_key"),
     ]  # fmt: skip
     for changed, path, rule in cases:
-        assert (path, rule) in [(each.path, each.rule) for each in check_released(release_test() | changed)]
-    assert check_released([]) != []
+        assert (path, rule) in [(each.path, each.rule) for each in check_released_question(release_test() | changed)]
+    assert check_released_question([]) != []
 
 
 @pytest.mark.parametrize("levels", [21, 20_000])
@@ -86,25 +90,25 @@ def test_a_decomposition_that_is_nested_too_deeply_is_told_and_not_walked(levels
     form = release_sub("s", 1)
     for number in range(levels):
         form = release_sub(f"s{number}", 1, decomposition=[form], evidence=None)
-    found = check_released(release_dev() | {"decomposition": [form]})
+    found = check_released_question(release_dev() | {"decomposition": [form]})
     assert [each.rule for each in found] == ["too_deep"]
 
 
 @pytest.mark.parametrize("form", [release_dev(), release_test()], ids=["dev", "test"])
 def test_a_question_is_read_and_written_key_for_key(form: Form) -> None:
-    assert check_released(form) == []
-    assert json.dumps(write_released(parse_released(form))) == json.dumps(form)
+    assert check_released_question(form) == []
+    assert json.dumps(write_released(parse_released_question(form))) == json.dumps(form)
 
 
 def test_what_is_not_resolved_is_listed_by_question_path_and_article() -> None:
     url = "https://en.wikipedia.org/wiki/"
-    assert list_unresolved_references(parse_released(release_dev())) == [
-        UnresolvedReference("q-dev", "decomposition[2].decomposition[1]", "Article b", f"{url}Article_b")
+    assert list_unresolved_articles(parse_released_question(release_dev())) == [
+        UnresolvedArticle("q-dev", "decomposition[2].decomposition[1]", "Article b", f"{url}Article_b")
     ]
-    held_out = parse_released(release_test())
+    held_out = parse_released_question(release_test())
     assert held_out.necessary_evidence[1] == ArticleEvidence("Two", f"{url}Two", 6, None)
-    assert list_unresolved_references(held_out) == [
-        UnresolvedReference("q-test", "necessary_evidence[1]", "Two", f"{url}Two")
+    assert list_unresolved_articles(held_out) == [
+        UnresolvedArticle("q-test", "necessary_evidence[1]", "Two", f"{url}Two")
     ]
 
 
@@ -121,8 +125,8 @@ def test_released_questions_are_not_held_to_what_authors_are_asked_for(title: st
     held_out = release_test() | {"necessary_evidence": [article]}
     dev = release_dev()
     _lower(dev)["evidence"] = article
-    assert check_released(held_out) == check_released(dev) == []
-    assert ArticleEvidence(title, url, 5, 7) in parse_released(held_out).necessary_evidence
+    assert check_released_question(held_out) == check_released_question(dev) == []
+    assert ArticleEvidence(title, url, 5, 7) in parse_released_question(held_out).necessary_evidence
 
 
 def test_violations_are_told_in_the_order_of_the_file() -> None:
@@ -137,7 +141,7 @@ def test_violations_are_told_in_the_order_of_the_file() -> None:
         "decomposition[2].decomposition[1]",
         *(f"decomposition[{at}]" for at in range(3, 12)),
     ]
-    assert [each.path for each in check_released(form)] == paths
+    assert [each.path for each in check_released_question(form)] == paths
 
 
 @pytest.mark.parametrize(
@@ -149,15 +153,15 @@ def test_published_questions_are_written_as_authors_do_and_come_back_key_for_key
 ) -> None:
     counts: Counter[str] = Counter()
     for released in json.loads((shared_data / "fanoutqa" / name).read_text("utf-8")):
-        assert check_released(released) == []
-        question = parse_released(released)
+        assert check_released_question(released) == []
+        question = parse_released_question(released)
         counts["questions"] += 1
         counts["sub-questions"] += len(list(list_sub_questions(question)))
-        counts["unresolved"] += len(list_unresolved_references(question))
-        authored = json.loads(json.dumps(format_authored(question)))
-        assert check_authored(authored, least_articles=1) == []
-        counts["with five"] += not check_authored(authored)
-        assert json.dumps(write_released(parse_authored(authored))) == json.dumps(released)
+        counts["unresolved"] += len(list_unresolved_articles(question))
+        authored = json.loads(json.dumps(format_authored_question(question)))
+        assert check_authored_question(authored, least_articles=1) == []
+        counts["with five"] += not check_authored_question(authored)
+        assert json.dumps(write_released(parse_authored_question(authored))) == json.dumps(released)
     assert counts == {
         "questions": 310, "sub-questions": sub_questions, "unresolved": unresolved, "with five": with_five_articles,
     }  # fmt: skip

@@ -20,7 +20,7 @@ from support.rows.fanout_sets import (
 )
 
 from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_sub_questions
-from factmill.tasks.fanoutqa.core.sets.generation import ComposedQuestion, TriedQuestion, try_set_questions
+from factmill.tasks.fanoutqa.core.sets.generation import QuestionAttempt, UnwordedQuestion, try_questions_on_member_set
 from factmill.tasks.fanoutqa.core.sets.members import MemberSet, QuestionRefusal
 
 LIST = f"The islands of the Grey Sea are {', '.join(NAMES)}."
@@ -29,15 +29,15 @@ TABLE = "\n\n".join(
 )
 
 
-def make(of: MemberSet) -> list[TriedQuestion]:
-    return list(try_set_questions(of, PROPERTIES))
+def make(of: MemberSet) -> list[QuestionAttempt]:
+    return list(try_questions_on_member_set(of, PROPERTIES))
 
 
-def composed(of: MemberSet) -> dict[str, ComposedQuestion]:
+def composed(of: MemberSet) -> dict[str, UnwordedQuestion]:
     """Return plan → question; fails when any is refused."""
     found = {" ".join(_plan(tried)): tried.outcome for tried in make(of)}
-    assert all(isinstance(outcome, ComposedQuestion) for outcome in found.values()), found
-    return {plan: outcome for plan, outcome in found.items() if isinstance(outcome, ComposedQuestion)}
+    assert all(isinstance(outcome, UnwordedQuestion) for outcome in found.values()), found
+    return {plan: outcome for plan, outcome in found.items() if isinstance(outcome, UnwordedQuestion)}
 
 
 def refused(of: MemberSet) -> dict[str, tuple[str, str]]:
@@ -49,7 +49,7 @@ def refused(of: MemberSet) -> dict[str, tuple[str, str]]:
     }
 
 
-def try_plan(of: MemberSet, plan: str) -> tuple[str, ComposedQuestion | QuestionRefusal]:
+def try_plan(of: MemberSet, plan: str) -> tuple[str, UnwordedQuestion | QuestionRefusal]:
     """Return a plan that begins like this, and what became of it; of the sets like this the first one that comes to it."""
     for found in map(make, list_alike(of)):
         for tried in found:
@@ -67,7 +67,7 @@ def list_alike(of: MemberSet) -> Iterator[MemberSet]:
             yield replace(of, members=tuple(replace(each, qid=f"{each.qid}{number}") for each in of.members))
 
 
-def _plan(tried: TriedQuestion) -> Sequence[str]:
+def _plan(tried: QuestionAttempt) -> Sequence[str]:
     plan: list[str] = json.loads(tried.key_json)["plan"]
     return plan
 
@@ -97,7 +97,7 @@ def test_a_property_of_a_whole_list_is_asked_by_way_of_the_list() -> None:
 
 def test_five_of_a_list_are_told_with_what_ranks_them() -> None:
     plan, made = try_plan(make_set(make_owner(LIST), make_islands(), LENGTH), "ranked")
-    assert isinstance(made, ComposedQuestion)
+    assert isinstance(made, UnwordedQuestion)
     lengths = dict(zip(NAMES, range(101, 108), strict=True))
     best = sorted(lengths, key=lambda name: lengths[name], reverse="high" in plan)[:5]
     assert made.question.answer == {name: lengths[name] for name in best}
@@ -109,7 +109,7 @@ def test_five_of_a_list_are_told_with_what_ranks_them() -> None:
 def test_five_of_a_list_are_found_in_its_article_and_asked_something_else() -> None:
     of = make_set(make_owner(f"{LIST}\n\n{TABLE}"), make_islands(7, without=[LENGTH]), HARBOUR, LENGTH)
     plan, made = try_plan(of, f"ranked {HARBOUR}")
-    assert isinstance(made, ComposedQuestion)
+    assert isinstance(made, UnwordedQuestion)
     five = list(NAMES[6:1:-1] if "high" in plan else NAMES[:5])
     which = f"Which five of the islands of the Grey Sea are the {'longest' if 'high' in plan else 'shortest'}?"
     assert list_subs(made.question)[0] == ("strategy[0]", which, five, "Grey Sea")
@@ -121,7 +121,7 @@ def test_named_members_are_asked_without_a_list() -> None:
     of = make_set(None, make_islands(), HARBOUR, FOUNDED, LENGTH)
     for form in ("whole", "ranked", "filtered"):
         _, made = try_plan(of, form)
-        assert isinstance(made, ComposedQuestion)
+        assert isinstance(made, UnwordedQuestion)
         assert isinstance(made.question.answer, dict)
         assert len(made.question.decomposition) == len(made.wording.names) == 7
         assert len(made.question.answer) == (made.wording.count or len(made.question.answer)) >= 5
@@ -133,7 +133,7 @@ def test_named_members_are_asked_without_a_list() -> None:
 def test_a_choice_leaves_out_two_at_least(form: str) -> None:
     for owner in (make_owner(LIST), None):
         _, made = try_plan(make_set(owner, make_islands(7), LENGTH), form)
-        assert isinstance(made, ComposedQuestion)
+        assert isinstance(made, UnwordedQuestion)
         assert isinstance(made.question.answer, dict)
         assert len(made.question.answer) == 5
         with pytest.raises(LookupError):
@@ -142,7 +142,7 @@ def test_a_choice_leaves_out_two_at_least(form: str) -> None:
 
 def test_those_beyond_a_threshold_are_told_and_no_other() -> None:
     _, filtered = try_plan(make_set(None, make_islands(), HARBOUR, FOUNDED), "filtered")
-    assert isinstance(filtered, ComposedQuestion)
+    assert isinstance(filtered, UnwordedQuestion)
     assert isinstance(filtered.question.answer, dict)
     assert 5 <= len(filtered.question.answer) < len(filtered.question.decomposition)
     years = {name: 1801 + 10 * at for at, name in enumerate(NAMES)}
@@ -260,7 +260,7 @@ def test_a_set_gives_a_few_questions_of_a_form_and_one_about_a_property() -> Non
 def test_what_ranks_a_list_is_not_asked_of_it_too() -> None:
     text = f"{LIST}\n\n{TABLE}"
     for of in list_alike(make_set(make_owner(text), make_islands(7, without=[PEOPLE]), HARBOUR, LENGTH)):
-        plans = [_plan(tried) for tried in make(of) if isinstance(tried.outcome, ComposedQuestion)]
+        plans = [_plan(tried) for tried in make(of) if isinstance(tried.outcome, UnwordedQuestion)]
         used = [pid for plan in plans for pid in {*plan[1:3]} & {HARBOUR, LENGTH}]
         assert len(used) == len(set(used)) >= 1
 

@@ -8,13 +8,13 @@ from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import Pid, Qid
 from factmill.tasks.fanoutqa.core.sets.property_values import (
     PropertyValue,
-    choose_threshold,
+    choose_round_threshold,
+    choose_value_stated_in_text,
     format_plural_unit,
     format_threshold,
+    index_text_after_name,
     is_tied,
     read_property_values,
-    read_text_after_name,
-    verify_value,
 )
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
 
@@ -66,7 +66,7 @@ def test_a_place_has_its_usual_name_which_articles_and_answers_say_at_either_lev
     (value,) = read_property_values([item("Q1", label)], "item", {})
     assert value.answer == name
     for text in (f"Its capital is {name}.", f"Its capital is {label}."):
-        assert verify_value([value], index_text(text)) == value
+        assert choose_value_stated_in_text([value], index_text(text)) == value
 
 
 def test_two_levels_of_a_place_are_one_answer() -> None:
@@ -114,29 +114,29 @@ def test_a_decade_is_too_coarse_a_date() -> None:
     ],
 )
 def test_the_number_that_the_article_says_is_the_answer(told: list[str], text: str, found: int | str) -> None:
-    value = verify_value(numbers(*told), index_text(text))
+    value = choose_value_stated_in_text(numbers(*told), index_text(text))
     assert (value.answer if isinstance(value, PropertyValue) else value) == found
 
 
 def test_a_short_number_needs_its_unit_in_the_article() -> None:
     values = read_property_values([number("94", "Q7")], "quantity", {"Q7": "minute"})
-    assert verify_value(values, index_text("The film runs for 94 minutes.")) == values[0]
-    assert verify_value(values, index_text("In 94 cinemas it was shown.")) == "does not say 94 minutes"
+    assert choose_value_stated_in_text(values, index_text("The film runs for 94 minutes.")) == values[0]
+    assert choose_value_stated_in_text(values, index_text("In 94 cinemas it was shown.")) == "does not say 94 minutes"
 
 
 def test_the_finest_of_dates_that_agree_is_the_answer() -> None:
     values = dates(("1593-01-01", 9), ("1593-07-08", 11))
-    assert verify_value(values, index_text("She was born on 8 July 1593.")) == values[1]
-    assert verify_value(values, index_text("She was born in 1593.")) == values[0]
+    assert choose_value_stated_in_text(values, index_text("She was born on 8 July 1593.")) == values[1]
+    assert choose_value_stated_in_text(values, index_text("She was born in 1593.")) == values[0]
     others = dates(("1593-07-08", 11), ("1594-07-08", 11))
     text = index_text("She was born on 8 July 1593, or on 8 July 1594.")
-    assert verify_value(others, text) == "says both 8 July 1593 and 8 July 1594"
+    assert choose_value_stated_in_text(others, text) == "says both 8 July 1593 and 8 July 1594"
 
 
 def test_items_have_to_be_said_all() -> None:
     values = read_property_values([item("Q1", "French"), item("Q2", "Dutch")], "item", {})
-    assert verify_value(values, index_text("Dutch and French are official.")) == values[0]
-    assert verify_value(values, index_text("Dutch is official.")) == "does not say French, Dutch"
+    assert choose_value_stated_in_text(values, index_text("Dutch and French are official.")) == values[0]
+    assert choose_value_stated_in_text(values, index_text("Dutch is official.")) == "does not say French, Dutch"
 
 
 def test_dates_tie_as_far_as_both_are_known() -> None:
@@ -152,11 +152,11 @@ def test_what_stands_behind_a_name_up_to_the_next_one_is_beside_it() -> None:
     table = "Town\n\nPeople\n\nNewark\n\n1,200\n\nNew Arden\n\n3,400\n\nArden\n\n5,600"
     names = ["Newark", "New Arden", "Arden"]
     found = {
-        name: [n for n in (1200, 3400, 5600) if find_answer_in_text(n, read_text_after_name(name, names, table)).found]
+        name: [n for n in (1200, 3400, 5600) if find_answer_in_text(n, index_text_after_name(name, names, table)).found]
         for name in names
     }
     assert found == {"Newark": [1200], "New Arden": [3400], "Arden": [5600]}
-    assert not find_answer_in_text(7800, read_text_after_name("Arden", names, f"Arden {'is old ' * 200} 7,800")).found
+    assert not find_answer_in_text(7800, index_text_after_name("Arden", names, f"Arden {'is old ' * 200} 7,800")).found
 
 
 @pytest.mark.parametrize(
@@ -172,21 +172,22 @@ def test_what_stands_behind_a_name_up_to_the_next_one_is_beside_it() -> None:
     ],
 )
 def test_a_threshold_is_round_and_leaves_enough_beyond_it(told: list[str], is_above: bool, limit: str | None) -> None:
-    found = choose_threshold([PropertyValue(int(each), Decimal(each)) for each in told], is_above, 5)
+    found = choose_round_threshold([PropertyValue(int(each), Decimal(each)) for each in told], is_above, 5)
     assert found == (None if limit is None else Decimal(limit))
 
 
 def test_a_threshold_of_years_is_a_year_after_christ() -> None:
     years = dates(*((f"{year}-05-01", 11) for year in (1942, 1972, 1975, 1977, 1993, 2010, 2012)))
-    assert choose_threshold(years, False, 5) == Decimal(2000)
+    assert choose_round_threshold(years, False, 5) == Decimal(2000)
     assert (
-        choose_threshold(
+        choose_round_threshold(
             dates(*((f"{year}-05-01", 11) for year in (1942, 1943, 1944, 1945, 1946, 1947, 1948))), True, 5
         )
         is None
     )
     assert (
-        choose_threshold(dates(*((f"-00{year}-05-01", 11) for year in (10, 20, 30, 40, 50, 60, 70))), True, 5) is None
+        choose_round_threshold(dates(*((f"-00{year}-05-01", 11) for year in (10, 20, 30, 40, 50, 60, 70))), True, 5)
+        is None
     )
 
 

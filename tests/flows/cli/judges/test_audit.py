@@ -58,7 +58,7 @@ def test_verdicts_of_a_sheet_stand_with_the_build(factmill: Factmill, warehouse:
 def test_in_a_terminal_rows_are_asked_about_one_by_one_and_kept_at_once(
     factmill: Factmill, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from factmill.flows.commands.human_review import ask_for_verdicts, draw_audit_sample, measure_audit
+    from factmill.flows.commands.human_review import ask_and_save_audit_verdicts, draw_audit_sample, measure_audit
 
     known = BENCHMARKS["granola"]
     build_id = factmill("builds", "--warehouse", warehouse, "--json").json[-1]["build_id"]
@@ -70,7 +70,7 @@ def test_in_a_terminal_rows_are_asked_about_one_by_one_and_kept_at_once(
 
     monkeypatch.setattr("sys.stdin", Terminal())
     sample = draw_audit_sample(warehouse, known, build_id, 4, 0)
-    assert ask_for_verdicts(warehouse, known, sample, "ada") == 1
+    assert ask_and_save_audit_verdicts(warehouse, known, sample, "ada") == 1
     figures: dict[str, Any] = {each.kind: each.here for each in measure_audit(warehouse, known, build_id)}
     assert figures == {"correctness": 0.0, "informativeness": 1.0, "granularity": 0.0}
     assert len(draw_audit_sample(warehouse, known, build_id, 4, 0).verdicts) == 1

@@ -15,7 +15,7 @@ from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
-from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
 
 MODEL = "model-of-secret-name"
@@ -67,7 +67,7 @@ def marked(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pyte
     warehouse = folder / "w.duckdb"
     build_id = small_builds.copy("slaq", warehouse)
     with open_warehouse(warehouse) as db:
-        topics = published_table(db, build_id, "slaq").to_pylist()
+        topics = load_published_table(db, build_id, "slaq").to_pylist()
     draw, lines = random.Random(0), []
     for topic in topics:
         said = [
@@ -84,7 +84,7 @@ def marked(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pyte
         "unchecked judge: agreement of exact with human labels has not been measured"
     )
     with open_warehouse(warehouse) as db:
-        rows = published_table(db, told.json["evaluation_id"], "slaq_answers").to_pylist()
+        rows = load_published_table(db, told.json["evaluation_id"], "slaq_answers").to_pylist()
     verdicts = {
         (question, row["answer_read"]): str(verdict)
         for row in rows
@@ -320,7 +320,7 @@ def test_a_card_corrects_the_rate_that_its_judge_errs_on(
     build_id = small_builds.copy("slaq", warehouse)
     marked = Marked(factmill, warehouse, "", {})
     with open_warehouse(warehouse) as db:
-        topics = published_table(db, build_id, "slaq").to_pylist()
+        topics = load_published_table(db, build_id, "slaq").to_pylist()
     draw, lines, right = random.Random(5), [], 0
     for topic in topics:
         for number in range(1, 6):

@@ -2,7 +2,11 @@
 
 import pytest
 
-from factmill.tasks.granola.core.evaluation.scoring import choose_majority, format_samples, says_idk
+from factmill.tasks.granola.core.evaluation.scoring import (
+    choose_majority_answer,
+    format_samples,
+    is_only_idk_or_refusal,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +40,7 @@ from factmill.tasks.granola.core.evaluation.scoring import choose_majority, form
     ],
 )
 def test_not_knowing_is_read_in_many_spellings(answer: str) -> None:
-    assert says_idk(answer)
+    assert is_only_idk_or_refusal(answer)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,7 @@ def test_not_knowing_is_read_in_many_spellings(answer: str) -> None:
     ],
 )
 def test_an_answer_or_a_guess_is_not_idk(answer: str) -> None:
-    assert not says_idk(answer)
+    assert not is_only_idk_or_refusal(answer)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +77,7 @@ def test_an_answer_or_a_guess_is_not_idk(answer: str) -> None:
     ],
 )
 def test_the_majority_wins_and_of_ties_the_first_drawn(samples: list[str], expected: str) -> None:
-    assert choose_majority(samples) == expected
+    assert choose_majority_answer(samples) == expected
 
 
 def test_responses_are_listed_one_a_line() -> None:

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from factmill.tasks.granola.core.evaluation.scoring import (
-    answer_words,
-    classify_agreement,
+    classify_accuracy_agreement,
     classify_outcomes,
+    compute_best_f1_by_level,
     compute_informativeness,
-    match_levels,
-    score_levels,
-    token_f1,
+    compute_token_f1,
+    find_finest_matched_levels,
+    tokenize_answer_words,
 )
 
 
 def f1(prediction: str, answer: str) -> float:
-    return token_f1(answer_words(prediction), answer_words(answer))
+    return compute_token_f1(tokenize_answer_words(prediction), tokenize_answer_words(answer))
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ LADDER = [["Barbican Centre", "The Barbican"], ["City of London", "London"], ["E
     ],
 )
 def test_the_finest_level_above_tau_is_matched(prediction: str, tau: float, expected: int) -> None:
-    assert match_levels(score_levels([prediction], [LADDER]), tau).tolist() == [expected]
+    assert find_finest_matched_levels(compute_best_f1_by_level([prediction], [LADDER]), tau).tolist() == [expected]
 
 
 def test_ladders_of_different_lengths_stand_side_by_side() -> None:
-    scores = score_levels(["Rome", "Italy", "Rome"], [[["Rome"]], [["Rome"], ["Lazio"], ["Italy"]], []])
+    scores = compute_best_f1_by_level(["Rome", "Italy", "Rome"], [[["Rome"]], [["Rome"], ["Lazio"], ["Italy"]], []])
     assert scores.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
-    assert match_levels(scores, 0.5).tolist() == [1, 3, 0]
+    assert find_finest_matched_levels(scores, 0.5).tolist() == [1, 3, 0]
 
 
 def test_nothing_to_score_is_nothing() -> None:
-    assert match_levels(score_levels([], []), 0.5).tolist() == []
-    assert match_levels(score_levels(["Rome"], [[]]), 0.5).tolist() == [0]
+    assert find_finest_matched_levels(compute_best_f1_by_level([], []), 0.5).tolist() == []
+    assert find_finest_matched_levels(compute_best_f1_by_level(["Rome"], [[]]), 0.5).tolist() == [0]
 
 
 def test_informativeness_falls_with_the_level() -> None:
@@ -106,4 +106,4 @@ def test_outcomes_and_cells() -> None:
     levels = np.array([0, 0, 1, 2, 3, 7])
     outcomes = classify_outcomes(levels, np.array([False, True, False, False, False, False]))
     assert outcomes.tolist() == ["wrong", "idk", "level_1", "level_2", "level_3_or_more", "level_3_or_more"]
-    assert classify_agreement(levels).tolist() == ["neither", "neither", "both", *["granola_only"] * 3]
+    assert classify_accuracy_agreement(levels).tolist() == ["neither", "neither", "both", *["granola_only"] * 3]

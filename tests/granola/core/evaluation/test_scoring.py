@@ -8,7 +8,7 @@ from factmill.tasks.granola.core.evaluation.rows import ScoredGranolaPrediction
 from factmill.tasks.granola.core.evaluation.scoring import (
     compute_cosines,
     find_most_common_answers,
-    list_parameter_variations,
+    list_metrics_for_varied_parameters,
 )
 
 
@@ -36,7 +36,7 @@ def test_metrics_are_told_at_other_tau_and_lambda() -> None:
     ]
     found = {
         (name, value, column.metric): column.values.tolist()
-        for name, value, column in list_parameter_variations(score(rows), 0.45, 0.5)
+        for name, value, column in list_metrics_for_varied_parameters(score(rows), 0.45, 0.5)
     }
     assert [value for name, value, metric in found if (name, metric) == ("tau", "accuracy")] == [
         0.3, 0.4, 0.45, 0.5, 0.6, 0.8

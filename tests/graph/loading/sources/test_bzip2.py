@@ -7,7 +7,7 @@ import random
 import pytest
 
 from factmill.tasks.graph.loading.sources import bzip2
-from factmill.tasks.graph.loading.sources.bzip2 import Bzip2Stream
+from factmill.tasks.graph.loading.sources.bzip2 import ParallelBzip2Stream
 
 DICE = random.Random(5)
 WORDS = b" ".join(DICE.randbytes(3).hex().encode() for _ in range(45_000))
@@ -17,7 +17,7 @@ SEVERAL_BLOCKS = bz2.compress(WORDS, 1)
 
 
 def read(packed: bytes, step: int = 1 << 20) -> bytes:
-    stream, text, buffer = Bzip2Stream(io.BytesIO(packed)), b"", memoryview(bytearray(step))
+    stream, text, buffer = ParallelBzip2Stream(io.BytesIO(packed)), b"", memoryview(bytearray(step))
     try:
         while got := stream.readinto(buffer):
             text += buffer[:got]
@@ -68,7 +68,7 @@ def flip(packed: bytes, at: int) -> bytes:
 def leave_out_a_block(packed: bytes) -> bytes:
     """Return a stream without its second block, and with the checksum of all."""
     first, second, third = bzip2._find_mark_bits(packed, 0)[:3]
-    stop, [checksum] = bzip2._find_stream_ends(packed, first, 8 * len(packed), is_last=True)
+    stop, [checksum] = bzip2._find_block_end_and_checksums(packed, first, 8 * len(packed), is_last=True)
     kept = bzip2._read_bits(packed, 0, second) << stop - third | bzip2._read_bits(packed, third, stop)
     bits = ((kept << 48 | bzip2._END_MARK) << 32) | checksum
     length = second + stop - third + 80
@@ -98,7 +98,7 @@ def test_what_is_damaged_or_cut_is_told(packed: bytes, what: str) -> None:
 
 
 def test_the_text_before_the_damage_is_read_first() -> None:
-    stream, text, buffer = Bzip2Stream(io.BytesIO(SEVERAL_BLOCKS[:-9])), b"", memoryview(bytearray(1000))
+    stream, text, buffer = ParallelBzip2Stream(io.BytesIO(SEVERAL_BLOCKS[:-9])), b"", memoryview(bytearray(1000))
     with pytest.raises(OSError, match=CUT):
         while got := stream.readinto(buffer):
             text += buffer[:got]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from factmill.tasks.core.completions import StrippedCompletion, strip_completion
+from factmill.tasks.core.completions import StrippedCompletion, strip_completion_wrappers
 from factmill.tasks.multihal.core.evaluation.answers import (
     ANSWER_REPLY_FORM,
     guess_answers_by_foundation,
@@ -47,7 +47,7 @@ def test_the_guess_is_the_commonest_answer_to_other_questions_of_the_foundation_
     ],
 )
 def test_the_word_for_an_answer_is_none_of_it(reply: str, answer: str) -> None:
-    said = strip_completion(reply, "stop", ANSWER_REPLY_FORM)
+    said = strip_completion_wrappers(reply, "stop", ANSWER_REPLY_FORM)
     assert isinstance(said, StrippedCompletion)
     assert said.text == answer
 

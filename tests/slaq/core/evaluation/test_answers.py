@@ -3,7 +3,11 @@
 import pytest
 from support.rows.slaq_answers import answer_row
 
-from factmill.tasks.slaq.core.evaluation.answers import count_golds, guess_commonest_answers, list_topic_questions
+from factmill.tasks.slaq.core.evaluation.answers import (
+    guess_commonest_answers,
+    list_topic_questions,
+    make_fact_type_answer_guesser,
+)
 from factmill.tasks.slaq.core.rows import SlaqRow
 
 
@@ -48,13 +52,18 @@ def test_a_topic_is_asked_about_in_five_short_questions_and_a_long_one() -> None
 )
 def test_a_guess_is_the_commonest_answer_of_other_facts_of_the_type(kind: str, gold: str, said: str) -> None:
     asked = answer_row("", fact_types=[kind], golds=[gold])
-    assert guess_commonest_answers(asked, count_golds(TOPICS)) == said
+    assert guess_commonest_answers(asked, make_fact_type_answer_guesser(TOPICS)) == said
 
 
 def test_where_there_is_no_other_fact_of_the_type_the_guesser_is_silent() -> None:
-    assert guess_commonest_answers(answer_row("", fact_types=["DATE"], golds=["1985"]), count_golds(TOPICS[:1])) == ""
+    assert (
+        guess_commonest_answers(
+            answer_row("", fact_types=["DATE"], golds=["1985"]), make_fact_type_answer_guesser(TOPICS[:1])
+        )
+        == ""
+    )
 
 
 def test_a_long_question_is_guessed_fact_by_fact() -> None:
     asked = answer_row("", fact_types=["PERSON", "DATE"], golds=["Bo", "1985"])
-    assert guess_commonest_answers(asked, count_golds(TOPICS)) == "Ada\n1990"
+    assert guess_commonest_answers(asked, make_fact_type_answer_guesser(TOPICS)) == "Ada\n1990"

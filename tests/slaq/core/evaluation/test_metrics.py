@@ -10,7 +10,7 @@ from factmill.tasks.slaq.core.evaluation.verdicts import (
     VerdictMatrix,
     compute_alignment,
     compute_signed_alignment,
-    count_preceding_run,
+    count_preceding_equal_verdicts,
 )
 
 NO = np.nan
@@ -50,13 +50,13 @@ def test_signed_alignment_tells_both_right_from_both_wrong() -> None:
 def test_runs_are_counted_just_before_each_answer(
     answers: list[float], right_before: list[float], wrong_before: list[float]
 ) -> None:
-    assert_array_equal(count_preceding_run(np.array([answers], float), of=1), [right_before])
-    assert_array_equal(count_preceding_run(np.array([answers], float), of=0), [wrong_before])
+    assert_array_equal(count_preceding_equal_verdicts(np.array([answers], float), verdict=1), [right_before])
+    assert_array_equal(count_preceding_equal_verdicts(np.array([answers], float), verdict=0), [wrong_before])
 
 
 def test_momentum_of_a_matrix_counted_by_eye() -> None:
     long = np.array([[1, 1, 0, 1, 1], [0, 1, 1, 0, 0], [1, 1, 1, 1, 0]], float)
-    runs = count_preceding_run(long, of=1)
+    runs = count_preceding_equal_verdicts(long, verdict=1)
     told = {k: (int(np.sum(long[runs == k])), int(np.sum(runs == k))) for k in range(5)}
     # k before answers 2 to 5: topic one 1 2 0 1, topic two 0 1 2 0, topic three 1 2 3 4
     assert told == {0: (2, 3), 1: (4, 4), 2: (1, 3), 3: (1, 1), 4: (0, 1)}
@@ -65,7 +65,7 @@ def test_momentum_of_a_matrix_counted_by_eye() -> None:
 @given(verdicts)
 def test_each_later_answer_stands_behind_a_run_of_one_kind(rows: list[list[float]]) -> None:
     matrix: VerdictMatrix = np.array(rows)
-    right, wrong = count_preceding_run(matrix, of=1), count_preceding_run(matrix, of=0)
+    right, wrong = count_preceding_equal_verdicts(matrix, verdict=1), count_preceding_equal_verdicts(matrix, verdict=0)
     before = matrix[:, :-1]
     assert np.all(wrong[:, 1:][before == 1] == 0)
     assert np.all(right[:, 1:][before == 0] == 0)

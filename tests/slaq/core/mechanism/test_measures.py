@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from factmill.tasks.slaq.core.mechanism.rows import TokenEffect
+from factmill.tasks.slaq.core.mechanism.rows import TokenAblationEffect
 from factmill.tasks.slaq.core.mechanism.similarity import (
     compute_answer_similarities,
     compute_assignment_similarity,
+    compute_containment_and_iou,
     compute_pearson_correlation,
     compute_permutation_p,
-    compute_set_overlap,
     compute_token_similarities,
     compute_transport_similarity,
     cross_validate_fact_kinds,
@@ -20,8 +20,8 @@ from factmill.tasks.slaq.core.mechanism.similarity import (
 )
 
 
-def effect(importances: list[float], chosen: list[int]) -> TokenEffect:
-    return TokenEffect(token="x", base=1.0, importances=importances, chosen=chosen, recovered=1.0)
+def effect(importances: list[float], chosen: list[int]) -> TokenAblationEffect:
+    return TokenAblationEffect(token="x", base=1.0, importances=importances, chosen=chosen, recovered=1.0)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,13 @@ def effect(importances: list[float], chosen: list[int]) -> TokenEffect:
 def test_sets_are_compared_as_equations_7_and_8_say(
     first: list[int], second: list[int], containment: float, iou: float
 ) -> None:
-    assert compute_set_overlap(first, second) == compute_set_overlap(second, first) == (containment, iou)
+    assert (
+        compute_containment_and_iou(first, second) == compute_containment_and_iou(second, first) == (containment, iou)
+    )
 
 
 def test_without_a_set_there_is_no_overlap_to_tell() -> None:
-    assert all(map(math.isnan, (*compute_set_overlap([], [1]), *compute_set_overlap([], []))))
+    assert all(map(math.isnan, (*compute_containment_and_iou([], [1]), *compute_containment_and_iou([], []))))
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from factmill.tasks.slaq.core.mechanism.pairing import (
     find_best_aligned_part,
     find_numbered_parts,
     pair_fact_answers,
-    pair_fact_by_judge,
     read_quoted_part,
+    replace_pair_by_judged_span,
 )
 from factmill.tasks.slaq.core.mechanism.rows import (
     AnsweredFact,
-    count_facts_by_kind,
-    draw_facts_by_kind,
-    format_kind_counts,
+    count_drawn_and_unscored_by_kind,
+    format_scored_fact_counts,
+    shuffle_facts_by_kind_and_count,
 )
 
 WORDS = frozenset(load_list_entries("function_words"))
@@ -153,7 +153,7 @@ def test_a_judge_quotes_the_part() -> None:
     lost = pair_fact_answers(fact(short_answer="327 to 304 BCE"), WORDS, 0.9, {})
     assert lost.unscored == "not_in_long_answer"
     start = LONG.index("343")
-    row = pair_fact_by_judge(lost, (start, start + 14))
+    row = replace_pair_by_judged_span(lost, (start, start + 14))
     assert (row.long_text, row.long_start, row.paired_by, row.unscored, row.detail) == (
         "343 to 341 BCE",
         start,
@@ -161,7 +161,7 @@ def test_a_judge_quotes_the_part() -> None:
         "",
         "",
     )
-    none = pair_fact_by_judge(pair_fact_answers(fact(), WORDS, 0.5, {}), None)
+    none = replace_pair_by_judged_span(pair_fact_answers(fact(), WORDS, 0.5, {}), None)
     assert (none.long_text, none.paired_by, none.unscored) == ("", "", "not_in_long_answer")
 
 
@@ -170,7 +170,9 @@ LONG_VERDICTS = [[1, 0, 1, 0, 1], [1, 1, 0, 0, 0]]
 
 
 def test_facts_right_in_both_answers_and_in_one_can_be_looked_at() -> None:
-    drawn, counts = draw_facts_by_kind(judged_table(SHORT_VERDICTS, LONG_VERDICTS).to_pylist(), "m", "mine", 0)
+    drawn, counts = shuffle_facts_by_kind_and_count(
+        judged_table(SHORT_VERDICTS, LONG_VERDICTS).to_pylist(), "m", "mine", 0
+    )
     facts = [fact for mine in drawn.values() for fact in mine]
     assert {fact.id: (fact.kind, fact.right_short, fact.right_long) for fact in facts} == {
         "m/t0/1": ("aligned", 1, 1),
@@ -187,19 +189,19 @@ def test_facts_right_in_both_answers_and_in_one_can_be_looked_at() -> None:
 
 def test_the_seed_gives_the_order_of_the_draw() -> None:
     answers = judged_table([[1, 1, 1, 0, 0]] * 8, [[1, 1, 1, 1, 1]] * 8).to_pylist()
-    drawn = [draw_facts_by_kind(answers, "m", "mine", seed)[0] for seed in (0, 0, 1)]
+    drawn = [shuffle_facts_by_kind_and_count(answers, "m", "mine", seed)[0] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert {kind: len(facts) for kind, facts in drawn[0].items()} == {"aligned": 24, "misaligned": 16}
 
 
 def test_drawn_and_unscored_facts_are_counted_by_kind() -> None:
-    kinds = count_facts_by_kind([("aligned", ""), ("aligned", "too_long"), ("aligned", "")])
+    kinds = count_drawn_and_unscored_by_kind([("aligned", ""), ("aligned", "too_long"), ("aligned", "")])
     assert kinds == {"aligned": {"drawn": 3, "unscored": 1}, "misaligned": {"drawn": 0, "unscored": 0}}
-    assert format_kind_counts(kinds) == "2 of 3 aligned facts, 0 of 0 misaligned facts"
+    assert format_scored_fact_counts(kinds) == "2 of 3 aligned facts, 0 of 0 misaligned facts"
 
 
 def test_what_was_asked_in_one_way_alone_is_no_fact() -> None:
-    assert draw_facts_by_kind(judged_table(SHORT_VERDICTS, []).to_pylist(), "m", "mine", 0)[0] == {
+    assert shuffle_facts_by_kind_and_count(judged_table(SHORT_VERDICTS, []).to_pylist(), "m", "mine", 0)[0] == {
         "aligned": (),
         "misaligned": (),
     }

@@ -75,13 +75,15 @@ def make_comparable_texts(texts: Sequence[str], lemmatize: Lemmatizer) -> list[C
 def normalise_words(text: str) -> str:
     """Return the casefolded words of a text, with a space between them."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", _NUMBER_IN_GROUPS.sub(_join_digits, text.translate(_SEPARATORS_TO_ASCII)))
+        text = unicodedata.normalize(
+            "NFKC", _NUMBER_IN_GROUPS.sub(_drop_digit_group_separators, text.translate(_SEPARATORS_TO_ASCII))
+        )
         text = _NON_ASCII_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
-    plain = _SIGNED_AMOUNT.sub(r"\1-", _NUMBER_IN_GROUPS.sub(_join_digits, text))
-    return " ".join(_PUNCTUATION.sub(_replace_mark, plain).casefold().split())
+    plain = _SIGNED_AMOUNT.sub(r"\1-", _NUMBER_IN_GROUPS.sub(_drop_digit_group_separators, text))
+    return " ".join(_PUNCTUATION.sub(_replace_punctuation_match, plain).casefold().split())
 
 
-def _join_digits(found: re.Match[str]) -> str:
+def _drop_digit_group_separators(found: re.Match[str]) -> str:
     return found[0].replace(found[1], "")
 
 
@@ -89,13 +91,13 @@ _MARK_REPLACEMENTS = {"minus": " minus", "nought": "0.", "inner": ""}
 """A minus becomes letters, so that no lemmatizer separates it from its number."""
 
 
-def _replace_mark(found: re.Match[str]) -> str:
+def _replace_punctuation_match(found: re.Match[str]) -> str:
     kind = found.lastgroup
-    return _replace_lone_mark(found[0]) if kind is None else _MARK_REPLACEMENTS.get(kind, found[0])
+    return _replace_lone_punctuation_mark(found[0]) if kind is None else _MARK_REPLACEMENTS.get(kind, found[0])
 
 
 @cache
-def _replace_lone_mark(mark: str) -> str:
+def _replace_lone_punctuation_mark(mark: str) -> str:
     category = unicodedata.category(mark)
     if category == "Sc" or mark in _SIGN_WORDS:
         return f" {mark} "
@@ -104,7 +106,7 @@ def _replace_lone_mark(mark: str) -> str:
     return "" if category == "Cf" else " "
 
 
-def score_fixed(
+def score_gold_strings_in_answer(
     references: Sequence[tuple[str, ...]], answer: ComparableText, known: Mapping[str, ComparableText]
 ) -> tuple[float, float]:
     """Return the loose share and the strict 0 or 1 of an answer; NaN if there is nothing to find.

@@ -27,7 +27,7 @@ def format_gold_primitive(value: GoldAnswer) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
-def list_gold_strings(gold: GoldAnswer) -> Iterator[tuple[str, ...]]:
+def list_gold_string_spellings(gold: GoldAnswer) -> Iterator[tuple[str, ...]]:
     """Yield the strings that an answer must say: each key and value at any depth, as a tuple of its spellings.
 
     Null and blank texts are skipped; a float may also be written without its exponent or trailing zeros. Repeated
@@ -35,11 +35,11 @@ def list_gold_strings(gold: GoldAnswer) -> Iterator[tuple[str, ...]]:
     """
     if isinstance(gold, dict):
         for key, value in gold.items():
-            yield from list_gold_strings(key)
-            yield from list_gold_strings(value)
+            yield from list_gold_string_spellings(key)
+            yield from list_gold_string_spellings(value)
     elif isinstance(gold, list):
         for value in gold:
-            yield from list_gold_strings(value)
+            yield from list_gold_string_spellings(value)
     elif gold is not None and (text := format_gold_primitive(gold)).strip():
         is_decimal = isinstance(gold, float) and math.isfinite(gold)
         yield tuple(dict.fromkeys((text, format_number_without_exponent(gold) if is_decimal else text)))

@@ -87,7 +87,7 @@ def lemmatize_word(word: str) -> str:
     for ending in ("ing", "ed"):
         stem = word.removesuffix(ending)
         if stem != word:
-            return _restore_stem(stem) if len(stem) > 2 and _VOWEL.search(stem) else word
+            return _restore_base_form(stem) if len(stem) > 2 and _VOWEL.search(stem) else word
     return word
 
 
@@ -99,7 +99,7 @@ def _strip_plural(word: str) -> str:
     return word[:-2] if word.endswith(_ES_PLURAL_ENDINGS) else word[:-1]
 
 
-def _restore_stem(stem: str) -> str:
+def _restore_base_form(stem: str) -> str:
     """Return the base form of a stem before -ing or -ed: stopp → stop, mak → make."""
     if _DOUBLED_CONSONANT.search(stem):
         return stem[:-1]

@@ -44,12 +44,12 @@ def _drop_commas(found: re.Match[str]) -> str:
     return found[0].replace(",", "")
 
 
-def list_upstream_strings(gold: GoldAnswer) -> list[str]:
+def list_upstream_gold_strings(gold: GoldAnswer) -> list[str]:
     """Return the strings of a gold answer that the public scorer looks for."""
     if isinstance(gold, dict):
-        return [text for each in (*gold, *gold.values()) for text in list_upstream_strings(each)]
+        return [text for each in (*gold, *gold.values()) for text in list_upstream_gold_strings(each)]
     if isinstance(gold, list):
-        return [text for each in gold for text in list_upstream_strings(each)]
+        return [text for each in gold for text in list_upstream_gold_strings(each)]
     return [format_gold_primitive(gold)]
 
 
@@ -61,7 +61,7 @@ def score_like_upstream(gold: GoldAnswer, answer: str, normal: Mapping[str, str]
     if _has_empty_container(gold):
         return float("nan"), float("nan")
     size = 2 * len(gold) if isinstance(gold, dict) else len(gold) if isinstance(gold, list) else 1
-    missing = sum(not stands_at_word_edges(normal[text], answer) for text in list_upstream_strings(gold))
+    missing = sum(not stands_at_word_edges(normal[text], answer) for text in list_upstream_gold_strings(gold))
     return (size - missing) / size, float(not missing)
 
 

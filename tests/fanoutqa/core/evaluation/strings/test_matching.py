@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmill.tasks.fanoutqa.core.evaluation.scoring import score_loose_and_strict
-from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer, list_gold_strings
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer, list_gold_string_spellings
 from factmill.tasks.fanoutqa.core.evaluation.strings.upstream_scorer import fix_encoding
 from factmill.tasks.fanoutqa.evaluation.lemmatizers import load_lemmatizer, resolve_lemmatizer_name
 
@@ -195,7 +195,7 @@ golds = st.recursive(
 @given(golds)
 def test_a_gold_answer_given_as_answer_says_all_of_itself(gold: Any) -> None:
     share, whole = score_loose_and_strict([format_gold_answer(gold)], [gold], LEMMAS)
-    if list(list_gold_strings(gold)):
+    if list(list_gold_string_spellings(gold)):
         assert (share[0], whole[0]) == (1, 1)
     else:
         assert math.isnan(share[0])
@@ -247,7 +247,7 @@ def test_released_questions_with_their_gold_answers(
     assert int((found[1] == 0).sum()) == lost
     # nothing is lost but what begins or ends with a sign or a stop
     edges = [
-        all(text[0].isalnum() and text[-1].isalnum() for ways in list_gold_strings(gold) for text in ways)
+        all(text[0].isalnum() and text[-1].isalnum() for ways in list_gold_string_spellings(gold) for text in ways)
         for gold, all_found in zip(questions, found[1], strict=True)
         if not all_found
     ]

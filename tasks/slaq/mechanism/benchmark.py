@@ -27,12 +27,12 @@ from factmill.tasks.slaq.core.mechanism.rows import (
     ComparedFact,
     FactKind,
     PairedFact,
-    draw_facts_by_kind,
+    shuffle_facts_by_kind_and_count,
 )
 from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
 from factmill.tasks.slaq.evaluation.questions import ANSWER_LONG_PROMPT, ANSWER_SHORT_PROMPT
 from factmill.tasks.slaq.mechanism.ablation_service import Device, Precision, list_causal_model_files
-from factmill.tasks.storage.builds import BuildRecord, list_builds, published_table, resolve_build
+from factmill.tasks.storage.builds import BuildRecord, list_builds, load_published_table, resolve_build
 from factmill.tasks.storage.source_files import SourceFile, iterate_csv, make_unpinned_source, pin_source_file
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -166,21 +166,21 @@ def _get_slaq_evaluation(name: str, run: RunOptions) -> BuildRecord:
     return record
 
 
-def load_drawn_facts(
+def load_shuffled_facts_and_counts(
     warehouse: Path, subject: AnalysedModel, params: MechanismParams
 ) -> tuple[dict[FactKind, tuple[AnsweredFact, ...]], dict[str, int]]:
-    """Load the facts of one model and their counts (draw_facts_by_kind); UnknownBuild if its evaluation is gone."""
+    """Load the facts of one model and their counts (shuffle_facts_by_kind_and_count); UnknownBuild if its evaluation is gone."""
     found = [build for build in list_builds(warehouse) if build.content_digest == subject.evaluation]
     if not found:
         raise UnknownBuild(f"the evaluation of {subject.asked} is no longer in {warehouse}; evaluate again")
     with open_warehouse(warehouse) as db:
-        answers = published_table(db, found[-1].build_id, "slaq_answers").cast(arrow_schema(ScoredSlaqPrediction))
-    return draw_facts_by_kind(answers.to_pylist(), subject.model, subject.asked, params.seed)
+        answers = load_published_table(db, found[-1].build_id, "slaq_answers").cast(arrow_schema(ScoredSlaqPrediction))
+    return shuffle_facts_by_kind_and_count(answers.to_pylist(), subject.model, subject.asked, params.seed)
 
 
 def count_available_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
     """Count facts before the draw: model → aligned, misaligned, wrong_in_both, unscored → facts of its evaluation."""
-    return {each.model: load_drawn_facts(warehouse, each, inputs.params)[1] for each in inputs.subjects}
+    return {each.model: load_shuffled_facts_and_counts(warehouse, each, inputs.params)[1] for each in inputs.subjects}
 
 
 def load_pairs_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:

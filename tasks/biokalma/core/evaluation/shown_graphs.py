@@ -19,7 +19,7 @@ from functools import cached_property
 
 from factmill.tasks.biokalma.core.evaluation.rows import BiokalmaQuestion, BiokalmaQuestionForm
 from factmill.tasks.biokalma.core.rows import BiokalmaRow
-from factmill.tasks.core.authoring.knowledge_pieces import KnowledgePiece, format_citable_label
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, replace_unpaired_square_brackets
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import ItemCandidate, Qid
 from factmill.tasks.core.digests import derive_seed, digest_json
@@ -37,11 +37,11 @@ class ItemGraph:
 
     qid: str
     name: str
-    pieces: tuple[KnowledgePiece, ...]
+    pieces: tuple[PersonKnowledgePiece, ...]
 
 
 @dataclass(frozen=True)
-class MeasuredBuildRows:
+class SettingGraphSelector:
     """All rows of the measured build, from which a row's graphs may be replaced."""
 
     rows: Sequence[BiokalmaRow]
@@ -50,12 +50,15 @@ class MeasuredBuildRows:
         """Return a row's graphs in a setting; for `retrieved` none, since they are looked up later."""
         if setting == RETRIEVED_SETTING:
             return []
-        graphs = list_row_graphs(row)
+        graphs = list_person_graphs(row)
         if setting.startswith(REMOVED_PREFIX):
             missing = {
-                identify_piece(piece) for piece in choose_removed_pieces(row, int(setting.removeprefix(REMOVED_PREFIX)))
+                get_piece_identity(piece)
+                for piece in choose_removed_pieces(row, int(setting.removeprefix(REMOVED_PREFIX)))
             }
-            kept = ((graph, [each for each in graph.pieces if identify_piece(each) not in missing]) for graph in graphs)
+            kept = (
+                (graph, [each for each in graph.pieces if get_piece_identity(each) not in missing]) for graph in graphs
+            )
             return [ItemGraph(graph.qid, graph.name, tuple(pieces)) for graph, pieces in kept if pieces]
         if setting.startswith(ABLATED_PREFIX):
             count = round(len(self._replacement_order) * (100 - int(setting.removeprefix(ABLATED_PREFIX))) / 100)
@@ -72,7 +75,7 @@ class MeasuredBuildRows:
     @cached_property
     def _people_graphs(self) -> list[ItemGraph]:
         """The graph of each person of the build, by QID number."""
-        graphs = {graph.qid: graph for row in reversed(self.rows) for graph in list_row_graphs(row)}
+        graphs = {graph.qid: graph for row in reversed(self.rows) for graph in list_person_graphs(row)}
         return [graphs[qid] for qid in sorted(graphs, key=get_wikidata_id_number)]
 
     def _find_replacement(self, row: BiokalmaRow, graph: ItemGraph) -> ItemGraph:
@@ -83,7 +86,7 @@ class MeasuredBuildRows:
         return next((each for each in others if each.qid not in known), graph)
 
 
-def list_row_graphs(row: BiokalmaRow) -> list[ItemGraph]:
+def list_person_graphs(row: BiokalmaRow) -> list[ItemGraph]:
     """Return the graphs of a row's two people."""
     return [
         ItemGraph(qid, name, tuple(piece for piece in row.knowledge_graph if piece.qid == qid))
@@ -91,14 +94,14 @@ def list_row_graphs(row: BiokalmaRow) -> list[ItemGraph]:
     ]
 
 
-def choose_removed_pieces(row: BiokalmaRow, number: int) -> list[KnowledgePiece]:
+def choose_removed_pieces(row: BiokalmaRow, number: int) -> list[PersonKnowledgePiece]:
     """Return the first pieces of the minimum set to remove: `number` of them, or all."""
-    return sorted(row.minimum_knowledge, key=lambda piece: digest_json(["removed", row.id, *identify_piece(piece)]))[
-        :number
-    ]
+    return sorted(
+        row.minimum_knowledge, key=lambda piece: digest_json(["removed", row.id, *get_piece_identity(piece)])
+    )[:number]
 
 
-def identify_piece(piece: KnowledgePiece) -> tuple[str, str, str]:
+def get_piece_identity(piece: PersonKnowledgePiece) -> tuple[str, str, str]:
     """Return a piece's identity, whatever statement it comes from."""
     return piece.qid, piece.pid, piece.value_qid or piece.value
 
@@ -108,7 +111,7 @@ def make_row_questions(
 ) -> Iterator[BiokalmaQuestion]:
     """Yield a row's questions with these graphs."""
     for form in forms:
-        yield attach_graphs(
+        yield attach_graphs_and_removed_pieces(
             BiokalmaQuestion(
                 id=f"{setting}/{row.id}/{form}",
                 question_id=f"{row.id}/{form}",
@@ -131,19 +134,19 @@ def make_row_questions(
         )
 
 
-def attach_graphs(asked: BiokalmaQuestion, graphs: Sequence[ItemGraph]) -> BiokalmaQuestion:
+def attach_graphs_and_removed_pieces(asked: BiokalmaQuestion, graphs: Sequence[ItemGraph]) -> BiokalmaQuestion:
     """Return a question with these graphs; the pieces of the minimum set that they lack become `removed`."""
     given = [piece for graph in graphs for piece in graph.pieces]
-    there = set(map(identify_piece, given))
+    there = set(map(get_piece_identity, given))
     return asked.replace(
         retrieved=[graph.qid for graph in graphs],
         retrieved_names=[graph.name for graph in graphs],
         given=given,
-        removed=[piece for piece in asked.minimum if identify_piece(piece) not in there],
+        removed=[piece for piece in asked.minimum if get_piece_identity(piece) not in there],
     )
 
 
-PieceVerbaliser = Callable[[KnowledgePiece, str], str]
+PieceVerbaliser = Callable[[PersonKnowledgePiece, str], str]
 GUESSES_PER_PERSON = 4
 """Pieces guessed per person: together about as many as a minimum set has."""
 
@@ -151,10 +154,10 @@ GUESSES_PER_PERSON = 4
 def make_oracle_answer(asked: BiokalmaQuestion, verbalise: PieceVerbaliser) -> str:
     """Return the minimum set, one sentence per piece: cited where the graph has it, else marked [NA]."""
     names = dict(zip(asked.people, asked.names, strict=True))
-    given = set(map(identify_piece, asked.given))
+    given = set(map(get_piece_identity, asked.given))
     return " ".join(
         _insert_citation(
-            verbalise(piece, names[piece.qid]), format_citation(piece) if identify_piece(piece) in given else "[NA]"
+            verbalise(piece, names[piece.qid]), format_citation(piece) if get_piece_identity(piece) in given else "[NA]"
         )
         for piece in asked.minimum
     )
@@ -169,7 +172,7 @@ class FrequencyGuesser:
     """Relation label (empty: all rows) → (PID, value) → number of rows."""
     _counts_by_row: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
     """Row id → the same counts for that row alone."""
-    _pieces: dict[tuple[str, str], KnowledgePiece] = field(default_factory=dict)
+    _pieces: dict[tuple[str, str], PersonKnowledgePiece] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Count the pieces of all rows."""
@@ -193,9 +196,9 @@ class FrequencyGuesser:
         return _insert_citation(verbalise(piece, name), format_citation(piece))
 
 
-def format_citation(piece: KnowledgePiece) -> str:
+def format_citation(piece: PersonKnowledgePiece) -> str:
     """Return `[Q1, place of birth: London]` (§3.3)."""
-    return f"[{piece.qid}, {format_citable_label(piece.property)}: {format_citable_label(piece.value)}]"
+    return f"[{piece.qid}, {replace_unpaired_square_brackets(piece.property)}: {replace_unpaired_square_brackets(piece.value)}]"
 
 
 def _insert_citation(sentence: str, citation: str) -> str:
@@ -220,14 +223,14 @@ class NameSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionName:
+class QuestionNameCandidates:
     """A name in a question, and the items of the class that bear it."""
 
     text: str
     candidates: tuple[ItemCandidate, ...]
 
 
-def list_name_spans(question: str, shortest: int, function_words: Set[str]) -> list[NameSpan]:
+def list_name_spans(question: str, min_words: int, function_words: Set[str]) -> list[NameSpan]:
     """Return the runs of at least `shortest` words that begin and end with a capitalised word.
 
     A function word alone is not a run. Words in scripts without case count as capitalised.
@@ -236,7 +239,7 @@ def list_name_spans(question: str, shortest: int, function_words: Set[str]) -> l
     marked = [at for at, word in enumerate(words) if any(each.isalpha() and not each.islower() for each in word)]
     spans = []
     for start in marked:
-        for stop in (end + 1 for end in marked if shortest <= end + 1 - start <= MAX_NAME_WORDS):
+        for stop in (end + 1 for end in marked if min_words <= end + 1 - start <= MAX_NAME_WORDS):
             spellings = _list_spellings(" ".join(words[start:stop]))
             if spellings and spellings[0].lower() not in function_words:
                 spans.append(NameSpan(start, stop, spellings))
@@ -249,22 +252,26 @@ def _list_spellings(written: str) -> tuple[str, ...]:
     return tuple(filter(None, dict.fromkeys([name, bare, _POSSESSIVE.sub("", bare)])))
 
 
-def choose_names(spans: Sequence[NameSpan], bearers: Mapping[str, Sequence[ItemCandidate]]) -> list[QuestionName]:
+def choose_longest_names(
+    spans: Sequence[NameSpan], bearers: Mapping[str, Sequence[ItemCandidate]]
+) -> list[QuestionNameCandidates]:
     """Return the names among spans in text order; longer names take precedence and never overlap.
 
     `bearers`: spelling → items of the class that bear it.
     """
     taken: set[int] = set()
-    chosen: list[tuple[int, QuestionName]] = []
+    chosen: list[tuple[int, QuestionNameCandidates]] = []
     for span in sorted(spans, key=lambda span: (span.start - span.stop, span.start)):
         text = next((each for each in span.spellings if bearers.get(each)), None)
         if text is not None and taken.isdisjoint(range(span.start, span.stop)):
             taken.update(range(span.start, span.stop))
-            chosen.append((span.start, QuestionName(text, tuple(bearers[text]))))
+            chosen.append((span.start, QuestionNameCandidates(text, tuple(bearers[text]))))
     return [name for _, name in sorted(chosen, key=lambda pair: pair[0])]
 
 
-def choose_named_item(question: str, name: QuestionName, facts: Mapping[str, Sequence[ItemFact]]) -> Qid:
+def choose_item_by_named_neighbours(
+    question: str, name: QuestionNameCandidates, facts: Mapping[str, Sequence[ItemFact]]
+) -> Qid:
     """Return the bearer of a name that a question means (§3.2, exact match of neighbours)."""
     folded, own = fold_case_and_accents(question), fold_case_and_accents(name.text)
 

@@ -17,7 +17,7 @@ from typing import Any
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models.converting.checkpoints import (
     ConverterVocabulary,
-    convert_weights,
+    convert_weights_to_ctranslate2,
     list_weight_files,
     load_checkpoint_json,
     make_converted_model_folder,
@@ -25,9 +25,9 @@ from factmill.tasks.models.converting.checkpoints import (
 )
 from factmill.tasks.models.converting.weights import (
     CTRANSLATE2_WEIGHTS_FILE,
+    MappedWeights,
     Quantization,
-    WeightsHeader,
-    load_weights_header,
+    load_mapped_weights,
 )
 from factmill.tasks.models.model_folder import (
     ConversionResult,
@@ -68,7 +68,7 @@ def make_language_model_folder(
     """
     convert = partial(convert_decoder_checkpoint, quantization=quantization)
     return make_converted_model_folder(
-        checkpoint, folder, name, "perplexity", if_there, convert, _copy_converted_decoder, quantization
+        checkpoint, folder, name, "perplexity", if_there, convert, _check_and_copy_converted_decoder, quantization
     )
 
 
@@ -78,11 +78,11 @@ def convert_decoder_checkpoint(checkpoint: Path, making: Path, quantization: Qua
     config = config.get("text_config", config)
     cutter = load_text_tokenizer(get_tokenizer_file(checkpoint))
     tokens = list_decoder_tokens(cutter, config.get("vocab_size"))
-    start, unknown = _find_start(checkpoint, config, tokens), cutter.unknown
+    start, unknown = _find_start_token(checkpoint, config, tokens), cutter.unknown
     # CTranslate2 requires a token for each, and stores the names without using them here
     names = (start or unknown or tokens[0], start or unknown or tokens[0], unknown or "")
-    made_with = convert_weights(checkpoint, making, ConverterVocabulary(tokens, *names), quantization)
-    header = load_weights_header(making / CTRANSLATE2_WEIGHTS_FILE)
+    made_with = convert_weights_to_ctranslate2(checkpoint, making, ConverterVocabulary(tokens, *names), quantization)
+    header = load_mapped_weights(making / CTRANSLATE2_WEIGHTS_FILE)
     _require_decoder(checkpoint, header)
     copy_files(checkpoint, [cutter.path.name], making)
     settings = PerplexitySettings(
@@ -96,23 +96,23 @@ def convert_decoder_checkpoint(checkpoint: Path, making: Path, quantization: Qua
     return ConversionResult(digest_existing_files(checkpoint, names_of_files), settings.model_dump(), made_with)
 
 
-def list_decoder_tokens(cutter: TextTokenizer, size: int | None) -> list[str]:
+def list_decoder_tokens(tokenizer: TextTokenizer, size: int | None) -> list[str]:
     """Return a model's tokens in the order of their ids; `size`: how many the weights have.
 
     Some weights have more than the tokenizer, rounded up; some tokenizers have tokens that the weights lack.
     """
     if not isinstance(size, int) or size < 1:
-        raise UsageError(f"{cutter.path.parent}/config.json: vocab_size is {size!r}; expected the number of tokens")
+        raise UsageError(f"{tokenizer.path.parent}/config.json: vocab_size is {size!r}; expected the number of tokens")
     tokens = [f"madeupword{number}" for number in range(size)]
-    for token, number in cutter.token_ids.items():
+    for token, number in tokenizer.token_ids.items():
         if number < size:
             tokens[number] = token
     if len(set(tokens)) < size:
-        raise UsageError(f"{cutter.path}: two tokens have the same name, so the vocabulary is ambiguous")
+        raise UsageError(f"{tokenizer.path}: two tokens have the same name, so the vocabulary is ambiguous")
     return tokens
 
 
-def _require_decoder(path: Path, header: WeightsHeader) -> None:
+def _require_decoder(path: Path, header: MappedWeights) -> None:
     if header.kind != _DECODER_SPEC:
         raise UsageError(
             f"{path}: its model is of CTranslate2's kind {header.kind}; a perplexity needs a causal language model "
@@ -120,13 +120,13 @@ def _require_decoder(path: Path, header: WeightsHeader) -> None:
         )
 
 
-def _find_max_positions(header: WeightsHeader, config: Mapping[str, Any]) -> int | None:
+def _find_max_positions(header: MappedWeights, config: Mapping[str, Any]) -> int | None:
     """Return the smaller of the positions in config.json and in the position table; None if neither is given."""
     limits = [config[key] for key in _POSITION_KEYS if isinstance(config.get(key), int)]
     return min([*limits, *header.shapes.get(_POSITION_TABLE, ())[:1]], default=None)
 
 
-def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) -> str | None:
+def _find_start_token(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) -> str | None:
     """Return the token that precedes a text; None if no file names one."""
     for file in _SPECIAL_TOKEN_FILES:
         named = load_checkpoint_json(checkpoint / file, {}).get("bos_token")
@@ -139,10 +139,10 @@ def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) 
     return tokens[number] if isinstance(number, int) and 0 <= number < len(tokens) else None
 
 
-def _copy_converted_decoder(converted: Path, making: Path) -> ConversionResult:
+def _check_and_copy_converted_decoder(converted: Path, making: Path) -> ConversionResult:
     """Check a folder that CTranslate2's own command made, and copy it."""
     require_converted_files(converted, _CONVERTED_DECODER_FILES, "perplexity")
-    header = load_weights_header(converted / CTRANSLATE2_WEIGHTS_FILE)
+    header = load_mapped_weights(converted / CTRANSLATE2_WEIGHTS_FILE)
     _require_decoder(converted, header)
     cutter = load_text_tokenizer(get_tokenizer_file(converted))
     tokens, config = load_checkpoint_json(converted / VOCABULARY_FILE), load_checkpoint_json(converted / "config.json")
@@ -160,13 +160,13 @@ def _copy_converted_decoder(converted: Path, making: Path) -> ConversionResult:
     return ConversionResult(digest_existing_files(converted, files), settings.model_dump(), "converted before")
 
 
-def _require_matching_tokens(converted: Path, cutter: TextTokenizer, tokens: Any) -> None:
+def _require_matching_tokens(converted: Path, tokenizer: TextTokenizer, tokens: Any) -> None:
     """Raise UsageError unless the vocabulary gives the tokenizer's tokens the same ids."""
     if not isinstance(tokens, list):
         raise UsageError(f"{converted / VOCABULARY_FILE}: expected a list of tokens, found {json.dumps(tokens)[:60]}")
-    for token, number in cutter.token_ids.items():
+    for token, number in tokenizer.token_ids.items():
         if number < len(tokens) and tokens[number] != token:
             raise UsageError(
-                f"{converted}: {cutter.path.name} and {VOCABULARY_FILE} do not belong together: token {number} is {token!r} in "
+                f"{converted}: {tokenizer.path.name} and {VOCABULARY_FILE} do not belong together: token {number} is {token!r} in "
                 f"one and {tokens[number]!r} in the other; put the checkpoint's own file there"
             )

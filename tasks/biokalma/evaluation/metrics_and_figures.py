@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from factmill.tasks.biokalma.core.evaluation.rows import MAX_RATING, MIN_RATING, RATING_CRITERIA
 from factmill.tasks.biokalma.core.evaluation.scoring import LEXICAL_ALIGNER
-from factmill.tasks.biokalma.core.evaluation.settings import (
+from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     ABLATED_PREFIX,
     GIVEN_SETTING,
     REMOVED_PREFIX,
@@ -30,9 +30,9 @@ from factmill.tasks.core.evaluation.scoring import (
     make_score_rows,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
-from factmill.tasks.core.measures.ratio_metrics import RatioMetric, RatioTerms, measure_ratio_metrics
+from factmill.tasks.core.measures.ratio_metrics import RatioMetricScores, RatioTerms, measure_ratio_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
-from factmill.tasks.evaluation.definition import EvaluationParams, PaperResult, ReportItem
+from factmill.tasks.evaluation.definition import EvaluationParams, PaperResult, ReportedAnswer
 
 MICRO, MACRO = "micro", "macro"
 CORRECTNESS, PRECISION, RECALL, F1 = "correctness", "precision", "recall", "f1"
@@ -71,7 +71,7 @@ UPSTREAM_NOTE = "counted as the public script does"
 
 
 @dataclass(frozen=True, slots=True)
-class _SettingCounts:
+class _SettingRatioTerms:
     """Counts of one setting's answers."""
 
     answers: pa.Table
@@ -88,15 +88,17 @@ class _SettingCounts:
         return RatioTerms(own, (part.denominators > 0).astype(np.float64))
 
 
-def measure_biokalma(answers: pa.Table, params: EvaluationParams) -> tuple[pa.Table, list[MeasuredMetric]]:
+def compute_biokalma_scores_and_metrics(
+    answers: pa.Table, params: EvaluationParams
+) -> tuple[pa.Table, list[MeasuredMetric]]:
     """Return the score rows and the metrics of answers (rows of `ScoredBiokalmaPrediction`)."""
-    answers = _add_group_columns(answers)
+    answers = _add_piece_count_groups(answers)
     scores, metrics = [make_score_rows(answers[:0], RETRIEVAL, np.zeros(0))], list[MeasuredMetric]()
     for setting in sorted(pc.unique(answers["setting"]).to_pylist()):
-        counts = _count_setting(answers.filter(pc.equal(answers["setting"], setting)))
-        metrics += measure_ratio_metrics(list(_make_metric_ratios(setting, counts)), params.seed)
-        scores += _score_macro_shares(counts)
-        for found, unit in (*_score_ratings(counts.answers), *_score_retrieval(counts.answers)):
+        counts = _make_setting_ratio_terms(answers.filter(pc.equal(answers["setting"], setting)))
+        metrics += measure_ratio_metrics(list(_make_micro_and_macro_ratios(setting, counts)), params.seed)
+        scores += _make_macro_score_rows(counts)
+        for found, unit in (*_make_rating_score_rows(counts.answers), *_make_retrieval_score_rows(counts.answers)):
             scores.append(found)
             given = group_scores_by_setting(found, counts.answers, BIOKALMA_GROUPS, is_share=False, unit=unit)
             worst, best = (0.0, 1.0) if unit == _SHARE_UNIT else (float(MIN_RATING), float(MAX_RATING))
@@ -112,7 +114,7 @@ def measure_biokalma(answers: pa.Table, params: EvaluationParams) -> tuple[pa.Ta
     ]
 
 
-def _add_group_columns(answers: pa.Table) -> pa.Table:
+def _add_piece_count_groups(answers: pa.Table) -> pa.Table:
     needed = pc.list_value_length(answers["minimum"]).to_numpy()
     lacking = pc.list_value_length(answers["removed"]).to_numpy()
     pieces = np.select([needed < 5, needed < 8], ["1 to 4", "5 to 7"], "8 or more")
@@ -122,7 +124,7 @@ def _add_group_columns(answers: pa.Table) -> pa.Table:
     )
 
 
-def _count_setting(answers: pa.Table) -> _SettingCounts:
+def _make_setting_ratio_terms(answers: pa.Table) -> _SettingRatioTerms:
     counts = answers["counts"]
     column = {
         name: column_to_floats(pc.struct_field(counts, name))
@@ -136,10 +138,10 @@ def _count_setting(answers: pa.Table) -> _SettingCounts:
         applies = column["removed"] > 0 if metric in _NA_METRICS else ~left_out | (metric not in _SCORER_METRICS)
         top = np.where(missing, np.nan, np.sum([column[name] for name in above], axis=0))
         parts[metric] = RatioTerms(np.where(applies, top, 0.0), np.where(applies, column[below], 0.0))
-    return _SettingCounts(answers, parts)
+    return _SettingRatioTerms(answers, parts)
 
 
-def _make_metric_ratios(setting: str, counts: _SettingCounts) -> Iterator[RatioMetric]:
+def _make_micro_and_macro_ratios(setting: str, counts: _SettingRatioTerms) -> Iterator[RatioMetricScores]:
     groups = {name: counts.answers[name].to_pylist() for name in BIOKALMA_GROUPS}
     clusters = counts.answers["cluster"].to_pylist()
     made = {metric: (metric,) for metric in RATIO_COUNTS} | F1_PARTS
@@ -150,10 +152,10 @@ def _make_metric_ratios(setting: str, counts: _SettingCounts) -> Iterator[RatioM
         ):
             if metric in _NA_METRICS and not counts.parts[NA_RECALL].denominators.any():
                 continue
-            yield RatioMetric(setting, f"{kind}_{metric}", clusters, parts, groups)
+            yield RatioMetricScores(setting, f"{kind}_{metric}", clusters, parts, groups)
 
 
-def _score_macro_shares(counts: _SettingCounts) -> list[pa.Table]:
+def _make_macro_score_rows(counts: _SettingRatioTerms) -> list[pa.Table]:
     """Return `Score` rows of per-answer shares, for the answers that have one."""
     found = []
     for metric in RATIO_COUNTS:
@@ -165,7 +167,7 @@ def _score_macro_shares(counts: _SettingCounts) -> list[pa.Table]:
     return found
 
 
-def _score_ratings(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
+def _make_rating_score_rows(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     """Yield the `Score` rows of each rating if a judge rated any; `unrated` gives the reason for a missing one."""
     if not pc.any(pc.not_equal(answers["judge"], "")).as_py():
         return
@@ -183,7 +185,7 @@ def _score_ratings(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
         yield make_score_rows(changed, name, column_to_floats(answers[name])), _RATING_UNIT
 
 
-def _score_retrieval(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
+def _make_retrieval_score_rows(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     """Yield the `Score` rows of retrieval: the share of the two people whose graphs were found (§5.3)."""
     found = answers.filter(pc.equal(answers["setting"], RETRIEVED_SETTING))
     if found.num_rows:
@@ -193,10 +195,10 @@ def _score_retrieval(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
         yield make_score_rows(found, RETRIEVAL, np.where(failed, np.nan, shares)), _SHARE_UNIT
 
 
-def list_biokalma_report_items(answers: pa.Table) -> list[ReportItem]:
+def list_biokalma_report_items(answers: pa.Table) -> list[ReportedAnswer]:
     """Return the answers (rows of `ScoredBiokalmaPrediction`) as items of a report's browser; by F1, the worst first."""
     return [
-        ReportItem(
+        ReportedAnswer(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"],
@@ -242,7 +244,7 @@ MetricsByRun = Mapping[tuple[str, str, str], EvaluationMetric]
 """Model, setting and metric → the metric over all answers."""
 
 
-def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
+def draw_biokalma_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return figures of citation and text quality per setting, and of citations and marks by what the graphs lack."""
     found = {(each.model, each.setting, each.metric): each for each in metrics if not each.group_by}
     named = {GIVEN_SETTING: "the two people's graphs given", RETRIEVED_SETTING: "graphs looked up"}
@@ -266,11 +268,13 @@ def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
         ]
     removed, right = "pieces of the minimum set that the graphs lack", "right graphs (%)"
     drawn += [
-        _draw_lines(
+        _draw_lines_over_settings(
             found, "removed", "Citations as knowledge is removed", _REMOVALS, _CITATION_METRICS, removed, "Table 5"
         ),
-        _draw_lines(found, "marks", "[NA] as knowledge is removed", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"),
-        _draw_lines(
+        _draw_lines_over_settings(
+            found, "marks", "[NA] as knowledge is removed", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"
+        ),
+        _draw_lines_over_settings(
             found, "ablated", "Citations as graphs get wrong", _ABLATIONS, _CITATION_METRICS, right, "Figure 5"
         ),
     ]
@@ -288,14 +292,14 @@ def _draw_bars(
 ) -> ReportFigure:
     there = [each for each in metrics if any((setting, each) == place[1:] for place in found)]
     series = [
-        make_metric_series(model, ((_shorten_metric(each), found.get((model, setting, each))) for each in there))
+        make_metric_series(model, ((_format_metric_label(each), found.get((model, setting, each))) for each in there))
         for model in dict.fromkeys(model for model, where, each in found if where == setting and each in there)
     ]
     y_label = "rating" if ends == (MIN_RATING, MAX_RATING) else "share"
     return ReportFigure(name, title, "bars", "metric", y_label, tuple(series), note, ends)
 
 
-def _draw_lines(
+def _draw_lines_over_settings(
     found: MetricsByRun,
     name: str,
     title: str,
@@ -314,13 +318,13 @@ def _draw_lines(
                 if (place := (model, setting, f"{MICRO}_{metric}")) in found
             }
             if len(points) > 1:
-                series.append(make_metric_series(f"{model}, {_shorten_metric(metric)}", points.items()))
+                series.append(make_metric_series(f"{model}, {_format_metric_label(metric)}", points.items()))
     return ReportFigure(
         name, title, "lines", x_label, "share", tuple(series), f"{where}, micro. {_INTERVALS_NOTE}", _SHARE_AXIS
     )
 
 
-def _shorten_metric(metric: str) -> str:
+def _format_metric_label(metric: str) -> str:
     return metric.removeprefix(f"{MICRO}_").replace("na_", "[NA] ").replace("f1", "F1")
 
 
@@ -366,16 +370,16 @@ _MACROS = tuple(f"{MACRO}_{each}" for each in (PRECISION, RECALL, F1))
 
 
 def _list_paper_results() -> Iterator[PaperResult]:
-    yield from _make_paper_figures(_TABLE_3, (*_MICROS, *_MACROS), "Table 3", "specific", _ALIGNMENT_NOTE)
-    yield from _make_paper_figures(_TABLE_4, RATING_CRITERIA, "Table 4", "specific", _RATING_NOTE)
-    yield from _make_paper_figures(_TABLE_7, _MICROS, "Table 7", "general", _ALIGNMENT_NOTE)
-    yield from _make_paper_figures(_TABLE_7_TEXTS, RATING_CRITERIA, "Table 7", "general", _RATING_NOTE)
+    yield from _make_table_paper_results(_TABLE_3, (*_MICROS, *_MACROS), "Table 3", "specific", _ALIGNMENT_NOTE)
+    yield from _make_table_paper_results(_TABLE_4, RATING_CRITERIA, "Table 4", "specific", _RATING_NOTE)
+    yield from _make_table_paper_results(_TABLE_7, _MICROS, "Table 7", "general", _ALIGNMENT_NOTE)
+    yield from _make_table_paper_results(_TABLE_7_TEXTS, RATING_CRITERIA, "Table 7", "general", _RATING_NOTE)
     for setting, values in _TABLE_5.items():
-        yield from _make_paper_figures(
+        yield from _make_table_paper_results(
             {"ChatGPT": values}, _MICROS[1:], "Table 5", "specific", _OTHER_DATA_NOTE, setting
         )
     for share, recall in ((100, 57.1), (80, 42.5)):
-        yield from _make_paper_figures(
+        yield from _make_table_paper_results(
             {"ChatGPT (0.5)": (recall,)},
             [f"{MICRO}_{RECALL}"],
             "§5.3",
@@ -385,7 +389,7 @@ def _list_paper_results() -> Iterator[PaperResult]:
         )
 
 
-def _make_paper_figures(
+def _make_table_paper_results(
     values: Mapping[str, Sequence[float]],
     metrics: Sequence[str],
     where: str,

@@ -17,23 +17,23 @@ import duckdb
 from pydantic import BaseModel
 
 from factmill.tasks.errors import WarehouseBusy, WarehouseError
-from factmill.tasks.storage.housekeeping.warehouse_cleanup import find_active_process
+from factmill.tasks.storage.housekeeping.warehouse_cleanup import find_process_using_warehouse
 from factmill.tasks.storage.schema import (
     SCHEMA_VERSION,
     WAREHOUSE_TABLES,
-    create_statement_views,
-    ensure_published_table,
-    list_columns,
+    create_wikidata_statement_views,
+    ensure_published_table_and_latest_view,
+    load_column_types,
 )
 from factmill.tasks.storage.warehouse import (
     ROW_GROUP_OPTION,
     Connection,
     check_warehouse_writable,
-    create_tables,
+    create_tables_and_record_version,
     get_schema_version,
+    make_warehouse_too_new_error,
     open_warehouse,
     private_umask,
-    too_new,
 )
 
 COPY_DATABASE = "rewritten"
@@ -62,11 +62,11 @@ def replace_warehouse_with_copy(
     check_warehouse_writable(path)
     path = path.resolve()  # replace the target of a link, on its own disk
     draft = path.with_name(f"{path.name}.compact-{os.getpid()}")
-    _remove(draft)  # left by a killed process with the same pid
+    _remove_draft_database(draft)  # left by a killed process with the same pid
     known = path.stat()
     try:
         with open_warehouse(path, of_any_version=of_any_version) as db:
-            if holder := find_active_process(path):
+            if holder := find_process_using_warehouse(path):
                 raise WarehouseBusy(f"{holder} is using the warehouse {path}; run this command again when it has ended")
             with private_umask():
                 _fill_copy(db, path, draft, copy)
@@ -78,10 +78,10 @@ def replace_warehouse_with_copy(
             # while the lock is held here, that process fails at once, retries and opens the new file
             time.sleep(_OLD_FILE_LOCK_S)
     finally:
-        _remove(draft)
+        _remove_draft_database(draft)
 
 
-def _remove(draft: Path) -> None:
+def _remove_draft_database(draft: Path) -> None:
     for left in (draft, draft.with_name(f"{draft.name}.wal")):
         left.unlink(missing_ok=True)
 
@@ -160,7 +160,7 @@ def upgrade_warehouse(
     with open_warehouse(path, of_any_version=True) as db:
         upgrade = WarehouseUpgrade(get_schema_version(db))
     if upgrade.version > SCHEMA_VERSION:
-        raise too_new(path, upgrade.version)
+        raise make_warehouse_too_new_error(path, upgrade.version)
     if upgrade.version < _OLDEST_UPGRADABLE_VERSION:
         raise WarehouseError(
             f"{path} has schema version {upgrade.version}; factmill upgrade supports version {_OLDEST_UPGRADABLE_VERSION} and later. Build again "
@@ -182,12 +182,12 @@ def _migrate_tables(
 ) -> None:
     (old,) = db.execute("SELECT current_database()").fetchone() or ("",)
     published = [name for (name,) in db.execute("SELECT DISTINCT table_name FROM build_tables ORDER BY 1").fetchall()]
-    columns = {name: list_columns(db, name) for name in (*(model.table for model in WAREHOUSE_TABLES), *published)}
+    columns = {name: load_column_types(db, name) for name in (*(model.table for model in WAREHOUSE_TABLES), *published)}
     db.execute(f"USE {COPY_DATABASE}")
-    create_tables(db)
+    create_tables_and_record_version(db)
     for name in published:
         kinds = {column: kind for column, kind in columns[name].items() if column != "build_id"}
-        ensure_published_table(db, name, kinds, models.get(name))
+        ensure_published_table_and_latest_view(db, name, kinds, models.get(name))
     for name, kinds in columns.items():
         rows = f"{old}.{name}"
         if name == "build_tables":
@@ -205,7 +205,7 @@ def _migrate_tables(
         upgrade.tables[name] = before[0]
     for (benchmark,) in db.execute("SELECT DISTINCT benchmark FROM builds ORDER BY 1").fetchall():
         if statements.get(benchmark):
-            create_statement_views(db, benchmark, statements[benchmark])
+            create_wikidata_statement_views(db, benchmark, statements[benchmark])
     if upgrade.version < 14:
         db.execute(_MARK_TRANSIENT_SQL)
     db.execute(f"USE {old}")

@@ -46,7 +46,7 @@ STAGING_SCHEMAS = {
 
 
 @dataclass(slots=True)
-class SortedLines:
+class StagedRowsAndCounts:
     """Rows and counts that a block's lines were sorted into."""
 
     lines: int = 0

@@ -25,7 +25,7 @@ from factmill.tasks.clients.batch_jobs.jsonl import (
     format_request_line,
     parse_result_lines,
 )
-from factmill.tasks.clients.batch_jobs.pending_requests import BatchRequestHandler, read_batch_result
+from factmill.tasks.clients.batch_jobs.pending_requests import BatchRequestHandler, read_batch_reply_or_new_settings
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.digests import digest_json
@@ -38,7 +38,7 @@ T = TypeVar("T")
 _STATE_FILE_NAME = "requests.json"
 
 
-class OfflineRequestFiles:
+class OfflineRequestAndReplyFiles:
     """The file of replies that a run reads, and the files of requests that it writes, one for each model."""
 
     def __init__(self, run: str, folder: Path, requests: Path | None, replies: Path | None) -> None:
@@ -218,7 +218,7 @@ class OfflineRequestFiles:
 class OfflineBatchQueue(Generic[T]):
     """Answers one model's requests from a file of replies, and writes the others to a file."""
 
-    def __init__(self, model: ModelSettings, asker: BatchRequestHandler[T], files: OfflineRequestFiles) -> None:
+    def __init__(self, model: ModelSettings, asker: BatchRequestHandler[T], files: OfflineRequestAndReplyFiles) -> None:
         self._model = model
         self._asker = asker
         self._files = files
@@ -273,7 +273,7 @@ class OfflineBatchQueue(Generic[T]):
         at, answer = found
         settings = self._files.get_settings(self._model.name, at)
         try:
-            response = read_batch_result(self._asker, asked, settings, answer, "completed")
+            response = read_batch_reply_or_new_settings(self._asker, asked, settings, answer, "completed")
         except Retry as trouble:
             if self._files.count_failure(request_id, trouble.code) < self._model.limits.attempts:
                 return None
