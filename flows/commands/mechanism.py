@@ -29,8 +29,10 @@ from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_pa
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow, ReportedModel, UnscoredCount
 from factmill.tasks.reports.formatting import format_number, format_parameter_value, format_snake_case_as_words
 from factmill.tasks.reports.item_browser import list_item_entries
+from factmill.tasks.reports.page_frame import find_paper, format_build_command, make_evaluations_reference
 from factmill.tasks.reports.rendering import REPORT_RENDERERS
 from factmill.tasks.settings import factmill_home
+from factmill.tasks.slaq.benchmark import SLAQ
 from factmill.tasks.slaq.core.mechanism.pairing import pair_fact_answers
 from factmill.tasks.slaq.core.mechanism.rows import (
     SIMILARITY_MEASURES,
@@ -281,6 +283,13 @@ def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationRep
         ),
         entries=tuple(entries),
         entries_in_all=in_all,
+        reference=make_evaluations_reference(
+            SLAQ_MECHANISM.name,
+            f"{name}: what carries facts in short and in long answers, by factmill",
+            find_paper(SLAQ),
+            [record],
+            [format_build_command(["mechanism"], SLAQ_MECHANISM.params, record)],
+        ),
     )
 
 

@@ -54,13 +54,18 @@ def report(
         help="With all: a model on the card, as it was evaluated. Repeatable; default: all that were.",
         metavar="NAME",
     ),
+    items: bool = typer.Option(
+        False,
+        "--items",
+        help="With several evaluations: with the single items too, those on which models differ most first.",
+    ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a report of builds or evaluations as one page.
 
     The page is HTML, Markdown or JSON, by the name of its file. Of a build: the funnel with rejected rows, cost and time, what its rows are like, and the rows, each with where it comes
-    from. Of evaluations: the metrics; several models of one benchmark are compared on the items that all have a score for.
+    from. Of evaluations: the metrics; several models of one benchmark are compared on the items that all have a score for, in tables; --items adds the items.
     With all: one page over the benchmarks, of the latest evaluation of each, that links the single reports lying in the same
     folder.
 
@@ -98,7 +103,7 @@ def report(
             kind, told, warnings = "builds", [page.build_id], page.warnings
             written = [write_text_file(BUILD_RENDERERS[file.suffix](page), file, "--to") for file in to]
         else:
-            made = load_evaluation_report(path, records)
+            made = load_evaluation_report(path, records, with_items=items or len(records) == 1)
             told, warnings = [each.evaluation_id for each in made.subjects], made.warnings
             written = [write_text_file(REPORT_RENDERERS[file.suffix](made), file, "--to") for file in to]
     files = list(map(str, written))
@@ -121,8 +126,10 @@ def load_page_for_build(warehouse: Path, record: BuildRecord, shown: BuildPageVi
     return load_build_page(warehouse, benchmark, record, list_distributions, shown)
 
 
-def load_evaluation_report(warehouse: Path, records: Sequence[BuildRecord]) -> EvaluationReport:
-    """Return the report of evaluations, or of a single mechanistic analysis.
+def load_evaluation_report(
+    warehouse: Path, records: Sequence[BuildRecord], with_items: bool = True
+) -> EvaluationReport:
+    """Return the report of evaluations, or of a single mechanistic analysis; `with_items`: with single answers.
 
     UsageError unless all evaluations are of one benchmark and of builds with the same content.
     """
@@ -154,7 +161,7 @@ def load_evaluation_report(warehouse: Path, records: Sequence[BuildRecord]) -> E
             )
     evaluation = evaluations[records[0].benchmark]
     return make_evaluation_report(
-        evaluation, [load_published_evaluation(warehouse, evaluation, record) for record in records]
+        evaluation, [load_published_evaluation(warehouse, evaluation, record) for record in records], with_items
     )
 
 

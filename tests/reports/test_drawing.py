@@ -1,6 +1,7 @@
 """Figures as SVG in a page."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -50,4 +51,7 @@ def test_a_picture_of_its_own_has_the_light_colours_and_no_address() -> None:
     assert "svg { --paper: #fff; --c0: #123456;  background: var(--paper); }" in picture
     assert "var(--c0)" in picture
     ElementTree.fromstring(picture)
-    assert format_colour_legend(figure) == "blue: one & two"
+    assert format_colour_legend(figure) == ""  # one series needs no legend
+    two = replace(figure, series=(*figure.series, replace(figure.series[0], label="three")))
+    assert format_colour_legend(two) == "blue: one & two, orange: three"
+    assert format_colour_legend(replace(two, palette="ordered")) == "darkest: one & two, lightest: three"
