@@ -77,7 +77,7 @@ def render_changes_html(diff: BuildDiff) -> str:
                 int(diff.after.published[:4]),
                 None,
             ),
-            "Compared are the published rows, by the manifests and recorded calls of both builds.",
+            "The command compares the published rows of both builds, and finds causes in their manifests and recorded calls.",
             (f"factmill diff {diff.before.build_id} {diff.after.build_id} --to changes.html",),
         ),
         "subtitle": f"{diff.title}. From {diff.before.build_id} to {diff.after.build_id}.",

@@ -18,7 +18,12 @@ from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rates
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, EXACT_JUDGE, Evaluation, PaperResult
-from factmill.tasks.reports.formatting import format_parameter_value, format_share, format_snake_case_as_words
+from factmill.tasks.reports.formatting import (
+    format_evidence_epoch,
+    format_parameter_value,
+    format_share,
+    format_snake_case_as_words,
+)
 from factmill.tasks.reports.item_browser import (
     ItemBrowserEntry,
     list_item_entries,
@@ -307,6 +312,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
         + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else ""),
         "Content of that build": f"SHA-256 {format_parameter_value(digest)}",
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
+        "Articles": format_evidence_epoch(measured.lock) if measured else "",
         "Local graph": _describe_graphs(each),
         "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
         "Parameters": "; ".join(f"{format_snake_case_as_words(name)} {value}" for name, value in params.items()),

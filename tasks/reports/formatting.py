@@ -34,7 +34,7 @@ def format_row_balance(report: Mapping[str, Any]) -> str:
 
 def format_evidence_epoch(manifest: Mapping[str, Any]) -> str:
     """Return as of which day a build reads articles, which may be another than its world's; empty if it reads none."""
-    epoch = manifest["params"].get("epoch")
+    epoch = manifest.get("params", {}).get("epoch")
     return f"articles as of {str(epoch)[:10]}" if epoch else ""
 
 

@@ -9,7 +9,7 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -132,44 +132,61 @@ def list_axis_names(figure: ReportFigure) -> list[str]:
 def _compute_figure_height(figure: ReportFigure) -> float:
     if figure.kind in ("lines", "scatter"):
         return 3.2
-    bars = max(1, len(figure.series)) if figure.kind == "bars" else 1
+    return 0.8 + _get_slot_inches(figure) * sum(_list_name_slots(figure))
+
+
+def _get_slot_inches(figure: ReportFigure) -> float:
+    """Return the height in inches of a name's bars with the space around them."""
+    return 0.12 + 0.13 * max(1, len(figure.series)) if figure.kind == "bars" else 0.3
+
+
+def _list_name_slots(figure: ReportFigure) -> list[float]:
+    """Return the height of each name on the axis in slots: one, or more if the lines of the name need more."""
     lines = (_wrap_axis_name(name).count("\n") + 1 for name in list_axis_names(figure))
-    return 0.8 + sum(max(0.12 + 0.13 * bars, 0.12 + 0.16 * count) for count in lines)
+    return [max(1.0, (0.08 + 0.16 * count) / _get_slot_inches(figure)) for count in lines]
+
+
+def _place_names(figure: ReportFigure) -> dict[str, float]:
+    """Return name → middle of its place on the axis."""
+    slots = _list_name_slots(figure)
+    ends = np.cumsum(slots) - 0.5
+    return {name: float(end - slot / 2) for name, end, slot in zip(list_axis_names(figure), ends, slots, strict=True)}
 
 
 _REFERENCE_LINE: dict[str, Any] = {"color": _INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 1.5}
 
 
 def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
-    names = list_axis_names(figure)
+    places = _place_names(figure)
     thick = 0.8 / max(1, len(figure.series))
     for number, series in enumerate(figure.series):
         points = list(_iterate_points_with_values(series))
-        at = [names.index(escape_control_characters(str(x))) - 0.4 + thick * (number + 0.5) for x, *_ in points]
+        at = [places[escape_control_characters(str(x))] - 0.4 + thick * (number + 0.5) for x, *_ in points]
         values = [y for _, y, *_ in points]
         axes.barh(at, values, thick * 0.92, color=_get_placeholder(figure, number))
         ends = [(y, place, low, high) for place, (_, y, low, high) in zip(at, points, strict=True) if low is not None]
         if ends:
             _draw_error_bars(axes, [end[0] for end in ends], [end[1] for end in ends], ends, is_x=True, colour=_INK)
-    _format_category_axis(axes, figure, names)
+    _format_category_axis(axes, figure, places)
 
 
 def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
-    names = list_axis_names(figure)
+    places = _place_names(figure)
+    names = list(places)
     left = np.zeros(len(names))
     for number, series in enumerate(figure.series):
         values = np.zeros(len(names))
         for x, y, *_ in _iterate_points_with_values(series):
             values[names.index(escape_control_characters(str(x)))] = y
         colour = _get_placeholder(figure, number)
-        axes.barh(range(len(names)), values, 0.7, left=left, color=colour, edgecolor=_PAPER, linewidth=0.8)
+        axes.barh(list(places.values()), values, 0.7, left=left, color=colour, edgecolor=_PAPER, linewidth=0.8)
         left += values
-    _format_category_axis(axes, figure, names)
+    _format_category_axis(axes, figure, places)
 
 
-def _format_category_axis(axes: Axes, figure: ReportFigure, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), [_wrap_axis_name(name) for name in names])
-    axes.set_ylim(len(names) - 0.5, -0.5)
+def _format_category_axis(axes: Axes, figure: ReportFigure, places: Mapping[str, float]) -> None:
+    axes.set_yticks(list(places.values()), [_wrap_axis_name(name) for name in places])
+    axes.set_ylim(max(0.5, sum(_list_name_slots(figure)) - 0.5), -0.5)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.set(xlabel=escape_control_characters(figure.y_label), ylabel=escape_control_characters(figure.x_label))

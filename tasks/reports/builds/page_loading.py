@@ -116,7 +116,7 @@ def load_build_page(
         foretold=tuple(_compare_forecast(build.report.get("forecast") or {})),
         foretold_by=_format_forecast_basis(build.report.get("forecast") or {}),
         shape=build.report["facts"].get("shape", {}),
-        figures=(_make_funnel_figure(stages), _make_stage_times_figure(stages), *figures),
+        figures=(make_funnel_figure(stages), _make_stage_times_figure(stages), *figures),
         reported={
             format_snake_case_as_words(name): shorten_with_note(format_parameter_value(fact), 2_000)
             for name, fact in build.report["facts"].items()
@@ -274,7 +274,7 @@ def _format_budget_and_spending(spent: Mapping[str, Any]) -> str:
     )
 
 
-def _make_funnel_figure(stages: Sequence[StageSummary]) -> ReportFigure:
+def make_funnel_figure(stages: Sequence[StageSummary]) -> ReportFigure:
     """Return the rows of each stage, those that lose most first; of stages that pass nearly all rows on, the lost rows alone,
     since they could not be seen beside the others. Merged rows come last, and only if there are some, so that the other
     series have the same colours."""
@@ -297,7 +297,7 @@ def _make_funnel_figure(stages: Sequence[StageSummary]) -> ReportFigure:
     series = tuple(
         FigureSeries(kind, names, tuple(map(float, counts)))
         for kind, counts in kinds.items()
-        if any(counts) or kind == "passed on"
+        if any(counts) or (kind != "merged" and not losses_alone)
     )
     if not losses_alone:
         return ReportFigure("funnel", "Rows of each stage, the greatest loss first", "stacked", "", "rows", series)
