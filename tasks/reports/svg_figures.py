@@ -102,8 +102,8 @@ def get_series_colour(figure: ReportFigure, at: int) -> str:
 
 
 def _get_placeholder(figure: ReportFigure, at: int) -> str:
-    letter, step = get_series_colour(figure, at)
-    return (_SERIES_PLACEHOLDERS if letter == "c" else _ORDERED_PLACEHOLDERS)[int(step)]
+    name = get_series_colour(figure, at)
+    return (_SERIES_PLACEHOLDERS if name[0] == "c" else _ORDERED_PLACEHOLDERS)[int(name[1])]
 
 
 @lru_cache(maxsize=64)
