@@ -72,31 +72,31 @@ def label(
     evaluation: Annotated[
         str | None,
         typer.Argument(
-            help="With --to: an evaluation: its id, the beginning of one, or latest:NAME_evaluation.",
+            help="With --to: evaluation: its id, the start of its id, or latest:NAME_evaluation.",
             metavar="[EVALUATION]",
         ),
     ] = None,
     to: Path | None = typer.Option(
-        None, help="Draw answers and write them to this CSV file, which must not exist.", metavar="FILE"
+        None, help="Draw a sample of judged answers and write it to this new CSV file.", metavar="FILE"
     ),
     taken_from: Path | None = typer.Option(
-        None, "--from", help="Import the labels of a CSV file that --to wrote and people filled in.", metavar="FILE"
+        None, "--from", help="Import the labels from a CSV file that --to wrote and people filled in.", metavar="FILE"
     ),
-    n: int = typer.Option(100, "--n", min=1, max=MAX_SETTING_NUMBER, help="With --to: answers to draw."),
+    n: int = typer.Option(100, "--n", min=1, max=MAX_SETTING_NUMBER, help="With --to: number of answers to draw."),
     seed: int = typer.Option(
         0,
         min=-MAX_SETTING_NUMBER,
         max=MAX_SETTING_NUMBER,
-        help="With --to: another seed draws and shuffles differently.",
+        help="With --to: seed for drawing and shuffling the answers.",
     ),
     by: list[str] | None = typer.Option(
         None,
-        help="With --to: stratify by this column of the answers too (repeatable), as well as by setting and verdict.",
+        help="With --to: stratify by this column of the answers (repeatable), in addition to setting and verdict.",
         metavar="COLUMN",
     ),
     labeller: str = typer.Option(
         "",
-        help="With --from: who labelled, if the file has no column labeller. Default: the file's name.",
+        help="With --from: name of the person who labelled, if the file has no column labeller. Default: the file's name.",
         metavar="NAME",
     ),
     warehouse: WarehouseOption = None,
@@ -104,10 +104,10 @@ def label(
 ) -> None:
     """Export answers for people to label, and import the labels.
 
-    --to draws judged answers, as many of each setting and verdict as there are or as fit. The file shows neither the model
-    nor the verdict. Fill in the column label (and note, if you like). --from imports the labels, reports rows without a
-    label, with an invalid one or with several, and shows how far several people agree. Valid labels are stored; the exit
-    code is 1 if some are not.
+    --to draws judged answers, equally many of each setting and verdict where possible. The file shows neither the model nor
+    the verdict. Fill in the column label, and note if you like. --from imports the valid labels, lists rows whose label is
+    missing, invalid or given several times, and shows the agreement of several people. The exit code is 1 if a label is
+    invalid.
 
     \b
     Examples:
@@ -129,7 +129,7 @@ def _check_export_or_import_options(
     """Raise UsageError unless NAME --to FILE or --from FILE is given."""
     if (to is None) == (taken_from is None) or (to is not None) != (name is not None):
         raise UsageError(
-            f"expected factmill {command} {argument} --to FILE to export, or factmill {command} --from FILE to import"
+            f"expected `factmill {command} {argument} --to FILE` to export, or `factmill {command} --from FILE` to import"
         )
 
 
@@ -137,17 +137,19 @@ def _export_and_print_label_sheet(
     warehouse: Path, evaluation: str, to: Path, n: int, seed: int, by: Sequence[str], as_json: bool
 ) -> None:
     """Draw answers into a CSV file and print how many of each stratum."""
-    told = _draw_and_write_label_sheet(warehouse, evaluation, to, n, seed, by)
+    sheet = _draw_and_write_label_sheet(warehouse, evaluation, to, n, seed, by)
     lines = [
-        f"{to}: {told['items']} of {told['judged']} judged answers of {told['evaluation_id']}; fill in label "
-        f"({', '.join(told['labels'])}), then factmill label --from {to} --labeller NAME"
+        f"{to}: {sheet['items']} of {sheet['judged']} judged answers of {sheet['evaluation_id']}; fill in the column label "
+        f"({', '.join(sheet['labels'])}), then run factmill label --from {to} --labeller NAME"
     ]
-    lines += [f"  {drawn:5} of {size:6}  {stratum}" for stratum, (drawn, size) in told["strata"].items()]
-    if left := told["judged"] - sum(size for _, size in told["strata"].values()):
-        lines.append(f"  note: none was drawn of {left} answers, which are in other strata; with a larger --n they are")
-    if told["naming_the_model"]:
-        lines.append(f"  note: {told['naming_the_model']} answers hold the model's name themselves")
-    print_result(as_json, told, lines)
+    lines += [f"  {drawn:5} of {size:6}  {stratum}" for stratum, (drawn, size) in sheet["strata"].items()]
+    if left := sheet["judged"] - sum(size for _, size in sheet["strata"].values()):
+        lines.append(
+            f"  note: {left} answers are in strata from which none was drawn; a larger --n draws from them too"
+        )
+    if sheet["naming_the_model"]:
+        lines.append(f"  note: {sheet['naming_the_model']} answers contain the model's name")
+    print_result(as_json, sheet, lines)
 
 
 def _import_and_print_labels(warehouse: Path, file: Path, labeller: str, as_json: bool) -> None:
@@ -164,8 +166,11 @@ def _import_and_print_labels(warehouse: Path, file: Path, labeller: str, as_json
     schemes, given = list_label_schemes(), dict[str, dict[str, Mapping[str, str]]]()
     for draw, of_draw in labels.items():
         given.setdefault(benchmarks[draw], {}).update(of_draw)
-    among = {name: measure_rater_agreement(said, list(schemes[name].classes)) for name, said in sorted(given.items())}
-    told = {
+    among = {
+        name: measure_rater_agreement(labels_by_item, list(schemes[name].classes))
+        for name, labels_by_item in sorted(given.items())
+    }
+    result = {
         "file": str(file),
         "labels": len(found.labels),
         "changed": changed,
@@ -174,12 +179,12 @@ def _import_and_print_labels(warehouse: Path, file: Path, labeller: str, as_json
         "troubles": [{"kind": trouble.kind, "told": trouble.message} for trouble in found.problems],
         "among_people": {name: each.model_dump() for name, each in among.items()},
     }
-    lines = [f"{file}: {len(found.labels)} labels of {', '.join(labellers)} taken in"]
+    lines = [f"{file}: {len(found.labels)} labels of {', '.join(labellers)} imported"]
     lines[0] += f", {changed} of them changed" if changed else ""
     lines += format_label_problems(found)
-    lines += [f"  {unlabelled} drawn items have no label yet"] if unlabelled else []
+    lines += [f"  {unlabelled} drawn answers have no label yet"] if unlabelled else []
     lines += [f"  {name}: {format_rater_agreement(each)}" for name, each in among.items() if each.labellers > 1]
-    print_result(as_json, told, lines)
+    print_result(as_json, result, lines)
     if found.count_problems().keys() - {"missing", "doubled"}:
         raise typer.Exit(1)
 
@@ -199,7 +204,7 @@ def resolve_judged_evaluation(warehouse: Path, name: str) -> tuple[Evaluation, L
     evaluation = next((each for each in EVALUATIONS.values() if each.name == record.benchmark), None)
     if evaluation is None or evaluation.label_scheme is None:
         known = ", ".join(EVALUATIONS[each].name for each in list_label_schemes())
-        raise UsageError(f"{record.build_id} holds no verdicts of a judge; expected a build of {known}")
+        raise UsageError(f"{record.build_id} has no verdicts of a judge; expected an evaluation of the kind {known}")
     return evaluation, evaluation.label_scheme, record
 
 
@@ -216,14 +221,14 @@ def _draw_and_write_label_sheet(
     """Draw answers of an evaluation, write them to a CSV for labelling, and return a summary."""
     evaluation, scheme, record = resolve_judged_evaluation(warehouse, name)
     if to.exists():
-        raise OutputError(f"{to}: is there already and may hold labels; name another file, or remove it")
+        raise OutputError(f"{to}: the file exists and may hold labels; give another file, or remove it")
     rows = load_judged_answers(warehouse, evaluation, record)
     unknown = [column for column in by if rows and column not in rows[0]]
     if unknown:
         raise UsageError(f"--by {unknown[0]}: expected a column of {evaluation.main_table}: {', '.join(rows[0])}")
     items = draw_stratified_label_items(scheme, rows, record.build_id, evaluation.benchmark.name, n, seed, by)
     if not items:
-        raise UsageError(f"{record.build_id} has no answer with a verdict: there is nothing to label")
+        raise UsageError(f"{record.build_id} has no answer with a verdict, so there is nothing to label")
     write_text_file(format_label_csv(scheme, items), to)
     with open_warehouse(warehouse) as db:
         save_label_items(db, items)
@@ -248,7 +253,7 @@ def load_sheet_text_and_digest(path: Path, export: str = "label EVALUATION") -> 
     try:
         data = load_file_bytes(path)
     except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file; factmill {export} --to {path} writes one") from error
+        raise UsageError(f"{path}: no such file; to write one: factmill {export} --to {path}") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     try:
@@ -276,22 +281,20 @@ def format_label_problems(file: ParsedLabelFile) -> list[str]:
     more = f" and {len(rows) - _MAX_PROBLEM_ROWS} more" if len(rows) > _MAX_PROBLEM_ROWS else ""
     lines = [f"  {trouble.kind}: {trouble.message}" for trouble in others[:_MAX_PROBLEM_ROWS]]
     lines += [f"  … and {len(others) - _MAX_PROBLEM_ROWS} more"] if len(others) > _MAX_PROBLEM_ROWS else []
-    lines += (
-        [f"  missing: no label in {len(rows)} of the rows: {', '.join(rows[:_MAX_PROBLEM_ROWS])}{more}"] if rows else []
-    )
+    lines += [f"  missing: {len(rows)} rows have no label: {', '.join(rows[:_MAX_PROBLEM_ROWS])}{more}"] if rows else []
     return lines
 
 
 def review(
     build_name: Annotated[
         str | None,
-        typer.Argument(help="With --to: a build's id, the beginning of one, or latest:BENCHMARK.", metavar="[BUILD]"),
+        typer.Argument(help="With --to: build: its id, the start of its id, or latest:BENCHMARK.", metavar="[BUILD]"),
     ] = None,
     to: Path | None = typer.Option(None, help="Write the build's review queue to this CSV file.", metavar="FILE"),
     taken_from: Path | None = typer.Option(
         None,
         "--from",
-        help="Import the decisions of a CSV file that --to wrote and a reviewer filled in.",
+        help="Import the decisions from a CSV file that --to wrote and a reviewer filled in.",
         metavar="FILE",
     ),
     warehouse: NewWarehouseOption = None,
@@ -299,8 +302,8 @@ def review(
 ) -> None:
     """Export flagged rows for people to decide on, and import them.
 
-    Fill in decision (keep, drop, edit), edited, reviewer and note. The next build of the benchmark has the decisions in its
-    manifest.
+    Fill in the columns decision (keep, drop, edit), edited, reviewer and note. The next build of the benchmark applies the
+    imported decisions.
 
     \b
     Examples:
@@ -321,8 +324,8 @@ def _export_review_queue_csv(warehouse: Path, build_name: str, to: Path, as_json
     items = load_review_queue(warehouse, resolve_build(warehouse, build_name))
     write_text_file(format_review_queue_csv(items), to)
     undecided = sum(item.decision == "open" for item in items)
-    told = {"file": str(to), "items": len(items), "open": undecided}
-    print_result(as_json, told, [f"{to}: {len(items)} items, {undecided} of them open"])
+    result = {"file": str(to), "items": len(items), "open": undecided}
+    print_result(as_json, result, [f"{to}: {len(items)} items, {undecided} of them open"])
 
 
 def _import_review_decisions(warehouse: Path, file: Path, as_json: bool) -> None:
@@ -330,29 +333,35 @@ def _import_review_decisions(warehouse: Path, file: Path, as_json: bool) -> None
     text, _ = load_sheet_text_and_digest(file, "review BUILD")
     items = parse_review_queue_csv(text, file.name)
     taken = save_decisions(warehouse, items)
-    told = {"file": str(file), "items": len(items), "decisions": taken}
-    print_result(as_json, told, [f"{file}: {taken} decisions taken in, {len(items) - taken} items are still open"])
+    result = {"file": str(file), "items": len(items), "decisions": taken}
+    print_result(as_json, result, [f"{file}: {taken} decisions imported, {len(items) - taken} items still open"])
 
 
 def audit(
     benchmark: BenchmarkArgument,
     build_name: BuildOption = None,
     rows: int = typer.Option(
-        DEFAULT_AUDIT_ROWS, min=1, max=MAX_SETTING_NUMBER, help="Rows of the sample; a larger one contains the smaller."
+        DEFAULT_AUDIT_ROWS,
+        min=1,
+        max=MAX_SETTING_NUMBER,
+        help="Number of rows in the sample; a larger sample contains the smaller one.",
     ),
-    seed: int = typer.Option(0, min=-MAX_SETTING_NUMBER, max=MAX_SETTING_NUMBER, help="Draws another sample."),
-    to: Path | None = typer.Option(None, help="Write the sample as CSV, to be filled in.", metavar="FILE"),
+    seed: int = typer.Option(0, min=-MAX_SETTING_NUMBER, max=MAX_SETTING_NUMBER, help="Seed for drawing the sample."),
+    to: Path | None = typer.Option(None, help="Write the sample to this CSV file, to be filled in.", metavar="FILE"),
     taken_from: Path | None = typer.Option(
-        None, "--from", help="Take in a CSV that was filled in (`reviewer` in each row looked at).", metavar="FILE"
+        None,
+        "--from",
+        help="Import a CSV file that was filled in; set `reviewer` in each row that was checked.",
+        metavar="FILE",
     ),
-    reviewer: str = typer.Option("", help="Who gives verdicts in the terminal.", metavar="NAME"),
+    reviewer: str = typer.Option("", help="Name of the person who gives verdicts in the terminal.", metavar="NAME"),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Review a seeded sample of rows with their evidence.
+    """Check a random sample of rows against their evidence.
 
-    Verdicts are given by kind of fault, as the paper's authors did, in the terminal row by row or in a CSV. The output is
-    the share of each kind with its interval and the paper's share.
+    Give a verdict for each kind of fault, as the paper's authors did: row by row in the terminal, or in a CSV file. The
+    command prints the share of each kind of fault with its confidence interval, and the paper's share.
 
     \b
     Examples:
@@ -361,25 +370,23 @@ def audit(
     """
     known, path = get_benchmark(benchmark), resolve_warehouse_path(RunOptions(warehouse=warehouse))
     build_id = resolve_build(path, build_name or f"latest:{benchmark}").build_id
-    told = ""
+    summary = ""
     if taken_from:
         text, _ = load_sheet_text_and_digest(taken_from, f"audit {benchmark}")
         verdicts = parse_audit_sheet_csv(known.audit, build_id, text, taken_from.name)
         with open_warehouse(path) as db:
             save_audit_verdicts(db, build_id, verdicts)
-        told = f"{taken_from}: {len(verdicts)} verdicts taken in"
+        summary = f"{taken_from}: {len(verdicts)} verdicts imported"
     else:
         sample = draw_audit_sample(path, known, build_id, rows, seed)
         if to:
             write_text_file(format_audit_sheet_csv(known.audit, build_id, sample.shown, sample.verdicts), to)
-            told = (
-                f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then factmill audit {benchmark} --from {to}"
-            )
+            summary = f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then run factmill audit {benchmark} --from {to}"
         elif sys.stdin.isatty() and not as_json:
-            told = f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"
+            summary = f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"
     figures = measure_audit(path, known, build_id)
-    nothing = f"no row of {build_id} has a verdict yet; ask in a terminal, or: factmill audit {benchmark} --to FILE.csv"
-    lines = [*([told] if told else []), *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
+    nothing = f"no row of {build_id} has a verdict yet; run this in a terminal to give some, or: factmill audit {benchmark} --to FILE.csv"
+    lines = [*([summary] if summary else []), *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
     print_result(as_json, {"build_id": build_id, "figures": [figure.model_dump() for figure in figures]}, lines)
 
 
