@@ -83,7 +83,7 @@ class RunOptions(StrictModel):
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Use this local graph as the world's Wikidata (`factmill graph list` shows the names)."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
-    """DuckDB file that holds the builds. Default: factmill.duckdb in FACTMILL_HOME."""
+    """DuckDB file that holds the builds. Default: factmill.duckdb in factmill's home (FACTMILL_HOME)."""
     mode: CallCacheMode = "record"
     """Use of recorded calls: record sends only calls that are not recorded; replay sends none; refresh sends all again."""
     max_age: Annotated[MaxAge | None, CliOption(metavar="AGE")] = None

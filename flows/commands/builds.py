@@ -76,7 +76,7 @@ def verify(
         f"{name:24} {'identical' if table['agrees'] else 'DIFFERS'}  {str(table['found'])[:16]}  {table['rows']} rows"
         for name, table in tables.items()
     ]
-    how = "rebuilt from recorded calls with identical bytes" if agrees else "DIFFERS when rebuilt from recorded calls"
+    how = "rebuilt byte for byte from recorded calls" if agrees else "does NOT rebuild to the same bytes"
     result = {"build_id": record.build_id, "agrees": agrees, "tables": tables}
     print_result(as_json, result, [*lines, f"{record.build_id}: {how}"])
     if not agrees:

@@ -257,16 +257,14 @@ def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationRep
         for feature in SIMILARITY_MEASURES
         if getattr(row, feature) is None
     )
-    is_headline = lambda each: (
-        each.setting in (ALIGNED, MISALIGNED, KIND_DIFFERENCE) or each.setting == ALL_SIX_MEASURES
-    )  # noqa: E731
+    headline_settings = (ALIGNED, MISALIGNED, KIND_DIFFERENCE, ALL_SIX_MEASURES)
     return EvaluationReport(
         title=f"{name}: what carries facts in short and in long answers",
         benchmark=SLAQ_MECHANISM.name,
         warnings=tuple(_list_analysis_warnings(record, rows)),
         subjects=(ReportedModel(name, name, record.build_id, _describe_analysis(record, rows)),),
-        headline=tuple(each for each in overall if is_headline(each)),
-        more=tuple(each for each in overall if not is_headline(each)),
+        headline=tuple(each for each in overall if each.setting in headline_settings),
+        more=tuple(each for each in overall if each.setting not in headline_settings),
         rankings=(),
         paper=tuple(
             PaperComparisonRow(

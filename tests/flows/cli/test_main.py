@@ -396,8 +396,9 @@ def test_show_without_a_benchmark_lists_the_builds(factmill: Factmill, embedded_
     ("given", "expected"),
     [
         ("build nope", "Expected one of: biokalma, fanoutqa, granola, multihal, slaq, all."),
-        ("evaluate --model nope", "evaluate SUBCOMMAND --model"),
-        ("report latest:nope", "Missing option '--to'. It is: "),
+        ("evaluate --model nope", "factmill evaluate biokalma --model"),
+        ("report latest:nope", "Missing option '--to'. Expected: "),
+        ("build granola --relation P19", "No such option: --relation; did you mean --relations?"),
         ("build granola --limit x", "Invalid value for '--limit': 'x': expected a whole number"),
         ("build granola --max-cost x", "Invalid value for '--max-cost': 'x': expected a number"),
     ],

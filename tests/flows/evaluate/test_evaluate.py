@@ -119,7 +119,7 @@ def test_built_in_models_are_the_ends_of_the_metric_and_an_evaluation_is_a_build
     assert (silent["value"], silent["n"], silent["n_unscored"]) == (None, 0, 8)
     assert (silent["bound_low"], silent["bound_high"], silent["note"]) == (0.0, 1.0, "none of 8 is scored")
 
-    assert "evaluated before from the same inputs" in toy(*evaluate, "oracle").out
+    assert "already evaluated from the same inputs" in toy(*evaluate, "oracle").out
     assert "rebuilt byte for byte" in toy("verify", told["evaluation_id"]).out
     assert told["evaluation_id"] in toy("builds").out
     assert (
@@ -380,7 +380,7 @@ def test_the_card_takes_the_latest_evaluation_on_the_same_rows_and_says_so(
         ("", f"factmill report {ids[1]} --to {ids[1]}.html")
     ]
     unknown = shared_toy("report", "all", "--model", "gueser", "--to", to, code=2).err
-    assert "no evaluation of it is here" in unknown and "did you mean guesser?" in unknown
+    assert "no evaluation of this model" in unknown and "did you mean guesser?" in unknown
     assert "all stands alone" in shared_toy("report", "all", ids[0], "--to", to, code=2).err
     kept, shared_toy.warehouse = shared_toy.warehouse, empty_warehouse(tmp_path / "none.duckdb")
     assert "factmill evaluate all --model NAME" in shared_toy("report", "all", "--to", to, code=2).err
