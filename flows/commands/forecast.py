@@ -174,8 +174,8 @@ def _get_earlier_build(benchmark: Benchmark, run: RunOptions, name: str | None) 
         if name is not None or any(each.benchmark == benchmark.name for each in list_builds(warehouse)):
             raise
         raise UsageError(
-            f"{warehouse} has no build of {benchmark.name} to extrapolate from; send the requests of some rows instead: "
-            "--forecast --pilot 50"
+            f"{warehouse} has no build of {benchmark.name} to extrapolate from; to send the requests of 50 rows instead, add "
+            "--pilot 50"
         ) from error
     if record.benchmark != benchmark.name:
         raise UsageError(f"--from {record.build_id}: a build of {record.benchmark}; expected one of {benchmark.name}")

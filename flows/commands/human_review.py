@@ -72,7 +72,7 @@ def label(
     evaluation: Annotated[
         str | None,
         typer.Argument(
-            help="With --to: evaluation: its id, the start of its id, or latest:NAME_evaluation.",
+            help="With --to: id of the evaluation, the start of its id, or latest:NAME_evaluation.",
             metavar="[EVALUATION]",
         ),
     ] = None,
@@ -288,7 +288,7 @@ def format_label_problems(file: ParsedLabelFile) -> list[str]:
 def review(
     build_name: Annotated[
         str | None,
-        typer.Argument(help="With --to: build: its id, the start of its id, or latest:BENCHMARK.", metavar="[BUILD]"),
+        typer.Argument(help="With --to: id of the build, the start of its id, or latest:BENCHMARK.", metavar="[BUILD]"),
     ] = None,
     to: Path | None = typer.Option(None, help="Write the build's review queue to this CSV file.", metavar="FILE"),
     taken_from: Path | None = typer.Option(

@@ -46,7 +46,9 @@ def report(
         metavar="BUILD | EVAL…",
     ),
     to: list[Path] = typer.Option(
-        ..., help="File to write; its ending sets the format: .html, .md or .json. Repeatable.", metavar="FILE"
+        ...,
+        help="File to write, such as report.html; its ending sets the format: .html, .md or .json. Repeatable.",
+        metavar="FILE",
     ),
     models: list[str] | None = typer.Option(
         None,
