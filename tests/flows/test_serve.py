@@ -120,7 +120,7 @@ def start_serving(factmill: Factmill, world: Path, standing: Standing, *options:
     told = {"TEST_KEY": "x", "PREFECT_CLIENT_MAX_RETRIES": "2"}
     process = factmill.start("serve", "--config", config, "--world", world, "--concurrency", "1", *options, **told)
     served = Served(process)
-    standing.wait(lambda: served.has_said("served at"))
+    standing.wait(lambda: served.has_said("serving at"))
     return served
 
 

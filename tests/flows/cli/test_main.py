@@ -365,7 +365,7 @@ def test_an_old_spelling_names_the_new_one(factmill: Factmill, old: str, new: st
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ("build granola --pilot 3", "add --forecast"),
+        ("build granola --pilot 3", "factmill build granola --forecast --pilot 50"),
         ("build granola --rows 3", "--rows"),
         ("evaluate granola --from latest:granola_evaluation", "--from"),
         ("build granola --forecast --force", "--force"),

@@ -381,7 +381,7 @@ def test_the_card_takes_the_latest_evaluation_on_the_same_rows_and_says_so(
     ]
     unknown = shared_toy("report", "all", "--model", "gueser", "--to", to, code=2).err
     assert "no evaluation of this model" in unknown and "did you mean guesser?" in unknown
-    assert "all stands alone" in shared_toy("report", "all", ids[0], "--to", to, code=2).err
+    assert "factmill report all --model NAME" in shared_toy("report", "all", ids[0], "--to", to, code=2).err
     kept, shared_toy.warehouse = shared_toy.warehouse, empty_warehouse(tmp_path / "none.duckdb")
     assert "factmill evaluate all --model NAME" in shared_toy("report", "all", "--to", to, code=2).err
     shared_toy.warehouse = kept
