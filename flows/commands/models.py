@@ -29,7 +29,7 @@ _CONVERTERS: dict[ModelKind, str] = {
     "embedder": "encoder:make_embedder_folder",
     "cross-encoder": "encoder:make_cross_encoder_folder",
     "translator": "translator:make_translator_folder",
-    "perplexity": "perplexity:make_language_model_folder",
+    "perplexity": "language_model:make_language_model_folder",
 }
 """Kind → `module:function` of its converter, in tasks/models/converting."""
 _DEFAULT_QUANTIZATION: dict[ModelKind, _Quantization | None] = {"translator": None, "perplexity": "float16"}
