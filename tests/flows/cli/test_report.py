@@ -61,7 +61,7 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     assert f"factmill diff {first} {second}" in refuse(first, second)
     assert f"{first} is a build and {ids[0]} an evaluation; " in refuse(ids[0], first)
     assert "whose rows differ" in refuse(ids[0], other)
-    assert f"{ids[0]} is named twice" in refuse(ids[0], ids[0])
+    assert f"{ids[0]} is given twice" in refuse(ids[0], ids[0])
     assert "expected a file that ends in .html, .md, .json" in toy("report", ids[0], "--to", "x.pdf", code=2).err
 
 
