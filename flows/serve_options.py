@@ -19,7 +19,7 @@ from factmill.tasks.evaluation.definition import Evaluation, check_tested_model
 from factmill.tasks.files import load_toml
 from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
 from factmill.tasks.settings import SERVICE_SECTIONS, load_world
-from factmill.tasks.text.durations import format_duration, parse_duration
+from factmill.tasks.text.durations import format_duration, parse_validated_duration
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 
@@ -104,7 +104,7 @@ class ServeOptions(RebuildParamsBase, RunOptions):
         schedules = [name for name in ("cron", "interval", "rrule") if getattr(self, name)]
         if len(schedules) > 1:
             raise ValueError(f"{' and '.join(f'--{name}' for name in schedules)}: expected only one schedule")
-        if self.interval and parse_duration(self.interval) < 1:
+        if self.interval and parse_validated_duration(self.interval) < 1:
             raise ValueError(f"--interval {self.interval}: expected at least one second (1s)")
         return self
 
