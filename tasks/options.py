@@ -1,12 +1,12 @@
 """Options of a run, base class of benchmark parameters, and the report of a build."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from factmill.tasks.core.calls.call import CallCacheMode
@@ -15,6 +15,7 @@ from factmill.tasks.core.service_settings import MaxAge
 from factmill.tasks.core.spending.costs import BudgetLimits, format_cost
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse_path
+from factmill.tasks.text.sanitize import format_did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,19 @@ class CliOption:
     """Option with its dashes; empty: derived from the parameter's name."""
     metavar: str = ""
     """Placeholder of the value in the help."""
+
+
+def format_invalid_option(error: ValidationError) -> str:
+    """Format the first wrong option of a validation error, under its Python name: what was given, and what was expected."""
+    first = error.errors()[0]
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{first['loc'][0]} is {first['input']!r}: {message}" if first["loc"] else message
+
+
+def format_unknown_option(name: str, known: Iterable[str]) -> str:
+    """Format that an option is unknown, with the one that may be meant and all that are known."""
+    names = sorted(known)
+    return f"unknown option {name}{format_did_you_mean(name, names)}; there are: {', '.join(names)}"
 
 
 def split_commas(given: Any) -> Any:

@@ -46,9 +46,14 @@ def explain(
     build_id, _ = resolve_build_id_and_reject_count(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
         trace = trace_row_by_id_prefix(db, known, build_id, row)
-    lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(known, trace)]
+    return print_result(as_json, trace, format_trace(known, trace))
+
+
+def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
+    """Return the trace of a row as lines of text: the row, and each call that it rests on."""
+    lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(benchmark, trace)]
     lines.append("  calls:" if trace["calls"] else "  calls: none")
-    return print_result(as_json, trace, [*lines, *(line for call in trace["calls"] for line in _format_call(call))])
+    return [*lines, *(line for call in trace["calls"] for line in _format_call(call))]
 
 
 _ASSET_KINDS = {"prompts": "prompt", "lists": "list", "queries": "query"}

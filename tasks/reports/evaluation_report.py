@@ -253,7 +253,7 @@ def make_evaluation_report(evaluation: Evaluation, evaluated: Sequence[Published
     labels = report.models
     items = {label: evaluation.list_report_items(each.answers) for label, each in zip(labels, evaluated, strict=True)}
     entries, in_all = list_item_entries(items, evaluation.benchmark.name, evaluated[0].record.origin["flow"]["build"])
-    metrics = _relabel_metrics_by_model(labels, evaluated)
+    metrics = relabel_metrics_by_model(labels, evaluated)
     return dataclasses.replace(
         report,
         grouped=tuple(each for each in metrics if each.group_by),
@@ -266,9 +266,9 @@ def make_evaluation_report(evaluation: Evaluation, evaluated: Sequence[Published
 
 def make_report_outline(evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation]) -> EvaluationReport:
     """Return a report with the metrics over all items only, without groups, figures and single items."""
-    labels = _make_model_labels(evaluated)
+    labels = make_model_labels(evaluated)
     named = dict(zip(labels, evaluated, strict=True))
-    metrics = _relabel_metrics_by_model(labels, evaluated)
+    metrics = relabel_metrics_by_model(labels, evaluated)
     order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
     overall = sorted(
         (metric for metric in metrics if not metric.group_by),
@@ -301,9 +301,7 @@ def make_report_outline(evaluation: Evaluation, evaluated: Sequence[PublishedEva
     )
 
 
-def _relabel_metrics_by_model(
-    labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]
-) -> list[EvaluationMetric]:
+def relabel_metrics_by_model(labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]) -> list[EvaluationMetric]:
     """Return all metrics, each under its model's label."""
     return [
         metric.model_copy(update={"model": label})
@@ -312,7 +310,7 @@ def _relabel_metrics_by_model(
     ]
 
 
-def _make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
+def make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
     """Return a unique label for each model: its name, with the evaluation's digest if two share the name."""
     names = [escape_control_characters(each.record.report["facts"]["model"]) for each in evaluated]
     often = Counter(names)
