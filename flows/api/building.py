@@ -12,6 +12,7 @@ from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.evaluate.sessions import get_evaluation
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.rows import make_arrow_table
+from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE
 from factmill.tasks.evaluation.metrics_html import render_metrics_html
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
@@ -76,7 +77,9 @@ class BuildResult:
         report = self.report
         rows = ((each["stage"], each["rows_in"], each["rows_out"], each["rejects"]) for each in report.stages)
         known = " (built before from the same inputs)" if report.up_to_date else ""
-        notes = [format_row_balance(report.model_dump()), f"world {report.world}, author {report.author or 'none'}"]
+        is_scripted = report.author.startswith(SCRIPTED_MODEL_NAME)
+        author = f"{report.author or 'none'}{', written beforehand: no model was asked' if is_scripted else ''}"
+        notes = [format_row_balance(report.model_dump()), f"world {report.world}, author {author}"]
         notes += [f"{report.calls_sent} calls sent, {report.calls_replayed} replayed; {report.format_cost()}"]
         notes += [*filter(None, [report.caution]), *report.notes]
         return render_html_table(f"{self.id}{known}", ("stage", "rows in", "rows out", "rejected"), rows, notes)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from factmill.flows.cli.options import get_option_name
-from factmill.tasks.errors import BuildError, FactmillError, NoRowsPublished, UsageError
+from factmill.tasks.errors import BudgetExhausted, BuildError, FactmillError, NoRowsPublished, UsageError
 from factmill.tasks.options import BuildReport, format_invalid_option, format_unknown_option
 
 _PROGRAM = """from factmill.tasks.processes import terminate_with_parent
@@ -150,6 +150,8 @@ def _make_command_error(
     kind = _list_error_classes().get(error["error"], BuildError)
     made = kind.__new__(kind)
     made.args = (error["message"],)
+    if isinstance(made, BudgetExhausted):
+        made.limit = error["message"]
     if isinstance(made, NoRowsPublished):
         made.report = BuildReport.model_validate(results[-1]) if results else None
     return made

@@ -50,7 +50,10 @@ def load_table(name: str, build: str, source: Source) -> PublishedTable:
         return load_build_table(store, table)
     if build == LATEST:
         build = f"{LATEST_PREFIX}{name}" if name in known else ""
-    elif store.build and build and not store.build.startswith(build):
+    if name in known and not any(each.benchmark == name for each in list_builds(store.path)):
+        made = f"factmill.build({name!r})" if name in BENCHMARKS else "factmill.evaluate(BENCHMARK, model=…)"
+        raise UnknownBuild(f"no build of {name} in {store.path}; make one: {made}")
+    if store.build and build and not store.build.startswith(build):
         raise UsageError(f"build is {build!r}, but source is the build {store.build}; name one of them")
     return load_build_table(store, table, build)
 
@@ -224,6 +227,8 @@ def compare_results(first: Comparable, second: Comparable, benchmark: str, sourc
 
     Items, intervals, tests and adjusted p are those of reports (`rank_models`). UsageError if the two cannot be compared.
     """
+    if first is second:
+        raise UsageError("first and second are the same; a model is compared with others, not with itself")
     if isinstance(first, ScoringResult) or isinstance(second, ScoringResult):
         pair = [_get_scores(each, benchmark, source) for each in (first, second)]
     else:
