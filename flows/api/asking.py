@@ -90,7 +90,7 @@ async def _ask_function_once(ask: AskFunction, question: Asked) -> dict[str, Any
             raise UsageError(
                 f"model returned a {type(pending).__name__} at once; expected an async function (async def), which is awaited"
             )
-        text = await pending
+        text: object = await pending
     except UsageError:
         raise
     except asyncio.CancelledError as error:
@@ -101,7 +101,7 @@ async def _ask_function_once(ask: AskFunction, question: Asked) -> dict[str, Any
         return _make_answer(question, "", "model_failed", _format_error(error))
     except Exception as error:  # noqa: BLE001 - a function of the user's may fail in any way; the reason is recorded
         return _make_answer(question, "", "model_failed", _format_error(error))
-    if not isinstance(text, str):  # a type that the function only promises
+    if not isinstance(text, str):
         return _make_answer(
             question, "", "model_failed", f"the function returned a {type(text).__name__}; expected text"
         )

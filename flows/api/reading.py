@@ -227,7 +227,7 @@ def compare_results(first: Comparable, second: Comparable, benchmark: str, sourc
 
     Items, intervals, tests and adjusted p are those of reports (`rank_models`). UsageError if the two cannot be compared.
     """
-    if first is second:
+    if isinstance(first, ScoringResult) and first is second:
         raise UsageError("first and second are the same; a model is compared with others, not with itself")
     if isinstance(first, ScoringResult) or isinstance(second, ScoringResult):
         pair = [_get_scores(each, benchmark, source) for each in (first, second)]

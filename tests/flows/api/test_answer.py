@@ -159,5 +159,5 @@ def test_a_model_of_the_world_is_asked_as_by_evaluate(
     with pytest.raises(UsageError, match="unknown option limits; did you mean limit"):
         answer("mine", asked, world=str(world), source=warehouse, limits=3)
     monkeypatch.delenv("TEST_KEY")
-    with pytest.raises(SettingsError, match="TEST_KEY"):
+    with pytest.raises(SettingsError, match="set it to the API key"):
         answer("mine", asked, world=str(world), source=warehouse)

@@ -117,16 +117,18 @@ def test_a_comparison_is_that_of_the_report(warehouse: Warehouse) -> None:
 
 def test_scored_answers_are_compared_with_an_evaluation(warehouse: Warehouse) -> None:
     path = warehouse.path
-    scored = api.score("granola", "guesser", source=path, setting="greedy", model="mine")
+    scored = api.score("granola", "guesser", source=path, setting="greedy")
     found = api.compare("oracle", scored, benchmark="granola", source=path)
     published = api.compare("oracle", "guesser", benchmark="granola", source=path)
     assert [each.difference for each in found.comparisons] == [each.difference for each in published.comparisons]
-    assert (found.first, found.second) == ("oracle", "mine")
-    again = api.score("granola", {}, source=path, setting="greedy", model="mine")
-    assert api.compare(scored, again).second == "mine (second)"
-    assert api.compare(scored, again).comparisons[0].note == "no item has a score of both"
+    assert (found.first, found.second) == ("oracle", "guesser")
+    again = api.score("granola", "guesser", source=path, setting="greedy")
+    same = api.compare(scored, again)
+    assert (same.second, same.comparisons[0].difference) == ("guesser (second)", 0)
+    with pytest.raises(UsageError, match="no setting in which both have scores"):
+        api.compare(scored, api.score("granola", {}, source=path, setting="greedy"))
     page = scored._repr_html_()
-    assert "mine on granola" in page and "accuracy" in page
+    assert "guesser on granola" in page and "accuracy" in page
 
 
 def test_what_cannot_be_compared_is_a_named_error(warehouse: Warehouse) -> None:
