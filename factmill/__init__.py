@@ -112,7 +112,7 @@ def build(benchmark: str, *, quiet: bool = False, force: bool = False, **options
     (True, True, 0.0)
     >>> factmill.build("granola", relation=["P19"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    factmill.tasks.errors.UsageError: granola: unknown option relation; did you mean relations?; there are: batch_size, ...
+    factmill.tasks.errors.UsageError: granola: unknown option relation; did you mean relations?; there are: answer_in_question, ...
     """
     from factmill.flows.api.building import run_build
 
@@ -149,7 +149,9 @@ def compare(
     Each is a result of `evaluate` or `score`, an evaluation's id, or, with `benchmark`, a model's name: its latest evaluation.
     The figures are those of `factmill report EVALUATION EVALUATION`; `.arrow` and `.to_pandas()` give them as rows.
 
-    >>> oracle = factmill.evaluate("granola", model="oracle", setting="greedy", limit=20, quiet=True)
+    >>> oracle, guesser = (
+    ...     factmill.evaluate("granola", model=model, setting="greedy", limit=20, quiet=True) for model in ("oracle", "guesser")
+    ... )
     >>> found = factmill.compare(oracle, guesser).comparisons[0]
     >>> found.better, found.difference > 0
     ('oracle', True)
