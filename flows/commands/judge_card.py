@@ -18,13 +18,13 @@ from factmill.flows.cli.options import (
     print_result,
     raising_usage_errors,
 )
-from factmill.flows.commands.human_review import (
-    format_label_problems,
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.labelling.label_draws import (
     load_judged_answers,
     load_label_file_with_digest,
     resolve_judged_evaluation,
 )
-from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.labelling.sheet_files import format_sheet_problems
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
 from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.core.calls.call import CallCacheMode
@@ -64,7 +64,7 @@ def judge_card(
     ),
     labels: list[Path] | None = typer.Option(
         None,
-        help="A CSV that `label --to` wrote and somebody filled in, or one with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
+        help="A file that `label --to` wrote and somebody filled in (in a CSV, Label Studio or Argilla), or a CSV with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
         metavar="FILE",
     ),
     evaluation: list[str] | None = typer.Option(
@@ -155,7 +155,7 @@ def _load_label_files(
     for path in files:
         file, digest = load_label_file_with_digest(warehouse, path, "", benchmark)
         digests.append(digest)
-        notes += [f"{path.name}: {line.strip()}" for line in format_label_problems(file)]
+        notes += [f"{path.name}: {line.strip()}" for line in format_sheet_problems(file.problems)]
         for label in file.labels:
             item = file.items[label.item]
             labelled = found.setdefault(item.benchmark, BenchmarkLabels(file.is_of_draw))
@@ -164,7 +164,7 @@ def _load_label_files(
             labelled.items[item.id] = item
             said = labelled.labels.setdefault(item.id, {}).setdefault(label.labeller, label.label)
             if said != label.label:
-                notes.append(f"{path.name}: row {label.row}: {label.labeller} said {said} in another file; that counts")
+                notes.append(f"{path.name}: {label.place}: {label.labeller} said {said} in another file; that counts")
     return found, digests[0] if len(digests) == 1 else digest_json(sorted(digests)), notes
 
 
