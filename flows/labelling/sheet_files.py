@@ -57,7 +57,7 @@ def load_sheet_text_and_digest(path: Path, export: str = "label EVALUATION") -> 
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"), digest_bytes(data)
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text: {error}; save it as CSV or JSON in UTF-8") from error
+        raise UsageError(f"{path}: not UTF-8 text: {error}; save it as CSV in UTF-8, or export its JSON again") from error
 
 
 def load_filled_sheet(
