@@ -82,7 +82,7 @@ def decide_on_page(sheet: Sheet, name: str, title: str, who: str, port: int) -> 
 
 def _serve_until_finished(page: "LabellingPage", port: int, told: str) -> None:
     try:
-        server = _PageServer(page, port)
+        server = PageServer(page, port)
     except OSError as error:
         raise UsageError(
             f"port {port} on {LOOPBACK_HOST} cannot be used: {error.strerror}; choose another with --port"
@@ -99,7 +99,9 @@ def _serve_until_finished(page: "LabellingPage", port: int, told: str) -> None:
             server.shutdown()
 
 
-class _PageServer(ThreadingHTTPServer):
+class PageServer(ThreadingHTTPServer):
+    """The server of one page, on loopback; `with` closes it."""
+
     daemon_threads = True
     block_on_close = False
 
@@ -118,7 +120,7 @@ class _PageServer(ThreadingHTTPServer):
 
 
 class _PageRequest(BaseHTTPRequestHandler):
-    server: _PageServer
+    server: PageServer
     timeout = 30
     """Seconds after which a connection that sends nothing is closed."""
 

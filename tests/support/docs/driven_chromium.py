@@ -53,9 +53,9 @@ class DrivenChromium:
 
     def read(self, expression: str) -> Any:
         """Return the value of a JavaScript expression on the page."""
-        return self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)["result"].get(
-            "value"
-        )
+        return self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)[
+            "result"
+        ].get("value")
 
     def wait_until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true on the page."""
