@@ -77,5 +77,6 @@ class DrivenChromium:
 
     def kill(self) -> None:
         """Kill the browser with all its processes, as a crash would."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
