@@ -1,8 +1,9 @@
 """`factmill label`, `review` and `audit`: give answers and rows to people; take in labels, decisions, verdicts."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,14 +55,14 @@ from factmill.tasks.core.measures.audits import (
     parse_audit_rows,
     read_audit_mark,
 )
-from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
 from factmill.tasks.core.review import (
     REVIEW_LAYOUT,
-    iterate_formula_safe_csv_records,
     make_review_sheet,
-    parse_review_rows,
+    parse_review_queue_csv,
+    parse_review_row,
 )
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.core.sheets.forms import parse_sheet_csv
 from factmill.tasks.core.sheets.sheet import HARMLESS_PROBLEMS, ParsedSheet, SheetLayout, SheetProblem, SheetRow
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, UsageError
@@ -293,16 +294,17 @@ def review(
         lines = [f"{to}: {len(sheet.rows)} items, {undecided} of them open", *format_setup_note(files)]
         print_result(as_json, told, lines)
         return
-    made = decide_on_page(sheet, f"review-{build.build_id}", f"Review {build.build_id}", reviewer, port)
-    taken = save_decisions(path, parse_review_rows(made.rows, "the page"))
+    check = partial(parse_review_row, file="the page")
+    made = decide_on_page(sheet, f"review-{build.build_id}", f"Review {build.build_id}", reviewer, port, check)
+    taken = save_decisions(path, [parse_review_row(row, "the page") for row in made.rows])
     told = {"file": str(made.journal), "decisions": taken, "open": made.open}
     print_result(as_json, told, [f"{made.journal}: {taken} decisions taken in, {made.open} items are still open"])
 
 
 def _import_review_decisions(warehouse: Path, file: Path, form: str, reviewer: str, as_json: bool) -> None:
     """Store the decisions of a file and print how many, and the problems; exit code 1 if some are invalid."""
-    sheet, _ = load_filled_sheet(file, form, REVIEW_LAYOUT, _parse_review_csv_rows, reviewer, "review BUILD")
-    items = parse_review_rows(sheet.rows, file.name)
+    sheet, _ = load_filled_sheet(file, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_queue_rows)
+    items = [parse_review_row(row, file.name) for row in sheet.rows]
     taken = save_decisions(warehouse, items)
     undecided = len(items) - taken + len(sheet.problems)
     told = {"file": str(file), "items": len(items) + len(sheet.problems), "decisions": taken, **_list_troubles(sheet)}
@@ -311,8 +313,9 @@ def _import_review_decisions(warehouse: Path, file: Path, form: str, reviewer: s
     _exit_where_rows_are_wrong(sheet.problems)
 
 
-def _parse_review_csv_rows(text: str, file: str) -> Iterator[SheetRow]:
-    return iterate_formula_safe_csv_records(text, REVIEW_LAYOUT.columns, file, optional_columns=(CANARY_COLUMN,))
+def _parse_queue_rows(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
+    parse_review_queue_csv(text, file)  # refuses an item that is there twice
+    return parse_sheet_csv(layout, text, file)
 
 
 def _list_troubles(sheet: ParsedSheet) -> dict[str, list[dict[str, str]]]:
@@ -364,9 +367,7 @@ def audit(
     told, parsed = list[str](), ParsedSheet()
     if taken_from:
         layout = make_audit_layout(known.audit)
-        parsed, _ = load_filled_sheet(
-            taken_from, form, layout, _make_audit_csv_parser(layout), reviewer, f"audit {benchmark}"
-        )
+        parsed, _ = load_filled_sheet(taken_from, form, layout, reviewer, f"audit {benchmark}")
         told = [_save_audit_rows(path, known, build_id, parsed.rows, str(taken_from))]
         told += format_sheet_problems(parsed.problems, taken_from.name)
     else:
@@ -388,10 +389,6 @@ def audit(
     shown = {"build_id": build_id, "figures": [figure.model_dump() for figure in figures], **_list_troubles(parsed)}
     print_result(as_json, shown, lines)
     _exit_where_rows_are_wrong(parsed.problems)
-
-
-def _make_audit_csv_parser(layout: SheetLayout) -> Callable[[str, str], Iterator[SheetRow]]:
-    return lambda text, file: iterate_formula_safe_csv_records(text, layout.columns, file)
 
 
 def _save_audit_rows(warehouse: Path, benchmark: Benchmark, build_id: str, rows: Sequence[SheetRow], file: str) -> str:

@@ -75,7 +75,12 @@ def load_label_file_with_digest(
 ) -> tuple[ParsedLabelFile, str]:
     """Return the content of a label file and its digest; without a named labeller, a CSV's name is used."""
     sheet, digest = load_filled_sheet(
-        path, form, make_label_layout(), parse_label_csv_rows, labeller, "label EVALUATION"
+        path,
+        form,
+        make_label_layout(),
+        labeller,
+        "label EVALUATION",
+        lambda _, text, file: parse_label_csv_rows(text, file),
     )
     with open_warehouse(warehouse) as db:
         known = load_label_items(db, [row.get("item") for row in sheet.rows if row.get("item")])

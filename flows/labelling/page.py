@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from factmill.flows.labelling.journal import Answers, DecisionJournal
 from factmill.tasks.core.sheets.sheet import Sheet, SheetRow, is_decided, list_earlier_answers
+from factmill.tasks.errors import UsageError
 from factmill.tasks.reports.formatting import load_template_text
 from factmill.tasks.reports.rendering import render_html_template
 from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates
@@ -20,11 +21,19 @@ _MAX_ANSWER_CHARACTERS = 100_000
 class LabellingPage:
     """The page of one sheet and one person; its methods may be called by several threads."""
 
-    def __init__(self, sheet: Sheet, title: str, who: str, journal: DecisionJournal) -> None:
+    def __init__(
+        self,
+        sheet: Sheet,
+        title: str,
+        who: str,
+        journal: DecisionJournal,
+        check_row: Callable[[SheetRow], object] = lambda _: None,
+    ) -> None:
+        """Make a page; `check_row` raises UsageError for a decided row that the command would refuse."""
         self._layout, self._rows, self._title, self._who = sheet.layout, sheet.rows, title, who
         self._places = {row[sheet.layout.key]: at for at, row in enumerate(sheet.rows)}
         self._earlier = {row[sheet.layout.key]: list_earlier_answers(sheet.layout, row) for row in sheet.rows}
-        self._journal = journal
+        self._journal, self._check_row = journal, check_row
         self._lock = Lock()
 
     def render(self) -> str:
@@ -57,9 +66,11 @@ class LabellingPage:
         answers = self._read_answers(given)
         with self._lock:
             at = self._places[key]
+            is_done = is_decided(self._layout, answers)
+            if is_done:
+                self._check(at, answers)
             was_decided = is_decided(self._layout, self._get_answers(key))
             self._journal.record(key, answers)
-            is_done = is_decided(self._layout, answers)
             # a changed answer about a decided row leaves the reader there
             goes_on = is_done and not was_decided and not stays
             return self._describe(self._find_open(at) if goes_on else at)
@@ -76,8 +87,8 @@ class LabellingPage:
         """Return the rows that this person has decided, with all their cells."""
         with self._lock:
             return [
-                SheetRow(f"row {at} of the page", at, self._fill(row, self._journal.answers[row[self._layout.key]]))
-                for at, row in enumerate(self._rows, 1)
+                self._make_row(at, self._journal.answers[row[self._layout.key]])
+                for at, row in enumerate(self._rows)
                 if is_decided(self._layout, self._journal.answers.get(row[self._layout.key], {}))
             ]
 
@@ -86,9 +97,16 @@ class LabellingPage:
         with self._lock:
             return sum(not is_decided(self._layout, self._get_answers(key)) for key in self._places)
 
-    def _fill(self, row: Mapping[str, str], answers: Answers) -> dict[str, str]:
+    def _check(self, at: int, answers: Answers) -> None:
+        try:
+            self._check_row(self._make_row(at, answers))
+        except UsageError as error:
+            raise ValueError(f"not saved: {error}") from error
+
+    def _make_row(self, at: int, answers: Answers) -> SheetRow:
         blank = {question.name: "" for question in self._layout.questions}
-        return {**row, **blank, **answers, self._layout.who: self._who}
+        cells = {**self._rows[at], **blank, **answers, self._layout.who: self._who}
+        return SheetRow(f"row {at + 1} of the page", at + 1, cells)
 
     def _get_answers(self, key: str) -> Answers:
         """Return this person's answers about a row, else the earlier ones of the sheet."""

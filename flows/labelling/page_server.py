@@ -57,10 +57,13 @@ class PageDecisions:
     journal: Path
 
 
-def decide_on_page(sheet: Sheet, name: str, title: str, who: str, port: int) -> PageDecisions:
+def decide_on_page(
+    sheet: Sheet, name: str, title: str, who: str, port: int, check_row: Callable[[SheetRow], object] = lambda _: None
+) -> PageDecisions:
     """Serve a sheet until its person finishes it, and return the decisions; UsageError without a name, or for a used port.
 
-    `name`: of the journal's file, which is found again by the same rows and person; `port`: 0 takes a free one. Ctrl-C ends it
+    `name`: of the journal's file, which is found again by the same rows and person; `port`: 0 takes a free one; `check_row`:
+    raises UsageError for a decided row that the command would refuse, and it is not saved. Ctrl-C ends it
     too, by KeyboardInterrupt: the decisions are in the journal, and the next call goes on with them.
     """
     # import the templates only to serve
@@ -73,7 +76,7 @@ def decide_on_page(sheet: Sheet, name: str, title: str, who: str, port: int) -> 
     shown = [digest_shown_cells(sheet.layout, row) for row in sheet.rows]
     path = factmill_home() / "labelling" / f"{name}-{digest_json([who, shown])[:16]}.jsonl"
     with open_decision_journal(path) as journal:
-        page = LabellingPage(sheet, title, who, journal)
+        page = LabellingPage(sheet, title, who, journal, check_row)
         _serve_until_finished(
             page, port, f"{len(sheet.rows)} rows, {page.count_open()} of them open, for {who}; saved in {path}"
         )

@@ -1,6 +1,6 @@
 """Write sheets to files of a form, and load the rows of files that people filled in, with the problems in them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from factmill.tasks.core.sheets.forms import (
     find_form_of_text,
     format_sheet_files,
     parse_form_tasks,
+    parse_sheet_csv,
     resolve_sheet_form,
 )
 from factmill.tasks.core.sheets.sheet import ParsedSheet, Sheet, SheetLayout, SheetProblem, SheetRow, check_form_tasks
@@ -57,26 +58,28 @@ def load_sheet_text_and_digest(path: Path, export: str = "label EVALUATION") -> 
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"), digest_bytes(data)
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text: {error}; save it as CSV in UTF-8, or export its JSON again") from error
+        raise UsageError(
+            f"{path}: not UTF-8 text: {error}; save it as CSV in UTF-8, or export its JSON again"
+        ) from error
 
 
 def load_filled_sheet(
     path: Path,
     form: str,
     layout: SheetLayout,
-    parse_csv: Callable[[str, str], Iterable[SheetRow]],
     who: str,
     export: str,
+    parse_csv: Callable[[SheetLayout, str, str], list[SheetRow]] = parse_sheet_csv,
 ) -> tuple[ParsedSheet, str]:
     """Return the rows of a file that people filled in, and the file's digest.
 
-    `parse_csv`: text and name of a CSV → its rows; `who`: the person where another tool's export names none, the option
-    --labeller or --reviewer; `export`: the command that writes such a file.
+    `who`: the person where another tool's export names none, the option --labeller or --reviewer; `export`: the command that
+    writes such a file; `parse_csv`: layout, text and name of a CSV → its rows.
     """
     text, digest = load_sheet_text_and_digest(path, export)
     found = find_form_of_text(text, path, form)
     if found == "csv":
-        return ParsedSheet(list(parse_csv(text, path.name))), digest
+        return ParsedSheet(parse_csv(layout, text, path.name)), digest
     tasks = parse_form_tasks(layout, text, path.name, found)
     return check_form_tasks(layout, tasks, who, f"--{layout.who}"), digest
 

@@ -248,19 +248,13 @@ _MAX_CELL_CHARACTERS = 2**31 - 1
 
 def format_review_queue_csv(items: Sequence[ReviewItem], canary: str = "") -> str:
     """Format the queue as CSV text with a header, items in the given order; a canary gets its own column."""
+    texts = ({"proposed": _format_edits(item.proposed), "edited": _format_edits(item.edited)} for item in items)
     more = {CANARY_COLUMN: canary} if canary else {}
-    return format_formula_safe_csv([*REVIEW_QUEUE_COLUMNS, *more], (_make_queue_cells(item) | more for item in items))
-
-
-def make_review_sheet(items: Sequence[ReviewItem]) -> Sheet:
-    """Return the queue as a sheet; open items have no decision yet."""
-    rows = (_make_queue_cells(item) for item in items)
-    return Sheet(REVIEW_LAYOUT, [row | {"decision": row["decision"].replace("open", "")} for row in rows])
-
-
-def _make_queue_cells(item: ReviewItem) -> dict[str, str]:
-    edits = {"proposed": _format_edits(item.proposed), "edited": _format_edits(item.edited)}
-    return item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits
+    lines = (
+        item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits | more
+        for item, edits in zip(items, texts, strict=True)
+    )
+    return format_formula_safe_csv([*REVIEW_QUEUE_COLUMNS, *more], lines)
 
 
 def parse_review_queue_csv(text: str, file: str) -> list[ReviewItem]:
@@ -269,20 +263,31 @@ def parse_review_queue_csv(text: str, file: str) -> list[ReviewItem]:
     An empty decision is `open`. SourceError names file, line and reason: missing or extra columns, the same item twice, an
     unknown decision, an `edit` without new texts or texts without `edit`.
     """
-    return parse_review_rows(
-        iterate_formula_safe_csv_records(text, REVIEW_QUEUE_COLUMNS, file, optional_columns=(CANARY_COLUMN,)), file
-    )
-
-
-def parse_review_rows(rows: Iterable[SheetRow], file: str) -> list[ReviewItem]:
-    """Parse the rows of a queue; errors as `parse_review_queue_csv`."""
     items: dict[str, ReviewItem] = {}
-    for row in rows:
-        item = _parse_review_item(row.cells, file, row.place, row.number)
+    for line, cells in iterate_formula_safe_csv_records(
+        text, REVIEW_QUEUE_COLUMNS, file, optional_columns=(CANARY_COLUMN,)
+    ):
+        item = _parse_review_item(cells, file, line)
         if item.id in items:
-            raise SourceError(f"{file}, {row.place}: the item {item.id!r} is already on line {items[item.id].line}")
+            raise SourceError(f"{file}, line {line}: the item {item.id!r} is already on line {items[item.id].line}")
         items[item.id] = item
     return list(items.values())
+
+
+def make_review_sheet(items: Sequence[ReviewItem]) -> Sheet:
+    """Return the queue as a sheet; open items have no decision yet."""
+    rows = []
+    for item in items:
+        edits = {"proposed": _format_edits(item.proposed), "edited": _format_edits(item.edited)}
+        decision = {"decision": "" if item.decision == "open" else item.decision}
+        rows.append(item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits | decision)
+    return Sheet(REVIEW_LAYOUT, rows)
+
+
+def parse_review_row(row: SheetRow, file: str) -> ReviewItem:
+    """Parse a row that a person filled in anywhere; errors as `parse_review_queue_csv`."""
+    place = (file, row.number) if row.place == f"line {row.number}" else (f"{file}, {row.place}", 1)
+    return _parse_review_item(row.cells, *place)
 
 
 def format_formula_safe_csv(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:
@@ -296,8 +301,8 @@ def format_formula_safe_csv(columns: Sequence[str], lines: Iterable[Mapping[str,
 
 def iterate_formula_safe_csv_records(
     text: str, columns: Sequence[str], file: str, optional_columns: Sequence[str] = ()
-) -> Iterator[SheetRow]:
-    """Yield for each record of a CSV a row with the number of its first line; columns may be in any order.
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield for each record of a CSV the number of its first line and its cells by column; columns may be in any order.
 
     `optional_columns`: optional columns, which are skipped. SourceError for other columns and for invalid CSV.
     """
@@ -314,8 +319,7 @@ def iterate_formula_safe_csv_records(
                     raise SourceError(f"{file}, line {line}: expected the columns {', '.join(columns)}; found {head}")
             elif len(record) == len(head):
                 cells = zip(head, map(_unguard_formula_cell, record), strict=True)
-                known = {name: cell for name, cell in cells if name not in optional_columns}
-                yield SheetRow(f"line {line}", line, known)
+                yield line, {name: cell for name, cell in cells if name not in optional_columns}
             elif record:
                 raise SourceError(f"{file}, line {line}: expected {len(head)} cells, found {len(record)}")
     except csv.Error as error:
@@ -353,34 +357,34 @@ def parse_spreadsheet_csv(text: str, file: str) -> tuple[list[str], list[tuple[i
     return [cell.strip().lower() for cell in head], body
 
 
-def _parse_review_item(cells: Mapping[str, str], file: str, place: str, line: int) -> ReviewItem:
+def _parse_review_item(cells: Mapping[str, str], file: str, line: int) -> ReviewItem:
     decision = cells["decision"].strip().lower() or "open"
     if decision not in get_args(ReviewDecision):
         raise SourceError(
-            f"{file}, {place}: the decision is {cells['decision']!r}; expected one of {', '.join(get_args(ReviewDecision))}"
+            f"{file}, line {line}: the decision is {cells['decision']!r}; expected one of {', '.join(get_args(ReviewDecision))}"
         )
-    edits = {column: list(_parse_edits(cells[column], column, file, place)) for column in ("proposed", "edited")}
+    edits = {column: list(_parse_edits(cells[column], column, file, line)) for column in ("proposed", "edited")}
     if decision == "edit" and not edits["edited"]:
         raise SourceError(
-            f'{file}, {place}: the decision is edit, but the column "edited" is empty; expected new texts such as ShortQ1: …'
+            f'{file}, line {line}: the decision is edit, but the column "edited" is empty; expected new texts such as ShortQ1: …'
         )
     if edits["edited"] and decision != "edit":
         raise SourceError(
-            f'{file}, {place}: the column "edited" has new texts, but the decision is {decision}; expected edit'
+            f'{file}, line {line}: the column "edited" has new texts, but the decision is {decision}; expected edit'
         )
     values: dict[str, Any] = {**cells, **edits, "decision": decision, "file": file, "line": line}
     try:
         return ReviewItem.model_validate(values)
     except ValidationError as error:
         wrong = error.errors()[0]
-        raise SourceError(f"{file}, {place}, column {wrong['loc'][0]}: {wrong['msg']}") from error
+        raise SourceError(f"{file}, line {line}, column {wrong['loc'][0]}: {wrong['msg']}") from error
 
 
 def _format_edits(edits: Iterable[TextEdit]) -> str:
     return "\n".join(f"{edit.field}: " + edit.text.replace("\n", "\n  ") for edit in edits)
 
 
-def _parse_edits(cell: str, column: str, file: str, place: str) -> Iterator[TextEdit]:
+def _parse_edits(cell: str, column: str, file: str, line: int) -> Iterator[TextEdit]:
     """Yield the edits of a cell, ignoring blank lines."""
     if not cell.strip():
         return
@@ -395,7 +399,7 @@ def _parse_edits(cell: str, column: str, file: str, place: str) -> Iterator[Text
         found = _EDIT_ENTRY.fullmatch("\n".join(part))
         if not found or not found[2] or found[1] in names:
             problem = "appears twice" if found and found[1] in names else "does not have the form name: text"
-            raise SourceError(f"{file}, {place}, column {column}: {part[0]!r} {problem}")
+            raise SourceError(f"{file}, line {line}, column {column}: {part[0]!r} {problem}")
         names.add(found[1])
         yield TextEdit(field=found[1], text=found[2])
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.core.review import format_formula_safe_csv, parse_spreadsheet_csv
+from factmill.tasks.core.review import parse_spreadsheet_csv
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetProblem, SheetProblemKind, SheetQuestion, SheetRow
 from factmill.tasks.errors import SourceError
@@ -165,11 +165,6 @@ def allocate_to_strata(sizes: Mapping[str, int], n: int, seed: int) -> dict[str,
             shares[name] += more
             left -= more
     return shares
-
-
-def format_label_csv(scheme: LabelScheme, items: Sequence[LabelItem]) -> str:
-    """Format the file that people fill in, as CSV."""
-    return format_formula_safe_csv(LABEL_FILE_COLUMNS, make_label_sheet(scheme, items).rows)
 
 
 def make_label_layout(scheme: LabelScheme | None = None) -> SheetLayout:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.measures.counts_and_bins import divide_rounded
 from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval, compute_wilson_interval
-from factmill.tasks.core.review import format_formula_safe_csv, iterate_formula_safe_csv_records
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetQuestion, SheetRow
 from factmill.tasks.errors import SourceError
@@ -112,14 +111,6 @@ def read_audit_mark(criterion: AuditCriterion, given: str) -> int | None:
     return int(text) if text.isdecimal() and least <= int(text) <= criterion.maximum else None
 
 
-def format_audit_sheet_csv(
-    audit: AuditProtocol, build_id: str, shown: Mapping[str, str], verdicts: Mapping[str, AuditVerdict]
-) -> str:
-    """Format the sample as CSV, one row per line, with existing verdicts; `shown`: row id → text for the reader."""
-    sheet = make_audit_sheet(audit, build_id, shown, verdicts)
-    return format_formula_safe_csv(sheet.layout.columns, sheet.rows)
-
-
 def make_audit_layout(audit: AuditProtocol) -> SheetLayout:
     """Return the layout of an audit's sheet."""
     return SheetLayout(
@@ -158,17 +149,11 @@ def make_audit_sheet(
     return Sheet(layout, lines)
 
 
-def parse_audit_sheet_csv(audit: AuditProtocol, build_id: str, text: str, file: str) -> list[AuditVerdict]:
-    """Parse a filled-in sheet; rows without mark, reviewer and note are skipped as unchecked.
-
-    SourceError names file, line and what was expected.
-    """
-    columns = make_audit_layout(audit).columns
-    return parse_audit_rows(audit, build_id, iterate_formula_safe_csv_records(text, columns, file), file)
-
-
 def parse_audit_rows(audit: AuditProtocol, build_id: str, rows: Iterable[SheetRow], file: str) -> list[AuditVerdict]:
-    """Parse the rows of a sheet; errors as `parse_audit_sheet_csv`."""
+    """Parse the rows of a filled-in sheet; rows without mark, reviewer and note are skipped as unchecked.
+
+    SourceError names file, place and what was expected.
+    """
     verdicts: dict[str, AuditVerdict] = {}
     for row in rows:
         cells = row.cells

@@ -4,14 +4,15 @@ import json
 from pathlib import PurePath
 from typing import Any, Literal, get_args
 
-from factmill.tasks.core.review import format_formula_safe_csv
+from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
+from factmill.tasks.core.review import format_formula_safe_csv, iterate_formula_safe_csv_records
 from factmill.tasks.core.sheets.argilla import iterate_argilla_tasks, make_argilla_records, make_argilla_settings
 from factmill.tasks.core.sheets.label_studio import (
     format_label_studio_config,
     iterate_label_studio_tasks,
     make_label_studio_tasks,
 )
-from factmill.tasks.core.sheets.sheet import FormTask, Sheet, SheetLayout
+from factmill.tasks.core.sheets.sheet import FormTask, Sheet, SheetLayout, SheetRow
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.text.sanitize import exceeds_json_depth, replace_surrogates_in_json
 
@@ -43,6 +44,12 @@ def format_sheet_files(sheet: Sheet, path: PurePath, form: SheetForm) -> dict[st
         "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records) if is_lines else _format_json(records)
     )
     return {path.name: text, f"{path.stem}.argilla-settings.json": _format_json(make_argilla_settings(sheet.layout))}
+
+
+def parse_sheet_csv(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
+    """Parse the rows of a CSV with all columns of a layout, in any order; SourceError for other columns or no CSV."""
+    records = iterate_formula_safe_csv_records(text, layout.columns, file, optional_columns=(CANARY_COLUMN,))
+    return [SheetRow(f"line {line}", line, cells) for line, cells in records]
 
 
 def _format_json(value: Any) -> str:

@@ -210,6 +210,14 @@ def _check_answer(
             what = f"the {question.name}{by} is {given!r}" if given else f"no {question.name}{by}"
             _note(found, kind, task, f"{what}; expected one of {expected}; correct it in the tool and export again")
             return
+        if question.needed_with and bool(given) != (
+            answer.answers.get(question.needed_with[0]) == question.needed_with[1]
+        ):
+            asked, needed = question.needed_with
+            what = f"{'a text' if given else 'no text'} for {question.name}{by}, but the {asked} is {answer.answers.get(asked)!r}"
+            expected = f"a text with {needed}, and none with any other"
+            _note(found, "unreadable", task, f"{what}; expected {expected}; correct it in the tool and export again")
+            return
     blank = {question.name: "" for question in layout.questions}
     cells = {**task.cells, **blank, **answer.answers, layout.who: who}
     named = dict.fromkeys([*layout.columns, layout.who])

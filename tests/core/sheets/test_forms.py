@@ -14,7 +14,7 @@ from factmill.tasks.core.measures.audits import (
     make_audit_sheet,
     parse_audit_rows,
 )
-from factmill.tasks.core.review import TextEdit, make_review_item, make_review_sheet, parse_review_rows
+from factmill.tasks.core.review import TextEdit, make_review_item, make_review_sheet, parse_review_row
 from factmill.tasks.core.sheets.forms import (
     SheetForm,
     find_form_of_text,
@@ -170,7 +170,7 @@ def test_reviews_come_back_with_edits_and_their_own_ids(form: SheetForm) -> None
     found = read(
         make_review_sheet([]).layout, form, export(make_review_sheet([item]), form, {item.id: [("ada", answers)]})
     )
-    (back,) = parse_review_rows(found.rows, "f")
+    back = parse_review_row(found.rows[0], "f")
     assert back.model_copy(update={"file": "", "line": 0}) == item.model_copy(
         update={
             "decision": "edit",
@@ -179,12 +179,25 @@ def test_reviews_come_back_with_edits_and_their_own_ids(form: SheetForm) -> None
             "note": "n",
         }
     )
-    answers.pop("edited")
+    for wrong, said in (
+        (
+            {"decision": "edit"},
+            "no text for edited by ada, but the decision is 'edit'; expected a text with edit, and none",
+        ),
+        (
+            {"decision": "keep", "edited": "a: b"},
+            "a text for edited by ada, but the decision is 'keep'; expected a text with",
+        ),
+    ):
+        given = {item.id: [("ada", wrong)]}
+        found = read(make_review_sheet([]).layout, form, export(make_review_sheet([item]), form, given))
+        assert found.rows == [] and found.problems[0].kind == "unreadable" and said in found.problems[0].message
+    answers["edited"] = "no name"
     found = read(
         make_review_sheet([]).layout, form, export(make_review_sheet([item]), form, {item.id: [("ada", answers)]})
     )
-    with pytest.raises(SourceError, match=r"f, (task 41|record .*): the decision is edit, but the column"):
-        parse_review_rows(found.rows, "f")
+    with pytest.raises(SourceError, match=r"f, (task 41|record .*), line 1, column edited: 'no name' does not have"):
+        parse_review_row(found.rows[0], "f")
 
 
 def test_the_setup_files_hold_the_choices_and_no_markup_of_ours_breaks_them() -> None:

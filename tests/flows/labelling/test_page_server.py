@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
@@ -14,7 +15,7 @@ from support.docs.read_page import ReadPage
 from factmill.flows.labelling.journal import DecisionJournal, open_decision_journal
 from factmill.flows.labelling.page import LabellingPage
 from factmill.flows.labelling.page_server import PageServer, decide_on_page
-from factmill.tasks.core.review import make_review_item, make_review_sheet
+from factmill.tasks.core.review import make_review_item, make_review_sheet, parse_review_row
 from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetQuestion
 from factmill.tasks.errors import OutputError, UsageError
 
@@ -216,13 +217,18 @@ def test_an_edit_is_decided_when_its_text_is_there(tmp_path: Path) -> None:
         update={"decision": "drop", "reviewer": "policy auto"}
     )
     with open_decision_journal(tmp_path / "p.jsonl") as journal:
-        page = LabellingPage(make_review_sheet([done, item]), "t", "ada", journal)
+        check = partial(parse_review_row, file="the page")
+        page = LabellingPage(make_review_sheet([done, item]), "t", "ada", journal, check)
         assert (page.show()["key"], page.show()["done"]) == (item.id, 1)
         assert page.decide(item.id, {"decision": "edit"}, stays=False)["done"] == 1
         assert page.decide(item.id, {"decision": "keep", "edited": "a: b"}, stays=False)["answers"] == {
             "decision": "keep"
         }
         assert page.decide(item.id, {"decision": "edit", "edited": "a: b"}, stays=True)["done"] == 2
+        with pytest.raises(
+            ValueError, match="not saved: the page, row 2 of the page, line 1, column edited: 'a' does not have"
+        ):
+            page.decide(item.id, {"decision": "edit", "edited": "a"}, stays=True)
         # what others decided before is shown, and is not this person's
         assert [(row.get("id"), row.get("reviewer"), row.get("edited")) for row in page.list_decided_rows()] == [
             (item.id, "ada", "a: b")
