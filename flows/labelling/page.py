@@ -30,8 +30,10 @@ class LabellingPage:
         check_row: Callable[[SheetRow], object] = lambda _: None,
     ) -> None:
         """Make a page; `check_row` raises UsageError for a decided row that the command would refuse."""
-        self._layout, self._rows, self._title, self._who = sheet.layout, sheet.rows, title, who
-        self._places = {row[sheet.layout.key]: at for at, row in enumerate(sheet.rows)}
+        self._layout, self._title, self._who = sheet.layout, title, who
+        # a key that is there twice is one row
+        self._rows = list({row[sheet.layout.key]: row for row in sheet.rows}.values())
+        self._places = {row[sheet.layout.key]: at for at, row in enumerate(self._rows)}
         self._earlier = {row[sheet.layout.key]: list_earlier_answers(sheet.layout, row) for row in sheet.rows}
         self._journal, self._check_row = journal, check_row
         self._lock = Lock()
