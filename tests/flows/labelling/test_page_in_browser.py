@@ -17,7 +17,7 @@ from support.docs.driven_chromium import DrivenChromium
 from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
 
-HOSTILE = "<img src=x onerror='window.harmed=1'><script>window.harmed=1</script> ‮{}"
+HOSTILE = "<img src=x onerror='window.harmed=1'><script>window.harmed=1</script> \u202e{}"
 SHOWN = "Array.from(document.querySelectorAll('.shown dd')).map((each) => each.textContent)"
 pytestmark = pytest.mark.slow
 
@@ -71,21 +71,33 @@ def wait_for(browser: DrivenChromium, done: int) -> None:
     browser.wait_until(f"document.querySelector('output').textContent.includes(', {done} decided')")
 
 
+def label_in_csv(factmill: Factmill, evaluated: tuple[Path, str], sheet: Path) -> list[dict[str, str]]:
+    """Give sixty labels, 0 and 1 in turn, as bob in a CSV; return its rows."""
+    warehouse, evaluation = evaluated
+    assert factmill("label", evaluation, "--to", sheet, "--n", "60", "--warehouse", warehouse).code == 0
+    rows = list(csv.DictReader(io.StringIO(sheet.read_text("utf-8"), newline="")))
+    assert len(rows) == 60
+    with sheet.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(row | {"label": str(at % 2)} for at, row in enumerate(rows))
+    assert factmill("label", "--from", sheet, "--labeller", "bob", "--warehouse", warehouse).code == 0
+    return rows
+
+
+def press_labels(browser: DrivenChromium, labels: list[str], done: int) -> None:
+    """Press the key of each label, `done` rows being decided before."""
+    for at, label in enumerate(labels, done + 1):
+        browser.press(label)
+        wait_for(browser, at)
+
+
 def test_sixty_labels_survive_the_end_of_browser_and_server(
     factmill: Factmill, evaluated: tuple[Path, str], browsers: list[DrivenChromium], tmp_path: Path
 ) -> None:
     warehouse, evaluation = evaluated
     here = ("--warehouse", warehouse)
-    sheet = tmp_path / "bob.csv"
-    assert factmill("label", evaluation, "--to", sheet, "--n", "60", *here).code == 0
-    rows = list(csv.DictReader(io.StringIO(sheet.read_text("utf-8"), newline="")))
-    assert len(rows) == 60
-    by_bob = {row["item"]: str(at % 2) for at, row in enumerate(rows)}
-    with sheet.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(row | {"label": by_bob[row["item"]]} for row in rows)
-    assert factmill("label", "--from", sheet, "--labeller", "bob", *here).code == 0
+    rows = label_in_csv(factmill, evaluated, tmp_path / "bob.csv")
 
     # ada sees the same rows in the same order, and says otherwise than bob of every sixth
     by_ada = {row["item"]: str((at + (at % 6 == 0)) % 2) for at, row in enumerate(rows)}
@@ -93,15 +105,11 @@ def test_sixty_labels_survive_the_end_of_browser_and_server(
     serve = ("label", evaluation, "--serve", "--n", "60", "--labeller", "ada", "--json", *here)
     process, url = start_page(factmill, *serve)
     browser = open_browser(browsers, tmp_path, url, 0)
-    for at in range(20):
-        browser.press(labels[at])
-        wait_for(browser, at + 1)
+    press_labels(browser, labels[:20], 0)
     browser.kill()
 
     browser = open_browser(browsers, tmp_path, url, 20)
-    for at in range(20, 40):
-        browser.press(labels[at])
-        wait_for(browser, at + 1)
+    press_labels(browser, labels[20:40], 20)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     browser.press(labels[40])
@@ -119,8 +127,7 @@ def test_sixty_labels_survive_the_end_of_browser_and_server(
     assert browser.read(SHOWN)[0] == rows[40]["question"]
     for at in range(40, 60):
         assert_shown_as_text(browser, rows[at])
-        browser.press(labels[at])
-        wait_for(browser, at + 1)
+        press_labels(browser, [labels[at]], at)
     browser.press("ArrowLeft")
     browser.wait_until("document.querySelector('output').textContent.startsWith('row 59 of 60')")
     pressed = browser.read("document.querySelector('button[aria-pressed=true]').dataset.value")
@@ -144,7 +151,7 @@ def test_sixty_labels_survive_the_end_of_browser_and_server(
 def assert_shown_as_text(browser: DrivenChromium, row: dict[str, str]) -> None:
     """Check that a row's texts are on the page as texts, of which none acts."""
     shown = browser.read(SHOWN)
-    assert shown[2] == row["answer"].removeprefix("'").replace("‮", "[U+202E]")
+    assert shown[2] == row["answer"].removeprefix("'").replace("\u202e", "[U+202E]")
     assert browser.read("[window.harmed, document.querySelector('.shown img')]") == [None, None]
 
 
