@@ -40,10 +40,56 @@ BAND = (
     "Call cache: every question to a service or a model is recorded with its reply",
     "factmill verify makes the same bytes from it, without network",
 )
+NARROW_BAND = (
+    "Call cache: every question is recorded",
+    "with its reply; factmill verify makes",
+    "the same bytes from it, without network",
+)
+FONT = 'font-family="-apple-system, Segoe UI, Helvetica, Arial, sans-serif"'
+TITLE = '<title id="t">Source, stages, table, measure, report; a call cache below all of them</title>'
 COLOURS = {
     "light": {"text": "#1f2328", "soft": "#57606a", "box": "#f6f8fa", "line": "#8c959f", "band": "#ddf4ff"},
     "dark": {"text": "#e6edf3", "soft": "#9da7b3", "box": "#161b22", "line": "#6e7681", "band": "#12263f"},
 }
+
+
+def draw_narrow_diagram(theme: str) -> str:
+    """Return the diagram for narrow screens: a box below the other."""
+    colours = COLOURS[theme]
+    width, box, gap = 360, 62, 18
+    height = len(STEPS) * (box + gap) + 92
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t" {FONT}>',
+        TITLE,
+    ]
+    for number, (title, lines) in enumerate(STEPS):
+        top = 4 + number * (box + gap)
+        words = " ".join(lines)
+        cut = words.index(" ", len(words) // 2 - 4) if len(words) > 29 else len(words)
+        parts.append(
+            f'<rect x="1" y="{top}" width="{width - 2}" height="{box}" rx="8" fill="{colours["box"]}" stroke="{colours["line"]}"/>'
+        )
+        parts.append(
+            f'<text x="14" y="{top + 38}" font-size="19" font-weight="600" fill="{colours["text"]}">{title}</text>'
+        )
+        parts += [
+            f'<text x="118" y="{top + (27 if words[cut:] else 37) + 20 * row}" font-size="15" fill="{colours["soft"]}">{escape(line.strip())}</text>'
+            for row, line in enumerate((words[:cut], words[cut:]))
+            if line
+        ]
+        if number:
+            parts.append(
+                f'<path d="M{width / 2} {top - gap + 2} v{gap - 5} m-6 -6 l6 6 l6 -6" fill="none" stroke="{colours["soft"]}" stroke-width="2"/>'
+            )
+    top = height - 88
+    parts.append(
+        f'<rect x="1" y="{top}" width="{width - 2}" height="84" rx="8" fill="{colours["band"]}" stroke="{colours["line"]}"/>'
+    )
+    parts += [
+        f'<text x="{width / 2}" y="{top + 26 + 21 * row}" text-anchor="middle" font-size="15" fill="{colours["text"]}">{escape(line)}</text>'
+        for row, line in enumerate(NARROW_BAND)
+    ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def draw_diagram(theme: str) -> str:
@@ -51,9 +97,8 @@ def draw_diagram(theme: str) -> str:
     colours = COLOURS[theme]
     width, gap, box, top, height = 700, 25, 120, 8, 134
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} 224" role="img" aria-labelledby="t" '
-        'font-family="-apple-system, Segoe UI, Helvetica, Arial, sans-serif">',
-        '<title id="t">Source, stages, table, measure, report; a call cache below all of them</title>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} 224" role="img" aria-labelledby="t" {FONT}>',
+        TITLE,
     ]
     for number, (title, lines) in enumerate(STEPS):
         left = number * (box + gap)
@@ -96,7 +141,9 @@ def take_screenshots() -> None:
             with open_browser(home / "profile") as send:
                 report = f"file://{home / 'granola.html'}"
                 save_screenshot(send, report, FOLDER / "report.png", awaited="From source to rows", height=880)
-                save_screenshot(send, page, FOLDER / "prefect-run.png", awaited=run["name"], height=900)
+                save_screenshot(
+                    send, page, FOLDER / "prefect-run.png", awaited=run["name"], settles_in_s=20, height=900
+                )
 
 
 @contextmanager
@@ -170,13 +217,15 @@ def save_screenshot(
     file: Path,
     *,
     awaited: str,
+    settles_in_s: float = 1,
     width: int = 1280,
     height: int,
     theme: str = "light",
 ) -> None:
     """Save what Chromium draws of a page as a PNG of at most `MAX_BYTES`, with fewer colours where it must be.
 
-    `awaited`: text of the page that shows that it is complete; `theme`: light or dark, as the reader's system prefers.
+    `awaited`: text of the page that shows that it is complete; `settles_in_s`: seconds until its drawings are in
+    place; `theme`: light or dark, as the reader's system prefers.
     """
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     send("Emulation.setDeviceMetricsOverride", **size)
@@ -186,7 +235,7 @@ def save_screenshot(
     wait_until(
         lambda: send("Runtime.evaluate", expression=script)["result"].get("value"), f"{url} never shows {awaited!r}"
     )
-    time.sleep(2)  # drawings that move into place
+    time.sleep(settles_in_s)
     raw = b64decode(send("Page.captureScreenshot", format="png")["data"])
     with Image.open(BytesIO(raw)) as image:
         for colours in (128, 64, 32):
@@ -214,6 +263,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for theme in COLOURS:
         (FOLDER / f"stages-{theme}.svg").write_text(draw_diagram(theme), "utf-8")
+        (FOLDER / f"stages-narrow-{theme}.svg").write_text(draw_narrow_diagram(theme), "utf-8")
     if parser.parse_args().screens:
         take_screenshots()
 
