@@ -34,7 +34,7 @@ SEARCHED = {
     "upgrade": "help/backup.html",
     "delete old builds": "help/backup.html",
     "proxy": "help/faq.html",
-    "wikimedia rate limits": "help/faq.html",
+    "wikimedia rate limit": "help/faq.html",
     "gpu": "help/faq.html",
     "own questions": "help/faq.html",
     "own judge prompt": "help/faq.html",

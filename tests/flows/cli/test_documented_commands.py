@@ -71,6 +71,7 @@ def test_commands_do_what_the_documents_say(
 ) -> None:
     monkeypatch.chdir(folder)
     reader = replace(reader, on_prefect=document in ON_PREFECT)
+    shutil.copy(reader.home / "factmill.duckdb", folder / "backup.duckdb")  # what a `cp` of the documents makes
     for example in list_examples(document):
         if not example.can_run(ENDLESS):
             continue
