@@ -23,6 +23,7 @@ from factmill.flows.evaluate.evaluations import list_evaluations_and_analyses
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.engine.benchmark import load_named_object
 from factmill.tasks.engine.failures import FAILURE_CAUSES
+from factmill.tasks.errors import FactmillError
 from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.settings import load_world
 
@@ -165,6 +166,16 @@ def test_every_reason_that_the_code_writes_out_is_described() -> None:
                 reasons |= {each.value for each in node.args[place : place + 1] if isinstance(each, ast.Constant)}
     assert len(reasons) > 50
     assert reasons - {reason for known in described.values() for reason in known} == set()
+
+
+def test_the_page_of_messages_names_codes_that_exist_and_most_of_them() -> None:
+    text = (ASSETS_ROOT / "docs" / "help" / "troubleshooting.md").read_text("utf-8")
+    named = set(re.findall(r"`\[([a-z-]+)\]`", text))
+    pending, codes = [FactmillError], set()
+    while pending:
+        codes.add(pending[-1].code)
+        pending += pending.pop().__subclasses__()
+    assert len(named) > 15 and named <= codes, named - codes
 
 
 def test_the_citation_names_the_papers_of_all_benchmarks() -> None:
