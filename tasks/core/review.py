@@ -131,10 +131,12 @@ def decide_review_items(
         if item.decision != "open":
             taken = item.model_dump(include={"decision", "edited", "reviewer", "note", "file", "line"})
             found[item.id] = ReviewItem.model_validate(queue[item.id].model_dump() | taken)
-    return [found.get(item.id) or (item if rules is None else decide_by_auto_rule(item, rules)) for item in items]
+    return [
+        found.get(item.id) or (item if rules is None else decide_by_required_auto_rule(item, rules)) for item in items
+    ]
 
 
-def decide_by_auto_rule(item: ReviewItem, rules: AutoReviewRules) -> ReviewItem:
+def decide_by_required_auto_rule(item: ReviewItem, rules: AutoReviewRules) -> ReviewItem:
     """Return an item with the decision of the policy `auto`; UsageError when its flag has no rule."""
     if item.flag not in rules:
         raise UsageError(f"no rule for the flag {item.flag!r} of {item.benchmark}; flags with a rule: {sorted(rules)}")
