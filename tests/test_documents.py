@@ -107,7 +107,11 @@ def test_the_site_is_built_and_every_link_of_it_leads_somewhere(tmp_path: Path) 
 
 def test_every_world_of_the_documents_loads(tmp_path: Path) -> None:
     worlds = list_blocks("docs/rebuild/worlds.md", "toml")
-    assert len(worlds) == 5
+    assert len(worlds) == 6
+    (from_file,) = [world for world in worlds if 'engine = "zim"' in world]
+    (tmp_path / "file.toml").write_text(from_file)
+    load_world(str(tmp_path / "file.toml")).require_services("wikipedia")
+    worlds.remove(from_file)
     worlds += list_blocks("docs/rebuild/providers.md", "toml")
     (shortest,) = list_blocks("README.md", "toml")
     assert len(shortest.splitlines()) == 10
