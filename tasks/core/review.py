@@ -58,7 +58,7 @@ class TextEdit(StrictModel):
 
 
 class ReviewItem(StrictModel):
-    """One flag of one row and the decision about it; `make_review_item` makes one."""
+    """A flag that a build raised on a row, and what a reviewer or a rule decided about it; `make_review_item` makes one."""
 
     id: str = Field(min_length=1)
     """Digest of the basis of the decision (`make_review_item`)."""
