@@ -223,31 +223,36 @@ def questions(
     *,
     source: str | Path | TableStore | None = None,
     setting: str | Sequence[str] = (),
+    prompts: str | Path | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Return the questions of a benchmark as dicts with id, setting, question, messages and build.
 
     They equal the output of `factmill evaluate --questions`. `source`: what `open` takes or returns; by default the
     home's warehouse, there the newest complete build of the default source, else the newest build. `setting`: one or
-    several, by default those of the paper. `options`: the other options of `factmill evaluate BENCHMARK --help` under
-    their Python names (`limit=20`, `languages=["eng"]`). For a setting with several turns, the messages are those of
-    the first turn.
+    several, by default those of the paper. `prompts`: a folder of own prompts (`factmill prompts`). `options`: the
+    other options of `factmill evaluate BENCHMARK --help` under their Python names (`limit=20`, `languages=["eng"]`).
+    For a setting with several turns, the messages are those of the first turn.
 
     >>> factmill.questions("slaq", setting="long", limit=1)[0]["messages"][-1]["role"]
     'user'
     """
     from factmill.flows.evaluate.sessions import get_evaluation, open_evaluation_session
+    from factmill.tasks.assets import using_own_prompts
     from factmill.tasks.core.rows import rows_from_arrow
     from factmill.tasks.evaluation.scoring_session import make_question_json
+    from factmill.tasks.own_prompts import load_own_prompts
 
+    own = {} if prompts is None else {name: each.template for name, each in load_own_prompts(Path(prompts)).items()}
     session = open_evaluation_session(
         benchmark, source, _as_settings_tuple(setting) or get_evaluation(benchmark).default_settings, **options
     )
     evaluation, params = session.evaluation, session.inputs.params
-    return [
-        make_question_json(asked, evaluation.make_prompt(asked, params).build_messages(), session.build_id)
-        for asked in rows_from_arrow(evaluation.question_model, session.list_questions())
-    ]
+    with using_own_prompts(own):
+        return [
+            make_question_json(asked, evaluation.make_prompt(asked, params).build_messages(), session.build_id)
+            for asked in rows_from_arrow(evaluation.question_model, session.list_questions())
+        ]
 
 
 def score(

@@ -96,6 +96,8 @@ class RunOptions(StrictModel):
     """embedded, live, or the path of a world's TOML file."""
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Use this local graph as the world's Wikidata."""
+    prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
+    """Folder of own prompts, which replace the packaged ones of the same ids (`factmill prompts`). Default: prompts in the world's file."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
     """The DuckDB file. Default: factmill.duckdb in factmill's home."""
     mode: CallCacheMode = "record"
@@ -207,6 +209,8 @@ class BuildReport(BaseModel):
     """What this run sent over the network (core/spending/costs.py) and its `bounds`; empty where nothing was sent."""
     forecast: dict[str, Any] = {}
     """Forecast for this build (engine/spending/forecasting.py), if there was one."""
+    own_prompts: dict[str, str] = {}
+    """Id → SHA-256 of the prompts of the user's own that replaced packaged ones."""
     replies: dict[str, dict[str, Any]] = {}
     """Live service → number of `calls` that the build uses, times of their responses (`oldest`, `newest`), how many this build
     `asked` itself, and how many are `too_old` and replace a failure."""

@@ -70,6 +70,7 @@ COMMAND_GROUPS = {
         "models": ("models", "Convert, list and remove local models (CTranslate2)."),
         "paths": ("paths", "Find paths of one and two hops between items and values."),
         "world": ("world", "Serve the embedded world and manage its scripted replies."),
+        "prompts": ("prompts", "List, show and copy prompts, to replace them by your own."),
         "fanoutqa": ("fanoutqa", "Validate question files, and find answers that changed since."),
         "new": ("new", "Write the package of a new benchmark, which builds and tests."),
     },

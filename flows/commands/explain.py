@@ -86,7 +86,11 @@ def _format_manifest(build: BuildRecord) -> list[str]:
         ("world", world["name"], f"{world['digest']} (settings), epoch {world['epoch']}"),
         *(("service", name, identity) for name, identity in lock["services"].items()),
         *(("model", role, name) for role, name in lock["models"].items()),
-        *((singular, name, digest) for kind, singular in _ASSET_KINDS.items() for name, digest in lock[kind].items()),
+        *(
+            (singular, name, f"{digest}{' (own)' if kind == 'prompts' and name in build.own_prompts else ''}")
+            for kind, singular in _ASSET_KINDS.items()
+            for name, digest in lock[kind].items()
+        ),
         *(
             ("parameter", name, json.dumps(value, ensure_ascii=False))
             for name, value in (lock["params"]["params"] | lock["params"]).items()

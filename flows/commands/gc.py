@@ -26,7 +26,11 @@ from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.errors import ServiceUnreachable, UnknownBuild, WarehouseError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.settings import factmill_home, get_environment_variable
-from factmill.tasks.storage.housekeeping.prefect_history import clean_history, prefect_database_path, vacuum_history
+from factmill.tasks.storage.housekeeping.prefect_history import (
+    clean_history,
+    prefect_database_path,
+    vacuum_history_or_find_problem,
+)
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
     OWN_SERVER,
     ReclaimedSpace,
@@ -38,7 +42,7 @@ from factmill.tasks.storage.housekeeping.warehouse_cleanup import RetentionPolic
 from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse, upgrade_warehouse
 from factmill.tasks.storage.schema import SCHEMA_VERSION
 from factmill.tasks.storage.warehouse import warehouse_exists
-from factmill.tasks.text.durations import parse_duration
+from factmill.tasks.text.durations import parse_validated_duration
 
 
 def gc(
@@ -153,7 +157,7 @@ def _format_earliest_removal_time(freed: ReclaimedSpace, ages: Mapping[str, str]
     if not freed.young:
         return ""
     try:
-        age = timedelta(seconds=parse_duration(ages[_get_age_option(freed)]))
+        age = timedelta(seconds=parse_validated_duration(ages[_get_age_option(freed)]))
         return f"{datetime.fromisoformat(freed.young_newest) + age:%Y-%m-%d %H:%M} UTC"
     except OverflowError:
         return "the end of the calendar"
@@ -164,7 +168,7 @@ def _compact_databases(warehouse: Path) -> tuple[dict[str, Any], list[str]]:
     history = prefect_database_path(factmill_home())
     sizes = {"warehouse": compact_warehouse(warehouse)}
     before = measure_bytes(history)
-    left = vacuum_history(factmill_home())
+    left = vacuum_history_or_find_problem(factmill_home())
     if history.is_file():
         sizes["prefect"] = (before, measure_bytes(history))
     lines = [f"{name:10} {_format_size(was):>10} → {_format_size(now)}" for name, (was, now) in sizes.items()]
@@ -210,7 +214,7 @@ def upgrade(
 
 def _get_age_cutoff(age: str) -> datetime:
     """Return the moment that lies `age` in the past, 1970 at the earliest."""
-    return datetime.fromtimestamp(max(time.time() - parse_duration(age), 0), UTC)
+    return datetime.fromtimestamp(max(time.time() - parse_validated_duration(age), 0), UTC)
 
 
 def _format_size(size_bytes: int) -> str:

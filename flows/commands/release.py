@@ -21,7 +21,7 @@ from factmill.tasks.engine.benchmark import load_named_object
 from factmill.tasks.errors import ReleaseGateFailed, UnknownBuild, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.release.assembly import assemble_release, restrict_diff_to_release
+from factmill.tasks.release.assembly import restrict_diff_to_release, verify_and_assemble_release
 from factmill.tasks.release.attachments import make_page_visibility
 from factmill.tasks.release.contents import Release, ReleaseOptions
 from factmill.tasks.release.core.licences import split_licence_expression
@@ -118,7 +118,7 @@ def make_release(
     forms = get_release_spec(build)
     benchmark = get_benchmark(build.benchmark)
     print_and_log(f"{build.build_id}: reading what was published")
-    release = assemble_release(warehouse, benchmark, forms, build, choices)
+    release = verify_and_assemble_release(warehouse, benchmark, forms, build, choices)
     changes = ""
     if since:  # changes of released rows only
         earlier = resolve_build(warehouse, since)
@@ -173,7 +173,7 @@ def release_if_gates_pass(warehouse: Path, build_id: str, folder: Path, gates: R
     if before and before.index.content_digest == build.content_digest:
         return f"{place} is a release of these rows already"
     benchmark = get_benchmark(build.benchmark)
-    release = assemble_release(warehouse, benchmark, get_release_spec(build), build, ReleaseOptions())
+    release = verify_and_assemble_release(warehouse, benchmark, get_release_spec(build), build, ReleaseOptions())
     unexplained = None
     with suppress(UnknownBuild):
         if before:

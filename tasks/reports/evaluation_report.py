@@ -25,6 +25,7 @@ from factmill.tasks.core.measures.model_comparison import (
     keep_shared_items,
 )
 from factmill.tasks.core.measures.report_figures import ReportFigure
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rates
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, EXACT_JUDGE, Evaluation, PaperResult
 from factmill.tasks.reports.formatting import format_parameter_value, format_share, format_snake_case_as_words
@@ -337,8 +338,14 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
         "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if _is_built_in_model(each) else ""),
         "Answers": f"from a file made by another program: {format_parameter_value(files)}" if files else "",
         "Judge": _describe_judge(each),
+        "Own prompts": format_prompt_digests(record.own_prompt_digests),
         "Measured on": f"{facts['measured']}"
-        + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else ""),
+        + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else "")
+        + (
+            f", with own prompts {format_prompt_digests(measured.own_prompt_digests)}"
+            if measured and measured.own_prompts
+            else ""
+        ),
         "Content of that build": f"SHA-256 {format_parameter_value(digest)}",
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
         "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),

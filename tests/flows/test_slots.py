@@ -23,11 +23,11 @@ from support.webs.loopback import Loopback
 
 from factmill.flows.commands.serving.runner import ServeLog, ServingRunner
 from factmill.flows.commands.serving.schedule_slots import (
-    catch_up_and_cancel_missed_runs,
     find_deployment,
     keep_interval_anchors,
     newest_slot,
     resume_interrupted_runs,
+    start_one_run_and_cancel_missed_runs,
 )
 
 _HOUR = timedelta(hours=1)
@@ -124,7 +124,7 @@ def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
         standing.wait(lambda: not runs_of(standing, known))
     now = anchor + 3.5 * _HOUR
     for _ in range(2):  # a second start looks again before anything was polled
-        catch_up_and_cancel_missed_runs(client, known, now, resumed=False, catch_up=True, report=said.append)
+        start_one_run_and_cancel_missed_runs(client, known, now, resumed=False, catch_up=True, report=said.append)
     due = [each for each in runs_of(standing, known) if datetime.fromisoformat(each["expected_start_time"]) < now]
     left = [each for each in due if each["state_type"] == "SCHEDULED"]
     assert [datetime.fromisoformat(each["expected_start_time"]) for each in left] == [anchor + 3 * _HOUR]
@@ -143,7 +143,7 @@ def test_what_is_not_to_be_made_up_for_is_said(
     said: list[str] = []
     known = poll(standing, client, deploy(client, f"left-{resumed}", Interval(_HOUR), said))
     standing.wait(lambda: len(runs_of(standing, known)) >= 3)
-    catch_up_and_cancel_missed_runs(client, known, datetime.now(UTC) + 2.5 * _HOUR, resumed, catch_up, said.append)
+    start_one_run_and_cancel_missed_runs(client, known, datetime.now(UTC) + 2.5 * _HOUR, resumed, catch_up, said.append)
     assert said[0].endswith(end)
     states = sorted(each["state_name"] for each in runs_of(standing, known))
     assert states.count("Skipped") == 2
@@ -152,7 +152,9 @@ def test_what_is_not_to_be_made_up_for_is_said(
 def test_what_is_first_served_makes_up_for_nothing(standing: Standing, client: SyncPrefectClient) -> None:
     said: list[str] = []
     known = deploy(client, "first", Cron("* * * * *"), said)
-    catch_up_and_cancel_missed_runs(client, known, datetime.now(UTC), resumed=False, catch_up=True, report=said.append)
+    start_one_run_and_cancel_missed_runs(
+        client, known, datetime.now(UTC), resumed=False, catch_up=True, report=said.append
+    )
     assert find_deployment(client, "toy/never") is None
     assert [each for each in runs_of(standing, known) if "catch-up" in each["tags"]] == []
 

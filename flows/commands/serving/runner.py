@@ -43,13 +43,13 @@ from prefect.states import Cancelled, Failed
 from factmill.flows.commands.serving.schedule_slots import (
     SERVER_SCHEDULE_ADAPTER,
     STOPPED_STATE_NAME,
-    catch_up_and_cancel_missed_runs,
     find_deployment,
     keep_interval_anchors,
     list_slot_runs,
     newest_slot,
     resume_interrupted_runs,
     start_catch_up_run,
+    start_one_run_and_cancel_missed_runs,
 )
 from factmill.flows.deployment_flows import SERVING_PID_VARIABLE, format_error_with_class_name, make_deployed_flow
 from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S, find_server_problem
@@ -64,7 +64,7 @@ from factmill.flows.watching.flow_runs import (
 from factmill.tasks.engine.naming.manifests import get_factmill_version
 from factmill.tasks.errors import PrefectServerLost, UsageError
 from factmill.tasks.options import BenchmarkParams
-from factmill.tasks.text.durations import parse_duration
+from factmill.tasks.text.durations import parse_validated_duration
 from factmill.tasks.text.sanitize import escape_control_characters
 
 _PERIOD_SAMPLE_TIMES = 5
@@ -122,7 +122,9 @@ def make_schedule(options: ServeOptions) -> Schedule | None:
             return RRule(options.rrule, timezone=options.timezone)
         now = datetime.now(UTC).replace(microsecond=0)
         return (
-            Interval(timedelta(seconds=parse_duration(options.interval)), anchor_date=now) if options.interval else None
+            Interval(timedelta(seconds=parse_validated_duration(options.interval)), anchor_date=now)
+            if options.interval
+            else None
         )
     except ValueError as error:
         raise UsageError(f"--{'cron' if options.cron else 'rrule'}: {error}") from error
@@ -163,7 +165,7 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
         for deployment in deployments:
             if known := earlier[deployment.full_name]:
                 resumed = resume_interrupted_runs(client, known, crashed, log.note)
-                catch_up_and_cancel_missed_runs(
+                start_one_run_and_cancel_missed_runs(
                     client, known, now, resumed, catch_up and bool(deployment.schedules), log.note
                 )
     log.note(f"served at {runner.address}; end with Ctrl-C")

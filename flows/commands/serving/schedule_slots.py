@@ -112,7 +112,7 @@ def start_catch_up_run(client: SyncPrefectClient, deployment: DeploymentResponse
     )
 
 
-def catch_up_and_cancel_missed_runs(
+def start_one_run_and_cancel_missed_runs(
     client: SyncPrefectClient,
     deployment: DeploymentResponse,
     now: datetime,
