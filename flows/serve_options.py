@@ -16,7 +16,7 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.manifests import make_build_manifest
 from factmill.tasks.errors import FactmillError, SettingsError, UsageError
 from factmill.tasks.evaluation.definition import Evaluation, check_tested_model
-from factmill.tasks.files import load_toml
+from factmill.tasks.files import load_toml, resolve_absolute_path
 from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
 from factmill.tasks.settings import SERVICE_SECTIONS, load_world
 from factmill.tasks.text.durations import format_duration, parse_validated_duration
@@ -119,7 +119,8 @@ class ServeOptions(RebuildParamsBase, RunOptions):
         world = load_world(self.world, self.graph)
         if self.max_age is None and period_s and not any(getattr(world, name).max_age for name in SERVICE_SECTIONS):
             options["max_age"] = format_duration(period_s / 2)
-        return RunOptions(**options | {"world": self.resolve_world_path()})
+        prompts = self.prompts and resolve_absolute_path(self.prompts)
+        return RunOptions(**options | {"world": self.resolve_world_path(), "prompts": prompts})
 
     def make_rebuild_params(self, settings: Mapping[str, BenchmarkParams]) -> RebuildParamsBase:
         """Return the parameters of rebuilds; `settings`: benchmark → its own."""

@@ -1,12 +1,12 @@
 """Options of a run, base class of benchmark parameters, and the report of a build."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from factmill.tasks.core.calls.call import CallCacheMode
@@ -15,6 +15,7 @@ from factmill.tasks.core.service_settings import MaxAge
 from factmill.tasks.core.spending.costs import BudgetLimits, format_cost
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse_path
+from factmill.tasks.text.sanitize import format_did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,19 @@ class CliOption:
     """Option with its dashes; empty: derived from the parameter's name."""
     metavar: str = ""
     """Placeholder of the value in the help."""
+
+
+def format_invalid_option(error: ValidationError) -> str:
+    """Format the first wrong option of a validation error, under its Python name: what was given, and what was expected."""
+    first = error.errors()[0]
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{first['loc'][0]} is {first['input']!r}: {message}" if first["loc"] else message
+
+
+def format_unknown_option(name: str, known: Iterable[str]) -> str:
+    """Format that an option is unknown, with the one that may be meant and all that are known."""
+    names = sorted(known)
+    return f"unknown option {name}{format_did_you_mean(name, names)}; there are: {', '.join(names)}"
 
 
 def split_commas(given: Any) -> Any:
@@ -82,6 +96,8 @@ class RunOptions(StrictModel):
     """World with the services and models to use: embedded (offline, no keys), live, or the path of a world's TOML file."""
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Use this local graph as the world's Wikidata (`factmill graph list` shows the names)."""
+    prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
+    """Folder of own prompts, which replace the packaged ones of the same ids (`factmill prompts`). Default: prompts in the world's file."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
     """DuckDB file that holds the builds. Default: factmill.duckdb in factmill's home (FACTMILL_HOME)."""
     mode: CallCacheMode = "record"
@@ -194,6 +210,8 @@ class BuildReport(BaseModel):
     """What this run sent over the network (core/spending/costs.py) and its `bounds`; empty where nothing was sent."""
     forecast: dict[str, Any] = {}
     """Forecast for this build (engine/spending/forecasting.py), if there was one."""
+    own_prompts: dict[str, str] = {}
+    """Id → SHA-256 of the prompts of the user's own that replaced packaged ones."""
     replies: dict[str, dict[str, Any]] = {}
     """Live service → number of `calls` that the build uses, times of their responses (`oldest`, `newest`), how many this build
     `asked` itself, and how many are `too_old` and replace a failure."""

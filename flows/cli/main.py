@@ -75,6 +75,7 @@ COMMAND_GROUPS = {
         "models": ("models", "Convert, list and remove local models (CTranslate2)."),
         "paths": ("paths", "Find paths of one or two hops from items to items or values."),
         "world": ("world", "Serve the embedded world and manage its scripted replies."),
+        "prompts": ("prompts", "List, show and copy prompts, to replace them with your own."),
         "fanoutqa": ("fanoutqa", "Validate question files, and find answers that have changed."),
         "new": ("new", "Create a package for a new benchmark, ready to build and test."),
     },

@@ -149,7 +149,7 @@ def _make_option_type(name: str, field: FieldInfo) -> Any:
         kind = bool
     elif get_origin(field.annotation) is tuple:
         kind = list[str] | None
-    named = _get_option_name(name, field)
+    named = get_option_name(name, field)
     return Annotated[kind, typer.Option(named, help=help_text, metavar=_make_option_metavar(field), show_default=False)]
 
 
@@ -172,7 +172,7 @@ def raising_usage_errors(model: type[BaseModel], context: typer.Context | None =
         text = f"{value}{message}"
         if first["type"] == "literal_error":
             text += format_did_you_mean(str(first["input"]), _list_option_choices(model.model_fields[name]))
-        hint = f"'{_get_option_name(name, model.model_fields[name])}'"
+        hint = f"'{get_option_name(name, model.model_fields[name])}'"
         raise typer.BadParameter(text, context, param_hint=hint) from error
 
 
@@ -180,7 +180,8 @@ def _find_option_marker(field: FieldInfo) -> CliOption:
     return next((each for each in field.metadata if isinstance(each, CliOption)), CliOption())
 
 
-def _get_option_name(name: str, field: FieldInfo) -> str:
+def get_option_name(name: str, field: FieldInfo) -> str:
+    """Return the option of a field, with its dashes."""
     return _find_option_marker(field).name or f"--{name.replace('_', '-')}"
 
 

@@ -17,6 +17,7 @@ from factmill.flows.cli.options import (
 from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_options, make_and_print_forecast
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.incremental import format_revalidation
@@ -130,6 +131,7 @@ def _format_build_report(report: BuildReport) -> list[str]:
             f"{high['usd']:.4f}); actual: {actual['calls']:,.0f} calls, US$ {actual['usd']:.4f}"
         )
     lines += [f"  since {format_revalidation(report.since)}"] if report.since else []
+    lines += [f"  own prompts: {format_prompt_digests(report.own_prompts)}"] if report.own_prompts else []
     for service, replies in report.replies.items():
         came = f"{replies['oldest'][:16]} to {replies['newest'][:16]} UTC, {replies['asked']} requested by this build"
         kept = f"; {replies['too_old']} are expired, used because the service fails" if replies["too_old"] else ""

@@ -45,10 +45,11 @@ from factmill.tasks.core.service_settings import (
 )
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.identities import service_urls
-from factmill.tasks.engine.naming.manifests import digest_assets, make_build_manifest
+from factmill.tasks.engine.naming.manifests import digest_assets, find_wikipedia_file_problem, make_build_manifest
 from factmill.tasks.engine.services import Services
-from factmill.tasks.errors import FactmillError, ServiceError
+from factmill.tasks.errors import FactmillError, ServiceError, WikipediaFileError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.own_prompts import load_own_prompts
 from factmill.tasks.settings import (
     SERVICE_SECTIONS,
     World,
@@ -105,7 +106,9 @@ def run_diagnostics(world_name: str, warehouse: Path, ask: bool = False) -> list
         *_examine_machine_and_warehouse(warehouse),
         *_examine_benchmark_packages(),
         *_examine_graphs(world),
+        *_examine_wikipedia_file(world, ask),
         *_examine_compute(world),
+        *_examine_own_prompts(world),
         *map(_examine_benchmark_assets, BENCHMARKS.values()),
         *(_examine_embedded_world_start() if world.uses_embedded_services else ()),
         *(_compare_builds_with_published_digests(warehouse) if world_name == EMBEDDED_WORLD_NAME else ()),
@@ -164,12 +167,21 @@ def _examine_machine_and_warehouse(warehouse: Path) -> Iterator[DoctorFinding]:
 
 def _examine_benchmark_assets(benchmark: Benchmark) -> DoctorFinding:
     def read() -> str:
-        digests = digest_assets(benchmark.assets)
+        digests = digest_assets(benchmark.assets, {})
         return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items() if found)
 
     return _probe_as_finding(
         f"assets {benchmark.name}", read, "fix the file that the message names, or reinstall factmill"
     )
+
+
+def _examine_own_prompts(world: World) -> Iterator[DoctorFinding]:
+    if world.prompts:
+        yield _probe_as_finding(
+            "own prompts",
+            lambda: f"{', '.join(load_own_prompts(Path(world.prompts)))}, of {world.prompts}",
+            "mend the file that the message names; `factmill prompts show ID` prints the packaged prompt",
+        )
 
 
 def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> DoctorFinding:
@@ -180,6 +192,8 @@ def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> Doc
     found = (
         f"not possible in this world, which lacks {', '.join(lacking)}" if lacking else "this world has all it needs"
     )
+    if (problem := find_wikipedia_file_problem(world, benchmark, benchmark.params())) and not lacking:
+        found = f"not possible in this world: {problem}"
     return _make_finding(f"build {benchmark.name}", True, found)
 
 
@@ -200,6 +214,26 @@ def _examine_graphs(world: World) -> Iterator[DoctorFinding]:
         lambda: ", ".join(graph["name"] for graph in list_graph_states()) or "none loaded",
         "load the damaged graph again: factmill graph load FILE --name NAME --replace",
     )
+
+
+def _examine_wikipedia_file(world: World, ask: bool) -> Iterator[DoctorFinding]:
+    """Report the file that serves as the world's Wikipedia; `ask`: read all of it, to compare its content with its checksum."""
+
+    def describe() -> str:
+        archive = world.open_wikipedia_file()
+        day = world.epoch_day()
+        if ask and (damage := archive.find_damage()):
+            raise WikipediaFileError(damage)
+        index = (
+            "a full-text index" if archive.has_search else "no full-text index, so a search in open book finds nothing"
+        )
+        checked = ", checksum compared" if ask else ""
+        return f"ZIM file {archive.path} of {day}: {archive.article_count:,} articles, {index}{checked}; {archive.identity}"
+
+    if world.is_local("wikipedia"):
+        yield _probe_as_finding(
+            "wikipedia", describe, "see the message; [wikipedia] of the world's file names the file"
+        )
 
 
 def _examine_compute(world: World) -> Iterator[DoctorFinding]:

@@ -27,10 +27,12 @@ from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_opt
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
+from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_judge_card, format_card_summary
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
-from factmill.tasks.engine.naming.manifests import make_build_manifest
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget
 from factmill.tasks.errors import BudgetExhausted, BuildFormatTooOld, FactmillError, UsageError
 from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rates
@@ -48,6 +50,7 @@ from factmill.tasks.evaluation.definition import (
 from factmill.tasks.evaluation.measured_build import resolve_measured_build
 from factmill.tasks.evaluation.scoring_session import make_question_json
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
+from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.reports.formatting import shorten_line
 from factmill.tasks.settings import factmill_home
@@ -357,6 +360,7 @@ def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: S
         "model": facts["model"],
         "judge": facts["judge"],
         "judge_card": format_card_summary(card, judge) if judge else "",
+        "own_prompts": report.own_prompts,
         "build_id": facts["measured"],
         "items": facts["items"],
         "unscored": facts["unscored"],
@@ -384,6 +388,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mappi
     judged = f", judged by {shorten_line(result['judge'])}" if result["judge"] else ""
     lines = [f"{result['evaluation_id']}: {shorten_line(result['model'])} on {result['build_id']}{judged}"]
     lines += [f"  {result['judge_card']}"] if result["judge_card"] else []
+    lines += [f"  own prompts: {format_prompt_digests(report.own_prompts)}"] if report.own_prompts else []
     if low < _LOW_COVERAGE:
         lines.append(f"  NOTE: only {low:.1%} of the items have a score; see the bounds")
     order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
@@ -440,10 +445,11 @@ def write_questions_jsonl(evaluation: Evaluation, params: EvaluationParams, run:
     asked = load_evaluation_questions(
         evaluation, measured.store, inputs.model_copy(update={"settings": tuple(settings)})
     )
-    lines = [
-        make_question_json(row, evaluation.make_prompt(row, inputs.params).build_messages(), build)
-        for row in rows_from_arrow(evaluation.question_model, asked)
-    ]
+    with using_own_prompts(parse_own_prompts(resolve_own_prompts(evaluation.assets, run))):
+        lines = [
+            make_question_json(row, evaluation.make_prompt(row, inputs.params).build_messages(), build)
+            for row in rows_from_arrow(evaluation.question_model, asked)
+        ]
     write_text_file("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), to)
     name = evaluation.benchmark.name
     return (

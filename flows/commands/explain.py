@@ -47,9 +47,14 @@ def explain(
     build_id, _ = resolve_build_id_and_reject_count(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
         trace = trace_row_by_id_prefix(db, known, build_id, row)
-    lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(known, trace)]
+    return print_result(as_json, trace, format_trace(known, trace))
+
+
+def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
+    """Return the trace of a row as lines of text: the row, and each call that it rests on."""
+    lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(benchmark, trace)]
     lines.append("  calls:" if trace["calls"] else "  calls: none")
-    return print_result(as_json, trace, [*lines, *(line for call in trace["calls"] for line in _format_call(call))])
+    return [*lines, *(line for call in trace["calls"] for line in _format_call(call))]
 
 
 _ASSET_KINDS = {"prompts": "prompt", "lists": "list", "queries": "query"}
@@ -82,7 +87,11 @@ def _format_manifest(build: BuildRecord) -> list[str]:
         ("world", world["name"], f"{world['digest']} (settings), epoch {world['epoch']}"),
         *(("service", name, identity) for name, identity in lock["services"].items()),
         *(("model", role, name) for role, name in lock["models"].items()),
-        *((singular, name, digest) for kind, singular in _ASSET_KINDS.items() for name, digest in lock[kind].items()),
+        *(
+            (singular, name, f"{digest}{' (own)' if kind == 'prompts' and name in build.own_prompts else ''}")
+            for kind, singular in _ASSET_KINDS.items()
+            for name, digest in lock[kind].items()
+        ),
         *(
             ("parameter", name, json.dumps(value, ensure_ascii=False))
             for name, value in (lock["params"]["params"] | lock["params"]).items()

@@ -11,10 +11,11 @@ from factmill.flows.cli.options import (
     print_result,
 )
 from factmill.flows.prefect_server import shared_server
+from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.core.batch_receipts import PILOT_DRAW_STAGE
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.engine.naming.manifests import make_build_manifest
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
 from factmill.tasks.engine.spending.forecasting import ForecastBasis, forecast_build, make_forecast_report
 from factmill.tasks.errors import UnknownBuild, UsageError
 from factmill.tasks.options import (
@@ -22,6 +23,7 @@ from factmill.tasks.options import (
     RunOptions,
     resolve_warehouse_path,
 )
+from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.reports.formatting import shorten_line
 from factmill.tasks.settings import load_world
 from factmill.tasks.storage.builds import (
@@ -137,7 +139,8 @@ def _make_and_store_forecast(
             f"extrapolated to {source_rows:,} source rows from the requests of {record.build_id} for "
             f"{record.report['stages'][0]['rows_in']:,} source rows in the world {record.report['world']}"
         )
-    forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
+    with using_own_prompts(parse_own_prompts(resolve_own_prompts(benchmark.assets, run))):
+        forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
     if not run.pilot:
         recorded = {"calls": 0.0, "usd": 0.0}
         notes.append(

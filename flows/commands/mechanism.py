@@ -123,7 +123,9 @@ def _run_mechanism_command(given: Any) -> None:
 
 _mechanism_option_fields = [each for each in make_option_dataclass_fields(MechanismParams) if each[0] != "evaluation"]
 _run_option_fields = [
-    each for each in make_option_dataclass_fields(RunOptions) if each[0] in ("world", "warehouse", "mode", "max_cost")
+    each
+    for each in make_option_dataclass_fields(RunOptions)
+    if each[0] in ("world", "prompts", "warehouse", "mode", "max_cost")
 ]
 _MechanismOptions = make_dataclass(
     "mechanism",

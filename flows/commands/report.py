@@ -126,10 +126,7 @@ def load_page_for_build(warehouse: Path, record: BuildRecord, shown: BuildPageVi
 
 
 def load_evaluation_report(warehouse: Path, records: Sequence[BuildRecord]) -> EvaluationReport:
-    """Return the report of evaluations, or of a single mechanistic analysis.
-
-    UsageError unless all evaluations are of one benchmark and of builds with the same content.
-    """
+    """Return the report of evaluations, or of a single mechanistic analysis; UsageError if they cannot be compared."""
     if looked_into := next((record for record in records if record.benchmark == SLAQ_MECHANISM.name), None):
         if len(records) > 1:
             raise UsageError(
@@ -137,6 +134,14 @@ def load_evaluation_report(warehouse: Path, records: Sequence[BuildRecord]) -> E
                 "factmill mechanism EVALUATION EVALUATION --model DIR --model DIR"
             )
         return read_mechanism(warehouse, looked_into)
+    evaluation = check_evaluations_comparable(records)
+    return make_evaluation_report(
+        evaluation, [load_published_evaluation(warehouse, evaluation, record) for record in records]
+    )
+
+
+def check_evaluations_comparable(records: Sequence[BuildRecord]) -> Evaluation:
+    """Return the definition of evaluations; UsageError unless all are of one benchmark and of builds with the same content."""
     evaluations = {each.name: each for each in EVALUATIONS.values()}
     for record in records:
         if record.benchmark not in evaluations:
@@ -156,10 +161,7 @@ def load_evaluation_report(warehouse: Path, records: Sequence[BuildRecord]) -> E
                 f"{first.build_id} was measured on {format_measured_build(first)}, {other.build_id} on {format_measured_build(other)}, whose rows "
                 "differ; evaluate both on the same build (--build) or release (--release)"
             )
-    evaluation = evaluations[records[0].benchmark]
-    return make_evaluation_report(
-        evaluation, [load_published_evaluation(warehouse, evaluation, record) for record in records]
-    )
+    return evaluations[records[0].benchmark]
 
 
 def check_report_suffixes(paths: Sequence[Path], suffixes: Collection[str] = REPORT_RENDERERS) -> None:
@@ -199,7 +201,7 @@ def load_model_card(
     if not known:
         raise UnknownBuild(f"{warehouse} has no evaluation; make some: factmill evaluate all --model NAME")
     known.sort(key=lambda each: each.build_id in preferred_ids)  # stable: the order of time stays
-    models = [_resolve_model_name(name, known) for name in names] or [_get_model_name(each) for each in known]
+    models = [resolve_model_name(name, known) for name in names] or [_get_model_name(each) for each in known]
     models = list(dict.fromkeys(models))
     return make_model_card(
         models,
@@ -286,7 +288,7 @@ def _get_model_name(evaluation: BuildRecord) -> str:
     return str(evaluation.report["facts"]["model"])
 
 
-def _resolve_model_name(name: str, known: Sequence[BuildRecord]) -> str:
+def resolve_model_name(name: str, known: Sequence[BuildRecord]) -> str:
     """Return the model with this name, in reports or on the command line; UsageError for none or several."""
     models = list(dict.fromkeys(map(_get_model_name, known)))
     if name in models:

@@ -18,7 +18,7 @@ from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES
 from factmill.tasks.fanoutqa.sources.question_files import load_set_kinds
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
-from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.settings import World, factmill_home, load_world
 from factmill.tasks.storage.source_files import list_source_files, pin_source_file
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -80,7 +80,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
     world = load_world(run.world, run.graph)
-    moment = parse_past_epoch(params.epoch)
+    moment = parse_past_epoch(resolve_epoch(params.epoch, world))
     wanted = list(dict.fromkeys(params.source)) or [str(_EMBEDDED_QUESTIONS), WIKIDATA_SOURCE]
     from_wikidata = WIKIDATA_SOURCE in wanted
     if params.sets and not from_wikidata:
@@ -101,7 +101,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
             params=params.model_copy(update=absolute),
             units=(*([QUESTION_FILES] if found else []), *kinds),
             epoch=moment,
-            wiki=world.wikipedia.url,
+            wiki=world.wikipedia.article_site,
             licence=_WIKIDATA_LICENCE,
             embedder=embedder_name_and_digest(world, factmill_home()),
             reviewing=load_review_inputs("fanoutqa", params.review, run),
@@ -110,6 +110,21 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=() if params.titles or run.world == "embedded" else (_NO_TITLES_NOTE,),
     )
+
+
+def resolve_epoch(asked: str, world: World) -> str:
+    """Return the epoch of a build: `asked`, or the day of the file that is the world's Wikipedia.
+
+    UsageError for another day than the file's, unless it is the default.
+    """
+    if not world.is_local("wikipedia"):
+        return asked
+    day = world.epoch_day().isoformat()
+    if normalise_epoch_to_utc(asked)[:10] not in (day, FANOUTQA_SNAPSHOT[:10]):
+        raise UsageError(
+            f"--epoch {asked}: this world's Wikipedia is a ZIM file of {day}; other days' revisions are not there"
+        )
+    return day
 
 
 def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:

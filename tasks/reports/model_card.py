@@ -147,7 +147,17 @@ class ModelCard:
         return any(cell.corrected for part in self.parts for row in part.rows for cell in row.cells.values())
 
 
-_CARD_FACTS = ("Answers", "Judge", "Measured on", "World", "Settings", "Parameters", "Answers asked for", "Evaluation")
+_CARD_FACTS = (
+    "Answers",
+    "Judge",
+    "Own prompts",
+    "Measured on",
+    "World",
+    "Settings",
+    "Parameters",
+    "Answers asked for",
+    "Evaluation",
+)
 """The facts of a report that a card repeats."""
 
 

@@ -70,6 +70,17 @@ class BuildRecord:
         return f"factmill {version}, code {(code if isinstance(code, str) else digest_json(code))[:16]}"
 
     @property
+    def own_prompts(self) -> dict[str, str]:
+        """Id → text of the prompts of the user's own that it used in place of packaged ones."""
+        texts: dict[str, str] = self.origin.get("prompts") or {}
+        return texts
+
+    @property
+    def own_prompt_digests(self) -> dict[str, str]:
+        """Id → SHA-256 of these prompts, as in the manifest."""
+        return {name: self.lock["prompts"][name] for name in self.own_prompts}
+
+    @property
     def caution(self) -> str:
         """What its rows must not be used for; empty if there is no restriction."""
         return format_use_restriction(self.lock)

@@ -155,7 +155,9 @@ def compute_multihal_scores_and_metrics(answers: pa.Table, seed: int) -> tuple[p
     if with_path.num_rows:
         metrics += list(_correlate_with_judge(with_path, seed))
     if with_path.num_rows and with_path.num_rows < answers.num_rows:
-        deltas = make_score_rows(with_path, SCORE_DELTA, compute_score_deltas(answers, with_path), SETTING_DIFFERENCE)
+        deltas = make_score_rows(
+            with_path, SCORE_DELTA, compute_score_gain_per_path(answers, with_path), SETTING_DIFFERENCE
+        )
         metrics += measure_mean_metrics(
             group_scores_by_setting(deltas, with_path, MULTIHAL_GROUP_COLUMNS, is_share=False, unit="cosine"), seed
         )
@@ -170,7 +172,7 @@ def compute_multihal_scores_and_metrics(answers: pa.Table, seed: int) -> tuple[p
     return scores, metrics
 
 
-def compute_score_deltas(answers: pa.Table, with_path: pa.Table) -> ScoreArray:
+def compute_score_gain_per_path(answers: pa.Table, with_path: pa.Table) -> ScoreArray:
     """Return each path's gain in score over its question without a path; NaN if one of the two is unscored."""
     alone = answers.filter(pc.equal(answers["setting"], "qa"))
     keys = zip(alone["cluster"].to_pylist(), alone["language"].to_pylist(), strict=True)

@@ -198,7 +198,7 @@ def _make_page_calls(calls: Sequence[TraceRecord]) -> Iterator[BuildPageCall]:
                 service=shorten_with_note(call["service"], 100),
                 at=format_utc_minute(call["asked_at"]),
                 key=call["key"][:12],
-                asked=tuple(_format_call_request(call)),
+                asked=tuple(_iterate_call_settings_and_variables(call)),
                 replied=_format_call_reply(call),
                 failed=call["status"] != "ok",
                 taken_off=shorten_with_note(call["taken_off"] or "", _MAX_CALL_CHARACTERS),
@@ -206,7 +206,7 @@ def _make_page_calls(calls: Sequence[TraceRecord]) -> Iterator[BuildPageCall]:
             )
 
 
-def _format_call_request(call: TraceRecord) -> Iterator[tuple[str, str]]:
+def _iterate_call_settings_and_variables(call: TraceRecord) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of a call's request: its settings under an empty name, then the variables of its prompt."""
     what, asked, _ = get_call_settings_variables_reply(call)
     settings = ", ".join(

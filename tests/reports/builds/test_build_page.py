@@ -21,7 +21,7 @@ from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.attachments import make_page_visibility
 from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.write import make_redacted_release_manifest
@@ -63,7 +63,7 @@ def test_rows_that_a_release_leaves_out_are_not_on_its_page(tmp_path: Path) -> N
     rows = [multihal_row("felm_1", input="under MIT"), multihal_row("felm_2", input="no trade", licence="CC-BY-NC-4.0")]
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": rows})
     choices = ReleaseOptions(excluded=("CC-BY-NC-4.0",))
-    release = assemble_release(tmp_path / "w.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, choices)
+    release = verify_and_assemble_release(tmp_path / "w.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, choices)
     page = load_page_for_build(
         tmp_path / "w.duckdb", build, make_page_visibility(release, list_answered_row_ids(release))
     )
@@ -112,7 +112,7 @@ def test_answers_that_a_release_holds_out_stand_on_no_page_of_it(tmp_path: Path)
         "This page contains answers of the test part"
     )
     assert all(f"secret {at}" in whole for at in range(3))
-    release = assemble_release(tmp_path / "w.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions())
+    release = verify_and_assemble_release(tmp_path / "w.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions())
     released = load_page_for_build(
         tmp_path / "w.duckdb", build, make_page_visibility(release, list_answered_row_ids(release))
     )
@@ -142,7 +142,7 @@ def test_of_many_rows_some_are_drawn_evenly_and_it_is_said(tmp_path: Path) -> No
 def render_all(warehouse: Path) -> bytes:
     """Return the page of a build and what its release says of it."""
     build = resolve_build(warehouse, "latest:multihal")
-    release = assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions())
+    release = verify_and_assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions())
     return (
         render_build_html(load_page_for_build(warehouse, build)) + json.dumps(make_redacted_release_manifest(release))
     ).encode()
