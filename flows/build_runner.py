@@ -23,7 +23,7 @@ from factmill.flows.prefect_server import (
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.engine.incremental import resolve_since_build
 from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times
-from factmill.tasks.engine.naming.manifests import make_build_manifest
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
 from factmill.tasks.engine.runs import (
     check_run_unlocked,
     remove_finished_run_folder,
@@ -61,14 +61,14 @@ def make_or_reuse_build(
     started = time.perf_counter()
     inputs = benchmark.resolve_inputs(params, run)
     lock = make_build_manifest(benchmark, inputs, run)
-    for note in inputs.notes:
+    for note in (*inputs.notes, *_list_prompt_notes(benchmark, run)):
         print_and_log(f"note: {note}")
     if run.since is not None:
         # name the earlier build, whose replies are revalidated, by its id
         earlier = resolve_since_build(benchmark.name, lock, run)
         if earlier is None:
             print_and_log(
-                f"note: no build of {benchmark.name} in this world is there yet, so nothing is looked through: all that is too old is asked"
+                f"note: this world has no earlier build of {benchmark.name} to compare with, so all expired replies are requested again"
             )
         run = run.model_copy(update={"since": earlier.build_id if earlier else None})
     if run.mode == "record" and not force:
@@ -99,6 +99,14 @@ def make_or_reuse_build(
 
     with nullcontext(recipe) if recipe else recipe_with_prefect_server(benchmark, run, find_made) as make:
         return make(params, run)
+
+
+def _list_prompt_notes(benchmark: Benchmark, run: RunOptions) -> Iterator[str]:
+    """Yield a note on own prompts that have no effect on a build: the folder holds none of its prompts with another text."""
+    folder = run.prompts or load_world(run.world, run.graph).prompts
+    if folder and not resolve_own_prompts(benchmark.assets, run):
+        used = ", ".join(benchmark.assets.prompts) or "none"
+        yield f"no prompt in {folder} changes {benchmark.name}: it uses {used}, and all of these are the packaged texts"
 
 
 def verify_build_by_replay(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:

@@ -1,8 +1,12 @@
 """Find and load the files that ship with the code: prompts/, sparql/ and data/, in a checkout or an installed wheel."""
 
 import csv
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.prompts import PromptTemplate, parse_prompt_file
@@ -18,6 +22,8 @@ ASSETS_ROOT = _PACKAGED_ASSETS if _PACKAGED_ASSETS.is_dir() else Path(__file__).
 """Folder that holds factmill's own prompts/, sparql/ and data/."""
 _extra_asset_roots: list[Path] = []
 """Asset folders of other packages that provide benchmarks."""
+_own_prompts: ContextVar[Mapping[str, PromptTemplate]] = ContextVar("_own_prompts", default=MappingProxyType({}))
+"""Id → prompt of the user's own that replaces the packaged one; each run has its own."""
 
 
 def add_asset_root(root: Path) -> None:
@@ -26,13 +32,46 @@ def add_asset_root(root: Path) -> None:
         _extra_asset_roots.append(root)
 
 
-@cache
 def load_prompt(prompt_id: str) -> PromptTemplate:
+    """Return a prompt: the user's own within `using_own_prompts`, else that of `prompts/<prompt_id>.md`."""
+    return _own_prompts.get().get(prompt_id) or load_packaged_prompt(prompt_id)
+
+
+@cache
+def load_packaged_prompt(prompt_id: str) -> PromptTemplate:
     """Return the prompt of `prompts/<prompt_id>.md`."""
     path = find_asset("prompts", f"{prompt_id}.md")
     if path is None:
         raise PromptError(f"no prompt file {ASSETS_ROOT / 'prompts' / prompt_id}.md")
     return parse_prompt_file(prompt_id, path.read_bytes())
+
+
+def use_own_prompts(prompts: Mapping[str, PromptTemplate]) -> None:
+    """Let `load_prompt` return these prompts, by id, in the rest of this context (a thread's, or a task's)."""
+    _own_prompts.set(prompts)
+
+
+@contextmanager
+def using_own_prompts(prompts: Mapping[str, PromptTemplate]) -> Iterator[None]:
+    """Let `load_prompt` return these prompts, by id, within the block; other threads and runs keep theirs."""
+    before = _own_prompts.set(prompts)
+    try:
+        yield
+    finally:
+        _own_prompts.reset(before)
+
+
+def list_packaged_prompts() -> list[str]:
+    """Return the sorted ids of all prompts of factmill and of other packages."""
+    folders = [root / "prompts" for root in (ASSETS_ROOT, *_extra_asset_roots)]
+    return sorted(
+        {
+            path.relative_to(folder).with_suffix("").as_posix()
+            for folder in folders
+            for path in folder.rglob("*.md")
+            if path.is_file()
+        }
+    )
 
 
 @cache

@@ -150,6 +150,10 @@ class PrefectServerLost(ServiceUnreachable):
     """The Prefect server became unreachable during a flow; finished work is kept."""
 
 
+class WikipediaFileError(ServiceError):
+    """The file that serves as a world's Wikipedia cannot be used, or was replaced while it was in use."""
+
+
 class EmbeddedWorldError(ServiceError):
     """The embedded world does not start, or its files are invalid."""
 

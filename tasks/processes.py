@@ -138,7 +138,7 @@ def request_process_exit(shortage: str = "") -> None:
         _exit_requests.put(shortage)
 
 
-def raise_pending_stop() -> NoReturn:
+def reraise_swallowed_stop() -> NoReturn:
     """Raise the stop of this process again (SIGTERM or KeyboardInterrupt) where a library replaced it by its own error."""
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.raise_signal(signal.SIGTERM)

@@ -33,6 +33,7 @@ from factmill.tasks.core.service_settings import (
     ShortName,
     WikidataSettings,
     WikimediaLimits,
+    WikipediaSettings,
     check_header_text,
     is_loopback_url,
     is_wikimedia_url_except_query_service,
@@ -40,6 +41,7 @@ from factmill.tasks.core.service_settings import (
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.files import load_toml, resolve_absolute_path
 from factmill.tasks.text.sanitize import format_did_you_mean
+from factmill.tasks.zim_archive import ZimArchive, open_zim_archive
 
 MIN_FREE_BYTES = 64_000_000
 """Free bytes that the home needs before a run begins: Prefect's history and a small build take about half of that."""
@@ -76,7 +78,8 @@ _SETTINGS_BY_KEY: dict[str, type[StrictModel]] = {
     "compute": ComputeSettings,
     "wikimedia": WikimediaLimits,
     "wikidata": WikidataSettings,
-    **dict.fromkeys(SERVICE_SECTIONS[1:], ServiceEndpoint),
+    "wikipedia": WikipediaSettings,
+    **dict.fromkeys(SERVICE_SECTIONS[2:], ServiceEndpoint),
 }
 """Key of a world's file → class of the settings below it."""
 
@@ -91,13 +94,15 @@ class World(StrictModel):
     epoch: Annotated[date, Field(ge=EARLIEST_DAY, le=LATEST_DAY)] | None = None
     """Cut-off day of the world (end of page views); None: the first day of the current month."""
     wikidata: WikidataSettings = WikidataSettings()
-    wikipedia: ServiceEndpoint = ServiceEndpoint()
+    wikipedia: WikipediaSettings = WikipediaSettings()
     pageviews: ServiceEndpoint = ServiceEndpoint()
     falcon: ServiceEndpoint = ServiceEndpoint()
     dbpedia: ServiceEndpoint = ServiceEndpoint()
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
     wikimedia: WikimediaLimits = WikimediaLimits()
     compute: ComputeSettings = ComputeSettings()
+    prompts: str = ""
+    """Folder of your own prompts, relative to this file; each replaces the packaged prompt of the same id. Empty: none."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """By role; under any other name, such as `answerer`, a model that can be measured, or judge others."""
 
@@ -144,8 +149,13 @@ class World(StrictModel):
                 raise ValueError(f"models.{role}.max_age: models.{other} has the same address but another max_age")
 
     def has_service(self, section: str) -> bool:
-        """True when this world names a service; a local graph counts as its Wikidata."""
-        return bool(getattr(self, section).url) or (section == "wikidata" and self.wikidata.engine == "graph")
+        """True when this world names a service; a local graph counts as its Wikidata, a file as its Wikipedia."""
+        return bool(getattr(self, section).url) or self.is_local(section)
+
+    def is_local(self, section: str) -> bool:
+        """True when a service is a local graph or a file, which has no address."""
+        is_graph, is_file = self.wikidata.engine == "graph", self.wikipedia.engine == "zim"
+        return (section == "wikidata" and is_graph) or (section == "wikipedia" and is_file)
 
     def require_services(self, *sections: str) -> None:
         """Raise SettingsError when this world does not name one of these services."""
@@ -160,7 +170,7 @@ class World(StrictModel):
         the service is not on this machine and `user_agent` holds no contact address."""
         for section in sections:
             service: ServiceEndpoint = getattr(self, section)
-            if section == "wikidata" and self.wikidata.engine == "graph":
+            if self.is_local(section):
                 continue
             read_service_token(section, service)
             if (
@@ -209,16 +219,29 @@ class World(StrictModel):
         return any(getattr(self, name).url == EMBEDDED_SERVICE for name in SERVICE_SECTIONS)
 
     def epoch_day(self) -> date:
-        """Return the cut-off day of the world: `epoch`, or the first day of the current month."""
-        return self.epoch or datetime.now(UTC).date().replace(day=1)
+        """Return the cut-off day of the world: the day of its Wikipedia's file, else `epoch`, else the first day of the
+        current month. SettingsError if the first two differ."""
+        if self.wikipedia.engine != "zim":
+            return self.epoch or datetime.now(UTC).date().replace(day=1)
+        archive = self.open_wikipedia_file()
+        if self.epoch not in (None, archive.date):
+            raise SettingsError(
+                f"the world {self.name} has epoch = {self.epoch}, but its Wikipedia is a ZIM file of {archive.date} ({archive.path}): "
+                "other days' revisions are not there; remove epoch, or name a file of that day"
+            )
+        return archive.date
+
+    def open_wikipedia_file(self) -> ZimArchive:
+        """Return the file that serves as this world's Wikipedia, with engine `zim`; errors as of `ZimArchive`."""
+        return open_zim_archive(Path(self.wikipedia.path))
 
     def digest_answer_settings(self, roles: Collection[str]) -> str:
         """Return the digest of all settings that can change a response, with the models in these roles; without limits, ages,
-        prices, batch jobs, connections (CONNECTION), tokens, compute and the user agent."""
+        prices, batch jobs, connections (CONNECTION), tokens, compute, prompts (the manifest has their texts' digests) and the user agent."""
         settings = self.model_dump(
             mode="json",
             exclude={
-                **dict.fromkeys(("user_agent", "epoch", "compute", "wikimedia"), True),
+                **dict.fromkeys(("user_agent", "epoch", "compute", "prompts", "wikimedia"), True),
                 "models": {"__all__": CONNECTION_SETTINGS},
             },
         )
@@ -236,7 +259,9 @@ def load_world(name: str, graph: str | None = None) -> World:
     try:
         world = World.model_validate(load_toml(path))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise SettingsError(f"no world {name!r}; expected `embedded`, `live` or the path of a TOML file") from error
+        raise SettingsError(
+            f"no world {name!r}; expected `embedded`, `live` or the path of a TOML file (to write one, copy data/worlds/live.toml)"
+        ) from error
     except OSError as error:
         raise SettingsError(f"the world {name[:_MAX_QUOTED_CHARACTERS]!r} cannot be read: {error.strerror}") from error
     except ValidationError as error:
@@ -245,6 +270,12 @@ def load_world(name: str, graph: str | None = None) -> World:
         ) from error
     except ValueError as error:
         raise SettingsError(f"{path}: not a valid TOML file: {error}") from error
+    if world.wikipedia.path:
+        file = resolve_absolute_path(path.parent / Path(world.wikipedia.path).expanduser())
+        world = world.model_copy(update={"wikipedia": world.wikipedia.model_copy(update={"path": str(file)})})
+    if world.prompts:
+        folder = path.absolute().parent / Path(world.prompts).expanduser()
+        world = world.model_copy(update={"prompts": str(folder)})
     if cluster := get_environment_variable(CLUSTER_VARIABLE):
         world = world.model_copy(update={"compute": make_cluster_settings(cluster, world.compute)})
     return world if graph is None else world.with_local_graph(graph)
@@ -398,6 +429,9 @@ def _drop_undigested_settings(value: Any) -> Any:
         return {
             k: _drop_undigested_settings(v)
             for k, v in value.items()
-            if k not in ("limits", "max_age", "token_env", "mode", "batch_price", "jobs") and not k.startswith("usd_")
+            # a file counts by its content, among the identities of services
+            if k not in ("limits", "max_age", "token_env", "mode", "batch_price", "jobs", "path")
+            and not k.startswith("usd_")
+            and (k, v) != ("engine", "mediawiki")
         }
     return value

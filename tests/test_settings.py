@@ -48,6 +48,19 @@ def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
     assert load_world(write(tmp_path, WORLD)).name == "mine"
 
 
+def test_a_file_lies_beside_the_world_s_file_and_its_place_is_in_no_digest(tmp_path: Path) -> None:
+    worlds = []
+    for folder, name in ((tmp_path / "one", "a.zim"), (tmp_path / "two", "elsewhere/b.zim")):
+        folder.mkdir()
+        found = load_world(write(folder, WORLD.replace('url = "http://b"', f'engine = "zim", path = "{name}"')))
+        assert found.wikipedia.path == str(folder / name)
+        assert found.has_service("wikipedia")
+        found.require_service_access("wikipedia")
+        worlds.append(found)
+    assert worlds[0].digest_answer_settings(()) == worlds[1].digest_answer_settings(())
+    assert worlds[0].digest_answer_settings(()) != load_world(write(tmp_path, WORLD)).digest_answer_settings(())
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -58,6 +71,16 @@ def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
         (WORLD + "[models.embedder]\nkind='openai'\nname='x'\n", r"models.embedder.kind is `openai`; expected `local`"),
         (WORLD.replace("openai", "local"), "models.author.kind is `local`"),
         (WORLD + "[models.critic]\nkind='scripted'\n", "models.critic"),
+        (
+            WORLD.replace('"http://b"', '"http://b", path = "a.zim"'),
+            'wikipedia: path: only engine = "zim" reads a file',
+        ),
+        (WORLD.replace('url = "http://b"', 'engine = "zim"'), "wikipedia: path: expected the path of a ZIM file"),
+        (WORLD.replace('"http://b"', '"http://b", engine = "zim", path = "a"'), "wikipedia: url: a file has no such"),
+        (
+            WORLD.replace('url = "http://b"', 'engine = "zim", path = "a", max_age = "3d"'),
+            "max_age: a file has no such",
+        ),
         (
             WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 0 }'),
             "wikidata.limits.parallel",

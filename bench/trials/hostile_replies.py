@@ -108,7 +108,7 @@ def be_fast(service: str, url: str) -> None:
     if service == "wikipedia":
         from factmill.tasks.core.calls.wikipedia import make_revision_html_call
 
-        calls = (make_revision_html_call("test", number) for number in count(1))
+        calls = (make_revision_html_call("test", number, "Title") for number in count(1))
     client.send([next(calls)], note)
     began = time.perf_counter()
     client.send([next(calls) for _ in range(SPEED_REQUESTS)], note)

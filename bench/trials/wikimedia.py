@@ -127,7 +127,10 @@ def show_rates() -> None:
         server.handle = lambda seen: {"json": answer_service(seen.path), "delay_s": 0.15}
         with TemporaryDirectory() as folder, ExitStack() as stack:
             for module in (opening, settings):
-                patched = patch.object(module, "is_wikimedia_url_except_query_service", lambda url: url.startswith(server.url))  # noqa: B023
+                here = server.url
+                patched = patch.object(
+                    module, "is_wikimedia_url_except_query_service", lambda url, here=here: url.startswith(here)
+                )
                 stack.enter_context(patched)
             stack.enter_context(patch.dict("os.environ", {"TRIAL_TOKEN": "token-of-an-account"}))
             worlds = [

@@ -4,10 +4,11 @@ Labels of drawn answers are compared with verdicts that evaluations already hold
 answers of the user's own, the judge is called with its benchmark's prompt, and its calls are recorded like any others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -18,17 +19,18 @@ from factmill.flows.cli.options import (
     print_result,
     raising_usage_errors,
 )
-from factmill.flows.commands.human_review import (
-    format_label_problems,
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.labelling.label_draws import (
     load_judged_answers,
     load_label_file_with_digest,
     resolve_judged_evaluation,
 )
-from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.labelling.sheet_files import format_sheet_problems
+from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
 from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.core.calls.call import CallCacheMode
-from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.digests import digest_json, digest_text
 from factmill.tasks.core.evaluation.human_labels import LabelItem
 from factmill.tasks.core.evaluation.judge_cards import (
     JudgeCard,
@@ -39,13 +41,14 @@ from factmill.tasks.core.evaluation.judge_cards import (
 )
 from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.engine.naming.code_versions import make_code_manifest
-from factmill.tasks.engine.naming.manifests import digest_assets
+from factmill.tasks.engine.naming.manifests import digest_assets, resolve_own_prompts
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.answering_and_judging import judge_predictions
 from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, find_judge_identity, resolve_judge_name
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.own_prompts import load_own_prompts, parse_own_prompts
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import list_builds
 from factmill.tasks.storage.human_judgments import load_label_items, load_labels, save_judge_card
@@ -59,44 +62,52 @@ _RUN = RunOptions.model_fields
 def judge_card(
     judge: str = typer.Option(
         ...,
-        help="The judge: a model of the world's file, [models.NAME]; the name of one that judged; or exact, the program.",
+        help="Judge: a model of the world's file ([models.NAME]), the name of a model that judged an evaluation, or exact, the program.",
         metavar="NAME",
     ),
     labels: list[Path] | None = typer.Option(
         None,
-        help="A CSV that `label --to` wrote and somebody filled in, or one with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
+        help="A file that `label --to` wrote and somebody filled in (in a CSV, Label Studio or Argilla), or a CSV with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
         metavar="FILE",
     ),
     evaluation: list[str] | None = typer.Option(
         None,
-        help="Only verdicts of this evaluation (repeatable). Default: of all in the warehouse, the newest first.",
+        help="Use only the verdicts of this evaluation (repeatable). Default: those of all evaluations in the warehouse, newest first.",
         metavar="EVAL",
     ),
-    benchmark: str = typer.Option("", help="Whose labels these are, where the file does not say.", metavar="NAME"),
+    benchmark: str = typer.Option(
+        "", help="Benchmark of the labels, if the file has no column benchmark.", metavar="NAME"
+    ),
     world: str = typer.Option("embedded", help=_RUN["world"].description, metavar="WORLD"),
+    prompts: Path | None = typer.Option(
+        None,
+        help=f"{_RUN['prompts'].description} Of drawn answers, only verdicts by these prompts count.",
+        metavar="FOLDER",
+    ),
     mode: CallCacheMode = typer.Option("record", help=_RUN["mode"].description),
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how far a judge agrees with people.
+    """Measure how often a judge agrees with people.
 
-    The card holds accuracy, Cohen's kappa and the confusion, for each label and setting. Labels of a drawn sample are
-    weighted back to the shares of all answers. The card is stored; reports of evaluations by this judge show it, and their
-    rates corrected for the judge's errors.
+    The judge card holds accuracy, Cohen's kappa and the confusion matrix, for each label and setting. Labels of a stratified
+    sample are weighted to represent all answers. The card is stored in the warehouse; reports of evaluations with this judge
+    show it, and their rates corrected for the judge's errors.
 
     \b
     Examples:
       factmill judge-card --judge exact --labels labels.csv
       factmill judge-card --judge judge --world my-world.toml --labels mine.csv --benchmark slaq
+      factmill judge-card --judge judge --world my-world.toml --labels mine.csv --benchmark slaq --prompts my-prompts/
     """
     if not labels:
         check_warehouse_exists(warehouse)
     with raising_usage_errors(RunOptions):
-        run = RunOptions(world=world, mode=mode, warehouse=warehouse)
+        run = RunOptions(world=world, prompts=prompts, mode=mode, warehouse=warehouse)
     cards, notes = make_and_save_judge_cards(labels or [], judge, evaluation or [], benchmark, run)
-    told = {"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)}
+    result = {"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)}
     lines = [line for card in cards for line in format_judge_card(card)]
-    print_result(as_json, told, [*lines, *(f"  {note}" for note in notes)])
+    print_result(as_json, result, [*lines, *(f"  {note}" for note in notes)])
 
 
 LabelsByItem = dict[str, dict[str, str]]
@@ -128,15 +139,24 @@ def make_and_save_judge_cards(
     for name, labelled in sorted(found.items()):
         evaluation = EVALUATIONS[name]
         if labelled.is_drawn:
-            identity, verdicts, used = _find_verdicts_and_evaluations(evaluation, judge, evaluations, labelled, run)
+            identity, verdicts, used, own = _find_verdicts_and_evaluations(
+                evaluation, judge, evaluations, labelled, run
+            )
             source = f"those of {', '.join(used)}"
         else:
-            identity, verdicts = _ask_judge_about_own_answers(evaluation, judge, labelled, run)
+            identity, verdicts, own = _ask_judge_about_own_answers(evaluation, judge, labelled, run)
             source = "asked for this card"
         assert evaluation.label_scheme is not None
         cards.append(
             make_judge_card(
-                identity, evaluation.label_scheme, labelled.labels, labelled.items, verdicts, digest, source
+                identity,
+                evaluation.label_scheme,
+                labelled.labels,
+                labelled.items,
+                verdicts,
+                digest,
+                source,
+                own_prompts=own,
             )
         )
     with open_warehouse(warehouse) as db:
@@ -155,16 +175,18 @@ def _load_label_files(
     for path in files:
         file, digest = load_label_file_with_digest(warehouse, path, "", benchmark)
         digests.append(digest)
-        notes += [f"{path.name}: {line.strip()}" for line in format_label_problems(file)]
+        notes += [f"{path.name}: {line.strip()}" for line in format_sheet_problems(file.problems)]
         for label in file.labels:
             item = file.items[label.item]
             labelled = found.setdefault(item.benchmark, BenchmarkLabels(file.is_of_draw))
             if labelled.is_drawn != file.is_of_draw:
-                raise UsageError(f"{path}: answers of somebody's own beside drawn ones; make a card of each file")
+                raise UsageError(
+                    f"{path}: the files mix answers that factmill drew with answers of your own; make one card for each file"
+                )
             labelled.items[item.id] = item
             said = labelled.labels.setdefault(item.id, {}).setdefault(label.labeller, label.label)
             if said != label.label:
-                notes.append(f"{path.name}: row {label.row}: {label.labeller} said {said} in another file; that counts")
+                notes.append(f"{path.name}: {label.place}: {label.labeller} said {said} in another file; that counts")
     return found, digests[0] if len(digests) == 1 else digest_json(sorted(digests)), notes
 
 
@@ -174,7 +196,8 @@ def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], 
         items = load_label_items(db, list(labels))
     if not labels:
         raise UsageError(
-            "no labels are imported yet; factmill label EVALUATION --to FILE.csv, fill it in, factmill label --from FILE.csv"
+            "no labels are imported yet; run factmill label EVALUATION --to FILE.csv, fill in the file, then run "
+            "factmill label --from FILE.csv"
         )
     found: dict[str, BenchmarkLabels] = {}
     for item, given in labels.items():
@@ -185,11 +208,12 @@ def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], 
 
 def _find_verdicts_and_evaluations(
     evaluation: Evaluation, judge: str, names: Sequence[str], labelled: BenchmarkLabels, run: RunOptions
-) -> tuple[JudgeIdentity, dict[str, JudgeVerdict], list[str]]:
-    """Return a judge's identity, its verdicts on drawn answers, and the evaluations that hold them.
+) -> tuple[JudgeIdentity, dict[str, JudgeVerdict], list[str], dict[str, str]]:
+    """Return a judge's identity, its verdicts on drawn answers, the evaluations that hold them, and its own prompts.
 
-    An answer is matched by its id and text, from whichever evaluation it was drawn. If a judge's prompts, or the
-    program `exact`, changed between evaluations, the newest version counts.
+    An answer is matched by its id and text, from whichever evaluation it was drawn. A folder of own prompts that holds the
+    judge's selects the verdicts that these gave. Else, if a judge's prompts, or the program `exact`, changed between evaluations, the newest
+    version counts.
     """
     warehouse, found = resolve_warehouse_path(run), dict[str, JudgeVerdict]()
     scheme, used = evaluation.label_scheme, list[str]()
@@ -202,11 +226,17 @@ def _find_verdicts_and_evaluations(
     role = resolve_judge_name(world, judge) if judge == "judge" else judge
     called = {role, *([world.models[role].name] if role in world.models else [])}
     identity = None
+    own: dict[str, str] = {}
+    folder = run.prompts or world.prompts
+    selects = folder and {*load_own_prompts(Path(folder))} & {*scheme.prompts}
+    prompts = _digest_judge_prompts(evaluation, run) if selects else None
     builds = [record.build_id for record in list_builds(warehouse) if record.benchmark == evaluation.name]
     for name in reversed([resolve_judged_evaluation(warehouse, name)[2].build_id for name in names] or builds):
         _, _, record = resolve_judged_evaluation(warehouse, name)
         who = find_judge_identity(evaluation, record.lock)
         if record.benchmark != evaluation.name or who is None or who.judge not in called or identity not in (None, who):
+            continue
+        if prompts is not None and role != EXACT_JUDGE and prompts != _select_judge_prompts(evaluation, record.lock):
             continue
         before = len(found)
         for row in load_judged_answers(warehouse, evaluation, record):
@@ -216,37 +246,55 @@ def _find_verdicts_and_evaluations(
                     found.setdefault(item, JudgeVerdict(part.verdict))
         if len(found) > before:
             identity = who
+            own = {name: each for name, each in record.own_prompt_digests.items() if name in scheme.prompts}
             used.append(record.build_id)
     if identity is None:
         drawn = sorted({item.evaluation for item in labelled.items.values()})
+        by, option = (f" by the prompts of {folder}", f" --prompts {folder}") if prompts is not None else ("", "")
         raise UsageError(
-            f"no verdict of {judge} on these answers, which were drawn of {', '.join(drawn)}; have it judge them too: factmill "
-            f"evaluate {evaluation.benchmark.name} with the same --model or --answers, and --judge {judge}"
+            f"no verdict of {judge}{by} on these answers, which were drawn of {', '.join(drawn)}; have it judge them too: factmill "
+            f"evaluate {evaluation.benchmark.name} with the same --model or --answers, and --judge {judge}{option}"
         )
-    return identity, found, used
+    return identity, found, used, own
+
+
+def _digest_judge_prompts(evaluation: Evaluation, run: RunOptions) -> dict[str, str]:
+    """Return id → digest of the judge's prompts with the options' own prompts."""
+    own = resolve_own_prompts(evaluation.assets, run)
+    return _select_judge_prompts(evaluation, digest_assets(evaluation.assets, own))
+
+
+def _select_judge_prompts(evaluation: Evaluation, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return id → digest of the judge's prompts, of all prompts in a manifest."""
+    assert evaluation.label_scheme is not None
+    return {name: manifest["prompts"][name] for name in evaluation.label_scheme.prompts}
 
 
 def _ask_judge_about_own_answers(
     evaluation: Evaluation, judge: str, labelled: BenchmarkLabels, run: RunOptions
-) -> tuple[JudgeIdentity, dict[str, JudgeVerdict]]:
-    """Call a judge on the user's own answers; return its identity and item → verdict, without failed calls."""
+) -> tuple[JudgeIdentity, dict[str, JudgeVerdict], dict[str, str]]:
+    """Call a judge on the user's own answers; return its identity, item → verdict without failed calls, and id → digest
+    of its own prompts."""
     assert evaluation.label_scheme is not None
     assert evaluation.label_scheme.make_answer_row is not None and evaluation.judging_spec is not None
     warehouse, world = resolve_warehouse_path(run), load_world(run.world, run.graph)
     role = resolve_judge_name(world, judge)
+    texts = {} if role == EXACT_JUDGE else resolve_own_prompts(evaluation.assets, run)
     lock = {
         "params": {"params": {"judge": role}},
         "models": {name: model.name for name, model in world.models.items()}
         | ({EXACT_JUDGE: EXACT_JUDGE} if role == EXACT_JUDGE else {}),
         "code": make_code_manifest(evaluation.recipe),
-        "prompts": digest_assets(evaluation.assets)["prompts"],
+        "prompts": digest_assets(evaluation.assets, texts)["prompts"],
     }
+    own = {name: digest_text(text) for name, text in texts.items() if name in evaluation.label_scheme.prompts}
     identity = find_judge_identity(evaluation, lock)
     assert identity is not None
     place = JobFilesLocation(batch_jobs_folder(warehouse, run.mode), "judge-card", warehouse)
     with (
         closing(CallCache(warehouse, run.mode)) as recorder,
         closing(Services.open(run.world, run.graph, factmill_home(), place)) as services,
+        using_own_prompts(parse_own_prompts(texts)),
     ):
         work = BatchWork(
             StageBatch(run="", stage="", index=0, key=""), BuildRun(Path(), lock, {}, {}, services, recorder)
@@ -256,8 +304,9 @@ def _ask_judge_about_own_answers(
             evaluation.label_scheme.make_answer_row(item.id, item.question, item.gold, item.answer) for item in items
         ]
         judged = judge_predictions(work, rows, evaluation.judging_spec)
-        return identity, {
+        verdicts = {
             row.id: JudgeVerdict(part.verdict)
             for row in judged
             for part in evaluation.label_scheme.list_judged_parts(row.model_dump())
         }
+        return identity, verdicts, own

@@ -95,6 +95,7 @@ BIOKALMA = Benchmark(
             NULL AS modified, id AS asked_for
         FROM (SELECT build_id, id, unnest(minimum_knowledge) AS piece FROM biokalma)
     """,
+    reads_wikipedia_files=True,
     required_services=lambda _: ("wikidata", "wikipedia"),
     assets=BenchmarkAssets(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),

@@ -274,7 +274,8 @@ def pool_knowledge(batch: StageBatch) -> BatchReceipt:
     facts, failed = look_up_item_facts(work, ((row.id, qid) for row in rows for qid in row.names))
     left_out = load_excluded_pids(work.inputs(BiokalmaInputs).params.class_qid)
     return work.finish(
-        (failed.get(row.id) or _add_knowledge_pools(row, facts, left_out) for row in rows), PairWithKnowledgePools
+        (failed.get(row.id) or _add_pools_and_distinguish_names(row, facts, left_out) for row in rows),
+        PairWithKnowledgePools,
     )
 
 
@@ -284,7 +285,9 @@ def load_excluded_pids(class_qid: str) -> set[str]:
     return {f"P{number}" for name in lists for number in load_property_numbers(name)}
 
 
-def _add_knowledge_pools(row: ResolvedPair, facts: Mapping[str, Sequence[ItemFact]], left_out: set[str]) -> RowOutcome:
+def _add_pools_and_distinguish_names(
+    row: ResolvedPair, facts: Mapping[str, Sequence[ItemFact]], left_out: set[str]
+) -> RowOutcome:
     of_person, of_other = facts[row.person_qid], facts[row.other_qid]
     person_pool = make_knowledge_pool(row.person_qid, of_person, left_out)
     other_pool = make_knowledge_pool(row.other_qid, of_other, left_out)
@@ -428,7 +431,7 @@ def _look_up_articles(
     revisions, failed_now = work.call_and_parse(wikipedia, dated, parse_page_revision, "wikipedia_failed")
     revids = {qid: revision.revid for qid, revision in revisions.items() if revision.revid is not None}
     texts = (
-        (row_id, qid, make_revision_html_call(wikipedia.identity, revids[qid]))
+        (row_id, qid, make_revision_html_call(wikipedia.identity, revids[qid], titles[qid]))
         for row_id, qid in asked
         if qid in revids
     )

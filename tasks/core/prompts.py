@@ -7,7 +7,7 @@ the tag that encloses it, so that a label cannot act as an instruction.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,15 @@ from factmill.tasks.errors import PromptError
 
 _PART_HEADING = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\$(\w+)")
+_HEADER_KEYS = {
+    "role": "author, judge or answerer",
+    "inputs": "a list of names",
+    "temperature": "a number from 0 to 2",
+    "max_tokens": "a whole number above 0",
+    "schema": "a table",
+}
+"""Key of a prompt's header → what it holds."""
+_MAX_TEMPERATURE = 2
 _TURN_ORDER = re.compile(r"(system )?(user assistant )*user ")
 
 MAX_REJECTED_CHARACTERS = 12_000
@@ -101,26 +110,39 @@ class FilledPrompt:
         }
 
 
-def parse_prompt_file(prompt_id: str, data: bytes) -> PromptTemplate:
-    """Parse a prompt file; PromptError when its head or body is invalid, or an input is unused or undeclared."""
-    match = re.fullmatch(r"\+\+\+\n(.*?)\n\+\+\+\n(.*)", data.decode("utf-8"), re.DOTALL)
+def parse_prompt_file(
+    prompt_id: str, data: bytes, where: str = "", packaged: PromptTemplate | None = None
+) -> PromptTemplate:
+    """Parse a prompt file; PromptError when its head or body is invalid, or an input is unused or undeclared.
+
+    `where`: the file in error messages. `packaged`: the prompt that this one replaces; it must be asked of the same role,
+    use exactly the same variables and have the same reply schema, since a step fills it in and reads its reply.
+    """
+    where = where or f"prompts/{prompt_id}.md"
+    try:
+        match = re.fullmatch(r"\+\+\+\n(.*?)\n\+\+\+\n(.*)", data.decode("utf-8"), re.DOTALL)
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{where}: byte {error.start} is not UTF-8; save the file in the encoding UTF-8") from error
     if not match:
-        raise PromptError(f"prompts/{prompt_id}.md: expected a TOML header between two +++ lines")
+        raise PromptError(f"{where}: expected a TOML header between two +++ lines")
     try:
         head = tomllib.loads(match[1])
-    except tomllib.TOMLDecodeError as error:
-        raise PromptError(f"prompts/{prompt_id}.md: the header is not TOML: {error}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise PromptError(f"{where}: the header is not TOML: {error}") from error
+    _check_header(head, where)
     pieces = _PART_HEADING.split(match[2])
     parts = tuple((who, text.strip()) for who, text in zip(pieces[1::2], pieces[2::2], strict=True))
     inputs = tuple(head.get("inputs", ()))
     used = {name for _, text in parts for name in _PLACEHOLDER.findall(text)}
+    if packaged is not None:
+        _check_replacement(head, used, where, packaged)
     if not parts or used != set(inputs):
         raise PromptError(
-            f"prompts/{prompt_id}.md: the header declares the inputs {sorted(inputs)}, but the body uses {sorted(used)}; they must be the same"
+            f"{where}: the header declares the inputs {sorted(inputs)}, but the body uses {sorted(used)}; they must be the same"
         )
     if not _TURN_ORDER.fullmatch("".join(f"{who} " for who, _ in parts)):
         raise PromptError(
-            f"prompts/{prompt_id}.md: the parts are {', '.join(who for who, _ in parts)}; expected an optional system part, then "
+            f"{where}: the parts are {', '.join(who for who, _ in parts)}; expected an optional system part, then "
             "user and assistant in turns, user last, since some servers require that order"
         )
     return PromptTemplate(
@@ -135,6 +157,55 @@ def parse_prompt_file(prompt_id: str, data: bytes) -> PromptTemplate:
     )
 
 
+def _check_header(head: Mapping[str, Any], where: str) -> None:
+    """Raise PromptError for a key of a prompt's header that is unknown, missing, or has a value of a wrong kind."""
+    if unknown := [name for name in head if name not in _HEADER_KEYS]:
+        raise PromptError(f"{where}: unknown key {unknown[0]} in the header; expected {', '.join(_HEADER_KEYS)}")
+    inputs, temperature = head.get("inputs", []), head.get("temperature", 0.0)
+    most = head.get("max_tokens", 512)
+    right = {
+        "role": isinstance(head.get("role"), str),
+        "inputs": isinstance(inputs, list) and all(isinstance(each, str) for each in inputs),
+        "temperature": isinstance(temperature, int | float)
+        and not isinstance(temperature, bool)
+        and 0 <= temperature <= _MAX_TEMPERATURE,
+        "max_tokens": isinstance(most, int) and not isinstance(most, bool) and most > 0,
+        "schema": isinstance(head.get("schema", {}), Mapping),
+    }
+    if wrong := [name for name, is_right in right.items() if not is_right]:
+        raise PromptError(
+            f"{where}: {wrong[0]} in the header is {head.get(wrong[0])!r}; expected {_HEADER_KEYS[wrong[0]]}"
+        )
+
+
+def _check_replacement(head: Mapping[str, Any], used: Set[str], where: str, packaged: PromptTemplate) -> None:
+    """Raise PromptError unless a prompt can take the place of the packaged one; `used`: variables in its body."""
+    allowed = ", ".join(f"${name}" for name in packaged.inputs) or "none"
+    if unknown := sorted(used - {*packaged.inputs}):
+        raise PromptError(
+            f"{where}: the text uses the variable ${unknown[0]}, which is not provided; allowed: {allowed}. Remove it; if it "
+            "is no variable, write it without the dollar sign"
+        )
+    if missing := [name for name in packaged.inputs if name not in used]:
+        raise PromptError(
+            f"{where}: the text does not use the variable ${missing[0]}, which must be in it; the variables: {allowed}. Add "
+            f"${missing[0]} where its text should stand"
+        )
+    if {*head.get("inputs", ())} != {*packaged.inputs}:
+        raise PromptError(
+            f"{where}: inputs in the header is {head.get('inputs', [])}; expected {list(packaged.inputs)}: write that line so"
+        )
+    if head["role"] != packaged.role:
+        raise PromptError(
+            f'{where}: role in the header is {head["role"]!r}; this prompt is asked of {packaged.role!r}: write role = "{packaged.role}"'
+        )
+    if head.get("schema") != packaged.schema:
+        raise PromptError(
+            f"{where}: schema in the header differs from that of the packaged prompt, by which replies are read; leave it as "
+            f"`factmill prompts show {packaged.id}` prints it"
+        )
+
+
 def fill_prompt_template(prompt: PromptTemplate, samples: int = 1, **variables: str) -> FilledPrompt:
     """Fill in a prompt; PromptError unless exactly the declared inputs are given."""
     if set(variables) != set(prompt.inputs):
@@ -142,6 +213,11 @@ def fill_prompt_template(prompt: PromptTemplate, samples: int = 1, **variables: 
             f"prompt {prompt.id}: expected the variables {sorted(prompt.inputs)}, found {sorted(variables)}"
         )
     return FilledPrompt(prompt, variables, samples)
+
+
+def format_prompt_digests(digests: Mapping[str, str]) -> str:
+    """Format id → digest of prompts as part of a line: ids with the beginnings of their digests."""
+    return ", ".join(f"{name} (SHA-256 {digest[:12]})" for name, digest in sorted(digests.items()))
 
 
 def _substitute_inputs(text: str, safe: Mapping[str, str]) -> str:

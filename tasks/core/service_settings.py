@@ -20,6 +20,7 @@ from factmill.tasks.core.rows import MAX_SETTING_NUMBER, MAX_WAIT_S, StrictModel
 from factmill.tasks.text.durations import DURATION_PATTERN, validate_duration
 from factmill.tasks.text.sanitize import format_did_you_mean
 
+ENGLISH_WIKIPEDIA_URL = "https://en.wikipedia.org"
 _SECRET_URL_PARTS = re.compile(r"\A.*@|[?#].*", re.DOTALL)
 """Parts of an address that may hold a password or a token."""
 _WIKIMEDIA_DOMAINS = (
@@ -241,6 +242,30 @@ class WikidataSettings(ServiceEndpoint):
     engine: Literal["sparql", "graph"] = "sparql"
     graph: ShortName = ""
     """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
+
+
+class WikipediaSettings(ServiceEndpoint):
+    """Where articles are read: a wiki's API, or a file, which needs no address and whose replies never expire."""
+
+    engine: Literal["mediawiki", "zim"] = "mediawiki"
+    path: Annotated[str, Field(max_length=4096)] = ""
+    """With engine `zim`: a ZIM file of the English Wikipedia, relative to the folder of the world's file. Its metadata say its
+    day, which is the world's epoch. Needs the extra `zim`."""
+
+    @model_validator(mode="after")
+    def _check_engine(self) -> "WikipediaSettings":
+        if self.engine == "mediawiki" and self.path:
+            raise ValueError('path: only engine = "zim" reads a file; add that line, or remove path')
+        if self.engine == "zim" and not self.path:
+            raise ValueError('path: expected the path of a ZIM file, since engine is "zim"')
+        if self.engine == "zim" and (idle := sorted(self.model_fields_set & {"url", "token_env", "max_age", "limits"})):
+            raise ValueError(f"{idle[0]}: a file has no such setting; remove it")
+        return self
+
+    @property
+    def article_site(self) -> str:
+        """URL of the wiki whose articles these are, or `embedded`; a file's are those of the English Wikipedia."""
+        return ENGLISH_WIKIPEDIA_URL if self.engine == "zim" else self.url
 
 
 class WikimediaLimits(StrictModel):

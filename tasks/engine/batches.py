@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 from pydantic import BaseModel
 
+from factmill.tasks.assets import use_own_prompts
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.calls.chat import join_completion_texts_shortened, make_chat_call, parse_chat_response
@@ -342,8 +343,10 @@ class BatchWork:
 
 
 def open_batch(batch: StageBatch) -> BatchWork:
-    """Open a batch and its run for work."""
-    return BatchWork(batch, open_run(batch.run))
+    """Open a batch and its run for work; prompts are read as the run recorded them, in whichever process and thread."""
+    run = open_run(batch.run)
+    use_own_prompts(run.own_prompts)
+    return BatchWork(batch, run)
 
 
 def mark_and_list_calls_without_result(

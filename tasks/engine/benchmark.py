@@ -149,6 +149,8 @@ class Benchmark:
     assets: BenchmarkAssets = field(default_factory=BenchmarkAssets)
     required_services: Callable[[Any], Sequence[str]] = lambda _: ()
     """Parameters → services that steps use, by their sections in a world's file."""
+    reads_wikipedia_files: bool = False
+    """Its steps also read a Wikipedia from a file, which knows neither items of articles nor members of categories."""
     model_roles: Callable[[Any], Collection[str]] = lambda _: BUILD_MODEL_ROLES
     """Parameters → roles of the world's models that it may use."""
     pilot_stage: str = ""

@@ -24,6 +24,7 @@ from prefect.settings import get_current_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from factmill.tasks import progress
+from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.clients.sending.sender import cancel_all_sends
 from factmill.tasks.core.batch_receipts import (
     PILOT_DRAW_STAGE,
@@ -101,7 +102,7 @@ from factmill.tasks.storage.recording.call_records import (
 )
 from factmill.tasks.storage.recording.work_folders import make_work_folder
 from factmill.tasks.storage.shards import count_and_digest_tables
-from factmill.tasks.storage.warehouse import close_large_engine, open_warehouse
+from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large, open_warehouse
 
 _MAX_WAITING_BATCHES = 128
 """Maximum number of batches that wait for batch jobs at the same time."""
@@ -326,7 +327,7 @@ class Build:
         if self.options.pinned_build is None:
             with self.run.call_cache.merge_transaction() as db:
                 write_stage_results(db, self.run_id, len(self.summaries), receipts, summary)
-            close_large_engine(resolve_warehouse_path(self.options))
+            close_engine_if_warehouse_is_large(resolve_warehouse_path(self.options))
             release_free_memory()
             if all_rows_failed(came_in, self.reasons[stage], sum(receipt.unsettled for receipt in receipts)):
                 self._fail_without_rows(self._report(0, {}))
@@ -394,6 +395,7 @@ class Build:
             stages=self.summaries,
             reasons={stage: reasons for stage, reasons in self.reasons.items() if reasons},
             since=self.revalidation.counts,
+            own_prompts={name: prompt.digest for name, prompt in sorted(self.run.own_prompts.items())},
             spent=summarize_spending(self.run.services.budget),
             facts=dict(facts),
             notes=self.run.services.notes(),
@@ -425,12 +427,13 @@ def open_build(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], option
     build: Build | None = None
     finished_well = False
     try:
-        write_run_description(folder, lock, make_build_origin(inputs, options), options)
+        write_run_description(folder, lock, make_build_origin(benchmark, inputs, options), options)
         run = open_run(str(folder))
         progress.log_to_current_run(format_manifest_summary(run.manifest))
         run.services.budget.start_run(options.budget_limits)
         build = Build(benchmark, run, options, revalidate_replies(run))
-        yield build
+        with using_own_prompts(run.own_prompts):
+            yield build
         finished_well = True
     except BudgetExhausted as reached:
         raise make_budget_exceeded_error(run, build.summaries if build else (), reached) from None

@@ -11,7 +11,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,12 +22,14 @@ from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
 from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json
+from factmill.tasks.core.prompts import PromptTemplate
 from factmill.tasks.core.spending.forecasting import count_row_characters
 from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times, resolve_reply_max_ages
 from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import BuildAlreadyRunning, BuildError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.processes import try_lock_file
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.recording.call_cache import CallCache
@@ -59,6 +61,8 @@ class BuildRun:
     """Column for which a pilot draws equally many rows of each value together."""
     pilot_size: Callable[[Mapping[str, Any]], int] = count_row_characters
     """Row → its size, proportional to the calls it needs."""
+    own_prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
+    """Id → prompt of the user's own that the run uses in place of the packaged one."""
 
     def read_inputs(self, model: type[M]) -> M:
         """Return the build's inputs as recorded in its manifest."""
@@ -90,10 +94,19 @@ def open_run(folder: str) -> BuildRun:
                 OfflineRequestAndReplyFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
             )
             services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs, files)
-            _open_runs[folder] = BuildRun(
-                Path(folder), described["lock"], described["origin"], options, services, recorder
-            )
+            run = BuildRun(Path(folder), described["lock"], described["origin"], options, services, recorder)
+            run.own_prompts = _parse_recorded_prompts(described["lock"], described["origin"])
+            _open_runs[folder] = run
         return _open_runs[folder]
+
+
+def _parse_recorded_prompts(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> dict[str, PromptTemplate]:
+    """Return the own prompts of a run from the texts in its description; BuildError unless they are those of its manifest."""
+    own = parse_own_prompts(origin.get("prompts", {}))
+    for name, prompt in own.items():
+        if lock["prompts"].get(name) != prompt.digest:
+            raise BuildError(f"the prompt {name} was edited while the build began; run the same command again")
+    return own
 
 
 def resolve_run_reply_max_ages(options: RunOptions) -> dict[str, float]:

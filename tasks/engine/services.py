@@ -119,6 +119,8 @@ class Services:
             from factmill.tasks.graph.lookup import open_graph
 
             opened["wikidata"] = stack.enter_context(open_graph(world.wikidata.graph, graphs_folder(home)))
+        if world.is_local("wikipedia"):
+            opened["wikipedia"] = _open_wikipedia_file(world)
         return cls(
             world=world,
             home=home,
@@ -326,6 +328,13 @@ def _make_lazy_web_service(
 ) -> CallService:
     identity = make_service_identity(name, settings.url)
     return LazyBudgetedService(identity, True, lambda: _make_client(name, endpoints()[name], identity, settings, world))
+
+
+def _open_wikipedia_file(world: World) -> CallService:
+    from factmill.tasks.clients.wikipedia_file import WikipediaFileClient
+
+    archive = world.open_wikipedia_file()
+    return LazyBudgetedService(archive.identity, True, lambda: WikipediaFileClient(archive))
 
 
 def _make_client(name: ServiceName, url: str, identity: str, settings: ServiceEndpoint, world: World) -> CallService:

@@ -111,6 +111,7 @@ FANOUTQA = Benchmark(
         json_columns={name: json_columns(model) for name, model in _FANOUTQA_TABLES.items()},
         json_array_tables=("fanoutqa_dev", "fanoutqa_test"),
     ),
+    reads_wikipedia_files=True,
     required_services=lambda params: (
         "wikipedia",
         *(("wikidata",) if not params.source or WIKIDATA_SOURCE in params.source else ()),

@@ -30,7 +30,7 @@ from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_promp
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
 from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, dump_json, format_released_decomposition
-from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
 from factmill.tasks.fanoutqa.core.sets.generation import QuestionAttempt, UnwordedQuestion, try_questions_on_member_set
 from factmill.tasks.fanoutqa.core.sets.members import (
     MAX_LISTED_MEMBERS,
@@ -297,7 +297,7 @@ def _load_set_evidence(
         for place, qid in drawn.call_places
         if isinstance(pin := known.find_pin(qid), PinnedArticleRevision)
     ]
-    texts = load_article_texts(work, [(place, pin.revid) for place, pin in pins])
+    texts = load_article_texts(work, [(place, pin.title, pin.revid) for place, pin in pins])
     for place, pin in pins:
         _record_transient_failure(place, texts[pin.revid], known)
     members = [(_format_call_place(drawn.id, qid), qid) for qid in drawn.members]
@@ -406,7 +406,7 @@ def _make_row_or_reject(tried: QuestionAttempt, licence: str) -> RowOutcome:
     if not isinstance(outcome, UnwordedQuestion):
         return Reject(tried.id, outcome.reason, outcome.detail, outcome.retryable)
     question = outcome.question
-    return GatheredFanOutQuestion(
+    return SourcedFanOutQuestion(
         id=tried.id,
         source="generated",
         source_name=f"wikidata {tried.short_name}",
@@ -429,16 +429,16 @@ def gather_questions(batch: StageBatch) -> BatchReceipt:
     """Read the questions of all files, or generate those of one kind of sets."""
     work = open_batch(batch)
     made = _read_question_files(work) if batch.unit == QUESTION_FILES else generate_set_kind_questions(work, batch.unit)
-    return work.finish(made, GatheredFanOutQuestion)
+    return work.finish(made, SourcedFanOutQuestion)
 
 
 def _read_question_files(work: BatchWork) -> Iterator[RowOutcome]:
     """Yield the outcome of each question of the files; a repeated one with the same answer is merged into the first."""
-    kept: dict[str, GatheredFanOutQuestion] = {}
+    kept: dict[str, SourcedFanOutQuestion] = {}
     for source in work.source_files(QUESTION_FILES):
         for read in read_question_file(source):
             work.add_input_row(read.row_id, read.raw_json)
-            if not isinstance(read.outcome, GatheredFanOutQuestion):
+            if not isinstance(read.outcome, SourcedFanOutQuestion):
                 yield read.outcome
                 continue
             first = kept.setdefault(read.outcome.id, read.outcome)
@@ -458,7 +458,7 @@ WORD_QUESTION_PROMPT = "fanoutqa/word_question"
 def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
     """Let a model word generated questions; check that each says its pieces and not its answer. Others pass."""
     work = open_batch(batch)
-    rows = work.rows(GatheredFanOutQuestion)
+    rows = work.rows(SourcedFanOutQuestion)
     prompt = load_prompt(WORD_QUESTION_PROMPT)
     asked = [
         (row.id, row, _fill_word_question_prompt(prompt, QuestionPieces.from_json(row.wording)))
@@ -469,7 +469,7 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
         row.id: answer
         for row, answer in work.prompt_model("author", asked, WORDED_QUESTION_FORMAT, _read_worded_question)
     }
-    return work.finish((_apply_worded_question(row, worded) for row in rows), GatheredFanOutQuestion)
+    return work.finish((_apply_worded_question(row, worded) for row in rows), SourcedFanOutQuestion)
 
 
 def _fill_word_question_prompt(prompt: PromptTemplate, wording: QuestionPieces) -> FilledPrompt:
@@ -482,7 +482,7 @@ def _fill_word_question_prompt(prompt: PromptTemplate, wording: QuestionPieces) 
     )
 
 
-def _read_worded_question(row: GatheredFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
+def _read_worded_question(row: SourcedFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
     wording = QuestionPieces.from_json(row.wording or "")
     question = read_and_check_worded_question(texts[0], wording, json.loads(row.answer or ""))
     if isinstance(question, UnreadableCompletion):
@@ -491,7 +491,7 @@ def _read_worded_question(row: GatheredFanOutQuestion, texts: Sequence[str]) -> 
     return UnreadableCompletion(f"the question {added}") if added else question
 
 
-def _apply_worded_question(row: GatheredFanOutQuestion, worded: Mapping[str, ParsedCompletion[str]]) -> RowOutcome:
+def _apply_worded_question(row: SourcedFanOutQuestion, worded: Mapping[str, ParsedCompletion[str]]) -> RowOutcome:
     answer = worded.get(row.id)
     if answer is None:
         return row

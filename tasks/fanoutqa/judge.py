@@ -57,7 +57,7 @@ def judge_questions(batch: StageBatch) -> BatchReceipt:
     ]
     wordings = [answer for _, answer in work.prompt_model("judge", to_mend, WORDING_FORM, _read_wording_judgement)]
     outcomes = (
-        _add_judge_flags(row, verdict, wording, steps[row.id])
+        _add_judge_flags_or_reject(row, verdict, wording, steps[row.id])
         for row, verdict, wording in zip(rows, verdicts, wordings, strict=True)
     )
     return work.finish(outcomes, FlaggedQuestion)
@@ -67,7 +67,7 @@ def _load_answer_steps(work: BatchWork, rows: Sequence[FlaggedQuestion]) -> dict
     """Return row id → the steps to its answer."""
     subs = {row.id: [sub for _, sub in list_sub_questions(row.tree())] for row in rows}
     evidence = [(row_id, sub.evidence) for row_id, of in subs.items() for sub in of if sub.evidence]
-    texts = load_article_texts(work, ((row_id, each.revid) for row_id, each in evidence if each.revid))
+    texts = load_article_texts(work, ((row_id, each.title, each.revid) for row_id, each in evidence if each.revid))
     return {row_id: [_make_answer_step(sub, texts) for sub in of] for row_id, of in subs.items()}
 
 
@@ -104,7 +104,7 @@ def _read_wording_judgement(row: FlaggedQuestion, texts: Sequence[str]) -> Wordi
     return read_wording_verdict(texts[0], row.question)
 
 
-def _add_judge_flags(
+def _add_judge_flags_or_reject(
     row: FlaggedQuestion,
     verdict: ParsedCompletion[str | None],
     wording: ParsedCompletion[WordingVerdict],

@@ -18,7 +18,7 @@ from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES
 from factmill.tasks.fanoutqa.sources.question_files import load_set_kinds
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
-from factmill.tasks.settings import factmill_home, load_world
+from factmill.tasks.settings import World, factmill_home, load_world
 from factmill.tasks.storage.source_files import list_source_files, pin_source_file
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -40,19 +40,19 @@ class FanOutParams(BenchmarkParams):
     """Options of a FanOutQA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder of questions, authored or released (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, and wikidata."""
+    """File or folder with questions, authored or released (repeatable), or `wikidata` to make questions from facts of the world's Wikidata. Default: both the questions that ship with factmill and `wikidata`."""
     sets: Annotated[tuple[str, ...], CliOption(metavar="KIND")] = ()
-    """Kinds of sets to make questions from (repeatable). Default: all."""
+    """Kind of sets from which to make questions (repeatable). Default: all."""
     sets_a_kind: int = Field(default=12, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of sets per kind."""
     epoch: Annotated[str, AfterValidator(_parse_epoch_option), CliOption(metavar="DATE")] = FANOUTQA_SNAPSHOT[:10]
-    """Articles are used in their state on this day or at this moment (UTC)."""
+    """Day (00:00 UTC) or moment (UTC) as of which articles are read."""
     titles: Annotated[str | None, CliOption(metavar="FILE")] = None
     """File with all titles of the wiki, one per line (also .gz), for the retrieval check. Default: the titles of the questions' articles."""
     near: int = Field(default=30, ge=1, le=1000)
-    """Number of articles near each question that the retrieval check reads."""
+    """Number of articles that the retrieval check reads per question: those with the nearest titles."""
     seed: int = Field(default=7, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
-    """Seed of the split into dev and test. Questions that share half of their articles are in the same part."""
+    """Seed of the split into dev and test. Questions that share half of their articles go to the same part."""
     review: ReviewPolicy = "auto"
     """How to treat flagged rows: `auto` applies the rule of each flag, which mostly drops the row; `manual` leaves them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
 
@@ -80,7 +80,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
     world = load_world(run.world, run.graph)
-    moment = parse_past_epoch(params.epoch)
+    moment = parse_past_epoch(resolve_epoch(params.epoch, world))
     wanted = list(dict.fromkeys(params.source)) or [str(_EMBEDDED_QUESTIONS), WIKIDATA_SOURCE]
     from_wikidata = WIKIDATA_SOURCE in wanted
     if params.sets and not from_wikidata:
@@ -101,7 +101,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
             params=params.model_copy(update=absolute),
             units=(*([QUESTION_FILES] if found else []), *kinds),
             epoch=moment,
-            wiki=world.wikipedia.url,
+            wiki=world.wikipedia.article_site,
             licence=_WIKIDATA_LICENCE,
             embedder=embedder_name_and_digest(world, factmill_home()),
             reviewing=load_review_inputs("fanoutqa", params.review, run),
@@ -110,6 +110,21 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=() if params.titles or run.world == "embedded" else (_NO_TITLES_NOTE,),
     )
+
+
+def resolve_epoch(asked: str, world: World) -> str:
+    """Return the epoch of a build: `asked`, or the day of the file that is the world's Wikipedia.
+
+    UsageError for another day than the file's, unless it is the default.
+    """
+    if not world.is_local("wikipedia"):
+        return asked
+    day = world.epoch_day().isoformat()
+    if normalise_epoch_to_utc(asked)[:10] not in (day, FANOUTQA_SNAPSHOT[:10]):
+        raise UsageError(
+            f"--epoch {asked}: this world's Wikipedia is a ZIM file of {day}; other days' revisions are not there"
+        )
+    return day
 
 
 def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:

@@ -23,10 +23,10 @@ from factmill.tasks.fanoutqa.core.questions import (
 from factmill.tasks.fanoutqa.core.rows import (
     EvidenceReference,
     FlaggedQuestion,
-    GatheredFanOutQuestion,
     PinnedQuestion,
     QuestionFlag,
     ReferenceAnswerFinding,
+    SourcedFanOutQuestion,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
 from factmill.tasks.lookups.pinned_articles import (
@@ -46,7 +46,7 @@ LeafReference = tuple[str, str, AnswerValue | None, ArticleEvidence]
 def pin_evidence(batch: StageBatch) -> BatchReceipt:
     """Pin every article to its newest revision at or before the epoch (§3.1)."""
     work = open_batch(batch)
-    rows = work.rows(GatheredFanOutQuestion)
+    rows = work.rows(SourcedFanOutQuestion)
     epoch = work.inputs(FanOutInputs).epoch
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
@@ -71,7 +71,7 @@ def pin_evidence(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, PinnedQuestion)
 
 
-def _is_already_pinned(row: GatheredFanOutQuestion, evidence: ArticleEvidence, epoch: str) -> bool:
+def _is_already_pinned(row: SourcedFanOutQuestion, evidence: ArticleEvidence, epoch: str) -> bool:
     """True for an article that the released question already pins to this epoch."""
     is_pinned = evidence.pageid is not None and evidence.revid is not None
     return row.source == "released" and epoch == FANOUTQA_SNAPSHOT and is_pinned
@@ -149,7 +149,13 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
     texts = load_article_texts(
-        work, [(row_id, each.revid) for row_id, of in leaves.items() for _, _, _, each in of if each.revid is not None]
+        work,
+        [
+            (row_id, each.title, each.revid)
+            for row_id, of in leaves.items()
+            for _, _, _, each in of
+            if each.revid is not None
+        ],
     )
     known = {revid: index_article_text(text) for revid, text in texts.items() if isinstance(text, str)}
     outcomes: list[RowOutcome] = []

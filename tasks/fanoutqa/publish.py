@@ -153,7 +153,7 @@ def _make_article_rows(
         ArticleRevision(
             id=str(revid),
             title=each.title or each.title_asked,
-            pageid=each.pageid or 0,
+            pageid=each.pageid,
             revid=revid,
             timestamp=each.timestamp,
             url=format_article_url(wiki, each.title or each.title_asked, revid),

@@ -90,7 +90,9 @@ def check_near_articles(batch: StageBatch) -> BatchReceipt:
         }
         for row in to_check
     }
-    texts = load_article_texts(work, ((row_id, revid) for row_id, near in articles.items() for revid in near))
+    texts = load_article_texts(
+        work, ((row_id, each.title, revid) for row_id, near in articles.items() for revid, each in near.items())
+    )
     having_all = _find_articles_with_all_answers(answers, articles, texts)
     outcomes: list[RowOutcome] = []
     counts: list[RetrievalCheckCounts] = []

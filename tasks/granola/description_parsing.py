@@ -144,7 +144,7 @@ _ENUMERATION = re.compile(r"[,;/]| and | or ")
 
 
 @dataclass(frozen=True, slots=True)
-class DescriptionHead:
+class DescriptionNounPhrase:
     """The noun phrase that begins a description."""
 
     phrase: str
@@ -194,7 +194,7 @@ def _keep_place_bracket(bracket: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=16384)
-def read_description_head(description: str) -> DescriptionHead:
+def read_description_head(description: str) -> DescriptionNounPhrase:
     """Return the noun phrase that begins a tidied description."""
     text = _LEADING_WORDS.sub("", _GROUP_OPENING.sub("", description))
     end = _compile_head_end_pattern().search(text)
@@ -205,8 +205,8 @@ def read_description_head(description: str) -> DescriptionHead:
     if not noun and rest.startswith("and ") and phrase.split():
         more = read_description_head(rest.removeprefix("and "))
         if more.noun and " " in more.phrase and not more.has_nationality:
-            return DescriptionHead(f"{phrase} and {more.phrase}", has_nationality, more.noun)
-    return DescriptionHead(phrase, has_nationality, noun)
+            return DescriptionNounPhrase(f"{phrase} and {more.phrase}", has_nationality, more.noun)
+    return DescriptionNounPhrase(phrase, has_nationality, noun)
 
 
 @cache

@@ -89,7 +89,7 @@ def load_graph(
         raise LocalGraphError(
             f"graph {name} already exists in {folder}: choose another name, or replace it with --replace"
         )
-    with _explain_load_errors(name, folder), lock_and_clean_loading_folder(name, folder) as loading_folder:
+    with _add_resume_advice_to_load_errors(name, folder), lock_and_clean_loading_folder(name, folder) as loading_folder:
         job = _LoadJob(name, request, loading_folder, LoadMeter(progress or _ignore), notice or _ignore, dump_date)
         manifest = _build_graph(job)
         install_built_graph(name, folder, replace=replace)
@@ -222,7 +222,7 @@ def _make_checked_load_request(
 
 
 @contextmanager
-def _explain_load_errors(name: str, folder: Path) -> Iterator[None]:
+def _add_resume_advice_to_load_errors(name: str, folder: Path) -> Iterator[None]:
     """Add to errors the graph's name and what is kept; enter before the folder is locked."""
     try:
         yield

@@ -53,10 +53,11 @@ class PinnedArticleRevision:
 
     title: str
     """The page's present title."""
-    pageid: int
+    pageid: int | None
+    """None: the article is in a file, which holds no page ids."""
     revid: int
-    timestamp: str
-    """Time of the revision (ISO 8601, UTC)."""
+    timestamp: str | None
+    """Time of the revision (ISO 8601, UTC); of an article in a file its day, or None where it is not stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +94,20 @@ def pin_article_revisions_at_epoch(
 
 
 def load_article_texts(
-    work: BatchWork, row_revision_pairs: Iterable[tuple[str, int]]
+    work: BatchWork, revisions: Iterable[tuple[str, str, int]]
 ) -> dict[int, str | MissingArticleReason]:
-    """Return revision id → the article's text; `row_revision_pairs`: (row id, revision id).
+    """Return revision id → the article's text; `revisions`: (row id, title that leads to the article, revision id).
 
     Blank lines separate headings, paragraphs, list items, captions and table cells. A revision that is unavailable or
     has no text gives an Unpinned.
     """
     rows: dict[int, list[str]] = defaultdict(list)
-    for row_id, revid in row_revision_pairs:
+    titles: dict[int, str] = {}
+    for row_id, title, revid in revisions:
         rows[revid].append(row_id)
+        titles.setdefault(revid, title)
     service = work.run.services.wikipedia
-    calls = {revid: make_revision_html_call(service.identity, revid) for revid in rows}
+    calls = {revid: make_revision_html_call(service.identity, revid, title) for revid, title in titles.items()}
     return {revid: _read_article_text(revid, reply) for revid, reply in _send_wikipedia_calls(work, rows, calls)}
 
 
@@ -183,7 +186,7 @@ class _TitleRedirectSearch:
         assert isinstance(revision, PageRevision)
         if revision.missing:
             return MissingArticleReason("evidence_missing", f"{way}: there is no such page")
-        if revision.pageid is None or revision.revid is None or revision.timestamp is None:
+        if revision.revid is None:
             detail = f"{way}: the page has no revision of {self.at} or before"
             first = (
                 revision.first
@@ -215,16 +218,15 @@ class _TitleRedirectSearch:
     ) -> dict[str, str | MissingArticleReason | None]:
         """Return title → its revision's redirect target; None for an article, Unpinned if the text is unavailable."""
         service = self.work.run.services.wikipedia
-        revids = {
-            title: each.revid
+        found: dict[str, str | MissingArticleReason | None] = dict.fromkeys(revisions)
+        shown = {
+            title: make_revision_html_call(service.identity, each.revid, each.title)
             for title, each in revisions.items()
             if isinstance(each, PageRevision) and each.revid is not None
         }
-        found: dict[str, str | MissingArticleReason | None] = dict.fromkeys(revisions)
-        shown = {title: make_revision_html_call(service.identity, revid) for title, revid in revids.items()}
         for title, reply in _send_wikipedia_calls(self.work, self.rows, shown):
             if reply.status != "ok":
-                found[title] = _make_missing_article_reason(f"revision {revids[title]}", reply)
+                found[title] = _make_missing_article_reason(f"revision {shown[title].parts['revid']}", reply)
             elif redirect := find_redirect(parse_revision_html(reply.body).text):
                 found[title] = canonical_title(redirect.partition("#")[0])
         return found

@@ -134,7 +134,7 @@ def write_model_folder(
             if if_there == "refuse":
                 raise UsageError(f"the model {name} already exists in {folder}: give --replace, or another --name")
         try:
-            _remove_folder(making)
+            _remove_folder_if_exists(making)
             making.mkdir()
             origin = write(making)
             files = {
@@ -161,7 +161,7 @@ def write_model_folder(
         except OSError as error:
             raise OutputError(f"cannot write the model {name} into {folder}: {error}") from error
         finally:
-            _remove_folder(making)
+            _remove_folder_if_exists(making)
     return manifest
 
 
@@ -274,12 +274,12 @@ def _lock_models_folder(folder: Path) -> Iterator[None]:
 def _remove_model_folder(path: Path) -> None:
     """Remove a model's folder if it exists; it is renamed first, so that it disappears at once for other processes."""
     old = path.with_name(f".{path.name}.old")
-    _remove_folder(old)
+    _remove_folder_if_exists(old)
     if path.exists():
         path.rename(old)
-        _remove_folder(old)
+        _remove_folder_if_exists(old)
 
 
-def _remove_folder(path: Path) -> None:
+def _remove_folder_if_exists(path: Path) -> None:
     if path.exists():
         shutil.rmtree(path)

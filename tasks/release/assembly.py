@@ -67,7 +67,7 @@ _EXAMPLE_ROWS = 3
 _REVIEW_PARENT_LINK = ParentRowLink(column="row_id")
 
 
-def assemble_release(
+def verify_and_assemble_release(
     warehouse: Path, benchmark: Benchmark, forms: ReleaseSpec, build: BuildRecord, options: ReleaseOptions
 ) -> Release:
     """Assemble the release of a build.

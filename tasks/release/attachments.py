@@ -14,7 +14,8 @@ from factmill.tasks.core.measures.audits import AuditCriterionResult, compute_au
 from factmill.tasks.core.publishing.release_spec import REJECT_DETAILS_OMISSION
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import rows_from_arrow
-from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, find_judge_identity
 from factmill.tasks.release.contents import BuildEvaluation, BuildPrompt, Release, ReleaseOmission, ReleaseOptions
 from factmill.tasks.release.core.licences import list_refused_licences
 from factmill.tasks.reports.builds.build_page import BuildPageVisibility
@@ -62,7 +63,7 @@ def load_release_attachments(warehouse: Path, benchmark: Benchmark, build: Build
             rejects=read_rejects(db, build.build_id),
             reject_licences=_load_reject_licences(db, build.build_id),
             evaluations=evaluations,
-            judge_cards=tuple(_load_evaluation_judge_cards(db, benchmark.name, evaluations)),
+            judge_cards=tuple(_load_evaluation_judge_cards(db, benchmark, evaluations)),
             audit=tuple(
                 compute_audit_criterion_results(benchmark.audit, list(load_audit_verdicts(db, build.build_id).values()))
             ),
@@ -88,8 +89,12 @@ def make_page_visibility(release: Release, rows_with_answers: frozenset[str]) ->
 
 
 def load_build_prompts(build: BuildRecord) -> Iterator[BuildPrompt]:
-    """Yield the prompts of the build's manifest; with their texts if the files are unchanged since."""
+    """Yield the prompts of the build's manifest: own ones with the texts that were recorded, others with those of their
+    files if these are unchanged since."""
     for name, digest in sorted(build.lock["prompts"].items()):
+        if name in build.own_prompts:
+            yield BuildPrompt(name, digest, build.own_prompts[name], is_own=True)
+            continue
         path = find_asset("prompts", f"{name}.md")
         data = path.read_bytes() if path else b""
         yield BuildPrompt(name, digest, data.decode("utf-8") if digest_bytes(data) == digest else None)
@@ -135,9 +140,15 @@ def _load_evaluations(db: Connection, builds: Sequence[BuildRecord], build: Buil
 
 
 def _load_evaluation_judge_cards(
-    db: Connection, benchmark: str, evaluations: Sequence[BuildEvaluation]
+    db: Connection, benchmark: Benchmark, evaluations: Sequence[BuildEvaluation]
 ) -> Iterator[JudgeCard]:
-    """Yield the judge cards of the judges of these evaluations."""
-    for judge in dict.fromkeys(each.record.report["facts"].get("judge") for each in evaluations):
-        if judge:
-            yield from load_judge_cards(db, benchmark, judge)
+    """Yield the judge cards of the judges of these evaluations; of a model, those made with the same prompts."""
+    judged = [each.record for each in evaluations if each.record.report["facts"].get("judge")]
+    if not judged:
+        return
+    evaluation: Evaluation = load_named_object(benchmark.evaluation)
+    identities = {find_judge_identity(evaluation, record.lock) for record in judged}
+    for judge in dict.fromkeys(record.report["facts"]["judge"] for record in judged):
+        for card in load_judge_cards(db, benchmark.name, judge):
+            if judge == EXACT_JUDGE or card.identity in identities:
+                yield card

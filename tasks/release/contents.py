@@ -1,4 +1,4 @@
-"""Contents of a release (`assemble_release`), from which card, Croissant metadata, tables and licences are made."""
+"""Contents of a release (`verify_and_assemble_release`), from which card, Croissant metadata, tables and licences are made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,6 +104,8 @@ class BuildPrompt:
     """SHA-256 of its file, from the build's manifest."""
     text: str | None
     """Content of the file; None if the file has changed since, so that the text used is not available."""
+    is_own: bool = False
+    """True if it is of the user's own and replaced the packaged prompt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from factmill.tasks.core.evaluation.judge_cards import format_card_summary
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN, PaperCitation, PaperComparisons
 from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 from factmill.tasks.errors import BuildFormatTooOld
@@ -121,6 +122,8 @@ def _render_card_body(release: Release) -> str:
         only={config.name: _format_split_notes(config) for config in release.configs},
         labels=forms.card.part_labels(),
         own_world=EMBEDDED_WORLD_SOURCE,
+        own_prompts=format_prompt_digests(release.build.own_prompt_digests),
+        own_example=next(iter(release.build.own_prompts), ""),
         judge=release.build.lock["models"].get("judge", ""),
         models=sorted(release.build.lock["models"].items()),
         examples=[_format_example(row) for row in release.examples[:_MAX_EXAMPLES]],

@@ -16,6 +16,7 @@ from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, format_card_summary
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.report_figures import ReportFigure
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rates
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, EXACT_JUDGE, Evaluation, PaperResult
 from factmill.tasks.reports.formatting import (
@@ -173,7 +174,7 @@ def make_evaluation_report(
     items = {label: evaluation.list_report_items(each.answers) for label, each in zip(labels, evaluated, strict=True)}
     build = evaluated[0].record.origin["flow"]["build"]
     entries, in_all = list_item_entries(items, evaluation.benchmark.name, build)
-    metrics = _relabel_metrics_by_model(labels, evaluated)
+    metrics = relabel_metrics_by_model(labels, evaluated)
     return dataclasses.replace(
         report,
         grouped=tuple(each for each in metrics if each.group_by),
@@ -234,9 +235,9 @@ def make_report_outline(
     evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation], with_items: bool = False
 ) -> EvaluationReport:
     """Return a report with the metrics over all items only, without groups, figures and single items."""
-    labels = _make_model_labels(evaluated)
+    labels = make_model_labels(evaluated)
     named = dict(zip(labels, evaluated, strict=True))
-    metrics = _relabel_metrics_by_model(labels, evaluated)
+    metrics = relabel_metrics_by_model(labels, evaluated)
     order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
     overall = sorted(
         (metric for metric in metrics if not metric.group_by),
@@ -270,9 +271,7 @@ def make_report_outline(
     )
 
 
-def _relabel_metrics_by_model(
-    labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]
-) -> list[EvaluationMetric]:
+def relabel_metrics_by_model(labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]) -> list[EvaluationMetric]:
     """Return all metrics, each under its model's label."""
     return [
         metric.model_copy(update={"model": label})
@@ -281,7 +280,7 @@ def _relabel_metrics_by_model(
     ]
 
 
-def _make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
+def make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
     """Return a unique label for each model: its name, with the evaluation's digest if two share the name."""
     names = [escape_control_characters(each.record.report["facts"]["model"]) for each in evaluated]
     often = Counter(names)
@@ -308,8 +307,14 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
         "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if _is_built_in_model(each) else ""),
         "Answers": f"from a file made by another program: {format_parameter_value(files)}" if files else "",
         "Judge": _describe_judge(each),
+        "Own prompts": format_prompt_digests(record.own_prompt_digests),
         "Measured on": f"{facts['measured']}"
-        + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else ""),
+        + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else "")
+        + (
+            f", with own prompts {format_prompt_digests(measured.own_prompt_digests)}"
+            if measured and measured.own_prompts
+            else ""
+        ),
         "Content of that build": f"SHA-256 {format_parameter_value(digest)}",
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
         "Articles": format_evidence_epoch(measured.lock) if measured else "",

@@ -160,6 +160,7 @@ class ModelCard:
 _CARD_FACTS = (
     "Answers",
     "Judge",
+    "Own prompts",
     "Measured on",
     "World",
     "Articles",

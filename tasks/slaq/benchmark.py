@@ -93,7 +93,8 @@ SLAQ = Benchmark(
     ),
     explain=explain_slaq_row,
     audit=SLAQ_AUDIT,
-    required_services=lambda _: ("wikipedia", "pageviews"),
+    reads_wikipedia_files=True,
+    required_services=lambda params: ("wikipedia",) if params.topics else ("wikipedia", "pageviews"),
     assets=BenchmarkAssets(
         prompts=("slaq/generate", "slaq/check", "slaq/fact_type"),
         lists=(

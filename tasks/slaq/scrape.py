@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Literal
 from urllib.parse import quote
 
@@ -42,6 +43,7 @@ from factmill.tasks.slaq.core.topic_sampling import (
     select_most_and_least_viewed,
 )
 from factmill.tasks.slaq.params import SlaqInputs
+from factmill.tasks.slaq.sources.topic_files import TOPIC_FILE, ListedTopic, iterate_topics
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -52,8 +54,11 @@ _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliograph
 def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
     """Raise UsageError for a requested category without members and page on the wiki, before any page is drawn.
 
-    The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra.
+    The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra. Categories of a file of
+    topics were checked with the parameters.
     """
+    if run.origin["files"].get(TOPIC_FILE):
+        return
     wiki = run.services.wikipedia
     listings = [
         make_category_members_call(wiki.identity, each, "page", MEMBERS_PER_REQUEST)
@@ -74,16 +79,16 @@ def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def draw_category_pages(batch: StageBatch) -> BatchReceipt:
-    """List the pages of a category and of its subcategories, and draw some at random (Appendix A.1)."""
+    """List the pages of a category and of its subcategories, or those of a file, and draw some at random (Appendix A.1)."""
     work = open_batch(batch)
     params = work.inputs(SlaqInputs).params
     counts = {"members": 0, "subcategories": 0}
-    drawn = sample_category_pages(
-        _iterate_and_count_category_tree_pages(work, batch.unit, params.depth, counts),
-        params.seed,
-        batch.unit,
-        params.candidates,
+    pages = (
+        _iterate_listed_pages(work, batch.unit, counts)
+        if work.source_files(TOPIC_FILE)
+        else _iterate_and_count_category_tree_pages(work, batch.unit, params.depth, counts)
     )
+    drawn = sample_category_pages(pages, params.seed, batch.unit, params.candidates)
     rows: list[RowOutcome] = []
     for member in drawn:
         row_id = f"{batch.unit}-{member.pageid}"
@@ -91,6 +96,18 @@ def draw_category_pages(batch: StageBatch) -> BatchReceipt:
         rows.append(CategoryPage(id=row_id, category=batch.unit, **asdict(member)))
     work.extras = make_arrow_table(CategoryCount, [CategoryCount(id=batch.unit, drawn=len(drawn), **counts)])
     return work.finish(rows, CategoryPage)
+
+
+def _iterate_listed_pages(work: BatchWork, category: str, counts: dict[str, int]) -> Iterator[CategoryMemberPage]:
+    """Yield the pages of a category in the file of topics; adds to the count `members`."""
+    for topic in _iterate_listed_topics(work):
+        if topic.category == category:
+            counts["members"] += 1
+            yield CategoryMemberPage(topic.pageid, topic.title, category)
+
+
+def _iterate_listed_topics(work: BatchWork) -> Iterator[ListedTopic]:
+    return chain.from_iterable(map(iterate_topics, work.source_files(TOPIC_FILE)))
 
 
 def _iterate_and_count_category_tree_pages(
@@ -176,7 +193,10 @@ def scrape_articles(batch: StageBatch) -> BatchReceipt:
     dated = [row for row in open_rows if row.id in revisions and revisions[row.id].revid is not None]
     texts, failed_now = work.call_and_parse(
         wiki,
-        ((row.id, row.id, make_revision_html_call(wiki.identity, revisions[row.id].revid or 0)) for row in dated),
+        (
+            (row.id, row.id, make_revision_html_call(wiki.identity, revisions[row.id].revid or 0, row.title))
+            for row in dated
+        ),
         parse_revision_html,
         "wikipedia_failed",
     )
@@ -224,12 +244,18 @@ def _make_topic_or_reject(
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def count_topic_pageviews(batch: StageBatch) -> BatchReceipt:
-    """Sum each article's page views over the days before the cut-off (Appendix A.1)."""
+    """Sum each article's page views over the days before the cut-off, or take those of a file (Appendix A.1)."""
     work = open_batch(batch)
     rows = work.rows(TopicArticle)
     inputs = work.inputs(SlaqInputs)
     first, last = inputs.views_from, inputs.views_to
-    views, failed = look_up_page_views(work, ((row.id, row.title) for row in rows), first, last)
+    views: dict[str, int | None]
+    failed: dict[str, Reject] = {}
+    if first is None or last is None:
+        listed = {(topic.category, topic.pageid): topic.views for topic in _iterate_listed_topics(work)}
+        views = {row.title: listed[row.category, row.pageid] for row in rows}
+    else:
+        views, failed = look_up_page_views(work, ((row.id, row.title) for row in rows), first, last)
     return work.finish(
         (
             failed.get(row.id) or row.extend_to(ViewedTopic, views=views[row.title], views_from=first, views_to=last)

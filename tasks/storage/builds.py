@@ -70,6 +70,17 @@ class BuildRecord:
         return f"factmill {version}, code {(code if isinstance(code, str) else digest_json(code))[:16]}"
 
     @property
+    def own_prompts(self) -> dict[str, str]:
+        """Id → text of the prompts of the user's own that it used in place of packaged ones."""
+        texts: dict[str, str] = self.origin.get("prompts") or {}
+        return texts
+
+    @property
+    def own_prompt_digests(self) -> dict[str, str]:
+        """Id → SHA-256 of these prompts, as in the manifest."""
+        return {name: self.lock["prompts"][name] for name in self.own_prompts}
+
+    @property
     def caution(self) -> str:
         """What its rows must not be used for; empty if there is no restriction."""
         return format_use_restriction(self.lock)
@@ -218,11 +229,19 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
         found = [b for b in builds if b.build_id == name] or [b for b in builds if b.build_id.startswith(name)]
     if len(found) == 1:
         return found[0]
-    known = ", ".join(build.build_id for build in (found or builds)[-_MAX_LISTED_BUILDS:]) or "none"
-    named = repr(shorten_middle(name))
-    what = f"{len(found)} builds begin with {named}" if found else f"no build {named}"
-    advice = "`factmill show` lists them" if builds else "make one: `factmill build granola`"
-    raise UnknownBuild(f"{what} in {warehouse}; builds there: {known}; {advice}")
+    wanted = shorten_middle(name)
+    if not builds:
+        raise UnknownBuild(
+            f"no build {wanted!r}: {warehouse} has no builds yet; make one, for example: `factmill build granola`"
+        )
+    what = f"{len(found)} builds begin with {wanted!r}" if found else f"no build {wanted!r}"
+    if any(build.benchmark == name for build in builds):
+        what += f"; did you mean {LATEST_PREFIX}{wanted}?"
+    known = ", ".join(build.build_id for build in (found or builds)[-_MAX_LISTED_BUILDS:])
+    raise UnknownBuild(
+        f"{what} in {warehouse}; expected a build's id, the start of an id, or {LATEST_PREFIX}BENCHMARK; builds there: {known} "
+        "(`factmill show` lists all)"
+    )
 
 
 def rank_builds_for_latest(builds: Iterable[BuildRecord]) -> list[BuildRecord]:

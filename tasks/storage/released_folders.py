@@ -26,9 +26,9 @@ from pydantic import BaseModel, ValidationError
 from factmill.tasks.core.digests import combine_digests, digest_json
 from factmill.tasks.core.publishing.release_index import (
     RELEASE_FORMAT_VERSION,
+    ReleaseContents,
     ReleasedManifestFile,
     ReleasedTable,
-    ReleaseIndex,
 )
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN, REJECT_DETAILS_OMISSION
 from factmill.tasks.core.rows import arrow_schema
@@ -67,7 +67,7 @@ class ReleasedFolder:
     """A release whose files are complete and agree with each other."""
 
     path: Path
-    index: ReleaseIndex
+    index: ReleaseContents
     record: BuildRecord
     """Its build; `content_digest` covers the released rows, and equals the build's if none are left out."""
     tables: Mapping[str, pa.Table]
@@ -334,7 +334,7 @@ def _format_first_validation_error(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc']))[:120]}: {first['msg']}"
 
 
-def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
+def _read_index(folder: Path, data: bytes) -> ReleaseContents:
     parsed = _parse_json(folder / INDEX_FILE, data)
     form = parsed.get("factmill_release")
     if type(form) is int and form < RELEASE_FORMAT_VERSION:
@@ -346,7 +346,7 @@ def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
         raise SourceError(
             f"{folder}: a release of format {str(form)[:20]}, made by a newer factmill; this one reads format {RELEASE_FORMAT_VERSION}: install a newer factmill"
         )
-    return _validate(ReleaseIndex, folder / INDEX_FILE, parsed)
+    return _validate(ReleaseContents, folder / INDEX_FILE, parsed)
 
 
 def _validate(model: type[M], path: Path, parsed: Mapping[str, Any]) -> M:
@@ -357,7 +357,7 @@ def _validate(model: type[M], path: Path, parsed: Mapping[str, Any]) -> M:
 
 
 def _check_index_matches_manifest(
-    folder: Path, index: ReleaseIndex, manifest_file: ReleasedManifestFile, manifest: Mapping[str, Any]
+    folder: Path, index: ReleaseContents, manifest_file: ReleasedManifestFile, manifest: Mapping[str, Any]
 ) -> None:
     """Raise SourceError unless index and manifest describe one build, whose id follows from the manifest."""
     for name in ("build_id", "benchmark", "published_at", "content_digest"):
@@ -384,7 +384,7 @@ def _check_index_matches_manifest(
 
 
 def _check_index_matches_files(
-    folder: Path, index: ReleaseIndex, files: Mapping[str, _FileState], sums: Mapping[str, str]
+    folder: Path, index: ReleaseContents, files: Mapping[str, _FileState], sums: Mapping[str, str]
 ) -> None:
     """Raise SourceError unless the index names each data file once, with its size and digest, and for each split one Parquet
     file and each column once."""
@@ -410,7 +410,7 @@ def _check_index_matches_files(
                 raise _make_broken_release_error(folder / file.path, f"size or digest differ from {INDEX_FILE}")
 
 
-def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
+def _read_tables(folder: Path, index: ReleaseContents, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
     """Return the tables of a release as they were published, each combined from its splits.
 
     SourceError if they differ from those that were released.
@@ -482,7 +482,7 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
         raise _make_broken_release_error(path, f"cannot be read as Parquet: {str(error)[:300]}") from error
 
 
-def _compute_and_check_content_digest(folder: Path, index: ReleaseIndex, table_names: Set[str]) -> str:
+def _compute_and_check_content_digest(folder: Path, index: ReleaseContents, table_names: Set[str]) -> str:
     """Return the content digest of a release, computed from the index; SourceError if it differs from the recorded one.
 
     `read`: names of the tables whose rows the release has.

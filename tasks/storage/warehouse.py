@@ -23,7 +23,7 @@ import duckdb
 from pydantic import BaseModel, ValidationError
 
 from factmill.tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew, WarehouseTooOld
-from factmill.tasks.processes import raise_pending_stop
+from factmill.tasks.processes import reraise_swallowed_stop
 from factmill.tasks.settings import warehouse_wait_seconds
 from factmill.tasks.storage.schema import SCHEMA_VERSION, create_warehouse_tables_and_views, make_comment_statements
 from factmill.tasks.text.sanitize import shorten_middle
@@ -263,7 +263,7 @@ def _discard_engines_and_spill_folder() -> None:
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def close_large_engine(path: Path) -> None:
+def close_engine_if_warehouse_is_large(path: Path) -> None:
     """Close the engine after use with a large warehouse, since it retains tens of megabytes; the next use starts one."""
     with _process_lock:
         if (
@@ -289,7 +289,7 @@ def _detach_or_close_engine(connection: duckdb.DuckDBPyConnection) -> None:
 def _raise_pending_stop_if_interrupted(error: BaseException) -> None:
     """Repeat the stop if a signal interrupted DuckDB, which replaces the handler's exception with its own."""
     if isinstance(error, RuntimeError) and str(error) == _INTERRUPTED:
-        raise_pending_stop()
+        reraise_swallowed_stop()
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:

@@ -19,14 +19,14 @@ def validate_duration(value: object) -> str:
     return text
 
 
-def parse_duration(text: str) -> float:
+def parse_validated_duration(text: str) -> float:
     """Parse an age (see validate_duration) into seconds."""
     unit = text[-1] if text[-1].isalpha() else ""
     return float(text.removesuffix(unit)) * _SECONDS_PER_UNIT[unit]
 
 
 def format_duration(seconds: float) -> str:
-    """Format seconds, rounded to at least 1, for `parse_duration`, in the largest unit that divides them."""
+    """Format seconds, rounded to at least 1, for `parse_validated_duration`, in the largest unit that divides them."""
     rounded = max(round(seconds), 1)
     unit = next(unit for unit, size in reversed(_SECONDS_PER_UNIT.items()) if rounded % size == 0)
     return f"{rounded // _SECONDS_PER_UNIT[unit]}{unit}"

@@ -70,7 +70,7 @@ def test_an_article_is_read_as_it_was_at_a_day(clients: dict[str, CallService]) 
     assert last is not None
     assert first.revid < last.revid
     old, new = ask(
-        clients["wikipedia"], [make_revision_html_call("p", first.revid), make_revision_html_call("p", last.revid)]
+        clients["wikipedia"], [make_revision_html_call("p", each.revid, each.title) for each in (first, last)]
     )
     assert "82" in str(old.body)
     assert "274" in str(new.body)

@@ -114,13 +114,13 @@ def test_a_missing_page_and_a_page_younger_than_the_moment_are_told_apart(ask, f
 @pytest.mark.parametrize("html", [{"*": "<p>Algebra"}, "<p>Algebra"])
 def test_text_is_fetched_by_revision(ask, server, html):
     answer = {"parse": {"title": "Algebra", "pageid": 5, "revid": 77, "text": html}}
-    text = parse_revision_html(ask(make_revision_html_call(HERE, 77), answer))
+    text = parse_revision_html(ask(make_revision_html_call(HERE, 77, "Algebra"), answer))
     assert (text.revid, text.pageid, text.title, text.text) == (77, 5, "Algebra", "<p>Algebra")
     assert (server.seen[0].query["oldid"], server.seen[0].query["prop"]) == ("77", "text")
 
 
 def test_an_error_of_the_wiki_is_final_and_keeps_its_code(client, server, inbox):
-    call = make_revision_html_call(HERE, 1)
+    call = make_revision_html_call(HERE, 1, "Algebra")
     server.script({"json": {"error": {"code": "nosuchrevid", "info": "There is no revision with ID 1."}}})
     client.send([call], inbox)
     assert inbox[call].error == "nosuchrevid: There is no revision with ID 1."

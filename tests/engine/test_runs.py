@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.core.digests import digest_text
+from factmill.tasks.engine import runs
 from factmill.tasks.engine.runs import (
     RUN_FILE,
     acquire_run_lock,
@@ -73,3 +75,12 @@ def test_a_run_folder_that_a_stopped_process_left_goes_and_one_that_is_held_stay
     os.close(holder)
     remove_finished_run_folder(folder)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_prompt_that_was_edited_while_its_build_began_stops_it() -> None:
+    text = '+++\nrole = "judge"\ninputs = ["question", "answer"]\n+++\n# user\n$question $answer\n'
+    lock = {"prompts": {"slaq/fact_type": digest_text(text)}}
+    assert list(runs._parse_recorded_prompts(lock, {"prompts": {"slaq/fact_type": text}})) == ["slaq/fact_type"]
+    assert runs._parse_recorded_prompts(lock, {}) == {}
+    with pytest.raises(BuildError, match="slaq/fact_type was edited while the build began"):
+        runs._parse_recorded_prompts(lock, {"prompts": {"slaq/fact_type": f"{text}More."}})

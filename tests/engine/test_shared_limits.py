@@ -44,7 +44,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wikimedia]:
     monkeypatch.setattr(limiting, "_limiters", {})
     monkeypatch.setattr(opening, "is_wikidata_query_service", lambda url: url == f"{web.url}/sparql")
     for module in (opening, settings):
-        monkeypatch.setattr(module, "is_wikimedia_url_except_query_service", lambda url: url.startswith(web.url) and "sparql" not in url)
+        monkeypatch.setattr(
+            module, "is_wikimedia_url_except_query_service", lambda url: url.startswith(web.url) and "sparql" not in url
+        )
     yield web
     web.close()
 

@@ -10,7 +10,7 @@ from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.evaluation.answering_and_judging import parse_model_response
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.write import write_release
 from factmill.tasks.storage.released_folders import load_verified_release
@@ -33,7 +33,7 @@ def test_sentences_of_rejects_are_not_measured_on(tmp_path: Path, without: tuple
     with open_warehouse(warehouse) as db:
         row = '{"licence": "none stated"}'
         db.execute("INSERT INTO rejects VALUES (?, 'mine_paths', 'q', 'no_path', 'none', ?)", [build.build_id, row])
-    release = assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions(without, OPEN))
+    release = verify_and_assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions(without, OPEN))
     assert release.left_out, "rejects are withheld"
     folder = write_release(release, tmp_path / "out").folder
     assert (load_verified_release(folder).record.content_digest == build.content_digest) is is_whole

@@ -159,7 +159,7 @@ def test_an_ordinary_article_takes_one_call_beside_its_text(tmp_path: Path, wiki
     with working(tmp_path, watched) as work:
         [found] = pin(work, "Lighthouse of tests")
         assert isinstance(found, PinnedArticleRevision)
-        load_article_texts(work, [("row", found.revid)])
+        load_article_texts(work, [("row", found.title, found.revid)])
         assert [call.operation for call in watched.calls] == ["page_revision_at", "page_text"]
         # the key is that of calls from before redirects could be left alone
         assert dict(watched.calls[0].parts) == {"title": "Lighthouse of tests", "at": THEN}
@@ -184,7 +184,7 @@ def test_an_outage_is_told_as_one_and_asked_again(tmp_path: Path, wikipedia: Wik
 
 
 def read(work: BatchWork, *revids: int) -> list[str | MissingArticleReason]:
-    found = load_article_texts(work, [("row", revid) for revid in revids])
+    found = load_article_texts(work, [("row", "Title", revid) for revid in revids])
     return [found[revid] for revid in revids]
 
 

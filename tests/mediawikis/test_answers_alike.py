@@ -115,8 +115,8 @@ def test_the_main_text_is_the_same(both: Both) -> None:
     revids = [each.revid for title in HISTORIES for each in both.data.articles[title].revisions]
     real, ours = ask_both(
         both,
-        [make_revision_html_call("p", both.revids[revid]) for revid in revids],
-        [make_revision_html_call("p", revid) for revid in revids],
+        [make_revision_html_call("p", both.revids[revid], "Title") for revid in revids],
+        [make_revision_html_call("p", revid, "Title") for revid in revids],
     )
     for theirs, own in zip(real, ours, strict=True):
         assert (theirs.status, own.status) == ("ok", "ok"), (theirs.error, own.error)
@@ -154,13 +154,13 @@ MARKUP = [
 
 def test_the_main_text_is_read_out_of_all_kinds_of_markup(both: Both) -> None:
     newest = both.wiki.by_title["Markup of an article"].revisions[-1].revid
-    [reply] = ask(both.real, [make_revision_html_call("p", both.revids[newest])])
+    [reply] = ask(both.real, [make_revision_html_call("p", both.revids[newest], "Title")])
     article = extract_article_text(reply.body["text"], parse_removal_rules(load_list_entries("removed_from_articles")))
     assert [(section.path, [*section.paragraphs]) for section in article.sections] == MARKUP
 
 
 def test_a_revision_that_is_not_there_is_refused_alike(both: Both) -> None:
-    (answer,) = compare(both, [make_revision_html_call("p", 2_000_000_000)])
+    (answer,) = compare(both, [make_revision_html_call("p", 2_000_000_000, "Title")])
     assert answer == ("failed", "nosuchrevid")
 
 

@@ -34,7 +34,7 @@ def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dic
             pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticleRevision)}
             # the world's articles have a text in the embedded wiki alone
             revids = {title: each.revid for title, each in pinned.items() if each.title in both.written}
-            read = load_article_texts(work, [("row", revid) for revid in revids.values()])
+            read = load_article_texts(work, [("row", title, revid) for title, revid in revids.items()])
             texts = {title: read[revid] for title, revid in revids.items()}
             return found, {title: text if isinstance(text, str) else text.reason for title, text in texts.items()}
 
@@ -75,7 +75,7 @@ def test_pages_that_a_mediawiki_has_moved_merged_and_deleted_are_the_evidence_th
         found = pin_article_revisions_at_epoch(work, [("row", title) for title in [*CHANGED, MOVED_TO]], THEN)
         pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticleRevision)}
         moved, merged, deleted = (found[title] for title in CHANGED)
-        texts = load_article_texts(work, [("row", each.revid) for each in pinned.values()])
+        texts = load_article_texts(work, [("row", each.title, each.revid) for each in pinned.values()])
         [today] = pin_article_revisions_at_epoch(work, [("row", "Pier to be merged")], "2100-01-01T00:00:00Z").values()
     assert isinstance(moved, PinnedArticleRevision)
     assert isinstance(merged, PinnedArticleRevision)

@@ -13,7 +13,7 @@ from support.builds.released import multihal_tables
 
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import Release, ReleaseOptions
 from factmill.tasks.release.dataset_card import make_hub_features, render_dataset_card
 from factmill.tasks.release.files import write_data_files
@@ -25,7 +25,7 @@ def make(tmp_path: Path, tables: dict[str, Any], **published: Any) -> Release:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, tables, **published)
     choices = ReleaseOptions(excluded=("CC-BY-NC-2.0", "felm"))
     return write_data_files(
-        assemble_release(tmp_path / "w.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, choices), tmp_path / "out"
+        verify_and_assemble_release(tmp_path / "w.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, choices), tmp_path / "out"
     )
 
 

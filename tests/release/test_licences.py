@@ -17,7 +17,7 @@ from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.granola.release import find_source_and_licence
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.core.licences import combine_licences, get_licence, list_refused_licences
 from factmill.tasks.release.licence_tables import render_attribution_csv, render_licences_csv
@@ -78,7 +78,9 @@ def test_pages_are_those_of_the_wiki_that_the_build_read(service: str, source: s
 
 def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "factmill.duckdb", FANOUTQA, fanout_tables())
-    release = assemble_release(tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions())
+    release = verify_and_assemble_release(
+        tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions()
+    )
     first = parse(render_attribution_csv(release))[0]
     assert (first["title"], first["revision"], first["licence"]) == ("Range 0", "70", "CC-BY-SA-4.0")
     assert (first["url"], first["rows"]) == ("https://en.wikipedia.org/w/index.php?title=Range_0&oldid=70", "1")
@@ -95,7 +97,9 @@ def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
 def test_rows_united_of_two_sources_stand_under_both_licences(tmp_path: Path) -> None:
     rows = [multihal_row("halueval_1", licence="MIT AND Apache-2.0"), multihal_row("halueval_2")]
     build = publish_rows(tmp_path / "factmill.duckdb", MULTIHAL, {"multihal": rows})
-    release = assemble_release(tmp_path / "factmill.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions())
+    release = verify_and_assemble_release(
+        tmp_path / "factmill.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions()
+    )
     found = [
         (each["licence"], each["rows"]) for each in parse(render_licences_csv(release)) if each["source"] == "halueval"
     ]

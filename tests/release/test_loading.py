@@ -11,7 +11,7 @@ from support.builds.released import NASTY, fanout_tables, multihal_row
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.multihal.benchmark import MULTIHAL
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.write import write_release
 
@@ -29,7 +29,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def release(folder: Path, benchmark: Benchmark, tables: Any) -> Path:
     build = publish_rows(folder / "factmill.duckdb", benchmark, tables)
-    read = assemble_release(
+    read = verify_and_assemble_release(
         folder / "factmill.duckdb", benchmark, load_named_object(benchmark.release), build, ReleaseOptions()
     )
     return write_release(read, folder / "out").folder

@@ -14,7 +14,7 @@ from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import Release, ReleaseOptions
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -26,7 +26,7 @@ FORMS = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
 def read(warehouse: Path, benchmark: Benchmark, choices: ReleaseOptions = _ALL, **published: object) -> Release:
     tables = multihal_tables() if benchmark is MULTIHAL else fanout_tables()
     build = publish_rows(warehouse, benchmark, tables, **published)  # type: ignore[arg-type]
-    return assemble_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
+    return verify_and_assemble_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_a_table_that_is_not_what_was_published_is_refused(warehouse: Path) -> N
     with open_warehouse(warehouse) as db:
         db.execute("UPDATE multihal SET output = 'Prague' WHERE language = 'eng'")
     with pytest.raises(WarehouseError, match="differs from what was published"):
-        assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
+        verify_and_assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
 
 
 def test_a_build_that_lacks_a_table_is_to_be_made_again(warehouse: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_build_that_lacks_a_table_is_to_be_made_again(warehouse: Path) -> None
     with open_warehouse(warehouse) as db:
         db.execute("DELETE FROM build_tables WHERE table_name = 'multihal_dropped_paths'")
     with pytest.raises(BuildFormatTooOld, match="no table multihal_dropped_paths"):
-        assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
+        verify_and_assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
 
 
 @pytest.mark.parametrize(
@@ -160,5 +160,5 @@ def test_sentences_of_rejects_are_left_out_where_they_may_quote_what_is(
     build = publish_rows(warehouse, MULTIHAL, {"multihal": rows})
     with open_warehouse(warehouse) as db:
         db.execute("UPDATE rejects SET row = ?", [json.dumps({"id": "r-1", "licence": licence})])
-    release = assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, choices)
+    release = verify_and_assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, choices)
     assert release.rejects["detail"].to_pylist() == [detail]

@@ -25,7 +25,7 @@ from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import Release, ReleaseOptions
 from factmill.tasks.release.dataset_card import render_dataset_card
 from factmill.tasks.release.write import write_release
@@ -52,7 +52,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read(warehouse: Path, benchmark: Benchmark, choices: ReleaseOptions = NOTHING) -> Release:
     build = resolve_build(warehouse, f"latest:{benchmark.name}")
-    return assemble_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
+    return verify_and_assemble_release(warehouse, benchmark, FORMS[benchmark.name], build, choices)
 
 
 def make(tmp_path: Path, benchmark: Benchmark, tables: Any, **lock: Any) -> Release:

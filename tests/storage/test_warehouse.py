@@ -16,7 +16,7 @@ from factmill.tasks.storage import warehouse
 from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
 from factmill.tasks.storage.recording.work_folders import make_work_folder, work_folder
 from factmill.tasks.storage.schema import SCHEMA_VERSION, WAREHOUSE_TABLES, ensure_published_table_and_latest_view
-from factmill.tasks.storage.warehouse import close_large_engine, open_warehouse
+from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
 
@@ -132,11 +132,11 @@ def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_star
     with open_warehouse(path) as db:
         db.execute("CREATE TABLE t AS SELECT 1 AS n")
     engine = warehouse._engines[os.getpid()]
-    close_large_engine(path)
+    close_engine_if_warehouse_is_large(path)
     assert warehouse._engines[os.getpid()] is engine  # starting another takes longer than it is worth
     monkeypatch.setattr(warehouse, "_CLOSE_ENGINE_MIN_BYTES", 0)
-    close_large_engine(path)
-    close_large_engine(path)
+    close_engine_if_warehouse_is_large(path)
+    close_engine_if_warehouse_is_large(path)
     assert os.getpid() not in warehouse._engines
     with open_warehouse(path) as db:
         assert db.execute("SELECT n FROM t").fetchall() == [(1,)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from factmill.tasks.text.durations import format_age_in_words, parse_duration, validate_duration
+from factmill.tasks.text.durations import format_age_in_words, parse_validated_duration, validate_duration
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,7 @@ from factmill.tasks.text.durations import format_age_in_words, parse_duration, v
     [("90m", 5400), ("12h", 43_200), ("30d", 2_592_000), ("2w", 1_209_600), ("0", 0), (1.5, 1.5)],
 )
 def test_an_age_is_read_in_seconds(written: object, seconds: float) -> None:
-    assert parse_duration(validate_duration(written)) == seconds
+    assert parse_validated_duration(validate_duration(written)) == seconds
 
 
 @pytest.mark.parametrize("written", ["", "d", "-1d", "1 d", "1y", "1e9", "١d", "9999999999d", None, True, float("nan")])

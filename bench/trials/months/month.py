@@ -22,7 +22,7 @@ from trials.trial import Trial
 
 from factmill.tasks.processes import find_free_port
 from factmill.tasks.storage.warehouse import open_warehouse
-from factmill.tasks.text.durations import parse_duration
+from factmill.tasks.text.durations import parse_validated_duration
 from factmill.tasks.world.serving import running_world
 
 _SERVICES = ("wikidata", "wikipedia", "pageviews")
@@ -65,7 +65,7 @@ class Month:
                 db.execute("UPDATE calls SET asked_at = asked_at - to_days(1)")
         begun = datetime.now(UTC).isoformat()
         report = self.rebuild(day, self.max_age, self.warehouse)
-        ages_s = dict.fromkeys(self.urls.values(), parse_duration(self.max_age))
+        ages_s = dict.fromkeys(self.urls.values(), parse_validated_duration(self.max_age))
         asked, self._newest = count_asked(self.warehouse, self._newest, ages_s, begun, self._ever)
         size = self.warehouse.stat().st_size
         print(

@@ -94,7 +94,7 @@ class _ReadPosition:
     """True right after the first QID, where a name may follow."""
 
 
-class _SpellingIndex:
+class _NamesBySpelling:
     """Names by their possible spellings, the longest first."""
 
     def __init__(self) -> None:
@@ -121,20 +121,20 @@ class KnowledgePieceIndex:
 
     def __init__(self, pieces: Sequence[PersonKnowledgePiece]) -> None:
         """Index pieces; of pieces with the same spelling the first counts."""
-        self._properties: dict[str, _SpellingIndex] = {}
-        self._values: dict[tuple[str, str], _SpellingIndex] = {}
+        self._properties: dict[str, _NamesBySpelling] = {}
+        self._values: dict[tuple[str, str], _NamesBySpelling] = {}
         labels: set[str] = set()
         for piece in pieces:
             label = normalise_label_spelling(piece.property)
             labels.add(label.lower())
-            properties = self._properties.setdefault(piece.qid, _SpellingIndex())
+            properties = self._properties.setdefault(piece.qid, _NamesBySpelling())
             for written in (
                 label,
                 normalise_label_spelling(replace_unpaired_square_brackets(piece.property)),
                 piece.pid,
             ):
                 properties.add(written, piece.property)
-            values = self._values.setdefault((piece.qid, piece.property), _SpellingIndex())
+            values = self._values.setdefault((piece.qid, piece.property), _NamesBySpelling())
             for written in (
                 normalise_label_spelling(piece.value),
                 normalise_label_spelling(replace_unpaired_square_brackets(piece.value)),
@@ -201,7 +201,7 @@ class KnowledgePieceIndex:
         self, flat: str, place: _ReadPosition
     ) -> Iterator[tuple[CitedPropertyValue | None, _ReadPosition]]:
         """Yield each part that may start at a position (None: text that cites nothing) and its end."""
-        spelled = self._properties.get(place.qid, _SpellingIndex())
+        spelled = self._properties.get(place.qid, _NamesBySpelling())
         named = [
             (name, _get_match_end_or_offset(_COLON, flat, end))
             for name, end in spelled.find_names_at(flat, place.at)
@@ -210,7 +210,7 @@ class KnowledgePieceIndex:
         if place.property:
             named.append((place.property, place.at))
         for name, start in named:
-            for value, stop in self._values.get((place.qid, name), _SpellingIndex()).find_names_at(flat, start):
+            for value, stop in self._values.get((place.qid, name), _NamesBySpelling()).find_names_at(flat, start):
                 yield CitedPropertyValue(place.qid, name, value), _ReadPosition(stop, place.qid, name)
         if missing := _NA_PART.match(flat, place.at):
             yield CitedPropertyValue(place.qid), _ReadPosition(missing.end(), place.qid, place.property)

@@ -27,6 +27,8 @@ from factmill.tasks.core.calls.operation import (
 from factmill.tasks.core.digests import JsonValue
 
 _PAGE_PROPS = "wikibase_item|disambiguation"
+FILE_IDENTITY_PREFIX = "zim-"
+"""Beginning of the identity of a Wikipedia in a file; its date and a digest follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,14 @@ class RevisionHtml:
     """The text of one revision, as HTML."""
 
     revid: int
-    pageid: int
+    pageid: int | None
+    """None: the text is from a file, which holds no page ids."""
     title: str
     text: str
+    file: str = ""
+    """Name of the file that the text is from; empty: a wiki."""
+    entry: str = ""
+    """Path of its entry in that file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +97,14 @@ def make_page_revision_at_call(service: str, title: str, at: str, follow: bool =
     return PAGE_REVISION_AT_OPERATION.make_call(service, title=title, at=at, **unfollowed)
 
 
-def make_revision_html_call(service: str, revid: int) -> Call:
-    """Make the call for the HTML of a revision, as readers see it."""
+def make_revision_html_call(service: str, revid: int, title: str) -> Call:
+    """Make the call for the HTML of a revision, as readers see it; `title`: a title that leads to its page.
+
+    A file has its pages by title alone. A wiki finds a revision by its number, so there the title is no part of the call.
+    """
+    place: dict[str, JsonValue] = {"title": title} if service.startswith(FILE_IDENTITY_PREFIX) else {}
     # the part `form` keeps old records usable, which had a choice of forms
-    return PAGE_TEXT_OPERATION.make_call(service, revid=revid, form="html")
+    return PAGE_TEXT_OPERATION.make_call(service, revid=revid, form="html", **place)
 
 
 def make_category_members_call(
@@ -329,19 +340,22 @@ PAGE_REVISION_AT_OPERATION = Operation(
 )
 """The newest revision at or before `at` (ISO 8601, UTC). Today's redirects are followed unless `follow` is false: then it is a
 revision of the page with exactly this title. Body: title, pageid, revid, timestamp, redirected_from, missing; revid and
-timestamp are null when the page is younger than `at`, and `first` is then the time of its first revision."""
+timestamp are null when the page is younger than `at`, and `first` is then the time of its first revision. From a file: pageid
+is null, timestamp is a day, or null where the file states none, and an unfollowed redirect has no revision."""
 
 PAGE_TEXT_OPERATION = Operation(
     "page_text",
     service="wikipedia",
-    part_checks={"revid": is_positive_count, "form": lambda value: value == "html"},
+    part_checks={"revid": is_positive_count, "form": lambda value: value == "html", "title": is_string_value},
+    optional_parts=("title",),
     parse_body=parse_revision_html,
     fetch_from_wiki=_fetch_revision_html,
     list_world_contents=lambda parts: [f"text {parts['revid']}"],
     # a revision is requested by its id, and never changes
     get_immutable_from=lambda _: datetime.min.replace(tzinfo=UTC),
 )
-"""Body: revid, pageid, title, text. An unknown revision is a failed response `nosuchrevid`."""
+"""Body: revid, pageid, title, text; from a file also `file` and `entry`, and pageid is null. An unknown revision is a failed
+response `nosuchrevid`."""
 
 CATEGORY_MEMBERS_OPERATION = Operation(
     "category_members",

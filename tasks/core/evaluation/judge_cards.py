@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pydantic import Field
 
@@ -20,6 +21,7 @@ from factmill.tasks.core.measures.agreement import (
     measure_rater_agreement,
 )
 from factmill.tasks.core.measures.judge_correction import JudgeErrorRates, measure_judge_rates
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.rows import StrictModel
 
 
@@ -63,6 +65,8 @@ class JudgeCard(StrictModel):
     notes: list[str]
     drawn_of: tuple[str, ...] = ()
     """Evaluations that the labelled answers were drawn from; empty for answers from elsewhere."""
+    own_prompts: dict[str, str] = Field(default_factory=dict)
+    """Id → SHA-256 of the judge's prompts that were the user's own, in place of the packaged ones."""
     rates: dict[str, JudgeErrorRates] = Field(default_factory=dict)
     """Setting → sensitivity and specificity of the judge; the empty key: all settings. Empty if labels are ratings, and in
     cards of an earlier factmill."""
@@ -95,11 +99,13 @@ def make_judge_card(
     labels_digest: str,
     source: str,
     more_notes: Iterable[str] = (),
+    own_prompts: Mapping[str, str] = MappingProxyType({}),
 ) -> JudgeCard:
     """Make the card of a judge.
 
     `labels`: item → labeller → label; the commonest of an item counts. `verdicts`: item → verdict, if the judge was given
-    it. Drawn items are weighted by stratum, since the draw over-represents rare verdicts.
+    it. Drawn items are weighted by stratum, since the draw over-represents rare verdicts. `own_prompts`: id → digest of
+    the judge's prompts that are the user's own.
     """
     classes = list(scheme.classes)
     chosen = {item: _find_majority_label(list(given.values())) for item, given in labels.items()}
@@ -167,6 +173,7 @@ def make_judge_card(
         by_setting={name: agree(places, weights) for name, places in by_setting.items()},
         notes=[],
         drawn_of=tuple(sorted({item.evaluation for item in drawn if item.evaluation})),
+        own_prompts=dict(own_prompts),
         rates={
             name: rate(places)
             for name, places in [("", everything), *by_setting.items()]
@@ -193,6 +200,8 @@ def format_card_summary(card: JudgeCard | None, identity: JudgeIdentity) -> str:
         f"checked judge: {identity.judge} agrees with human labels on {format_agreement(card.main_agreement)}; n = {card.overall.n}, labels "
         f"SHA-256 {card.labels_digest[:12]}"
     )
+    if card.own_prompts:
+        text += f"; the judge was asked with own prompts: {format_prompt_digests(card.own_prompts)}"
     if card.identity != identity:
         # exact is a program and has no prompt
         what = "code" if identity.judge == "exact" else "prompts"
@@ -254,6 +263,7 @@ def format_judge_card(card: JudgeCard) -> list[str]:
         "items are left out because their labels are tied": card.n_split,
     }
     lines += [f"  {count} {what}" for what, count in apart.items() if count]
+    lines += [f"  own prompts of the judge: {format_prompt_digests(card.own_prompts)}"] if card.own_prompts else []
     lines.append(f"  verdicts: {card.source}")
     return lines + [f"  note: {note}" for note in card.notes]
 

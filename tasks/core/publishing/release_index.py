@@ -57,7 +57,7 @@ class LeftOutRows(StrictModel):
     rows: RowCount
 
 
-class ReleaseIndex(StrictModel):
+class ReleaseContents(StrictModel):
     """Contents of release.json."""
 
     factmill_release: Literal[2]

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from factmill.tasks.core.calls.wikipedia import FILE_IDENTITY_PREFIX
 from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
+from factmill.tasks.core.service_settings import ENGLISH_WIKIPEDIA_URL
 from factmill.tasks.text.wikipedia_urls import format_article_url
 
 PaperComparisons = Mapping[str, tuple[float | str, float | str]]
@@ -76,8 +78,10 @@ class SourcePage:
 
 
 def get_wikipedia_url_or_embedded(manifest: Mapping[str, Any]) -> str:
-    """Return the Wikipedia of a build from its manifest: its address, or `embedded`."""
+    """Return the Wikipedia of a build from its manifest: its address, or `embedded`; a file's is the English Wikipedia."""
     service: str = manifest["services"]["wikipedia"]
+    if service.startswith(FILE_IDENTITY_PREFIX):
+        return ENGLISH_WIKIPEDIA_URL
     return "embedded" if service.startswith("embedded-") else service
 
 
@@ -85,7 +89,9 @@ def format_wikipedia_name(manifest: Mapping[str, Any]) -> str:
     """Format the Wikipedia of a build as a source of texts: its name, or its host if it has none."""
     wiki = get_wikipedia_url_or_embedded(manifest)
     host = urlsplit(wiki).hostname or wiki
-    return {"embedded": EMBEDDED_WORLD_SOURCE, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
+    name = {"embedded": EMBEDDED_WORLD_SOURCE, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
+    service: str = manifest["services"]["wikipedia"]
+    return f"{name}, file {service}" if service.startswith(FILE_IDENTITY_PREFIX) else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ class ObservedStage:
 
 
 @dataclass(frozen=True, slots=True)
-class ForecastCallVolume:
+class StageOperationForecast:
     """Forecast calls of a stage of the whole build to one service."""
 
     stage: str
@@ -102,7 +102,7 @@ class StageForecast:
     stage: str
     rows: float
     hours: float
-    asked: tuple[ForecastCallVolume, ...]
+    asked: tuple[StageOperationForecast, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +206,13 @@ def _compute_call_multipliers(
 
 def _sum_call_volume(
     kind: tuple[str, str, str, str], uses: Sequence[ObservedCall], growth: float, times: Mapping[str, float]
-) -> ForecastCallVolume:
+) -> StageOperationForecast:
     calls = {use.key: use for use in uses}
     sums = {name: sum(times[key] * getattr(use, name) for key, use in calls.items()) for name in FORECAST_AMOUNTS[1:]}
     latency_s = sum(use.latency_s for use in calls.values()) / len(calls)
-    return ForecastCallVolume(*kind, growth=round(growth, 3), calls=sum(times.values()), latency_s=latency_s, **sums)
+    return StageOperationForecast(
+        *kind, growth=round(growth, 3), calls=sum(times.values()), latency_s=latency_s, **sums
+    )
 
 
 def estimate_bundled_requests(uses: Sequence[ObservedCall], calls: float, batches: float, most: int) -> float:
@@ -260,7 +262,7 @@ def estimate_distinct_things(wanted_by: Sequence[int], rows: int, scale: float) 
 
 def _forecast_stage(
     stage: ObservedStage,
-    volumes: Sequence[ForecastCallVolume],
+    volumes: Sequence[StageOperationForecast],
     kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCall]],
     parallel: Mapping[str, float],
     gaps_s: Mapping[str, float],
@@ -282,7 +284,7 @@ def _forecast_stage(
 
 def _compute_forecast_intervals(
     kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCall]],
-    volumes: Sequence[ForecastCallVolume],
+    volumes: Sequence[StageOperationForecast],
     times: Mapping[tuple[str, str, str, str], Mapping[str, float]],
     scales: Mapping[str, float],
     rows: Mapping[str, float],

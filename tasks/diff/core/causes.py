@@ -57,12 +57,12 @@ def _split_words_of_minimum_length(text: str) -> frozenset[str]:
 
 def contains_all_values(value: Any, parts: Iterable[Any]) -> bool:
     """True where a value contains every complete text and number of `parts`."""
-    return all(_collect_leaf_texts(part) <= _collect_leaf_texts(value) for part in parts)
+    return all(_collect_traceable_leaf_texts(part) <= _collect_traceable_leaf_texts(value) for part in parts)
 
 
 def _split_lost_and_gained(change: tuple[Any, Any]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the texts and numbers that only the old value has, and those that only the new one has."""
-    before, after = map(_collect_leaf_texts, change)
+    before, after = map(_collect_traceable_leaf_texts, change)
     return before - after, after - before
 
 
@@ -75,7 +75,7 @@ def _overlaps_or_contains(leaves: frozenset[str], others: frozenset[str]) -> boo
     )
 
 
-def _collect_leaf_texts(value: Any) -> frozenset[str]:
+def _collect_traceable_leaf_texts(value: Any) -> frozenset[str]:
     return _wrap_non_empty_text_in_set(value) if isinstance(value, str) else frozenset(_iterate_leaf_texts(value))
 
 

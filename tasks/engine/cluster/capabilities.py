@@ -35,7 +35,7 @@ GroupHandler = Callable[[str, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ServableResource:
+class ServableModelOrGraph:
     """A model or graph that a worker can serve."""
 
     requirement: RequiredResource
@@ -47,7 +47,7 @@ class ServableResource:
 class ServedResources:
     """All models and graphs that a worker serves; each is opened once."""
 
-    def __init__(self, offers: Sequence[ServableResource]) -> None:
+    def __init__(self, offers: Sequence[ServableModelOrGraph]) -> None:
         self._offers = {offer.requirement: offer for offer in offers}
         self._opened: dict[RequiredResource, GroupHandler] = {}
         self._lock = threading.Lock()
@@ -63,13 +63,13 @@ class ServedResources:
             return self._opened[wanted](operation, asked)
 
 
-def load_servable_model_variants(model_folder: Path, device: Device, threads: int | None) -> list[ServableResource]:
+def load_servable_model_variants(model_folder: Path, device: Device, threads: int | None) -> list[ServableModelOrGraph]:
     """Return a model folder's offers, one for each compute type; UsageError if the folder is damaged."""
     manifest = load_verified_manifest(model_folder, load_manifest_and_check_sizes(model_folder).kind)
     match manifest.kind:
         case "embedder":
             return [
-                ServableResource(
+                ServableModelOrGraph(
                     RequiredResource("embedder", manifest.digest),
                     manifest.name,
                     lambda: _make_vector_handler(SentenceEncoder(model_folder, device, threads)),
@@ -77,7 +77,7 @@ def load_servable_model_variants(model_folder: Path, device: Device, threads: in
             ]
         case "cross-encoder":
             return [
-                ServableResource(
+                ServableModelOrGraph(
                     RequiredResource("cross-encoder", manifest.digest),
                     manifest.name,
                     lambda: _make_score_handler(CrossEncoder(model_folder, device, threads)),
@@ -86,10 +86,10 @@ def load_servable_model_variants(model_folder: Path, device: Device, threads: in
     return list(_iterate_compute_type_variants(model_folder, manifest, device, threads))
 
 
-def load_servable_graph(name: str, folder: Path) -> ServableResource:
+def load_servable_graph(name: str, folder: Path) -> ServableModelOrGraph:
     """Return the offer of a local graph; LocalGraphError if it does not exist or is damaged."""
     manifest = load_manifest_and_check_files(name, folder)
-    return ServableResource(
+    return ServableModelOrGraph(
         RequiredResource("graph", manifest.digest),
         name,
         lambda: _make_path_handler(WikidataGraph(get_graph_folder(name, folder), manifest)),
@@ -98,7 +98,7 @@ def load_servable_graph(name: str, folder: Path) -> ServableResource:
 
 def _iterate_compute_type_variants(
     path: Path, manifest: ModelManifest, device: Device, threads: int | None
-) -> Iterator[ServableResource]:
+) -> Iterator[ServableModelOrGraph]:
     """Yield a translator or language model once for each compute type, since that is part of its identity."""
     kinds: list[ComputeType | None] = [None, "float32"]
     if resolve_identity_device(device) == "cuda":
@@ -113,7 +113,7 @@ def _iterate_compute_type_variants(
 
 def _make_servable_model(
     path: Path, manifest: ModelManifest, device: Device, compute_type: ComputeType, threads: int | None
-) -> ServableResource:
+) -> ServableModelOrGraph:
     # use the absolute path; a name would be resolved in a home
     folder, home = resolve_absolute_path(path), path
     if manifest.kind == "translator":
@@ -121,14 +121,14 @@ def _make_servable_model(
         service: CallService = make_translator_service(
             identity, lambda: translator.Translator(folder, device, compute_type, threads)
         )
-        return ServableResource(
+        return ServableModelOrGraph(
             RequiredResource("translator", identity), manifest.name, lambda: _make_call_handler(service)
         )
     identity = perplexity.get_language_model_identity(folder, home, device, compute_type)
     weigher: CallService = make_language_model_service(
         identity, lambda: perplexity.LanguageModel(folder, device, compute_type, threads)
     )
-    return ServableResource(
+    return ServableModelOrGraph(
         RequiredResource("perplexity", identity), manifest.name, lambda: _make_call_handler(weigher)
     )
 

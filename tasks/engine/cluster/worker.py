@@ -14,7 +14,7 @@ from typing import Any
 from factmill.tasks.compute_settings import check_tls_files_fit_address, require_existing_tls_files
 from factmill.tasks.core.service_settings import check_dask_scheduler_address
 from factmill.tasks.engine.cluster.capabilities import (
-    ServableResource,
+    ServableModelOrGraph,
     ServedResources,
     load_servable_graph,
     load_servable_model_variants,
@@ -46,7 +46,7 @@ _JOIN_S = 30.0
 
 def load_servable_resources(
     home: Path, models: Sequence[str], graphs: Sequence[str], device: Device, threads: int | None, tell: ReportLine
-) -> list[ServableResource]:
+) -> list[ServableModelOrGraph]:
     """Return the models and graphs to serve: those named, or by default all undamaged ones of the home.
 
     Files are checked against their digests. UsageError or LocalGraphError if a named one is damaged.
@@ -78,7 +78,7 @@ def check_worker_options(address: str, files: tuple[str, str, str]) -> None:
 
 def run_worker(
     address: str,
-    offers: Sequence[ServableResource],
+    offers: Sequence[ServableModelOrGraph],
     tell: ReportLine,
     host: str = "",
     files: tuple[str, str, str] = ("", "", ""),
@@ -186,14 +186,16 @@ def _find_model(name: str, home: Path) -> Path:
     raise UsageError(f"no model {name} in {folder} (available: {there}); copy its folder there, or name its path")
 
 
-def _load_named_graph(name: str, home: Path) -> ServableResource:
+def _load_named_graph(name: str, home: Path) -> ServableModelOrGraph:
     path = Path(name)
     return (
         load_servable_graph(path.name, path.parent) if "/" in name else load_servable_graph(name, graphs_folder(home))
     )
 
 
-def _load_or_skip_damaged(offer: Callable[[], list[ServableResource]], tell: ReportLine) -> list[ServableResource]:
+def _load_or_skip_damaged(
+    offer: Callable[[], list[ServableModelOrGraph]], tell: ReportLine
+) -> list[ServableModelOrGraph]:
     try:
         return offer()
     except FactmillError as error:

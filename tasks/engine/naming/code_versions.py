@@ -134,12 +134,14 @@ _UNCOUNTED_MODULES = frozenset(
         "files",
         "memory",
         "options",
+        "own_prompts",
         "processes",
         "progress",
         "release",
         "reports",
         "settings",
         "text.durations",
+        "zim_archive",
     ]
 )
 """Modules that check, show and run: rows depend on them only through other entries of the manifest."""

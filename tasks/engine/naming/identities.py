@@ -14,7 +14,7 @@ from factmill.tasks.core.calls.translation_and_perplexity import make_model_serv
 from factmill.tasks.core.service_settings import EMBEDDED_SERVICE, ModelSettings
 from factmill.tasks.errors import SettingsError, UsageError
 from factmill.tasks.settings import World, graphs_folder
-from factmill.tasks.text.durations import parse_duration
+from factmill.tasks.text.durations import parse_validated_duration
 
 
 @cache
@@ -112,7 +112,8 @@ def service_identities(world: World, home: Path) -> dict[str, str]:
     """Return service → identity, for each service that a world names, as used in manifests."""
     urls = {name: url for name, url in service_urls(world).items() if name != "wikidata" and url}
     wikidata = {"wikidata": wikidata_identity(world, home)} if world.has_service("wikidata") else {}
-    return wikidata | {name: make_service_identity(name, url) for name, url in urls.items()}
+    file = {"wikipedia": world.open_wikipedia_file().identity} if world.is_local("wikipedia") else {}
+    return wikidata | {name: make_service_identity(name, url) for name, url in urls.items()} | file
 
 
 def service_urls(world: World) -> dict[str, str]:
@@ -136,11 +137,11 @@ def resolve_reply_max_ages(world: World, given: str | None) -> dict[str, float]:
         age = given or getattr(world, name).max_age
         is_graph = name == "wikidata" and world.wikidata.engine == "graph"
         if url and url != EMBEDDED_SERVICE and age and not is_graph:
-            ages[url] = min(parse_duration(age), ages.get(url, math.inf))
+            ages[url] = min(parse_validated_duration(age), ages.get(url, math.inf))
     for model in world.models.values():
         if model.max_age:
             ages |= dict.fromkeys(
-                (model.url, make_model_service_identity(model.url, model.name)), parse_duration(model.max_age)
+                (model.url, make_model_service_identity(model.url, model.name)), parse_validated_duration(model.max_age)
             )
     return ages
 

@@ -231,6 +231,8 @@ def _map_service_limits(world: World) -> dict[str, ServiceLimits]:
     """Return service → limits: concurrent requests, and calls per request."""
     named = {name: getattr(world, name).limits for name in service_urls(world)}
     by_service = {make_service_identity(name, getattr(world, name).url): limits for name, limits in named.items()}
+    if world.is_local("wikipedia"):
+        by_service[world.open_wikipedia_file().identity] = world.wikipedia.limits
     return by_service | {model.url: model.limits for model in world.models.values() if model.url}
 
 

@@ -106,7 +106,9 @@ def _find_answers_in_revisions(
     work: BatchWork, references: Sequence[EvidenceReference]
 ) -> dict[tuple[str, int], AnswerFinding | MissingArticleReason]:
     """Return (reference id, revision id) → whether that revision says the answer; Unpinned if it has no text."""
-    texts = load_article_texts(work, ((each.id, each.revid) for each in references if each.revid is not None))
+    texts = load_article_texts(
+        work, ((each.id, each.title or each.title_asked, each.revid) for each in references if each.revid is not None)
+    )
     known = {
         revid: text if isinstance(text, MissingArticleReason) else index_article_text(text)
         for revid, text in texts.items()

@@ -33,7 +33,7 @@ class QuestionFlag(StrictModel):
     """A corrected wording of the question, if the check proposes one."""
 
 
-class GatheredFanOutQuestion(Row):
+class SourcedFanOutQuestion(Row):
     """A question as read or generated; its id is the released one, or a digest of the question or of its set."""
 
     source: SourceKind
@@ -127,7 +127,7 @@ class ReferenceAnswerFinding(Row):
     """Why the text of the revision is unavailable, as `reason: sentence`."""
 
 
-class PinnedQuestion(GatheredFanOutQuestion):
+class PinnedQuestion(SourcedFanOutQuestion):
     """A question with every article pinned to a revision."""
 
     epoch: str
@@ -215,8 +215,8 @@ class ArticleRevision(Row):
 
     title: str
     """Title of the page."""
-    pageid: int
-    """Page id."""
+    pageid: int | None
+    """Page id; null if the article is from a file, which holds none."""
     revid: int
     """The newest revision at or before the epoch."""
     timestamp: str | None

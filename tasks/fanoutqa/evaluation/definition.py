@@ -197,6 +197,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
         lists=("irregular_forms.csv", "removed_from_evidence.txt"),
     ),
     required_services=list_fanoutqa_services,
+    reads_wikipedia_files=True,
     benchmark=FANOUTQA,
     settings=_SETTING_DESCRIPTIONS,
     default_settings=(CLOSED_BOOK, OPEN_BOOK, EVIDENCE_PROVIDED),

@@ -48,7 +48,7 @@ def _look_up_article_batch(
     )
     needed = [_list_needed_revisions(row_id, look, pinned) for row_id, look in looks]
     texts = load_article_texts(
-        work, ((row_id, revid) for (row_id, _), of in zip(looks, needed, strict=True) for _, revid in of)
+        work, ((row_id, title, revid) for (row_id, _), of in zip(looks, needed, strict=True) for title, revid in of)
     )
     found = [_make_chunk_lookup_result(look, of, texts) for (_, look), of in zip(looks, needed, strict=True)]
     for at, (row_id, look) in enumerate(looks):

@@ -22,12 +22,12 @@ from factmill.tasks.fanoutqa.core.questions import (
     format_released_decomposition,
     format_released_evidence,
 )
-from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion, Split
+from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion, Split
 from factmill.tasks.fanoutqa.core.sets.set_kinds import (
     PropertyPhrases,
     SetKind,
     parse_property_phrases,
-    parse_set_kinds,
+    parse_set_kinds_csv,
 )
 from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
@@ -73,12 +73,12 @@ def check_and_parse_question(found: object, least_articles: int = MIN_ARTICLES) 
 
 
 def read_question_file(source: SourceFile, least_articles: int = MIN_ARTICLES) -> Iterator[ParsedSourceRow]:
-    """Yield the outcome of each row: a GatheredFanOutQuestion under the question's own id, or a Reject under its place in the file.
+    """Yield the outcome of each row: a SourcedFanOutQuestion under the question's own id, or a Reject under its place in the file.
 
     SourceError for an unreadable file, and for one without any row of either form.
     """
 
-    def judge(row_id: str, number: int, row: Any) -> GatheredFanOutQuestion | Reject:
+    def judge(row_id: str, number: int, row: Any) -> SourcedFanOutQuestion | Reject:
         examined = check_and_parse_question(row, least_articles)
         if examined.question is None:
             reason = INVALID_QUESTION if examined.form else MALFORMED_ROW
@@ -92,10 +92,10 @@ def read_question_file(source: SourceFile, least_articles: int = MIN_ARTICLES) -
 
 def _make_gathered_question(
     source: SourceFile, number: int, question: FanOutQuestion, is_released: bool
-) -> GatheredFanOutQuestion:
+) -> SourcedFanOutQuestion:
     part: Split = "dev" if question.decomposition else "test"
     evidence = [format_released_evidence(each) for each in question.necessary_evidence]
-    return GatheredFanOutQuestion(
+    return SourcedFanOutQuestion(
         id=question.id,
         source="released" if is_released else "authored",
         source_name=source.name,
@@ -116,7 +116,7 @@ def _make_gathered_question(
 @cache
 def load_set_kinds() -> dict[str, SetKind]:
     """Return unit → kind of sets to generate questions from, loaded from `data/lists/fanout_sets.csv`."""
-    return parse_set_kinds(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
+    return parse_set_kinds_csv(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.publishing.distributions import DistributionMaker, PublishedTables
 from factmill.tasks.core.review import ReviewItem, TextEdit
 from factmill.tasks.core.spending.costs import (
@@ -211,6 +212,7 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
         "Models": "; ".join(
             f"{format_snake_case_as_words(role)}: {model}" for role, model in sorted(lock["models"].items()) if model
         ),
+        "Own prompts": format_prompt_digests(build.own_prompt_digests),
         "Source files": ", ".join([*named, *more]),
         "Local graph": str(origin.get("graph") or ""),
         "Parameters": "; ".join(

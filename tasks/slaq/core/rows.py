@@ -43,10 +43,10 @@ class ViewedTopic(TopicArticle):
     """A topic with its page views."""
 
     views: int | None
-    """Sum over the days before the epoch; null where unknown."""
-    views_from: str
-    """First day (YYYYMMDD)."""
-    views_to: str
+    """Sum over the days before the epoch, or those of a file of topics; null where unknown."""
+    views_from: str | None
+    """First day (YYYYMMDD); null if the views are those of a file of topics."""
+    views_to: str | None
 
 
 class ChosenTopic(ViewedTopic):

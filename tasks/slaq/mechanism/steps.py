@@ -158,7 +158,7 @@ def _pair_facts_asking_judge(work: BatchWork, facts: Sequence[AnsweredFact]) -> 
 
 def _ablate_facts(work: BatchWork, model: str, rows: Sequence[PairedFact]) -> list[AblatedFact]:
     """Return facts with the components that carry the tokens of both answers."""
-    service = _switch_ablation_service(work, model)
+    service = _open_ablation_service_closing_last(work, model)
     asked = {row.id: _make_ablation_calls(work, service.identity, row) for row in rows if not row.unscored}
     records = work.get_call_records(service, ((row_id, call) for row_id, calls in asked.items() for call in calls))
     bare: dict[str, Any] = {"heads": 0, "short_tokens": [], "long_tokens": [], "short_call": "", "long_call": ""}
@@ -279,7 +279,7 @@ def _make_ablated_fact(row: PairedFact, calls: Sequence[Call], records: Any) -> 
     )
 
 
-def _switch_ablation_service(work: BatchWork, model: str) -> AblationService:
+def _open_ablation_service_closing_last(work: BatchWork, model: str) -> AblationService:
     """Return the service of a model; close the previous model's."""
     files = work.source_files(model)
     params = work.inputs(MechanismInputs).params

@@ -152,7 +152,7 @@ def clean_history(home: Path, since: datetime, *, remove: bool) -> ReclaimedSpac
     return ReclaimedSpace(kind, count, size_bytes, young=young, young_newest=moment)
 
 
-def vacuum_history(home: Path) -> str:
+def vacuum_history_or_find_problem(home: Path) -> str:
     """Rewrite the database without free pages; return why not if another process uses it, else an empty text."""
     path = prefect_database_path(home)
     if not path.is_file():

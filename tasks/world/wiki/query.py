@@ -44,7 +44,7 @@ class QueryListResult:
 
 def list_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> QueryListResult:
     """List a category's members by sort key within each kind; pages come first by default."""
-    members = _select_category_members(wiki, params, prefix)
+    members = _list_matching_category_members(wiki, params, prefix)
     limit = params.get_limit(f"{prefix}limit", 10, "categorymembers")
     shown = set(params.list_values(f"{prefix}prop", "ids|title"))
     start = 0
@@ -69,7 +69,7 @@ def list_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefi
     return QueryListResult(entries, [member.page.title for member in members[start : start + limit]], more, {})
 
 
-def _select_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> list[Any]:
+def _list_matching_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> list[Any]:
     title, pageid = params.get_text(f"{prefix}title"), params.get_integer(f"{prefix}pageid")
     if (title is None) == (pageid is None):
         names = f'"{prefix}title" and "{prefix}pageid"'

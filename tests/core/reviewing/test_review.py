@@ -7,7 +7,7 @@ from factmill.tasks.core.review import (
     ReviewItem,
     TextEdit,
     apply_decisions,
-    decide_by_auto_rule,
+    decide_by_required_auto_rule,
     decide_review_items,
     make_review_item,
 )
@@ -68,7 +68,7 @@ def test_a_dropped_row_tells_all_that_it_was_dropped_for() -> None:
 
 
 def test_auto_leaves_to_reviewers_what_its_rule_leaves_open() -> None:
-    assert decide_by_auto_rule(make_item(), {make_item().flag: "open"}) == make_item()
+    assert decide_by_required_auto_rule(make_item(), {make_item().flag: "open"}) == make_item()
 
 
 def test_a_row_with_an_open_item_stays_out() -> None:
@@ -120,13 +120,13 @@ RULES = {"vague": "edit", "wrong": "drop", "odd": "keep"}
     ],
 )
 def test_the_policy_auto_does_what_its_rule_says(item: ReviewItem, decision: str, edited: list[TextEdit]) -> None:
-    decided = decide_by_auto_rule(item, RULES)
+    decided = decide_by_required_auto_rule(item, RULES)
     assert (decided.decision, decided.edited, decided.reviewer) == (decision, edited, AUTO_POLICY_REVIEWER)
 
 
 def test_a_flag_without_a_rule_is_an_error() -> None:
     with pytest.raises(UsageError, match="no rule for the flag 'new'"):
-        decide_by_auto_rule(make_item(flag="new"), RULES)
+        decide_by_required_auto_rule(make_item(flag="new"), RULES)
 
 
 def test_reviewers_go_before_the_policy_and_manual_leaves_the_rest_open() -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from factmill.tasks.engine.cluster.capabilities import ServableResource, ServedResources
+from factmill.tasks.engine.cluster.capabilities import ServableModelOrGraph, ServedResources
 from factmill.tasks.engine.cluster.driver import WorkerInfo, format_missing_capability
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
@@ -43,8 +43,8 @@ def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() ->
     set_served_resources(
         ServedResources(
             [
-                ServableResource(NLLB, "nllb", open_model),
-                ServableResource(RequiredResource("graph", "1"), "small", lambda: fail),
+                ServableModelOrGraph(NLLB, "nllb", open_model),
+                ServableModelOrGraph(RequiredResource("graph", "1"), "small", lambda: fail),
             ]
         )
     )  # type: ignore[arg-type, return-value]
@@ -75,8 +75,8 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
     set_served_resources(
         ServedResources(
             [
-                ServableResource(NLLB, "nllb", lambda: run_out),
-                ServableResource(RequiredResource("graph", "1"), "small", lambda: fail),
+                ServableModelOrGraph(NLLB, "nllb", lambda: run_out),
+                ServableModelOrGraph(RequiredResource("graph", "1"), "small", lambda: fail),
             ]
         )
     )

@@ -5,8 +5,15 @@ from pathlib import Path
 
 import pytest
 from support.graphs.rdf_lines import spell_out
+from support.worlds.zim_files import ZimFile
 
-from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME, ModelSettings, ServiceEndpoint, WikidataSettings
+from factmill.tasks.core.service_settings import (
+    SCRIPTED_MODEL_NAME,
+    ModelSettings,
+    ServiceEndpoint,
+    WikidataSettings,
+    WikipediaSettings,
+)
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
     embedded_world_identity,
@@ -16,11 +23,12 @@ from factmill.tasks.engine.naming.identities import (
     service_urls,
     wikidata_identity,
 )
-from factmill.tasks.errors import UsageError
+from factmill.tasks.errors import SettingsError, UsageError
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
 from factmill.tasks.settings import World, graphs_folder
 from factmill.tasks.world.data import digest_world_files
+from factmill.tasks.zim_archive import open_zim_archive
 
 SCRIPTED_MODEL = ModelSettings(kind="scripted", name=SCRIPTED_MODEL_NAME)
 
@@ -31,7 +39,7 @@ def make_world(wikidata: WikidataSettings) -> World:
         user_agent="me",
         epoch=date(2024, 1, 1),
         wikidata=wikidata,
-        wikipedia=ServiceEndpoint(url="https://wikipedia.example/w"),
+        wikipedia=WikipediaSettings(url="https://wikipedia.example/w"),
         pageviews=ServiceEndpoint(url="embedded"),
         falcon=ServiceEndpoint(url="https://falcon.example"),
         dbpedia=ServiceEndpoint(url="https://dbpedia.example"),
@@ -87,3 +95,14 @@ def test_a_world_has_a_translator_when_it_names_one() -> None:
     translator = ModelSettings(kind="local", name="small")
     assert not has_translator(WEB)
     assert has_translator(WEB.model_copy(update={"models": {"author": SCRIPTED_MODEL, "translator": translator}}))
+
+
+def test_a_wikipedia_in_a_file_has_the_file_s_identity_and_day(tmp_path: Path) -> None:
+    path = ZimFile(metadata={"Date": "2025-06-07"}).write(tmp_path / "wiki.zim")
+    plain = make_world(WikidataSettings(url="embedded"))
+    world = plain.model_copy(update={"wikipedia": WikipediaSettings(engine="zim", path=str(path)), "epoch": None})
+    assert service_identities(world, tmp_path)["wikipedia"] == open_zim_archive(path).identity
+    assert world.epoch_day() == date(2025, 6, 7)
+    other = world.model_copy(update={"epoch": date(2025, 6, 8)})
+    with pytest.raises(SettingsError, match="epoch = 2025-06-08, but its Wikipedia is a ZIM file of 2025-06-07"):
+        other.epoch_day()

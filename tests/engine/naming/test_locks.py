@@ -9,6 +9,7 @@ import pytest
 from support.builds.changes import LOCK
 from support.worlds.other_assets import assets_at, forget_assets
 
+from factmill.tasks.biokalma.benchmark import BIOKALMA
 from factmill.tasks.core.digests import digest_bytes, digest_json
 from factmill.tasks.diff.core.manifest_changes import compare_manifests
 from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, ResolvedInputs
@@ -18,7 +19,6 @@ from factmill.tasks.engine.naming.manifests import make_build_manifest
 from factmill.tasks.errors import BuildError
 from factmill.tasks.granola.benchmark import GRANOLA
 from factmill.tasks.options import BenchmarkParams, RunOptions
-from factmill.tasks.slaq.benchmark import SLAQ
 from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
 from factmill.tasks.storage.source_files import SourceFile
 
@@ -127,7 +127,7 @@ PLAIN = ToyInputs(params=ToyParams())
         {"used": replace(ASSETS, lists=("more.txt",))},
         {"used": replace(ASSETS, queries=())},
         {"used": replace(ASSETS, queries=("toy/list",))},
-        {"benchmark": SLAQ},
+        {"benchmark": BIOKALMA},
     ],
     ids=range(14),
 )

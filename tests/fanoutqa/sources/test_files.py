@@ -11,7 +11,7 @@ from support.rows.fanout_questions import author_question, leaf, release_dev, re
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.questions import list_sub_questions
-from factmill.tasks.fanoutqa.core.rows import GatheredFanOutQuestion
+from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
 from factmill.tasks.fanoutqa.sources.question_files import check_and_parse_question, read_question_file
 from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_unpinned_source, pin_source_file
 from factmill.tasks.text.values.answer_search import AnswerValue
@@ -22,8 +22,8 @@ def read(file: Path, text: str) -> list[ParsedSourceRow]:
     return list(read_question_file(make_unpinned_source(file)))
 
 
-def keep(read_rows: list[ParsedSourceRow]) -> list[GatheredFanOutQuestion]:
-    return [each.outcome for each in read_rows if isinstance(each.outcome, GatheredFanOutQuestion)]
+def keep(read_rows: list[ParsedSourceRow]) -> list[SourcedFanOutQuestion]:
+    return [each.outcome for each in read_rows if isinstance(each.outcome, SourcedFanOutQuestion)]
 
 
 @pytest.mark.parametrize("is_list", [True, False], ids=["list", "lines"])
@@ -89,11 +89,11 @@ def test_the_least_number_of_articles_holds_for_authored_questions_alone(tmp_pat
     file.write_text(json.dumps([author_question(), release_dev()]))
     assert [type(each.outcome) for each in read_question_file(make_unpinned_source(file), 8)] == [
         Reject,
-        GatheredFanOutQuestion,
+        SourcedFanOutQuestion,
     ]
     assert [type(each.outcome) for each in read_question_file(make_unpinned_source(file), 7)] == [
-        GatheredFanOutQuestion,
-        GatheredFanOutQuestion,
+        SourcedFanOutQuestion,
+        SourcedFanOutQuestion,
     ]
 
 
@@ -115,7 +115,7 @@ def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
     good = json.dumps(author_question())
     for number in ("NaN", "-Infinity", "1e999"):
         text = f"{good}\n{good.replace('2850.0', number)}"
-        assert [type(each.outcome) for each in read(tmp_path / "q.jsonl", text)] == [GatheredFanOutQuestion, Reject]
+        assert [type(each.outcome) for each in read(tmp_path / "q.jsonl", text)] == [SourcedFanOutQuestion, Reject]
 
 
 @pytest.mark.parametrize("levels", [30, 200, *range(470, 500, 3), 600, 5000])

@@ -15,7 +15,7 @@ from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.errors import ReleaseGateFailed, SourceError, UsageError
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.multihal.benchmark import MULTIHAL
-from factmill.tasks.release.assembly import assemble_release
+from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.core.selection_and_gates import ReleaseGates
 from factmill.tasks.release.write import write_release
@@ -52,7 +52,9 @@ class Maker:
                     "INSERT INTO rejects VALUES (?, 'flag_duplicates', ?, 'duplicate', 'of q0', NULL)",
                     [build.build_id, rejected],
                 )
-        read = assemble_release(self.warehouse, benchmark, load_named_object(benchmark.release), build, choices)
+        read = verify_and_assemble_release(
+            self.warehouse, benchmark, load_named_object(benchmark.release), build, choices
+        )
         return str(write_release(read, self.folder / name).folder)
 
     def compare(self, before: str, after: str) -> BuildDiff:

@@ -7,7 +7,7 @@ from typing import Any
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
 from factmill.tasks.fanoutqa.core.sets.members import MemberArticle, MemberSet, SetMember
 from factmill.tasks.fanoutqa.core.sets.property_values import PropertyValue
-from factmill.tasks.fanoutqa.core.sets.set_kinds import SetKind, parse_property_phrases, parse_set_kinds
+from factmill.tasks.fanoutqa.core.sets.set_kinds import SetKind, parse_property_phrases, parse_set_kinds_csv
 from factmill.tasks.text.values.answer_search import index_text
 
 HARBOUR, PEOPLE, FOUNDED, LENGTH = "P1", "P2", "P3", "P4"
@@ -30,7 +30,7 @@ HARBOURS = ("Port Alpha", "Port Beta", "Port Gamma", "Port Delta", "Port Epsilon
 def island_kind(is_named: bool, *properties: str) -> SetKind:
     """Return the kind of sets of islands, of which these properties may be asked."""
     lines = SETS.replace("P1|P2|P3|P4", "|".join(properties)) if properties else SETS
-    return parse_set_kinds(lines)["P8 Q9" if is_named else "P9 Q9"]
+    return parse_set_kinds_csv(lines)["P8 Q9" if is_named else "P9 Q9"]
 
 
 def make_article(title: str, text: str, number: int) -> MemberArticle:

@@ -104,7 +104,7 @@ PropertyPhraseTable = Mapping[tuple[str, str], PropertyPhrases]
 """(PID, members) → property; members is empty for phrases that fit all members."""
 
 
-def parse_set_kinds(text: str) -> dict[str, SetKind]:
+def parse_set_kinds_csv(text: str) -> dict[str, SetKind]:
     """Parse CSV text into unit → kind of sets, in the order of the list; SettingsError names the wrong line."""
     found: dict[str, SetKind] = {}
     for place, line in _parse_csv_lines(text, _SETS_FILE, _SET_COLUMNS):

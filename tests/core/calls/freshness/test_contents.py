@@ -31,7 +31,7 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
     (make_item_paths_call("w", 64, 183, 1), [], {"item Q64", "item Q183"}),
     (make_item_paths_call("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
     (make_page_revision_at_call("w", "Berlin", "2026-01-01T00:00:00Z"), {}, {"page Berlin"}),
-    (make_revision_html_call("w", 8), {}, {"text 8"}),
+    (make_revision_html_call("w", 8, "Title"), {}, {"text 8"}),
     (make_category_members_call("w", "Cities"), {}, {"category Cities"}),
     (make_pageviews_call("w", "Berlin", "20250101", "20250102"), {}, {"views Berlin"}),
 ]

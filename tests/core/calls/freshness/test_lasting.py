@@ -33,7 +33,7 @@ def test_what_may_change_ages(call: Call) -> None:
 
 
 def test_the_text_of_a_revision_lasts() -> None:
-    call = make_revision_html_call("w", 7)
+    call = make_revision_html_call("w", 7, "Title")
     assert get_oldest_usable_response_time(call.operation, call.parts, NOW) < NOW - timedelta(days=10_000)
 
 

@@ -3,7 +3,11 @@
 import pytest
 
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.fanoutqa.core.sets.set_kinds import get_property_phrases, parse_property_phrases, parse_set_kinds
+from factmill.tasks.fanoutqa.core.sets.set_kinds import (
+    get_property_phrases,
+    parse_property_phrases,
+    parse_set_kinds_csv,
+)
 from factmill.tasks.fanoutqa.sources.question_files import load_property_phrases, load_set_kinds
 
 SETS = "relation,listed,owner_classes,member_classes,members,called,group,changes,properties\n"
@@ -14,7 +18,7 @@ AREA = "P2046,,quantity,,What is the area of $x in $unit?,are largest,are smalle
 
 
 def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
-    found = parse_set_kinds(SETS + LINE + NAMED)
+    found = parse_set_kinds_csv(SETS + LINE + NAMED)
     assert list(found) == ["P47 Q6", "P57 Q11"]
     assert found["P47 Q6"].owner_classes == {"Q6", "Q7"}
     assert not found["P47 Q6"].is_named
@@ -33,21 +37,21 @@ def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
     ],
 )
 def test_members_have_their_article_alone_and_in_a_list(called: str, name: str, one: str, listed: str) -> None:
-    (kind,) = parse_set_kinds(SETS + NAMED.replace("the film $name", called)).values()
+    (kind,) = parse_set_kinds_csv(SETS + NAMED.replace("the film $name", called)).values()
     assert (kind.format_member_name(name), kind.format_listed_name(name)) == (one, listed)
 
 
 def test_a_set_that_changes_is_told_with_its_month() -> None:
-    (kind,) = parse_set_kinds(SETS + LINE.replace(",no,", ",yes,")).values()
+    (kind,) = parse_set_kinds_csv(SETS + LINE.replace(",no,", ",yes,")).values()
     assert kind.format_group("Netherlands", "May 2020") == "the neighbours of the Netherlands as of May 2020"
-    (kind,) = parse_set_kinds(SETS + LINE).values()
+    (kind,) = parse_set_kinds_csv(SETS + LINE).values()
     assert kind.format_group("France", "May 2020") == "the neighbours of France"
 
 
 def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
     line = "P577,{},time,,When was $x {}?,come last,come first,come after $limit,come before $limit\n"
     properties = parse_property_phrases(PROPERTIES + line.format("films", "shown") + line.format("", "published"))
-    sets = parse_set_kinds(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
+    sets = parse_set_kinds_csv(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
     told = [get_property_phrases(properties, "P577", kind).question for kind in sets.values()]
     assert told == ["When was $x shown?", "When was $x published?"]
     with pytest.raises(SettingsError, match=r"P57 Q11 .*property P36"):
@@ -71,7 +75,7 @@ def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
 )
 def test_a_line_of_sets_that_is_wrong_is_named(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part):
-        parse_set_kinds(text)
+        parse_set_kinds_csv(text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,176 @@
+"""Builds on a Wikipedia from a ZIM file; it is made of the embedded world's articles, so that its scripted replies serve."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.command import FEW_QUESTIONS, Factmill
+from support.worlds.zim_files import ZimFile, ZimPage, write_embedded_topics, write_embedded_zim
+
+from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.clients.wikipedia_file import WikipediaFileClient
+
+DAY = "2026-01-01"
+CATEGORIES = ("Algebra", "Astronomy")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded world, with a ZIM file beside the world's file as its Wikipedia, and no page views."""
+    return write_world(tmp_path_factory.mktemp("zim"), write_embedded_zim)
+
+
+def write_world(folder: Path, write_zim: Callable[[Path, str], Path], **settings: str) -> Path:
+    write_zim(folder / "wiki.zim", DAY)
+    write_embedded_topics(folder / "topics.csv", CATEGORIES)
+    text = (ASSETS_ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
+    tables = text.split("\n\n")
+    kept = [table for table in tables if not table.startswith(("[wikipedia]", "[pageviews]"))]
+    kept[0] = kept[0].replace("epoch = 2026-01-01", settings.get("epoch", ""))
+    kept.append('[wikipedia]\nengine = "zim"\npath = "wiki.zim"\n')
+    (folder / "zim.toml").write_text("\n\n".join(kept), "utf-8")
+    return folder / "zim.toml"
+
+
+def build(factmill: Factmill, world: Path, home: Path) -> Iterator[dict[str, Any]]:
+    """Build both benchmarks in a home of their own; yield their reports."""
+    for arguments in (("slaq", "--topics", world.parent / "topics.csv"), ("fanoutqa", *FEW_QUESTIONS)):
+        ran = factmill("build", *arguments, "--world", world, "--json", FACTMILL_HOME=str(home))
+        assert ran.code == 0, ran.err
+        yield ran.json
+
+
+@pytest.fixture(scope="module")
+def built(
+    factmill: Factmill, world: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+    """The home of the builds, and their reports."""
+    home = tmp_path_factory.mktemp("home")
+    slaq, fanoutqa = build(factmill, world, home)
+    return home, slaq, fanoutqa
+
+
+def test_both_benchmarks_have_the_same_bytes_in_an_empty_home_and_from_a_copy_of_the_file(
+    factmill: Factmill, world: Path, built: tuple[Path, dict[str, Any], dict[str, Any]], tmp_path: Path
+) -> None:
+    shutil.copytree(world.parent, tmp_path / "copy")
+    _, *first = built
+    again = list(build(factmill, tmp_path / "copy" / world.name, tmp_path / "home"))
+    for one, other in zip(first, again, strict=True):
+        assert one["rows"] >= 4
+        assert one["build_id"] == other["build_id"]
+        assert one["tables"] == other["tables"]
+
+
+def test_slaq_s_topics_and_views_are_those_of_the_file_of_topics(
+    factmill: Factmill, world: Path, built: tuple[Path, dict[str, Any], dict[str, Any]]
+) -> None:
+    home, *_ = built
+    rows = factmill("show", "slaq", "--limit", "9", "--json", FACTMILL_HOME=str(home)).json["rows"]
+    listed = (world.parent / "topics.csv").read_text()
+    assert {row["Category"] for row in rows} == set(CATEGORIES)
+    assert all(
+        f"{row['Category']},{row['Topic']},{row['id'].rpartition('-')[2]},{row['Pageviews']}\n" in listed
+        for row in rows
+    )
+    assert all(row["licence"] == "Apache-2.0" for row in rows), "the file states it"
+
+
+@pytest.mark.parametrize("benchmark", ["slaq", "fanoutqa"])
+def test_explain_names_the_file_its_day_and_the_entry(
+    factmill: Factmill, built: tuple[Path, dict[str, Any], dict[str, Any]], benchmark: str
+) -> None:
+    home = str(built[0])
+    row = factmill("show", benchmark, "--limit", "1", "--json", FACTMILL_HOME=home).json["rows"][0]
+    told = factmill("explain", benchmark, row["id"], FACTMILL_HOME=home).out
+    title = row["Topic"] if benchmark == "slaq" else row["articles"][0]
+    assert f'replied {{"entry": "{title.replace(" ", "_")}", "file": "wiki.zim", "pageid": null, "revid": ' in told
+    assert f"page_text of zim-{DAY}-" in told
+    assert "service   wikipedia" in factmill("explain", benchmark, FACTMILL_HOME=home).out
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_recorded_calls_alone_make_the_build_again(
+    factmill: Factmill, built: tuple[Path, dict[str, Any], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a replay asked the file")
+
+    monkeypatch.setattr(WikipediaFileClient, "send", refuse)
+    ran = factmill("verify", built[place]["build_id"], FACTMILL_HOME=str(built[0]))
+    assert ran.code == 0, ran.err
+    assert "rebuilt byte for byte from recorded calls" in ran.out
+
+
+def test_another_file_is_another_build(
+    factmill: Factmill, built: tuple[Path, dict[str, Any], dict[str, Any]], tmp_path: Path
+) -> None:
+    other = write_world(tmp_path, write_embedded_zim)
+    slaq, _ = build(factmill, other, built[0])
+    assert slaq["build_id"] != built[1]["build_id"]
+    assert slaq["tables"] == built[1]["tables"], "the articles are the same"
+
+
+def test_a_file_that_is_replaced_during_a_build_stops_it(
+    factmill: Factmill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = write_world(tmp_path, write_embedded_zim)
+    send = WikipediaFileClient.send
+
+    def replace_and_send(client: WikipediaFileClient, *arguments: Any) -> None:
+        ZimFile([ZimPage("Algebra", "<p>Another.</p>", 1)]).write(tmp_path / "new.zim").replace(tmp_path / "wiki.zim")
+        send(client, *arguments)
+
+    monkeypatch.setattr(WikipediaFileClient, "send", replace_and_send)
+    topics = ("--topics", tmp_path / "topics.csv")
+    ran = factmill("build", "slaq", "--world", world, *topics, FACTMILL_HOME=str(tmp_path / "home"))
+    assert ran.code == 1
+    assert "wiki.zim: the file was changed or replaced while it was in use" in ran.err
+    assert "[wikipedia-file]" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("slaq",), "is a ZIM file, which lists no members of categories; name a file of topics with --topics"),
+        (("slaq", "--topics", "{topics}", "--category", "Algebr"), "has no such category; did you mean Algebra?"),
+        (("slaq", "--topics", "{topics}.none"), "No such file"),
+        (("fanoutqa", "--epoch", "2024-05-01"), f"is a ZIM file of {DAY}; other days' revisions are not there"),
+        (("multihal",), "multihal asks for items of articles, which the world's Wikipedia, a ZIM file, does not hold"),
+    ],
+)
+def test_what_a_file_cannot_serve_is_told_before_anything_is_asked(
+    factmill: Factmill, world: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    named = [each.format(topics=world.parent / "topics.csv") for each in arguments]
+    ran = factmill("build", *named, "--world", world)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_an_epoch_of_another_day_than_the_file_s_is_refused(factmill: Factmill, tmp_path: Path) -> None:
+    world = write_world(
+        tmp_path, lambda path, day: ZimFile(metadata={"Date": day}).write(path), epoch="epoch = 2025-12-01"
+    )
+    ran = factmill("build", "slaq", "--topics", tmp_path / "topics.csv", "--world", world)
+    assert ran.code == 2
+    assert f"has epoch = 2025-12-01, but its Wikipedia is a ZIM file of {DAY}" in ran.err
+
+
+def test_doctor_names_the_file_and_its_day(factmill: Factmill, world: Path) -> None:
+    findings = {each["what"]: each for each in factmill("doctor", "--world", world, "--json").json["findings"]}
+    assert findings["wikipedia"]["ok"]
+    assert f"ZIM file {world.parent / 'wiki.zim'} of {DAY}: " in findings["wikipedia"]["found"]
+    assert "a full-text index" in findings["wikipedia"]["found"]
+    assert "not in this world: multihal asks for items" in findings["build multihal"]["found"]
+
+
+def test_doctor_says_which_file_is_missing(factmill: Factmill, world: Path, tmp_path: Path) -> None:
+    shutil.copy(world, tmp_path)
+    ran = factmill("doctor", "--world", tmp_path / world.name, "--json")
+    (finding,) = [each for each in ran.json["findings"] if each["what"] == "wikipedia"]
+    assert not finding["ok"]
+    assert f"{tmp_path / 'wiki.zim'} cannot be read" in finding["found"]

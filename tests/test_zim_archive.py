@@ -1,0 +1,194 @@
+"""What is read from a ZIM file: its day, its identity, and its articles with the revisions that they state."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from support.worlds.zim_files import FOOTER, ZimFile, ZimPage
+
+from factmill.tasks.errors import SettingsError, WikipediaFileError
+from factmill.tasks.zim_archive import ZimArchive, open_zim_archive
+
+ALGEBRA = ZimPage("Algebra", "<p>Algebra studies <b>structure</b> &amp; rules.</p>", 77, "2025-11-02")
+
+
+def open_pages(folder: Path, *pages: ZimPage, **others: object) -> ZimArchive:
+    return ZimArchive(ZimFile(pages, **others).write(folder / "wiki.zim"))  # type: ignore[arg-type]
+
+
+def test_an_article_has_its_title_its_path_and_the_revision_that_it_states(tmp_path: Path) -> None:
+    found = open_pages(tmp_path, ZimPage("Al-Jabr (book)", "<p>A book.</p>", 78, "2024-02-29")).find_article(
+        "Al-Jabr (book)"
+    )
+    assert found.article
+    assert (found.article.title, found.article.path) == ("Al-Jabr (book)", "Al-Jabr_(book)")
+    assert (found.article.revid, found.article.edited_on) == (78, "2024-02-29")
+    assert found.redirected_from is None
+
+
+def test_the_link_to_the_revision_is_no_part_of_the_text(tmp_path: Path) -> None:
+    found = open_pages(tmp_path, ALGEBRA).find_article("Algebra").article
+    assert found
+    assert "issued from" not in found.text
+    assert "<p>Algebra studies <b>structure</b> &amp; rules.</p>" in found.text
+
+
+def test_a_footer_within_the_text_s_own_block_takes_nothing_else_with_it(tmp_path: Path) -> None:
+    footer = FOOTER.format(day="2025-01-01", title="Algebra", revid=5)
+    found = open_pages(tmp_path, ZimPage("Algebra", f"<div><p>Text.</p>{footer}</div>")).find_article("Algebra").article
+    assert found
+    assert (found.revid, "Text." in found.text, "issued" in found.text) == (5, True, False)
+
+
+@pytest.mark.parametrize(
+    ("link", "revid"),
+    [
+        ('<a href="https://en.wikipedia.org/wiki/Algebra?oldid=12">Wikipedia</a>', 12),
+        ('<a href="https://en.wikipedia.org/w/index.php?title=Algebra&amp;oldid=13">Wikipedia</a>', 13),
+        ('<a href="https://en.wikipedia.org/wiki/?title=Geometry&amp;oldid=14">another page</a>', None),
+        ('<a href="https://en.wikipedia.org/wiki/?title=Algebra&amp;oldid=0">none</a>', None),
+        ('<a href="https://en.wikipedia.org/wiki/?title=Algebra&amp;oldid=x1">none</a>', None),
+        ("", None),
+    ],
+)
+def test_a_revision_is_read_from_a_link_to_this_page_alone(tmp_path: Path, link: str, revid: int | None) -> None:
+    found = open_pages(tmp_path, ZimPage("Algebra", f"<p>Text.</p><div>{link}</div>")).find_article("Algebra").article
+    assert found
+    assert found.revid == revid
+
+
+def test_redirects_of_redirects_lead_to_the_article(tmp_path: Path) -> None:
+    archive = open_pages(tmp_path, ALGEBRA, redirects={"Algebras": "Algebra", "The algebras": "Algebras"})
+    found = archive.find_article("The algebras")
+    assert found.article
+    assert (found.article.title, found.redirected_from) == ("Algebra", "The algebras")
+
+
+def test_articles_lie_below_a_folder_where_the_main_page_does(tmp_path: Path) -> None:
+    pages = [
+        ZimPage("Main Page", "<p>Welcome.</p>", 1, path="A/Main_Page"),
+        ZimPage("Algebra", "<p>Rules.</p>", 2, path="A/Algebra"),
+        ZimPage("A/B testing", "<p>Two.</p>", 3, path="A/A/B_testing"),
+    ]
+    archive = open_pages(tmp_path, *pages, main_path="A/Main_Page")
+    found = {title: archive.find_article(title).article for title in ("Algebra", "A/B testing", "B testing")}
+    assert [each and (each.title, each.revid) for each in found.values()] == [("Algebra", 2), ("A/B testing", 3), None]
+    assert archive.search("rules", 3) == ["Algebra"]
+
+
+def test_a_title_with_a_stroke_is_no_folder(tmp_path: Path) -> None:
+    archive = open_pages(
+        tmp_path,
+        ZimPage("Main Page", "<p>Welcome.</p>", 1),
+        ZimPage("A/B testing", "<p>Two.</p>", 3),
+        main_path="Main_Page",
+    )
+    assert archive.find_article("A/B testing").article
+    assert archive.find_article("B testing").article is None
+
+
+def test_a_page_that_only_refreshes_to_another_is_a_redirect(tmp_path: Path) -> None:
+    moved = ZimPage("Al/Gebra", '<meta http-equiv="refresh" content="0;URL=\'../Algebra#History\'" />')
+    found = open_pages(tmp_path, ALGEBRA, moved).find_article("Al/Gebra")
+    assert found.article
+    assert (found.article.title, found.redirected_from) == ("Algebra", "Al/Gebra")
+
+
+def test_pages_that_refresh_to_each_other_lead_in_circles(tmp_path: Path) -> None:
+    one, other = (ZimPage(a, f'<meta http-equiv="refresh" content="0;url={b}">') for a, b in ("AB", "BA"))
+    found = open_pages(tmp_path, one, other).find_article("A")
+    assert (found.article, found.is_loop) == (None, True)
+
+
+def test_there_is_no_article_where_there_is_a_picture_or_nothing(tmp_path: Path) -> None:
+    archive = open_pages(tmp_path, ALGEBRA, ZimPage("Logo.png", "x", mimetype="image/png"))
+    for title in ("Logo.png", "Geometry"):
+        found = archive.find_article(title)
+        assert (found.article, found.is_loop) == (None, False)
+
+
+def test_a_disambiguation_page_shows_by_its_box(tmp_path: Path) -> None:
+    box = '<table class="metadata dmbox dmbox-disambig"><tr><td>several</td></tr></table>'
+    archive = open_pages(tmp_path, ALGEBRA, ZimPage("Ring", f"<p>Ring may be</p>{box}", 9))
+    assert [archive.find_article(title).article.is_disambiguation for title in ("Ring", "Algebra")] == [True, False]  # type: ignore[union-attr]
+
+
+def test_search_finds_titles_by_text_and_only_with_an_index(tmp_path: Path) -> None:
+    pages = [ZimPage(f"Page {n}", "<p>The zebra grazes.</p>" if n % 2 else "<p>Rain.</p>", n) for n in range(1, 6)]
+    archive = open_pages(tmp_path, *pages)
+    assert archive.has_search
+    assert sorted(archive.search("zebra", 10)) == ["Page 1", "Page 3", "Page 5"]
+    assert archive.search("zebra", 10) == archive.search("zebra", 10)
+    assert not ZimArchive(ZimFile(pages, indexed=False).write(tmp_path / "plain.zim")).has_search
+
+
+def test_a_copy_is_the_same_wikipedia_and_a_file_made_again_is_another(tmp_path: Path) -> None:
+    first = open_pages(tmp_path, ALGEBRA)
+    copy = tmp_path / "copy.zim"
+    copy.write_bytes(first.path.read_bytes())
+    again = ZimArchive(ZimFile([ALGEBRA]).write(tmp_path / "again.zim"))
+    assert open_zim_archive(copy).identity == first.identity
+    assert again.identity != first.identity
+    assert first.identity.startswith("zim-2026-01-01-")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"Date": ""}, "Date is 'missing'"),
+        ({"Date": "January 2026"}, "Date is 'January 2026'"),
+        ({"Date": "2026-02-30"}, "Date is '2026-02-30'"),
+        ({"Language": "deu"}, "its language is deu"),
+    ],
+)
+def test_a_file_without_a_day_or_of_another_language_is_refused(
+    tmp_path: Path, metadata: dict[str, str], message: str
+) -> None:
+    with pytest.raises(WikipediaFileError, match=message):
+        open_pages(tmp_path, ALGEBRA, metadata=metadata)
+
+
+@pytest.mark.parametrize("content", [b"", b"no zim", b"ZIM\x04" + bytes(200)])
+def test_what_is_no_zim_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "wiki.zim"
+    path.write_bytes(content)
+    with pytest.raises(WikipediaFileError, match="not a readable ZIM file"):
+        ZimArchive(path)
+
+
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    path = ZimFile([ALGEBRA]).write(tmp_path / "wiki.zim")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(WikipediaFileError, match="not a readable ZIM file"):
+        ZimArchive(path)
+
+
+def test_a_missing_file_and_a_folder_are_told(tmp_path: Path) -> None:
+    for path, why in ((tmp_path / "none.zim", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(WikipediaFileError, match=f"cannot be read .{why}"):
+            open_zim_archive(path)
+
+
+def test_a_file_that_is_replaced_is_noticed_and_opened_anew(tmp_path: Path) -> None:
+    first = open_zim_archive(ZimFile([ALGEBRA]).write(tmp_path / "wiki.zim"))
+    first.check_unchanged()
+    ZimFile([ALGEBRA]).write(tmp_path / "new.zim").replace(first.path)
+    with pytest.raises(WikipediaFileError, match=f"changed or replaced while it was in use; put {first.identity} back"):
+        first.check_unchanged()
+    assert open_zim_archive(first.path).identity != first.identity
+
+
+def test_damage_shows_when_the_whole_file_is_read(tmp_path: Path) -> None:
+    archive = open_pages(tmp_path, ALGEBRA)
+    assert not archive.find_damage()
+    content = bytearray(archive.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    archive.path.write_bytes(content)
+    assert "does not have the checksum that it states" in ZimArchive(archive.path).find_damage()
+
+
+def test_without_libzim_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ZimFile([ALGEBRA]).write(tmp_path / "wiki.zim")
+    monkeypatch.setitem(sys.modules, "libzim.reader", None)
+    with pytest.raises(SettingsError, match=r'pip install "factmill\[zim\]"'):
+        ZimArchive(path)
