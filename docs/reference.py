@@ -1,8 +1,11 @@
-"""Pages of reference, made of the code when the site is built: commands, tables, world files. A hook of mkdocs."""
+"""Pages of reference, made of the code when the site is built: commands, tables, settings, operations, metrics, reasons,
+errors. A hook of mkdocs; `metrics.toml` and `reasons.toml` hold what the code does not say in words."""
 
 import ast
 import inspect
+import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
@@ -23,10 +26,15 @@ from factmill.tasks import settings
 from factmill.tasks.compute_settings import ComputeSettings
 from factmill.tasks.core import service_settings
 from factmill.tasks.core.calls.chat import BatchJobSettings
+from factmill.tasks.core.calls.operation import list_operations
 from factmill.tasks.core.publishing.release_spec import DatasetCardSpec, DatasetConfigSpec, ReleaseSpec
 from factmill.tasks.core.rows import MergedAway, Reject
 from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, CompanionTable
+from factmill.tasks.engine.failures import FAILURE_CAUSES
+from factmill.tasks.errors import FactmillError
+from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.lookups.facts import NamedFact
+from factmill.tasks.storage.schema import WAREHOUSE_TABLES
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,6 +45,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "records": list_records(),
         "tables": list_tables(),
         "worlds": list_settings(),
+        "warehouse": list_warehouse_tables(),
+        "operations": list_operations_of_services(),
+        "metrics": list_metrics(),
+        "reasons": list_reasons(),
+        "errors": list_errors(),
     }
     for name, lines in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content="\n".join(lines) + "\n"))
@@ -110,6 +123,101 @@ def list_tables() -> Iterator[str]:
         for table, model in benchmark.tables.items():
             yield f"### {table}\n\n{_one_line(inspect.getdoc(model) or '')}\n"
             yield from _describe_fields(model)
+
+
+def list_warehouse_tables() -> Iterator[str]:
+    """Yield the warehouse's own tables with their columns."""
+    yield "# The warehouse's own tables\n"
+    yield "Records of builds, calls and people's judgments. [How to query them](../rebuild/warehouse.md); [published tables](tables.md).\n"
+    for model in WAREHOUSE_TABLES:
+        key = f" Primary key: {', '.join(f'`{name}`' for name in model.primary_key)}." if model.primary_key else ""
+        yield f"## {model.table}\n\n{_one_line(inspect.getdoc(model) or '')}{key}\n"
+        yield from _describe_fields(model)
+
+
+def list_operations_of_services() -> Iterator[str]:
+    """Yield every operation of a service: a kind of call, with its parts."""
+    yield "# Operations of services\n"
+    yield (
+        "What factmill asks of services and models. The name stands in the column `operation` of [calls](warehouse.md#calls) and in "
+        "`max_bytes` of [limits](worlds.md#limits); a call's key is made of service, operation, parts and what goes on the wire.\n"
+    )
+    yield "| operation | service | parts | asks with | in a local graph |\n|---|---|---|---|---|"
+    for operation in sorted(list_operations(), key=lambda each: (each.service, each.name)):
+        parts = ", ".join(
+            f"`{part}`{' (optional)' if part in operation.optional_parts else ''}" for part in operation.part_checks
+        )
+        queries = ", ".join(f"`sparql/{file}`" for file in operation.query_files)
+        graph = operation.load_from_graph
+        local = f"no: {graph}" if isinstance(graph, str) and graph else "yes" if graph else "–"
+        how = queries or ("MediaWiki API" if operation.fetch_from_wiki else "HTTP")
+        yield f"| `{operation.name}` | {operation.service} | {parts or 'messages and settings'} | {how} | {_cell(local)} |"
+    yield ""
+
+
+def list_metrics() -> Iterator[str]:
+    """Yield the metrics of every evaluation, with formula and place in the paper."""
+    yield "# Metrics\n"
+    yield (
+        "Formulas, and where the paper of the benchmark defines them. What stands with every mean: [Statistics](../explain/statistics.md). "
+        "`NAME*` stands for all metrics that begin so. **Bold**: printed by `factmill evaluate`.\n"
+    )
+    described = tomllib.loads((Path(__file__).parent / "metrics.toml").read_text("utf-8"))
+    for name, evaluation in list_evaluations_and_analyses().items():
+        metrics = described.get(name.removesuffix("_evaluation"), {})
+        yield f"## {name.removesuffix('_evaluation')}\n\n{evaluation.title}\n"
+        headline: tuple[str, ...] = ()
+        if isinstance(evaluation, Evaluation):
+            headline = evaluation.headline_metrics
+            yield f"On a model's card stands `{evaluation.main_metric}`: {_one_line(evaluation.main_metric_meaning)}\n"
+            yield "| setting | the model is asked |\n|---|---|"
+            for setting, how in evaluation.settings.items():
+                yield f"| `{setting}` | {_one_line(how)} |"
+            yield ""
+        yield "| metric | formula | paper |\n|---|---|---|"
+        for metric, (formula, place) in metrics.items():
+            shown = any(fnmatchcase(each, metric) for each in headline)
+            yield f"| {'**' if shown else ''}`{metric}`{'**' if shown else ''} | {_cell(formula)} | {place} |"
+        yield ""
+        if isinstance(evaluation, Evaluation) and evaluation.paper_results:
+            yield f"The paper's own figures, as reports show them ({len(evaluation.paper_results)}):\n"
+            yield "| metric | setting | model | value | where |\n|---|---|---|--:|---|"
+            for result in evaluation.paper_results:
+                group = f", {result.group_by} {result.group}" if result.group_by else ""
+                yield f"| `{result.metric}` | `{result.setting}`{_cell(group)} | {_cell(result.model)} | {result.value:g} | {_cell(result.where)} |"
+            yield ""
+
+
+def list_reasons() -> Iterator[str]:
+    """Yield the reasons for which rows are dropped, with what to do about those that are failures of the run."""
+    yield "# Reasons\n"
+    yield (
+        "Why a stage drops a row: the column `reason` of [rejects](warehouse.md#rejects), and what `factmill show BENCHMARK --rejects` lists. "
+        "A reason with advice is a failure of the run, not a verdict about the row: the same command tries the row again.\n"
+    )
+    for package, reasons in tomllib.loads((Path(__file__).parent / "reasons.toml").read_text("utf-8")).items():
+        yield f"## {package}\n\n| reason | the row is dropped because | what to do |\n|---|---|---|"
+        for reason, meaning in reasons.items():
+            advice = FAILURE_CAUSES.get(reason, "").replace("{world}", "FILE")
+            yield f"| `{reason}` | {_cell(meaning)} | {_cell(advice)} |"
+        yield ""
+
+
+def list_errors() -> Iterator[str]:
+    """Yield the codes of errors that stop a command, with their exit codes."""
+    yield "# Error codes\n"
+    yield (
+        "A command that cannot go on prints one line, `factmill: MESSAGE [CODE]`; with `--json` an object with `error` and `message`. From "
+        "Python `factmill.FactmillError` has the code. What to do about the most frequent ones: [Troubleshooting](../help/troubleshooting.md).\n"
+    )
+    yield "| code | exit code | is |\n|---|--:|---|"
+    pending, classes = [FactmillError], list[type[FactmillError]]()
+    while pending:
+        classes.append(pending.pop())
+        pending += classes[-1].__subclasses__()
+    for each in sorted(set(classes), key=lambda found: found.code):
+        yield f"| `{each.code}` | {each.exit_code} | {_one_line(inspect.getdoc(each) or '')} |"
+    yield ""
 
 
 def list_settings() -> Iterator[str]:

@@ -68,7 +68,7 @@ def make_or_reuse_build(
         earlier = resolve_since_build(benchmark.name, lock, run)
         if earlier is None:
             print_and_log(
-                f"note: no build of {benchmark.name} in this world is there yet, so nothing is looked through: all that is too old is asked"
+                f"note: this world has no earlier build of {benchmark.name} to compare with, so all expired replies are requested again"
             )
         run = run.model_copy(update={"since": earlier.build_id if earlier else None})
     if run.mode == "record" and not force:

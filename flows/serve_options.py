@@ -46,20 +46,20 @@ class RebuildParamsBase(BenchmarkParams):
     """What a rebuild makes."""
 
     benchmarks: Annotated[tuple[KnownBenchmarkName, ...], CliOption(metavar="NAME")] = ()
-    """Only this benchmark (repeatable). Default: all."""
+    """Build only this benchmark (repeatable). Default: all."""
     evaluate: Annotated[tuple[str, ...], CliOption(metavar="MODEL")] = ()
-    """Measure this model on every benchmark that models can be measured on (repeatable): one of the world's file, [models.NAME], or oracle, guesser, silent."""
+    """Evaluate this model after each build (repeatable): [models.NAME] of the world's file, or oracle, guesser, silent. Default: no evaluation."""
 
     release: Annotated[str, CliOption(metavar="DIR")] = ""
-    """Release each build below this folder, under its benchmark's name, where all gates hold. Default: none is released."""
+    """Release each build that passes all gates to DIR/BENCHMARK. Default: no release."""
     rows_within: float = Field(default=0.1, ge=0, le=MAX_SETTING_NUMBER)
-    """Gate: share by which rows may be more or fewer than in the release before."""
+    """Gate: maximum change of the number of rows since the previous release, as a share."""
     most_lost: float = Field(default=0.5, ge=0, le=1)
-    """Gate: largest share of its rows that a stage may reject."""
+    """Gate: maximum share of its rows that a stage may reject."""
     unchecked_judge: bool = False
-    """Release also where nobody has held the judge against people (factmill judge-card)."""
+    """Release even if no judge card compares the judge with people (factmill judge-card)."""
     unexplained: bool = False
-    """Release also where nothing tells why rows changed since the release before."""
+    """Release even if rows changed since the previous release without a known cause."""
 
     def list_chosen_benchmarks(self) -> list[Benchmark]:
         """Return the benchmarks to build, in the registry's order."""
@@ -82,30 +82,30 @@ RebuildParams: type[RebuildParamsBase] = create_model(
 
 
 class ServeOptions(RebuildParamsBase, RunOptions):
-    """What `factmill serve` is told."""
+    """Options of `factmill serve`."""
 
     cron: Annotated[str | None, CliOption(metavar="CRON")] = None
-    """Rebuild by this cron line, such as "0 3 1 * *": the first of each month at three."""
+    """Schedule rebuilds by a cron line, such as "0 3 1 * *": at 03:00 on the first day of each month."""
     interval: Annotated[MaxAge | None, CliOption(metavar="TIME")] = None
-    """Rebuild so often, such as 12h or 30d."""
+    """Schedule rebuilds at this interval, such as 12h or 30d."""
     rrule: Annotated[str | None, CliOption(metavar="RRULE")] = None
-    """Rebuild by this rule of iCalendar, such as "FREQ=MONTHLY;BYDAY=1MO"."""
+    """Schedule rebuilds by an iCalendar rule, such as "FREQ=MONTHLY;BYDAY=1MO"."""
     timezone: Annotated[str, AfterValidator(_check_time_zone_name), CliOption(metavar="ZONE")] = "UTC"
-    """Whose clock --cron and --rrule mean, such as Europe/Vienna."""
+    """Time zone of --cron and --rrule, such as Europe/Vienna."""
     runs: int = Field(default=2, ge=1, le=64)
-    """Runs carried out at once; others wait for their turn."""
+    """Maximum number of runs at the same time; further runs wait."""
     catch_up: Annotated[bool, CliOption("--catch-up/--no-catch-up")] = True
-    """Start one run for what the schedule missed while nothing was served."""
+    """When serve starts, start one run for all slots of the schedule that it missed."""
     log_json: bool = False
-    """Print what is served, and each run that starts and ends, as one JSON object a line on standard output."""
+    """Print the deployments, and each start and end of a run, as one JSON object per line on standard output."""
 
     @model_validator(mode="after")
     def _check_one_schedule(self) -> "ServeOptions":
-        told = [name for name in ("cron", "interval", "rrule") if getattr(self, name)]
-        if len(told) > 1:
-            raise ValueError(f"{' and '.join(f'--{name}' for name in told)}: expected one schedule")
+        schedules = [name for name in ("cron", "interval", "rrule") if getattr(self, name)]
+        if len(schedules) > 1:
+            raise ValueError(f"{' and '.join(f'--{name}' for name in schedules)}: expected only one schedule")
         if self.interval and parse_validated_duration(self.interval) < 1:
-            raise ValueError(f"--interval {self.interval}: expected a second or more")
+            raise ValueError(f"--interval {self.interval}: expected at least one second (1s)")
         return self
 
     def make_run_options(self, period_s: float | None = None) -> RunOptions:
@@ -115,12 +115,12 @@ class ServeOptions(RebuildParamsBase, RunOptions):
         end of their rebuild, and the next rebuild fetches them again. With the full period, none would have expired by
         then, since each reply arrives a little after its rebuild begins.
         """
-        told = {name: getattr(self, name) for name in RunOptions.model_fields}
+        options = {name: getattr(self, name) for name in RunOptions.model_fields}
         world = load_world(self.world, self.graph)
         if self.max_age is None and period_s and not any(getattr(world, name).max_age for name in SERVICE_SECTIONS):
-            told["max_age"] = format_duration(period_s / 2)
+            options["max_age"] = format_duration(period_s / 2)
         prompts = self.prompts and resolve_absolute_path(self.prompts)
-        return RunOptions(**told | {"world": self.resolve_world_path(), "prompts": prompts})
+        return RunOptions(**options | {"world": self.resolve_world_path(), "prompts": prompts})
 
     def make_rebuild_params(self, settings: Mapping[str, BenchmarkParams]) -> RebuildParamsBase:
         """Return the parameters of rebuilds; `settings`: benchmark → its own."""
@@ -134,18 +134,18 @@ def load_serve_config(path: Path) -> tuple[dict[str, Any], dict[str, BenchmarkPa
     SettingsError names the file, the key and what was expected.
     """
     try:
-        told = load_toml(path)
-        own = {name: told.pop(name) for name in BENCHMARKS if name in told}
-        ServeOptions.model_validate(told)
-        return told, {name: BENCHMARKS[name].params.model_validate(given) for name, given in own.items()}
+        options = load_toml(path)
+        own = {name: options.pop(name) for name in BENCHMARKS if name in options}
+        ServeOptions.model_validate(options)
+        return options, {name: BENCHMARKS[name].params.model_validate(given) for name, given in own.items()}
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}; --config expects a TOML file") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise SettingsError(f"{path}: {where}: {first['msg']}" if where else f"{path}: {first['msg']}") from error
     except ValueError as error:
-        raise SettingsError(f"{path}: not a TOML file that can be read: {error}") from error
+        raise SettingsError(f"{path}: not valid TOML: {error}") from error
 
 
 def check_rebuild_inputs(params: RebuildParamsBase, run: RunOptions) -> None:
@@ -191,7 +191,7 @@ def validate_flow_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[
         # a name outside of the models may belong into one of them
         hints = ((owner, format_did_you_mean(name, model.model_fields)) for owner, model in models.items())
         inside = next((hint.replace("mean ", f"mean {owner}.") for owner, hint in hints if hint), "")
-        faults.append(f"{name}: there is no such parameter{inside or format_did_you_mean(name, models)}")
+        faults.append(f"{name}: unknown parameter{inside or format_did_you_mean(name, models)}")
     read: dict[str, Any] = {}
     for name, model in models.items():
         try:
@@ -213,7 +213,7 @@ def _describe_parameter_fault(name: str, model: type[BaseModel], fault: Any) -> 
         field = model.model_fields.get(part)
         if field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             model = field.annotation
-    return f"{where}: there is no such parameter{format_did_you_mean(place[-1], model.model_fields)}"
+    return f"{where}: unknown parameter{format_did_you_mean(place[-1], model.model_fields)}"
 
 
 @contextmanager

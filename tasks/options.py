@@ -1,12 +1,12 @@
 """Options of a run, base class of benchmark parameters, and the report of a build."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from factmill.tasks.core.calls.call import CallCacheMode
@@ -16,6 +16,7 @@ from factmill.tasks.core.spending.costs import BudgetLimits, format_cost
 from factmill.tasks.core.table_columns import split_column_map
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse_path
+from factmill.tasks.text.sanitize import format_did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,19 @@ class CliOption:
     """Option with its dashes; empty: derived from the parameter's name."""
     metavar: str = ""
     """Placeholder of the value in the help."""
+
+
+def format_invalid_option(error: ValidationError) -> str:
+    """Format the first wrong option of a validation error, under its Python name: what was given, and what was expected."""
+    first = error.errors()[0]
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{first['loc'][0]} is {first['input']!r}: {message}" if first["loc"] else message
+
+
+def format_unknown_option(name: str, known: Iterable[str]) -> str:
+    """Format that an option is unknown, with the one that may be meant and all that are known."""
+    names = sorted(known)
+    return f"unknown option {name}{format_did_you_mean(name, names)}; there are: {', '.join(names)}"
 
 
 def split_commas(given: Any) -> Any:
@@ -123,46 +137,47 @@ class RunOptions(StrictModel):
     )
 
     world: Annotated[str, CliOption(metavar="WORLD")] = "embedded"
-    """embedded, live, or the path of a world's TOML file."""
+    """World with the services and models to use: embedded (offline, no keys), live, or the path of a world's TOML file."""
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Use this local graph as the world's Wikidata."""
+    """Use this local graph as the world's Wikidata (`factmill graph list` shows the names)."""
     prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
     """Folder of own prompts, which replace the packaged ones of the same ids (`factmill prompts`). Default: prompts in the world's file."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
-    """The DuckDB file. Default: factmill.duckdb in factmill's home."""
+    """DuckDB file that holds the builds. Default: factmill.duckdb in factmill's home (FACTMILL_HOME)."""
     mode: CallCacheMode = "record"
-    """record: send calls that are not recorded; replay: send none; refresh: send all again."""
+    """Use of recorded calls: record sends only calls that are not recorded; replay sends none; refresh sends all again."""
     max_age: Annotated[MaxAge | None, CliOption(metavar="AGE")] = None
-    """With mode record: send a call to a live service again if its recorded reply is older (90m, 12h, 30d, or seconds). Texts of
-    revisions, and replies of models, local graphs and the embedded world, never expire. Default: max_age in the world's file."""
+    """With --mode record: send a call to a live service again if its recorded reply is older than this (90m, 12h, 30d, or
+    seconds). Texts of revisions, and replies of models, local graphs and the embedded world, never expire. Default: max_age in
+    the world's file."""
     since: Annotated[str | None, CliOption(metavar="BUILD")] = None
-    """Rebuild incrementally: send again only the calls whose replies have changed since this build (an id, its beginning, or last:
-    the newest of the benchmark in this world). Items and pages are checked for changes, fifty per request; replies that
-    cannot be checked are requested again. With --max-age, younger replies are used unchecked. Default: only age decides which
-    replies expire."""
+    """Rebuild incrementally: send again only the calls whose replies have changed since this build (its id, the start of its id,
+    or last: the newest build of the benchmark in this world). factmill checks items and pages for changes, 50 per request, and
+    requests replies that it cannot check again. With --max-age, younger replies are used unchecked. Default: replies
+    expire by age only."""
     stale_if_error: bool = False
-    """If a live service fails, use the expired reply. Otherwise the row fails as with any failure."""
+    """Use an expired reply if a live service fails. Without this option, the row fails."""
     concurrency: int = Field(default=4, ge=1, le=64)
-    """Number of concurrent batches."""
+    """Number of batches processed at the same time."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Rows per batch; more in a stage of over 32,000 rows, which has at most 64 batches."""
+    """Number of rows per batch. A stage has at most 64 batches, so batches of a stage with over 32,000 rows are larger."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
-    """Maximum cost of models in US dollars. factmill sends a request only if its maximum cost stays within this limit; else the run
-    stops cleanly (exit code 3), and the same command resumes it."""
+    """Maximum cost of this run's model requests in US dollars. If the next request could exceed it, the run stops with exit code
+    3; run the same command again to continue."""
     max_requests: int | None = Field(default=None, ge=0, le=MAX_SETTING_NUMBER)
-    """Maximum number of requests to services; each attempt counts."""
+    """Maximum number of requests to services and models; each attempt counts. Beyond it, the run stops as with --max-cost."""
     max_hours: Annotated[float | None, CliOption(metavar="HOURS")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
-    """Send no more requests after this number of hours."""
+    """Maximum run time in hours. After it, factmill sends no more requests and the run stops as with --max-cost."""
     requests: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
-    """Send no requests to models: write the pending ones to this file, one per line in the format of OpenAI's batch jobs, and stop
-    (exit code 4). Read the replies with --replies."""
+    """Write the requests to models to this file instead of sending them, one per line in the format of OpenAI's batch jobs, and
+    stop with exit code 4. --replies reads the replies."""
     replies: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
-    """Read the replies to the requests that this command wrote with --requests, in the format of `vllm run-batch`. With --requests
-    the build then continues to the next requests; without it, the remaining requests are sent."""
+    """Read replies to the requests that --requests wrote, in the format of `vllm run-batch`. With --requests, the build continues
+    and writes its next requests; without it, the build sends them."""
     pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1, le=MAX_SETTING_NUMBER)
     """Process only this number of representative rows (engine/building.py), record their results for a forecast, and publish
     nothing."""

@@ -259,7 +259,9 @@ def load_world(name: str, graph: str | None = None) -> World:
     try:
         world = World.model_validate(load_toml(path))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise SettingsError(f"no world {name!r}; expected `embedded`, `live` or the path of a TOML file") from error
+        raise SettingsError(
+            f"no world {name!r}; expected `embedded`, `live` or the path of a TOML file (to write one, copy data/worlds/live.toml)"
+        ) from error
     except OSError as error:
         raise SettingsError(f"the world {name[:_MAX_QUOTED_CHARACTERS]!r} cannot be read: {error.strerror}") from error
     except ValidationError as error:

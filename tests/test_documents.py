@@ -1,9 +1,14 @@
 """What the documents say exists."""
 
+import ast
+import json
 import re
 import tomllib
+from fnmatch import fnmatchcase
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -12,12 +17,32 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from support.docs.documents import DOCUMENTS, OWN, list_blocks, list_examples
 
+from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.cli.main import app
+from factmill.flows.evaluate.evaluations import list_evaluations_and_analyses
 from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.engine.benchmark import load_named_object
+from factmill.tasks.engine.failures import FAILURE_CAUSES
+from factmill.tasks.errors import FactmillError
+from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.settings import load_world
 
 ALL = (*DOCUMENTS, "CONTRIBUTING.md", "data/world/README.md")
 OTHERS = ("factmill", ".", "cp", "dask", "export", "prefect", "python", "inspect", "litellm", "lm_eval", "vllm")
+
+SEARCHED = {
+    "back up": "help/backup.html",
+    "upgrade": "help/backup.html",
+    "delete old builds": "help/backup.html",
+    "proxy": "help/faq.html",
+    "wikimedia rate limit": "help/faq.html",
+    "gpu": "help/faq.html",
+    "own questions": "help/faq.html",
+    "own judge prompt": "help/faq.html",
+    "epoch": "explain/replay.html",
+    "cite": "help/cite.html",
+}
+"""Words that a reader searches → a page with a section that has them all."""
 
 
 def commands() -> dict[str, set[str]]:
@@ -55,7 +80,7 @@ def test_documents_name_only_commands_and_options_that_exist(document: str) -> N
 def test_links_and_paths_in_documents_lead_somewhere(document: str) -> None:
     text = (ASSETS_ROOT / document).read_text()
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
-        if re.fullmatch(r"\.\./reference/[a-z_]+\.md", target):
+        if re.fullmatch(r"(?:\.\./)?reference/[a-z_]+\.md", target):
             continue  # made when the site is, which checks links to it
         assert (ASSETS_ROOT / document).parent.joinpath(target).exists(), target
 
@@ -66,6 +91,14 @@ def test_the_site_is_built_and_every_link_of_it_leads_somewhere(tmp_path: Path) 
     assert all(f"factmill {name}" in commands_page for name in commands())
     assert "granola_answers" in (tmp_path / "reference" / "tables.html").read_text("utf-8")
     assert "max_age" in (tmp_path / "reference" / "worlds.html").read_text("utf-8")
+    index = json.loads((tmp_path / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    for words, page in SEARCHED.items():
+        found = {
+            each["location"].split("#")[0]
+            for each in index
+            if all(word in f"{each['title']} {each['text']}".casefold() for word in words.split())
+        }
+        assert page in found, (words, found)
     pages = [page.read_text("utf-8") for page in tmp_path.rglob("*.html")]
     assert not [
         found for page in pages for found in re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]*)', page)
@@ -80,6 +113,9 @@ def test_every_world_of_the_documents_loads(tmp_path: Path) -> None:
     load_world(str(tmp_path / "file.toml")).require_services("wikipedia")
     worlds.remove(from_file)
     worlds += list_blocks("docs/rebuild/providers.md", "toml")
+    (shortest,) = list_blocks("README.md", "toml")
+    assert len(shortest.splitlines()) == 10
+    worlds.append(shortest)
     for number, world in enumerate(worlds):
         (tmp_path / f"{number}.toml").write_text(world)
         load_world(str(tmp_path / f"{number}.toml")).require_services("wikipedia", "pageviews")
@@ -113,3 +149,67 @@ def test_what_is_not_run_is_there() -> None:
                 assert extra and extra[1] in project["optional-dependencies"], words
             else:
                 assert words[0] in OTHERS, words
+
+
+def test_every_metric_that_is_printed_or_compared_with_a_paper_has_a_formula() -> None:
+    described = tomllib.loads((ASSETS_ROOT / "docs" / "metrics.toml").read_text("utf-8"))
+    for name, evaluation in list_evaluations_and_analyses().items():
+        if isinstance(evaluation, Evaluation):
+            formulas = described[name.removesuffix("_evaluation")]
+            metrics = {*evaluation.headline_metrics, *(result.metric for result in evaluation.paper_results)}
+            assert {each for each in metrics if not any(fnmatchcase(each, pattern) for pattern in formulas)} == set()
+
+
+def test_every_reason_that_the_code_writes_out_is_described() -> None:
+    described = tomllib.loads((ASSETS_ROOT / "docs" / "reasons.toml").read_text("utf-8"))
+    reasons = set(FAILURE_CAUSES)
+    for path in (ASSETS_ROOT / "tasks").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                place = {"Reject": 1, "QuestionRefusal": 0, "PairProblem": 0}.get(node.func.id, len(node.args))
+                reasons |= {each.value for each in node.args[place : place + 1] if isinstance(each, ast.Constant)}
+    assert len(reasons) > 50
+    assert reasons - {reason for known in described.values() for reason in known} == set()
+
+
+def test_the_page_of_messages_names_codes_that_exist_and_most_of_them() -> None:
+    text = (ASSETS_ROOT / "docs" / "help" / "troubleshooting.md").read_text("utf-8")
+    named = set(re.findall(r"`\[([a-z-]+)\]`", text))
+    pending, codes = [FactmillError], set()
+    while pending:
+        codes.add(pending[-1].code)
+        pending += pending.pop().__subclasses__()
+    assert len(named) > 15 and named <= codes, named - codes
+
+
+def test_the_citation_names_the_papers_of_all_benchmarks() -> None:
+    citation = yaml.safe_load((ASSETS_ROOT / "CITATION.cff").read_text("utf-8"))
+    page = (ASSETS_ROOT / "docs" / "help" / "cite.md").read_text("utf-8")
+    project = tomllib.loads((ASSETS_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+    papers = [load_named_object(benchmark.release).paper for benchmark in BENCHMARKS.values() if benchmark.release]
+    assert len(papers) == 5
+    for paper in papers:
+        (entry,) = [each for each in citation["references"] if each["url"] == paper.url]
+        assert (entry["title"], entry["year"]) == (paper.title, paper.year)
+        assert [(each["given-names"], each["family-names"]) for each in entry["authors"]] == list(paper.authors)
+        assert paper.title in page and paper.url in page
+
+
+def test_pictures_are_those_of_the_script_and_small() -> None:
+    script = load_pictures_script()
+    for theme in script.COLOURS:
+        assert (script.FOLDER / f"stages-{theme}.svg").read_text("utf-8") == script.draw_diagram(theme)
+        narrow = (script.FOLDER / f"stages-narrow-{theme}.svg").read_text("utf-8")
+        assert narrow == script.draw_narrow_diagram(theme)
+    for name in ("report.png", "prefect-run.png"):
+        picture = (script.FOLDER / name).read_bytes()
+        assert picture.startswith(b"\x89PNG") and 10_000 < len(picture) <= script.MAX_BYTES, name
+
+
+def load_pictures_script() -> Any:
+    spec = spec_from_file_location("pictures", ASSETS_ROOT / "docs" / "pictures.py")
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -88,9 +88,9 @@ def test_what_a_schedule_asks_again_is_older_than_half_its_period(told: Any, age
 def test_a_parameter_that_there_is_not_is_named_with_what_was_meant() -> None:
     told = {"params": {"relation": ["P19"]}, "relations": ["P19"], "paramz": {}}
     said = (
-        "relations: there is no such parameter; did you mean params.relations?; "
-        "paramz: there is no such parameter; did you mean params?; "
-        "params.relation: there is no such parameter; did you mean relations?"
+        "relations: unknown parameter; did you mean params.relations?; "
+        "paramz: unknown parameter; did you mean params?; "
+        "params.relation: unknown parameter; did you mean relations?"
     )
     with pytest.raises(UsageError, match=re.escape(said)):
         validate_flow_parameters("granola", told)

@@ -33,7 +33,12 @@ from factmill.flows.cli.entry import (
 from factmill.tasks.errors import FactmillError, UsageError
 from factmill.tasks.memory import find_resource_shortage
 from factmill.tasks.processes import find_thread_start_shortage, request_process_exit
-from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates, shorten_middle
+from factmill.tasks.text.sanitize import (
+    escape_control_characters,
+    format_did_you_mean,
+    replace_lone_surrogates,
+    shorten_middle,
+)
 
 COMMAND_GROUPS = {
     "Build and inspect": {
@@ -41,16 +46,16 @@ COMMAND_GROUPS = {
         "show": ("builds", "Show rows of a benchmark's latest build, or list the builds."),
         "explain": ("explain", "Show where a row comes from: source, items, calls, verdicts."),
         "diff": ("diff", "Compare two builds row by row, with the cause of each change."),
-        "verify": ("builds", "Rebuild from recorded calls and compare every table's bytes."),
-        "doctor": ("doctor", "Check what is configured, reachable or missing, with advice."),
+        "verify": ("builds", "Rebuild a build from recorded calls and compare all bytes."),
+        "doctor": ("doctor", "Check configuration, services and models, with advice."),
     },
     "Measure": {
         "evaluate": ("evaluate", "Measure a model on a benchmark."),
         "report": ("report", "Write a report of builds or evaluations as one page."),
-        "audit": ("human_review", "Review a seeded sample of rows with their evidence."),
+        "audit": ("human_review", "Check a random sample of rows against their evidence."),
         "review": ("human_review", "Export flagged rows for people to decide on, and import them."),
         "label": ("human_review", "Export answers for people to label, and import the labels."),
-        "judge-card": ("judge_card", "Measure how far a judge agrees with people."),
+        "judge-card": ("judge_card", "Measure how often a judge agrees with people."),
         "mechanism": ("mechanism", "Find the components of a local model that carry a fact."),
     },
     "Publish": {
@@ -58,21 +63,21 @@ COMMAND_GROUPS = {
         "release": ("release", "Write a build as a dataset folder to publish."),
     },
     "Operate": {
-        "serve": ("serve", "Run rebuilds by schedule and from Prefect's UI until stopped."),
+        "serve": ("serve", "Run scheduled rebuilds, and runs started in Prefect's UI."),
         "jobs": ("jobs", "List, cancel and forget batch jobs at model servers."),
         "gc": ("gc", "Remove old builds, unused calls and data of stopped runs."),
-        "upgrade": ("gc", "Convert an earlier factmill's warehouse to today's tables."),
-        "worker": ("worker", "Serve local models and graphs to a Dask cluster until stopped."),
-        "prepare": ("builds", "Create once what every build needs, for a quick first build."),
+        "upgrade": ("gc", "Convert a warehouse of an earlier factmill version."),
+        "worker": ("worker", "Serve local models and graphs to a Dask cluster."),
+        "prepare": ("builds", "Create Prefect's database and the embedded world in advance."),
     },
     "Local data": {
         "graph": ("graphs", "Load, list and remove local graphs: Wikidata dumps."),
         "models": ("models", "Convert, list and remove local models (CTranslate2)."),
-        "paths": ("paths", "Find paths of one and two hops between items and values."),
+        "paths": ("paths", "Find paths of one or two hops from items to items or values."),
         "world": ("world", "Serve the embedded world and manage its scripted replies."),
-        "prompts": ("prompts", "List, show and copy prompts, to replace them by your own."),
-        "fanoutqa": ("fanoutqa", "Validate question files, and find answers that changed since."),
-        "new": ("new", "Write the package of a new benchmark, which builds and tests."),
+        "prompts": ("prompts", "List, show and copy prompts, to replace them with your own."),
+        "fanoutqa": ("fanoutqa", "Validate question files, and find answers that have changed."),
+        "new": ("new", "Create a package for a new benchmark, ready to build and test."),
     },
 }
 """Heading in `factmill --help` → name → (module in flows/commands, which defines NAME or NAME_app, and the line of the
@@ -147,28 +152,36 @@ def _raising_command_line_errors() -> Iterator[None]:
             raise
         context: Any = getattr(error, "ctx", None)
         usage = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n" if context else ""
-        raise CommandLineError(f"{error.format_message()}{_format_usage_advice(error, context)}", usage) from error
+        raise CommandLineError(_format_usage_error(error, context), usage) from error
 
 
-def _format_usage_advice(error: TyperException, context: Any) -> str:
-    """Return what was expected where Typer's message does not say so; else an empty text."""
-    is_group = isinstance(getattr(context, "command", None), TyperGroup)
+def _format_usage_error(error: TyperException, context: Any) -> str:
+    """Return Typer's message with what was expected."""
+    message = error.format_message()
+    command: Any = getattr(context, "command", None)
+    is_group = isinstance(command, TyperGroup)
     if is_group and error.message.startswith("No such command"):
-        return f" Expected one of: {', '.join(context.command.list_commands(context))}."
-    if is_group and error.message.startswith("No such option") and context.parent is not None:
-        return f" Options follow the subcommand: {context.command_path} SUBCOMMAND {getattr(error, 'option_name', '--help')}"
-    if error.format_message().startswith("Missing") and (
-        help_text := getattr(getattr(error, "param", None), "help", "")
-    ):
-        return f" It is: {help_text}"
-    return ""
+        return f"{message} Expected one of: {', '.join(context.command.list_commands(context))}."
+    if error.message.startswith("No such option") and context is not None:
+        option = str(getattr(error, "option_name", ""))
+        if is_group and context.parent is not None:
+            names = context.command.list_commands(context)
+            return (
+                f"{option} is given before a subcommand; expected one of {', '.join(names)} first: "
+                f"{context.command_path} {names[0]} {option}"
+            )
+        known = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
+        return f"No such option: {option}{format_did_you_mean(option, known)}"
+    if message.startswith("Missing") and (help_text := getattr(getattr(error, "param", None), "help", "")):
+        return f"{message} Expected: {help_text}"
+    return message
 
 
 class LazyCommandGroup(TyperGroup):
     """The group `factmill`, which lists its commands without importing them."""
 
-    def __init__(self, **told: Any) -> None:
-        super().__init__(**told | {"commands": _LazyCommands()})
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options | {"commands": _LazyCommands()})
 
     def make_context(self, *given: Any, **named: Any) -> Any:
         """Parse the command line up to the command; CommandLineError if that fails."""
@@ -276,10 +289,12 @@ def _check_argument_length_and_encoding(arguments: Sequence[str]) -> None:
     for each in arguments:
         if len(each) > _LONGEST_ARGUMENT:
             raise UsageError(
-                f"an argument has {len(each):,} characters; expected {_LONGEST_ARGUMENT:,} at most: {shorten_middle(each)!r}"
+                f"an argument has {len(each):,} characters; expected at most {_LONGEST_ARGUMENT:,}: {shorten_middle(each)!r}"
             )
         if replace_lone_surrogates(each) != each:
-            raise UsageError(f"an argument is not UTF-8: {each!r}; expected UTF-8 in names of files and all else")
+            raise UsageError(
+                f"an argument is not UTF-8: {each!r}; expected UTF-8 in every argument, file names included"
+            )
 
 
 def _run_and_get_exit_code() -> int:
@@ -311,10 +326,10 @@ def _report_error(error: Exception) -> None:
     elif isinstance(error, FactmillError):
         _print_error(error.code, str(error), getattr(error, "usage", ""))
     elif isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
-        told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
+        message = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
         if error.errno == errno.ENOSPC:
-            told += "; make room (`factmill gc` says what can go) and run the same command again"
-        _print_error("file-system", told)
+            message += "; free disk space (`factmill gc` lists what can be removed) and run the same command again"
+        _print_error("file-system", message)
     elif not find_stop_exit_code():  # an interrupted library may raise any error
         traceback.print_exc()
         if _is_json_asked():
@@ -323,11 +338,11 @@ def _report_error(error: Exception) -> None:
 
 def _print_error(code: str, message: str, usage: str = "") -> None:
     """Print an error on standard error: `factmill: MESSAGE [CODE]` after the lines of usage, or an object with --json."""
-    told = escape_control_characters(shorten_middle(message, _LONGEST_MESSAGE))
+    text = escape_control_characters(shorten_middle(message, _LONGEST_MESSAGE))
     if _is_json_asked():
-        sys.stderr.write(f"{json.dumps({'error': code, 'message': told}, ensure_ascii=False)}\n")
+        sys.stderr.write(f"{json.dumps({'error': code, 'message': text}, ensure_ascii=False)}\n")
     else:
-        sys.stderr.write(f"{usage}{usage and chr(10)}factmill: {told} [{code}]\n")
+        sys.stderr.write(f"{usage}{usage and chr(10)}factmill: {text} [{code}]\n")
 
 
 def _is_json_asked() -> bool:

@@ -33,7 +33,7 @@ def check_warehouse_exists(given: Path | None) -> Path | None:
         path = resolve_warehouse_path(RunOptions(warehouse=given))
         if not warehouse_exists(path):
             raise UsageError(
-                f"there is no warehouse {path}; name one that is there, or leave --warehouse out for the usual one"
+                f"{path}: no such warehouse; give the path of an existing DuckDB file, or omit --warehouse for the default one"
             )
     return given
 
@@ -46,10 +46,13 @@ WarehouseOption = Annotated[
 NewWarehouseOption = Annotated[Path | None, typer.Option(help=_WAREHOUSE_HELP, metavar="FILE")]
 """Option for a warehouse that the command may create."""
 BuildArgument = Annotated[
-    str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
+    str, typer.Argument(help="Build: its id, the start of its id, or latest:BENCHMARK.", metavar="BUILD")
 ]
-BuildOption = Annotated[str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")]
-BenchmarkArgument = Annotated[str, typer.Argument(metavar="BENCHMARK")]
+BuildOption = Annotated[
+    str | None,
+    typer.Option("--build", help="Build: its id or the start of its id. Default: the latest.", metavar="BUILD"),
+]
+BenchmarkArgument = Annotated[str, typer.Argument(metavar="BENCHMARK", help="Name of the benchmark, such as granola.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 CONTEXT_FIELD = ("context", typer.Context)
 """Field of an options record that holds the command's context, so that usage errors name the command."""
@@ -70,8 +73,8 @@ def print_json(value: Any) -> None:
 
 def print_escaped_lines(lines: Iterable[str]) -> None:
     """Print lines, if there are any, without control characters that sources or models may have put into them."""
-    if told := list(lines):
-        typer.echo(escape_control_characters("\n".join(told)))
+    if printed := list(lines):
+        typer.echo(escape_control_characters("\n".join(printed)))
 
 
 def print_result(as_json: bool, result: Any, lines: Iterable[str], *notes: str) -> None:
@@ -91,7 +94,7 @@ def write_text_file(text: str, path: Path, option: str = "") -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8", newline="")
     except OSError as error:
-        advice = f"; name another place with {option}" if option else ""
+        advice = f"; give another path with {option}" if option else ""
         raise OutputError(f"{path}: cannot be written: {error.strerror}{advice}") from error
     return path
 
@@ -138,15 +141,15 @@ def _make_option_type(name: str, field: FieldInfo) -> Any:
     # default and bounds in the form of the help: [default: 4; from 1 to 5]
     lowest = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
     highest = next((each.le for each in field.metadata if isinstance(each, Le)), None)
-    told = [] if field.default in (None, (), False) else [f"default: {field.default}"]
-    told += filter(None, [format_number_range(cast(float | None, lowest), cast(float | None, highest))])
-    help_text = " ".join(filter(None, [field.description, f"[{'; '.join(told)}]" if told else ""]))
+    details = [] if field.default in (None, (), False, "") else [f"default: {field.default}"]
+    details += filter(None, [format_number_range(cast(float | None, lowest), cast(float | None, highest))])
+    help_text = " ".join(filter(None, [field.description, f"[{'; '.join(details)}]" if details else ""]))
     kind: Any = str | None
     if field.annotation is bool:
         kind = bool
     elif get_origin(field.annotation) is tuple:
         kind = list[str] | None
-    named = _get_option_name(name, field)
+    named = get_option_name(name, field)
     return Annotated[kind, typer.Option(named, help=help_text, metavar=_make_option_metavar(field), show_default=False)]
 
 
@@ -166,18 +169,19 @@ def raising_usage_errors(model: type[BaseModel], context: typer.Context | None =
         name = str(first["loc"][0])
         value = "" if first["type"] == "value_error" else f"{first['input']!r}: "
         message = _PARSING_MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
-        said = f"{value}{message}"
+        text = f"{value}{message}"
         if first["type"] == "literal_error":
-            said += format_did_you_mean(str(first["input"]), _list_option_choices(model.model_fields[name]))
-        hint = f"'{_get_option_name(name, model.model_fields[name])}'"
-        raise typer.BadParameter(said, context, param_hint=hint) from error
+            text += format_did_you_mean(str(first["input"]), _list_option_choices(model.model_fields[name]))
+        hint = f"'{get_option_name(name, model.model_fields[name])}'"
+        raise typer.BadParameter(text, context, param_hint=hint) from error
 
 
 def _find_option_marker(field: FieldInfo) -> CliOption:
     return next((each for each in field.metadata if isinstance(each, CliOption)), CliOption())
 
 
-def _get_option_name(name: str, field: FieldInfo) -> str:
+def get_option_name(name: str, field: FieldInfo) -> str:
+    """Return the option of a field, with its dashes."""
     return _find_option_marker(field).name or f"--{name.replace('_', '-')}"
 
 

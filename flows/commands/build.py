@@ -28,7 +28,7 @@ from factmill.tasks.reports.formatting import shorten_line
 from factmill.tasks.storage.builds import format_planted_faults
 
 BuildForceOption = Annotated[
-    bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")
+    bool, typer.Option("--force", help="Build again even if a build with the same inputs exists.")
 ]
 
 
@@ -45,7 +45,9 @@ def build(given: Any) -> None:
             given, given.benchmarks[0], make_model_from_options(given.benchmarks[0].params, given), run
         )
     if (run.requests or run.replies) and len(given.benchmarks) > 1:
-        raise UsageError("--requests and --replies are of one build; name it: factmill build granola --requests FILE")
+        raise UsageError(
+            "--requests and --replies work with one benchmark at a time; for example: factmill build granola --requests FILE"
+        )
     purse, done = MultiBuildBudget(run), list[str]()
     with shared_server():
         for benchmark in given.benchmarks:
@@ -92,15 +94,17 @@ def _add_build_command(
 
 for _each in BENCHMARKS.values():
     _add_build_command(_each.name, _each.title, _each.examples, [_each], make_option_dataclass_fields(_each.params))
-_add_build_command("all", "Every benchmark, with its defaults", ["factmill build all"], list(BENCHMARKS.values()), [])
+_add_build_command(
+    "all", "Build every benchmark with its defaults", ["factmill build all"], list(BENCHMARKS.values()), []
+)
 
 
 def _format_build_report(report: BuildReport) -> list[str]:
     """Return a build's report as lines of text."""
-    how = "made again, the same as before: confirmed" if report.confirmed else "published"
+    how = "built again with the same bytes: confirmed" if report.confirmed else "published"
     how = "already built from the same inputs" if report.up_to_date else how
     lines = [f"{report.build_id}: {'no row is published' if report.nothing_published else how} in {report.warehouse}"]
-    opened = f" + {report.opened} opened from them" if report.opened else ""
+    opened = f" + {report.opened} expanded from them" if report.opened else ""
     lines.append(
         f"  {report.inputs} source rows{opened} = {report.rows} published + {report.rejects} rejected + {report.merged} merged"
         f"   (world {report.world}{f', author {report.author}' if report.author else ''})"
@@ -120,28 +124,30 @@ def _format_build_report(report: BuildReport) -> list[str]:
     # a build without a model has neither tokens nor cost
     spent = f"tokens {report.tokens_in} in, {report.tokens_out} out; {report.format_cost()}; " if report.author else ""
     lines.append(f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; {spent}{report.seconds:.1f} s")
-    if "actual" in (told := report.forecast):
-        total, low, high, actual = (told[name] for name in ("total", "low", "high", "actual"))
+    if "actual" in (forecast := report.forecast):
+        total, low, high, actual = (forecast[name] for name in ("total", "low", "high", "actual"))
         lines.append(
-            f"  forecast of {told['made_at'][:10]}: {total['calls']:,.0f} calls, US$ {total['usd']:.4f} ({low['usd']:.4f} to "
+            f"  forecast of {forecast['made_at'][:10]}: {total['calls']:,.0f} calls, US$ {total['usd']:.4f} ({low['usd']:.4f} to "
             f"{high['usd']:.4f}); actual: {actual['calls']:,.0f} calls, US$ {actual['usd']:.4f}"
         )
     lines += [f"  since {format_revalidation(report.since)}"] if report.since else []
     lines += [f"  own prompts: {format_prompt_digests(report.own_prompts)}"] if report.own_prompts else []
-    for service, told in report.replies.items():
-        came = f"{told['oldest'][:16]} to {told['newest'][:16]} UTC, {told['asked']} asked by this build"
-        kept = f"; {told['too_old']} are too old, kept since the service fails" if told["too_old"] else ""
-        lines.append(f"  replies of {shorten_line(service)}: {told['calls']}, from {came}{kept}")
+    for service, replies in report.replies.items():
+        came = f"{replies['oldest'][:16]} to {replies['newest'][:16]} UTC, {replies['asked']} requested by this build"
+        kept = f"; {replies['too_old']} are expired, used because the service fails" if replies["too_old"] else ""
+        lines.append(f"  replies of {shorten_line(service)}: {replies['calls']}, from {came}{kept}")
     lines += [f"  note: {note}" for note in report.notes]
     if report.caution:
         lines.append(f"  note: {report.caution}")
     elif report.author.startswith(SCRIPTED_MODEL_NAME):
-        lines.append(f"  note: answers and scores are {report.author}, written beforehand; no model was asked")
+        lines.append(
+            f"  note: answers and scores are {report.author}, prepared replies from files; no model was called"
+        )
     if report.scripted:
         lines.append(f"  note: {format_planted_faults(report.scripted)}")
     if report.unsettled:
         lines.append(
-            f"  note: {report.unsettled} rows were lost to passing failures; the same command tries them again"
+            f"  note: {report.unsettled} rows were lost to temporary failures of services; run the same command again to retry them"
         )
     if report.rows:
         shown = f"factmill show {report.benchmark}, factmill verify {report.build_id}"

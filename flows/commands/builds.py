@@ -40,7 +40,9 @@ _CONCURRENCY = RunOptions.model_fields["concurrency"]
 def builds(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
     """List the builds of the warehouse, oldest first."""
     found = list_builds(resolve_warehouse_path(RunOptions(warehouse=warehouse)))
-    told = [{**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest} for b in found]
+    reports = [
+        {**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest} for b in found
+    ]
     lines = []
     for b in found:
         r = b.report
@@ -49,7 +51,7 @@ def builds(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> No
             f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  {author}world {shorten_line(r['world'])}"
             + (f"  note: {b.caution}" if b.caution else "")
         )
-    print_result(as_json, told, lines, "" if found else "no builds yet; try: factmill build granola")
+    print_result(as_json, reports, lines, "" if found else "no builds yet; make one: factmill build granola")
 
 
 def verify(
@@ -58,9 +60,11 @@ def verify(
     concurrency: int = typer.Option(_CONCURRENCY.default, help=_CONCURRENCY.description),
     as_json: JsonOption = False,
 ) -> None:
-    """Rebuild from recorded calls and compare every table's bytes.
+    """Rebuild a build from recorded calls and compare all bytes.
 
-    Exit code 0 only when all agree. Example: factmill verify latest:granola
+    The exit code is 0 only if the bytes of every table are identical.
+
+    Example: factmill verify latest:granola
     """
     progress.set_progress_style()
     with raising_usage_errors(RunOptions):
@@ -73,28 +77,28 @@ def verify(
         for name, table in tables.items()
     ]
     how = "rebuilt byte for byte from recorded calls" if agrees else "does NOT rebuild to the same bytes"
-    told = {"build_id": record.build_id, "agrees": agrees, "tables": tables}
-    print_result(as_json, told, [*lines, f"{record.build_id}: {how}"])
+    result = {"build_id": record.build_id, "agrees": agrees, "tables": tables}
+    print_result(as_json, result, [*lines, f"{record.build_id}: {how}"])
     if not agrees:
         raise typer.Exit(1)
 
 
 def export(
     build_name: BuildArgument,
-    to: Path = typer.Option(..., help="Folder to write to.", metavar="DIR"),
-    with_answers: bool = typer.Option(False, "--with-answers", help="Write the answers of a test part too."),
+    to: Path = typer.Option(..., help="Folder to write to; created if it does not exist.", metavar="DIR"),
+    with_answers: bool = typer.Option(False, "--with-answers", help="Also write the hidden answers of the test split."),
     lm_eval: Path | None = typer.Option(
         None,
         "--lm-eval",
         metavar="DIR",
-        help="Also write tasks for lm-evaluation-harness (lm_eval --include_path DIR), with the gold answers.",
+        help="Also write tasks for lm-evaluation-harness to this folder, with the gold answers (then: lm_eval --include_path DIR).",
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a build's tables as Parquet, CSV and JSON Lines.
 
-    Rejected rows are written as Parquet.
+    Rejected rows are written as Parquet only.
 
     Example: factmill export latest:granola --to out/
     """
@@ -109,15 +113,19 @@ def export(
     files = export_build(path, record, to, benchmark.forms, held_out, audit)
     files += write_lm_eval_tasks(path, record, lm_eval) if lm_eval else []
     paths = [str(file) for file in files]
-    told = {"build_id": record.build_id, "caution": record.caution, "held_out": list(held_out), "files": paths}
-    without = f"left out, since they hold answers of the test part: {', '.join(held_out)} (--with-answers)"
-    print_result(as_json, told, paths, record.caution and f"note: {record.caution}", without if held_out else "")
+    result = {"build_id": record.build_id, "caution": record.caution, "held_out": list(held_out), "files": paths}
+    without = (
+        f"left out because they hold answers of the test split: {', '.join(held_out)} (--with-answers writes them)"
+    )
+    print_result(as_json, result, paths, record.caution and f"note: {record.caution}", without if held_out else "")
 
 
 def prepare() -> None:
-    """Create once what every build needs, for a quick first build.
+    """Create Prefect's database and the embedded world in advance.
 
-    These are Prefect's database and the store of the embedded world. Example: factmill prepare
+    Every build needs them; the first build creates them otherwise, and takes longer.
+
+    Example: factmill prepare
     """
     progress.set_progress_style()
     build_runner.prepare_prefect_and_embedded_world()
@@ -125,18 +133,21 @@ def prepare() -> None:
 
 def show(
     benchmark: Annotated[
-        str | None, typer.Argument(metavar="[BENCHMARK]", help="Default: list the builds, oldest first.")
+        str | None,
+        typer.Argument(
+            metavar="[BENCHMARK]", help="Benchmark or evaluation to show. Default: list all builds, oldest first."
+        ),
     ] = None,
     build_name: BuildOption = None,
-    limit: int = typer.Option(20, min=1, max=MAX_SETTING_NUMBER, help="Rows to show."),
+    limit: int = typer.Option(20, min=1, max=MAX_SETTING_NUMBER, help="Maximum number of rows to show."),
     part: str | None = typer.Option(
         None,
         "--part",
-        help="Only rows of this part: a relation, a source or a category, whichever the benchmark falls into.",
+        help="Only rows of this part of the benchmark: a relation, source or category.",
         metavar="NAME",
     ),
-    rejects: bool = typer.Option(False, "--rejects", help="Show what was rejected, and why."),
-    columns: bool = typer.Option(False, "--columns", help="Show what each column means."),
+    rejects: bool = typer.Option(False, "--rejects", help="Show rejected rows with their reasons."),
+    columns: bool = typer.Option(False, "--columns", help="Show the meaning of each column."),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -152,7 +163,7 @@ def show(
     if benchmark is None:
         if build_name or part or rejects or columns:
             raise UsageError(
-                "--build, --part, --rejects and --columns need a benchmark: factmill show granola --columns"
+                "--build, --part, --rejects and --columns need a benchmark; for example: factmill show granola --columns"
             )
         return builds(warehouse, as_json)
     known = get_benchmark_or_evaluation(benchmark)
@@ -188,8 +199,8 @@ def _show_rows(
         there = db.table(known.main_table).columns
         if lacking := [column for column in (known.group_column, *known.display_columns) if column not in there]:
             raise BuildFormatTooOld(
-                f"{record.build_id} was made by an earlier factmill, which wrote no {', '.join(dict.fromkeys(lacking))} into "
-                f"{known.main_table}; make it again with the same command: recorded replies are not asked for again"
+                f"{record.build_id} is from an earlier factmill version: {known.main_table} lacks the columns "
+                f"{', '.join(dict.fromkeys(lacking))}; build it again with the same command, which uses the recorded replies"
             )
         rows = query_rows(
             db,
@@ -230,7 +241,9 @@ def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: i
     for row in rows:
         flat = " ".join(row["detail"].split())
         row["detail"] = (
-            flat if len(flat) <= _MAX_DETAIL_CHARACTERS else f"{flat[:_MAX_DETAIL_CHARACTERS]}… (all of it: --json)"
+            flat
+            if len(flat) <= _MAX_DETAIL_CHARACTERS
+            else f"{flat[:_MAX_DETAIL_CHARACTERS]}… (--json prints all of it)"
         )
     columns = dict.fromkeys(("stage", "id", "reason", "detail"))
     print_terminal_table(f"{build_id}, {len(rows)} of {rejects} rejects", columns, rows)

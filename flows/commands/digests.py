@@ -91,13 +91,13 @@ def list_unversioned_table_changes(reports: Iterable[Mapping[str, Any]]) -> list
     ]
     versions = " or ".join(f"{room} (now {PACKAGE_VERSIONS[room].number})" for room in changed)
     advice = (
-        f"raise the version of the room whose change did it in tasks/engine/naming/code_versions.py: {versions}"
+        f"raise the version of the package whose change caused it in tasks/engine/naming/code_versions.py: {versions}"
         if changed
-        else "no room of a version changed either, so what did it is counted nowhere: see tasks/engine/naming/code_versions.py"
+        else "no versioned package changed either, so no version covers the cause: see tasks/engine/naming/code_versions.py"
     )
     return [
-        f"{report['build_id']}: its tables differ from those in data/world/digests.json, but nothing that its lock names "
-        f"does; {advice}"
+        f"{report['build_id']}: its tables differ from those in data/world/digests.json, but nothing in its manifest "
+        f"differs; {advice}"
         for report in reports
         if content["ids"].get(report["benchmark"]) == report["build_id"]
         and content["builds"][report["benchmark"]] != collect_table_digests([report])[report["benchmark"]]

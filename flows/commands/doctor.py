@@ -67,12 +67,16 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 
 def doctor(
-    world: str = typer.Option("embedded", help="World to look at."),
-    ask: bool = typer.Option(False, "--ask", help="Ask each model and service once; models may cost a little."),
+    world: str = typer.Option("embedded", help="World to check: embedded, live, or the path of a world's TOML file."),
+    ask: bool = typer.Option(
+        False, "--ask", help="Also send one request to each model and service; models may charge for it."
+    ),
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what is configured, reachable or missing, with advice.
+    """Check configuration, services and models, with advice.
+
+    Each line is `ok`, or `MISSING` with advice. The exit code is 1 if anything is missing.
 
     \b
     Examples:
@@ -120,7 +124,7 @@ def _examine_benchmark_packages() -> Iterator[DoctorFinding]:
         yield _make_finding(f"package {package.name}", True, f"{package.version}; benchmarks: {', '.join(names)}")
     for name, reason in {**BROKEN_BENCHMARKS, **BROKEN_EVALUATIONS}.items():
         yield _make_finding(
-            f"benchmark {name}", False, f"cannot be loaded from {reason}", "mend that package, or uninstall it"
+            f"benchmark {name}", False, f"cannot be loaded from {reason}", "fix or uninstall that package"
         )
 
 
@@ -139,12 +143,12 @@ def _examine_machine_and_warehouse(warehouse: Path) -> Iterator[DoctorFinding]:
         "disk",
         free_gb >= _MIN_FREE_GB and not lack,
         f"{free_gb:.1f} GB free{f'; {folder} cannot be written: {lack}' if lack else ''}",
-        "make room, or point FACTMILL_HOME elsewhere",
+        "free disk space, or set FACTMILL_HOME to a folder on another disk",
     )
     yield _probe_as_finding(
         "warehouse",
         lambda: _describe_warehouse(warehouse),
-        "see the message; another file can be named with --warehouse",
+        "see the message, or give another file with --warehouse",
     )
     history = prefect_database_path(factmill_home())
     damage = find_database_damage(history)
@@ -153,11 +157,11 @@ def _examine_machine_and_warehouse(warehouse: Path) -> Iterator[DoctorFinding]:
         "prefect history",
         not damage,
         f"{history} cannot be used: {damage}" if damage else size,
-        "nothing needs to be done: the next build puts it aside and makes a new one; builds are not in it",
+        "nothing to do: the next build sets it aside and creates a new one; it holds no builds",
     )
     api = get_environment_variable("PREFECT_API_URL")
     yield _make_finding(
-        "prefect api", True, api or "a server of our own for each run (set PREFECT_API_URL to use a running one)", ""
+        "prefect api", True, api or "each run starts its own server (set PREFECT_API_URL to use a running one)", ""
     )
 
 
@@ -167,7 +171,7 @@ def _examine_benchmark_assets(benchmark: Benchmark) -> DoctorFinding:
         return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items() if found)
 
     return _probe_as_finding(
-        f"assets {benchmark.name}", read, "mend the file that the message names, or install factmill anew"
+        f"assets {benchmark.name}", read, "fix the file that the message names, or reinstall factmill"
     )
 
 
@@ -185,9 +189,11 @@ def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> Doc
     lacking = [f"[{name}]" for name in benchmark.required_services(benchmark.params()) if not world.has_service(name)]
     roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
     lacking += [f"[models.{role}]" for role in roles if role not in world.models]
-    found = f"not in this world: it names no {', '.join(lacking)}" if lacking else "this world names what it asks"
+    found = (
+        f"not possible in this world, which lacks {', '.join(lacking)}" if lacking else "this world has all it needs"
+    )
     if (problem := find_wikipedia_file_problem(world, benchmark, benchmark.params())) and not lacking:
-        found = f"not in this world: {problem}"
+        found = f"not possible in this world: {problem}"
     return _make_finding(f"build {benchmark.name}", True, found)
 
 
@@ -206,7 +212,7 @@ def _examine_graphs(world: World) -> Iterator[DoctorFinding]:
     yield _probe_as_finding(
         "local graphs",
         lambda: ", ".join(graph["name"] for graph in list_graph_states()) or "none loaded",
-        "reload the damaged graph",
+        "load the damaged graph again: factmill graph load FILE --name NAME --replace",
     )
 
 
@@ -247,8 +253,8 @@ def _examine_compute(world: World) -> Iterator[DoctorFinding]:
         for wanted in list_required_cluster_resources(world, factmill_home()):
             count = len(cluster.list_capable_workers(wanted))
             lack = "" if count else format_missing_capability(wanted, workers, address)
-            told = lack or f"{wanted.identity} on {count} of its workers"
-            yield _make_finding(f"cluster {wanted.kind}", bool(count), told, f"factmill worker --address {address}")
+            found = lack or f"{wanted.identity} on {count} of its workers"
+            yield _make_finding(f"cluster {wanted.kind}", bool(count), found, f"factmill worker --address {address}")
     except FactmillError as error:
         yield _make_finding("compute", False, str(error), "check [compute] of the world's file, or FACTMILL_CLUSTER")
     finally:
@@ -262,7 +268,7 @@ def _examine_embedded_world_start() -> Iterator[DoctorFinding]:
         with running_world(factmill_home()) as world:
             return f"starts; digest {world.digest[:12]}"
 
-    yield _probe_as_finding("embedded world", start, "mend the file that the message names, or install factmill anew")
+    yield _probe_as_finding("embedded world", start, "fix the file that the message names, or reinstall factmill")
 
 
 def _compare_builds_with_published_digests(warehouse: Path) -> Iterator[DoctorFinding]:
@@ -284,10 +290,10 @@ def _compare_builds_with_published_digests(warehouse: Path) -> Iterator[DoctorFi
         agreeing += [name] if found == expected else []
         others += sorted(f"{build.build_id}: {table}" for table in expected if found.get(table) != expected[table])
     if agreeing or others:
-        agrees = f"{', '.join(agreeing)}: your build agrees with the published one"
-        advice = "compare CPU, pyarrow and the embedder (`factmill models list`) with README's `On any machine`"
+        agrees = f"{', '.join(agreeing)}: your build equals the published one"
+        advice = "compare CPU, pyarrow and the embedder (`factmill models list`) with `On any machine` in the README"
         yield _make_finding(
-            "same bytes", not others, f"other bytes in {', '.join(others)}" if others else agrees, advice
+            "same bytes", not others, f"bytes differ in {', '.join(others)}" if others else agrees, advice
         )
 
 
@@ -296,15 +302,15 @@ def _examine_endpoints(world: World) -> Iterator[DoctorFinding]:
     if outside:
         contact = world.has_contact_address or all(map(is_loopback_url, outside.values()))
         advice = (
-            "write a web page or a mail address of your own into the world's file, such as user_agent = "
-            '"factmill/0.1 (you@example.org)"; builds refuse to ask services that are not on this machine without one'
+            "put your own web page or email address into the world's file, such as user_agent = "
+            '"factmill/0.1 (you@example.org)"; without it, builds send nothing to services on other machines'
         )
         yield _make_finding("user agent", contact, world.user_agent, advice)
     for name in outside:
         yield _probe_as_finding(
             name,
             partial(_probe_service, name, world),
-            f"check the network, and the address and token of [{name}] in the world's file",
+            f"check the network, and url and token of [{name}] in the world's file",
         )
 
 
@@ -352,7 +358,7 @@ def _probe_and_describe_model_server(model: ModelSettings, user_agent: str) -> s
 
 
 async def _probe_model_server(server: OpenAiServerClient) -> str:
-    """Return a line that a model's server answers, asked as builds ask it; ServiceError if it does not."""
+    """Return a line that says that a model's server answers, with a request like those of builds; ServiceError if it does not."""
     url = server.model.url.rstrip("/")
     is_native = server.model.kind == "anthropic"
     models, chat = ("/v1/models", "/v1/messages") if is_native else ("/models", "/chat/completions")
@@ -370,11 +376,11 @@ async def _probe_model_server(server: OpenAiServerClient) -> str:
 
 def _describe_warehouse(warehouse: Path) -> str:
     if not warehouse.exists():
-        return f"{warehouse} (none yet; the first build makes it)"
+        return f"{warehouse} (none yet; the first build creates it)"
     with open_warehouse(warehouse, wait_s=2) as db:
         row = db.execute("SELECT (SELECT count(*) FROM builds), (SELECT count(*) FROM calls)").fetchone() or (0, 0)
     is_open = warehouse.stat().st_mode & 0o044
-    who = f"; other users may read it (`chmod go= {warehouse}` keeps it to yourself)" if is_open else ""
+    who = f"; other users can read it (to prevent this: `chmod go= {warehouse}`)" if is_open else ""
     return f"{warehouse}: {row[0]} builds, {row[1]} recorded calls{who}"
 
 
@@ -408,7 +414,7 @@ def _probe_service(name: str, world: World) -> str:
         raise ServiceError(f"{url} is not reachable: {error}") from None
     if status >= 400:
         raise ServiceError(f"{url} answers HTTP {status}")
-    return f"{url} answers ({status})" + (", signed in by a token" if token else "")
+    return f"{url} answers ({status})" + (", authenticated by a token" if token else "")
 
 
 def _probe_as_finding(what: str, look: Callable[[], str], advice: str) -> DoctorFinding:
@@ -449,14 +455,14 @@ def ask_models_and_services(world_name: str) -> Iterator[dict[str, Any]]:
         world = services.world
         for name in filter(world.has_service, SERVICE_SECTIONS):
             service = getattr(services, name)
-            advice = f"check the address of [{name}] in the world's file"
+            advice = f"check url of [{name}] in the world's file"
             yield _ask_service_as_finding(f"ask {name}", service, _PROBE_CALLS[name](service.identity), advice)
         for role, model in sorted(world.models.items()):
             if model.kind == "openai" and role == "perplexity":
                 scorer = services.perplexity()
                 question = make_perplexity_call(scorer.identity, "The sky is blue.")
                 yield _ask_service_as_finding(
-                    f"ask {role}", scorer, question, "name a server that tells log-probabilities of prompts"
+                    f"ask {role}", scorer, question, "set url to a server that returns log-probabilities of prompts"
                 )
             elif model.kind in CHAT_MODEL_KINDS:
                 yield _probe_chat_features_as_finding(role, model, world)
@@ -490,7 +496,7 @@ def _probe_chat_features_as_finding(role: str, model: ModelSettings, world: Worl
         cut = "'length'" in str(reply.error)
         advice = "; ".join(chat.notes()) or "check url, name and key in the world's file"
         if cut:
-            advice = "it thinks before it answers: set thinking_tokens"
+            advice = "the model reasons before it answers: set thinking_tokens"
         return _make_finding(f"ask {role}", False, str(reply.error), advice)
     found = chat.model
     try:
@@ -499,16 +505,16 @@ def _probe_chat_features_as_finding(role: str, model: ModelSettings, world: Worl
         is_held = False
     found = found if is_held else found.model_copy(update={"json_schema": False})
     takes = {
-        "schema": {True: "yes", "json_object": "the older form", False: "no"}[found.json_schema],
+        "schema": {True: "yes", "json_object": "only json_object", False: "no"}[found.json_schema],
         "n": "yes" if found.choices else "no",
         "temperature": "no" if found.temperature == "none" else "yes",
         "system role": "yes" if found.system == "own" else "no",
         "token limit": found.token_limit,
     }
     profile = format_changed_settings(model, found.model_copy(update={"limits": model.limits}))
-    told = "; ".join(f"{name} {value}" for name, value in takes.items())
-    put = f"; put under [models.{role}]: {', '.join(profile)}" if profile else "; the world's file fits"
-    return _make_finding(f"ask {role}", True, f"{told}; {_format_reply_latency_and_cost(reply, model)}{put}")
+    features = "; ".join(f"{name} {value}" for name, value in takes.items())
+    put = f"; put under [models.{role}]: {', '.join(profile)}" if profile else "; the world's file needs no change"
+    return _make_finding(f"ask {role}", True, f"{features}; {_format_reply_latency_and_cost(reply, model)}{put}")
 
 
 def _send_probe_call(service: CallService, call: Call) -> CallResponse:
@@ -524,7 +530,7 @@ def _send_probe_call(service: CallService, call: Call) -> CallResponse:
 def _format_reply_latency_and_cost(reply: CallResponse, model: ModelSettings | None = None) -> str:
     cost = f"US$ {reply.cost_usd:.6f}"
     if model is not None and not model.has_price:
-        cost = "no price is given"
+        cost = "no price set"
     elif model is not None and not reply.tokens_in:
-        cost = "cost unknown, since the server tells no usage"
+        cost = "cost unknown: the server reports no usage"
     return f"{reply.latency_s:.1f} s, {reply.tokens_in} + {reply.tokens_out} tokens, {cost}"

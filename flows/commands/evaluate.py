@@ -59,7 +59,7 @@ from factmill.tasks.storage.human_judgments import load_judge_cards
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 EvaluateForceOption = Annotated[
-    bool, typer.Option("--force", help="Evaluate even when one with the same inputs is there.")
+    bool, typer.Option("--force", help="Evaluate again even if an evaluation with the same inputs exists.")
 ]
 EvaluatedModelsOption = Annotated[
     list[str] | None,
@@ -67,16 +67,14 @@ EvaluatedModelsOption = Annotated[
 ]
 EvaluationReportsOption = Annotated[
     Path | None,
-    typer.Option(
-        "--reports", metavar="DIR", help="Where the reports are written. Default: reports in factmill's home."
-    ),
+    typer.Option("--reports", metavar="DIR", help="Folder for the reports. Default: reports in FACTMILL_HOME."),
 ]
 QuestionsFileOption = Annotated[
     Path | None,
     typer.Option(
         "--questions",
         metavar="FILE",
-        help="Write what would be asked, one JSON object a line, for another program to answer, and stop.",
+        help="Write the questions to this file, one JSON object per line, for another program to answer, and stop.",
     ),
 ]
 
@@ -104,7 +102,7 @@ def evaluate(given: Any) -> None:
     if given.questions:
         if len(plain) > 1:
             raise UsageError(
-                "--questions FILE is of one benchmark; name it: factmill evaluate granola --questions FILE"
+                "--questions works with one benchmark at a time; for example: factmill evaluate granola --questions FILE"
             )
         typer.echo(write_questions_jsonl(*plain[0], run, given.questions))
         return
@@ -117,8 +115,10 @@ def evaluate(given: Any) -> None:
         for each in (*RunOptions.model_fields, *JudgedEvaluationParams.model_fields)
         if each not in ("model", "setting")
     ]
-    told = [(f"--{name.replace('_', '-')}", str(getattr(given, name))) for name in names if getattr(given, name, None)]
-    sweep = EvaluationSweep(run, folder, given.force, given.as_json, [word for pair in told for word in pair])
+    shared = [
+        (f"--{name.replace('_', '-')}", str(getattr(given, name))) for name in names if getattr(given, name, None)
+    ]
+    sweep = EvaluationSweep(run, folder, given.force, given.as_json, [word for pair in shared for word in pair])
     sweep.check_plans(plans)
     with shared_server():
         for evaluation, params in plans:
@@ -173,7 +173,7 @@ for _each in EVALUATIONS.values():
 
 _add_evaluate_command(
     "all",
-    "Measure models on every benchmark, with its defaults, and write their card; goes on when one fails, and says so at the end",
+    "Measure models on every benchmark with its defaults, and write a model card. If an evaluation fails, the others continue and the exit code is 1",
     [
         "factmill evaluate all --model oracle --model guesser --model silent",
         "factmill evaluate all --world my-world.toml --model mine --limit 100",
@@ -259,8 +259,8 @@ class EvaluationSweep:
                 self.force,
             )
             written = write_evaluation_report(resolve_warehouse_path(self.run), made.build_id, self.folder)
-            told = make_evaluation_json(evaluation, made, written)
-            lines = format_evaluation(evaluation, made, told)
+            result = make_evaluation_json(evaluation, made, written)
+            lines = format_evaluation(evaluation, made, result)
         except BudgetExhausted as reached:  # the budget is shared: the others may not spend either
             raise (
                 reached if self.is_alone else self._shared_budget.make_exceeded_error(reached, self.evaluation_ids)
@@ -274,7 +274,7 @@ class EvaluationSweep:
             return
         self.evaluation_ids.append(made.build_id)
         self.models += [made.facts["model"]] if made.facts["model"] not in self.models else []
-        print_result(self.as_json, told, lines)
+        print_result(self.as_json, result, lines)
 
     def print_summary(self, card: Sequence[Path]) -> None:
         """Print what was made, what failed and why, and the commands to repeat."""
@@ -288,20 +288,20 @@ class EvaluationSweep:
             lines.append(
                 f"  FAILED {', '.join(f'{each.benchmark} ({shorten_line(each.model)})' for each in alike)}: {why}"
             )
-            lines += [f"    again: {each.next}" for each in alike]
+            lines += [f"    to repeat it: {each.next}" for each in alike]
         print_escaped_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
     def _record_failure(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
         name, model = evaluation.benchmark.name, params.model
         command = shlex.join(["factmill", "evaluate", name, "--model", model, *self.shared_options])
-        why = str(error) or "no reason is given"
+        why = str(error) or "the error has no message"
         why = why if isinstance(error, FactmillError) else f"{type(error).__name__}: {why}"
         failure = FailedEvaluation(name, model, type(error).__name__, why, command)
         self.failures.append(failure)
         self._failed_pairs.add((name, model))
         if self.as_json:
             print_json({**asdict(failure), "failed": True})
-        print_and_log(f"{name}, {model}: failed, the others go on: {why}")
+        print_and_log(f"{name}, {model}: failed: {why}; the other evaluations continue")
 
 
 def load_evaluation_table(db: Connection, evaluation_id: str, name: str, model: type[BaseModel]) -> pa.Table:
@@ -314,8 +314,8 @@ def load_evaluation_table(db: Connection, evaluation_id: str, name: str, model: 
     ]
     if lacking:
         raise BuildFormatTooOld(
-            f"{evaluation_id} was made by an earlier factmill, which wrote no {', '.join(lacking)} into {name}; evaluate "
-            "again: what the model has answered is not asked again"
+            f"{evaluation_id} is from an earlier factmill version: {name} lacks {', '.join(lacking)}; run the evaluation "
+            "again, which uses the recorded answers"
         )
     return table
 
@@ -372,7 +372,7 @@ def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: S
         "unpriced_models": report.unpriced_models,
         "seconds": report.seconds,
         "up_to_date": report.up_to_date,
-        "answers": {name.removeprefix("answers "): told for name, told in facts.items() if name.startswith("answers ")},
+        "answers": {name.removeprefix("answers "): text for name, text in facts.items() if name.startswith("answers ")},
         "notes": list(dict.fromkeys([*facts.get("notes", ()), *report.notes])),
         "reports": [str(path) for path in written],
         "metrics": [metric.model_dump() for metric in metrics],
@@ -390,7 +390,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mappi
     lines += [f"  {result['judge_card']}"] if result["judge_card"] else []
     lines += [f"  own prompts: {format_prompt_digests(report.own_prompts)}"] if report.own_prompts else []
     if low < _LOW_COVERAGE:
-        lines.append(f"  NOTE: only {low:.1%} of what was asked has a score; mind the bounds")
+        lines.append(f"  NOTE: only {low:.1%} of the items have a score; see the bounds")
     order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
     shown = sorted(
         (each for each in overall if each.metric in order), key=lambda each: (each.setting, order[each.metric])
@@ -398,25 +398,25 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mappi
     corrected = {}
     for each in result["corrected"]:
         note = f" ({each['note']})" if each["note"] else ""
-        rate = f"; not corrected{note}"
+        rate = f"; not corrected for the judge's errors{note}"
         if each["value"] is not None:
             interval = f"{each['value']:.3f} [{each['ci_low']:.3f}, {each['ci_high']:.3f}]"
-            rate = f"; without the judge's errors {interval}{note}"
+            rate = f"; corrected for the judge's errors {interval}{note}"
         corrected[each["setting"], each["metric"]] = rate
     lines += [
         f"  {metric.setting:22} {metric.metric:26} {format_metric_with_interval(metric)}{corrected.get((metric.setting, metric.metric), '')}"
         for metric in shown
     ]
-    lines += [f"  {kind} in the file of answers: {what}" for kind, what in result["answers"].items()]
+    lines += [f"  {kind} in the answers file: {what}" for kind, what in result["answers"].items()]
     lines.append(
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; "
         f"{report.format_cost()}; {report.seconds:.1f} s"
-        + ("; evaluated before from the same inputs" if report.up_to_date else "")
+        + ("; already evaluated from the same inputs" if report.up_to_date else "")
     )
     lines += [f"  note: {note}" for note in result["notes"]]
     if report.unsettled:
         lines.append(
-            f"  note: {report.unsettled} answers were lost to passing failures; the same command tries them again"
+            f"  note: {report.unsettled} answers were lost to temporary failures of services; run the same command again to retry them"
         )
     lines += [f"  report: {path}" for path in result["reports"] if path.endswith(".html")]
     return lines
@@ -453,6 +453,6 @@ def write_questions_jsonl(evaluation: Evaluation, params: EvaluationParams, run:
     write_text_file("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), to)
     name = evaluation.benchmark.name
     return (
-        f"{to}: {len(lines)} questions of {build}; answer them as "
-        f'{{"id": …, "setting": …, "build": …, "answer": …}} a line, then factmill evaluate {name} --answers FILE'
+        f"{to}: {len(lines)} questions of {build}; write one answer per line as "
+        f'{{"id": …, "setting": …, "build": …, "answer": …}}, then run factmill evaluate {name} --answers FILE'
     )

@@ -23,7 +23,7 @@ from factmill.tasks.text.durations import format_age_in_words
 def explain(
     benchmark: BenchmarkArgument,
     row: str | None = typer.Argument(
-        None, help="A row's id, or the beginning of one. Default: explain the build itself.", metavar="[ROW]"
+        None, help="Row: its id or the start of its id. Default: list the inputs of the build.", metavar="[ROW]"
     ),
     build_name: BuildOption = None,
     warehouse: WarehouseOption = None,
@@ -31,11 +31,12 @@ def explain(
 ) -> None:
     """Show where a row comes from: source, items, calls, verdicts.
 
-    Works for rejected rows too.
+    ROW may be a rejected row. Without ROW, list every input of the build with its digest or version.
 
-    Without a row: list everything that the build depends on, each input with its digest or version.
-
-    Examples: factmill explain granola P19-3f2a, factmill explain granola
+    \b
+    Examples:
+      factmill explain granola P19-3f2a
+      factmill explain granola
     """
     progress.set_progress_style()
     known = get_benchmark_or_evaluation(benchmark)
@@ -46,9 +47,14 @@ def explain(
     build_id, _ = resolve_build_id_and_reject_count(path, build_name or f"latest:{benchmark}")
     with open_warehouse(path) as db:
         trace = trace_row_by_id_prefix(db, known, build_id, row)
-    lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(known, trace)]
+    return print_result(as_json, trace, format_trace(known, trace))
+
+
+def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
+    """Return the trace of a row as lines of text: the row, and each call that it rests on."""
+    lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(benchmark, trace)]
     lines.append("  calls:" if trace["calls"] else "  calls: none")
-    return print_result(as_json, trace, [*lines, *(line for call in trace["calls"] for line in _format_call(call))])
+    return [*lines, *(line for call in trace["calls"] for line in _format_call(call))]
 
 
 _ASSET_KINDS = {"prompts": "prompt", "lists": "list", "queries": "query"}
@@ -97,7 +103,7 @@ def _format_manifest(build: BuildRecord) -> list[str]:
     else:
         for room, number in code["rooms"].items():
             is_todays = room in PACKAGE_VERSIONS and PACKAGE_VERSIONS[room].number == number
-            since = PACKAGE_VERSIONS[room].since if is_todays else "another version than today's"
+            since = PACKAGE_VERSIONS[room].since if is_todays else "not the current version"
             pairs.append(("version", room, f"{number}: {since}"))
         pairs += [("library", name, number) for name, number in code["libraries"].items()]
         pairs += [
@@ -107,7 +113,7 @@ def _format_manifest(build: BuildRecord) -> list[str]:
         ]
     width = max(len(name) for _, name, _ in pairs)
     lines = [f"  {kind:9} {name:{width}}  {value}" for kind, name, value in pairs]
-    return [f"{build.build_id}, lock {digest_json(lock)}, depends on", *lines]
+    return [f"{build.build_id}, lock {digest_json(lock)}, has these inputs:", *lines]
 
 
 def _format_call(call: dict[str, Any]) -> list[str]:
@@ -120,8 +126,8 @@ def _format_call(call: dict[str, Any]) -> list[str]:
     ]
     if call["unchanged"]:
         checks = ", ".join(call["checks"]) or "none"
-        lines.append(f"      kept    as unchanged: {call['unchanged']} (checked by call {checks})")
-    return [*lines, *([f"              read without {call['taken_off']}"] if call["taken_off"] else [])]
+        lines.append(f"      reused  as unchanged: {call['unchanged']} (checked by call {checks})")
+    return [*lines, *([f"              read after removing {call['taken_off']}"] if call["taken_off"] else [])]
 
 
 def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: str, row_id: str) -> str:
@@ -137,8 +143,12 @@ def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: 
         [build_id, row_id],
     ).fetchone()
     if not found and merged:
-        raise UnknownBuild(f"{merged[0]} was merged into {merged[1]}: factmill explain {benchmark.name} {merged[1]}")
+        raise UnknownBuild(
+            f"{merged[0]} was merged into {merged[1]}; see: factmill explain {benchmark.name} {merged[1]}"
+        )
     several = (
-        f"several rows begin with {row_id!r}: {', '.join(row[0] for row in found)} …" if found else f"no row {row_id!r}"
+        f"several row ids begin with {row_id!r}: {', '.join(row[0] for row in found)} …"
+        if found
+        else f"no row {row_id!r}"
     )
-    raise UnknownBuild(f"{several} in {build_id}; ids stand in the first column of `factmill show {benchmark.name}`")
+    raise UnknownBuild(f"{several} in {build_id}; `factmill show {benchmark.name}` lists row ids in its first column")

@@ -41,34 +41,34 @@ from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.recording.call_cache import CallCache
 
-fanoutqa_app = typer.Typer(help="Validate question files, and find answers that changed since.", no_args_is_help=True)
+fanoutqa_app = typer.Typer(help="Validate question files, and find answers that have changed.", no_args_is_help=True)
 
 
 @fanoutqa_app.command("validate", no_args_is_help=True)
 def validate_fanoutqa(
     files: list[Path] = typer.Argument(
         ...,
-        help="JSON or JSON Lines, or folders of them: questions as authors write them, or as released.",
+        help="JSON or JSON Lines files with authored or released questions, or folders of such files.",
         metavar="PATH...",
     ),
     least_articles: int = typer.Option(
         MIN_ARTICLES,
         min=1,
         max=MAX_SETTING_NUMBER,
-        help="Different articles that an authored question needs.",
+        help="Minimum number of different articles that an authored question needs.",
         metavar="N",
     ),
-    duplicates: bool = typer.Option(
-        False, "--duplicates", help="Also compare the wordings of all questions by their embeddings."
+    duplicates: bool = typer.Option(False, "--duplicates", help="Also find similar questions by their embeddings."),
+    world: str = typer.Option(
+        "embedded", help="With --duplicates: world whose sentence encoder is used.", metavar="WORLD"
     ),
-    world: str = typer.Option("embedded", help="World whose sentence encoder compares.", metavar="WORLD"),
     as_json: JsonOption = False,
 ) -> None:
-    """Check fan-out questions, without network. Exit code 1 when a question breaks a rule of its form.
+    """Validate files of fan-out questions, without network.
 
-    Each broken rule is told with the sub-question that breaks it: strategy[1].then[0] is the first under then of the
-    second under strategy, decomposition[1] the second of a released question. Articles without page or revision and
-    flags of a question's structure are told too; neither makes it invalid.
+    The exit code is 1 if a question breaks a rule. Each broken rule is reported with its sub-question: strategy[1].then[0] is
+    the first entry of `then` in the second entry of `strategy`; decomposition[1] is the second entry of a released question.
+    Articles without page or revision, and flags of a question's structure, are reported but do not make it invalid.
 
     \b
     Examples:
@@ -79,10 +79,10 @@ def validate_fanoutqa(
     reports = [validate_question_file(file, least_articles) for file in find_question_files(files).values()]
     similar = find_similar_questions(reports, world) if duplicates else None
     is_valid = not any(report.invalid for report in reports)
-    told: dict[str, object] = {"valid": is_valid, "files": [report.as_json() for report in reports]}
-    told |= {"duplicates": asdict(similar)} if similar else {}
+    result: dict[str, object] = {"valid": is_valid, "files": [report.as_json() for report in reports]}
+    result |= {"duplicates": asdict(similar)} if similar else {}
     lines = [line for report in reports for line in format_file_report(report)]
-    print_result(as_json, told, [*lines, *(format_similar_pairs(similar) if similar else ())])
+    print_result(as_json, result, [*lines, *(format_similar_pairs(similar) if similar else ())])
     if not is_valid:
         raise typer.Exit(1)
 
@@ -91,38 +91,45 @@ def validate_fanoutqa(
 def drift_fanoutqa(
     epoch: str | None = typer.Option(
         None,
-        help="A day (its beginning, UTC) or an ISO 8601 moment. Default: the world's epoch, else today.",
+        help="Moment to compare with: a day (00:00 UTC) or an ISO 8601 time. Default: the world's epoch, else today.",
         metavar="DATE",
     ),
     build_name: str = typer.Option(
-        "latest:fanoutqa", "--build", help="A build's id or the beginning of one.", metavar="BUILD"
+        "latest:fanoutqa", "--build", help="Build: its id or the start of its id.", metavar="BUILD"
     ),
-    to: Path | None = typer.Option(None, help="Write the list as CSV and print the counts.", metavar="FILE"),
-    show_all: bool = typer.Option(False, "--all", help="Also list what does not change."),
+    to: Path | None = typer.Option(
+        None, help="Write the list to this CSV file and print only the counts.", metavar="FILE"
+    ),
+    show_all: bool = typer.Option(False, "--all", help="Also list unchanged sub-answers."),
     max_age: str | None = typer.Option(
         None,
-        help="Ask again what was looked up longer ago: 12h, 30d, 4w. Default: as the world's file says, else never.",
+        help="Request recorded replies again if they are older than this (12h, 30d, 4w). Default: max_age in the world's file, else never.",
         metavar="AGE",
         callback=check_age_option,
     ),
     fail_over: float | None = typer.Option(
-        None, min=0, max=1, help="Exit 1 when more than this share of the sub-answers is lost: 0.05.", metavar="SHARE"
+        None,
+        min=0,
+        max=1,
+        help="Exit with code 1 if more than this share of the sub-answers is lost, such as 0.05.",
+        metavar="SHARE",
     ),
     world: str | None = typer.Option(
-        None, help="World whose Wikipedia is asked. Default: the build's.", metavar="WORLD"
+        None, help="World whose Wikipedia is used. Default: the build's world.", metavar="WORLD"
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pin the articles of a build's questions to another moment and list the sub-answers that they no longer say.
+    """List sub-answers that articles no longer state at another moment.
 
-    Also those that they say only then, and articles that can be pinned at one of the moments alone. Calls are recorded
-    in the warehouse: the same report made again asks nothing, but for what --max-age finds too old.
+    The command reads the articles of a build's questions as of the build's epoch and as of --epoch. It also lists sub-answers
+    that only the later articles state, and articles that exist at only one of the two moments. Calls are recorded in the
+    warehouse, so repeating the command sends no request, except for replies older than --max-age.
 
-    Lost are sub-answers that are no longer found, of which other parts are missing, or whose article can no longer be
-    pinned; their share is of those looked up. With --fail-over the exit code is 1 when it is above, and when too much
-    could not be looked up to tell: for cron and the like, whose mail or alarm then says so. Where PREFECT_API_URL names
-    a Prefect server, that is told too (event factmill.drift.found): data/automations/drift.yaml acts on it.
+    A sub-answer is lost if it is no longer found, if other parts of it are missing, or if its article is gone. The share of
+    lost sub-answers counts those that could be looked up. With --fail-over, the exit code is 1 if the share is higher, or if
+    too many look-ups failed to decide; use this in cron jobs. If PREFECT_API_URL is set, a share that is too high also emits
+    the event factmill.drift.found, on which data/automations/drift.yaml acts.
 
     \b
     Examples:
@@ -133,7 +140,9 @@ def drift_fanoutqa(
     given = parse_past_epoch(epoch) if epoch else None
     progress.set_progress_style()
     if to and not to.parent.is_dir():
-        raise OutputError(f"{to}: cannot be written, since its folder is not there")
+        raise OutputError(
+            f"{to}: cannot be written: its folder does not exist; create it, or give another path with --to"
+        )
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     build = resolve_build(path, build_name)
     references = load_published_references(path, build)
@@ -153,7 +162,7 @@ def drift_fanoutqa(
     if to:
         write_text_file(format_drift_csv(listed), to)
     verdict = None if fail_over is None else check_lost_share(counts, fail_over)
-    told = {
+    result = {
         "build_id": build.build_id,
         "epoch_before": moments[0],
         "epoch": moment,
@@ -165,8 +174,8 @@ def drift_fanoutqa(
     }
     lines = [] if to else [line for each in listed for line in format_reference_drift(each)]
     missing = counts["not_looked_up"]
-    note = f"{missing:,} could not be looked up; run this again later" if missing else ""
-    print_result(as_json, told, [*lines, format_drift_summary(build.build_id, moments, counts)], note)
+    note = f"{missing:,} sub-answers could not be looked up; run the same command again later" if missing else ""
+    print_result(as_json, result, [*lines, format_drift_summary(build.build_id, moments, counts)], note)
     if verdict == "over":
         send_event(
             "drift.found",
@@ -177,8 +186,8 @@ def drift_fanoutqa(
         why = f"{compute_lost_share(counts):.2%} of the sub-answers are lost, more than {fail_over:.2%}"
     elif verdict == "untold":
         why = (
-            f"{missing:,} of {counts['references']:,} sub-answers could not be looked up, so whether more than {fail_over:.2%} "
-            "are lost cannot be told; run this again later"
+            f"{missing:,} of {counts['references']:,} sub-answers could not be looked up, so it is unknown whether more than "
+            f"{fail_over:.2%} are lost; run the same command again later"
         )
     else:
         return

@@ -39,7 +39,7 @@ ForecastOption = Annotated[
     bool,
     typer.Option(
         "--forecast",
-        help="Only forecast requests, tokens, cost and time, from an earlier build or a pilot. Nothing is published.",
+        help="Forecast requests, tokens, cost and time from an earlier build or a pilot. Publishes nothing.",
     ),
 ]
 PilotOption = Annotated[
@@ -48,7 +48,7 @@ PilotOption = Annotated[
         "--pilot",
         min=1,
         metavar="N",
-        help="With --forecast: send the requests of N rows, a stratified sample, and extrapolate from them. The build replays them.",
+        help="With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The build reuses their replies.",
     ),
 ]
 EarlierBuildOption = Annotated[
@@ -56,13 +56,16 @@ EarlierBuildOption = Annotated[
     typer.Option(
         "--from",
         metavar="BUILD",
-        help="With --forecast: extrapolate from this build. Default: the newest of the benchmark.",
+        help="With --forecast: extrapolate from this build. Default: the newest build of the benchmark.",
     ),
 ]
 SourceRowsOption = Annotated[
     int | None,
     typer.Option(
-        "--rows", min=1, help="With --forecast: source rows that will be read. Default: as many as that build read."
+        "--rows",
+        min=1,
+        metavar="N",
+        help="With --forecast: number of source rows that the build will read. Default: as many as the earlier build read.",
     ),
 ]
 
@@ -92,26 +95,26 @@ def check_forecast_options(given: Any, command: str, count: int) -> None:
     if not given.forecast:
         if lost := next((option for name, option in _FORECAST_ONLY.items() if getattr(given, name) is not None), None):
             raise UsageError(
-                f"{lost} is an option of a forecast; add --forecast: factmill {command} --forecast --pilot 50"
+                f"{lost} works only with --forecast; for example: factmill {command} --forecast --pilot 50"
             )
         return
     if unused := next((option for name, option in _NOT_WITH_FORECAST.items() if getattr(given, name, None)), None):
-        raise UsageError(f"{unused} does nothing in a forecast; leave it out, or leave out --forecast")
+        raise UsageError(f"{unused} has no effect with --forecast; remove one of the two")
     if count != 1:
-        raise UsageError(f"--forecast is of one benchmark and one model: factmill {command} --forecast --pilot 50")
+        raise UsageError(
+            f"--forecast works with one benchmark and one model at a time; for example: factmill {command} --forecast --pilot 50"
+        )
 
 
 def make_and_print_forecast(given: Any, benchmark: Benchmark, params: BenchmarkParams, run: RunOptions) -> None:
     """Forecast the requests, cost and time of a build with these options, and print them."""
     if given.pilot is not None and (given.earlier or given.rows):
-        raise UsageError(
-            "--pilot asks rows of the build itself; --from and --rows are for a forecast by an earlier build"
-        )
+        raise UsageError("--pilot cannot be combined with --from and --rows, which extrapolate from an earlier build")
     if given.pilot is None:
         check_warehouse_exists(run.warehouse)
     with shared_server():
-        told = _make_and_store_forecast(benchmark, params, run, given.earlier, given.rows)
-    print_result(given.as_json, told, _format_forecast(told))
+        forecast = _make_and_store_forecast(benchmark, params, run, given.earlier, given.rows)
+    print_result(given.as_json, forecast, _format_forecast(forecast))
 
 
 def _make_and_store_forecast(
@@ -125,25 +128,25 @@ def _make_and_store_forecast(
     world.require_service_access(*benchmark.required_services(params))
     lock = make_build_manifest(benchmark, benchmark.resolve_inputs(params, run), run)
     if run.pilot:
-        basis, told = _run_pilot_for_forecast_basis(benchmark, params, run)
+        basis, description = _run_pilot_for_forecast_basis(benchmark, params, run)
     else:
         record = _get_earlier_build(benchmark, run, earlier)
         requests = {stage["stage"]: stage["requests"] for stage in record.report["stages"] if "requests" in stage}
         source_rows = rows or record.report["stages"][0]["rows_in"]
         asked = load_build_call_usage(warehouse, record.build_id, record.started_at)
         basis = ForecastBasis(asked, requests, record.lock["models"], source_rows, pilot_unit=benchmark.pilot_unit)
-        told = (
-            f"what {record.build_id} asked for its {record.report['stages'][0]['rows_in']:,} source rows, in the world "
-            f"{record.report['world']}, for {source_rows:,} rows"
+        description = (
+            f"extrapolated to {source_rows:,} source rows from the requests of {record.build_id} for "
+            f"{record.report['stages'][0]['rows_in']:,} source rows in the world {record.report['world']}"
         )
     with using_own_prompts(parse_own_prompts(resolve_own_prompts(benchmark.assets, run))):
         forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
     if not run.pilot:
         recorded = {"calls": 0.0, "usd": 0.0}
         notes.append(
-            "what is recorded already is not asked again: the build asks less than this where rows are the same"
+            "the build replays recorded calls, so it sends fewer requests than this for rows that are already recorded"
         )
-    found = make_forecast_report(forecast, recorded, notes, told, datetime.now(UTC), world.name)
+    found = make_forecast_report(forecast, recorded, notes, description, datetime.now(UTC), world.name)
     write_forecast(warehouse, benchmark.name, digest_json(lock), found)
     return {"benchmark": benchmark.name, "lock": digest_json(lock)[:12], **found}
 
@@ -158,13 +161,12 @@ def _run_pilot_for_forecast_basis(
     delete_pilot_rows(warehouse, report.build_id)
     requests = {stage["stage"]: stage["requests"] for stage in report.stages if "requests" in stage}
     drawn = next(stage for stage in asked.stages if stage["stage"] == PILOT_DRAW_STAGE)
-    told = (
-        f"a pilot of {drawn['rows_out']:,} of {drawn['rows_in']:,} rows, really asked, drawn "
-        f"{f'before {benchmark.pilot_stage}' if benchmark.pilot_stage else 'from the source'}; what it asked is recorded, and the build "
-        "does not ask it again"
+    description = (
+        f"extrapolated from a pilot that sent the requests of {drawn['rows_out']:,} of {drawn['rows_in']:,} rows, sampled "
+        f"{f'before {benchmark.pilot_stage}' if benchmark.pilot_stage else 'from the source'}; the build reuses the pilot's replies"
     )
     sizes = next(stage.get("drawn", {}) for stage in report.stages if stage["stage"] == PILOT_DRAW_STAGE)
-    return ForecastBasis(asked, requests, {}, sizes=sizes, pilot_unit=benchmark.pilot_unit), told
+    return ForecastBasis(asked, requests, {}, sizes=sizes, pilot_unit=benchmark.pilot_unit), description
 
 
 def _get_earlier_build(benchmark: Benchmark, run: RunOptions, name: str | None) -> BuildRecord:
@@ -175,7 +177,8 @@ def _get_earlier_build(benchmark: Benchmark, run: RunOptions, name: str | None) 
         if name is not None or any(each.benchmark == benchmark.name for each in list_builds(warehouse)):
             raise
         raise UsageError(
-            f"there is no build of {benchmark.name} yet to make a forecast of; ask some rows first: --pilot 50"
+            f"{warehouse} has no build of {benchmark.name} to extrapolate from; to send the requests of 50 rows instead, add "
+            "--pilot 50"
         ) from error
     if record.benchmark != benchmark.name:
         raise UsageError(f"--from {record.build_id}: a build of {record.benchmark}; expected one of {benchmark.name}")
@@ -185,9 +188,9 @@ def _get_earlier_build(benchmark: Benchmark, run: RunOptions, name: str | None) 
 def _format_forecast(forecast_record: dict[str, Any]) -> list[str]:
     """Return a forecast as lines of text."""
     total, low, high = forecast_record["total"], forecast_record["low"], forecast_record["high"]
-    lines = [f"{forecast_record['benchmark']} in the world {forecast_record['world']}, by {forecast_record['basis']}"]
+    lines = [f"{forecast_record['benchmark']} in the world {forecast_record['world']}: {forecast_record['basis']}"]
     lines.append(
-        f"  {'stage':30} {'rows':>8}  {'asked':34} {'requests':>9} {'tokens in':>11} {'out':>10} {'US$':>10} {'hours':>7}"
+        f"  {'stage':30} {'rows':>8}  {'call':34} {'requests':>9} {'tokens in':>11} {'out':>10} {'US$':>10} {'hours':>7}"
     )
     for stage in forecast_record["stages"]:
         rows, hours = f"{stage['rows']:,.0f}", f"{stage['hours']:.2f}"
@@ -204,16 +207,14 @@ def _format_forecast(forecast_record: dict[str, Any]) -> list[str]:
                 f"{first}  {what:34} {each['requests']:>9,.0f} {each['tokens_in']:>11,.0f} {each['tokens_out']:>10,.0f} {money:>10} {took:>7}"
             )
     lines.append(
-        f"  in all: {total['requests']:,.0f} requests, {total['model_requests']:,.0f} of them to models ({low['model_requests']:,.0f} to {high['model_requests']:,.0f}); "
+        f"  total: {total['requests']:,.0f} requests, {total['model_requests']:,.0f} of them to models ({low['model_requests']:,.0f} to {high['model_requests']:,.0f}); "
         f"tokens {total['tokens_in']:,.0f} in, {total['tokens_out']:,.0f} out; US$ {total['usd']:.4f} ({low['usd']:,.4f} to {high['usd']:,.4f}); "
         f"{total['hours']:.2f} hours"
     )
-    lines.append(
-        "  the intervals are those of drawing the rows anew (90 %); services that fail, or answer otherwise, are not in them"
-    )
+    lines.append("  intervals (90 %) cover the choice of sampled rows, but not failing services or different answers")
     if forecast_record["recorded"]["calls"]:
         left = max(0.0, total["usd"] - forecast_record["recorded"]["usd"])
         lines.append(
-            f"  recorded by now: {forecast_record['recorded']['calls']:,.0f} calls, US$ {forecast_record['recorded']['usd']:.4f}; left: US$ {left:.4f}"
+            f"  already recorded: {forecast_record['recorded']['calls']:,.0f} calls, US$ {forecast_record['recorded']['usd']:.4f}; remaining: US$ {left:.4f}"
         )
     return [*lines, *(f"  note: {note}" for note in forecast_record["notes"])]

@@ -50,42 +50,42 @@ def gc(
         10,
         min=1,
         max=MAX_SETTING_NUMBER,
-        help="Newest builds of each benchmark and author that stay.",
+        help="Number of newest builds to keep for each benchmark and author.",
         metavar="NUMBER",
     ),
     builds_older_than: str | None = typer.Option(
         None,
-        help="Builds that go though they are among these; the newest of each stays.",
+        help="Also remove builds older than this (12h, 30d, 4w), even within --keep; the newest of each benchmark and author stays.",
         metavar="AGE",
         callback=check_age_option,
     ),
     older_than: str = typer.Option(
         "30d",
-        help="Unused records, run folders, Prefect's history and stray files that go: 12h, 30d, 4w.",
+        help="Minimum age of the unused calls, run folders, Prefect history and orphan files to remove (12h, 30d, 4w).",
         metavar="AGE",
         callback=check_age_option,
     ),
     with_measured: bool = typer.Option(
-        False, "--with-measured", help="Let builds go that evaluations measured or readers audited, too."
+        False, "--with-measured", help="Also remove builds that were evaluated or audited; by default they stay."
     ),
-    yes: bool = typer.Option(
-        False, "--yes/--dry-run", help="Remove it; by default it is only said what would be removed."
-    ),
+    yes: bool = typer.Option(False, "--yes/--dry-run", help="Remove the listed data, or only list it."),
     compact: bool = typer.Option(
         False,
         "--compact",
-        help="Then rewrite the warehouse, and Prefect's database in factmill's home, without the space of removed rows.",
+        help="Then rewrite the warehouse, and Prefect's database in FACTMILL_HOME, to free the disk space of removed rows.",
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove old builds, unused calls and data of stopped runs.
 
-    Unused calls are those that no build and no run rests on. Prefect's history and orphan files go too. Runs that were
-    killed, which Prefect has as running, are ended. Without --yes nothing is removed. What a running
-    process works with is left alone, and every build that stays can be verified as before. Space in the
-    warehouse's file is used again; --compact gives it back. The warehouse is locked meanwhile, and replaced only by a copy
-    with the same content; free space of twice its size is needed. If a build uses it, it stays as it is, with exit code 1.
+    Without --yes the command only lists what it would remove: old builds, calls that no build and no run uses, run folders,
+    Prefect's history and orphan files. It also ends killed runs that Prefect still lists as running. Data of running processes
+    stays, and the remaining builds can still be verified.
+
+    The warehouse reuses the space of removed rows; --compact returns it to the disk. Compacting locks the warehouse, needs free
+    disk space of twice its size, and replaces the file only with a copy of the same content. If a build is using the
+    warehouse, the file stays unchanged and the exit code is 1.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def gc(
     progress.set_progress_style()
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if compact and not path.is_file():
-        raise UnknownBuild(f"there is no warehouse {path}")
+        raise UnknownBuild(f"{path}: no such warehouse; give an existing one with --warehouse FILE")
     ages = {"--older-than": older_than, "--builds-older-than": builds_older_than or ""}
     since = _get_age_cutoff(older_than)
     builds_since = _get_age_cutoff(builds_older_than) if builds_older_than else None
@@ -108,7 +108,7 @@ def gc(
         # a standing server keeps its history outside factmill's home
         left = (
             f"{server} keeps its own history; PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED=events,flow_runs in that server's "
-            "environment bounds it (docker-compose.yml does)"
+            "environment limits it (docker-compose.yml sets it)"
         )
         history = replace(history, left=history.left or left)
     freed.append(history)
@@ -117,33 +117,33 @@ def gc(
         asdict(each) | {"young_until": _format_earliest_removal_time(each, ages), "young_option": _get_age_option(each)}
         for each in freed
     ]
-    how = "removed" if yes else "nothing was removed; to remove it: the same command with --yes"
+    how = "removed" if yes else "nothing was removed; to remove the data above, run the same command with --yes"
     lines = [line for each in freed for line in _format_reclaimed(each, ages)]
     trouble = next((each.trouble for each in freed if each.trouble), "")
-    told: dict[str, Any] = {"warehouse": str(path), "removed": yes, "freed": shown}
+    result: dict[str, Any] = {"warehouse": str(path), "removed": yes, "freed": shown}
     lines.append(how)
     if compact and not trouble:
-        told["compacted"], more = _compact_databases(path)
+        result["compacted"], more = _compact_databases(path)
         lines += more
-    print_result(as_json, told, lines)
+    print_result(as_json, result, lines)
     if trouble:
         raise WarehouseError(trouble)
 
 
 def _format_reclaimed(freed: ReclaimedSpace, age_options: Mapping[str, str]) -> Iterator[str]:
     """Yield lines about the reclaimed space of one kind; `age_options`: option → age given on the command line."""
-    told = f"{freed.kind:16} {freed.count:>9,} {_format_size(freed.size_bytes):>10}"
-    left = freed.left or ("could not be done: see the error" if freed.trouble else "")
-    yield f"{told}  {left}".rstrip()
+    counts = f"{freed.kind:16} {freed.count:>9,} {_format_size(freed.size_bytes):>10}"
+    left = freed.left or ("failed: see the error" if freed.trouble else "")
+    yield f"{counts}  {left}".rstrip()
     yield from (f"    {name}" for name in freed.names[:20])
     if len(freed.names) > 20:
-        yield f"    … {len(freed.names) - 20:,} more (all of them: --json)"
+        yield f"    … {len(freed.names) - 20:,} more (--json lists all)"
     if freed.young:
         size = f" ({_format_size(freed.young_bytes)})" if freed.young_bytes else ""
         option = _get_age_option(freed)
         yield (
-            f"    {freed.young:,} more{size} stay only because they are younger than {age_options[option]}; the last of them can "
-            f"go from {_format_earliest_removal_time(freed, age_options)} on, all of them now with {option} 0s"
+            f"    {freed.young:,} more{size} stay only because they are younger than {age_options[option]}; all of them can be "
+            f"removed from {_format_earliest_removal_time(freed, age_options)}, or now with {option} 0s"
         )
 
 
@@ -172,20 +172,24 @@ def _compact_databases(warehouse: Path) -> tuple[dict[str, Any], list[str]]:
     if history.is_file():
         sizes["prefect"] = (before, measure_bytes(history))
     lines = [f"{name:10} {_format_size(was):>10} → {_format_size(now)}" for name, (was, now) in sizes.items()]
-    lines += [f"Prefect's database is left as it was: {left}"] if left else []
+    lines += [f"Prefect's database is unchanged: {left}"] if left else []
     return {**{name: {"before": was, "after": now} for name, (was, now) in sizes.items()}, "left": left}, lines
 
 
 def upgrade(
     file: Path | None = typer.Argument(
-        None, help="The warehouse. Default: the usual one.", callback=check_warehouse_exists, metavar="FILE"
+        None,
+        help="Warehouse to convert. Default: factmill.duckdb in FACTMILL_HOME.",
+        callback=check_warehouse_exists,
+        metavar="FILE",
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Convert an earlier factmill's warehouse to today's tables.
+    """Convert a warehouse of an earlier factmill version.
 
-    Builds and recorded calls are kept: nothing that was paid for is asked again. The file is replaced only when every row is
-    copied; free space of twice its size is needed. If a build uses it, it stays as it is, with exit code 1.
+    All builds and recorded calls are kept, so no paid request is sent again. The command needs free disk space of twice the
+    file's size, and replaces the file only after every row is copied. If a build is using the warehouse, the file stays
+    unchanged and the exit code is 1.
 
     \b
     Examples:
@@ -195,7 +199,7 @@ def upgrade(
     progress.set_progress_style()
     path = resolve_warehouse_path(RunOptions(warehouse=file))
     if not warehouse_exists(path):
-        raise UnknownBuild(f"there is no warehouse {path}")
+        raise UnknownBuild(f"{path}: no such warehouse; give an existing one: factmill upgrade FILE")
     models = {
         name: model
         for each in (*BENCHMARKS.values(), *list_evaluations_and_analyses().values())
@@ -206,7 +210,7 @@ def upgrade(
         counted = f"{done.tables['builds']:,} builds, {done.tables['calls']:,} recorded calls"
         line = f"{path}: schema version {done.version} → {SCHEMA_VERSION}; {counted}"
     else:
-        line = f"{path}: has schema version {SCHEMA_VERSION} already"
+        line = f"{path}: already has schema version {SCHEMA_VERSION}"
     print_result(
         as_json, {"file": str(path), "from": done.version, "to": SCHEMA_VERSION, "tables": done.tables}, [line]
     )
@@ -232,9 +236,9 @@ def _end_or_count_crashed_runs(*, remove: bool) -> ReclaimedSpace:
     servers = Counter(find_crashed_run_markers_and_servers(factmill_home()).values())
     count = servers.pop(get_prefect_server(), 0)
     left = [
-        f"{others:,} of runs without a standing server: unset PREFECT_API_URL and run this again"
+        f"{others:,} started without a standing server: unset PREFECT_API_URL and run this command again"
         if server == OWN_SERVER
-        else f"{others:,} of {server}: name it by PREFECT_API_URL and run this again"
+        else f"{others:,} of the server {server}: set PREFECT_API_URL to it and run this command again"
         for server, others in servers.items()
     ]
     if count and remove:

@@ -27,23 +27,25 @@ GraphArgument = Annotated[str, typer.Argument(help="Name of the graph.", metavar
 def load_graph(
     files: list[str] = typer.Argument(
         ...,
-        help="N-Triples or Turtle, plain or packed with gzip, bzip2 or zstd; - reads standard input.",
+        help="N-Triples or Turtle files, plain or compressed with gzip, bzip2 or zstd; - reads standard input.",
         metavar="FILE…",
     ),
-    name: str = typer.Option(..., help="Name of the graph.", metavar="NAME"),
+    name: str = typer.Option(..., help="Name for the graph.", metavar="NAME"),
     language: list[str] | None = typer.Option(
-        None, help="Languages of labels to keep (repeatable). Default: en.", metavar="TAG"
+        None, help="Language of labels to keep (repeatable). Default: en.", metavar="TAG"
     ),
     form: Literal["ntriples", "turtle"] | None = typer.Option(
-        None, "--format", help="What files are whose name does not tell (.nt, .ttl). Default: as they begin."
+        None, "--format", help="Format of files without the suffix .nt or .ttl. Default: detected from their content."
     ),
     dump_date: str | None = typer.Option(
-        None, help="Date of the dump (ISO 8601). Default: as the dump says.", metavar="DATE"
+        None, help="Date of the dump (ISO 8601). Default: the date stated in the dump.", metavar="DATE"
     ),
-    replace: bool = typer.Option(False, "--replace", help="Replace a graph of that name."),
+    replace: bool = typer.Option(False, "--replace", help="Replace an existing graph of this name."),
     as_json: JsonOption = False,
 ) -> None:
-    """Load a Wikidata dump as a local graph. After Ctrl-C or a crash the same command goes on.
+    """Load a Wikidata dump as a local graph.
+
+    After Ctrl-C or a crash, run the same command again to continue.
 
     \b
     Examples:
@@ -66,26 +68,28 @@ def load_graph(
             replace=replace,
             notice=_print_to_stderr,
         )
-    told = {**manifest.model_dump(mode="json"), "seconds": round(time.perf_counter() - started, 2)}
-    shown = told | {"files": f"{sum(file['size_bytes'] for file in told['files'].values()):,} bytes"}
-    print_result(as_json, told, (f"{key:16} {value}" for key, value in shown.items()))
+    result = {**manifest.model_dump(mode="json"), "seconds": round(time.perf_counter() - started, 2)}
+    shown = result | {"files": f"{sum(file['size_bytes'] for file in result['files'].values()):,} bytes"}
+    print_result(as_json, result, (f"{key:16} {value}" for key, value in shown.items()))
 
 
 @graph_app.command("list")
 def list_graphs(
     name: Annotated[str | None, typer.Argument(help="Name of a graph. Default: all.", metavar="[NAME]")] = None,
-    check: bool = typer.Option(False, "--check", help="Read all files and compare them with what was loaded."),
+    check: bool = typer.Option(
+        False, "--check", help="Read all files of the graph and compare their digests with those of the load."
+    ),
     malformed: int = typer.Option(
         0,
         min=0,
         max=MAX_SETTING_NUMBER,
-        help="With --check: also list so many of the lines that were no triples when the graph was loaded.",
+        help="With --check: maximum number of malformed input lines to list.",
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """List the local graphs, half-loaded and damaged ones too; check their files with --check.
+    """List the local graphs, including unfinished and damaged ones.
 
-    With --check the exit code is 0 only if all files agree.
+    With --check, the exit code is 0 only if all files are unchanged since the load.
 
     \b
     Examples:
@@ -93,24 +97,30 @@ def list_graphs(
       factmill graph list --check truthy --malformed 20
     """
     if malformed and not check:
-        raise UsageError("--malformed needs --check: factmill graph list --check NAME --malformed N")
+        raise UsageError(
+            "--malformed works only with --check; for example: factmill graph list --check NAME --malformed 20"
+        )
     found = [graph for graph in list_graph_states() if name in (None, graph["name"])]
     if not check:
         if name is not None and not found:
-            raise UsageError(f"no graph {name} in {graphs_folder(factmill_home())}; factmill graph list names all")
+            raise UsageError(
+                f"no graph {name!r} in {graphs_folder(factmill_home())}; `factmill graph list` lists the graphs"
+            )
         lines = []
         for graph in found:
-            told = f"{graph['edges']:>13,} edges  {graph['digest'][:16]}" if graph["digest"] else graph["advice"]
-            lines.append(f"{graph['name']:20} {graph['state']:12} {told}")
-        print_result(as_json, found, lines, "" if found else "no graphs yet; try: factmill graph load --help")
+            details = f"{graph['edges']:>13,} edges  {graph['digest'][:16]}" if graph["digest"] else graph["advice"]
+            lines.append(f"{graph['name']:20} {graph['state']:12} {details}")
+        print_result(
+            as_json, found, lines, "" if found else "no graphs yet; to load one: factmill graph load FILE --name NAME"
+        )
         return
     results = [_check_graph(each, malformed) for each in ([name] if name else [graph["name"] for graph in found])]
     print_result(
         as_json,
-        results[0][0] if name else [told for told, _ in results],
+        results[0][0] if name else [result for result, _ in results],
         [line for _, lines in results for line in lines],
     )
-    if not all(told["agrees"] for told, _ in results):
+    if not all(result["agrees"] for result, _ in results):
         raise typer.Exit(1)
 
 
@@ -129,7 +139,7 @@ def _check_graph(name: str, malformed: int) -> tuple[dict[str, Any], list[str]]:
     if malformed and not damage:
         with open_graph(name, graphs_folder(factmill_home())) as graph:
             malformed_lines = graph.list_malformed(malformed)
-    told = {
+    result = {
         "name": name,
         "digest": manifest.digest,
         "agrees": not damage,
@@ -138,21 +148,23 @@ def _check_graph(name: str, malformed: int) -> tuple[dict[str, Any], list[str]]:
         "files": {file: {**each.model_dump(), "damage": damage.get(file)} for file, each in manifest.files.items()},
     }
     lines = [
-        f"{file:24} {each.size_bytes:>15,} bytes  {damage.get(file) or 'as loaded'}"
+        f"{file:24} {each.size_bytes:>15,} bytes  {damage.get(file) or 'unchanged'}"
         for file, each in manifest.files.items()
     ]
     lines += [f"{line.file}, line {line.line_no}: {line.reason}: {line.text}" for line in malformed_lines]
     advice = f"DAMAGED; load it again: factmill graph load FILE... --name {name} --replace"
     lines += [
-        f"{manifest.malformed:,} malformed lines were left out",
-        f"{name}: {advice if damage else 'as it was loaded'}",
+        f"{manifest.malformed:,} malformed lines were skipped",
+        f"{name}: {advice if damage else 'unchanged since it was loaded'}",
     ]
-    return told, lines
+    return result, lines
 
 
 @graph_app.command("remove")
 def remove_graph(name: GraphArgument) -> None:
-    """Remove a local graph. Where a load of that name is half done, only what that load left is removed.
+    """Remove a local graph.
+
+    If an unfinished load of this name exists, only the data of that load is removed.
 
     Example: factmill graph remove truthy
     """
@@ -162,7 +174,7 @@ def remove_graph(name: GraphArgument) -> None:
 PROGRESS_LINE_EVERY_S = 10.0
 """Seconds between progress lines if standard error is no terminal."""
 _PHASE_LABELS = {
-    "checking": "checking what was read before",
+    "checking": "checking the input read before",
     "reading": "reading",
     "sorting": "sorting tables",
     "writing": "writing arrays",
@@ -197,7 +209,7 @@ def format_progress(news: LoadProgress) -> str:
     if news.phase == "reading":
         parts += [f"{news.lines_per_s:,.0f} lines/s", f"{news.text_bytes_per_s / 1e6:,.0f} MB/s"]
         if news.eta_s is not None:
-            parts.append(f"all is read in {_format_time(news.eta_s)}")
+            parts.append(f"reading ends in {_format_time(news.eta_s)}")
     return ", ".join(parts)
 
 

@@ -1,8 +1,9 @@
-"""`factmill label`, `review` and `audit`: export answers and rows to people; import labels, decisions, verdicts."""
+"""`factmill label`, `review` and `audit`: give answers and rows to people; take in labels, decisions, verdicts."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,19 +18,27 @@ from factmill.flows.cli.options import (
     WarehouseOption,
     check_warehouse_exists,
     print_result,
-    write_text_file,
 )
 from factmill.flows.commands.explain import trace_row_by_id_prefix
-from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.tasks.core.digests import digest_bytes
+from factmill.flows.labelling.label_draws import (
+    LabelDraw,
+    draw_label_items,
+    list_label_schemes,
+    load_label_file_with_digest,
+)
+from factmill.flows.labelling.page_server import PageDecisions, PortOption, ServeOption, decide_on_page
+from factmill.flows.labelling.sheet_files import (
+    FormOption,
+    format_setup_note,
+    format_sheet_problems,
+    load_filled_sheet,
+    write_sheet_files,
+)
 from factmill.tasks.core.evaluation.human_labels import (
-    LabelScheme,
     ParsedLabelFile,
     count_drawn_and_all_by_stratum,
-    draw_stratified_label_items,
-    format_label_csv,
-    list_label_item_ids,
-    parse_label_csv,
+    make_label_sheet,
+    parse_label_rows,
 )
 from factmill.tasks.core.evaluation.judge_cards import format_rater_agreement
 from factmill.tasks.core.measures.agreement import measure_rater_agreement
@@ -41,22 +50,27 @@ from factmill.tasks.core.measures.audits import (
     draw_audit_sample_ids,
     format_allowed_marks,
     format_audit_criterion_result,
-    format_audit_sheet_csv,
-    parse_audit_sheet_csv,
+    make_audit_layout,
+    make_audit_sheet,
+    parse_audit_rows,
     read_audit_mark,
 )
-from factmill.tasks.core.review import format_review_queue_csv, parse_review_queue_csv
+from factmill.tasks.core.review import (
+    REVIEW_LAYOUT,
+    make_review_sheet,
+    parse_review_queue_csv,
+    parse_review_row,
+)
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.core.sheets.forms import parse_sheet_csv
+from factmill.tasks.core.sheets.sheet import HARMLESS_PROBLEMS, ParsedSheet, SheetLayout, SheetProblem, SheetRow
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, UsageError
-from factmill.tasks.evaluation.definition import Evaluation
-from factmill.tasks.files import load_file_bytes
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.storage.builds import BuildRecord, load_published_table, resolve_build
+from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.human_judgments import (
     list_draw_item_ids,
     load_audit_verdicts,
-    load_label_items,
     load_labels,
     load_review_queue,
     save_audit_verdicts,
@@ -72,77 +86,103 @@ def label(
     evaluation: Annotated[
         str | None,
         typer.Argument(
-            help="With --to: an evaluation: its id, the beginning of one, or latest:NAME_evaluation.",
+            help="With --to or --serve: an evaluation: its id, the beginning of one, or latest:NAME_evaluation.",
             metavar="[EVALUATION]",
         ),
     ] = None,
     to: Path | None = typer.Option(
-        None, help="Draw answers and write them to this CSV file, which must not exist.", metavar="FILE"
+        None, help="Draw answers and write them to this file, which must not exist.", metavar="FILE"
     ),
     taken_from: Path | None = typer.Option(
-        None, "--from", help="Import the labels of a CSV file that --to wrote and people filled in.", metavar="FILE"
+        None, "--from", help="Import the labels of a file that --to wrote and people filled in.", metavar="FILE"
     ),
-    n: int = typer.Option(100, "--n", min=1, max=MAX_SETTING_NUMBER, help="With --to: answers to draw."),
+    serve: ServeOption = False,
+    form: FormOption = "",
+    n: int = typer.Option(100, "--n", min=1, max=MAX_SETTING_NUMBER, help="With --to or --serve: answers to draw."),
     seed: int = typer.Option(
         0,
         min=-MAX_SETTING_NUMBER,
         max=MAX_SETTING_NUMBER,
-        help="With --to: another seed draws and shuffles differently.",
+        help="With --to or --serve: another seed draws and shuffles differently.",
     ),
     by: list[str] | None = typer.Option(
         None,
-        help="With --to: stratify by this column of the answers too (repeatable), as well as by setting and verdict.",
+        help="With --to or --serve: stratify by this column of the answers too (repeatable), as well as by setting and verdict.",
         metavar="COLUMN",
     ),
     labeller: str = typer.Option(
         "",
-        help="With --from: who labelled, if the file has no column labeller. Default: the file's name.",
+        help="Who labels: with --serve, and with --from if the file does not say. Default for a CSV: the file's name.",
         metavar="NAME",
     ),
+    port: PortOption = 0,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export answers for people to label, and import the labels.
 
     --to draws judged answers, as many of each setting and verdict as there are or as fit. The file shows neither the model
-    nor the verdict. Fill in the column label (and note, if you like). --from imports the labels, reports rows without a
-    label, with an invalid one or with several, and shows how far several people agree. Valid labels are stored; the exit
-    code is 1 if some are not.
+    nor the verdict. Fill in the column label (and note, if you like), or label in Label Studio or Argilla (--form). --from
+    imports the labels, reports rows without a label, with an invalid one or with several, and shows how far several people
+    agree. --serve does all that on a page. Valid labels are stored; the exit code is 1 if some are not.
 
     \b
     Examples:
       factmill label latest:slaq_evaluation --to labels.csv
       factmill label slaq_evaluation-3f2 --to more.csv --n 300 --seed 1 --by category
       factmill label --from labels.csv --labeller ada && factmill judge-card --judge exact
+      factmill label latest:slaq_evaluation --serve --n 60 --labeller ada
+      factmill label latest:slaq_evaluation --to tasks.json --form label-studio
     """
-    _check_export_or_import_options("label", "EVALUATION", evaluation, to, taken_from)
+    _check_export_or_import_options("label", "EVALUATION", evaluation, to, taken_from, serve)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    if taken_from is not None:
+        # the user's own questions belong to no evaluation
+        found, digest = load_label_file_with_digest(path, taken_from, labeller, None, form)
+        _save_and_print_labels(path, str(taken_from), found, digest, as_json)
+        return
+    drawn = draw_label_items(path, str(evaluation), n, seed, by or [])
     if to is not None:
-        _export_and_print_label_sheet(path, str(evaluation), to, n, seed, by or [], as_json)
-    elif taken_from is not None:
-        _import_and_print_labels(path, taken_from, labeller, as_json)
+        _export_and_print_label_sheet(path, drawn, to, form, as_json)
+    else:
+        _label_on_page(path, drawn, labeller, port, as_json)
 
 
 def _check_export_or_import_options(
-    command: str, argument: str, name: str | None, to: Path | None, taken_from: Path | None
+    command: str, argument: str, name: str | None, to: Path | None, taken_from: Path | None, serve: bool
 ) -> None:
-    """Raise UsageError unless NAME --to FILE or --from FILE is given."""
-    if (to is None) == (taken_from is None) or (to is not None) != (name is not None):
+    """Raise UsageError unless NAME --to FILE, NAME --serve or --from FILE is given."""
+    if [to is None, taken_from is None, not serve].count(False) != 1 or (taken_from is None) != (name is not None):
         raise UsageError(
-            f"expected factmill {command} {argument} --to FILE to export, or factmill {command} --from FILE to import"
+            f"expected factmill {command} {argument} --to FILE to export, factmill {command} {argument} --serve to decide on a page, or "
+            f"factmill {command} --from FILE to import"
         )
 
 
-def _export_and_print_label_sheet(
-    warehouse: Path, evaluation: str, to: Path, n: int, seed: int, by: Sequence[str], as_json: bool
-) -> None:
-    """Draw answers into a CSV file and print how many of each stratum."""
-    told = _draw_and_write_label_sheet(warehouse, evaluation, to, n, seed, by)
+def _export_and_print_label_sheet(warehouse: Path, drawn: LabelDraw, to: Path, form: str, as_json: bool) -> None:
+    """Write drawn answers to a file of a form and print how many of each stratum."""
+    if to.exists():
+        raise OutputError(f"{to}: is there already and may hold labels; name another file, or remove it")
+    files = write_sheet_files(make_label_sheet(drawn.scheme, drawn.items), to, form)
+    with open_warehouse(warehouse) as db:
+        save_label_items(db, drawn.items)
+    model = str(drawn.record.lock["author"])
+    told: dict[str, Any] = {
+        "file": str(to),
+        "files": [str(file) for file in files],
+        "evaluation_id": drawn.record.build_id,
+        "items": len(drawn.items),
+        "judged": drawn.judged,
+        "strata": {stratum: list(counts) for stratum, counts in count_drawn_and_all_by_stratum(drawn.items).items()},
+        "labels": dict(drawn.scheme.classes),
+        "naming_the_model": sum(model.casefold() in item.answer.casefold() for item in drawn.items),
+    }
     lines = [
         f"{to}: {told['items']} of {told['judged']} judged answers of {told['evaluation_id']}; fill in label "
         f"({', '.join(told['labels'])}), then factmill label --from {to} --labeller NAME"
     ]
-    lines += [f"  {drawn:5} of {size:6}  {stratum}" for stratum, (drawn, size) in told["strata"].items()]
+    lines += format_setup_note(files)
+    lines += [f"  {count:5} of {size:6}  {stratum}" for stratum, (count, size) in told["strata"].items()]
     if left := told["judged"] - sum(size for _, size in told["strata"].values()):
         lines.append(f"  note: none was drawn of {left} answers, which are in other strata; with a larger --n they are")
     if told["naming_the_model"]:
@@ -150,10 +190,22 @@ def _export_and_print_label_sheet(
     print_result(as_json, told, lines)
 
 
-def _import_and_print_labels(warehouse: Path, file: Path, labeller: str, as_json: bool) -> None:
-    """Store the labels of a CSV file and print problems and agreement; exit code 1 if labels are invalid."""
-    # the user's own questions belong to no evaluation
-    found, digest = load_label_file_with_digest(warehouse, file, labeller, None)
+def _label_on_page(warehouse: Path, drawn: LabelDraw, labeller: str, port: int, as_json: bool) -> None:
+    """Serve drawn answers on a page, and take the labels in when it is finished."""
+    with open_warehouse(warehouse) as db:
+        save_label_items(db, drawn.items)
+    title, sheet = f"Label answers of {drawn.record.build_id}", make_label_sheet(drawn.scheme, drawn.items)
+    made = decide_on_page(sheet, f"label-{drawn.record.build_id}", title, labeller, port)
+    if not made.rows:
+        print_result(as_json, {"labels": 0, "open": made.open}, [format_no_decision(made)])
+        return
+    items = {item.id: item for item in drawn.items}
+    found = parse_label_rows(made.rows, "the page", items, list_label_schemes(), labeller, None)
+    _save_and_print_labels(warehouse, str(made.journal), found, made.digest, as_json)
+
+
+def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, digest: str, as_json: bool) -> None:
+    """Store labels and print problems and agreement; exit code 1 if labels are invalid."""
     benchmarks = {item.draw: item.benchmark for item in found.items.values()}
     with open_warehouse(warehouse) as db:
         changed = save_labels_and_count_changed(db, found.labels, digest)
@@ -166,7 +218,7 @@ def _import_and_print_labels(warehouse: Path, file: Path, labeller: str, as_json
         given.setdefault(benchmarks[draw], {}).update(of_draw)
     among = {name: measure_rater_agreement(said, list(schemes[name].classes)) for name, said in sorted(given.items())}
     told = {
-        "file": str(file),
+        "file": file,
         "labels": len(found.labels),
         "changed": changed,
         "unlabelled": unlabelled,
@@ -176,162 +228,98 @@ def _import_and_print_labels(warehouse: Path, file: Path, labeller: str, as_json
     }
     lines = [f"{file}: {len(found.labels)} labels of {', '.join(labellers)} taken in"]
     lines[0] += f", {changed} of them changed" if changed else ""
-    lines += format_label_problems(found)
+    lines += format_sheet_problems(found.problems)
     lines += [f"  {unlabelled} drawn items have no label yet"] if unlabelled else []
     lines += [f"  {name}: {format_rater_agreement(each)}" for name, each in among.items() if each.labellers > 1]
     print_result(as_json, told, lines)
-    if found.count_problems().keys() - {"missing", "doubled"}:
+    _exit_where_rows_are_wrong(found.problems)
+
+
+def _exit_where_rows_are_wrong(problems: Sequence[SheetProblem]) -> None:
+    if {problem.kind for problem in problems} - HARMLESS_PROBLEMS:
         raise typer.Exit(1)
 
 
-_MAX_PROBLEM_ROWS = 20
-"""Maximum number of problem rows that are listed; the rest are counted."""
-
-
-def list_label_schemes() -> dict[str, LabelScheme]:
-    """Return benchmark → label scheme, for the benchmarks whose answers a judge marks."""
-    return {name: each.label_scheme for name, each in EVALUATIONS.items() if each.label_scheme is not None}
-
-
-def resolve_judged_evaluation(warehouse: Path, name: str) -> tuple[Evaluation, LabelScheme, BuildRecord]:
-    """Return the judged evaluation of a build, its label scheme and record; UsageError for any other build."""
-    record = resolve_build(warehouse, name)
-    evaluation = next((each for each in EVALUATIONS.values() if each.name == record.benchmark), None)
-    if evaluation is None or evaluation.label_scheme is None:
-        known = ", ".join(EVALUATIONS[each].name for each in list_label_schemes())
-        raise UsageError(f"{record.build_id} holds no verdicts of a judge; expected a build of {known}")
-    return evaluation, evaluation.label_scheme, record
-
-
-def load_judged_answers(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> list[dict[str, Any]]:
-    """Return the answer rows of an evaluation, which include the verdicts."""
-    with open_warehouse(warehouse) as db:
-        rows: list[dict[str, Any]] = load_published_table(db, record.build_id, evaluation.main_table).to_pylist()
-    return rows
-
-
-def _draw_and_write_label_sheet(
-    warehouse: Path, name: str, to: Path, n: int, seed: int, by: Sequence[str]
-) -> dict[str, Any]:
-    """Draw answers of an evaluation, write them to a CSV for labelling, and return a summary."""
-    evaluation, scheme, record = resolve_judged_evaluation(warehouse, name)
-    if to.exists():
-        raise OutputError(f"{to}: is there already and may hold labels; name another file, or remove it")
-    rows = load_judged_answers(warehouse, evaluation, record)
-    unknown = [column for column in by if rows and column not in rows[0]]
-    if unknown:
-        raise UsageError(f"--by {unknown[0]}: expected a column of {evaluation.main_table}: {', '.join(rows[0])}")
-    items = draw_stratified_label_items(scheme, rows, record.build_id, evaluation.benchmark.name, n, seed, by)
-    if not items:
-        raise UsageError(f"{record.build_id} has no answer with a verdict: there is nothing to label")
-    write_text_file(format_label_csv(scheme, items), to)
-    with open_warehouse(warehouse) as db:
-        save_label_items(db, items)
-    model = str(record.lock["author"])
-    judged = sum(bool(part.verdict) for row in rows for part in scheme.list_judged_parts(row))
-    return {
-        "file": str(to),
-        "evaluation_id": record.build_id,
-        "items": len(items),
-        "judged": judged,
-        "strata": {stratum: list(counts) for stratum, counts in count_drawn_and_all_by_stratum(items).items()},
-        "labels": dict(scheme.classes),
-        "naming_the_model": sum(model.casefold() in item.answer.casefold() for item in items),
-    }
-
-
-def load_sheet_text_and_digest(path: Path, export: str = "label EVALUATION") -> tuple[str, str]:
-    """Return a file's text and the SHA-256 of its bytes; UTF-8, with or without a BOM, or a spreadsheet's UTF-16.
-
-    `export`: the command that writes such a file. UsageError if the file cannot be read.
-    """
-    try:
-        data = load_file_bytes(path)
-    except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file; factmill {export} --to {path} writes one") from error
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"), digest_bytes(data)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text: {error}; save it as CSV in UTF-8") from error
-
-
-def load_label_file_with_digest(
-    warehouse: Path, path: Path, labeller: str, benchmark: str | None = ""
-) -> tuple[ParsedLabelFile, str]:
-    """Return the content of a label file and its digest; without a named labeller, the file's name is used."""
-    text, digest = load_sheet_text_and_digest(path)
-    ids = list_label_item_ids(text, path.name)
-    with open_warehouse(warehouse) as db:
-        known = load_label_items(db, ids)
-    return parse_label_csv(text, path.name, known, list_label_schemes(), labeller or path.stem, benchmark), digest
-
-
-def format_label_problems(file: ParsedLabelFile) -> list[str]:
-    """Return the problems of a label file, row by row; rows without a label share one line."""
-    missing = [trouble for trouble in file.problems if trouble.kind == "missing"]
-    others = [trouble for trouble in file.problems if trouble.kind != "missing"]
-    rows = [trouble.message.partition(":")[0].removeprefix("row ") for trouble in missing]
-    more = f" and {len(rows) - _MAX_PROBLEM_ROWS} more" if len(rows) > _MAX_PROBLEM_ROWS else ""
-    lines = [f"  {trouble.kind}: {trouble.message}" for trouble in others[:_MAX_PROBLEM_ROWS]]
-    lines += [f"  … and {len(others) - _MAX_PROBLEM_ROWS} more"] if len(others) > _MAX_PROBLEM_ROWS else []
-    lines += (
-        [f"  missing: no label in {len(rows)} of the rows: {', '.join(rows[:_MAX_PROBLEM_ROWS])}{more}"] if rows else []
-    )
-    return lines
+def format_no_decision(made: PageDecisions) -> str:
+    """Return the line about a page on which nothing was decided."""
+    return f"nothing was decided; {made.open} rows are open"
 
 
 def review(
     build_name: Annotated[
         str | None,
-        typer.Argument(help="With --to: a build's id, the beginning of one, or latest:BENCHMARK.", metavar="[BUILD]"),
+        typer.Argument(
+            help="With --to or --serve: a build's id, the beginning of one, or latest:BENCHMARK.", metavar="[BUILD]"
+        ),
     ] = None,
-    to: Path | None = typer.Option(None, help="Write the build's review queue to this CSV file.", metavar="FILE"),
+    to: Path | None = typer.Option(None, help="Write the build's review queue to this file.", metavar="FILE"),
     taken_from: Path | None = typer.Option(
         None,
         "--from",
-        help="Import the decisions of a CSV file that --to wrote and a reviewer filled in.",
+        help="Import the decisions of a file that --to wrote and a reviewer filled in.",
         metavar="FILE",
     ),
+    serve: ServeOption = False,
+    form: FormOption = "",
+    reviewer: str = typer.Option(
+        "", help="Who decides: with --serve, and with --from if an export does not say.", metavar="NAME"
+    ),
+    port: PortOption = 0,
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export flagged rows for people to decide on, and import them.
 
-    Fill in decision (keep, drop, edit), edited, reviewer and note. The next build of the benchmark has the decisions in its
-    manifest.
+    Fill in decision (keep, drop, edit), edited, reviewer and note, or decide in Label Studio or Argilla (--form), or on a page
+    (--serve). The next build of the benchmark has the decisions in its manifest.
 
     \b
     Examples:
       factmill review latest:slaq --to queue.csv
       factmill review --from queue.csv && factmill build slaq --review manual
+      factmill review latest:slaq --serve --reviewer ada
     """
-    _check_export_or_import_options("review", "BUILD", build_name, to, taken_from)
+    _check_export_or_import_options("review", "BUILD", build_name, to, taken_from, serve)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    if taken_from is not None:
+        _import_review_decisions(path, taken_from, form, reviewer, as_json)
+        return
+    check_warehouse_exists(warehouse)
+    build = resolve_build(path, str(build_name))
+    sheet = make_review_sheet(load_review_queue(path, build))
     if to is not None:
-        check_warehouse_exists(warehouse)
-        _export_review_queue_csv(path, str(build_name), to, as_json)
-    elif taken_from is not None:
-        _import_review_decisions(path, taken_from, as_json)
+        undecided = sum(not row["decision"] for row in sheet.rows)
+        told = {"file": str(to), "items": len(sheet.rows), "open": undecided}
+        files = write_sheet_files(sheet, to, form)
+        lines = [f"{to}: {len(sheet.rows)} items, {undecided} of them open", *format_setup_note(files)]
+        print_result(as_json, told, lines)
+        return
+    check = partial(parse_review_row, file="the page")
+    made = decide_on_page(sheet, f"review-{build.build_id}", f"Review {build.build_id}", reviewer, port, check)
+    taken = save_decisions(path, [parse_review_row(row, "the page") for row in made.rows])
+    told = {"file": str(made.journal), "decisions": taken, "open": made.open}
+    print_result(as_json, told, [f"{made.journal}: {taken} decisions taken in, {made.open} items are still open"])
 
 
-def _export_review_queue_csv(warehouse: Path, build_name: str, to: Path, as_json: bool) -> None:
-    """Write a build's review queue to a CSV file and print how many items it has."""
-    items = load_review_queue(warehouse, resolve_build(warehouse, build_name))
-    write_text_file(format_review_queue_csv(items), to)
-    undecided = sum(item.decision == "open" for item in items)
-    told = {"file": str(to), "items": len(items), "open": undecided}
-    print_result(as_json, told, [f"{to}: {len(items)} items, {undecided} of them open"])
-
-
-def _import_review_decisions(warehouse: Path, file: Path, as_json: bool) -> None:
-    """Store the decisions of a CSV file and print how many."""
-    text, _ = load_sheet_text_and_digest(file, "review BUILD")
-    items = parse_review_queue_csv(text, file.name)
+def _import_review_decisions(warehouse: Path, file: Path, form: str, reviewer: str, as_json: bool) -> None:
+    """Store the decisions of a file and print how many, and the problems; exit code 1 if some are invalid."""
+    sheet, _ = load_filled_sheet(file, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_queue_rows)
+    items = [parse_review_row(row, file.name) for row in sheet.rows]
     taken = save_decisions(warehouse, items)
-    told = {"file": str(file), "items": len(items), "decisions": taken}
-    print_result(as_json, told, [f"{file}: {taken} decisions taken in, {len(items) - taken} items are still open"])
+    undecided = len(items) - taken + len(sheet.problems)
+    told = {"file": str(file), "items": len(items) + len(sheet.problems), "decisions": taken, **_list_troubles(sheet)}
+    lines = [f"{file}: {taken} decisions taken in, {undecided} items are still open"]
+    print_result(as_json, told, [*lines, *format_sheet_problems(sheet.problems, file.name)])
+    _exit_where_rows_are_wrong(sheet.problems)
+
+
+def _parse_queue_rows(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
+    parse_review_queue_csv(text, file)  # refuses an item that is there twice
+    return parse_sheet_csv(layout, text, file)
+
+
+def _list_troubles(sheet: ParsedSheet) -> dict[str, list[dict[str, str]]]:
+    return {"troubles": [{"kind": problem.kind, "told": problem.message} for problem in sheet.problems]}
 
 
 def audit(
@@ -341,46 +329,74 @@ def audit(
         DEFAULT_AUDIT_ROWS, min=1, max=MAX_SETTING_NUMBER, help="Rows of the sample; a larger one contains the smaller."
     ),
     seed: int = typer.Option(0, min=-MAX_SETTING_NUMBER, max=MAX_SETTING_NUMBER, help="Draws another sample."),
-    to: Path | None = typer.Option(None, help="Write the sample as CSV, to be filled in.", metavar="FILE"),
+    to: Path | None = typer.Option(None, help="Write the sample to this file, to be filled in.", metavar="FILE"),
     taken_from: Path | None = typer.Option(
-        None, "--from", help="Take in a CSV that was filled in (`reviewer` in each row looked at).", metavar="FILE"
+        None,
+        "--from",
+        help="Take in a file that was filled in (in a CSV, `reviewer` in each row looked at).",
+        metavar="FILE",
     ),
-    reviewer: str = typer.Option("", help="Who gives verdicts in the terminal.", metavar="NAME"),
+    serve: ServeOption = False,
+    form: FormOption = "",
+    reviewer: str = typer.Option(
+        "",
+        help="Who gives verdicts: in the terminal, with --serve, and with --from if an export does not say.",
+        metavar="NAME",
+    ),
+    port: PortOption = 0,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Review a seeded sample of rows with their evidence.
 
-    Verdicts are given by kind of fault, as the paper's authors did, in the terminal row by row or in a CSV. The output is
-    the share of each kind with its interval and the paper's share.
+    Verdicts are given by kind of fault, as the paper's authors did, in the terminal row by row, on a page (--serve), in a CSV, or
+    in Label Studio or Argilla (--form). The output is the share of each kind with its interval and the paper's share.
 
     \b
     Examples:
       factmill audit granola --reviewer ada
       factmill audit slaq --to slaq.csv && factmill audit slaq --from slaq.csv
+      factmill audit slaq --serve --reviewer ada
     """
+    if [to is None, taken_from is None, not serve].count(False) > 1:
+        raise UsageError(
+            f"expected one of --to FILE, --from FILE and --serve: factmill audit {benchmark} --serve --reviewer NAME"
+        )
     known, path = get_benchmark(benchmark), resolve_warehouse_path(RunOptions(warehouse=warehouse))
     build_id = resolve_build(path, build_name or f"latest:{benchmark}").build_id
-    told = ""
+    told, parsed = list[str](), ParsedSheet()
     if taken_from:
-        text, _ = load_sheet_text_and_digest(taken_from, f"audit {benchmark}")
-        verdicts = parse_audit_sheet_csv(known.audit, build_id, text, taken_from.name)
-        with open_warehouse(path) as db:
-            save_audit_verdicts(db, build_id, verdicts)
-        told = f"{taken_from}: {len(verdicts)} verdicts taken in"
+        layout = make_audit_layout(known.audit)
+        parsed, _ = load_filled_sheet(taken_from, form, layout, reviewer, f"audit {benchmark}")
+        told = [_save_audit_rows(path, known, build_id, parsed.rows, str(taken_from))]
+        told += format_sheet_problems(parsed.problems, taken_from.name)
     else:
         sample = draw_audit_sample(path, known, build_id, rows, seed)
+        sheet = make_audit_sheet(known.audit, build_id, sample.shown, sample.verdicts)
         if to:
-            write_text_file(format_audit_sheet_csv(known.audit, build_id, sample.shown, sample.verdicts), to)
-            told = (
-                f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then factmill audit {benchmark} --from {to}"
-            )
+            told = [
+                f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then factmill audit {benchmark} --from {to}",
+                *format_setup_note(write_sheet_files(sheet, to, form)),
+            ]
+        elif serve:
+            made = decide_on_page(sheet, f"audit-{build_id}", f"Audit {build_id}", reviewer, port)
+            told = [_save_audit_rows(path, known, build_id, made.rows, str(made.journal))]
         elif sys.stdin.isatty() and not as_json:
-            told = f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"
+            told = [f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"]
     figures = measure_audit(path, known, build_id)
     nothing = f"no row of {build_id} has a verdict yet; ask in a terminal, or: factmill audit {benchmark} --to FILE.csv"
-    lines = [*([told] if told else []), *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
-    print_result(as_json, {"build_id": build_id, "figures": [figure.model_dump() for figure in figures]}, lines)
+    lines = [*told, *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
+    shown = {"build_id": build_id, "figures": [figure.model_dump() for figure in figures], **_list_troubles(parsed)}
+    print_result(as_json, shown, lines)
+    _exit_where_rows_are_wrong(parsed.problems)
+
+
+def _save_audit_rows(warehouse: Path, benchmark: Benchmark, build_id: str, rows: Sequence[SheetRow], file: str) -> str:
+    """Store the verdicts of rows and return a line about them."""
+    verdicts = parse_audit_rows(benchmark.audit, build_id, rows, Path(file).name)
+    with open_warehouse(warehouse) as db:
+        save_audit_verdicts(db, build_id, verdicts)
+    return f"{file}: {len(verdicts)} verdicts taken in"
 
 
 @dataclass(frozen=True)

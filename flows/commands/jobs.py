@@ -32,7 +32,9 @@ from factmill.tasks.text.durations import format_age_in_words
 
 JobsWarehouseOption = Annotated[
     Path | None,
-    typer.Option(help="Jobs of this DuckDB file alone. Default: of all in factmill's home.", metavar="FILE"),
+    typer.Option(
+        help="Only jobs of this DuckDB file. Default: those of all warehouses in FACTMILL_HOME.", metavar="FILE"
+    ),
 ]
 
 
@@ -41,23 +43,25 @@ def jobs(
         None,
         "--cancel",
         metavar="JOB",
-        help="Cancel this job (its id, or the beginning of one). The same build takes, and pays for, what is done by then.",
+        help="Cancel this job (its id, or the start of its id). You pay for the requests that are already answered; run the build again to use them.",
     ),
-    cancel_all: bool = typer.Option(False, "--cancel-all", help="Cancel all jobs that are running."),
+    cancel_all: bool = typer.Option(False, "--cancel-all", help="Cancel all running jobs."),
     forget: str | None = typer.Option(
         None,
         "--forget",
         metavar="JOB",
-        help="Forget a job that its server may have lost; the same build asks again, and pays again, for what is left of it.",
+        help="Forget a job that its server may have lost. The next run of the build sends its unanswered requests again, and you pay for them again.",
     ),
-    ask: bool = typer.Option(True, "--ask/--no-ask", help="Have servers say how far their jobs are; it costs nothing."),
+    ask: bool = typer.Option(
+        True, "--ask/--no-ask", help="Ask the servers for the progress of their jobs (free of charge)."
+    ),
     warehouse: JobsWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List, cancel and forget batch jobs at model servers.
 
-    Builds and evaluations submit batch jobs if their world's file says mode = "batch". Jobs whose answers are not all taken
-    are listed, the oldest first, of all warehouses in factmill's home, or of one.
+    Builds and evaluations submit batch jobs for models with mode = "batch" in the world's file. The list shows the jobs whose
+    answers have not all been read, oldest first.
 
     \b
     Examples:
@@ -67,7 +71,9 @@ def jobs(
       factmill jobs --forget batch_68a1
     """
     if [cancel is not None, cancel_all, forget is not None].count(True) > 1:
-        raise UsageError("give one of --cancel JOB, --cancel-all and --forget JOB; factmill jobs lists the jobs")
+        raise UsageError(
+            "expected only one of --cancel JOB, --cancel-all and --forget JOB; `factmill jobs` lists the jobs"
+        )
     warehouses = _resolve_job_warehouses(warehouse)
     if cancel is not None or cancel_all:
         _cancel_jobs(warehouses, cancel, as_json)
@@ -80,7 +86,7 @@ def jobs(
         inspect_jobs([each.job for each in known], _USER_AGENT) if ask else [InspectedJob(each.job) for each in known]
     )
     found = [_make_job_json(each, look, ask) for each, look in zip(known, looked, strict=True)]
-    none = f'no batch jobs of {", ".join(map(str, warehouses))}; a model is asked by such where its world says mode = "batch"'
+    none = f'no batch jobs of {", ".join(map(str, warehouses))}; a model uses them if its world has mode = "batch"'
     print_result(as_json, {"jobs": found}, _format_jobs(found), "" if found else none)
 
 
@@ -92,37 +98,37 @@ def _cancel_jobs(warehouses: Sequence[Path], job: str | None, as_json: bool) -> 
         known = _list_warehouse_jobs(warehouses)
         looked = inspect_jobs([each.job for each in known], _USER_AGENT)
         if silent := next((look for look in looked if look.trouble), None):
-            raise ServiceError(f"nothing was cancelled, since not all jobs can be seen: {silent.trouble}")
+            raise ServiceError(f"no job was cancelled, because not all jobs can be read: {silent.trouble}")
         chosen = [each for each, look in zip(known, looked, strict=True) if look.state and not look.state.has_ended]
-    told, lines = list[dict[str, Any]](), list[str]()
+    cancelled, lines = list[dict[str, Any]](), list[str]()
     for each in chosen:
         state, count = cancel_job(each.job, _USER_AGENT), len(each.job.request_ids)
-        told.append({"job": state.job_id, "state": state.status, "done": state.done, "requests": count})
+        cancelled.append({"job": state.job_id, "state": state.status, "done": state.done, "requests": count})
         lines.append(
-            f"{state.job_id}: {state.status}, with {state.done:,} of {count:,} done; the same build takes these and stops; "
-            "started again it asks for the rest"
+            f"{state.job_id}: {state.status}, with {state.done:,} of {count:,} requests done; run the build again to read "
+            "these replies, and once more to request the rest"
         )
-    print_result(as_json, {"cancelled": told}, lines, "" if told else "no job goes on, so there is nothing to cancel")
+    print_result(as_json, {"cancelled": cancelled}, lines, "" if cancelled else "no job is running: nothing to cancel")
 
 
 def _forget_job(warehouses: Sequence[Path], job: str, as_json: bool) -> None:
     """Delete the record of a job, so that the same build sends what is left of it again."""
     known = _resolve_job(warehouses, job)
     if not job_files.delete_job_file_if_unlocked(known.job):
-        raise UsageError(f"{known.name}: a running process waits for this job; stop that first (Ctrl-C)")
+        raise UsageError(f"{known.name}: a running process waits for this job; stop that process first (Ctrl-C)")
     count = len(known.job.open_ids)
-    told = {"job": known.name, "forgotten": True, "requests": count, "build": known.job.run}
-    line = f"{known.name}: forgotten; {count:,} of its requests are asked anew when a build needs them"
-    print_result(as_json, told, [line])
+    result = {"job": known.name, "forgotten": True, "requests": count, "build": known.job.run}
+    line = f"{known.name}: forgotten; {count:,} of its requests are sent again when a build needs them"
+    print_result(as_json, result, [line])
 
 
 def _resolve_job_warehouses(warehouse: Path | None) -> list[Path]:
     """Return the warehouses whose jobs are selected; UsageError if the named one does not exist."""
     if warehouse is None:  # all of the home, the default one first
-        beside = sorted(factmill_home().glob("*.duckdb.runs"))
+        run_folders = sorted(factmill_home().glob("*.duckdb.runs"))
         return [
             factmill_home() / "factmill.duckdb",
-            *(each.with_name(each.name.removesuffix(".runs")) for each in beside),
+            *(each.with_name(each.name.removesuffix(".runs")) for each in run_folders),
         ]
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if not work_folder(path).is_dir():  # jobs outlive their warehouse
@@ -164,11 +170,11 @@ def _make_job_json(known: _WarehouseJob, looked: InspectedJob, asked: bool) -> d
     if not note and followed:
         note = "a running process waits for it"
     elif not note and state and state.is_lost:
-        note = "its server knows it no more; the same build asks, and pays, anew what is left of it"
+        note = "its server no longer has it; the same build sends its unanswered requests again, and you pay for them again"
     elif not note and state and state.has_ended:
-        note = "its answers wait for the same build to take them"
+        note = "it has ended; run the same build again to read its answers"
     elif not note and (job.job_id or asked):
-        note = "no process waits for it; the same build goes on with it"
+        note = "no process waits for it; run the same build again to continue with it"
     return {
         "job": known.name,
         "state": name,
@@ -193,7 +199,7 @@ def _format_jobs(found: Sequence[dict[str, Any]]) -> Iterator[str]:
     for each in found:
         done = "" if each["done"] is None else f"{each['done']:,} of "
         failed = f", {each['failed']:,} failed" if each["failed"] else ""
-        left = f", {each['left']:,} to be taken" if each["left"] < each["requests"] else ""
+        left = f", {each['left']:,} not yet read" if each["left"] < each["requests"] else ""
         yield (
             f"{each['job']:{wide}}  {each['state']:14} {done}{format_request_count(each['requests'])}{failed}{left} to "
             f"{shorten_line(each['model'])}, {format_age_in_words(each['age_s'])} ago, for {each['build'] or 'a build'}"
@@ -212,8 +218,8 @@ def _resolve_job(warehouses: Sequence[Path], name: str) -> _WarehouseJob:
         return found[0]
     names = ", ".join(each.name for each in (found or known)[:10])
     if found:
-        raise UsageError(f"{name}: several jobs begin so: {names}; write one out")
-    told = f"known are: {names}" if known else "no job is known"
+        raise UsageError(f"{name}: several job ids begin with this: {names}; give a complete id")
+    jobs_text = f"known jobs: {names}" if known else "there are no jobs"
     raise UsageError(
-        f"{name}: no such job in {', '.join(map(str, warehouses))}; {told}. One of another warehouse: --warehouse FILE"
+        f"{name}: no such job in {', '.join(map(str, warehouses))}; {jobs_text}. For a job of another warehouse, add --warehouse FILE"
     )

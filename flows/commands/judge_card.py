@@ -19,13 +19,13 @@ from factmill.flows.cli.options import (
     print_result,
     raising_usage_errors,
 )
-from factmill.flows.commands.human_review import (
-    format_label_problems,
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.labelling.label_draws import (
     load_judged_answers,
     load_label_file_with_digest,
     resolve_judged_evaluation,
 )
-from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.labelling.sheet_files import format_sheet_problems
 from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
 from factmill.tasks.core.batch_receipts import StageBatch
@@ -62,20 +62,22 @@ _RUN = RunOptions.model_fields
 def judge_card(
     judge: str = typer.Option(
         ...,
-        help="The judge: a model of the world's file, [models.NAME]; the name of one that judged; or exact, the program.",
+        help="Judge: a model of the world's file ([models.NAME]), the name of a model that judged an evaluation, or exact, the program.",
         metavar="NAME",
     ),
     labels: list[Path] | None = typer.Option(
         None,
-        help="A CSV that `label --to` wrote and somebody filled in, or one with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
+        help="A file that `label --to` wrote and somebody filled in (in a CSV, Label Studio or Argilla), or a CSV with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
         metavar="FILE",
     ),
     evaluation: list[str] | None = typer.Option(
         None,
-        help="Only verdicts of this evaluation (repeatable). Default: of all in the warehouse, the newest first.",
+        help="Use only the verdicts of this evaluation (repeatable). Default: those of all evaluations in the warehouse, newest first.",
         metavar="EVAL",
     ),
-    benchmark: str = typer.Option("", help="Whose labels these are, where the file does not say.", metavar="NAME"),
+    benchmark: str = typer.Option(
+        "", help="Benchmark of the labels, if the file has no column benchmark.", metavar="NAME"
+    ),
     world: str = typer.Option("embedded", help=_RUN["world"].description, metavar="WORLD"),
     prompts: Path | None = typer.Option(
         None,
@@ -86,11 +88,11 @@ def judge_card(
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how far a judge agrees with people.
+    """Measure how often a judge agrees with people.
 
-    The card holds accuracy, Cohen's kappa and the confusion, for each label and setting. Labels of a drawn sample are
-    weighted back to the shares of all answers. The card is stored; reports of evaluations by this judge show it, and their
-    rates corrected for the judge's errors.
+    The judge card holds accuracy, Cohen's kappa and the confusion matrix, for each label and setting. Labels of a stratified
+    sample are weighted to represent all answers. The card is stored in the warehouse; reports of evaluations with this judge
+    show it, and their rates corrected for the judge's errors.
 
     \b
     Examples:
@@ -103,9 +105,9 @@ def judge_card(
     with raising_usage_errors(RunOptions):
         run = RunOptions(world=world, prompts=prompts, mode=mode, warehouse=warehouse)
     cards, notes = make_and_save_judge_cards(labels or [], judge, evaluation or [], benchmark, run)
-    told = {"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)}
+    result = {"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)}
     lines = [line for card in cards for line in format_judge_card(card)]
-    print_result(as_json, told, [*lines, *(f"  {note}" for note in notes)])
+    print_result(as_json, result, [*lines, *(f"  {note}" for note in notes)])
 
 
 LabelsByItem = dict[str, dict[str, str]]
@@ -173,16 +175,18 @@ def _load_label_files(
     for path in files:
         file, digest = load_label_file_with_digest(warehouse, path, "", benchmark)
         digests.append(digest)
-        notes += [f"{path.name}: {line.strip()}" for line in format_label_problems(file)]
+        notes += [f"{path.name}: {line.strip()}" for line in format_sheet_problems(file.problems)]
         for label in file.labels:
             item = file.items[label.item]
             labelled = found.setdefault(item.benchmark, BenchmarkLabels(file.is_of_draw))
             if labelled.is_drawn != file.is_of_draw:
-                raise UsageError(f"{path}: answers of somebody's own beside drawn ones; make a card of each file")
+                raise UsageError(
+                    f"{path}: the files mix answers that factmill drew with answers of your own; make one card for each file"
+                )
             labelled.items[item.id] = item
             said = labelled.labels.setdefault(item.id, {}).setdefault(label.labeller, label.label)
             if said != label.label:
-                notes.append(f"{path.name}: row {label.row}: {label.labeller} said {said} in another file; that counts")
+                notes.append(f"{path.name}: {label.place}: {label.labeller} said {said} in another file; that counts")
     return found, digests[0] if len(digests) == 1 else digest_json(sorted(digests)), notes
 
 
@@ -192,7 +196,8 @@ def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], 
         items = load_label_items(db, list(labels))
     if not labels:
         raise UsageError(
-            "no labels are imported yet; factmill label EVALUATION --to FILE.csv, fill it in, factmill label --from FILE.csv"
+            "no labels are imported yet; run factmill label EVALUATION --to FILE.csv, fill in the file, then run "
+            "factmill label --from FILE.csv"
         )
     found: dict[str, BenchmarkLabels] = {}
     for item, given in labels.items():

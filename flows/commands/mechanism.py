@@ -29,8 +29,10 @@ from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_pa
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow, ReportedModel, UnscoredCount
 from factmill.tasks.reports.formatting import format_number, format_parameter_value, format_snake_case_as_words
 from factmill.tasks.reports.item_browser import list_item_entries
+from factmill.tasks.reports.page_frame import find_paper, format_build_command, make_evaluations_reference
 from factmill.tasks.reports.rendering import REPORT_RENDERERS
 from factmill.tasks.settings import factmill_home
+from factmill.tasks.slaq.benchmark import SLAQ
 from factmill.tasks.slaq.core.mechanism.pairing import pair_fact_answers
 from factmill.tasks.slaq.core.mechanism.rows import (
     SIMILARITY_MEASURES,
@@ -67,12 +69,12 @@ from factmill.tasks.text.sanitize import escape_control_characters
 _MECHANISM_FIELDS = MechanismParams.model_fields
 _MECHANISM_HELP = """Find the components of a local model that carry a fact.
 
-They are found in its short and in its long answer (SLAQ, paper §5): every
-attention head and MLP is ablated for the tokens of both answers, and what is found is compared between facts that are
-right in both and facts that are right in one. Answers and verdicts come from evaluations on SLAQ.
+The analysis (SLAQ, paper §5) ablates every attention head and MLP for the tokens of a fact's short and long answer, and
+compares the components found between facts that are right in both answers and facts that are right in one. Answers and
+verdicts come from evaluations on SLAQ.
 
-Needs torch, transformers, scikit-learn and POT: pip install 'factmill[mechanism]'. A run that is stopped goes on where it
-was: the same command.
+It needs torch, transformers, scikit-learn and POT: pip install 'factmill[mechanism]'. After a stop, run the same command
+again to continue.
 
 \b
 Examples:
@@ -86,18 +88,18 @@ EvaluationsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="EVALUATION…", help=_MECHANISM_FIELDS["evaluation"].description)
 ]
 MechanismForceOption = Annotated[
-    bool, typer.Option("--force", help="Compare again even when it is there; nothing is ablated twice.")
+    bool, typer.Option("--force", help="Repeat the comparison even if its result exists; stored ablations are reused.")
 ]
 MechanismReportsOption = Annotated[
     Path | None,
-    typer.Option("--reports", metavar="DIR", help="Where the report is written. Default: reports in factmill's home."),
+    typer.Option("--reports", metavar="DIR", help="Folder for the report. Default: reports in FACTMILL_HOME."),
 ]
 WritePairsOption = Annotated[
     Path | None,
     typer.Option(
         "--write-pairs",
         metavar="FILE",
-        help="Write the pairs of answers as they are found, for people to mend and to give back with --pairs, and stop.",
+        help="Write the automatic pairs of answers to this CSV file, for people to correct and pass to --pairs, and stop.",
     ),
 ]
 
@@ -109,15 +111,16 @@ def _run_mechanism_command(given: Any) -> None:
     check_warehouse_exists(run.warehouse)
     if given.write_pairs:
         pairs, without = write_answer_pairs(params, run, given.write_pairs)
-        told = {"pairs": str(given.write_pairs), "facts": pairs, "without_pair": without}
+        result = {"pairs": str(given.write_pairs), "facts": pairs, "without_pair": without}
         lines = [
-            f"{given.write_pairs}: {pairs} facts, {without} of them without a pair; mend short_text and long_text, then --pairs"
+            f"{given.write_pairs}: {pairs} facts, {without} of them without a pair; correct short_text and long_text, then pass the "
+            f"file to --pairs"
         ]
     else:
-        told, lines = make_mechanism_analysis_and_report(
+        result, lines = make_mechanism_analysis_and_report(
             params, run, given.force, given.reports or factmill_home() / "reports"
         )
-    print_result(given.as_json, told, lines)
+    print_result(given.as_json, result, lines)
 
 
 _mechanism_option_fields = [each for each in make_option_dataclass_fields(MechanismParams) if each[0] != "evaluation"]
@@ -167,7 +170,7 @@ def make_mechanism_analysis_and_report(
         for ending, render in REPORT_RENDERERS.items()
     ]
     metrics = [*report.headline, *report.more]
-    told = {
+    result = {
         "mechanism_id": made.build_id,
         "model": made.facts["model"],
         "evaluations": made.facts["evaluations"],
@@ -182,7 +185,7 @@ def make_mechanism_analysis_and_report(
         "reports": [str(path) for path in written],
         "metrics": [metric.model_dump() for metric in metrics],
     }
-    return told, _format_analysis(made, metrics, written)
+    return result, _format_analysis(made, metrics, written)
 
 
 def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Sequence[Path]) -> list[str]:
@@ -194,7 +197,7 @@ def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], wri
     lines.append(f"  scored: {format_scored_fact_counts(made.facts['kinds'])}")
     details = made.facts["details"]
     lines += [
-        f"  unscored: {count} {format_snake_case_as_words(reason)}, the first: {escape_control_characters(details[reason])}"
+        f"  unscored: {count} {format_snake_case_as_words(reason)}, for example: {escape_control_characters(details[reason])}"
         for reason, count in made.facts["unscored"].items()
     ]
     lines += [f"  warning: {each}" for each in _warn_of_unscored_difference(made.facts["kinds"])]
@@ -208,8 +211,8 @@ def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], wri
     if lacking := found.get((ALL_SIX_MEASURES, ROC_AUC)):
         lines += [f"  no prediction: {lacking.note}"] if lacking.value is None else []
     lines.append(
-        f"  answers ablated, and replies of a judge: {made.calls_sent} now, {made.calls_replayed} before; {made.seconds:.1f} s"
-        + ("; already there, from the same inputs" if made.up_to_date else "")
+        f"  ablated answers and replies of a judge: {made.calls_sent} new, {made.calls_replayed} reused; {made.seconds:.1f} s"
+        + ("; already made from the same inputs" if made.up_to_date else "")
     )
     return [*lines, *(f"  report: {path}" for path in written if path.suffix == ".html")]
 
@@ -230,7 +233,7 @@ def write_answer_pairs(params: MechanismParams, run: RunOptions, path: Path) -> 
         write_pairs_file(path, rows)
     except OSError as error:
         raise OutputError(
-            f"{path}: cannot be written: {error.strerror}; name another place with --write-pairs"
+            f"{path}: cannot be written: {error.strerror}; give another path with --write-pairs"
         ) from error
     return len(rows), sum(not row.long_text for row in rows)
 
@@ -258,14 +261,14 @@ def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationRep
         for feature in SIMILARITY_MEASURES
         if getattr(row, feature) is None
     )
-    is_told = lambda each: each.setting in (ALIGNED, MISALIGNED, KIND_DIFFERENCE) or each.setting == ALL_SIX_MEASURES  # noqa: E731
+    headline_settings = (ALIGNED, MISALIGNED, KIND_DIFFERENCE, ALL_SIX_MEASURES)
     return EvaluationReport(
         title=f"{name}: what carries facts in short and in long answers",
         benchmark=SLAQ_MECHANISM.name,
         warnings=tuple(_list_analysis_warnings(record, rows)),
         subjects=(ReportedModel(name, name, record.build_id, _describe_analysis(record, rows)),),
-        headline=tuple(each for each in overall if is_told(each)),
-        more=tuple(each for each in overall if not is_told(each)),
+        headline=tuple(each for each in overall if each.setting in headline_settings),
+        more=tuple(each for each in overall if each.setting not in headline_settings),
         rankings=(),
         paper=tuple(
             PaperComparisonRow(
@@ -283,12 +286,19 @@ def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationRep
         ),
         entries=tuple(entries),
         entries_in_all=in_all,
+        reference=make_evaluations_reference(
+            SLAQ_MECHANISM.name,
+            f"{name}: what carries facts in short and in long answers, by factmill",
+            find_paper(SLAQ),
+            [record],
+            [format_build_command(["mechanism"], SLAQ_MECHANISM.params, record)],
+        ),
     )
 
 
 def _describe_analysis(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, str]:
     facts, lock, flow = record.report["facts"], record.lock, record.origin["flow"]
-    told = {
+    shown = {
         name: value for name, value in lock["params"]["params"].items() if name not in ("model", "evaluation", "pairs")
     }
     folders = {Path(path).name: Path(path) for path in flow["model"]}
@@ -296,14 +306,14 @@ def _describe_analysis(record: BuildRecord, rows: Sequence[ComparedFact]) -> dic
     for subject in lock["params"]["subjects"]:
         shape = format_causal_model_size(folders[subject["model"]]) if subject["model"] in folders else ""
         named = f"{escape_control_characters(subject['model'])}{f' ({shape})' if shape else ''}"
-        models.append(f"{named}, which the evaluation calls {escape_control_characters(subject['asked'])}")
+        models.append(f"{named}, named in the evaluation {escape_control_characters(subject['asked'])}")
     found = Counter(row.paired_by for row in rows)
     pairs = (
         f"{found['file']} from a file, {found['position']} by position, {found['judge']} by a judge, {found['alignment']} by "
-        f"alignment, {found['']} facts without one"
+        f"alignment, {found['']} facts without a pair"
     )
     if unused := facts["unused_pairs"]:
-        pairs += f"; {unused} pairs of the file are of no fact that was drawn"
+        pairs += f"; {unused} pairs of the file belong to no drawn fact"
     kinds = count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in rows)
     return {
         "Models": "; ".join(models),
@@ -314,7 +324,7 @@ def _describe_analysis(record: BuildRecord, rows: Sequence[ComparedFact]) -> dic
         "Scored": format_scored_fact_counts(kinds),
         "Pairs": pairs,
         "Parameters": "; ".join(
-            f"{format_snake_case_as_words(name)} {format_parameter_value(value)}" for name, value in told.items()
+            f"{format_snake_case_as_words(name)} {format_parameter_value(value)}" for name, value in shown.items()
         ),
         "Analysis": f"{record.build_id}, {record.code_version}",
     }
@@ -328,20 +338,16 @@ def _list_analysis_warnings(record: BuildRecord, rows: Sequence[ComparedFact]) -
     without = sum(any(getattr(row, name) is None for name in SIMILARITY_MEASURES) for row in rows)
     warnings = []
     if rows and without / len(rows) > 0.05:
-        warnings.append(
-            f"{without} of {len(rows)} facts lack a similarity: what lacks one is seldom missing at random (see Unscored)."
-        )
+        warnings.append(f"{without} of {len(rows)} facts lack a similarity, probably not at random (see Unscored).")
     warnings += _warn_of_unscored_difference(count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in rows))
     kinds = {row.kind for row in rows}
     if len(kinds) == 1:
-        warnings.append(
-            f"All facts are {next(iter(kinds))}: there is nothing to compare them with, and nothing to predict."
-        )
+        warnings.append(f"All facts are {next(iter(kinds))}, so there is nothing to compare or predict.")
     if record.caution:
         warnings.append(f"{escape_control_characters(record.caution)}.")
     warnings.append(
-        "Zero-ablation says what a component does for a token's logit, not why; and what is aligned may be so for other reasons "
-        "than the model's inner workings: in misaligned facts one of the two texts says something else."
+        "Zero-ablation shows the effect of a component on a token's logit, not its cause. Facts may also be aligned for reasons "
+        "outside the model: in misaligned facts one of the two texts says something else."
     )
     return warnings
 
@@ -355,27 +361,27 @@ def _warn_of_unscored_difference(kinds: Mapping[str, Mapping[str, int]]) -> list
     if shares[1] - shares[0] <= _LARGE_DIFFERENCE:
         return []
     return [
-        f"{shares[1]:.0%} of the {many} and {shares[0]:.0%} of the {few} facts that were drawn are unscored, so both kinds are "
-        "no longer alike drawn: pair them by hand (--write-pairs) or name a judge (--judge)."
+        f"{shares[1]:.0%} of the {many} and {shares[0]:.0%} of the {few} facts drawn are unscored, so the two kinds "
+        "are no longer comparable samples: pair them by hand (--write-pairs) or give a judge (--judge)."
     ]
 
 
 def _list_fact_items(rows: Sequence[ComparedFact]) -> Iterator[ReportedAnswer]:
     for row in rows:
         values = [getattr(row, name) for name in SIMILARITY_MEASURES]
-        told = [
+        parts = [
             f"{format_snake_case_as_words(name)} {format_number(value)}"
             for name, value in zip(SIMILARITY_MEASURES, values, strict=True)
             if value is not None
         ]
-        told += [f"unscored: {format_snake_case_as_words(row.unscored)}"] if row.unscored else []
+        parts += [f"unscored: {format_snake_case_as_words(row.unscored)}"] if row.unscored else []
         yield ReportedAnswer(
             answer_id=row.id,
             setting=row.kind,
             question=row.question,
             gold=row.gold,
             answer=f"{row.short_text or row.short_answer} ⇄ {row.long_text or '(nothing found)'}",
-            verdict="; ".join(told),
+            verdict="; ".join(parts),
             score=None if None in values else round_to_six_digits(sum(values) / len(values)),
             row_id=row.id,
             groups={"category": row.category, "model": row.model},

@@ -16,12 +16,12 @@ from factmill.tasks.settings import factmill_home
 
 models_app = typer.Typer(help="Convert, list and remove local models (CTranslate2).", no_args_is_help=True)
 ModelNameOption = Annotated[
-    str | None, typer.Option(help="Name of the model. Default: that of the directory.", metavar="NAME")
+    str | None, typer.Option(help="Name for the model. Default: the name of FOLDER.", metavar="NAME")
 ]
 _QUANTIZATION_HELP = (
-    "How weights are stored. int8 (in 7 bits) is the quickest, with the same bytes on CPUs of one class; float32 gives the "
-    "same bytes on any CPU; float16 is computed in float32 on a CPU. Only of translators (default: int8, or as a factmill folder "
-    "has them) and perplexity (default: float16)."
+    "Number format of the stored weights, only for translator and perplexity. int8 (7 bits used) is the fastest and gives the same "
+    "bytes on CPUs of one class; float32 gives the same bytes on any CPU; float16 is computed in float32 on a CPU. Default: for a "
+    "translator int8, or the format of an existing factmill folder; for perplexity float16."
 )
 _Quantization = Literal["int8", "float16", "float32"]
 ModelKind = Literal["embedder", "cross-encoder", "translator", "perplexity"]
@@ -29,7 +29,7 @@ _CONVERTERS: dict[ModelKind, str] = {
     "embedder": "encoder:make_embedder_folder",
     "cross-encoder": "encoder:make_cross_encoder_folder",
     "translator": "translator:make_translator_folder",
-    "perplexity": "perplexity:make_language_model_folder",
+    "perplexity": "language_model:make_language_model_folder",
 }
 """Kind → `module:function` of its converter, in tasks/models/converting."""
 _DEFAULT_QUANTIZATION: dict[ModelKind, _Quantization | None] = {"translator": None, "perplexity": "float16"}
@@ -38,13 +38,13 @@ _DEFAULT_QUANTIZATION: dict[ModelKind, _Quantization | None] = {"translator": No
 
 @models_app.command("add")
 def add_model(
-    kind: ModelKind = typer.Argument(..., help="What the model does.", metavar="KIND"),
+    kind: ModelKind = typer.Argument(..., help="Kind of model; see above.", metavar="KIND"),
     checkpoint: Path = typer.Argument(
-        ..., help="Folder of a checkpoint, or of CTranslate2's conversion of one.", metavar="FOLDER"
+        ..., help="Folder with a checkpoint, or with a checkpoint that CTranslate2 has converted.", metavar="FOLDER"
     ),
     name: ModelNameOption = None,
     quantization: _Quantization | None = typer.Option(None, help=_QUANTIZATION_HELP),
-    replace: bool = typer.Option(False, "--replace", help="Replace a model of that name."),
+    replace: bool = typer.Option(False, "--replace", help="Replace an existing model of this name."),
     as_json: JsonOption = False,
 ) -> None:
     """Convert a model's checkpoint to a local model.
@@ -60,7 +60,7 @@ def add_model(
       perplexity     a causal language model (GPT-2, Llama, Mistral, Qwen, Gemma, OPT, …) that computes
                      how probable a text is. FOLDER holds tokenizer.json or the SentencePiece file
 
-    The weights of translators and language models are read with the extra `convert` (torch, transformers).
+    Translator and perplexity need torch and transformers: pip install 'factmill[convert]'.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def add_model(
     """
     if quantization and kind not in _DEFAULT_QUANTIZATION:
         raise UsageError(
-            f"--quantization is not an option of the kind {kind}, whose weights are stored in one way; it is one of "
+            f"--quantization does not apply to the kind {kind}, which has one number format; it applies to "
             f"{' and '.join(_DEFAULT_QUANTIZATION)}"
         )
     progress.set_progress_style()
@@ -80,7 +80,7 @@ def add_model(
 
 @models_app.command("list")
 def list_models(as_json: JsonOption = False) -> None:
-    """List the local models, damaged ones too."""
+    """List the local models, including damaged ones."""
     folder = get_models_folder(factmill_home())
     found = []
     for name in model_folder.list_model_names(folder):
@@ -91,7 +91,7 @@ def list_models(as_json: JsonOption = False) -> None:
         except UsageError as error:
             unknown = dict.fromkeys(("kind", "digest", "size_bytes"))
             found.append({"name": name, **unknown, "state": "damaged", "advice": str(error)})
-    note = "" if found else "no models yet; try: factmill models add --help"
+    note = "" if found else "no models yet; to add one, see factmill models add --help"
     print_result(as_json, found, map(_format_model_line, found), note)
 
 

@@ -17,25 +17,30 @@ PackageForm = Literal["facts", "file"]
 
 
 def new(
-    name: str = typer.Argument(..., help="Name of the benchmark and its package: lower-case letters, digits and _."),
-    form: PackageForm = typer.Option(
-        ..., "--from", help="What questions are made of: facts of Wikidata, or a file of questions and answers."
+    name: str = typer.Argument(
+        ..., help="Name of the benchmark and its package: lower-case letters, digits and _.", metavar="NAME"
     ),
-    to: Path | None = typer.Option(None, "--to", metavar="FOLDER", help="Folder to write; by default the name."),
-    title: str = typer.Option("", "--title", metavar="TEXT", help="What readers call it; by default the name."),
+    form: PackageForm = typer.Option(
+        ..., "--from", help="Source of the questions: facts of Wikidata, or a file with questions and answers."
+    ),
+    to: Path | None = typer.Option(None, "--to", metavar="FOLDER", help="Folder to create. Default: ./NAME."),
+    title: str = typer.Option(
+        "", "--title", metavar="TEXT", help="Title of the benchmark for readers. Default: derived from the name."
+    ),
     as_json: JsonOption = False,
 ) -> None:
-    """Write the package of a new benchmark, which builds and tests.
+    """Create a package for a new benchmark, ready to build and test.
 
-    The package installs, builds and passes its tests as written.
-
-    Try: factmill new my_facts --from facts, factmill new my_questions --from file
+    \b
+    Examples:
+      factmill new my_facts --from facts
+      factmill new my_questions --from file
     """
     folder = to or Path(name)
     written = write_benchmark_package(name, form, folder, title)
-    told = {"folder": str(folder), "files": [str(path) for path in written]}
+    result = {"folder": str(folder), "files": [str(path) for path in written]}
     then = f"{len(written)} files; next: pip install -e {folder}, factmill build {name}, pytest {folder}"
-    print_result(as_json, told, [*(f"  {path}" for path in written), then])
+    print_result(as_json, result, [*(f"  {path}" for path in written), then])
 
 
 TEMPLATES = ASSETS_ROOT / "data" / "templates" / "package"
@@ -97,13 +102,13 @@ def write_benchmark_package(name: str, form: PackageForm, folder: Path, title: s
             f"{name!r} cannot be a benchmark's name; expected lower-case letters, digits and _, such as my_facts"
         )
     if not title.isprintable() or {*title} & {*'"\\{}'}:
-        raise UsageError(f"--title {title!r}: expected letters and signs that need no escape")
+        raise UsageError(f"--title {title!r}: expected printable characters without quotes, backslash and braces")
     if name in BENCHMARKS:
-        raise UsageError(f"there is a benchmark {name} already; choose another name")
+        raise UsageError(f"the benchmark {name} already exists; choose another name")
     if find_spec(name) is not None:
-        raise UsageError(f"a Python module {name} is installed already; choose another name")
+        raise UsageError(f"a Python module named {name} is already installed; choose another name")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise OutputError(f"{folder}: is there already; name another folder with --to, or remove it")
+        raise OutputError(f"{folder}: the folder exists and is not empty; give another folder with --to, or remove it")
     return [
         write_text_file(text, folder / place, "--to")
         for place, text in render_benchmark_package(name, form, str(uuid.uuid4()), title).items()

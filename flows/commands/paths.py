@@ -49,31 +49,39 @@ from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_
 
 
 def paths(
-    subject: str | None = typer.Argument(None, help="A QID or a name.", metavar="SUBJECT"),
+    subject: str | None = typer.Argument(None, help="Item where paths start: a QID or a name.", metavar="SUBJECT"),
     target: str | None = typer.Argument(
-        None, help="A QID, a name, a date or a number with its unit.", metavar="OBJECT"
+        None, help="End of the paths: a QID, a name, a date, or a number with its unit.", metavar="OBJECT"
     ),
     pairs: Path | None = typer.Option(
-        None, help="CSV, JSON Lines or Parquet with columns subject and object, for many at once.", metavar="FILE"
+        None,
+        help="File with many pairs: CSV, JSON Lines or Parquet with the columns subject and object.",
+        metavar="FILE",
     ),
     to: Path | None = typer.Option(
-        None, help="Write to .parquet, .csv or .jsonl; beside it a file of all pairs.", metavar="FILE"
+        None,
+        help="Write the paths to this file (.parquet, .csv or .jsonl), and all pairs with their status to NAME.pairs.SUFFIX.",
+        metavar="FILE",
     ),
-    graph: str | None = typer.Option(None, help="Find them in this local graph.", metavar="NAME"),
-    world: str = typer.Option("embedded", help="Else in this world's Wikidata, by SPARQL.", metavar="WORLD"),
+    graph: str | None = typer.Option(None, help="Search this local graph.", metavar="NAME"),
+    world: str = typer.Option(
+        "embedded", help="Without --graph: search this world's Wikidata by SPARQL.", metavar="WORLD"
+    ),
     kind: Literal["item", "date", "number", "rank"] | None = typer.Option(
-        None, "--as", help="What objects are. Default: as each is written."
+        None, "--as", help="Kind of all objects. Default: detected for each object."
     ),
-    all_hops: bool = typer.Option(False, "--all-hops", help="Two hops even where one finds a path."),
-    all_properties: bool = typer.Option(False, "--all-properties", help="Also identifiers and web addresses."),
+    all_hops: bool = typer.Option(False, "--all-hops", help="Search two hops even if one hop finds a path."),
+    all_properties: bool = typer.Option(
+        False, "--all-properties", help="Also follow properties for identifiers and web addresses."
+    ),
     most: int = typer.Option(
-        1000, min=1, max=MAX_SETTING_NUMBER, help="Keep so many paths of a pair, the first in order."
+        1000, min=1, max=MAX_SETTING_NUMBER, help="Maximum number of paths to keep per pair, the first in sort order."
     ),
-    language: str = typer.Option("en", help="Language of names and labels.", metavar="TAG"),
-    limit: int = typer.Option(10, min=0, max=MAX_SETTING_NUMBER, help="Print so many paths of a pair."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object a pair."),
+    language: str = typer.Option("en", help="Language of names and labels, such as en.", metavar="TAG"),
+    limit: int = typer.Option(10, min=0, max=MAX_SETTING_NUMBER, help="Maximum number of paths to print per pair."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object per pair."),
 ) -> None:
-    """Find paths of one and two hops between items and values.
+    """Find paths of one or two hops from items to items or values.
 
     Values are dates and numbers.
 
@@ -84,7 +92,7 @@ def paths(
       factmill paths --pairs pairs.csv --to paths.parquet --graph mine --all-hops
     """
     if bool(pairs) == bool(subject) or bool(subject) != bool(target):
-        raise UsageError("give SUBJECT and OBJECT, or --pairs FILE; see factmill paths --help")
+        raise UsageError("expected SUBJECT and OBJECT, or --pairs FILE; see factmill paths --help")
 
     progress.set_progress_style()
     ignored = frozenset() if all_properties else load_property_numbers("ignored_properties")
@@ -105,10 +113,10 @@ def paths(
             elif as_json:
                 by_pair = _group_paths_by_pair(found)
                 for pair in statuses.to_pylist():
-                    told = [
+                    shown = [
                         {name: each for name, each in row.items() if name != "pair"} for row in by_pair[pair["pair"]]
                     ]
-                    print_json({**pair, "paths": told})
+                    print_json({**pair, "paths": shown})
             else:
                 print_escaped_lines(format_paths_of_pairs(found, statuses, limit))
     if files:
@@ -225,7 +233,9 @@ def _parse_object_kind_and_value(text: str, kind: str | None, units: dict[str, i
     if kind in (None, "number", "rank") and number:
         return kind or "number", resolve_number_unit(number, units)
     if kind:
-        raise UsageError(f"the object {text!r} is no {kind}; write dates like 11 March 1952, numbers like 1,234.5 km")
+        raise UsageError(
+            f"the object {text!r} is not a {kind}; expected a date like 11 March 1952, or a number like 1,234.5 km"
+        )
     return "item", text
 
 
@@ -267,9 +277,9 @@ def _find_paths_of_batch(
     for kind in OBJECT_KINDS:
         rows = np.array([at for at, each in enumerate(wanted) if each.kind == kind and not each.status], np.int64)
         if len(rows):
-            found, told = _find_paths_of_kind(kind, [wanted[at] for at in rows], finder, options)
+            found, ids = _find_paths_of_kind(kind, [wanted[at] for at in rows], finder, options)
             of_kind = found.paths
-            columns = {"row": pa.array(rows[of_kind["pair"].to_numpy()]), "hops": of_kind["hops"], "path": told}
+            columns = {"row": pa.array(rows[of_kind["pair"].to_numpy()]), "hops": of_kind["hops"], "path": ids}
             tables.append(
                 pa.table(columns | {name: of_kind[name] for name in _OPTIONAL_COLUMNS if name in of_kind.schema.names})
             )
@@ -331,15 +341,15 @@ def _label_paths(columns: dict[str, Any], service: CallService, language: str) -
     asked = sorted(ids)
     found = fetch_reply_bodies(service, [make_label_call(service.identity, each, language) for each in asked])
     labels = {each: label for each, label in zip(asked, found, strict=True) if label is not None}
-    told = []
+    labelled = []
     for path, value, precision, unit in zip(
         paths, columns["value"].to_pylist(), columns["precision"].to_pylist(), units, strict=True
     ):
         named = [labels.get(part, part) for part in path]
         if value is not None:
             named[-1] = format_wikidata_literal(value, precision, labels.get(unit, unit) if unit else None)
-        told.append(named)
-    return told
+        labelled.append(named)
+    return labelled
 
 
 SUBJECT_OBJECT_COLUMNS = ("subject", "object")
@@ -349,7 +359,9 @@ PATH_FILE_SUFFIXES = (".parquet", ".csv", ".jsonl")
 def iterate_pairs_file(file: Path) -> Iterator[tuple[str, str]]:
     """Yield (subject, object) from a CSV, JSON Lines or Parquet file; SourceError names a row without them."""
     if not file.is_file():
-        raise SourceError(f"{file}: no such file; give a CSV, JSON Lines or Parquet file with subject and object")
+        raise SourceError(
+            f"{file}: no such file; expected a CSV, JSON Lines or Parquet file with the columns subject and object"
+        )
     row_no = 0
     source = make_unpinned_source(file)
     match file.suffix.lower():
@@ -364,7 +376,7 @@ def iterate_pairs_file(file: Path) -> Iterator[tuple[str, str]]:
             raise SourceError(f"{file}, row {row_no}: {problem}; expected texts in subject and object")
         yield row["subject"].strip(), row["object"].strip()
     if not row_no:
-        raise SourceError(f"{file}: no pairs; expected rows with subject and object")
+        raise SourceError(f"{file}: the file has no pairs; expected rows with subject and object")
 
 
 class PathAndPairFilesWriter(AbstractContextManager["PathAndPairFilesWriter"]):
@@ -446,17 +458,17 @@ def format_paths_of_pairs(paths: pa.Table, pairs: pa.Table, limit: int) -> Itera
             yield f"  {'; '.join(row['labels'])}"
             yield f"    {' '.join(row['path'])}" + (f"  ({row['statement']})" if row["statement"] else "")
         if len(found) > limit:
-            yield f"  … and {len(found) - limit:,} more (--limit, or --to FILE for all)"
+            yield f"  … and {len(found) - limit:,} more (raise --limit, or write all with --to FILE)"
 
 
 def _format_pair_status(pair: dict[str, Any]) -> str:
     total, kept = pair["total"], pair["kept"]
     return {
         "found": f"{total:,} path{'s' if total != 1 else ''}",
-        "capped": f"{total:,} paths, of which the first {kept:,} were kept (--most)",
+        "capped": f"{total:,} paths; kept the first {kept:,} (--most)",
         "none": "no path of one or two hops",
         "identical": "subject and object are the same item",
-        "unknown_subject": "the subject is not known here",
-        "unknown_object": "the object is not known here",
-        "failed": f"not found out: {pair['problem']}",
+        "unknown_subject": "no item with the subject's name was found",
+        "unknown_object": "no item with the object's name was found",
+        "failed": f"the search failed: {pair['problem']}",
     }[pair["status"]]

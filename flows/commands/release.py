@@ -36,33 +36,35 @@ from factmill.tasks.text.sanitize import escape_markdown
 
 def release(
     build_name: str = typer.Argument(
-        ..., help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD"
+        ..., help="Build: its id, the start of its id, or latest:BENCHMARK.", metavar="BUILD"
     ),
-    to: Path = typer.Option(..., help="Folder that becomes the release.", metavar="DIR"),
+    to: Path = typer.Option(..., help="Folder to create for the release.", metavar="DIR"),
     without: list[str] | None = typer.Option(
-        None, help="Leave out the rows of this source, or under this licence. Repeatable.", metavar="NAME"
+        None, help="Leave out the rows of this source or licence (repeatable).", metavar="NAME"
     ),
     allowed: list[str] | None = typer.Option(
         None,
         "--allow-licence",
-        help="Release rows under this licence, which you may hand on though others may not. Repeatable.",
+        help="Release rows under this licence, which factmill otherwise refuses, because you have permission to redistribute them (repeatable).",
         metavar="LICENCE",
     ),
-    with_answers: bool = typer.Option(False, "--with-answers", help="Release the hidden answers of a test part too."),
-    since: str = typer.Option(
-        "", help="The build of the release before: CHANGELOG.md tells what changed.", metavar="BUILD"
+    with_answers: bool = typer.Option(
+        False, "--with-answers", help="Also release the hidden answers of the test split."
     ),
-    force: bool = typer.Option(False, "--force", help="Replace the release that lies there."),
+    since: str = typer.Option(
+        "", help="Build of the previous release; CHANGELOG.md then lists the changes since that build.", metavar="BUILD"
+    ),
+    force: bool = typer.Option(False, "--force", help="Replace an existing release in the folder."),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a build as a dataset folder to publish.
 
-    The folder holds tables that `datasets`, DuckDB, pandas and polars load, a card, licences, a citation, digests, and tasks
-    for lm-evaluation-harness.
+    The folder holds tables that `datasets`, DuckDB, pandas and polars can load, a dataset card, licences, a citation, digests,
+    and tasks for lm-evaluation-harness. Hidden answers of the test split are left out.
 
-    Sources whose licences forbid it are refused, with what to do; hidden answers of a test part are left out. The same
-    build gives the same bytes. The folder is there when all of it is written, and not before.
+    The command fails if a source's licence forbids redistribution, and lists the options that resolve this. The same build
+    always gives the same bytes. The folder appears only after all files are written.
 
     \b
     Examples:
@@ -75,29 +77,29 @@ def release(
     progress.set_progress_style()
     choices = ReleaseOptions(tuple(without or ()), tuple(allowed or ()), with_answers)
     made = make_release(resolve_warehouse_path(RunOptions(warehouse=warehouse)), build_name, to, choices, force, since)
-    told = made.release
-    licences = [licence.id for licence in told.licences]
-    configs = {config.name: {split.name: split.rows.num_rows for split in config.splits} for config in told.configs}
+    released = made.release
+    licences = [licence.id for licence in released.licences]
+    configs = {config.name: {split.name: split.rows.num_rows for split in config.splits} for config in released.configs}
     shown = {
-        "build_id": told.build.build_id,
+        "build_id": released.build.build_id,
         "folder": str(made.folder),
-        "notice": told.notice,
-        "rows": told.rows,
+        "notice": released.notice,
+        "rows": released.rows,
         "licences": licences,
         "configs": configs,
-        "left_out": [{"what": each.what, "why": each.why, "rows": each.rows} for each in told.left_out],
+        "left_out": [{"what": each.what, "why": each.why, "rows": each.rows} for each in released.left_out],
         "files": made.files,
     }
     lines = [
-        f"{made.folder}: {told.rows} rows of {told.build.build_id}, {len(made.files)} files",
+        f"{made.folder}: {released.rows} rows of {released.build.build_id}, {len(made.files)} files",
         *(
             f"  {name:16} {', '.join(f'{split} {n}' for split, n in splits.items())}"
             for name, splits in configs.items()
         ),
         f"  licences         {', '.join(licences)} (LICENSES.csv, ATTRIBUTION.csv)",
     ]
-    left_out = [f"left out: {each.what} ({each.rows} rows): {each.why}" for each in told.left_out]
-    print_result(as_json, shown, lines, *left_out, told.notice and f"note: {told.notice}")
+    left_out = [f"left out: {each.what} ({each.rows} rows): {each.why}" for each in released.left_out]
+    print_result(as_json, shown, lines, *left_out, released.notice and f"note: {released.notice}")
 
 
 LM_EVAL_FOLDER = "lm_eval"
@@ -117,25 +119,23 @@ def make_release(
     build = resolve_build(warehouse, build_name)
     forms = get_release_spec(build)
     benchmark = get_benchmark(build.benchmark)
-    print_and_log(f"{build.build_id}: reading what was published")
+    print_and_log(f"{build.build_id}: reading the published tables")
     release = verify_and_assemble_release(warehouse, benchmark, forms, build, choices)
     changes = ""
     if since:  # changes of released rows only
         earlier = resolve_build(warehouse, since)
         check_same_benchmark(earlier, build)
-        told, names = restrict_diff_to_release(
+        diff, names = restrict_diff_to_release(
             warehouse, release, earlier, compare_builds(warehouse, benchmark, earlier, build, False)
         )
         without = escape_markdown(", ".join(names))
-        left_out = (
-            f"Rows of {without} are left out of the release; what changed of them is not told.\n\n" if names else ""
-        )
-        changes = f"{render_changelog(told, earlier.build_id)}\n{left_out}{forms.canary_line}\n"
+        left_out = f"Rows of {without} are left out of the release; their changes are not listed.\n\n" if names else ""
+        changes = f"{render_changelog(diff, earlier.build_id)}\n{left_out}{forms.canary_line}\n"
 
     def write_more(draft: Path) -> None:
-        print_and_log(f"{build.build_id}: tasks for lm-evaluation-harness")
+        print_and_log(f"{build.build_id}: writing tasks for lm-evaluation-harness")
         write_lm_eval_tasks(warehouse, build, draft / LM_EVAL_FOLDER, list_answered_row_ids(release), forms.canary_line)
-        print_and_log(f"{build.build_id}: the report page")
+        print_and_log(f"{build.build_id}: writing the report page")
         page = load_page_for_build(warehouse, build, make_page_visibility(release, list_answered_row_ids(release)))
         write_release_file(draft / REPORT_PAGE_FILE, render_build_html(page).encode())
         if changes:
@@ -171,7 +171,7 @@ def release_if_gates_pass(warehouse: Path, build_id: str, folder: Path, gates: R
     place = folder / build.benchmark
     before = load_verified_release(place) if is_release(place) else None
     if before and before.index.content_digest == build.content_digest:
-        return f"{place} is a release of these rows already"
+        return f"{place} already is a release of these rows"
     benchmark = get_benchmark(build.benchmark)
     release = verify_and_assemble_release(warehouse, benchmark, get_release_spec(build), build, ReleaseOptions())
     unexplained = None
@@ -206,9 +206,9 @@ def compare_releases(warehouse: Path, before: str, after: str, with_answers: boo
 
     def find_left_out(kind: RowChangeKind, row: Mapping[str, Any]) -> str:
         lacking, when = (sides[1], "later") if kind == "removed" else (sides[0], "earlier")
-        told = {str(row[forms.source_column])} if forms.source_column else set()
-        told |= {*split_licence_expression(str(row[forms.licence_column]))} if forms.licence_column else set()
-        found = [name for name in lacking.left_out if name in told]
+        names = {str(row[forms.source_column])} if forms.source_column else set()
+        names |= {*split_licence_expression(str(row[forms.licence_column]))} if forms.licence_column else set()
+        found = [name for name in lacking.left_out if name in names]
         return f"the {when} release was made without {', '.join(found)}" if found else ""
 
     with temporary_comparison_warehouse(benchmark, sides) as (path, records):
@@ -220,8 +220,8 @@ def get_release_spec(build: BuildRecord) -> ReleaseSpec:
     known = [name for name, benchmark in BENCHMARKS.items() if benchmark.release]
     if build.benchmark not in known:
         raise UsageError(
-            f"{build.build_id} is a build of {build.benchmark}, which is not released; expected one of "
-            f"{', '.join(known)} (`factmill show` lists them)"
+            f"{build.build_id} is a build of {build.benchmark}, which cannot be released; expected a build of "
+            f"{', '.join(known)} (`factmill show` lists the builds)"
         )
     forms: ReleaseSpec = load_named_object(BENCHMARKS[build.benchmark].release)
     return forms

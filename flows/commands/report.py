@@ -42,27 +42,34 @@ from factmill.tasks.text.sanitize import format_did_you_mean
 def report(
     names: list[str] = typer.Argument(
         ...,
-        help="A build: its id, the beginning of one, or latest:BENCHMARK. Or evaluations (latest:NAME_evaluation); several are compared. Or all: the card of a model over all benchmarks.",
+        help="One build (its id, the start of its id, or latest:BENCHMARK), one or more evaluations to compare (latest:NAME_evaluation), or all: a model card over all benchmarks.",
         metavar="BUILD | EVAL…",
     ),
     to: list[Path] = typer.Option(
-        ..., help="What to write: a file that ends in .html, .md or .json. Repeatable.", metavar="FILE"
+        ...,
+        help="File to write, such as report.html; its ending sets the format: .html, .md or .json. Repeatable.",
+        metavar="FILE",
     ),
     models: list[str] | None = typer.Option(
         None,
         "--model",
-        help="With all: a model on the card, as it was evaluated. Repeatable; default: all that were.",
+        help="With all: a model for the card, by its name in the evaluation (repeatable). Default: every evaluated model.",
         metavar="NAME",
+    ),
+    items: bool = typer.Option(
+        False,
+        "--items",
+        help="With several evaluations: with the single items too, those on which models differ most first.",
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a report of builds or evaluations as one page.
 
-    The page is HTML, Markdown or JSON, by the name of its file. Of a build: the funnel with rejected rows, cost and time, what its rows are like, and the rows, each with where it comes
-    from. Of evaluations: the metrics; several models of one benchmark are compared on the items that all have a score for.
-    With all: one page over the benchmarks, of the latest evaluation of each, that links the single reports lying in the same
-    folder.
+    A build's page shows its stages with rejected rows, cost and time, statistics of its rows, and each row with its
+    provenance. An evaluation's page shows its metrics; several models of one benchmark are compared on the items that have a
+    score for each of them; --items adds the items. `all` writes a model card from the latest evaluation of each benchmark, with links to the
+    evaluations' reports in the same folder.
 
     \b
     Examples:
@@ -78,31 +85,33 @@ def report(
         cards = [(file, load_model_card(path, models or [], file.parent)) for file in to]
         written = [write_text_file(CARD_RENDERERS[file.suffix](card), file, "--to") for file, card in cards]
         warnings = cards[0][1].warnings
-        told: list[str] = [page.evaluation_id for part in cards[0][1].parts for page in part.pages]
+        ids: list[str] = [page.evaluation_id for part in cards[0][1].parts for page in part.pages]
     elif models or "all" in names:
-        raise UsageError("all stands alone, and --model goes with it: factmill report all --model NAME --to FILE")
+        raise UsageError(
+            "`all` cannot be combined with builds or evaluations, and --model needs `all`; for example: factmill report all --model NAME --to FILE"
+        )
     else:
         records = [resolve_build(path, name) for name in names]
         built = [record for record in records if record.benchmark in BENCHMARKS]
         if built and len(records) > 1:
             if others := [record.build_id for record in records if record not in built]:
                 raise UsageError(
-                    f"{built[0].build_id} is a build and {others[0]} an evaluation; name one build, or evaluations alone"
+                    f"{built[0].build_id} is a build and {others[0]} an evaluation; give one build, or only evaluations"
                 )
             raise UsageError(
-                f"the page of a build stands alone: name one; what differs between two of one benchmark is told by "
+                f"a report shows one build, but {len(records)} are given; to compare two builds: "
                 f"factmill diff {' '.join(record.build_id for record in records[:2])}"
             )
         if built:
             page = load_page_for_build(path, built[0])
-            kind, told, warnings = "builds", [page.build_id], page.warnings
+            kind, ids, warnings = "builds", [page.build_id], page.warnings
             written = [write_text_file(BUILD_RENDERERS[file.suffix](page), file, "--to") for file in to]
         else:
-            made = load_evaluation_report(path, records)
-            told, warnings = [each.evaluation_id for each in made.subjects], made.warnings
+            made = load_evaluation_report(path, records, with_items=items or len(records) == 1)
+            ids, warnings = [each.evaluation_id for each in made.subjects], made.warnings
             written = [write_text_file(REPORT_RENDERERS[file.suffix](made), file, "--to") for file in to]
     files = list(map(str, written))
-    print_result(as_json, {kind: told, "files": files}, [*files, *(f"note: {warning}" for warning in warnings)])
+    print_result(as_json, {kind: ids, "files": files}, [*files, *(f"note: {warning}" for warning in warnings)])
 
 
 def write_evaluation_report(warehouse: Path, evaluation_id: str, folder: Path) -> list[Path]:
@@ -121,41 +130,48 @@ def load_page_for_build(warehouse: Path, record: BuildRecord, shown: BuildPageVi
     return load_build_page(warehouse, benchmark, record, list_distributions, shown)
 
 
-def load_evaluation_report(warehouse: Path, records: Sequence[BuildRecord]) -> EvaluationReport:
-    """Return the report of evaluations, or of a single mechanistic analysis.
+def load_evaluation_report(
+    warehouse: Path, records: Sequence[BuildRecord], with_items: bool = True
+) -> EvaluationReport:
+    """Return the report of evaluations, or of a single mechanistic analysis; `with_items`: with single answers.
 
     UsageError unless all evaluations are of one benchmark and of builds with the same content.
     """
     if looked_into := next((record for record in records if record.benchmark == SLAQ_MECHANISM.name), None):
         if len(records) > 1:
             raise UsageError(
-                f"{looked_into.build_id}: a report tells one mechanistic analysis; one of several models tells them together: "
+                f"{looked_into.build_id}: a report shows one mechanistic analysis; to analyse several models together: "
                 "factmill mechanism EVALUATION EVALUATION --model DIR --model DIR"
             )
         return read_mechanism(warehouse, looked_into)
+    evaluation = check_evaluations_comparable(records)
+    return make_evaluation_report(
+        evaluation, [load_published_evaluation(warehouse, evaluation, record) for record in records], with_items
+    )
+
+
+def check_evaluations_comparable(records: Sequence[BuildRecord]) -> Evaluation:
+    """Return the definition of evaluations; UsageError unless all are of one benchmark and of builds with the same content."""
     evaluations = {each.name: each for each in EVALUATIONS.values()}
     for record in records:
         if record.benchmark not in evaluations:
             raise UsageError(
-                f"{record.build_id} is a build of {record.benchmark}; expected an evaluation: factmill evaluate {record.benchmark}"
+                f"{record.build_id} is a build of {record.benchmark}; expected an evaluation; make one: factmill evaluate {record.benchmark} --model NAME"
             )
     first, *others = records
     for other in others:
         if other.build_id in {each.build_id for each in records if each is not other}:
-            raise UsageError(f"{other.build_id} is named twice; a model is compared with others, not with itself")
+            raise UsageError(f"{other.build_id} is given twice; give different evaluations to compare")
         if other.benchmark != first.benchmark:
             raise UsageError(
-                f"{first.build_id} and {other.build_id} are of different benchmarks; models are compared on one"
+                f"{first.build_id} and {other.build_id} are of different benchmarks; expected evaluations of one benchmark"
             )
         if other.lock["params"]["source_digest"] != first.lock["params"]["source_digest"]:
             raise UsageError(
-                f"{first.build_id} was measured on {format_measured_build(first)}, {other.build_id} on {format_measured_build(other)}, which "
-                "has other rows; models are compared on one: evaluate again with --build, or --release"
+                f"{first.build_id} was measured on {format_measured_build(first)}, {other.build_id} on {format_measured_build(other)}, whose rows "
+                "differ; evaluate both on the same build (--build) or release (--release)"
             )
-    evaluation = evaluations[records[0].benchmark]
-    return make_evaluation_report(
-        evaluation, [load_published_evaluation(warehouse, evaluation, record) for record in records]
-    )
+    return evaluations[records[0].benchmark]
 
 
 def check_report_suffixes(paths: Sequence[Path], suffixes: Collection[str] = REPORT_RENDERERS) -> None:
@@ -193,9 +209,9 @@ def load_model_card(
     evaluations = {each.name for each in EVALUATIONS.values()}
     known = [build for build in builds if build.benchmark in evaluations]
     if not known:
-        raise UnknownBuild(f"no evaluation in {warehouse}; make some: factmill evaluate all --model NAME")
+        raise UnknownBuild(f"{warehouse} has no evaluation; make some: factmill evaluate all --model NAME")
     known.sort(key=lambda each: each.build_id in preferred_ids)  # stable: the order of time stays
-    models = [_resolve_model_name(name, known) for name in names] or [_get_model_name(each) for each in known]
+    models = [resolve_model_name(name, known) for name in names] or [_get_model_name(each) for each in known]
     models = list(dict.fromkeys(models))
     return make_model_card(
         models,
@@ -229,13 +245,13 @@ def _collect_benchmark_evaluations(
 ) -> BenchmarkEvaluations:
     """Return the latest evaluation of each model on one benchmark, all on the same source rows: those that most models
     were measured on, the most recent in a tie."""
-    mine = [each for each in known if each.benchmark == evaluation.name and _get_model_name(each) in models]
-    measured_on = Counter(rows for rows, _ in {(_get_source_digest(each), _get_model_name(each)) for each in mine})
-    latest = {_get_source_digest(each): at for at, each in enumerate(mine)}
+    of_models = [each for each in known if each.benchmark == evaluation.name and _get_model_name(each) in models]
+    measured_on = Counter(rows for rows, _ in {(_get_source_digest(each), _get_model_name(each)) for each in of_models})
+    latest = {_get_source_digest(each): at for at, each in enumerate(of_models)}
     rows = max(measured_on, key=lambda rows: (measured_on[rows], latest[rows]), default="")
     evaluated, left_out = [], {}
     for model in models:
-        latest_first = [each for each in reversed(mine) if _get_model_name(each) == model]
+        latest_first = [each for each in reversed(of_models) if _get_model_name(each) == model]
         for each in latest_first:
             if _get_source_digest(each) == rows:
                 with suppress(BuildFormatTooOld):  # an earlier factmill's format: try an earlier evaluation
@@ -251,17 +267,17 @@ def _collect_benchmark_evaluations(
         )
     for model in without:
         like = next(each for each in reversed(known) if _get_model_name(each) == model)
-        said = ["factmill", "evaluate", evaluation.benchmark.name]
+        command = ["factmill", "evaluate", evaluation.benchmark.name]
         if taken:
             flow = taken[0].origin["flow"]
-            said += ["--release", flow["release"]] if flow.get("release") else ["--build", flow["build"]]
-        said += ["--world", like.origin["world"]] if like.origin["world"] != "embedded" else []
-        said += (
+            command += ["--release", flow["release"]] if flow.get("release") else ["--build", flow["build"]]
+        command += ["--world", like.origin["world"]] if like.origin["world"] != "embedded" else []
+        command += (
             ["--answers", "FILE", "--model", model]
             if _has_answers_file(like)
             else ["--model", like.origin["flow"]["model"]]
         )
-        missing.append(MissingEvaluation(model, shlex.join(said)))
+        missing.append(MissingEvaluation(model, shlex.join(command)))
     pages = []
     for each in taken:
         name = f"{each.build_id}.html"
@@ -282,7 +298,7 @@ def _get_model_name(evaluation: BuildRecord) -> str:
     return str(evaluation.report["facts"]["model"])
 
 
-def _resolve_model_name(name: str, known: Sequence[BuildRecord]) -> str:
+def resolve_model_name(name: str, known: Sequence[BuildRecord]) -> str:
     """Return the model with this name, in reports or on the command line; UsageError for none or several."""
     models = list(dict.fromkeys(map(_get_model_name, known)))
     if name in models:
@@ -293,10 +309,12 @@ def _resolve_model_name(name: str, known: Sequence[BuildRecord]) -> str:
     if len(called) == 1:
         return called.pop()
     if called:
-        raise UsageError(f"--model {name}: several models were called so; name one of {', '.join(sorted(called))}")
+        raise UsageError(
+            f"--model {name}: several evaluated models have this name; expected one of {', '.join(sorted(called))}"
+        )
     raise UsageError(
-        f"--model {name}: no evaluation of it is here; there are: {', '.join(models)}{format_did_you_mean(name, models)}. "
-        f"Make one: factmill evaluate all --model {shlex.quote(name)}"
+        f"--model {name}: no evaluation of this model; evaluated models: {', '.join(models)}{format_did_you_mean(name, models)}. "
+        f"To evaluate it: factmill evaluate all --model {shlex.quote(name)}"
     )
 
 

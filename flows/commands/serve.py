@@ -19,17 +19,18 @@ ServeConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="TOML file of these options, by their names, with a table of parameters for each benchmark; what is given here goes before it.",
+        help="TOML file with these options by name, and a table of parameters per benchmark. Options on the command line take precedence.",
     ),
 ]
-_SERVE_HELP = """Run rebuilds by schedule and from Prefect's UI until stopped.
+_SERVE_HELP = """Run scheduled rebuilds, and runs started in Prefect's UI.
 
-    Every benchmark becomes a deployment, BENCHMARK-WORLD, that anybody may start with parameters of their own; so does
-    rebuild-WORLD, which makes all of them, one after another, and has the schedule. A build of which a run is under way
-    is left alone by others. Where neither --max-age nor the world's file says how old replies may be, a scheduled rebuild
-    asks live services again for what is older than half the time between two. A rebuild that ended with serve goes on when
-    it serves again, and one run makes up for what the schedule missed meanwhile. A line is printed when a run starts and
-    when it ends.
+    The command serves until Ctrl-C. It creates one deployment per benchmark, BENCHMARK-WORLD, which users start in the UI with
+    their own parameters, and the deployment rebuild-WORLD, which follows the schedule and builds all benchmarks one after
+    another. Two runs never work on the same build at once. Each start and end of a run prints one line.
+
+    If neither --max-age nor the world's file sets an age, a scheduled rebuild requests replies of live services again when they
+    are older than half the schedule's period. When serve starts again, interrupted rebuilds continue, and one run replaces all
+    missed slots.
 
     \b
     Examples:
@@ -40,17 +41,17 @@ _SERVE_HELP = """Run rebuilds by schedule and from Prefect's UI until stopped.
 
 
 def _run_serve_command(given: Any) -> None:
-    told: dict[str, Any] = {}
+    configured: dict[str, Any] = {}
     settings: dict[str, BenchmarkParams] = {}
     if given.config:
-        told, settings = load_serve_config(given.config)
+        configured, settings = load_serve_config(given.config)
     with raising_usage_errors(ServeOptions):
-        options = ServeOptions(**told | collect_given_values(ServeOptions, given))
+        options = ServeOptions(**configured | collect_given_values(ServeOptions, given))
     address = get_environment_variable("PREFECT_API_URL")
     if not address:
         raise UsageError(
-            "serve needs a standing Prefect server; start one (`docker compose up -d` or `prefect server start`) and "
-            "name it: PREFECT_API_URL=http://127.0.0.1:4200/api factmill serve"
+            "serve needs a standing Prefect server, and PREFECT_API_URL is not set; start a server (`docker compose up -d` or "
+            "`prefect server start`), then run PREFECT_API_URL=http://127.0.0.1:4200/api factmill serve"
         )
 
     apply_prefect_settings(factmill_home())

@@ -15,32 +15,40 @@ from factmill.tasks.settings import factmill_home
 
 def worker(
     address: str = typer.Option(
-        ..., help="The scheduler's: tcp://HOST:PORT, or tls://HOST:PORT with certificates.", metavar="ADDRESS"
+        ...,
+        help="Address of the Dask scheduler: tcp://HOST:PORT, or tls://HOST:PORT with certificates.",
+        metavar="ADDRESS",
     ),
     model: list[str] | None = typer.Option(
-        None, help="Hold this model: a name of the home's, or a folder.", metavar="NAME"
+        None, help="Serve only this local model: its name or folder (repeatable).", metavar="NAME"
     ),
     graph: list[str] | None = typer.Option(
-        None, help="Hold this local graph: a name of the home's, or a folder.", metavar="NAME"
+        None, help="Serve only this local graph: its name or folder (repeatable).", metavar="NAME"
     ),
-    device: Literal["auto", "cpu", "cuda"] = typer.Option("auto", help="What models compute on."),
+    device: Literal["auto", "cpu", "cuda"] = typer.Option(
+        "auto", help="Device for model computation; auto: the GPU if there is one."
+    ),
     threads: int | None = typer.Option(
-        None, min=1, max=1024, help="Cores that models use on the CPU. Default: all.", metavar="N"
+        None, min=1, max=1024, help="Number of CPU cores for models. Default: all.", metavar="N"
     ),
     host: str = typer.Option(
-        "", help="Address of this machine that the others reach it by. Default: found.", metavar="HOST"
+        "", help="Address by which other machines reach this one. Default: detected.", metavar="HOST"
     ),
     ca_file: Path | None = typer.Option(
-        None, help="PEM file of the authority that signed the certificates.", metavar="FILE"
+        None, help="PEM file with the certificate authority that signed the certificates (for tls://).", metavar="FILE"
     ),
-    cert_file: Path | None = typer.Option(None, help="PEM file of this worker's certificate.", metavar="FILE"),
-    key_file: Path | None = typer.Option(None, help="PEM file of its key.", metavar="FILE"),
+    cert_file: Path | None = typer.Option(
+        None, help="PEM file with this worker's certificate (for tls://).", metavar="FILE"
+    ),
+    key_file: Path | None = typer.Option(
+        None, help="PEM file with the private key of --cert-file (for tls://).", metavar="FILE"
+    ),
 ) -> None:
-    """Serve local models and graphs to a Dask cluster until stopped.
+    """Serve local models and graphs to a Dask cluster.
 
-    Without --model and --graph it holds all of its home (FACTMILL_HOME) and the models that come with factmill. Each is
-    told by its digest, and asked only by builds that name the very same, with the same code of factmill. It keeps nothing,
-    and may join or leave at any time. One process is one worker: start one for each GPU.
+    The worker serves until Ctrl-C. Without --model and --graph, it serves all models and graphs in FACTMILL_HOME and the models
+    that come with factmill. Builds use only models and graphs with the same digest as their own, on workers with the same
+    factmill code. A worker stores nothing and may join or leave at any time. Start one worker process per GPU.
 
     \b
     Examples:
@@ -57,10 +65,10 @@ def worker(
     offers = load_servable_resources(factmill_home(), model or [], graph or [], device, threads, progress.print_and_log)
     if not offers:
         raise UsageError(
-            f"there is no model and no graph in {factmill_home()} to answer for; name some with --model or --graph"
+            f"{factmill_home()} has no model and no graph to serve; give some with --model or --graph, or set FACTMILL_HOME"
         )
     for offer in offers:
-        progress.print_and_log(f"holds {offer.name}: {offer.requirement}")
-    progress.print_and_log(f"answers with {format_worker_code_version()}")
+        progress.print_and_log(f"serves {offer.name}: {offer.requirement}")
+    progress.print_and_log(f"code: {format_worker_code_version()}")
     number = run_worker(address, offers, progress.print_and_log, host, (files[0], files[1], files[2]))
     raise typer.Exit(128 + number)

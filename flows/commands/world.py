@@ -48,31 +48,37 @@ world_app = typer.Typer(help="Serve the embedded world and manage its scripted r
 
 @world_app.command("serve")
 def world_serve(
-    port: int = typer.Option(8123, min=0, max=65534, help="Port of the app; SPARQL is on the next one. 0: any."),
+    port: int = typer.Option(
+        8123, min=0, max=65534, help="Port of the app; SPARQL uses the next port. 0: any free port."
+    ),
 ) -> None:
-    """Serve the embedded world on loopback until Ctrl-C: SPARQL, MediaWiki, Pageviews, Falcon."""
+    """Serve the embedded world (SPARQL, MediaWiki, Pageviews, Falcon) on this machine until Ctrl-C."""
     serve_world_until_interrupted(factmill_home(), port)
 
 
 @world_app.command("replies")
 def replies(
-    missing: bool = typer.Option(False, "--missing", help="Print the prompts without a reply, as a form to fill in."),
-    unused: bool = typer.Option(False, "--unused", help="List the replies that no embedded build asks for."),
-    add: Path | None = typer.Option(None, help="Put the replies of a filled form into the files.", metavar="FILE"),
-    written_by: str | None = typer.Option(None, help="With --add: who wrote them, where that changes.", metavar="NAME"),
-    tidy: bool = typer.Option(False, "--tidy", help="Write all files anew in their own form, sorted."),
+    missing: bool = typer.Option(
+        False, "--missing", help="Print the prompts that have no reply, as a YAML form to fill in."
+    ),
+    unused: bool = typer.Option(False, "--unused", help="List the replies that no embedded build uses."),
+    add: Path | None = typer.Option(None, help="Add the replies of a filled-in form to the files.", metavar="FILE"),
+    written_by: str | None = typer.Option(
+        None, help="With --add: new author of the replies. Default: the author stated in each file.", metavar="NAME"
+    ),
+    tidy: bool = typer.Option(False, "--tidy", help="Sort and reformat all files."),
     check: bool = typer.Option(
-        False, "--check", help="Hold the files to what the builds were noted to ask; builds nothing."
+        False,
+        "--check",
+        help="Compare the files with the prompts recorded in data/world/digests.json, without building; exit code 1 if they differ.",
     ),
-    benchmark: list[str] | None = typer.Option(
-        None, help="Only of this benchmark; may be repeated.", metavar="BENCHMARK"
-    ),
+    benchmark: list[str] | None = typer.Option(None, help="Only this benchmark (repeatable).", metavar="BENCHMARK"),
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Count, check and complete the scripted replies of the embedded world (data/world/replies).
 
-    --missing, --unused and --add make the embedded builds where they are not there, and read what these ask.
+    --missing, --unused and --add first make any embedded build that does not exist yet, to learn which prompts it sends.
 
     \b
     Examples:
@@ -82,7 +88,7 @@ def replies(
     """
     if [bool(add), tidy, check, missing or unused].count(True) > 1:
         raise UsageError(
-            "give one of --add, --tidy, --check, or --missing and --unused; see factmill world replies --help"
+            "expected only one of --add, --tidy, --check, or --missing with --unused; see factmill world replies --help"
         )
 
     progress.set_progress_style()
@@ -90,7 +96,7 @@ def replies(
         changed = _list_prompts_with_untidy_replies()
         for prompt in changed:
             write_scripted_replies(prompt, load_scripted_replies(prompt))
-        return print_escaped_lines(f"{prompt}: written anew" for prompt in changed)
+        return print_escaped_lines(f"{prompt}: reformatted" for prompt in changed)
     if check:
         if wrong := _check_scripted_reply_files():
             raise EmbeddedWorldError("\n".join(wrong))
@@ -115,17 +121,19 @@ def replies(
             lacking[prompt] = [keys[key] for key in without]
         if unused and (left := sorted(there - keys.keys())):
             idle[prompt] = left
-    told: dict[str, Any] = {"missing": lacking} if missing else {}
-    told |= {"unused": {prompt: list(map(dict, keys)) for prompt, keys in idle.items()}} if unused else {}
+    result: dict[str, Any] = {"missing": lacking} if missing else {}
+    result |= {"unused": {prompt: list(map(dict, keys)) for prompt, keys in idle.items()}} if unused else {}
     if not as_json:
         typer.echo(_format_missing_replies_form(lacking), nl=False)
         if missing and not lacking:
-            progress.print_and_log("every prompt that these builds ask has a reply")
+            progress.print_and_log("every prompt of these builds has a reply")
     lines = (f"# unused: {prompt}: {format_scripted_reply_key(key)}" for prompt, keys in idle.items() for key in keys)
-    return print_result(as_json, told, lines)
+    return print_result(as_json, result, lines)
 
 
-_CHAINED_REPLIES_NOTE = "What rests on replies that are missing, such as BioKaLMA's later rounds, is asked once these are written; run this again then."
+_CHAINED_REPLIES_NOTE = (
+    "Further prompts depend on the missing replies, such as BioKaLMA's later rounds; run this again after adding them."
+)
 
 
 def _build_and_collect_reply_keys(
@@ -155,8 +163,8 @@ def _format_missing_replies_form(missing: Mapping[str, Sequence[PromptVariables]
         for prompt, of in missing.items()
     }
     return (
-        f"# {count:,} prompts of the embedded builds have no reply. Write each one behind `reply:`, with `fault: which` above it\n"
-        f"# where one is planted, then: factmill world replies --add FILE\n# {_CHAINED_REPLIES_NOTE}\n{format_readable_yaml(entries)}"
+        f"# {count:,} prompts of the embedded builds have no reply. Write each reply after `reply:`. For a planted fault, add the line\n"
+        f"# `fault: NAME` above it. Then run: factmill world replies --add FILE\n# {_CHAINED_REPLIES_NOTE}\n{format_readable_yaml(entries)}"
     )
 
 
@@ -165,33 +173,35 @@ def _add_replies_from_form(
 ) -> dict[str, int]:
     """Add the replies of a filled form to the files; return prompt → number added. EmbeddedWorldError, before anything is
     written, for an entry that is empty, exists already, or has variables that no build uses."""
-    told = parse_yaml_text(form.read_text("utf-8"), str(form))
-    if not isinstance(told, dict) or not all(isinstance(entries, list) for entries in told.values()):
+    content = parse_yaml_text(form.read_text("utf-8"), str(form))
+    if not isinstance(content, dict) or not all(isinstance(entries, list) for entries in content.values()):
         raise EmbeddedWorldError(f"{form}: expected prompts with a list of entries each, as `--missing` prints them")
     files = {}
-    for prompt, entries in told.items():
+    for prompt, entries in content.items():
         if prompt not in known:
             raise EmbeddedWorldError(
-                f"{form}: no embedded build asks the prompt {prompt}; expected one of {', '.join(known)}"
+                f"{form}: no embedded build sends the prompt {prompt}; expected one of {', '.join(known)}"
             )
         added, there = parse_scripted_replies(entries, prompt, f"{form}: {prompt}"), load_scripted_replies(prompt)
         for key in added:
             if key in there.replies:
                 raise EmbeddedWorldError(
-                    f"{form}: {prompt} has a reply for this already; edit it in {get_scripted_replies_path(prompt)}: {format_scripted_reply_key(key)}"
+                    f"{form}: {prompt} already has a reply for these variables; edit it in {get_scripted_replies_path(prompt)}: {format_scripted_reply_key(key)}"
                 )
             if key not in known[prompt]:
                 raise EmbeddedWorldError(
-                    f"{form}: no embedded build asks {prompt} with these variables; leave them as `--missing` prints them: "
+                    f"{form}: no embedded build sends {prompt} with these variables; keep them as `--missing` prints them: "
                     f"{format_scripted_reply_key(key)}"
                 )
         author = written_by or there.written_by
         if not author:
-            raise UsageError(f"there is no file of replies to {prompt} yet; say who wrote these with --written-by NAME")
+            raise UsageError(
+                f"{prompt} has no file of replies yet; give the author of the new replies with --written-by NAME"
+            )
         files[prompt] = ScriptedRepliesFile(author, {**there.replies, **added})
     for prompt, file in files.items():
         write_scripted_replies(prompt, file)
-    return {prompt: len(entries) for prompt, entries in told.items()}
+    return {prompt: len(entries) for prompt, entries in content.items()}
 
 
 def _list_prompts_with_untidy_replies() -> list[str]:
@@ -208,18 +218,18 @@ def _check_scripted_reply_files() -> list[str]:
     """Return the problems of the reply files, compared with what `make digests` last stored, without a build."""
     asked = load_scripted_reply_key_digests()
     wrong = [
-        f"{get_scripted_replies_path(prompt)}: not sorted, or written otherwise; mend it with --tidy"
+        f"{get_scripted_replies_path(prompt)}: not sorted, or in another format; fix it with factmill world replies --tidy"
         for prompt in _list_prompts_with_untidy_replies()
     ]
     if asked.world_digest != digest_world_files():
         wrong.append(
-            "the world's files changed since it was last noted what the builds ask (data/world/digests.json): look for missing "
-            "replies with `factmill world replies --missing`, then run `make digests`"
+            "the world's files have changed since data/world/digests.json was written: list missing replies with "
+            "`factmill world replies --missing`, then run `make digests`"
         )
     for prompt in sorted({*asked.prompts, *list_scripted_prompts()}):
         if asked.prompts.get(prompt) != digest_reply_key_set(load_scripted_replies(prompt).replies):
             wrong.append(
-                f"{prompt}: the replies are not those that the builds ask for (data/world/digests.json): "
-                "`factmill world replies --missing --unused` tells which, `make digests` notes what they ask now"
+                f"{prompt}: the replies differ from those that the builds use (data/world/digests.json): list the differences with "
+                "`factmill world replies --missing --unused`, then run `make digests`"
             )
     return wrong

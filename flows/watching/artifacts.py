@@ -129,7 +129,8 @@ def format_figure_markdown(figure: ReportFigure) -> str:
     style = asset_path("data/templates", "style.css").read_text("utf-8")
     picture = b64encode(draw_standalone_svg(figure, style).encode()).decode()
     shown = f"![{figure.title}](data:image/svg+xml;base64,{picture})"
-    return f"### {figure.title}\n\n{shown}\n\n{format_colour_legend(figure)}. {figure.note}"
+    legend = format_colour_legend(figure)
+    return f"### {figure.title}\n\n{shown}\n\n{legend and f'{legend}. '}{figure.note}"
 
 
 def make_metrics_table(metrics: Iterable[EvaluationMetric]) -> list[dict[str, Any]]:

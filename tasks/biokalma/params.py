@@ -49,7 +49,7 @@ class BiokalmaParams(OwnSourceParams):
     """Parameters of a BioKaLMA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """Table of paragraphs about two people, with the columns paragraph, person, relation and other, or a folder (repeatable), or `wikidata` for pairs from the facts of the Wikidata. Default: the paragraphs that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
+    """Table of paragraphs about two people, with the columns paragraph, person, relation and other, or a folder (repeatable), or `wikidata` to make pairs from facts of the world's Wikidata. Default: the paragraphs that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
     class_qid: Annotated[str, AfterValidator(_validate_class_qid), CliOption(metavar="QID")] = HUMAN_QID
     """Class of the items that make up the pairs."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
@@ -59,13 +59,13 @@ class BiokalmaParams(OwnSourceParams):
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows, spread over the sources."""
     per_person: int = Field(default=3, ge=1)
-    """Maximum number of rows about one person; the first ones are kept."""
+    """Maximum number of rows about one person; further rows are dropped."""
     rounds: int = Field(default=5, ge=1, le=100)
     """Number of evolution rounds; the first one annotates the paragraph."""
     alpha: float = Field(default=0.5, ge=0, le=1)
-    """Weight of specificity against coherence when a piece is chosen (the paper gives none)."""
+    """Weight of specificity against coherence for the choice of a piece (the paper does not state its value)."""
     coherence: CoherenceScale = "softmax"
-    """How 1/perplexity becomes coherence: softmax (the paper's formula) is nearly flat over a whole pool, so that coherence decides only between equally specific pieces; range scales from 0 (the least coherent piece of a round) to 1 (the most coherent), so that coherence can outweigh specificity."""
+    """Scale of coherence, which is computed from 1/perplexity. softmax (the paper's formula) is nearly flat over a whole pool, so coherence decides only between equally specific pieces. range scales from 0 (the least coherent piece of a round) to 1 (the most coherent), so coherence can outweigh specificity."""
 
 
 class BiokalmaInputs(BuildInputs):

@@ -28,6 +28,7 @@ from pydantic import Field, ValidationError
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
 from factmill.tasks.core.rows import Reject, Row, RowOutcome, StrictModel
+from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetQuestion, SheetRow
 from factmill.tasks.errors import SourceError, UsageError
 
 R = TypeVar("R", bound=Row)
@@ -57,7 +58,7 @@ class TextEdit(StrictModel):
 
 
 class ReviewItem(StrictModel):
-    """One flag of one row and the decision about it; `make_review_item` makes one."""
+    """A flag that a build raised on a row, and what a reviewer or a rule decided about it; `make_review_item` makes one."""
 
     id: str = Field(min_length=1)
     """Digest of the basis of the decision (`make_review_item`)."""
@@ -224,6 +225,22 @@ REVIEW_QUEUE_COLUMNS = (
     "note",
 )
 """Columns of the file; the reviewer fills in `decision`, `edited`, `reviewer` and `note`."""
+REVIEW_LAYOUT = SheetLayout(
+    columns=REVIEW_QUEUE_COLUMNS,
+    key="id",
+    who="reviewer",
+    shown=("row_id", "flag", "detail", "context", "proposed"),
+    questions=(
+        SheetQuestion(
+            "decision",
+            "What becomes of the row?",
+            {"keep": "it stays as it is", "drop": "it is left out", "edit": "its texts are replaced"},
+        ),
+        SheetQuestion("edited", "New texts, one per line, as in ShortQ1: Who …?", needed_with=("decision", "edit")),
+        SheetQuestion("note", "Note"),
+    ),
+    instruction="A check flagged this row. Decide whether it is kept, dropped or edited.",
+)
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _GUARDED_FORMULA_START = re.compile(r"'+[=+\-@\t\r]")
@@ -257,6 +274,22 @@ def parse_review_queue_csv(text: str, file: str) -> list[ReviewItem]:
             raise SourceError(f"{file}, line {line}: the item {item.id!r} is already on line {items[item.id].line}")
         items[item.id] = item
     return list(items.values())
+
+
+def make_review_sheet(items: Sequence[ReviewItem]) -> Sheet:
+    """Return the queue as a sheet; open items have no decision yet."""
+    rows = []
+    for item in items:
+        edits = {"proposed": _format_edits(item.proposed), "edited": _format_edits(item.edited)}
+        decision = {"decision": "" if item.decision == "open" else item.decision}
+        rows.append(item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits | decision)
+    return Sheet(REVIEW_LAYOUT, rows)
+
+
+def parse_review_row(row: SheetRow, file: str) -> ReviewItem:
+    """Parse a row that a person filled in anywhere; errors as `parse_review_queue_csv`."""
+    place = (file, row.number) if row.place == f"line {row.number}" else (f"{file}, {row.place}", 1)
+    return _parse_review_item(row.cells, *place)
 
 
 def format_formula_safe_csv(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:

@@ -23,7 +23,7 @@ from factmill.tasks.core.completions import (
     UnreadableCompletion,
     strip_completion_wrappers,
 )
-from factmill.tasks.core.evaluation.answers import AnswersFile, ModelPrediction
+from factmill.tasks.core.evaluation.answers import AnswersFile, ModelPrediction, UnscoredAnswer
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
 from factmill.tasks.core.finish_reasons import is_token_limit_reached
 from factmill.tasks.core.prompts import FilledPrompt
@@ -85,18 +85,18 @@ def make_built_in_predictions(
 def _make_prediction_table(
     evaluation: Evaluation,
     questions: pa.Table,
-    texts: Sequence[str | None],
+    texts: Sequence[str | UnscoredAnswer | None],
     model_name: str,
     completion_format: CompletionFormat | None,
 ) -> pa.Table:
     """Return questions with the columns of `EvaluationPrediction`, built column by column; `completion_format`: as in `_parse_answer_text`."""
-    taken = {text: _parse_answer_text(text, completion_format) for text in set(texts)}
+    taken = {given: _parse_answer_text(given, completion_format) for given in set(texts)}
     known = {
         text: evaluation.read_answer(given.read_texts[0]) if given.read_texts else "" for text, given in taken.items()
     }
     none, zero = pa.repeat("", len(texts)), pa.repeat(0, len(texts))
     columns = {
-        "answer": [text or "" for text in texts],
+        "answer": [given.text if isinstance(given, UnscoredAnswer) else given or "" for given in texts],
         "answer_read": [known[text] for text in texts],
         "samples": pa.array([[]] * len(texts), pa.list_(pa.string())),
         "finish": none,
@@ -128,8 +128,12 @@ def get_answerer_name(work: BatchWork) -> str:
     return str(work.run.manifest["author"])
 
 
-def _parse_answer_text(text: str | None, completion_format: CompletionFormat | None) -> ModelPrediction:
+def _parse_answer_text(
+    text: str | UnscoredAnswer | None, completion_format: CompletionFormat | None
+) -> ModelPrediction:
     """Parse one answer text (None: the file lacks it); `completion_format`: completion format, None for a built-in model."""
+    if isinstance(text, UnscoredAnswer):
+        return ModelPrediction((text.text,), ("",), unscored=text.reason, detail=text.detail)
     if text is None:
         return ModelPrediction(unscored="missing", detail="the file of answers has none to this question")
     if not text.strip():

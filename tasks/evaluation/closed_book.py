@@ -79,7 +79,7 @@ class ClosedBookPrediction(ClosedBookQuestion, EvaluationPrediction):
 
 
 class ScoredClosedBookPrediction(ClosedBookPrediction):
-    """A row of the published table of answers."""
+    """A model's answer to a question of the benchmark, with its score."""
 
     score: float | None
     """From 0 to 1; null where there is none."""

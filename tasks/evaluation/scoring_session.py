@@ -39,6 +39,8 @@ from factmill.tasks.evaluation.measured_build import (
     is_held_out_of_release,
     load_benchmark_table_with_digest,
 )
+from factmill.tasks.evaluation.metrics_html import render_metrics_html
+from factmill.tasks.options import format_invalid_option, format_unknown_option
 from factmill.tasks.settings import default_warehouse_path, factmill_home
 from factmill.tasks.storage.builds import (
     LATEST_PREFIX,
@@ -50,7 +52,6 @@ from factmill.tasks.storage.builds import (
 from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.table_store import TableStore
-from factmill.tasks.text.sanitize import format_did_you_mean
 
 _RESERVED_OPTIONS = EvaluationInputs.resolved | {"model"}
 """Parameters that are no options of a session, which takes the build and the answers as arguments."""
@@ -68,6 +69,12 @@ class ScoringResult:
     """Rows of `evaluation_metrics`: value, n, n_unscored, bounds, interval; overall and by group."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Mismatches between answers and questions: missing, extra and repeated ids."""
+
+    def _repr_html_(self) -> str:
+        """Return the metrics over all items as HTML, for notebooks."""
+        metrics = rows_from_arrow(EvaluationMetric, self.metrics)
+        title = f"{metrics[0].model} on {metrics[0].benchmark}" if metrics else "no metric"
+        return render_metrics_html(title, metrics, notes=[f"{kind}: {what}" for kind, what in self.notes.items()])
 
 
 @dataclass(frozen=True)
@@ -97,10 +104,13 @@ class EvaluationSession:
         """Work that sends lookup requests; its calls are recorded in the home's warehouse and replayed from there."""
         recorder = CallCache(default_warehouse_path(), "record")
         atexit.register(recorder.close)
-        batch = StageBatch(run="", stage="look_up", index=0, key="")
-        return BatchWork(
-            batch, BuildRun(Path(), {"params": {}}, {"files": {}}, {}, self.services, recorder, self.inputs)
-        )
+        return self.make_work(recorder)
+
+    def make_work(self, call_cache: CallCache, model: str = "") -> BatchWork:
+        """Return work that sends requests through a call cache; `model`: the model under test, by its name in the world's file."""
+        batch = StageBatch(run="", stage="ask", index=0, key="")
+        manifest = {"params": {"params": {"model": model}}}
+        return BatchWork(batch, BuildRun(Path(), manifest, {"files": {}}, {}, self.services, call_cache, self.inputs))
 
     def look_up(self, row_id: str, request: object) -> Any:
         """Return the result of a dialogue's lookup request."""
@@ -184,7 +194,8 @@ def open_scoring_session(
         if get_origin(known[name].annotation if name in known else None) is tuple and isinstance(value, str):
             options[name] = (value,)
         if name not in known or name in _RESERVED_OPTIONS:
-            raise UsageError(f"{evaluation.benchmark.name}: unknown option {name}{format_did_you_mean(name, known)}")
+            told = format_unknown_option(name, known.keys() - _RESERVED_OPTIONS | {"setting", "source"})
+            raise UsageError(f"{evaluation.benchmark.name}: {told}")
     if (
         issubclass(evaluation.params, JudgedEvaluationParams)
         and options.setdefault("judge", EXACT_JUDGE) != EXACT_JUDGE
@@ -193,10 +204,7 @@ def open_scoring_session(
     try:
         params = evaluation.params(**options, setting=tuple(settings))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(
-            f"{evaluation.benchmark.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}"
-        ) from error
+        raise UsageError(f"{evaluation.benchmark.name}: {format_invalid_option(error)}") from error
     digests: list[str] = []
     lacks: list[str] = []
     build, choice = "", ""

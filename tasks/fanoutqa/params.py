@@ -53,7 +53,7 @@ class FanOutParams(OwnSourceParams):
     """Options of a FanOutQA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder of questions, authored or released, or of own tables with such columns (repeatable), or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, and wikidata."""
+    """File or folder of questions, authored or released, or of own tables with such columns (repeatable), or `wikidata` to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, and wikidata."""
     sets: Annotated[tuple[str, ...], CliOption(metavar="KIND")] = ()
     """Kinds of sets to make questions from (repeatable). Default: all, or those of --set-file."""
     set_file: Annotated[str | None, CliOption(metavar="FILE")] = None
@@ -63,13 +63,13 @@ class FanOutParams(OwnSourceParams):
     sets_a_kind: int = Field(default=12, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of sets per kind."""
     epoch: Annotated[str, AfterValidator(_parse_epoch_option), CliOption(metavar="DATE")] = FANOUTQA_SNAPSHOT[:10]
-    """Articles are used in their state on this day or at this moment (UTC)."""
+    """Day (00:00 UTC) or moment (UTC) as of which articles are read."""
     titles: Annotated[str | None, CliOption(metavar="FILE")] = None
     """File with all titles of the wiki, one per line (also .gz), for the retrieval check. Default: the titles of the questions' articles."""
     near: int = Field(default=30, ge=1, le=1000)
-    """Number of articles near each question that the retrieval check reads."""
+    """Number of articles that the retrieval check reads per question: those with the nearest titles."""
     seed: int = Field(default=7, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
-    """Seed of the split into dev and test. Questions that share half of their articles are in the same part."""
+    """Seed of the split into dev and test. Questions that share half of their articles go to the same part."""
     review: ReviewPolicy = "auto"
     """How to treat flagged rows: `auto` applies the rule of each flag, which mostly drops the row; `manual` leaves them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
 

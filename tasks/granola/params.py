@@ -51,7 +51,7 @@ class GranolaParams(OwnSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable), in the form of EntityQuestions or an own table with the columns question, answers and relation; or `wikidata` for questions made from the facts of the Wikidata. Default: the questions that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
+    """File or folder to read (repeatable), in the form of EntityQuestions or an own table with the columns question, answers and relation; or `wikidata` to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
     """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen; of an own table, all that it names."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
@@ -59,15 +59,15 @@ class GranolaParams(OwnSourceParams):
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Which item to choose if several have the name: `linked`, the item for which the Wikidata has the fact, else the one with the smallest number; `smallest` (as in the paper), always the one with the smallest number. With `linked`, rows are dropped if nothing confirms that the item is the right one."""
+    """Item to choose if several have the same name: `linked`, the item for which Wikidata has the fact, else the one with the smallest number, and drops rows without such a confirmation; `smallest` (as in the paper), always the one with the smallest number."""
     levels: Literal["usual", "all"] = "usual"
-    """Places that may be answers: `usual`, all but counties of the United States (unless the given answer is one); `all`."""
+    """Places that may be answers: `usual`, all except counties of the United States (unless the given answer is one); `all`."""
     samples: int = Field(default=8, ge=1, le=1000)
-    """Number of samples that the judge gives for each description."""
+    """Number of samples to request from the judge for each description."""
     max_error_score: float = Field(default=0.5, ge=0, le=1)
     """Maximum share of the judge's samples that reject a description; rows above it are dropped."""
     min_levels: int = Field(default=2, ge=1, le=MAX_SETTING_NUMBER)
-    """Minimum number of answers of a row."""
+    """Minimum number of answers per row; rows with fewer are dropped."""
     answer_in_question: Literal["keep", "drop"] = "keep"
     """Keep or drop questions that contain their answer (Who is the author of Euclid's Elements?)."""
     review: ReviewPolicy = "auto"

@@ -43,27 +43,27 @@ class MultiHalParams(OwnSourceParams):
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder with files of the foundations, or with own tables with the columns question and answer (repeatable). Default: the files that ship with factmill."""
     foundations: Annotated[tuple[FoundationName, ...], BeforeValidator(split_commas)] = ()
-    """Only these foundations, benchmarks that questions are taken from (repeatable, or separated by commas). Default: all."""
+    """Only these foundations, the benchmarks that supply the questions (repeatable, or separated by commas). Default: all."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of rows per foundation."""
     union: DuplicateRule = "ours"
-    """Which similar questions count as one: ours, those with the same numbers, codes, names and passages; paper, all of them."""
+    """Similar questions to merge: ours, those with the same numbers, codes, names and passages; paper, all."""
     linker: LinkerName = "labels"
-    """How names are linked to items: labels, by the labels of the local graph; falcon, by Falcon 2.0."""
+    """Method to link names to items: labels, by the labels of the local graph; falcon, by Falcon 2.0."""
     all_hops: bool = False
-    """Also search paths of two hops where one hop finds a path."""
+    """Search paths of two hops even if one hop finds a path."""
     most_paths: int = Field(default=100, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of paths per subject-object pair."""
     keep_ends_alike: bool = False
-    """Keep paths whose two ends have the same label (Devdas; based on; Devdas)."""
+    """Keep paths whose two ends have the same label (Devdas; based on; Devdas); by default they are dropped."""
     min_score: int = Field(default=DEFAULT_MIN_SCORE, ge=1, le=5)
-    """Minimum score of a published path."""
+    """Minimum score by the judge of a published path."""
     languages: Annotated[
         tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], BeforeValidator(split_commas)
     ] = ()
     """Only these languages in addition to English (repeatable, or separated by commas). Default: all if the world has a translator, else only English. Portuguese is Brazilian."""
     label_source: Literal["translated", "wikidata"] = "translated"
-    """Path labels in other languages: translated, all by the translator; wikidata, Wikidata's own labels where they exist (Brazilian or European Portuguese)."""
+    """Source of path labels in other languages: translated, the translator; wikidata, Wikidata's labels where they exist (Brazilian or European Portuguese), else the translator."""
 
 
 class MultiHalInputs(BuildInputs):

@@ -21,10 +21,12 @@ from factmill.tasks.release.core.licences import KNOWN_LICENCES
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
     escape_markdown_value,
+    format_evidence_epoch,
     markdown_environment,
     render_markdown_template,
     shorten_line,
 )
+from factmill.tasks.reports.page_frame import format_bibtex
 
 _SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _MAX_EXAMPLE_CHARACTERS = 600
@@ -135,7 +137,14 @@ def _render_card_body(release: Release) -> str:
         decided=sorted(Counter(each.decision for each in release.decisions).items()),
         metrics=list_overall_metrics(release),
         measured=sorted(shown),
-        bibtex=_format_bibtex(release),
+        bibtex=format_bibtex(
+            release.benchmark.name,
+            f"{release.name}, rebuilt by factmill",
+            f"build {release.build.build_id}",
+            release.build.published_at.year,
+            release.forms.paper,
+        ),
+        evidence_epoch=format_evidence_epoch(release.build.lock),
     )
 
 
@@ -250,24 +259,6 @@ def _escape_markdown_table_cell(markdown: str) -> Markup:
 
 def _format_short_name(name: str) -> str:
     return shorten_line(name, MAX_NAME_CHARACTERS)
-
-
-def _format_bibtex(release: Release) -> str:
-    name, paper = release.benchmark.name, release.forms.paper
-    of_build = (
-        f"@misc{{{name}_factmill,\n  title = {{{release.name}, rebuilt by factmill}},\n"
-        f"  note = {{build {release.build.build_id}}},\n  year = {{{release.build.published_at:%Y}}}\n}}"
-    )
-    return f"{_format_paper_bibtex(name, paper)}\n{of_build}" if paper else of_build
-
-
-def _format_paper_bibtex(name: str, paper: PaperCitation) -> str:
-    authors = " and ".join(f"{family}, {given}" for given, family in paper.authors)
-    where = f"  booktitle = {{{paper.venue}}},\n" if paper.venue else f"  eprint = {{{paper.arxiv}}},\n"
-    return (
-        f"@{'inproceedings' if paper.venue else 'misc'}{{{name}{paper.year},\n  title = {{{paper.title}}},\n"
-        f"  author = {{{authors}}},\n{where}  year = {{{paper.year}}},\n  url = {{{paper.url}}}\n}}"
-    )
 
 
 _CFF_LICENCE_IDS = frozenset(KNOWN_LICENCES) - {NO_LICENCE_STATED, "CC-BY"}

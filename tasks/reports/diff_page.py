@@ -19,6 +19,7 @@ from factmill.tasks.diff.core.changes import (
     format_value_in_line,
 )
 from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, format_parameter_value, shorten_line
+from factmill.tasks.reports.page_frame import KeyFigure, PageReference, format_bibtex
 from factmill.tasks.reports.rendering import load_filter_script_variables, render_html_template
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
@@ -49,9 +50,37 @@ def render_changes_html(diff: BuildDiff) -> str:
         **({"columns in one build only": ", ".join(diff.new_columns)} if diff.new_columns else {}),
     }
     kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
+    kinds_told = ", ".join(f"{counts[kind]:,} {kind}" for kind in ROW_CHANGE_KINDS)
+    causes = diff.count_rows_by_cause()
+    main = next(iter(causes), "")
     page = {
         "title": f"{diff.before.build_id} → {diff.after.build_id}",
-        "subtitle": diff.title,
+        "headline": f"{diff.title.partition(':')[0]}: {kinds_told} rows",
+        "key_figures": (
+            KeyFigure("rows that differ", f"{len(diff.rows):,}", kinds_told),
+            KeyFigure(
+                "rows that are the same",
+                f"{diff.same:,}",
+                f"of {diff.after.rows:,} rows now, {diff.before.rows:,} before",
+            ),
+            KeyFigure(
+                "rows without a known cause",
+                f"{unexplained:,}",
+                f"most by {_shorten_diff_name(main)}: {sum(causes[main].values()):,}" if main else "no row differs",
+            ),
+        ),
+        "reference": PageReference(
+            format_bibtex(
+                diff.benchmark,
+                f"{diff.title.partition(':')[0]}, rebuilt by factmill",
+                f"build {diff.after.build_id}, after {diff.before.build_id}",
+                int(diff.after.published[:4]),
+                None,
+            ),
+            "The command compares the published rows of both builds, and finds causes in their manifests and recorded calls.",
+            (f"factmill diff {diff.before.build_id} {diff.after.build_id} --to changes.html",),
+        ),
+        "subtitle": f"{diff.title}. From {diff.before.build_id} to {diff.after.build_id}.",
         "warnings": list(dict.fromkeys(filter(None, (diff.before.caution, diff.after.caution)))),
         "facts": facts,
         "inputs": [
@@ -64,7 +93,7 @@ def render_changes_html(diff: BuildDiff) -> str:
         ],
         "causes": [
             {"label": _shorten_diff_name(label), "counts": of, "meaning": CAUSE_KIND_MEANINGS[kinds[label]]}
-            for label, of in diff.count_rows_by_cause().items()
+            for label, of in causes.items()
         ],
         "rows": len(diff.rows),
         "command": f"factmill diff {diff.before.build_id} {diff.after.build_id} --to rows.jsonl",

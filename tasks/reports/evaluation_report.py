@@ -9,137 +9,41 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, format_card_summary
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.metrics import MetricScores
-from factmill.tasks.core.measures.model_comparison import (
-    ModelComparison,
-    RankRange,
-    compare_all_models,
-    compute_model_rank_ranges,
-    keep_shared_items,
-)
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rates
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, EXACT_JUDGE, Evaluation, PaperResult
-from factmill.tasks.reports.formatting import format_parameter_value, format_share, format_snake_case_as_words
-from factmill.tasks.reports.item_browser import ItemBrowserEntry, list_item_entries, shorten_with_note
+from factmill.tasks.reports.formatting import (
+    format_evidence_epoch,
+    format_parameter_value,
+    format_share,
+    format_snake_case_as_words,
+)
+from factmill.tasks.reports.item_browser import (
+    ItemBrowserEntry,
+    list_item_entries,
+    pack_item_entries,
+    shorten_with_note,
+)
+from factmill.tasks.reports.model_ranking import ModelRanking, rank_models
+from factmill.tasks.reports.page_frame import (
+    AllRows,
+    KeyFigure,
+    PageReference,
+    find_paper,
+    format_build_command,
+    make_coverage_key_figure,
+    make_evaluations_reference,
+    make_metric_key_figure,
+)
 from factmill.tasks.storage.builds import BuildRecord, is_scripted
 from factmill.tasks.text.sanitize import escape_control_characters
-
-SettingMetric = tuple[str, str]
-"""Setting and metric."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankedModel:
-    """One model in a ranking."""
-
-    model: str
-    ranks: RankRange | None
-    """First and last possible rank; None: it has no score here, or cannot be compared."""
-    value: float | None
-    """Mean over the shared items."""
-    scored: int
-    """Number of items that the model has a score for, shared or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRanking:
-    """The ranking of models by one metric in one setting, the best first."""
-
-    setting: str
-    metric: str
-    n: int
-    """Number of items that all models with scores have a score for."""
-    placed: tuple[RankedModel, ...]
-    comparisons: tuple[ModelComparison, ...]
-
-
-def rank_models(
-    evaluation: Evaluation, tables: Mapping[str, pa.Table], metrics: Sequence[EvaluationMetric], seed: int
-) -> list[ModelRanking]:
-    """Return a ranking for each headline metric and setting in which at least two models have scores.
-
-    `tables`: model → its rows of `Score`. P-values are adjusted over all comparisons of the report.
-    """
-    units = {(each.setting, each.metric): each.unit for each in metrics}
-    models = {model: dict(_iterate_headline_scores(evaluation, table, units)) for model, table in tables.items()}
-    places = sorted(
-        {place for scores in models.values() for place in scores}, key=lambda at: _get_headline_sort_key(evaluation, at)
-    )
-    shared: dict[str, list[MetricScores]] = {model: [] for model in models}
-    for place in places:
-        present = {model: scores[place] for model, scores in models.items() if _count_scored_items(scores.get(place))}
-        is_share = all(each.is_share for each in present.values())
-        kept = (
-            keep_shared_items([dataclasses.replace(each, is_share=is_share) for each in present.values()])
-            if present
-            else []
-        )
-        for model, scores in zip(present, kept, strict=True):
-            shared[model].append(scores)
-    compared = compare_all_models({model: scores for model, scores in shared.items() if scores}, seed)
-    rankings = []
-    for setting, metric in places:
-        found = [one for one in compared if (one.setting, one.metric) == (setting, metric)]
-        if found:
-            counts = {model: _count_scored_items(scores.get((setting, metric))) for model, scores in models.items()}
-            rankings.append(_make_ranking(setting, metric, counts, found, metric in evaluation.lower_is_better))
-    return rankings
-
-
-def _make_ranking(
-    setting: str, metric: str, counts: Mapping[str, int], found: Sequence[ModelComparison], lower_is_better: bool
-) -> ModelRanking:
-    values = {one.first: one.value_first for one in found} | {one.second: one.value_second for one in found}
-    ranks = compute_model_rank_ranges(found, lower_is_better)
-    placed = [RankedModel(model, ranks.get(model), values.get(model), scored) for model, scored in counts.items()]
-    sign = 1 if lower_is_better else -1
-    placed.sort(key=lambda each: (each.ranks is None, sign * (each.value or 0.0), each.model))
-    return ModelRanking(setting, metric, found[0].n, tuple(placed), tuple(found))
-
-
-def _iterate_headline_scores(
-    evaluation: Evaluation, table: pa.Table, units: Mapping[SettingMetric, str]
-) -> Iterator[tuple[SettingMetric, MetricScores]]:
-    """Yield ((setting, metric), scores) for each headline metric and setting, as input of comparisons."""
-    pairs = table.group_by(["setting", "metric"]).aggregate([]).to_pylist()
-    for setting, metric in sorted((pair["setting"], pair["metric"]) for pair in pairs):
-        if metric not in evaluation.headline_metrics:
-            continue
-        rows = table.filter(pc.and_(pc.equal(table["setting"], setting), pc.equal(table["metric"], metric)))
-        values = rows["value"].to_numpy(zero_copy_only=False).astype(np.float64)
-        is_lower = metric in evaluation.lower_is_better
-        yield (
-            (setting, metric),
-            MetricScores(
-                setting=setting,
-                metric=metric,
-                items=rows["question_id"].to_pylist(),
-                clusters=rows["cluster"].to_pylist(),
-                values=values,
-                worst=float(is_lower),
-                best=float(not is_lower),
-                unit=units.get((setting, metric), ""),
-                is_share=bool(np.all(np.isnan(values) | (values == 0) | (values == 1))),
-            ),
-        )
-
-
-def _get_headline_sort_key(evaluation: Evaluation, place: SettingMetric) -> tuple[int, str]:
-    return evaluation.headline_metrics.index(place[1]), place[0]
-
-
-def _count_scored_items(scores: MetricScores | None) -> int:
-    return 0 if scores is None else int(np.sum(~np.isnan(scores.values)))
-
 
 _MAX_FACT_CHARACTERS = 2_000
 """Maximum characters of a fact."""
@@ -217,6 +121,7 @@ class EvaluationReport:
     paper: tuple[PaperComparisonRow, ...]
     paper_notes: tuple[str, ...]
     """Where the paper states its values, and why ours may not be comparable."""
+    reference: PageReference
     corrected: tuple[JudgeCorrectedRate, ...] = ()
     """Metrics over all items, corrected for the errors of a judge that has a card."""
     grouped: tuple[EvaluationMetric, ...] = ()
@@ -224,6 +129,18 @@ class EvaluationReport:
     unscored: tuple[UnscoredCount, ...] = ()
     entries: tuple[ItemBrowserEntry, ...] = ()
     entries_in_all: int = 0
+    has_items: bool = True
+    """False: of a comparison that was made without single items."""
+    key_figures: tuple[KeyFigure, ...] = ()
+    """The figures at the top: main metric, coverage, another headline metric."""
+    all_rows: AllRows | None = None
+    """All items, to search; None: the page shows them all, or none."""
+
+    @property
+    def items_command(self) -> str:
+        """Command that writes the comparison with its items."""
+        ids = " ".join(each.evaluation_id for each in self.subjects)
+        return f"factmill report {ids} --items --to {self.benchmark}.html"
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -248,28 +165,79 @@ class EvaluationReport:
         return None if metric.group_by else next(found, None)
 
 
-def make_evaluation_report(evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation]) -> EvaluationReport:
-    """Return the report of evaluations of one benchmark on one build, in their order."""
-    report = make_report_outline(evaluation, evaluated)
+def make_evaluation_report(
+    evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation], with_items: bool = True
+) -> EvaluationReport:
+    """Return the report of evaluations of one benchmark on one build, in their order; `with_items`: with single answers."""
+    report = make_report_outline(evaluation, evaluated, with_items)
     labels = report.models
     items = {label: evaluation.list_report_items(each.answers) for label, each in zip(labels, evaluated, strict=True)}
-    entries, in_all = list_item_entries(items, evaluation.benchmark.name, evaluated[0].record.origin["flow"]["build"])
-    metrics = _relabel_metrics_by_model(labels, evaluated)
+    build = evaluated[0].record.origin["flow"]["build"]
+    entries, in_all = list_item_entries(items, evaluation.benchmark.name, build)
+    metrics = relabel_metrics_by_model(labels, evaluated)
     return dataclasses.replace(
         report,
         grouped=tuple(each for each in metrics if each.group_by),
-        figures=tuple(evaluation.draw_figures(metrics)),
+        figures=tuple(figure for figure in evaluation.draw_figures(metrics) if figure.has_values),
         unscored=tuple(_count_unscored({label: each.scores for label, each in zip(labels, evaluated, strict=True)})),
-        entries=tuple(entries),
+        entries=tuple(entries) if with_items else (),
         entries_in_all=in_all,
+        has_items=with_items,
+        key_figures=tuple(_make_key_figures(evaluation, report)),
+        all_rows=pack_item_entries(items) if with_items and len(entries) < in_all else None,
     )
 
 
-def make_report_outline(evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation]) -> EvaluationReport:
+def _make_key_figures(evaluation: Evaluation, report: EvaluationReport) -> Iterator[KeyFigure]:
+    """Yield the figures at the top: the main metric in its first setting, of several models the best; how many answers have
+    a score; the next headline metric."""
+    order = {setting: at for at, setting in enumerate([*evaluation.default_settings, *evaluation.settings])}
+    found = sorted(
+        (each for each in report.headline if each.value is not None),
+        key=lambda each: (each.metric != evaluation.main_metric, order.get(each.setting, len(order))),
+    )
+    if not found:
+        return
+    first = found[0]
+    alike = [each for each in found if (each.metric, each.setting) == (first.metric, first.setting)]
+    sign = 1 if first.metric in evaluation.lower_is_better else -1
+    best = min(alike, key=lambda each: sign * (each.value or 0.0))
+    model = f"the best of {len(alike)}: {best.model}" if report.is_comparison else ""
+    yield make_metric_key_figure(best, model)
+    yield make_coverage_key_figure(best, best.model if report.is_comparison else "")
+    others = (each for each in found if each.model == best.model and each not in alike)
+    if (other := next(others, None)) is not None:
+        yield make_metric_key_figure(other, best.model if report.is_comparison else "")
+
+
+def _make_report_reference(
+    evaluation: Evaluation, labels: Sequence[str], records: Sequence[BuildRecord], with_items: bool
+) -> PageReference:
+    name = evaluation.benchmark.name
+    title = f"{', '.join(labels)}: measured on {_get_benchmark_title(evaluation)} by factmill"
+    made = [format_build_command(["evaluate", name], evaluation.params, record) for record in records]
+    ids = " ".join(record.build_id for record in records)
+    items = " --items" if with_items and len(records) > 1 else ""
+    return make_evaluations_reference(
+        name,
+        title,
+        find_paper(evaluation.benchmark),
+        records,
+        [*dict.fromkeys(made), f"factmill report {ids}{items} --to {name}.html"],
+    )
+
+
+def _get_benchmark_title(evaluation: Evaluation) -> str:
+    return evaluation.benchmark.title.partition(":")[0]
+
+
+def make_report_outline(
+    evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation], with_items: bool = False
+) -> EvaluationReport:
     """Return a report with the metrics over all items only, without groups, figures and single items."""
-    labels = _make_model_labels(evaluated)
+    labels = make_model_labels(evaluated)
     named = dict(zip(labels, evaluated, strict=True))
-    metrics = _relabel_metrics_by_model(labels, evaluated)
+    metrics = relabel_metrics_by_model(labels, evaluated)
     order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
     overall = sorted(
         (metric for metric in metrics if not metric.group_by),
@@ -279,7 +247,7 @@ def make_report_outline(evaluation: Evaluation, evaluated: Sequence[PublishedEva
     seed = evaluated[0].record.lock["params"]["params"].get("seed", 0)
     paper_notes = {f"{each.where}: {each.note}" if each.note else each.where: None for each in evaluation.paper_results}
     return EvaluationReport(
-        title=f"{', '.join(labels)}: measured on {evaluation.benchmark.name}",
+        title=f"{', '.join(labels)}: measured on {_get_benchmark_title(evaluation)}",
         benchmark=evaluation.benchmark.name,
         warnings=tuple(
             dict.fromkeys(
@@ -299,12 +267,11 @@ def make_report_outline(evaluation: Evaluation, evaluated: Sequence[PublishedEva
         rankings=tuple(rank_models(evaluation, tables, metrics, seed)) if len(named) > 1 else (),
         paper=tuple(_compare_with_paper(evaluation.paper_results, metrics, labels)),
         paper_notes=tuple(paper_notes),
+        reference=_make_report_reference(evaluation, labels, [each.record for each in evaluated], with_items),
     )
 
 
-def _relabel_metrics_by_model(
-    labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]
-) -> list[EvaluationMetric]:
+def relabel_metrics_by_model(labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]) -> list[EvaluationMetric]:
     """Return all metrics, each under its model's label."""
     return [
         metric.model_copy(update={"model": label})
@@ -313,7 +280,7 @@ def _relabel_metrics_by_model(
     ]
 
 
-def _make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
+def make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
     """Return a unique label for each model: its name, with the evaluation's digest if two share the name."""
     names = [escape_control_characters(each.record.report["facts"]["model"]) for each in evaluated]
     often = Counter(names)
@@ -350,6 +317,8 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
         ),
         "Content of that build": f"SHA-256 {format_parameter_value(digest)}",
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
+        "Articles": format_evidence_epoch(measured.lock) if measured else "",
+        "Local graph": _describe_graphs(each),
         "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
         "Parameters": "; ".join(f"{format_snake_case_as_words(name)} {value}" for name, value in params.items()),
         **{
@@ -367,6 +336,16 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
         record.build_id,
         {name: shorten_with_note(text, _MAX_FACT_CHARACTERS) for name, text in reported.items() if text},
     )
+
+
+def _describe_graphs(each: PublishedEvaluation) -> str:
+    """Return the names of the local graphs that the measured build and the evaluation use; empty if they use none."""
+    asked = {"the measured build": each.measured, "this evaluation": each.record}
+    graphs = {who: record.origin.get("graph") for who, record in asked.items() if record}
+    named = {who: str(graph) for who, graph in graphs.items() if graph}
+    if len(named) == len(asked) and len(set(named.values())) == 1:
+        return next(iter(named.values()))
+    return "; ".join(f"{graph} ({who})" for who, graph in named.items())
 
 
 def _is_built_in_model(each: PublishedEvaluation) -> bool:

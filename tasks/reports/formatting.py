@@ -32,6 +32,12 @@ def format_row_balance(report: Mapping[str, Any]) -> str:
     )
 
 
+def format_evidence_epoch(manifest: Mapping[str, Any]) -> str:
+    """Return as of which day a build reads articles, which may be another than its world's; empty if it reads none."""
+    epoch = manifest.get("params", {}).get("epoch")
+    return f"articles as of {str(epoch)[:10]}" if epoch else ""
+
+
 def format_number(value: float | None, signed: bool = False) -> str:
     """Format a number with three decimals, fewer if it is large; a dash for None."""
     if value is None:

@@ -7,6 +7,7 @@ from html import escape
 
 from factmill.tasks.evaluation.definition import ReportedAnswer, sort_worst_first
 from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS
+from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, AllRows, pack_rows
 from factmill.tasks.text.sanitize import escape_control_characters
 
 MAX_ITEM_ENTRIES = 500
@@ -65,6 +66,30 @@ def list_item_entries(
             break
         kept.append(entry)
     return kept, len(rows)
+
+
+def pack_item_entries(items: Mapping[str, Sequence[ReportedAnswer]]) -> AllRows:
+    """Return the items of the first model, with the answers of all, for the page's search; groups are its filters."""
+    first, *others = items.values()
+    known = [{item.answer_id: item for item in each} for each in others]
+    groups = list(dict.fromkeys(by for item in first for by in item.groups))
+    answers = [heading for model in items for heading in ((f"{model}: " if others else "") + "answer",)]
+    return pack_rows(
+        ["row", "question", "gold", *answers],
+        ["setting", *groups],
+        (
+            [
+                item.row_id,
+                item.question,
+                item.gold,
+                *(f"{found.answer} [{found.verdict}]" if found else "–" for found in each),
+                item.setting,
+                *(item.groups.get(by) or "–" for by in groups),
+            ]
+            for item in sort_worst_first(first)[:MAX_INDEXED_ROWS]
+            for each in [[item, *(of.get(item.answer_id) for of in known)]]
+        ),
+    )
 
 
 def shorten_with_note(text: str, longest: int = _MAX_ANSWER_CHARACTERS) -> str:

@@ -4,15 +4,16 @@ Like reports, it contains no times and costs. It lists missing evaluations with 
 """
 
 import dataclasses
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.model_comparison import RankRange
-from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
 from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate
-from factmill.tasks.evaluation.definition import Evaluation
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation
 from factmill.tasks.reports.evaluation_report import (
     LOW_COVERAGE_THRESHOLD,
     EvaluationReport,
@@ -22,6 +23,12 @@ from factmill.tasks.reports.evaluation_report import (
     make_report_outline,
 )
 from factmill.tasks.reports.formatting import format_share, format_snake_case_as_words
+from factmill.tasks.reports.page_frame import (
+    KeyFigure,
+    PageReference,
+    format_build_command,
+    make_evaluations_reference,
+)
 from factmill.tasks.storage.builds import BuildRecord, is_scripted
 from factmill.tasks.text.sanitize import escape_control_characters
 
@@ -134,7 +141,10 @@ class ModelCard:
     warnings: tuple[str, ...]
     """The first says whether the card may rank models at all, and what lacks scores."""
     parts: tuple[BenchmarkCardPart, ...]
-    figure: ReportFigure | None
+    figures: tuple[ReportFigure, ...]
+    """The main metric of each benchmark by setting: one figure each, since the metrics differ."""
+    key_figures: tuple[KeyFigure, ...]
+    reference: PageReference
 
     @property
     def is_comparison(self) -> bool:
@@ -153,6 +163,8 @@ _CARD_FACTS = (
     "Own prompts",
     "Measured on",
     "World",
+    "Articles",
+    "Local graph",
     "Settings",
     "Parameters",
     "Answers asked for",
@@ -174,7 +186,42 @@ def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]
         models=named,
         warnings=tuple(filter(None, [first, *common])),
         parts=parts,
-        figure=_make_main_metrics_figure(named, parts),
+        figures=tuple(_make_main_metric_figures(named, parts)),
+        key_figures=tuple(_make_card_key_figures(parts)),
+        reference=_make_card_reference(named, taken),
+    )
+
+
+def _make_card_key_figures(parts: Sequence[BenchmarkCardPart]) -> Iterator[KeyFigure]:
+    """Yield the figures at the top: benchmarks, answers with a score, differences shown."""
+    metrics = [cell.metric for part in parts for row in part.rows for cell in row.cells.values()]
+    missing = sum(len(part.missing) for part in parts)
+    yield KeyFigure(
+        "benchmarks measured",
+        f"{sum(1 for part in parts if part.rows)} of {len(parts)}",
+        f"{missing} evaluations missing" if missing else "no evaluation missing",
+    )
+    scored, asked = sum(each.n for each in metrics), sum(each.n + each.n_unscored for each in metrics)
+    share = format_share(scored / asked if asked else None)
+    yield KeyFigure("answers with a score", f"{scored:,} of {asked:,}", f"by the main metrics, {share}")
+    judged = {facts.get("Judge", "") for part in parts for facts in part.facts.values()}
+    programs = sum(1 for judge in judged if judge.startswith(("none", EXACT_JUDGE)))
+    yield KeyFigure("judges", f"{len(judged) - programs} models", f"{programs} programs" if programs else "no program")
+
+
+def _make_card_reference(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]) -> PageReference:
+    each_made = [(one.evaluation, evaluated.record) for one in taken for evaluated in one.evaluated]
+    made = [
+        format_build_command(["evaluate", evaluation.benchmark.name], evaluation.params, record)
+        for evaluation, record in each_made
+    ]
+    named = " ".join(f"--model {shlex.quote(model)}" for model in models)
+    return make_evaluations_reference(
+        "model_card",
+        f"{', '.join(models)}: measured by factmill",
+        None,
+        [record for _, record in each_made],
+        [*dict.fromkeys(made), f"factmill report all {named} --to card.html"],
     )
 
 
@@ -294,32 +341,24 @@ def _format_left_out_evaluations(taken: BenchmarkEvaluations) -> Iterator[str]:
             yield f"{model}: of {len(others) + 1} evaluations, this card uses {each.record.build_id}. Left out: {', '.join([*named, *more])}."
 
 
-def _make_main_metrics_figure(models: Sequence[str], parts: Sequence[BenchmarkCardPart]) -> ReportFigure | None:
-    """Return a bar figure of each benchmark's first setting; None without any value."""
-    shown = [part for part in parts if part.rows]
-    series = []
-    for model in models:
-        cells = [part.rows[0].cells.get(model) for part in shown]
-        found = [None if cell is None else cell.metric for cell in cells]
-        series.append(
-            FigureSeries(
-                model,
-                tuple(part.benchmark for part in shown),
-                tuple(each.value if each else None for each in found),
-                tuple(each.ci_low if each else None for each in found),
-                tuple(each.ci_high if each else None for each in found),
+def _make_main_metric_figures(models: Sequence[str], parts: Sequence[BenchmarkCardPart]) -> Iterator[ReportFigure]:
+    """Yield a bar figure of each benchmark's main metric by setting, on its own axis; none without any value."""
+    for part in parts:
+        series = tuple(
+            make_metric_series(
+                model, ((row.setting, cell.metric if (cell := row.cells.get(model)) else None) for row in part.rows)
             )
+            for model in models
         )
-    if all(value is None for each in series for value in each.y):
-        return None
-    return ReportFigure(
-        "card",
-        "The main metric of each benchmark",
-        "bars",
-        "",
-        "from 0 to 1, by each benchmark's own measure",
-        tuple(series),
-        f"{'; '.join(f'{part.benchmark}: {format_snake_case_as_words(part.metric)}, {part.rows[0].setting}' for part in shown)}. Different "
-        "measures: bars compare models on one benchmark, not benchmarks. Whiskers: 95 % intervals.",
-        (0.0, 1.0),
-    )
+        figure = ReportFigure(
+            f"card_{part.benchmark}",
+            f"{part.benchmark}: {format_snake_case_as_words(part.metric)}",
+            "bars",
+            "setting",
+            format_snake_case_as_words(part.metric),
+            series,
+            "Whiskers are 95 % intervals.",
+            (0.0, 1.0),
+        )
+        if figure.has_values:
+            yield figure

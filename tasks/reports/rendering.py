@@ -29,7 +29,8 @@ from factmill.tasks.reports.formatting import (
 )
 from factmill.tasks.reports.item_browser import ItemBrowserEntry
 from factmill.tasks.reports.model_card import ModelCard
-from factmill.tasks.reports.svg_figures import SERIES_COLOUR_COUNT, SIGNS, draw_inline_svg
+from factmill.tasks.reports.page_frame import make_metric_key_figure
+from factmill.tasks.reports.svg_figures import SIGNS, draw_inline_svg, get_series_colour
 
 _MAX_VERDICT_FILTERS = 12
 """Maximum number of different verdicts for a verdict filter: score-like verdicts differ from item to item."""
@@ -40,6 +41,7 @@ _TEMPLATE_FILTERS = {
     "ranks": format_ranks,
     "say": format_snake_case_as_words,
     "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),
+    "short": lambda text: shorten_line(text, 160),
     "bounds": lambda each: format_interval(each.bound_low, each.bound_high),
 }
 
@@ -48,7 +50,14 @@ def render_report_html(report: EvaluationReport) -> str:
     """Return a report as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
     drawn = [draw_figure_with_legend(figure) for figure in report.figures]
     return render_html_template(
-        "page.html", **load_filter_script_variables(), report=report, drawn=drawn, filters=_list_entry_filters(report)
+        "page.html",
+        **load_filter_script_variables(),
+        report=report,
+        drawn=drawn,
+        filters=_list_entry_filters(report),
+        key_figures=report.key_figures or [make_metric_key_figure(each) for each in report.headline[:3]],
+        reference=report.reference,
+        all_rows=report.all_rows,
     )
 
 
@@ -61,7 +70,12 @@ def load_filter_script_variables() -> dict[str, Any]:
 def render_card_html(card: ModelCard) -> str:
     """Return a card as self-contained HTML without any script."""
     return render_html_template(
-        "card.html", digest="", card=card, drawn=[draw_figure_with_legend(card.figure)] if card.figure else []
+        "card.html",
+        digest="",
+        card=card,
+        drawn=list(map(draw_figure_with_legend, card.figures)),
+        key_figures=card.key_figures,
+        reference=card.reference,
     )
 
 
@@ -77,7 +91,9 @@ def render_card_markdown(card: ModelCard) -> str:
 
 def render_report_json(report: EvaluationReport | ModelCard) -> str:
     """Return a report or a card as one JSON object with the fields of its class."""
-    return json.dumps(to_jsonable_python(asdict(report)), ensure_ascii=False, indent=1) + "\n"
+    content = to_jsonable_python(asdict(report))
+    content.pop("all_rows", None)  # of a report: its items are in the evaluation's tables
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 REPORT_RENDERERS: Mapping[str, Callable[[EvaluationReport], str]] = {
@@ -96,19 +112,28 @@ CARD_RENDERERS: Mapping[str, Callable[[ModelCard], str]] = {
 
 def render_html_template(template: str, **variables: Any) -> str:
     """Return a page rendered from a template of data/templates, with the common style."""
-    return html_environment().get_template(template).render(style=Markup(load_template_text("style.css")), **variables)
+    common = {
+        "style": Markup(load_template_text("style.css")),
+        "headline": "",
+        "summary": "",
+        "canary": "",
+        "all_rows": None,
+    }
+    return html_environment().get_template(template).render(**common | variables)
 
 
 def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
-    """Return a figure for a template: the figure, its SVG, and a legend of (colour, sign, label) for each series."""
+    """Return a figure for a template: the figure, its SVG, and a legend of (colour, sign, label) for each series,
+    which is shown if there are several."""
     signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
     return {
         "figure": figure,
         "svg": Markup(draw_inline_svg(figure)),
         "legend": [
-            (at % SERIES_COLOUR_COUNT, signs[at % len(signs)], shorten_line(each.label, MAX_NAME_CHARACTERS))
+            (get_series_colour(figure, at), signs[at % len(signs)], shorten_line(each.label, MAX_NAME_CHARACTERS))
             for at, each in enumerate(figure.series)
         ],
+        "has_ends": any(each.low for each in figure.series),
     }
 
 
@@ -117,13 +142,18 @@ def list_x_values(figure: ReportFigure) -> list[float | str]:
     return list(dict.fromkeys(x for series in figure.series for x in series.x))
 
 
-def format_series_point(series: FigureSeries, x: float | str) -> str:
+def format_figure_value(figure: ReportFigure, value: float | None) -> str:
+    """Format a value of a figure; a count has no decimals."""
+    return format_number(value) if value is None or not figure.is_of_counts else f"{value:,.0f}"
+
+
+def format_series_point(figure: ReportFigure, series: FigureSeries, x: float | str) -> str:
     """Format a series' value at x with its interval; a dash if there is none."""
     if x not in series.x:
         return "–"
     at = series.x.index(x)
     ends = f" [{format_interval(series.low[at], series.high[at])}]" if series.low and series.low[at] is not None else ""
-    return f"{format_number(series.y[at])}{ends}"
+    return f"{format_figure_value(figure, series.y[at])}{ends}"
 
 
 def list_paper_models(rows: Sequence[PaperComparisonRow]) -> list[str]:
@@ -156,6 +186,7 @@ def _register_report_jinja_helpers(made: Environment) -> None:
     made.globals.update(
         list_values=list_x_values,
         format_series_point=format_series_point,
+        format_figure_value=format_figure_value,
         paper_models=list_paper_models,
         entry_groups=format_entry_filters,
         say_x=lambda x: shorten_line(x, MAX_NAME_CHARACTERS) if isinstance(x, str) else f"{x:g}",

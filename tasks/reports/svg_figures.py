@@ -1,13 +1,15 @@
 """Draws figures as inline SVG with the page's colours, for light mode, dark mode and print; output is deterministic.
 
-Matplotlib draws with placeholder colours, which are then replaced by the page's CSS variables. Bars are horizontal, so
-that names of any length fit to the left of them; the page shows the legend above the figure.
+Matplotlib draws with placeholder colours, which are then replaced by the page's CSS variables. Bars are horizontal, with
+their names on as many lines as they need to the left of them; the page shows the legend above the figure. All figures have
+one width, so that their texts have one size.
 """
 
 import io
 import re
+import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,11 +27,17 @@ SERIES_COLOUR_COUNT = 8
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SIGNS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
 """The marks as characters for the legend."""
-_INK, _GRID = "#010101", "#020202"
+ORDERED_COLOUR_COUNT = 5
+"""Number of steps of the colour for ordered series, the same as in the page's style."""
+_INK, _GRID, _PAPER = "#010101", "#020202", "#020203"
 _SERIES_PLACEHOLDERS = tuple(f"#0300{number:02x}" for number in range(SERIES_COLOUR_COUNT))
-_CSS_COLOUR_VARIABLES = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
-    colour: f"var(--c{number})" for number, colour in enumerate(_SERIES_PLACEHOLDERS)
+_ORDERED_PLACEHOLDERS = tuple(f"#0400{number:02x}" for number in range(ORDERED_COLOUR_COUNT))
+_CSS_COLOUR_VARIABLES = {_INK: "var(--ink)", _GRID: "var(--grid)", _PAPER: "var(--paper)"} | {
+    colour: f"var(--{letter}{number})"
+    for letter, colours in (("c", _SERIES_PLACEHOLDERS), ("o", _ORDERED_PLACEHOLDERS))
+    for number, colour in enumerate(colours)
 }
+_ORDERED_COLOUR_WORDS = ("darkest", "dark", "medium", "light", "lightest")
 _COLOUR_WORDS = ("blue", "orange", "green", "purple", "gold", "pink", "grey", "brown")
 """Names of the light colours of the page's style."""
 _FIGURE_WIDTH_INCHES = 4.6
@@ -41,6 +49,9 @@ _STYLE: dict[Any, Any] = {
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
+    "axes.labelsize": 9.5,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
     "text.color": _INK,
     "axes.labelcolor": _INK,
     "axes.edgecolor": _GRID,
@@ -72,10 +83,27 @@ def draw_standalone_svg(figure: ReportFigure, style: str) -> str:
 
 def format_colour_legend(figure: ReportFigure) -> str:
     """Return the legend of a picture's colours in one line."""
+    if len(figure.series) < 2:
+        return ""
+    words = {f"c{at}": word for at, word in enumerate(_COLOUR_WORDS)} | {
+        f"o{at}": word for at, word in enumerate(_ORDERED_COLOUR_WORDS)
+    }
     return ", ".join(
-        f"{_COLOUR_WORDS[at % SERIES_COLOUR_COUNT]}: {escape_control_characters(series.label)}"
+        f"{words[get_series_colour(figure, at)]}: {escape_control_characters(series.label)}"
         for at, series in enumerate(figure.series)
     )
+
+
+def get_series_colour(figure: ReportFigure, at: int) -> str:
+    """Return the colour of a figure's series as the name of the page's variable: c0 to c7, or o0 to o4 if ordered."""
+    if figure.palette == "distinct":
+        return f"c{at % SERIES_COLOUR_COUNT}"
+    return f"o{round(at * (ORDERED_COLOUR_COUNT - 1) / max(1, len(figure.series) - 1))}"
+
+
+def _get_placeholder(figure: ReportFigure, at: int) -> str:
+    name = get_series_colour(figure, at)
+    return (_SERIES_PLACEHOLDERS if name[0] == "c" else _ORDERED_PLACEHOLDERS)[int(name[1])]
 
 
 @lru_cache(maxsize=64)
@@ -102,53 +130,78 @@ def list_axis_names(figure: ReportFigure) -> list[str]:
 
 
 def _compute_figure_height(figure: ReportFigure) -> float:
-    if figure.kind == "bars":
-        return 0.8 + len(list_axis_names(figure)) * (0.12 + 0.13 * max(1, len(figure.series)))
-    return 0.9 + 0.3 * len(list_axis_names(figure)) if figure.kind == "stacked" else 3.2
+    if figure.kind in ("lines", "scatter"):
+        return 3.2
+    return 0.8 + _get_slot_inches(figure) * sum(_list_name_slots(figure))
+
+
+def _get_slot_inches(figure: ReportFigure) -> float:
+    """Return the height in inches of a name's bars with the space around them."""
+    return 0.12 + 0.13 * max(1, len(figure.series)) if figure.kind == "bars" else 0.3
+
+
+def _list_name_slots(figure: ReportFigure) -> list[float]:
+    """Return the height of each name on the axis in slots: one, or more if the lines of the name need more."""
+    lines = (_wrap_axis_name(name).count("\n") + 1 for name in list_axis_names(figure))
+    return [max(1.0, (0.08 + 0.16 * count) / _get_slot_inches(figure)) for count in lines]
+
+
+def _place_names(figure: ReportFigure) -> dict[str, float]:
+    """Return name → middle of its place on the axis."""
+    slots = _list_name_slots(figure)
+    ends = np.cumsum(slots) - 0.5
+    return {name: float(end - slot / 2) for name, end, slot in zip(list_axis_names(figure), ends, slots, strict=True)}
+
+
+_REFERENCE_LINE: dict[str, Any] = {"color": _INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 1.5}
 
 
 def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
-    names = list_axis_names(figure)
+    places = _place_names(figure)
     thick = 0.8 / max(1, len(figure.series))
     for number, series in enumerate(figure.series):
         points = list(_iterate_points_with_values(series))
-        at = [names.index(escape_control_characters(str(x))) - 0.4 + thick * (number + 0.5) for x, *_ in points]
+        at = [places[escape_control_characters(str(x))] - 0.4 + thick * (number + 0.5) for x, *_ in points]
         values = [y for _, y, *_ in points]
-        axes.barh(at, values, thick * 0.92, color=_SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT])
+        axes.barh(at, values, thick * 0.92, color=_get_placeholder(figure, number))
         ends = [(y, place, low, high) for place, (_, y, low, high) in zip(at, points, strict=True) if low is not None]
         if ends:
             _draw_error_bars(axes, [end[0] for end in ends], [end[1] for end in ends], ends, is_x=True, colour=_INK)
-    _format_category_axis(axes, figure, names)
+    _format_category_axis(axes, figure, places)
 
 
 def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
-    names = list_axis_names(figure)
+    places = _place_names(figure)
+    names = list(places)
     left = np.zeros(len(names))
     for number, series in enumerate(figure.series):
         values = np.zeros(len(names))
         for x, y, *_ in _iterate_points_with_values(series):
             values[names.index(escape_control_characters(str(x)))] = y
-        axes.barh(range(len(names)), values, 0.7, left=left, color=_SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT])
+        colour = _get_placeholder(figure, number)
+        axes.barh(list(places.values()), values, 0.7, left=left, color=colour, edgecolor=_PAPER, linewidth=0.8)
         left += values
-    _format_category_axis(axes, figure, names)
+    _format_category_axis(axes, figure, places)
 
 
-def _format_category_axis(axes: Axes, figure: ReportFigure, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), [_shorten_axis_name(name) for name in names])
-    axes.set_ylim(len(names) - 0.5, -0.5)
+def _format_category_axis(axes: Axes, figure: ReportFigure, places: Mapping[str, float]) -> None:
+    axes.set_yticks(list(places.values()), [_wrap_axis_name(name) for name in places])
+    axes.set_ylim(max(0.5, sum(_list_name_slots(figure)) - 0.5), -0.5)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.set(xlabel=escape_control_characters(figure.y_label), ylabel=escape_control_characters(figure.x_label))
     if figure.y_range:
         axes.set_xlim(*figure.y_range)
-    axes.locator_params(axis="x", nbins=6)
+    axes.locator_params(axis="x", nbins=6, integer=figure.is_of_counts)
+    if isinstance(figure.reference, float):
+        axes.axvline(figure.reference, **_REFERENCE_LINE)
 
 
 def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
     named = any(isinstance(x, str) for series in figure.series for x in series.x)
     names = list_axis_names(figure)
     for number, series in enumerate(figure.series):
-        colour, mark = _SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT], MARKS[number % len(MARKS)]
+        colour, mark = _get_placeholder(figure, number), MARKS[number % len(MARKS)]
         points = list(_iterate_points_with_values(series))
         at = [float(names.index(escape_control_characters(str(x)))) if named else float(x) for x, *_ in points]
         values = [y for _, y, *_ in points]
@@ -173,7 +226,7 @@ def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
 
 def _draw_scatter(axes: Axes, figure: ReportFigure) -> None:
     for number, series in enumerate(figure.series):
-        colour, mark = _SERIES_PLACEHOLDERS[number % SERIES_COLOUR_COUNT], MARKS[number % len(MARKS)]
+        colour, mark = _get_placeholder(figure, number), MARKS[number % len(MARKS)]
         for x, y, low, high in _iterate_points_with_values(series):
             at = float(x)
             axes.plot([at], [y], color=colour, marker=mark, linestyle="none", markersize=7, clip_on=False)
@@ -205,6 +258,10 @@ def _set_axis_labels_and_range(axes: Axes, figure: ReportFigure) -> None:
     axes.set(xlabel=escape_control_characters(figure.x_label), ylabel=escape_control_characters(figure.y_label))
     if figure.y_range:
         axes.set_ylim(*figure.y_range)
+    if isinstance(figure.reference, float):
+        axes.axhline(figure.reference, **_REFERENCE_LINE)
+    elif figure.reference == "x = y":
+        axes.axline((0.0, 0.0), slope=1.0, **_REFERENCE_LINE)
 
 
 def _iterate_points_with_values(
@@ -217,9 +274,14 @@ def _iterate_points_with_values(
             yield (x, y, low, high) if low is not None and high is not None else (x, y, None, None)
 
 
-def _shorten_axis_name(name: str, longest: int = 24) -> str:
+def _shorten_axis_name(name: str, longest: int) -> str:
     line = " ".join(name.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def _wrap_axis_name(name: str) -> str:
+    """Return a name on up to three lines of 24 characters; what is longer still is cut."""
+    return "\n".join(textwrap.wrap(name, 24, max_lines=3, placeholder="…"))
 
 
 def _convert_to_inline_svg(svg: str, figure: ReportFigure) -> str:

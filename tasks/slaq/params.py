@@ -42,11 +42,11 @@ class SlaqParams(TableSourceParams):
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)
     """Number of topics in each half (most and least viewed) of a category."""
     spares: int = Field(default=5, ge=0, le=MAX_SETTING_NUMBER)
-    """Number of spare topics per half, used if others fail a check."""
+    """Number of spare topics per half, which replace topics that fail a check."""
     candidates: int = Field(default=120, ge=2, le=MAX_SETTING_NUMBER)
     """Number of pages drawn from each category."""
     depth: int = Field(default=1, ge=0, le=100)
-    """Levels of subcategories from which pages are drawn too."""
+    """Number of levels of subcategories from which pages are also drawn."""
     min_chars: int = Field(default=1000, ge=0, le=MAX_SETTING_NUMBER)
     """Minimum length of an article's main text, in characters."""
     days: int = Field(default=VIEW_DAYS, ge=1, le=3660)

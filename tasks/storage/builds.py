@@ -229,11 +229,19 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
         found = [b for b in builds if b.build_id == name] or [b for b in builds if b.build_id.startswith(name)]
     if len(found) == 1:
         return found[0]
-    known = ", ".join(build.build_id for build in (found or builds)[-_MAX_LISTED_BUILDS:]) or "none"
-    named = repr(shorten_middle(name))
-    what = f"{len(found)} builds begin with {named}" if found else f"no build {named}"
-    advice = "`factmill show` lists them" if builds else "make one: `factmill build granola`"
-    raise UnknownBuild(f"{what} in {warehouse}; builds there: {known}; {advice}")
+    wanted = shorten_middle(name)
+    if not builds:
+        raise UnknownBuild(
+            f"no build {wanted!r}: {warehouse} has no builds yet; make one, for example: `factmill build granola`"
+        )
+    what = f"{len(found)} builds begin with {wanted!r}" if found else f"no build {wanted!r}"
+    if any(build.benchmark == name for build in builds):
+        what += f"; did you mean {LATEST_PREFIX}{wanted}?"
+    known = ", ".join(build.build_id for build in (found or builds)[-_MAX_LISTED_BUILDS:])
+    raise UnknownBuild(
+        f"{what} in {warehouse}; expected a build's id, the start of an id, or {LATEST_PREFIX}BENCHMARK; builds there: {known} "
+        "(`factmill show` lists all)"
+    )
 
 
 def rank_builds_for_latest(builds: Iterable[BuildRecord]) -> list[BuildRecord]:

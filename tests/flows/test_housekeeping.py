@@ -63,7 +63,7 @@ def test_what_is_kept_is_verified_after_gc_and_compact(
     assert not dry["removed"] and embedded_builds["granola"]["build_id"] in gone
     assert freed["records"]["count"] > 0
     assert {each.build_id for each in list_builds(warehouse)} == before
-    assert "nothing was removed; to remove it: the same command with --yes" in factmill("gc").out
+    assert "nothing was removed" in (out := factmill("gc").out) and "--yes" in out
 
     done = factmill("gc", *bounds, "--yes", "--json").json
     assert {each["kind"]: each["count"] for each in done["freed"]} == {
@@ -106,7 +106,7 @@ def test_runs_that_were_killed_are_ended_where_they_are_known(tmp_path: Path, pr
         assert told == again
         assert (told["count"], told["left"]) == (
             1,
-            "1 of http://127.0.0.1:9/api: name it by PREFECT_API_URL and run this again",
+            "1 of the server http://127.0.0.1:9/api: set PREFECT_API_URL to it and run this command again",
         )
     after = states()
     assert (after[killed]["type"], after[going]["type"]) == ("CRASHED", "RUNNING")
@@ -120,9 +120,9 @@ def test_what_stays_for_its_age_is_named_with_the_day_it_can_go_and_the_option(t
     folder = work_folder(tmp_path / "home" / "factmill.duckdb") / "toy-1"
     folder.mkdir(parents=True)
     (folder / "held").write_bytes(b"12345")
-    told = "1 more (5 B) stay only because they are younger than 30d; the last of them can go from "
+    told = "1 more (5 B) stay only because they are younger than 30d; "
     ran = alone("gc")
-    assert (ran.code, told in ran.out, "all of them now with --older-than 0s" in ran.out) == (0, True, True), ran
+    assert (ran.code, told in ran.out, "now with --older-than 0s" in ran.out) == (0, True, True), ran
     folders = alone("gc", "--json").json["freed"][0]
     assert [folders[name] for name in ("kind", "count", "young", "young_bytes")] == ["run folders", 0, 1, 5]
     assert f"{told}{folders['young_until']}" in ran.out and folders["young_option"] == "--older-than"
@@ -143,7 +143,7 @@ def test_there_is_nothing_to_compact_without_a_warehouse(tmp_path: Path) -> None
     refused = Factmill(tmp_path)("gc", "--compact")
     assert (refused.code, refused.err) == (
         2,
-        f"factmill: there is no warehouse {tmp_path / 'factmill.duckdb'} [unknown-build]\n",
+        f"factmill: {tmp_path / 'factmill.duckdb'}: no such warehouse; give an existing one with --warehouse FILE [unknown-build]\n",
     )
     assert Factmill(tmp_path)("gc", "--yes").code == 0
 

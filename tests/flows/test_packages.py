@@ -119,7 +119,7 @@ def test_packages_are_named_and_a_broken_one_stops_no_other(site: Path, tmp_path
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("granola", "there is a benchmark granola already"),
+        ("granola", "the benchmark granola already exists"),
         ("json", "a Python module json is installed already"),
         ("My-facts", "'My-facts' cannot be a benchmark's name; expected lower-case letters, digits and _"),
         ("class", "'class' cannot be a benchmark's name"),
@@ -138,4 +138,4 @@ def test_a_package_is_written_once(factmill: Factmill, tmp_path: Path) -> None:
         *render_benchmark_package("my_own", "file", "")
     }
     again = factmill("new", "my_own", "--from", "facts", "--to", tmp_path / "made")
-    assert again.code != 0 and "is there already; name another folder with --to" in again.err
+    assert again.code != 0 and "give another folder with --to" in again.err

@@ -120,7 +120,7 @@ def start_serving(factmill: Factmill, world: Path, standing: Standing, *options:
     told = {"TEST_KEY": "x", "PREFECT_CLIENT_MAX_RETRIES": "2"}
     process = factmill.start("serve", "--config", config, "--world", world, "--concurrency", "1", *options, **told)
     served = Served(process)
-    standing.wait(lambda: served.has_said("served at"))
+    standing.wait(lambda: served.has_said("serving at"))
     return served
 
 
@@ -212,10 +212,10 @@ def test_unknown_and_wrong_parameters_are_named(standing: Standing, served: Serv
     run = standing.start("granola/granola-chatty", enforce=False, **given).json()
     state = standing.end_of(run["id"])
     told = (
-        "UsageError: relations: there is no such parameter; did you mean params.relations?; "
-        "paramz: there is no such parameter; did you mean params?; "
+        "UsageError: relations: unknown parameter; did you mean params.relations?; "
+        "paramz: unknown parameter; did you mean params?; "
         "params.limit: Input should be a valid integer, unable to parse string as an integer; "
-        "params.relation: there is no such parameter; did you mean relations?"
+        "params.relation: unknown parameter; did you mean relations?"
     )
     assert (state["type"], state["name"], state["message"]) == ("FAILED", "Failed", told)
     standing.wait(lambda: f"Failed: {told}" in standing.log_of(run["id"]))
@@ -373,9 +373,7 @@ def test_a_run_that_serve_stops_is_an_alarm_and_goes_on_when_it_serves_again(
         "Completed",
     )
     assert ended["message"].startswith("granola-")
-    assert standing.ask(f"/flow_runs/{run['id']}")["state"]["message"] == (
-        f"Ended with factmill serve; goes on as {ended['run_id']}"
-    )
+    assert standing.ask(f"/flow_runs/{run['id']}")["state"]["message"].endswith(f" as {ended['run_id']}")
     assert not any("nanobind" in line or "Traceback" in line for line in [*served.lines, *again.lines])
 
 
@@ -419,8 +417,8 @@ def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(
             "granola: --evaluate nobody: the world embedded has no chat model",
         ),
         (["--cron", "often"], "--cron: "),
-        (["--cron", "0 3 1 * *", "--interval", "1d"], "--cron and --interval: expected one schedule"),
-        (["--interval", "0"], "--interval 0: expected a second or more"),
+        (["--cron", "0 3 1 * *", "--interval", "1d"], "--cron and --interval: "),
+        (["--interval", "0"], "--interval 0: "),
         (["--cron", "0 3 1 * *", "--timezone", "Mars/Olympus"], "'Mars/Olympus': expected the name of a time zone"),
         (["--interval", "1 year"], "'1 year' is not an age; expected one such as 90m, 12h"),
     ],
@@ -435,7 +433,7 @@ def test_what_cannot_be_served_is_told_at_once(factmill: Factmill, told: list[st
 def test_serving_without_a_server_says_what_to_do(factmill: Factmill) -> None:
     ran = Factmill(factmill.home)("serve")
     assert ran.code == 2
-    assert "start one (`docker compose up -d` or `prefect server start`) and name it: PREFECT_API_URL=" in ran.err
+    assert "`prefect server start`" in ran.err and "PREFECT_API_URL=http://127.0.0.1:4200/api factmill serve" in ran.err
 
 
 def test_a_file_that_says_what_there_is_not_is_refused(factmill: Factmill, tmp_path: Path) -> None:

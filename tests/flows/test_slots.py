@@ -98,7 +98,7 @@ def test_an_interval_keeps_its_anchor_until_it_is_another(client: SyncPrefectCli
     )
     anchors = [cast(Any, each.schedules[0].schedule).anchor_date for each in (first, later, other)]
     assert anchors == [begun, begun, begun + timedelta(minutes=2)]
-    assert said == ["toy/anchored: the interval was 1h and is 2h; slots are counted from now on"]
+    assert said == ["toy/anchored: the interval changed from 1h to 2h; its slots count from now"]
 
 
 def poll(standing: Standing, client: SyncPrefectClient, deployment: DeploymentResponse) -> DeploymentResponse:
@@ -130,12 +130,13 @@ def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
     assert [datetime.fromisoformat(each["expected_start_time"]) for each in left] == [anchor + 3 * _HOUR]
     assert "catch-up" in left[0]["tags"]
     assert {each["state_name"] for each in due if each not in left} <= {"Skipped"}
-    fell = f"{name}: the slot {anchor + 3 * _HOUR:%Y-%m-%d %H:%M:%S} fell while nothing was served"
-    assert said[0] == f"{fell}; one run makes up for it now"
+    assert said[0].startswith(f"{name}: the slot {anchor + 3 * _HOUR:%Y-%m-%d %H:%M:%S} was missed")
+    assert said[0].endswith("; starting one run for it now")
 
 
 @pytest.mark.parametrize(
-    ("resumed", "catch_up", "end"), [(True, True, "makes up for it"), (False, False, "it is left out")]
+    ("resumed", "catch_up", "end"),
+    [(True, True, "the resumed run replaces it"), (False, False, "it is skipped (--no-catch-up)")],
 )
 def test_what_is_not_to_be_made_up_for_is_said(
     standing: Standing, client: SyncPrefectClient, resumed: bool, catch_up: bool, end: str
@@ -184,7 +185,7 @@ def test_what_ended_with_serve_goes_on_once(standing: Standing, client: SyncPref
     assert not resume_interrupted_runs(client, known, [], said.append)
     again = [each for each in runs_of(standing, known) if each["state_type"] == "SCHEDULED"]
     assert sorted(each["parameters"]["letter"] for each in again) == ["a", "c", "d"]
-    assert sorted(said) == [f"run {letter}: ended with factmill serve, and goes on now" for letter in "acd"]
+    assert sorted(said) == [f"run {letter}: was interrupted with factmill serve; resuming it now" for letter in "acd"]
     assert all("goes-on" in each["tags"] for each in again)
     states = {
         each["name"]: each["state_name"] for each in runs_of(standing, known) if each["state_type"] != "SCHEDULED"
@@ -210,8 +211,8 @@ def test_a_run_that_takes_serve_down_each_time_goes_on_only_so_often(
                 standing.ask(f"/flow_runs/{each['id']}/set_state", state={"type": "CRASHED"}, force=True)
         resume_interrupted_runs(client, known, [], said.append)
     assert said == [
-        *["poison: ended with factmill serve, and goes on now"] * 2,
-        *["poison: was killed with factmill serve 3 times; start it again yourself"] * 2,
+        *["poison: was interrupted with factmill serve; resuming it now"] * 2,
+        *["poison: was killed together with factmill serve 3 times, so it is not resumed; start it by hand"] * 2,
     ]
 
 
@@ -225,7 +226,7 @@ def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
     assert not resume_interrupted_runs(client, known, [], said.append)
     (run,) = runs_of(standing, known)
     assert run["state_name"] == "Failed"
-    assert "cannot go on" in said[0]
+    assert "cannot be resumed" in said[0]
     assert "3 is not of type 'string'" in run["state"]["message"]
 
 
@@ -268,7 +269,7 @@ def test_a_slot_that_the_server_made_no_run_for_is_done_once_and_not_while_the_u
     assert make_up_again() == []
     client.resume_deployment(known.id)
     assert [make_up_again() for _ in range(2)] == [[slot], [slot]]
-    assert capsys.readouterr().err.count("had no run; one makes up for it now") == 1
+    assert capsys.readouterr().err.count("had no run; starting one for it now") == 1
 
 
 def test_a_run_that_waits_for_its_turn_when_serve_stops_goes_on_though_the_server_deletes_it(
@@ -291,7 +292,7 @@ def test_a_run_that_waits_for_its_turn_when_serve_stops_goes_on_though_the_serve
     assert standing.ask(f"/flow_runs/{run['id']}")["state"]["name"] == "Stopped"
     said: list[str] = []
     assert resume_interrupted_runs(client, known, [], said.append)
-    assert said == [f"{run['name']}: ended with factmill serve, and goes on now"]
+    assert said == [f"{run['name']}: was interrupted with factmill serve; resuming it now"]
 
 
 def test_a_run_whose_process_starts_when_serve_stops_is_stopped_too(

@@ -18,7 +18,7 @@ from trials.server_kills import kill_server
 
 from factmill.flows.prefect_server import standing_or_own_prefect_server
 
-STOPPED = "factmill: stopped; what was done is kept, the same command goes on from here"
+STOPPED = "factmill: stopped; finished work is saved: run the same command again to continue"
 _LIMIT_S = 120
 """What nothing here comes near: a command that waited for what it should not would hang."""
 

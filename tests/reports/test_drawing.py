@@ -1,11 +1,13 @@
 """Figures as SVG in a page."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.reports.rendering import format_figure_value
 from factmill.tasks.reports.svg_figures import draw_inline_svg, draw_standalone_svg, format_colour_legend
 
 
@@ -50,4 +52,36 @@ def test_a_picture_of_its_own_has_the_light_colours_and_no_address() -> None:
     assert "svg { --paper: #fff; --c0: #123456;  background: var(--paper); }" in picture
     assert "var(--c0)" in picture
     ElementTree.fromstring(picture)
-    assert format_colour_legend(figure) == "blue: one & two"
+    assert format_colour_legend(figure) == ""  # one series needs no legend
+    two = replace(figure, series=(*figure.series, replace(figure.series[0], label="three")))
+    assert format_colour_legend(two) == "blue: one & two, orange: three"
+    assert format_colour_legend(replace(two, palette="ordered")) == "darkest: one & two, lightest: three"
+
+
+def test_the_line_that_a_note_cites_is_drawn() -> None:
+    series = FigureSeries("one", (0.2, 0.4), (0.3, 0.5))
+    dashes = "stroke-dasharray: 4"
+    assert dashes not in _draw("scatter", series, y_range=(0, 1))
+    assert dashes in _draw("scatter", series, y_range=(0, 1), reference="x = y")
+    assert dashes in _draw("bars", FigureSeries("one", ("a",), (0.3,)), reference=0.5)
+    assert dashes in _draw("lines", FigureSeries("one", (1, 2), (0.3, 0.4)), reference=0.0)
+
+
+def test_names_beside_bars_are_whole_on_lines_of_their_own() -> None:
+    svg = _draw("bars", FigureSeries("one", ("generate granular answers of entities", "short"), (1.0, 2.0)))
+    assert all(f">{part}<" in svg for part in ("generate granular", "answers of entities", "short"))
+
+
+def test_series_with_an_order_have_steps_of_one_colour() -> None:
+    levels = [FigureSeries(f"level {number}", ("a",), (0.3,)) for number in range(3)]
+    svg = _draw("stacked", *levels, palette="ordered")
+    assert all(f"var(--o{step})" in svg for step in (0, 2, 4)) and "var(--c" not in svg
+
+
+def test_counts_have_no_decimals_and_shares_have_three() -> None:
+    counts = ReportFigure("f", "F", "bars", "", "rows", (FigureSeries("rows", ("a", "b"), (8.0, 1200.0)),))
+    assert [format_figure_value(counts, y) for y in (8.0, 1200.0, None)] == ["8", "1,200", "–"]
+    shares = replace(counts, y_range=(0.0, 1.0), series=(FigureSeries("rows", ("a",), (1.0,)),))
+    assert format_figure_value(shares, 1.0) == "1.000"
+    scored = replace(counts, series=(FigureSeries("rows", ("a",), (1.0,), (0.9,), (1.0,)),))
+    assert format_figure_value(scored, 1.0) == "1.000"

@@ -174,3 +174,49 @@ def test_a_browser_asks_for_nothing(page: str, tmp_path: Path) -> None:
     dumped, asked = open_page(tmp_path / "page.html")
     assert "20 of 20 shown" in dumped  # the page's own script has run
     assert [each for each in asked if "elsewhere" in each] == []
+
+
+def test_one_series_has_no_legend_and_a_figure_without_values_is_left_out() -> None:
+    empty = ReportFigure("empty", "Nothing", "lines", "x", "y", (FigureSeries("m", (1,), (None,)),))
+    one = ReportFigure("one", "One", "bars", "", "share", (FigureSeries("m", ("a",), (0.0,)),))
+    evaluation = dataclasses.replace(EVALUATION, draw_figures=lambda _: [empty, one])
+    report = make_evaluation_report(evaluation, [make_evaluated("strong", GOOD)])
+    assert [figure.name for figure in report.figures] == ["one"]
+    assert 'class="legend"' not in render_report_html(report)
+
+
+def test_a_comparison_is_its_tables_and_tells_how_to_get_the_items(report: EvaluationReport) -> None:
+    evaluated = [make_evaluated("strong", GOOD), make_evaluated("alike", ["no", *GOOD[1:]])]
+    tables = make_evaluation_report(EVALUATION, evaluated, with_items=False)
+    assert tables.entries == () and tables.entries_in_all == 20 and len(tables.rankings) == 1
+    for render in (render_report_html, render_report_markdown):
+        assert "multihal_evaluation-6 multihal_evaluation-5 --items --to multihal.html" in render(tables)
+        assert "Question 3?" not in render(tables) and "Question 3?" in render(report)
+
+
+def test_the_graphs_and_the_articles_behind_an_evaluation_are_named() -> None:
+    made = make_evaluated("strong", GOOD)
+    assert made.measured
+    made.measured.origin["graph"] = "wikidata-2026"
+    made.measured.lock["params"] = {"epoch": "2023-11-20T00:00:00Z"}
+    facts = make_evaluation_report(EVALUATION, [made]).subjects[0].facts
+    assert facts["Local graph"] == "wikidata-2026 (the measured build)"
+    assert facts["Articles"] == "articles as of 2023-11-20"
+    made.record.origin["graph"] = "wikidata-2026"
+    assert make_evaluation_report(EVALUATION, [made]).subjects[0].facts["Local graph"] == "wikidata-2026"
+
+
+def test_items_that_a_page_does_not_show_are_found_by_its_search(tmp_path: Path) -> None:
+    report = make_evaluation_report(EVALUATION, [make_evaluated("m", ["gold"] * (MAX_ITEM_ENTRIES + 50))])
+    assert report.all_rows and report.all_rows.rows == MAX_ITEM_ENTRIES + 50
+    assert report.all_rows.headings == ("row", "question", "gold", "answer")
+    assert "packed" not in render_report_json(report)
+    search = (
+        "<script>const field = document.querySelector('.browse input'); field.value = 'question 549?';"
+        "field.dispatchEvent(new Event('input', {bubbles: true}));</script></body>"
+    )
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render_report_html(report))
+    (tmp_path / "page.html").write_text(page.replace("</body>", search), "utf-8")
+    dumped, _ = open_page(tmp_path / "page.html")
+    assert "1 of 550 rows found" in dumped
+    assert '<dd dir="auto">Question 549?</dd>' in dumped

@@ -84,7 +84,7 @@ def make_deployments(options: ServeOptions, settings: dict[str, BenchmarkParams]
         options.make_run_options(find_shortest_schedule_period(schedule)),
     )
     world, chosen = PurePath(run.world).stem, params.list_chosen_benchmarks()
-    told = f"{', '.join(each.name for each in chosen)}, one after another; one that fails leaves the others be."
+    summary = f"{', '.join(each.name for each in chosen)}, one after another; if one fails, the others continue."
     flows: list[tuple[Flow[..., Any], str, str, BenchmarkParams]] = [
         (
             make_deployed_flow(each),
@@ -95,7 +95,7 @@ def make_deployments(options: ServeOptions, settings: dict[str, BenchmarkParams]
         for each in chosen
     ]
     deployments = []
-    for flow, place, description, given in (*flows, (rebuild, "factmill.flows.rebuild.rebuild", told, params)):
+    for flow, place, description, given in (*flows, (rebuild, "factmill.flows.rebuild.rebuild", summary, params)):
         made = flow.to_deployment(
             f"{place.rpartition('.')[2]}-{world}",
             description=description,
@@ -161,14 +161,16 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
             runner.register(deployment, now)
             log.note(f"{deployment.full_name}: {deployment.description}")
         if crashed := mark_crashed_runs():
-            log.note(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
+            log.note(
+                f"{len(crashed)} runs whose processes are gone are now marked as crashed; their finished work is saved"
+            )
         for deployment in deployments:
             if known := earlier[deployment.full_name]:
                 resumed = resume_interrupted_runs(client, known, crashed, log.note)
                 start_one_run_and_cancel_missed_runs(
                     client, known, now, resumed, catch_up and bool(deployment.schedules), log.note
                 )
-    log.note(f"served at {runner.address}; end with Ctrl-C")
+    log.note(f"serving at {runner.address}; stop with Ctrl-C")
     return asyncio.run(runner.serve())
 
 
@@ -234,7 +236,7 @@ _MAX_END_POLLS = 60
 """Maximum polls for a run's final state, which is written after its process is gone."""
 _MAX_UPCOMING_RUNS = 200
 """Maximum number of upcoming runs that one poll names."""
-_STOPPED_RUN_MESSAGE = "factmill serve was stopped; the run goes on when it serves again"
+_STOPPED_RUN_MESSAGE = "factmill serve was stopped; the run continues when serve starts again"
 _STOPPED_STATE: dict[str, Any] = {"name": STOPPED_STATE_NAME, "message": _STOPPED_RUN_MESSAGE}
 """State of a run that is stopped together with serve."""
 _RUN_PROGRAM = "from factmill.flows.deployment_flows import execute_deployed_run; execute_deployed_run()"
@@ -408,8 +410,8 @@ class ServingRunner(Runner):
             trouble = await self._find_server_problem() or await self._poll_once(lost)
             if trouble and not lost:
                 self._log.note(
-                    f"the Prefect server at {self.address} does not answer ({trouble}); serving goes on when it does, "
-                    "and what runs are doing is kept"
+                    f"the Prefect server at {self.address} does not answer ({trouble}); serving continues when it "
+                    "answers, and running builds keep their work"
                 )
             elif lost and not trouble:
                 self._log.note(f"the Prefect server at {self.address} answers again")
@@ -457,7 +459,7 @@ class ServingRunner(Runner):
                         and start_catch_up_run(client, deployment, slot)
                     ):
                         self._log.note(
-                            f"{served.full_name}: slot {slot:%Y-%m-%d %H:%M:%S} had no run; one makes up for it now"
+                            f"{served.full_name}: slot {slot:%Y-%m-%d %H:%M:%S} had no run; starting one for it now"
                         )
             self._since[deployment_id] = until
 
@@ -475,8 +477,8 @@ class ServingRunner(Runner):
                 if not self._stopped.done():
                     self._stopped.set_exception(
                         PrefectServerLost(
-                            f"the Prefect server at {self.address} has come back without the deployments that are served "
-                            "(has it another database?); start `factmill serve` again, which makes them again"
+                            f"the Prefect server at {self.address} answers again, but lacks the deployments being "
+                            "served (does it use another database?); start `factmill serve` again to create them"
                         )
                     )
                 return

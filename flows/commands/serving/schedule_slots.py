@@ -64,7 +64,7 @@ def keep_interval_anchors(
             each.schedule.anchor_date = same.anchor_date
         else:
             was, now = (format_duration(age.total_seconds()) for age in ([*intervals][-1], each.schedule.interval))
-            report(f"{deployment.full_name}: the interval was {was} and is {now}; slots are counted from now on")
+            report(f"{deployment.full_name}: the interval changed from {was} to {now}; its slots count from now")
 
 
 def newest_slot(schedules: Iterable[Any], since: datetime, until: datetime) -> datetime | None:
@@ -106,7 +106,7 @@ def start_catch_up_run(client: SyncPrefectClient, deployment: DeploymentResponse
         return there[0]
     return client.create_flow_run_from_deployment(
         deployment.id,
-        state=Scheduled(scheduled_time=slot, message="Its slot fell while nothing was served"),
+        state=Scheduled(scheduled_time=slot, message="Its slot was missed while factmill serve was not running"),
         tags=[CATCH_UP_TAG],
         idempotency_key=f"{CATCH_UP_TAG} {deployment.id} {slot.isoformat()}",
     )
@@ -133,15 +133,17 @@ def start_one_run_and_cancel_missed_runs(
     slot = max(filter(None, slots), default=None)
     if slot is None:
         return
-    fell = f"{deployment.name}: the slot {slot:%Y-%m-%d %H:%M:%S} fell while nothing was served"
+    fell = f"{deployment.name}: the slot {slot:%Y-%m-%d %H:%M:%S} was missed while factmill serve was not running"
     made = None
     if resumed:
-        report(f"{fell}; the run that goes on makes up for it")
+        report(f"{fell}; the resumed run replaces it")
     elif not catch_up:
-        report(f"{fell}; it is left out")
+        report(f"{fell}; it is skipped (--no-catch-up)")
     elif made := start_catch_up_run(client, deployment, slot):
-        report(f"{fell}; one run makes up for it now")
-    why = "Its slot fell while nothing was served" + ("; a later run makes up for it" if resumed or made else "")
+        report(f"{fell}; starting one run for it now")
+    why = "Its slot was missed while factmill serve was not running" + (
+        "; a later run replaces it" if resumed or made else ""
+    )
     for each in waiting:
         if made is None or each.id != made.id:
             client.set_flow_run_state(each.id, Cancelled(name=_SKIPPED_STATE_NAME, message=why), force=True)
@@ -170,13 +172,15 @@ def resume_interrupted_runs(
             continue
         kills = int(run.labels.get(_KILLS_LABEL, 0)) + killed
         if killed and kills >= _MAX_KILLS:
-            report(f"{run.name}: was killed with factmill serve {kills} times; start it again yourself")
+            report(
+                f"{run.name}: was killed together with factmill serve {kills} times, so it is not resumed; start it by hand"
+            )
             continue
         try:
             again = client.create_flow_run_from_deployment(
                 deployment.id,
                 parameters=run.parameters,
-                state=Scheduled(scheduled_time=run.expected_start_time, message=f"Goes on from {run.name} ({run.id})"),
+                state=Scheduled(scheduled_time=run.expected_start_time, message=f"Continues {run.name} ({run.id})"),
                 name=run.name,
                 tags=[*run.tags, _RESUMED_TAG],
                 labels={_KILLS_LABEL: kills},
@@ -186,15 +190,15 @@ def resume_interrupted_runs(
             if error.response.is_server_error:
                 raise
             # this version of factmill rejects the parameters
-            why = f"ended with factmill serve, and cannot go on: {error.response.text}"
+            why = f"was interrupted with factmill serve and cannot be resumed: {error.response.text}"
             client.set_flow_run_state(run.id, Failed(message=why), force=True)
             report(f"{run.name}: {why}")
             continue
         over: State[Any] = Cancelled(
-            name=_CONTINUED_STATE_NAME, message=f"Ended with factmill serve; goes on as {again.id}"
+            name=_CONTINUED_STATE_NAME, message=f"Interrupted with factmill serve; continues as {again.id}"
         )
         client.set_flow_run_state(run.id, over, force=True)
-        report(f"{run.name}: ended with factmill serve, and goes on now")
+        report(f"{run.name}: was interrupted with factmill serve; resuming it now")
         resumed |= run.parameters == deployment.parameters
     return resumed
 

@@ -114,6 +114,20 @@ class CommonestAnswerGuesser(Generic[K]):
         return text if times else ""
 
 
+DELIVERY_REASONS: tuple[UnscoredReason, ...] = ("model_failed", "lookup_failed", "refused", "cut_off", "no_answer")
+"""Reasons that an answers file may give for an answer that cannot be scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnscoredAnswer:
+    """An entry of an answers file that says why there is no answer to score, such as a model that could not be reached."""
+
+    reason: UnscoredReason
+    detail: str = ""
+    text: str = ""
+    """What was answered, if anything was."""
+
+
 EXPECTED_ANSWER_OBJECT = 'objects like {"id": "…", "answer": "…"}, plus "setting" if there are several, and the "build" of the questions file'
 _MAX_NAMED_IDS = 3
 """Maximum number of ids named per kind of mismatch."""
@@ -123,14 +137,14 @@ _MAX_NAMED_IDS = 3
 class AnswersFile:
     """Parsed answers file."""
 
-    answers: Mapping[tuple[str, str], str]
+    answers: Mapping[tuple[str, str], str | UnscoredAnswer]
     """(setting, question id) → answer; the setting is empty if the file names none."""
     repeated_questions: tuple[str, ...]
     """Ids of questions that the file answers more than once in one setting."""
     build: str = ""
     """Build whose questions it answers; empty if it names none."""
 
-    def find_answer_to(self, setting: str, question_id: str) -> str | None:
+    def find_answer_to(self, setting: str, question_id: str) -> str | UnscoredAnswer | None:
         """Return the answer to a question in a setting, None if missing; an answer without a setting applies to all."""
         return self.answers.get((setting, question_id), self.answers.get(("", question_id)))
 
@@ -166,7 +180,7 @@ class AnswersFile:
 
 def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFile:
     """Parse the numbered objects of an answers file; SourceError names file, row and what was expected."""
-    answers: dict[tuple[str, str], str] = {}
+    answers: dict[tuple[str, str], str | UnscoredAnswer] = {}
     doubled: list[str] = []
     build = ""
     for number, read in lines:
@@ -183,7 +197,7 @@ def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFi
     return AnswersFile(answers, tuple(dict.fromkeys(doubled)), build)
 
 
-def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str, str]:
+def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str | UnscoredAnswer, str]:
     if not isinstance(read, dict):
         raise SourceError(f"{where}: found {type(read).__name__}; expected {EXPECTED_ANSWER_OBJECT}")
     given = {name: "" if read.get(name) is None else read[name] for name in ("id", "setting", "answer", "build")}
@@ -193,7 +207,20 @@ def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str, s
         raise SourceError(
             f"{where}: {wrong[0] if wrong else 'id'} is missing or not text; expected {EXPECTED_ANSWER_OBJECT}"
         )
-    return (given["setting"], given["id"]), replace_lone_surrogates(given["answer"]), given["build"]
+    text = replace_lone_surrogates(given["answer"])
+    return (given["setting"], given["id"]), _parse_unscored_reason(read, text, where) or text, given["build"]
+
+
+def _parse_unscored_reason(read: Mapping[str, Any], text: str, where: str) -> UnscoredAnswer | None:
+    """Return why an answer cannot be scored, if its object says so."""
+    reason, detail = read.get("unscored") or "", read.get("detail") or ""
+    if not reason:
+        return None
+    if reason not in DELIVERY_REASONS or not isinstance(detail, str):
+        raise SourceError(
+            f"{where}: unscored is {reason!r}, detail {detail!r}; expected one of {', '.join(DELIVERY_REASONS)}, and a sentence"
+        )
+    return UnscoredAnswer(reason, replace_lone_surrogates(detail), text)
 
 
 def _format_count_and_first_ids(ids: list[str]) -> str:

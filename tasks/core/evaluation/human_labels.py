@@ -13,11 +13,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.core.review import format_formula_safe_csv, parse_spreadsheet_csv
+from factmill.tasks.core.review import parse_spreadsheet_csv
 from factmill.tasks.core.rows import StrictModel
+from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetProblem, SheetProblemKind, SheetQuestion, SheetRow
 from factmill.tasks.errors import SourceError
 
 LABEL_FILE_COLUMNS = ("item", "question", "gold", "answer", "label", "note", "labels")
@@ -166,14 +167,26 @@ def allocate_to_strata(sizes: Mapping[str, int], n: int, seed: int) -> dict[str,
     return shares
 
 
-def format_label_csv(scheme: LabelScheme, items: Sequence[LabelItem]) -> str:
-    """Format the file that people fill in, as CSV."""
-    meaning = format_label_instruction(scheme)
-    texts = ({"question": item.question, "gold": item.gold, "answer": item.answer} for item in items)
-    blank = {"label": "", "note": "", "labels": meaning}
-    return format_formula_safe_csv(
-        LABEL_FILE_COLUMNS, ({"item": item.id, **text, **blank} for item, text in zip(items, texts, strict=True))
+def make_label_layout(scheme: LabelScheme | None = None) -> SheetLayout:
+    """Return the layout of a sheet of answers to label; without a scheme, that of a file whose labels are checked later."""
+    asked, classes = (scheme.instruction, scheme.classes) if scheme else ("", {})
+    return SheetLayout(
+        columns=LABEL_FILE_COLUMNS,
+        key="item",
+        who="labeller",
+        shown=SHOWN_TEXT_COLUMNS,
+        questions=(SheetQuestion("label", asked, classes), SheetQuestion("note", "Note")),
+        instruction="Read the answer, and label it.",
+        several_people=True,
     )
+
+
+def make_label_sheet(scheme: LabelScheme, items: Sequence[LabelItem]) -> Sheet:
+    """Return the drawn items as a sheet, which tells neither model nor judge nor verdict."""
+    blank = {"label": "", "note": "", "labels": format_label_instruction(scheme)}
+    texts = ({name: getattr(item, name) for name in SHOWN_TEXT_COLUMNS} for item in items)
+    rows = [{"item": item.id, **text, **blank} for item, text in zip(items, texts, strict=True)]
+    return Sheet(make_label_layout(scheme), rows)
 
 
 def format_label_instruction(scheme: LabelScheme) -> str:
@@ -188,7 +201,6 @@ def count_drawn_and_all_by_stratum(items: Iterable[LabelItem]) -> dict[str, tupl
 
 
 SHOWN_TEXT_COLUMNS = ("question", "gold", "answer")
-LabelProblemKind = Literal["missing", "unreadable", "doubled", "contradicting", "unknown", "changed"]
 _MAX_COMPARED_CHARACTERS = 32_000
 """Number of characters of a text to compare: a spreadsheet keeps at most 32,767 of a cell."""
 _WHOLE_NUMBER = re.compile(r"([0-9]+)[.,]0*")
@@ -202,16 +214,8 @@ class HumanLabel:
     labeller: str
     label: str
     note: str
-    row: int
-
-
-@dataclass(frozen=True, slots=True)
-class LabelProblem:
-    """A problem with a row of a label file."""
-
-    kind: LabelProblemKind
-    message: str
-    """Message with the row's number."""
+    place: str
+    """Place in the file: "row 3", "task 17"."""
 
 
 @dataclass(slots=True)
@@ -221,7 +225,7 @@ class ParsedLabelFile:
     items: dict[str, LabelItem] = field(default_factory=dict)
     """Id → item, of all valid rows, with or without a label."""
     labels: list[HumanLabel] = field(default_factory=list)
-    problems: list[LabelProblem] = field(default_factory=list)
+    problems: list[SheetProblem] = field(default_factory=list)
     is_of_draw: bool = True
     """True for a file of `label --to`; else its questions and answers come from elsewhere."""
 
@@ -230,36 +234,23 @@ class ParsedLabelFile:
         return dict(sorted(Counter(trouble.kind for trouble in self.problems).items()))
 
 
-@dataclass(frozen=True, slots=True)
-class _LabelRow:
-    number: int
-    cells: Mapping[str, str]
-
-    def get(self, name: str) -> str:
-        return self.cells.get(name, "").strip()
-
-
-def list_label_item_ids(text: str, file: str) -> list[str]:
-    """Return the item ids in a file; empty if it has no such column."""
-    return [row.get("item") for row in _parse_label_rows(text, file) if row.get("item")]
-
-
-def parse_label_csv(
-    text: str,
+def parse_label_rows(
+    rows: Sequence[SheetRow],
     file: str,
     drawn_items: Mapping[str, LabelItem],
     schemes: Mapping[str, LabelScheme],
     labeller: str,
     benchmark: str | None = "",
+    problems: Sequence[SheetProblem] = (),
 ) -> ParsedLabelFile:
-    """Parse a file of labels.
+    """Parse the rows of a file of labels.
 
     `drawn_items`: drawn items, by id; `labeller`: name for rows without that column; `benchmark`: the benchmark of answers from
-    elsewhere if the file has no such column; None: accept labels of drawn items only. SourceError for the whole file: no
-    table, missing columns, or no usable label.
+    elsewhere if the file has no such column; None: accept labels of drawn items only; `problems`: those of rows that were
+    left out before. SourceError for the whole file: missing columns, or no usable label.
     """
-    rows = _parse_label_rows(text, file)
     found = ParsedLabelFile(is_of_draw="item" in rows[0].cells) if rows else ParsedLabelFile()
+    found.problems += problems
     if benchmark is None and not found.is_of_draw:
         raise SourceError(
             f"{file}: the column item is missing, so these labels belong to no evaluation in this warehouse; measure a judge on them with factmill "
@@ -268,7 +259,7 @@ def parse_label_csv(
     given: dict[tuple[str, str], list[HumanLabel]] = {}
     for row in rows:
         item = _find_or_make_label_item(row, drawn_items, schemes, benchmark, found.is_of_draw, file)
-        if isinstance(item, LabelProblem):
+        if isinstance(item, SheetProblem):
             found.problems.append(item)
             continue
         found.items[item.id] = item
@@ -276,16 +267,16 @@ def parse_label_csv(
         if label is None:
             expected = ", ".join(schemes[item.benchmark].classes)
             cell = row.get("label")
-            kind: LabelProblemKind = "unreadable" if cell else "missing"
+            kind: SheetProblemKind = "unreadable" if cell else "missing"
             message = (
                 f"the label is {cell!r}; expected one of {expected}"
                 if cell
                 else f"no label; expected one of {expected}"
             )
-            found.problems.append(LabelProblem(kind, f"row {row.number}: {message}"))
+            found.problems.append(SheetProblem(kind, f"{row.place}: {message}"))
             continue
         who = row.get("labeller") or labeller
-        given.setdefault((item.id, who), []).append(HumanLabel(item.id, who, label, row.get("note"), row.number))
+        given.setdefault((item.id, who), []).append(HumanLabel(item.id, who, label, row.get("note"), row.place))
     for labels in given.values():
         _add_agreed_label_or_problem(labels, found)
     found.labels.sort(key=lambda label: (label.item, label.labeller))
@@ -297,7 +288,8 @@ def parse_label_csv(
     return found
 
 
-def _parse_label_rows(text: str, file: str) -> list[_LabelRow]:
+def parse_label_csv_rows(text: str, file: str) -> list[SheetRow]:
+    """Parse the rows of a CSV of labels; SourceError for the whole file: no table, or missing columns."""
     head, rows = parse_spreadsheet_csv(text, file)
     twice = [name for name, count in Counter(head).items() if name and count > 1]
     lacking = [] if "item" in head else [name for name in SHOWN_TEXT_COLUMNS if name not in head]
@@ -315,18 +307,18 @@ def _parse_label_rows(text: str, file: str) -> list[_LabelRow]:
                 f"{file}, row {number}: {len(record)} cells, expected {len(head)}; a text that contains a separator "
                 "is not quoted: save the file as CSV from a spreadsheet program"
             )
-        found.append(_LabelRow(number, dict(zip(head, record, strict=False))))
+        found.append(SheetRow(f"row {number}", number, dict(zip(head, record, strict=False))))
     return found
 
 
 def _find_or_make_label_item(
-    row: _LabelRow,
+    row: SheetRow,
     known: Mapping[str, LabelItem],
     schemes: Mapping[str, LabelScheme],
     benchmark: str | None,
     is_drawn: bool,
     file: str,
-) -> LabelItem | LabelProblem:
+) -> LabelItem | SheetProblem:
     """Return the item of a row, or the problem with it."""
     if not is_drawn:
         return _make_undrawn_item(row, schemes, benchmark, file)
@@ -334,30 +326,30 @@ def _find_or_make_label_item(
     item = known.get(name)
     if item is None:
         problem = f"this warehouse has drawn no item {name!r}" if name else "the item is empty"
-        return LabelProblem("unknown", f"row {row.number}: {problem}")
+        return SheetProblem("unknown", f"{row.place}: {problem}")
     for column in SHOWN_TEXT_COLUMNS:
         if column in row.cells and not _is_same_cell_text(row.cells[column], getattr(item, column)):
-            return LabelProblem(
+            return SheetProblem(
                 "changed",
-                f"row {row.number}: the {column} of {name} differs from the drawn one: {row.get(column)[:40]!r}; check whether "
+                f"{row.place}: the {column} of {name} differs from the drawn one: {row.get(column)[:40]!r}; check whether "
                 "a column was sorted without the others or a cell was edited",
             )
     return item
 
 
 def _make_undrawn_item(
-    row: _LabelRow, schemes: Mapping[str, LabelScheme], benchmark: str | None, file: str
-) -> LabelItem | LabelProblem:
+    row: SheetRow, schemes: Mapping[str, LabelScheme], benchmark: str | None, file: str
+) -> LabelItem | SheetProblem:
     name = row.get("benchmark") or benchmark
     known = [each for each, scheme in schemes.items() if scheme.make_answer_row is not None]
     if name not in known:
         problem = f"unknown benchmark {name!r}" if name else "the benchmark is missing"
         raise SourceError(
-            f"{file}, row {row.number}: {problem}; expected one of {', '.join(known)}, in the column benchmark or as --benchmark"
+            f"{file}, {row.place}: {problem}; expected one of {', '.join(known)}, in the column benchmark or as --benchmark"
         )
     texts = {column: row.get(column) for column in SHOWN_TEXT_COLUMNS}
     if not texts["question"]:
-        return LabelProblem("unknown", f"row {row.number}: the question is empty")
+        return SheetProblem("unknown", f"{row.place}: the question is empty")
     key = digest_json([name, *texts.values()])[:16]
     blank = dict.fromkeys(("draw", "evaluation", "answer_id", "part", "setting", "stratum"), "")
     return LabelItem(id=key, benchmark=name, cluster=texts["question"], stratum_size=0, **blank, **texts)
@@ -381,18 +373,20 @@ def _is_same_cell_text(one: str, other: str) -> bool:
 
 def _add_agreed_label_or_problem(labels: Sequence[HumanLabel], found: ParsedLabelFile) -> None:
     """Add one person's label of an item to the file; report repeated labels, and keep none if they contradict."""
-    numbers = " and ".join(str(label.row) for label in labels)
+    # "rows 3 and 7", as a spreadsheet's user says
+    places = " and ".join(dict.fromkeys(label.place for label in labels)).replace(" and row ", " and ")
+    places = places.replace("row ", "rows ", 1)
     who = f" by {labels[0].labeller}" if labels[0].labeller else ""
     if len({label.label for label in labels}) > 1:
         differing = " and ".join(label.label for label in labels)
         found.problems.append(
-            LabelProblem(
-                "contradicting", f"rows {numbers}: the same item has different labels{who}: {differing}; none is used"
+            SheetProblem(
+                "contradicting", f"{places}: the same item has different labels{who}: {differing}; none is used"
             )
         )
         return
     if len(labels) > 1:
         found.problems.append(
-            LabelProblem("doubled", f"rows {numbers}: the same item has the same label{who}; it counts once")
+            SheetProblem("doubled", f"{places}: the same item has the same label{who}; it counts once")
         )
     found.labels.append(labels[0])

@@ -88,7 +88,7 @@ class EvaluationScore(Row):
 
 
 class EvaluationMetric(Row):
-    """One row of `evaluation_metrics`: a metric in a setting, overall or of one group; the id is `setting/metric/group_by/group`."""
+    """A metric of an evaluation in one setting, over all items or one group, with its interval; the id is `setting/metric/group_by/group`."""
 
     benchmark: str
     """The evaluated benchmark."""

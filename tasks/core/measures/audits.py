@@ -11,8 +11,8 @@ from typing import Any, Literal
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.measures.counts_and_bins import divide_rounded
 from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval, compute_wilson_interval
-from factmill.tasks.core.review import format_formula_safe_csv, iterate_formula_safe_csv_records
 from factmill.tasks.core.rows import StrictModel
+from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetQuestion, SheetRow
 from factmill.tasks.errors import SourceError
 
 DEFAULT_AUDIT_ROWS = 60
@@ -111,48 +111,70 @@ def read_audit_mark(criterion: AuditCriterion, given: str) -> int | None:
     return int(text) if text.isdecimal() and least <= int(text) <= criterion.maximum else None
 
 
-def format_audit_sheet_csv(
+def make_audit_layout(audit: AuditProtocol) -> SheetLayout:
+    """Return the layout of an audit's sheet."""
+    return SheetLayout(
+        columns=("build", "row_id", "shown", *(kind.code for kind in audit.criteria), "reviewer", "note"),
+        key="row_id",
+        who="reviewer",
+        shown=("shown",),
+        questions=(
+            *(SheetQuestion(kind.code, kind.instruction, _list_mark_choices(kind)) for kind in audit.criteria),
+            SheetQuestion("note", "Note"),
+        ),
+        instruction="Check the row against its evidence, and mark each kind of fault or quality.",
+    )
+
+
+def _list_mark_choices(criterion: AuditCriterion) -> dict[str, str]:
+    if criterion.maximum == 1:
+        return {"0": "no", "1": "yes"}
+    ends = {"1": "worst", str(criterion.maximum): "best"} if criterion.scale == "score" else {"0": "none"}
+    least = 0 if criterion.scale == "faults" else 1
+    return {str(mark): ends.get(str(mark), "") for mark in range(least, criterion.maximum + 1)}
+
+
+def make_audit_sheet(
     audit: AuditProtocol, build_id: str, shown: Mapping[str, str], verdicts: Mapping[str, AuditVerdict]
-) -> str:
-    """Format the sample as CSV, one row per line, with existing verdicts; `shown`: row id → text for the reader."""
-    columns = ["build", "row_id", "shown", *(kind.code for kind in audit.criteria), "reviewer", "note"]
+) -> Sheet:
+    """Return the sample as a sheet with existing verdicts; `shown`: row id → text for the reader."""
+    layout = make_audit_layout(audit)
     lines = []
     for row_id, text in shown.items():
         known = verdicts.get(row_id)
         marks = {code: str(mark) for code, mark in known.marks.items()} if known else {}
         verdict = {"reviewer": known.reviewer, "note": known.note} if known else {}
-        lines.append(
-            {**dict.fromkeys(columns, ""), "build": build_id, "row_id": row_id, "shown": text, **marks, **verdict}
-        )
-    return format_formula_safe_csv(columns, lines)
+        named = {"build": build_id, "row_id": row_id, "shown": text}
+        lines.append({**dict.fromkeys(layout.columns, ""), **named, **marks, **verdict})
+    return Sheet(layout, lines)
 
 
-def parse_audit_sheet_csv(audit: AuditProtocol, build_id: str, text: str, file: str) -> list[AuditVerdict]:
-    """Parse a filled-in sheet; rows without mark, reviewer and note are skipped as unchecked.
+def parse_audit_rows(audit: AuditProtocol, build_id: str, rows: Iterable[SheetRow], file: str) -> list[AuditVerdict]:
+    """Parse the rows of a filled-in sheet; rows without mark, reviewer and note are skipped as unchecked.
 
-    SourceError names file, line and what was expected.
+    SourceError names file, place and what was expected.
     """
-    columns = ["build", "row_id", "shown", *(kind.code for kind in audit.criteria), "reviewer", "note"]
     verdicts: dict[str, AuditVerdict] = {}
-    for line, cells in iterate_formula_safe_csv_records(text, columns, file):
+    for row in rows:
+        cells = row.cells
         if cells["build"] != build_id:
             raise SourceError(
-                f"{file}, line {line}: the row belongs to build {cells['build']!r}; expected {build_id!r}"
+                f"{file}, {row.place}: the row belongs to build {cells['build']!r}; expected {build_id!r}"
             )
-        if not any(cells[name].strip() for name in columns[3:]):
+        if not any(row.get(name) for name in (*(kind.code for kind in audit.criteria), "reviewer", "note")):
             continue
         marks = {}
         for kind in audit.criteria:
             mark = read_audit_mark(kind, cells[kind.code])
             if mark is None:
                 raise SourceError(
-                    f"{file}, line {line}: {kind.code} is {cells[kind.code]!r}; expected {format_allowed_marks(kind)}"
+                    f"{file}, {row.place}: {kind.code} is {cells[kind.code]!r}; expected {format_allowed_marks(kind)}"
                 )
             marks[kind.code] = mark
         if cells["row_id"] in verdicts:
-            raise SourceError(f"{file}, line {line}: the row {cells['row_id']} appears twice")
+            raise SourceError(f"{file}, {row.place}: the row {cells['row_id']} appears twice")
         verdicts[cells["row_id"]] = AuditVerdict(
-            row_id=cells["row_id"], marks=marks, reviewer=cells["reviewer"].strip(), note=cells["note"].strip()
+            row_id=cells["row_id"], marks=marks, reviewer=row.get("reviewer"), note=row.get("note")
         )
     return list(verdicts.values())
 

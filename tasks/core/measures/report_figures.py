@@ -34,6 +34,22 @@ class ReportFigure:
     note: str = ""
     """Explanation for the reader: its place in the paper, the meaning of error bars."""
     y_range: tuple[float, float] | None = None
+    reference: float | Literal["x = y"] | None = None
+    """Line that the note cites: a value of y, or the diagonal; None: no line."""
+    palette: Literal["distinct", "ordered"] = "distinct"
+    """Colours of the series; `ordered`: steps of one colour, the strongest first, for series that have an order."""
+
+    @property
+    def has_values(self) -> bool:
+        """True if any point has a value."""
+        return any(y is not None for series in self.series for y in series.y)
+
+    @property
+    def is_of_counts(self) -> bool:
+        """True if every value is an integer without an interval, such as a number of rows."""
+        return not self.y_range and all(
+            not series.low and all(y is None or float(y).is_integer() for y in series.y) for series in self.series
+        )
 
 
 def make_metric_series(label: str, points: Iterable[tuple[float | str, EvaluationMetric | None]]) -> FigureSeries:

@@ -90,7 +90,7 @@ class ConsistencyScoredQuestion(QuestionWithLevels):
 
 
 class GranolaRow(Row):
-    """One row of the published table `granola_eq`."""
+    """A question about an entity, with its items in Wikidata and its answers from fine to coarse, as published (§3)."""
 
     relation: str
     """PID of the relation that the question asks for."""
@@ -150,7 +150,7 @@ class GranolaRow(Row):
 
 
 class EntityCandidateRow(Row):
-    """One row of the published table `granola_candidates`: an item that bears a name."""
+    """An item that bears the name of a question entity or of an answer, and whether it was chosen."""
 
     row_id: str
     """Id of the question."""

@@ -43,7 +43,7 @@ class GranolaEvaluationParams(EvaluationParams):
     tau: float = Field(default=0.5, ge=0, lt=1)
     """An answer matches a level if its token F1 exceeds this value (τ in the paper, which does not state its value)."""
     decay: float = Field(default=0.5, ge=0)
-    """How fast informativeness falls with the level: exp(-λ (level - 1)), with the paper's λ."""
+    """Decay λ of informativeness with the level: exp(-λ (level - 1)), as in the paper."""
     popularity_bins: int = Field(default=5, ge=1, le=100)
     """Number of equal-sized bins by the popularity of the question's entity."""
     similarity: int = Field(default=2000, ge=0, le=MAX_SETTING_NUMBER)

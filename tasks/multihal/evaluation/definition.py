@@ -238,6 +238,7 @@ def draw_multihal_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
             title=title,
             y_label="difference (cosine)",
             note=note,
+            reference=0.0,
         )
         for group_by, title in titles.items()
     ]

@@ -6,7 +6,7 @@ the same build gives the same page.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from jinja2 import Environment
@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.reports.formatting import html_environment, markdown_environment, render_markdown_template
+from factmill.tasks.reports.page_frame import AllRows, KeyFigure, PageReference
 from factmill.tasks.reports.rendering import draw_figure_with_legend, load_filter_script_variables, render_html_template
 from factmill.tasks.storage.builds import BuildRecord, format_planted_faults, is_scripted
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
@@ -175,8 +176,12 @@ class BuildPage:
 
     build_id: str
     title: str
+    headline: str
+    """What was built, in one line."""
     summary: str
-    """What was built, in two sentences for readers new to it."""
+    """How and when it was built, in one sentence for readers new to it."""
+    key_figures: tuple[KeyFigure, ...]
+    """Rows, losses and cost."""
     warnings: tuple[str, ...]
     """Warnings at the top of the page; the first names the author of the rows if that was no model."""
     facts: Mapping[str, str]
@@ -190,7 +195,7 @@ class BuildPage:
     shape: Mapping[str, Mapping[str, Any]]
     """Figure → value here, n and the paper's value."""
     figures: tuple[ReportFigure, ...]
-    """The funnel, the time of each stage, then the benchmark's own figures."""
+    """The rows of each stage, or those lost, the time of each stage, then the benchmark's own figures."""
     reported: Mapping[str, str]
     """Further facts that the benchmark reports."""
     reasons: tuple[RejectReasonSummary, ...]
@@ -201,12 +206,15 @@ class BuildPage:
     """How the shown rows were sampled; empty: all are shown."""
     review: ReviewQueueSummary | None
     """None: the benchmark has no queue."""
+    reference: PageReference
+    all_rows: AllRows | None
+    """All rows, to search; None: the page shows them all."""
     canary: str = ""
     """Line by which training sets can detect released data."""
 
     @property
     def funnel(self) -> ReportFigure:
-        """Figure of the rows passed on, rejected and merged at each stage."""
+        """Figure of the rows passed on, rejected and merged at each stage, or of those lost alone."""
         return self.figures[0]
 
     @property
@@ -258,8 +266,9 @@ def render_build_markdown(page: BuildPage) -> str:
 
 
 def render_build_json(page: BuildPage) -> str:
-    """Return the page as one JSON object, with the keys of its class."""
-    content = replace_surrogates_in_json(to_jsonable_python(asdict(page)))
+    """Return the page as one JSON object, with the keys of its class but for the rows to search."""
+    content = replace_surrogates_in_json(to_jsonable_python(asdict(replace(page, all_rows=None))))
+    del content["all_rows"]
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 

@@ -34,12 +34,19 @@ from factmill.tasks.reports.builds.build_page import (
 )
 from factmill.tasks.reports.builds.sampled_rows import (
     format_utc_minute,
+    load_all_rows,
     load_page_rejects,
     load_page_rows_and_errors,
     sample_row_ids_with_total,
 )
-from factmill.tasks.reports.formatting import format_parameter_value, format_row_balance, format_snake_case_as_words
+from factmill.tasks.reports.formatting import (
+    format_evidence_epoch,
+    format_parameter_value,
+    format_row_balance,
+    format_snake_case_as_words,
+)
 from factmill.tasks.reports.item_browser import shorten_with_note
+from factmill.tasks.reports.page_frame import KeyFigure, make_build_reference
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, query_rows
 from factmill.tasks.text.durations import format_age_in_words
@@ -52,6 +59,8 @@ _MAX_REVIEW_ITEMS = 200
 """Maximum number of review items shown."""
 _MAX_REVIEW_CHARACTERS = 600
 """Maximum characters of a text of a review item."""
+_NEARLY_ALL_LOST_SHARE = 0.2
+"""Share of its rows that a stage may lose and still pass nearly all on."""
 _MAX_FILES_NAMED = 12
 """Maximum number of source files that are named."""
 _FORECAST_AMOUNTS = {
@@ -80,6 +89,7 @@ def load_build_page(
     with open_warehouse(warehouse) as db:
         ids, in_all = sample_row_ids_with_total(db, benchmark, build.build_id, allowed)
         rows, faults = load_page_rows_and_errors(db, benchmark, build.build_id, ids, allowed)
+        all_rows = load_all_rows(db, benchmark, build.build_id, rows, allowed) if len(rows) < in_all else None
         examples = load_page_rejects(db, benchmark, build.build_id, _EXAMPLES_PER_REASON, allowed)
         replies = tuple(_load_reply_ages(db, build))
         figures, more_faults = _make_distribution_figures(db, build, distributions)
@@ -91,14 +101,15 @@ def load_build_page(
         )
     of_stages = build.report["reasons"]
     reasons = [
-        (stage.name, reason, count)
-        for stage in stages
-        for reason, count in sorted(of_stages.get(stage.name, {}).items(), key=lambda each: (-each[1], each[0]))
+        (stage.name, reason, count) for stage in stages for reason, count in of_stages.get(stage.name, {}).items()
     ]
+    reasons.sort(key=lambda each: (-each[2], each[1], each[0]))
     return BuildPage(
         build_id=build.build_id,
         title=f"{benchmark.title.partition(':')[0]}, build {build.build_id}",
-        summary=_summarise(benchmark, build),
+        headline=f"{build.report['rows']:,} rows of {benchmark.title}",
+        summary=_summarise(build),
+        key_figures=tuple(_make_key_figures(build, reasons)),
         warnings=tuple(_list_build_warnings(build, tells_answers, [*faults, *more_faults])),
         facts={name: fact for name, fact in _list_build_facts(build).items() if fact},
         balance=format_row_balance(build.report),
@@ -106,7 +117,7 @@ def load_build_page(
         foretold=tuple(_compare_forecast(build.report.get("forecast") or {})),
         foretold_by=_format_forecast_basis(build.report.get("forecast") or {}),
         shape=build.report["facts"].get("shape", {}),
-        figures=(_make_funnel_figure(stages), _make_stage_times_figure(stages), *figures),
+        figures=(make_funnel_figure(stages), _make_stage_times_figure(stages), *figures),
         reported={
             format_snake_case_as_words(name): shorten_with_note(format_parameter_value(fact), 2_000)
             for name, fact in build.report["facts"].items()
@@ -121,11 +132,40 @@ def load_build_page(
         rows_in_all=in_all,
         drawn=_format_sampling_note(len(rows), in_all, benchmark),
         review=review,
+        reference=make_build_reference(benchmark, build),
+        all_rows=all_rows,
         canary=allowed.canary,
     )
 
 
-def _summarise(benchmark: Benchmark, build: BuildRecord) -> str:
+def _make_key_figures(build: BuildRecord, reasons: Sequence[tuple[str, str, int]]) -> Iterator[KeyFigure]:
+    """Yield the figures at the top: rows, losses, cost. `reasons`: (stage, reason, rows), the commonest first."""
+    report = build.report
+    opened = f" and {report['opened']:,} expanded from them" if report.get("opened") else ""
+    yield KeyFigure("rows published", f"{report['rows']:,}", f"of {report['inputs']:,} source rows{opened}")
+    most = "every row was kept"
+    if reasons:
+        stage, reason, count = reasons[0]
+        most = f"most at {format_snake_case_as_words(stage)}: {count:,} {format_snake_case_as_words(reason)}"
+    merged = f"; {report['merged']:,} more merged with others" if report.get("merged") else ""
+    yield KeyFigure("rows lost, each with a reason", f"{report['rejects']:,}", f"{most}{merged}")
+    asked = (
+        f"{report['calls_sent']:,} calls sent, {report['calls_replayed']:,} replayed" if "calls_sent" in report else ""
+    )
+    tokens = f"{report['tokens_in']:,} tokens in, {report['tokens_out']:,} out" if report.get("tokens_in") else ""
+    taken = f"{report['seconds']:,.0f} s" if "seconds" in report else ""
+    yield KeyFigure(
+        "cost",
+        format_cost(report["cost_usd"], report.get("unknown_cost_calls", 0), report.get("unpriced_models", ())).replace(
+            "US$ 0.0000", "US$ 0"
+        )
+        if "cost_usd" in report
+        else "not recorded",
+        "; ".join(filter(None, [asked, tokens, taken])),
+    )
+
+
+def _summarise(build: BuildRecord) -> str:
     report, world = build.report, build.lock["world"]
     judge = build.lock["models"].get("judge") or ""
     who = {"written": report["author"], "judged": judge}
@@ -136,8 +176,8 @@ def _summarise(benchmark: Benchmark, build: BuildRecord) -> str:
         else ""
     )
     return (
-        f"{benchmark.title}. {report['rows']:,} rows, made in the {escape_control_characters(str(world['name']))} world{graph} as of {world['epoch']}"
-        f"{made}; published {build.published_at:%Y-%m-%d}."
+        f"Build {build.build_id}: made in the {escape_control_characters(str(world['name']))} world{graph}, "
+        f"{format_evidence_epoch(build.lock) or 'as of ' + str(world['epoch'])}{made}; published {build.published_at:%Y-%m-%d}."
     )
 
 
@@ -167,6 +207,7 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
     params = lock["params"].get("params", {})
     facts = {
         "World": f"{report['world']}, as of {lock['world']['epoch']}",
+        "Articles": format_evidence_epoch(lock),
         "Written by": str(report["author"] or ""),
         "Models": "; ".join(
             f"{format_snake_case_as_words(role)}: {model}" for role, model in sorted(lock["models"].items()) if model
@@ -235,21 +276,36 @@ def _format_budget_and_spending(spent: Mapping[str, Any]) -> str:
     )
 
 
-def _make_funnel_figure(stages: Sequence[StageSummary]) -> ReportFigure:
-    """Return the funnel of all stages; merged rows come last, and only if there are some, so that the other series have
-    the same colours on every page."""
+def make_funnel_figure(stages: Sequence[StageSummary]) -> ReportFigure:
+    """Return the rows of each stage, those that lose most first; of stages that pass nearly all rows on, the lost rows alone,
+    since they could not be seen beside the others. Merged rows come last, and only if there are some, so that the other
+    series have the same colours."""
+    losing = sorted(
+        (each for each in stages if each.rejects + each.merged), key=lambda each: -each.rejects - each.merged
+    )
+    losses_alone = bool(losing) and all(
+        each.rejects + each.merged <= _NEARLY_ALL_LOST_SHARE * each.rows_in for each in losing
+    )
+    kept = [each.name for each in stages if each not in losing]
+    shown = losing if losses_alone else [*losing, *(each for each in stages if each not in losing)]
     kinds: dict[str, list[int]] = {
-        "passed on": [each.rows_out for each in stages],
-        "rejected": [each.rejects for each in stages],
-        "merged": [each.merged for each in stages],
+        "passed on": [each.rows_out for each in shown],
+        "rejected": [each.rejects for each in shown],
+        "merged": [each.merged for each in shown],
     }
-    names = tuple(format_snake_case_as_words(each.name) for each in stages)
+    if losses_alone:
+        del kinds["passed on"]
+    names = tuple(format_snake_case_as_words(each.name) for each in shown)
     series = tuple(
         FigureSeries(kind, names, tuple(map(float, counts)))
         for kind, counts in kinds.items()
-        if any(counts) or kind != "merged"
+        if any(counts) or (kind != "merged" and not losses_alone)
     )
-    return ReportFigure("funnel", "Rows of each stage", "stacked", "", "rows", series)
+    if not losses_alone:
+        return ReportFigure("funnel", "Rows of each stage, the greatest loss first", "stacked", "", "rows", series)
+    none = f"No row was lost at: {', '.join(map(format_snake_case_as_words, kept))}." if kept else ""
+    title = f"Rows {' and '.join(each.label for each in series)} at each stage, the most first"
+    return ReportFigure("funnel", title, "stacked", "", "rows", series, none)
 
 
 def _make_stage_times_figure(stages: Sequence[StageSummary]) -> ReportFigure:

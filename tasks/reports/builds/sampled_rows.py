@@ -24,6 +24,7 @@ from factmill.tasks.reports.builds.tracing import (
     load_row_traces,
 )
 from factmill.tasks.reports.item_browser import shorten_with_note
+from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, AllRows, pack_rows
 from factmill.tasks.storage.recording.call_records import parse_rejected_row
 from factmill.tasks.storage.warehouse import Connection, query_rows
 from factmill.tasks.text.sanitize import escape_control_characters
@@ -95,6 +96,36 @@ def load_page_rows_and_errors(
             entries.append(entry)
             values[entry.id] = _shorten_text_columns(trace["row"])
     return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
+
+
+def load_all_rows(
+    db: Connection, benchmark: Benchmark, build_id: str, sample: Sequence[BuildPageRow], shown: BuildPageVisibility
+) -> AllRows:
+    """Return all rows that may be shown, the first by id if there are too many, for the page's search: id, the values that
+    the page shows, and those of the sample's filters."""
+    filters = list(sample[0].groups) if sample else []
+    columns = {name: heading for name, heading in benchmark.display_columns.items() if name != "id"}
+    there = db.table(benchmark.main_table).columns
+    named = "" if shown.rows is None else "AND id IN (SELECT unnest($2))"
+    values: list[Any] = [build_id] if shown.rows is None else [build_id, sorted(shown.rows)]
+    listed = ", ".join(f'"{each}"' for each in dict.fromkeys(["id", *columns, *filters]) if each in there)
+    found = query_rows(
+        db,
+        f"SELECT {listed} FROM {benchmark.main_table} WHERE build_id = $1 {named} ORDER BY id LIMIT {MAX_INDEXED_ROWS}",
+        *values,
+    )
+    return pack_rows(
+        ["id", *columns.values()],
+        filters,
+        (
+            [
+                row["id"],
+                *(format_column_value(row.get(name)) for name in columns),
+                *(shorten_with_note((row.get(name) or "")[:100] or "–", 80) for name in filters),
+            ]
+            for row in found
+        ),
+    )
 
 
 def load_page_rejects(

@@ -245,12 +245,12 @@ def draw_mechanism_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFi
         ),
         ReportFigure(
             "prediction", "Prediction of aligned and misaligned facts from similarity", "bars", "features", "for held-out facts",
-            tuple(measures), "Figure 5. Logistic regression, cross-validated by topic; 0.5 is chance if both kinds are equally frequent. "
-            "Whiskers are 95 % intervals over topics.", (0.0, 1.0),
+            tuple(measures), "Figure 5. Logistic regression, cross-validated by topic; 0.5, dashed, is chance if both kinds are equally frequent. "
+            "Whiskers are 95 % intervals over topics.", (0.0, 1.0), 0.5,
         ),
         ReportFigure(
             "coefficients", "Weights of all six measures", "bars", "similarity measure", "coefficient",
-            tuple(weights if has_weights else ()), "Figure 5. In units of the standard deviation of each measure; above 0: more similar facts are more likely aligned.",
+            tuple(weights if has_weights else ()), "Figure 5. In units of the standard deviation of each measure; above 0: more similar facts are more likely aligned.", reference=0.0,
         ),
     ]  # fmt: skip
     return [each for each in figures if each.series]

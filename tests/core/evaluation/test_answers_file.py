@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from factmill.tasks.core.evaluation.answers import parse_answers_file
+from factmill.tasks.core.evaluation.answers import UnscoredAnswer, parse_answers_file
 from factmill.tasks.errors import SourceError
 
 
@@ -64,6 +64,17 @@ def test_answers_of_which_none_is_asked_for_are_an_error(setting: str) -> None:
 def test_what_is_no_answer_is_refused(value: Any, said: str) -> None:
     with pytest.raises(SourceError, match=f"mine.jsonl, {said}"):
         _read(value)
+
+
+def test_an_answer_that_was_not_delivered_has_its_reason() -> None:
+    found = _read({"id": "a", "answer": "", "unscored": "model_failed", "detail": "TimeoutError: \ud800"})
+    assert found.find_answer_to("greedy", "a") == UnscoredAnswer("model_failed", "TimeoutError: ?")
+    for reason in ("judge_failed", "missing", "lost", 7, ["model_failed"]):
+        with pytest.raises(SourceError, match=r"row 1: unscored is .*expected one of model_failed, "):
+            _read({"id": "a", "answer": "", "unscored": reason})
+    with pytest.raises(SourceError, match="detail 7"):
+        _read({"id": "a", "answer": "", "unscored": "refused", "detail": 7})
+    assert _read({"id": "a", "answer": "b", "unscored": None, "detail": ""}).find_answer_to("", "a") == "b"
 
 
 def test_half_of_a_surrogate_pair_is_replaced() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from pathlib import PurePath
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from factmill.tasks.core.measures.audits import (
     compute_audit_criterion_results,
     draw_audit_sample_ids,
     format_audit_criterion_result,
-    format_audit_sheet_csv,
-    parse_audit_sheet_csv,
+    make_audit_layout,
+    make_audit_sheet,
+    parse_audit_rows,
     read_audit_mark,
 )
+from factmill.tasks.core.sheets.forms import format_sheet_files, parse_sheet_csv
 from factmill.tasks.errors import SourceError
 
 WRONG = AuditCriterion("wrong", "Is it wrong?", paper_value=0.05)
@@ -35,6 +38,15 @@ def fill(sheet: str, **cells: dict[str, Any]) -> str:
     return file.getvalue()
 
 
+def format_csv(shown: dict[str, str], verdicts: dict[str, AuditVerdict]) -> str:
+    sheet = make_audit_sheet(AUDIT, "b-1", shown, verdicts)
+    return format_sheet_files(sheet, PurePath("s.csv"), "csv")["s.csv"]
+
+
+def parse_csv(text: str) -> list[AuditVerdict]:
+    return parse_audit_rows(AUDIT, "b-1", parse_sheet_csv(make_audit_layout(AUDIT), text, "s.csv"), "s.csv")
+
+
 def test_a_larger_sample_contains_the_smaller_and_the_order_of_ids_does_not_matter() -> None:
     ids = [f"r{number}" for number in range(300)]
     assert draw_audit_sample_ids(ids, 100, 1)[:60] == draw_audit_sample_ids(reversed(ids), 60, 1)
@@ -43,15 +55,15 @@ def test_a_larger_sample_contains_the_smaller_and_the_order_of_ids_does_not_matt
 
 
 def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count() -> None:
-    sheet = format_audit_sheet_csv(AUDIT, "b-1", {"a": "=row a\n  of two lines", "b": "row b", "c": "row c"}, {})
+    sheet = format_csv({"a": "=row a\n  of two lines", "b": "row b", "c": "row c"}, {})
     filled = fill(sheet, a={"wrong": "x", "pairs": "2", "natural": "4", "reviewer": "ada"}, b={"natural": "5"})
-    assert parse_audit_sheet_csv(AUDIT, "b-1", filled, "s.csv") == [
+    assert parse_csv(filled) == [
         AuditVerdict(row_id="a", marks={"wrong": 1, "pairs": 2, "natural": 4}, reviewer="ada"),
         AuditVerdict(row_id="b", marks={"wrong": 0, "pairs": 0, "natural": 5}),
     ]
-    known = {verdict.row_id: verdict for verdict in parse_audit_sheet_csv(AUDIT, "b-1", filled, "s.csv")}
-    again = format_audit_sheet_csv(AUDIT, "b-1", {"b": "row b"}, known)
-    assert parse_audit_sheet_csv(AUDIT, "b-1", again, "s.csv") == [known["b"]]
+    known = {verdict.row_id: verdict for verdict in parse_csv(filled)}
+    again = format_csv({"b": "row b"}, known)
+    assert parse_csv(again) == [known["b"]]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +76,9 @@ def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count(
     ],
 )
 def test_a_mark_that_is_none_is_told_with_its_line(cells: dict[str, str], told: str) -> None:
-    sheet = format_audit_sheet_csv(AUDIT, "b-1", {"a": "row a"}, {})
+    sheet = format_csv({"a": "row a"}, {})
     with pytest.raises(SourceError, match=r"s\.csv, ") as error:
-        parse_audit_sheet_csv(AUDIT, "b-1", fill(sheet, a=cells), "s.csv")
+        parse_csv(fill(sheet, a=cells))
     assert told in str(error.value)
 
 

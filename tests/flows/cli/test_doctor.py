@@ -79,7 +79,7 @@ def test_a_server_that_lists_no_models_is_fine_where_it_chats(tmp_path: Path, se
 def test_what_a_world_is_for_is_told_and_no_fault(tmp_path: Path, server: Loopback) -> None:
     found = look(tmp_path, server)["build slaq"]
     assert found["ok"]
-    assert found["found"] == "not in this world: it names no [wikipedia], [models.judge]"
+    assert found["found"] == "not possible in this world, which lacks [wikipedia], [models.judge]"
 
 
 def test_services_of_the_embedded_world_answer_what_they_are_asked(tmp_path: Path) -> None:
@@ -182,5 +182,5 @@ def test_a_service_is_reached_with_its_token_and_one_that_is_not_set_is_named(
     monkeypatch.setenv("MY_TOKEN", "token-of-an-account")
     findings = {each["what"]: each for each in run_diagnostics(str(world), tmp_path / "w.duckdb")}
     assert findings["wikipedia"]["ok"]
-    assert findings["wikipedia"]["found"].endswith("answers (200), signed in by a token")
+    assert findings["wikipedia"]["found"].endswith("answers (200), authenticated by a token")
     assert "token-of-an-account" not in str(findings)

@@ -73,13 +73,17 @@ def test_commands_do_what_the_documents_say(
 ) -> None:
     monkeypatch.chdir(folder)
     reader = replace(reader, on_prefect=document in ON_PREFECT)
+    shutil.copy(reader.home / "factmill.duckdb", folder / "backup.duckdb")  # what a `cp` of the documents makes
     for example in list_examples(document):
         if not example.can_run(ENDLESS):
             continue
         answer_questions(folder)
-        ran = reader(*example.words[1:], **example.environment(PREFECT_API_URL=reader.prefect_api))
+        width = {"COLUMNS": "100"} if example.output else {}
+        ran = reader(*example.words[1:], **example.environment(PREFECT_API_URL=reader.prefect_api), **width)
         awaits_replies = "--requests" in example.words and ran.code == AwaitingReplyFile.exit_code
         assert ran.code == 0 or awaits_replies, f"{document}: {example.line}\n{ran.out}{ran.err}"
+        missing = example.find_missing_output(ran.out + ran.err)
+        assert not missing, f"{document}: {example.line} does not print {missing}, but\n{ran.out}{ran.err}"
 
 
 def answer_questions(folder: Path) -> None:
@@ -99,6 +103,14 @@ def answer_questions(folder: Path) -> None:
             writer = csv.DictWriter(file, rows[0].keys())
             writer.writeheader()
             writer.writerows(row | {"label": str(number % 2)} for number, row in enumerate(rows))
+
+
+def test_every_reason_of_the_embedded_builds_stands_in_the_reference(reader: Factmill) -> None:
+    described = tomllib.loads((ASSETS_ROOT / "docs" / "reasons.toml").read_text("utf-8"))
+    with duckdb.connect(str(reader.home / "factmill.duckdb"), read_only=True) as db:
+        found = {reason for (reason,) in db.execute("SELECT DISTINCT reason FROM rejects").fetchall()}
+    assert len(found) > 30
+    assert found - {reason for reasons in described.values() for reason in reasons} == set()
 
 
 def test_queries_of_the_warehouse_find_rows(reader: Factmill) -> None:

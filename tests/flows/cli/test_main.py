@@ -365,7 +365,7 @@ def test_an_old_spelling_names_the_new_one(factmill: Factmill, old: str, new: st
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ("build granola --pilot 3", "add --forecast"),
+        ("build granola --pilot 3", "factmill build granola --forecast --pilot 50"),
         ("build granola --rows 3", "--rows"),
         ("evaluate granola --from latest:granola_evaluation", "--from"),
         ("build granola --forecast --force", "--force"),
@@ -396,8 +396,9 @@ def test_show_without_a_benchmark_lists_the_builds(factmill: Factmill, embedded_
     ("given", "expected"),
     [
         ("build nope", "Expected one of: biokalma, fanoutqa, granola, multihal, slaq, all."),
-        ("evaluate --model nope", "evaluate SUBCOMMAND --model"),
-        ("report latest:nope", "Missing option '--to'. It is: "),
+        ("evaluate --model nope", "factmill evaluate biokalma --model"),
+        ("report latest:nope", "Missing option '--to'. Expected: "),
+        ("build granola --relation P19", "No such option: --relation; did you mean --relations?"),
         ("build granola --limit x", "Invalid value for '--limit': 'x': expected a whole number"),
         ("build granola --max-cost x", "Invalid value for '--max-cost': 'x': expected a number"),
     ],

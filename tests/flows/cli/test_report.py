@@ -58,10 +58,10 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     def refuse(*arguments: str | Path) -> str:
         return toy("report", *arguments, "--to", tmp_path / "no.html", code=2).err
 
-    assert f"is told by factmill diff {first} {second}" in refuse(first, second)
-    assert f"{first} is a build and {ids[0]} an evaluation; name one build, or" in refuse(ids[0], first)
-    assert "which has other rows; models are compared on one" in refuse(ids[0], other)
-    assert f"{ids[0]} is named twice" in refuse(ids[0], ids[0])
+    assert f"factmill diff {first} {second}" in refuse(first, second)
+    assert f"{first} is a build and {ids[0]} an evaluation; " in refuse(ids[0], first)
+    assert "whose rows differ" in refuse(ids[0], other)
+    assert f"{ids[0]} is given twice" in refuse(ids[0], ids[0])
     assert "expected a file that ends in .html, .md, .json" in toy("report", ids[0], "--to", "x.pdf", code=2).err
 
 

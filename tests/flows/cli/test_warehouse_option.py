@@ -49,5 +49,5 @@ def test_a_warehouse_that_is_not_there_is_wrong_usage(command: list[str], factmi
 
 def test_of_the_usual_warehouse_that_is_not_made_yet_it_is_told_that_nothing_was_built(factmill: Factmill) -> None:
     ran = factmill("builds")
-    assert (ran.code, ran.out, ran.err) == (0, "", "no builds yet; try: factmill build granola\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no builds yet; make one: factmill build granola\n")
     assert "--pilot 50" in factmill("build", "granola", "--forecast").err

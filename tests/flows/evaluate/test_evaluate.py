@@ -119,7 +119,7 @@ def test_built_in_models_are_the_ends_of_the_metric_and_an_evaluation_is_a_build
     assert (silent["value"], silent["n"], silent["n_unscored"]) == (None, 0, 8)
     assert (silent["bound_low"], silent["bound_high"], silent["note"]) == (0.0, 1.0, "none of 8 is scored")
 
-    assert "evaluated before from the same inputs" in toy(*evaluate, "oracle").out
+    assert "already evaluated from the same inputs" in toy(*evaluate, "oracle").out
     assert "rebuilt byte for byte" in toy("verify", told["evaluation_id"]).out
     assert told["evaluation_id"] in toy("builds").out
     assert (
@@ -327,7 +327,7 @@ def test_rows_of_an_earlier_factmill_are_told_of_by_name(toy: ToyCommand, change
     ran = toy("explain", "countries_evaluation", row_id, code=1)
     assert f"{made} was made by an earlier version of factmill" in ran.err and column in ran.err
     shown = toy("show", "countries_evaluation", code=0 if column == "is_right" else 1)
-    assert column == "is_right" or f"wrote no {column}" in shown.err
+    assert column == "is_right" or f"countries_answers lacks the columns {column}" in shown.err
 
 
 def test_what_fails_leaves_the_others_be_and_is_told_at_the_end(shared_toy: ToyCommand, tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_what_fails_leaves_the_others_be_and_is_told_at_the_end(shared_toy: ToyC
 
     out = shared_toy(*evaluate, code=1).out
     chat.close()
-    assert f"evaluated: 1 of {len(told)}" in out and f"again: {again}" in out and "card-oracle.html" in out
+    assert f"evaluated: 1 of {len(told)}" in out and f": {again}" in out and "card-oracle.html" in out
     assert out.count("no build of granola") == 1
     card = json.loads((tmp_path / "card-oracle.json").read_text("utf-8"))
     (part,) = (each for each in card["parts"] if each["rows"])
@@ -360,7 +360,10 @@ def test_what_fails_leaves_the_others_be_and_is_told_at_the_end(shared_toy: ToyC
 def test_a_model_that_none_could_ask_is_told_once_before_anything_is_asked(shared_toy: ToyCommand) -> None:
     ran = shared_toy("evaluate", "all", "--model", "oracle", "--model", "oracel", code=2)
     assert ran.out == "" and ran.err.count("--model oracel: the world embedded") == 1
-    assert "name it" in shared_toy("evaluate", "all", "--model", "oracle", "--questions", "q.jsonl", code=2).err
+    assert (
+        "factmill evaluate granola --questions FILE"
+        in shared_toy("evaluate", "all", "--model", "oracle", "--questions", "q.jsonl", code=2).err
+    )
 
 
 def test_the_card_takes_the_latest_evaluation_on_the_same_rows_and_says_so(
@@ -380,8 +383,8 @@ def test_the_card_takes_the_latest_evaluation_on_the_same_rows_and_says_so(
         ("", f"factmill report {ids[1]} --to {ids[1]}.html")
     ]
     unknown = shared_toy("report", "all", "--model", "gueser", "--to", to, code=2).err
-    assert "no evaluation of it is here" in unknown and "did you mean guesser?" in unknown
-    assert "all stands alone" in shared_toy("report", "all", ids[0], "--to", to, code=2).err
+    assert "no evaluation of this model" in unknown and "did you mean guesser?" in unknown
+    assert "factmill report all --model NAME" in shared_toy("report", "all", ids[0], "--to", to, code=2).err
     kept, shared_toy.warehouse = shared_toy.warehouse, empty_warehouse(tmp_path / "none.duckdb")
     assert "factmill evaluate all --model NAME" in shared_toy("report", "all", "--to", to, code=2).err
     shared_toy.warehouse = kept
@@ -396,10 +399,10 @@ def test_evaluations_of_an_earlier_factmill_are_named_and_new_ones_are_made_besi
         db.execute("ALTER TABLE countries_answers DROP COLUMN tokens_in")
         db.execute("UPDATE build_tables SET columns = list_filter(columns, lambda each: each.name <> 'tokens_in')")
     told = shared_toy("report", old, "--to", tmp_path / "r.html", code=1).err
-    assert f"{old} was made by an earlier factmill, which wrote no tokens_in into countries_answers" in told
+    assert f"{old} is from an earlier factmill version: countries_answers lacks tokens_in" in told
     new = shared_toy(*evaluate, "2").json["evaluation_id"]
     shared_toy("export", new, "--to", tmp_path / "out")
-    assert "which wrote no tokens_in" in shared_toy("report", old, "--to", tmp_path / "r.html", code=1).err
+    assert "lacks tokens_in" in shared_toy("report", old, "--to", tmp_path / "r.html", code=1).err
     shared_toy("report", "all", "--model", "oracle", "--to", tmp_path / "c.html")
     with open_warehouse(shared_toy.warehouse) as db:
         db.execute("ALTER TABLE countries_answers ADD COLUMN gone INTEGER")

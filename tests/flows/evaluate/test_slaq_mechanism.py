@@ -119,7 +119,7 @@ def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
     assert looked.measure.factmill("report", told["mechanism_id"], "--to", told_again, *place).code == 0
     assert told_again.read_text("utf-8") == page
     two = looked.measure.factmill("report", told["mechanism_id"], looked.evaluation, "--to", told_again, *place)
-    assert (two.code, "a report tells one mechanistic analysis" in two.err) == (2, True)
+    assert (two.code, "factmill mechanism EVALUATION EVALUATION" in two.err) == (2, True)
 
     again = looked.look("--per-kind", "4", "--folds", "3")
     assert (again["up_to_date"], again["ablated"]) == (True, 0)
@@ -262,7 +262,7 @@ def test_pairs_are_written_mended_and_read(looked: Looked, tmp_path: Path) -> No
     rows = {row["id"]: row for row in looked.measure.read("slaq_mechanism", told["mechanism_id"])}
     assert (rows[mended["id"]]["paired_by"], rows[mended["id"]]["long_text"]) == ("file", mended["long_text"])
     assert (rows[missed["id"]]["unscored"], rows[missed["id"]]["iou"]) == ("text_not_found", None)
-    assert "1 pairs of the file are of no fact" in Path(told["reports"][0]).read_text("utf-8")
+    assert "1 pairs of the file belong to no drawn fact" in Path(told["reports"][0]).read_text("utf-8")
 
 
 def test_what_is_wrong_is_told(looked: Looked, tmp_path: Path) -> None:

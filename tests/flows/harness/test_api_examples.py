@@ -1,20 +1,50 @@
-"""`import factmill`: what its documentation shows."""
+"""`import factmill`: what its documentation shows, run as it stands there."""
 
 import doctest
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.docs.documents import list_blocks
+from support.webs.prepared import link_prepared
 
 import factmill as api
 
 
-def test_examples_of_the_documentation_hold(
-    embedded_builds: dict[str, Any], session_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def home_of_reader(
+    embedded_builds: dict[str, Any],
+    session_home: Path,
+    prefect_api: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """Make a home like that of a reader who has run `make build`."""
     assert embedded_builds
-    monkeypatch.setenv("FACTMILL_HOME", str(session_home))
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(session_home / "factmill.duckdb", home)
+    link_prepared(session_home, home)
+    monkeypatch.setenv("FACTMILL_HOME", str(home))
+    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    found = doctest.testmod(api, extraglobs={"factmill": api})
-    assert found.attempted > 10
+    return home
+
+
+@pytest.mark.usefixtures("home_of_reader")
+def test_examples_of_the_documentation_hold() -> None:
+    found = doctest.testmod(api, extraglobs={"factmill": api, "granola": api.load("granola")})
+    assert found.attempted > 25
     assert not found.failed
+
+
+@pytest.mark.usefixtures("home_of_reader")
+def test_examples_of_the_page_about_python_hold() -> None:
+    page = "docs/measure/python.md"
+    blocks = list_blocks(page, "pycon")
+    assert len(blocks) == 3
+    assert not list_blocks(page, "python"), "a block that no test runs"
+    found = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page, page, 0)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    assert runner.run(found).failed == 0

@@ -351,7 +351,7 @@ def test_a_build_that_comes_out_the_same_is_confirmed_and_no_new_one(
     assert wikidata.take_asked() == sorted(PLACES)
     assert (again["build_id"], again["confirmed"], again["tables"]) == (first["build_id"], True, first["tables"])
     assert len(read(command, "builds", "--json")) == 1
-    assert "the same as before: confirmed" in command(*build[:-1], "--max-age", "0s").out
+    assert "with the same bytes: confirmed" in command(*build[:-1], "--max-age", "0s").out
 
 
 def test_a_world_says_how_old_replies_may_be_and_the_option_comes_before_it(
@@ -413,5 +413,5 @@ def test_a_service_that_fails_costs_the_row_unless_the_old_reply_may_stay(
     (replies,) = kept["replies"].values()
     assert (kept["rows"], kept["confirmed"], replies["too_old"]) == (4, True, 1)
     told = command(*build[:-1], "--max-age", "30d", "--stale-if-error").out
-    assert "1 are too old, kept since the service fails" in told
+    assert "1 are expired, used because the service fails" in told
     assert read(command, "verify", first["build_id"], "--json")["agrees"]

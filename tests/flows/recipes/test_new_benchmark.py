@@ -74,5 +74,5 @@ def test_a_benchmark_that_asks_no_model_mentions_none(command: ToyCommand, tmp_p
     assert not [each for each in ("--max-cost", "--requests", "--replies") if f"{each} " in shown]
     ran = command("doctor", "--world", world, "--json")
     lines = {each["what"]: each["found"] for each in ran.json["findings"]}
-    assert lines["build countries"] == "this world names what it asks"
+    assert lines["build countries"] == "this world has all it needs"
     assert lines["assets countries"] == "1 queries"

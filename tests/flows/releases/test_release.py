@@ -172,6 +172,6 @@ def test_an_evaluation_is_not_released(factmill: Factmill, embedded_build: Any, 
     ran = factmill("release", made.json["evaluation_id"], "--to", tmp_path / "out")
     assert (ran.code, (tmp_path / "out").exists()) == (2, False)
     assert (
-        "is a build of granola_evaluation, which is not released; expected one of biokalma, fanoutqa, granola, multihal, slaq"
+        "is a build of granola_evaluation, which cannot be released; expected a build of biokalma, fanoutqa, granola, multihal, slaq"
         in ran.err
     )

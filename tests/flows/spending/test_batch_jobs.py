@@ -176,4 +176,4 @@ def test_replies_to_another_build_are_refused_and_without_requests_the_server_is
     assert ran.code == 0, ran.err
     assert habits.answered[HABIT] > asked
     everything = factmill("build", "all", "--requests", granola.requests)
-    assert (everything.code, "name it" in everything.err) == (2, True)
+    assert (everything.code, "factmill build granola --requests FILE" in everything.err) == (2, True)

@@ -78,7 +78,7 @@ def test_a_job_that_a_killed_process_left_is_listed_and_gone_on_with(server: Bat
         "build": "granola-1a2b",
         "warehouse": str(factmill.home / "factmill.duckdb"),
         "followed": False,
-        "note": "no process waits for it; the same build goes on with it",
+        "note": "no process waits for it; run the same build again to continue with it",
     }
     asked = server.requests
     assert [each["state"] for each in list_known(factmill, "--no-ask")] == ["handed_in"]
@@ -114,22 +114,22 @@ def test_without_a_job_that_goes_on_there_is_nothing_to_cancel(
     server.ends.clear()
     while list_known(factmill)[0]["state"] != "completed":
         pass
-    assert list_known(factmill)[0]["note"] == "its answers wait for the same build to take them"
+    assert list_known(factmill)[0]["note"] == "it has ended; run the same build again to read its answers"
     ran = factmill("jobs", "--cancel", "batch_0001", MY_KEY="key")
     assert (ran.code, ran.out) == (1, "")
     assert "job batch_0001 has ended (10 of 10 done, completed), so there is nothing to cancel" in ran.err
     ran = factmill("jobs", "--cancel-all", MY_KEY="key")
-    assert (ran.code, ran.err) == (0, "no job goes on, so there is nothing to cancel\n")
+    assert (ran.code, ran.err) == (0, "no job is running: nothing to cancel\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--cancel", "batch_0001", "--cancel-all"], "give one of --cancel JOB, --cancel-all and --forget JOB"),
+        (["--cancel", "batch_0001", "--cancel-all"], "only one of --cancel JOB, --cancel-all and --forget JOB"),
         (["--cancel", "nobody"], "nobody: no such job in "),
-        (["--forget", ""], "known are: batch_0001. One of another warehouse: --warehouse FILE"),
-        (["--warehouse", "/nowhere/w.duckdb"], "there is no warehouse /nowhere/w.duckdb"),
-        (["--cancel-all", "--warehouse", "/nowhere/w.duckdb"], "there is no warehouse /nowhere/w.duckdb"),
+        (["--forget", ""], "known jobs: batch_0001. For a job of another warehouse, add --warehouse FILE"),
+        (["--warehouse", "/nowhere/w.duckdb"], "/nowhere/w.duckdb: no such warehouse"),
+        (["--cancel-all", "--warehouse", "/nowhere/w.duckdb"], "/nowhere/w.duckdb: no such warehouse"),
     ],
 )
 def test_wrong_usage_says_what_was_expected(arguments: list[str], told: str, left: Path, factmill: Factmill) -> None:
@@ -150,7 +150,10 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     assert "factmill jobs --forget batch_0001" in ran.json["jobs"][0]["note"]
     [known] = list_known(factmill)
     assert known["state"] == "lost"
-    assert known["note"] == "its server knows it no more; the same build asks, and pays, anew what is left of it"
+    assert (
+        known["note"]
+        == "its server no longer has it; the same build sends its unanswered requests again, and you pay for them again"
+    )
     server.close()
     assert (
         "cannot be reached" in list_known(factmill)[0]["note"]
@@ -158,7 +161,7 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     )
     ran = factmill("jobs", "--cancel-all", MY_KEY="key")
     assert ran.code == 1
-    assert "nothing was cancelled, since not all jobs can be seen: " in ran.err
+    assert "no job was cancelled, because not all jobs can be read: " in ran.err
 
 
 def test_a_job_that_its_server_may_have_lost_is_forgotten_and_asked_anew(

@@ -1,10 +1,12 @@
 """The page of a build: what stands on it, that nothing of sources or models acts on it, and what it withholds."""
 
+import base64
 import json
 import os
 import re
 import subprocess
 import sys
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,14 +27,19 @@ from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.attachments import make_page_visibility
 from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.write import make_redacted_release_manifest
+from factmill.tasks.reports.builds import sampled_rows
 from factmill.tasks.reports.builds.build_page import (
     BUILD_RENDERERS,
     BuildPage,
+    BuildPageVisibility,
+    StageSummary,
     render_build_html,
     render_build_json,
     render_build_markdown,
 )
+from factmill.tasks.reports.builds.page_loading import make_funnel_figure
 from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS
+from factmill.tasks.reports.page_frame import format_build_command
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -55,7 +62,8 @@ def test_what_rows_calls_and_names_say_is_text_and_nothing_else(hostile: BuildPa
     assert "nothing[U+0000]here" in html and "[shortened: 1,000,000 characters in all]" in html
     assert len(html) < 700_000
     markdown = render_build_markdown(hostile)
-    assert "<script" not in (plain := re.sub(r"`+.*?`+", "", markdown)) and not re.search(r"(?<!\\)\]\(", plain)
+    unfenced = re.sub(r"(?ms)^(`{3,})\w*\n.*?^\1$", "", markdown)
+    assert "<script" not in (plain := re.sub(r"`+.*?`+", "", unfenced)) and not re.search(r"(?<!\\)\]\(", plain)
     assert len(markdown) < 200_000 and len(render_build_json(hostile)) < 700_000
 
 
@@ -191,3 +199,50 @@ def test_a_build_of_an_earlier_factmill_has_a_page_that_says_what_it_lacks(tmp_p
     assert any("which wrote no judged_score into multihal" in each for each in page.warnings)
     assert page.rows[0].shown["question"] == "Where was Kepler born?" and page.distributions == ()
     assert "Where was Kepler born?" in render_build_html(page)
+
+
+def test_all_rows_are_searched_where_the_page_shows_some_and_only_those_that_it_may_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled_rows, "MAX_PAGE_ROWS", 2)
+    rows = [multihal_row(f"felm_{number}", input=f"tab\there {number}\u202e?") for number in range(5)]
+    build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": rows})
+    page = load_page_for_build(tmp_path / "w.duckdb", build)
+    assert page.all_rows and (len(page.rows), page.all_rows.rows) == (2, 5)
+    lines = zlib.decompress(base64.b64decode(page.all_rows.packed)).decode().split("\n")
+    assert [line.count("\t") for line in lines] == [len(page.all_rows.headings) + len(page.all_rows.filters) - 1] * 5
+    assert "tab here 3[U+202E]?" in lines[3]
+    assert "The search looks at all 5." in render_build_html(page)
+    assert "all_rows" not in json.loads(render_build_json(page))
+    some = load_page_for_build(
+        tmp_path / "w.duckdb", build, BuildPageVisibility(rows=frozenset(row["id"] for row in rows[:3]))
+    )
+    assert some.all_rows and some.all_rows.rows == 3
+    assert b"here 4" not in zlib.decompress(base64.b64decode(some.all_rows.packed))
+
+
+def test_losses_are_shown_alone_where_nearly_all_rows_go_on() -> None:
+    stages = [
+        StageSummary("read", rows_in=100, rows_out=99, rejects=1),
+        StageSummary("link", rows_in=99, rows_out=90, rejects=9),
+        StageSummary("count", rows_in=90, rows_out=90),
+    ]
+    alone = make_funnel_figure(stages)
+    assert [(series.label, series.x, series.y) for series in alone.series] == [
+        ("rejected", ("link", "read"), (9.0, 1.0))
+    ]
+    assert alone.note == "No row was lost at: count."
+    many = make_funnel_figure([*stages, StageSummary("score", rows_in=90, rows_out=40, rejects=50)])
+    assert many.series[0].label == "passed on"
+    assert many.series[0].x == ("score", "link", "read", "count")
+    assert not make_funnel_figure(stages[2:]).series[1].y[0]
+
+
+def test_the_command_that_makes_a_build_again_has_the_options_it_was_made_with(tmp_path: Path) -> None:
+    build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
+    assert format_build_command(["build", "multihal"], MULTIHAL.params, build) == "factmill build multihal --world mine"
+    flow = {"languages": ["da", "de"], "limit": 5, "min_score": 4, "all_hops": True, "source": []}
+    origin = {**build.origin, "flow": flow, "world": "my world.toml", "graph": "g"}
+    said = format_build_command(["build", "multihal"], MULTIHAL.params, replace(build, origin=origin))
+    assert said.startswith("factmill build multihal ") and said.endswith(" --world 'my world.toml' --graph g")
+    assert "--limit 5" in said and "--all-hops" in said and "da" in said and "min-score" not in said

@@ -24,6 +24,17 @@ class Example:
     """A line to type."""
 
     line: str
+    output: tuple[str, ...] = ()
+    """What it prints, as the document shows it; `…` stands for what is left out."""
+
+    def find_missing_output(self, printed: str) -> list[str]:
+        """Return the shown lines that were not printed, but for spaces, times and digests."""
+        found = _mask_what_differs(printed)
+        return [
+            line
+            for line in self.output
+            if not all(part in found for part in map(str.strip, _mask_what_differs(line).split("…")))
+        ]
 
     @property
     def words(self) -> list[str]:
@@ -51,6 +62,11 @@ class Example:
         )
 
 
+def _mask_what_differs(text: str) -> str:
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+|\b[\d.]+ (?:seconds?|minutes?|hours?|days?) ago", "TIME", text)
+    return " ".join(re.sub(r"\b[0-9a-f]{12,16}\b", "DIGEST", text).split())
+
+
 def list_blocks(document: str, *languages: str) -> list[str]:
     """Return a document's blocks of code in these languages."""
     return [
@@ -66,11 +82,13 @@ def list_named_files(document: str) -> dict[str, str]:
 
 def list_examples(document: str) -> list[Example]:
     """Return what a document tells to type, in order; in a console's block, what stands behind a `$`."""
-    found = []
+    found: list[Example] = []
     for language, block in _BLOCK.findall((ASSETS_ROOT / document).read_text("utf-8")):
         lines = block.replace("\\\n", " ").splitlines()
         if language == "sh":
             found += [Example(line) for line in lines]
         elif language == "console":
-            found += [Example(line[2:]) for line in lines if line.startswith("$ ")]
+            for shown in re.split(r"^\$ ", "\n".join(lines), flags=re.MULTILINE)[1:]:
+                line, *output = shown.splitlines()
+                found.append(Example(line, tuple(output)))
     return [example for example in found if example.words]

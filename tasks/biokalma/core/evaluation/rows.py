@@ -118,7 +118,7 @@ class CitationCounts(StrictModel):
 
 
 class ScoredBiokalmaPrediction(RatedBiokalmaPrediction):
-    """A row of the published table `biokalma_answers`."""
+    """A model's answer to a question of BioKaLMA, with its citations and its counts of right, needed and missing ones."""
 
     sentences: list[str]
     """Sentences of the answer, without brackets."""

@@ -104,7 +104,7 @@ class FanOutJudgedPrediction(FanOutPrediction):
 
 
 class FanOutScoredPrediction(FanOutJudgedPrediction):
-    """A row of the published table `fanoutqa_answers`; a missing score is null."""
+    """A model's answer to a question of FanOutQA, with its scores and the judge's grade; a missing score is null."""
 
     loose: float | None
     """Share of the gold answer's strings that the answer says."""

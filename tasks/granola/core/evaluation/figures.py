@@ -1,13 +1,15 @@
 """Figures of GRANOLA's metrics for one or several models (paper Figures 5 to 8 and 11, Table 3)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.counts_and_bins import UNKNOWN_BIN
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
-from factmill.tasks.granola.core.evaluation.scoring import AGREEMENT_CELLS, PREDICTION_OUTCOMES, SIMILARITY_METRIC
+from factmill.tasks.granola.core.evaluation.scoring import AGREEMENT_CELLS, SIMILARITY_METRIC, PredictionOutcome
 
 _SELECTIVE_NOTE = "Accuracies here leave out IDK answers (§5.1)."
+_OUTCOMES_BEST_FIRST: tuple[PredictionOutcome, ...] = ("level_1", "level_2", "level_3_or_more", "idk", "wrong")
 _ACCURACIES = {"standard": "selective_accuracy", "GRANOLA": "selective_granola_accuracy"}
 
 MetricKey = tuple[str, str, str, str, str]
@@ -30,7 +32,8 @@ def draw_granola_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list
             "standard_and_granola_accuracy",
             "Standard and GRANOLA accuracy",
             ("selective_accuracy", "selective accuracy, level 1 alone"),
-            f"Figure 5 of the paper. The distance of a point above x = y shows what coarser answers add. {_SELECTIVE_NOTE}",
+            f"Figure 5 of the paper. The distance of a point above the dashed line, x = y, shows what coarser answers add. {_SELECTIVE_NOTE}",
+            reference="x = y",
         ),
         _draw_accuracy_scatter(
             by,
@@ -47,7 +50,13 @@ def draw_granola_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list
 
 
 def _draw_accuracy_scatter(
-    metrics_by_key: _MetricsByKey, runs: _RunLabels, name: str, title: str, x_metric: tuple[str, str], note: str
+    metrics_by_key: _MetricsByKey,
+    runs: _RunLabels,
+    name: str,
+    title: str,
+    x_metric: tuple[str, str],
+    note: str,
+    reference: Literal["x = y"] | None = None,
 ) -> ReportFigure:
     metric, label = x_metric
     points = (
@@ -71,6 +80,7 @@ def _draw_accuracy_scatter(
         ),
         note=note,
         y_range=(0, 1),
+        reference=reference,
     )
 
 
@@ -88,10 +98,11 @@ def _draw_outcome_shares(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Rep
                     metrics_by_key, {label: (*run, f"share_{outcome}", "", "") for run, label in runs.items()}
                 ),
             )
-            for outcome in PREDICTION_OUTCOMES
+            for outcome in _OUTCOMES_BEST_FIRST
         ),
         note="Figure 8 of the paper. Level 1 is the finest.",
         y_range=(0, 1),
+        palette="ordered",
     )
 
 

@@ -27,7 +27,7 @@ class GranolaPrediction(GranolaQuestion, EvaluationPrediction):
 
 
 class ScoredGranolaPrediction(GranolaPrediction):
-    """One row of the published table `granola_answers`: an answer with its scores."""
+    """A model's answer to a question of GRANOLA-EQ, with the finest gold answer that it matches."""
 
     level_f1: list[float]
     """Token F1 of the answer with each of granola_answers; empty where the answer is not scored."""

@@ -36,7 +36,7 @@ class SlaqPrediction(SlaqQuestion, EvaluationPrediction):
 
 
 class ScoredSlaqPrediction(SlaqPrediction):
-    """A row of the published table `slaq_answers`."""
+    """A model's answer to a short question (one fact) or a long one (five facts) of SLAQ, with the judge's verdicts."""
 
     verdicts: list[int]
     """1 right, 0 wrong: one for a short answer, five for a long one; empty if unjudged."""

@@ -135,7 +135,7 @@ class AblationSimilarities(StrictModel):
 
 
 class ComparedFact(PairedFact):
-    """A row of the published table `slaq_mechanism`."""
+    """A fact in a model's short and long answer, with the similarity of the components that carry it (§5.2)."""
 
     short_tokens: int
     """Tokens of the short answer that count."""
@@ -159,7 +159,7 @@ class ComparedFact(PairedFact):
 
 
 class AblatedTokenRow(Row):
-    """A row of the published table `slaq_mechanism_tokens`; the id is `model/topic/number/side/place`."""
+    """A token of an answer with the importance of every component of the model; the id is `model/topic/number/side/place`."""
 
     fact: str
     """Row id in `slaq_mechanism`."""

@@ -36,7 +36,7 @@ def test_verdicts_of_a_sheet_stand_with_the_build(factmill: Factmill, warehouse:
         writer.writerows(rows)
 
     taken = factmill(*asked, "--from", sheet)
-    assert "3 verdicts taken in" in taken.out
+    assert "3 verdicts imported" in taken.out
     line = "informativeness: 33.3% (6.2% to 79.2%; 3 rows; paper 6.0%)"
     assert line in taken.out
     figures = {each["kind"]: each for each in factmill(*asked, "--json").json["figures"]}

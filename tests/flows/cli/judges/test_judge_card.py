@@ -126,7 +126,7 @@ def test_a_draw_follows_from_its_seed_and_nothing_is_overwritten(marked: Marked,
     other = marked.export(tmp_path / "c.csv", "--n", "20", "--seed", "1")
     assert {row["question"] for row in other} != {row["question"] for row in rows}
     again = marked("label", marked.evaluation, "--to", tmp_path / "a.csv", code=1)
-    assert "is there already and may hold labels" in again.err
+    assert "the file exists and may hold labels" in again.err
     all_of_it = marked.export(tmp_path / "d.csv", "--n", "100000")
     assert len(all_of_it) == len({(row["question"], row["answer"]) for row in all_of_it})
     wrong = marked("label", marked.evaluation, "--to", tmp_path / "e.csv", "--by", "colour", code=2)
@@ -178,7 +178,7 @@ def test_weights_give_back_what_was_drawn_from(marked: Marked, tmp_path: Path) -
 
 
 CARELESS = [
-    (3, {"label": ""}, "missing: no label in 1 of the rows: 5"),
+    (3, {"label": ""}, "missing: 1 rows have no label: 5"),
     (4, {"label": "maybe"}, "unreadable: row 6: the label is 'maybe'; expected one of 1, 0"),
     (5, {"item": "q000000000000"}, "unknown: row 7: this warehouse has drawn no item 'q000000000000'"),
     (6, {"item": ""}, "unknown: row 8: the item is empty"),
@@ -202,8 +202,8 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
     assert "doubled: rows 2 and 22: the same item has the same label by ada; it counts once" in told
     labels = f"{rows[1]['label']} and {turned}"
     assert f"contradicting: rows 3 and 23: the same item has different labels by ada: {labels}; none is used" in told
-    assert f"{path}: 14 labels of ada taken in\n" in told
-    assert "6 drawn items have no label yet" in told
+    assert f"{path}: 14 labels of ada imported\n" in told
+    assert "6 drawn answers have no label yet" in told
 
     kept = [row for at, row in enumerate(rows[:20]) if at != 1 and at not in {at for at, *_ in CARELESS}]
     other = [row | {"label": "1"} for row in kept]
@@ -212,7 +212,7 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
     assert f"slaq: 2 people; they agree on {agreed} of 14 items with several labels" in second
     assert "Bo used a single label: there is no kappa" in second
     changed = marked("label", "--from", write(tmp_path / "b.csv", kept), "--labeller", "Bo").out
-    assert f"14 labels of Bo taken in, {14 - agreed} of them changed" in changed
+    assert f"14 labels of Bo imported, {14 - agreed} of them changed" in changed
     assert "agree on 14 of 14 items with several labels; Cohen's kappa 1.000" in changed
 
 
@@ -308,7 +308,7 @@ def test_a_judge_without_verdicts_on_the_answers_is_told_what_to_do(marked: Mark
     # the embedded world's judge is no model: the program stands in
     assert marked("judge-card", "--judge", "judge", "--labels", path, "--json").json["cards"][0]["overall"]["n"] == 5
     ran = marked("judge-card", "--judge", "gpt-9", "--labels", path, code=2)
-    assert f"no verdict of gpt-9 on these answers, which were drawn of {marked.evaluation}" in ran.err
+    assert f"no evaluation has verdicts of gpt-9 on these answers, which were drawn from {marked.evaluation}" in ran.err
     assert "--judge gpt-9" in ran.err
 
 
@@ -355,7 +355,7 @@ def test_a_card_corrects_the_rate_that_its_judge_errs_on(
     assert corrected["ci_low"] <= right / len(lines) <= corrected["ci_high"]
     assert corrected["value"] > raw["ci_high"]
     assert corrected["labels"] == len(rows)
-    assert f"without the judge's errors {corrected['value']:.3f} [" in marked(*evaluate).out
+    assert f"corrected for the judge's errors {corrected['value']:.3f} [" in marked(*evaluate).out
     written = [tmp_path / f"r.{form}" for form in ("html", "md", "json")]
     marked("report", before["evaluation_id"], *(each for path in written for each in ("--to", path)))
     assert json.loads(written[2].read_text("utf-8"))["corrected"] == [corrected]

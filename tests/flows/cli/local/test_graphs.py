@@ -65,7 +65,7 @@ def test_malformed_lines_are_listed_when_asked_for(tmp_path: Path) -> None:
     source.write_text(LINES + "no triple\n<a:s> <a:p>\n")
     assert run(tmp_path, "load", source, "--name", "mine").code == 0
     checked = run(tmp_path, "list", "--check", "mine", "--malformed", "1")
-    assert f"{source}, line 30: not a triple: no triple\n2 malformed lines were left out\n" in checked.out
+    assert f"{source}, line 30: not a triple: no triple\n2 malformed lines were skipped\n" in checked.out
     told = read_json(run(tmp_path, "list", "--check", "mine", "--malformed", "5", "--json"))
     assert (told["malformed"], [line["line_no"] for line in told["malformed_lines"]]) == (2, [30, 31])
 
@@ -141,7 +141,7 @@ NEWS = LoadProgress(
 
 def test_progress_is_told_in_a_line() -> None:
     assert graphs.format_progress(NEWS) == (
-        "reading a.nt.gz, 25 %, 1,234,567 lines, 61,728 lines/s, 8 MB/s, all is read in 1 h 02 min"
+        "reading a.nt.gz, 25 %, 1,234,567 lines, 61,728 lines/s, 8 MB/s, reading ends in 1 h 02 min"
     )
 
 

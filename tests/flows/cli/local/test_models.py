@@ -99,5 +99,5 @@ def test_the_help_has_an_example() -> None:
 
 @pytest.mark.parametrize("kind", ["embedder", "cross-encoder"])
 def test_an_option_that_a_kind_does_not_take_is_refused_by_name(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"--quantization is not an option of the kind {kind}"):
+    with pytest.raises(UsageError, match=f"--quantization does not apply to the kind {kind}"):
         run_models("add", kind, str(tmp_path), "--quantization", "int8")

@@ -1,0 +1,272 @@
+"""Makes the pictures of README and documentation: `python docs/pictures.py` the diagram, with `--screens` the screenshots too.
+
+The screenshots show the real thing: a build of GRANOLA-EQ in the embedded world, made in a temporary home on a Prefect
+server of its own, its report page and its run in Prefect's UI, as Chromium draws them.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import httpx
+from PIL import Image
+from websockets.sync.client import connect
+
+FOLDER = Path(__file__).parent / "pictures"
+MAX_BYTES = 150_000
+"""Maximum size of a screenshot's file."""
+STEPS = (
+    ("Source", ("Wikidata,", "Wikipedia,", "your files")),
+    ("Stages", ("link, write,", "judge; a row", "goes on or is", "dropped with", "a reason")),
+    ("Table", ("DuckDB,", "Parquet; each", "row by item,", "statement or", "revision")),
+    ("Measure", ("a model is", "asked once,", "judged and", "scored")),
+    ("Report", ("page, release,", "comparison,", "what changed")),
+)
+"""Title and lines of each box of the diagram."""
+BAND = (
+    "Call cache: every question to a service or a model is recorded with its reply",
+    "factmill verify makes the same bytes from it, without network",
+)
+NARROW_BAND = (
+    "Call cache: every question is recorded",
+    "with its reply; factmill verify makes",
+    "the same bytes from it, without network",
+)
+FONT = 'font-family="-apple-system, Segoe UI, Helvetica, Arial, sans-serif"'
+TITLE = '<title id="t">Source, stages, table, measure, report; a call cache below all of them</title>'
+COLOURS = {
+    "light": {"text": "#1f2328", "soft": "#57606a", "box": "#f6f8fa", "line": "#8c959f", "band": "#ddf4ff"},
+    "dark": {"text": "#e6edf3", "soft": "#9da7b3", "box": "#161b22", "line": "#6e7681", "band": "#12263f"},
+}
+
+
+def draw_narrow_diagram(theme: str) -> str:
+    """Return the diagram for narrow screens: a box below the other."""
+    colours = COLOURS[theme]
+    width, box, gap = 360, 62, 18
+    height = len(STEPS) * (box + gap) + 92
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t" {FONT}>',
+        TITLE,
+    ]
+    for number, (title, lines) in enumerate(STEPS):
+        top = 4 + number * (box + gap)
+        words = " ".join(lines)
+        cut = words.index(" ", len(words) // 2 - 4) if len(words) > 29 else len(words)
+        parts.append(
+            f'<rect x="1" y="{top}" width="{width - 2}" height="{box}" rx="8" fill="{colours["box"]}" stroke="{colours["line"]}"/>'
+        )
+        parts.append(
+            f'<text x="14" y="{top + 38}" font-size="19" font-weight="600" fill="{colours["text"]}">{title}</text>'
+        )
+        parts += [
+            f'<text x="118" y="{top + (27 if words[cut:] else 37) + 20 * row}" font-size="15" fill="{colours["soft"]}">{escape(line.strip())}</text>'
+            for row, line in enumerate((words[:cut], words[cut:]))
+            if line
+        ]
+        if number:
+            parts.append(
+                f'<path d="M{width / 2} {top - gap + 2} v{gap - 5} m-6 -6 l6 6 l6 -6" fill="none" stroke="{colours["soft"]}" stroke-width="2"/>'
+            )
+    top = height - 88
+    parts.append(
+        f'<rect x="1" y="{top}" width="{width - 2}" height="84" rx="8" fill="{colours["band"]}" stroke="{colours["line"]}"/>'
+    )
+    parts += [
+        f'<text x="{width / 2}" y="{top + 26 + 21 * row}" text-anchor="middle" font-size="15" fill="{colours["text"]}">{escape(line)}</text>'
+        for row, line in enumerate(NARROW_BAND)
+    ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def draw_diagram(theme: str) -> str:
+    """Return the diagram source → stages → table → measure → report as SVG, in the colours of a theme."""
+    colours = COLOURS[theme]
+    width, gap, box, top, height = 700, 25, 120, 8, 134
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} 224" role="img" aria-labelledby="t" {FONT}>',
+        TITLE,
+    ]
+    for number, (title, lines) in enumerate(STEPS):
+        left = number * (box + gap)
+        middle = left + box / 2
+        parts.append(
+            f'<rect x="{left + 1}" y="{top}" width="{box - 2}" height="{height}" rx="8" fill="{colours["box"]}" stroke="{colours["line"]}"/>'
+        )
+        parts.append(
+            f'<text x="{middle}" y="{top + 27}" text-anchor="middle" font-size="19" font-weight="600" fill="{colours["text"]}">{title}</text>'
+        )
+        parts += [
+            f'<text x="{middle}" y="{top + 50 + 18 * row}" text-anchor="middle" font-size="15" fill="{colours["soft"]}">{escape(line)}</text>'
+            for row, line in enumerate(lines)
+        ]
+        if number:
+            parts.append(
+                f'<path d="M{left - gap + 3} {top + height / 2} h{gap - 9} m-7 -6 l7 6 l-7 6" fill="none" stroke="{colours["soft"]}" stroke-width="2"/>'
+            )
+    parts.append(
+        f'<rect x="1" y="158" width="{width - 2}" height="58" rx="8" fill="{colours["band"]}" stroke="{colours["line"]}"/>'
+    )
+    parts += [
+        f'<text x="{width / 2}" y="{182 + 22 * row}" text-anchor="middle" font-size="16" fill="{colours["text"]}">{escape(line)}</text>'
+        for row, line in enumerate(BAND)
+    ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def take_screenshots() -> None:
+    """Build GRANOLA-EQ in the embedded world and take the pictures of its page and of its run."""
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary)
+        with serve_prefect(home / "prefect") as api:
+            settings = {"FACTMILL_HOME": str(home / "factmill"), "PREFECT_API_URL": api}
+            run_factmill(settings, "prepare")
+            run_factmill(settings, "build", "granola")
+            run_factmill(settings, "report", "latest:granola", "--to", str(home / "granola.html"))
+            (run,) = httpx.post(f"{api}/flow_runs/filter", json={"limit": 1, "sort": "START_TIME_DESC"}).json()
+            page = f"{api.removesuffix('/api')}/runs/flow-run/{run['id']}"
+            with open_browser(home / "profile") as send:
+                report = f"file://{home / 'granola.html'}"
+                save_screenshot(send, report, FOLDER / "report.png", awaited="From source to rows", height=880)
+                save_screenshot(
+                    send, page, FOLDER / "prefect-run.png", awaited=run["name"], settles_in_s=20, height=900
+                )
+
+
+@contextmanager
+def serve_prefect(home: Path) -> Iterator[str]:
+    """Run a Prefect server on a free port; yield the address of its API."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    api = f"http://127.0.0.1:{port}/api"
+    command = [find_program("prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    environment = {**os.environ, "PREFECT_HOME": str(home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    environment.pop("PREFECT_API_URL", None)
+    environment["PREFECT_SERVER_UI_API_URL"] = api
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as server:
+        try:
+            wait_until(lambda: answers(f"{api}/health"), f"the Prefect server does not answer at {api}")
+            yield api
+        finally:
+            server.terminate()
+
+
+def answers(url: str) -> bool:
+    """Say whether a server answers at an address."""
+    try:
+        return httpx.get(url).is_success
+    except httpx.TransportError:
+        return False
+
+
+def run_factmill(settings: Mapping[str, str], *arguments: str) -> None:
+    """Run the command of this Python's environment."""
+    subprocess.run([find_program("factmill"), *arguments], env={**os.environ, **settings}, check=True)
+
+
+def find_program(name: str) -> str:
+    """Return the path of a program of this Python's environment."""
+    return str(Path(sys.executable).parent / name)
+
+
+@contextmanager
+def open_browser(profile: Path) -> Iterator[Callable[..., Any]]:
+    """Run Chromium; yield a function that sends a command of its DevTools protocol and returns the result."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not chromium:
+        raise RuntimeError("no Chromium is installed: apt-get install chromium")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+    flags += [f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"]
+    with subprocess.Popen([chromium, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
+        try:
+            port_file = profile / "DevToolsActivePort"
+            wait_until(lambda: port_file.exists() and "\n" in port_file.read_text(), "Chromium does not start")
+            port = port_file.read_text().split("\n")[0]
+            (tab,) = [each for each in httpx.get(f"http://127.0.0.1:{port}/json").json() if each["type"] == "page"]
+            with connect(tab["webSocketDebuggerUrl"], max_size=None) as socket_:
+
+                def send(method: str, **parameters: Any) -> Any:
+                    socket_.send(json.dumps({"id": 1, "method": method, "params": parameters}))
+                    while True:
+                        answer = json.loads(socket_.recv(timeout=60))
+                        if answer.get("id") == 1:
+                            return answer["result"]
+
+                yield send
+        finally:
+            browser.terminate()
+
+
+def save_screenshot(
+    send: Callable[..., Any],
+    url: str,
+    file: Path,
+    *,
+    awaited: str,
+    settles_in_s: float = 1,
+    width: int = 1280,
+    height: int,
+    theme: str = "light",
+) -> None:
+    """Save what Chromium draws of a page as a PNG of at most `MAX_BYTES`, with fewer colours where it must be.
+
+    `awaited`: text of the page that shows that it is complete; `settles_in_s`: seconds until its drawings are in
+    place; `theme`: light or dark, as the reader's system prefers.
+    """
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    send("Emulation.setDeviceMetricsOverride", **size)
+    send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+    send("Page.navigate", url=url)
+    script = f"document.body.innerText.includes({json.dumps(awaited)})"
+    wait_until(
+        lambda: send("Runtime.evaluate", expression=script)["result"].get("value"), f"{url} never shows {awaited!r}"
+    )
+    time.sleep(settles_in_s)
+    raw = b64decode(send("Page.captureScreenshot", format="png")["data"])
+    with Image.open(BytesIO(raw)) as image:
+        for colours in (128, 64, 32):
+            packed = BytesIO()
+            image.convert("RGB").quantize(colours).save(packed, "PNG", optimize=True)
+            if packed.tell() <= MAX_BYTES:
+                file.write_bytes(packed.getvalue())
+                return
+    raise RuntimeError(f"{file}: {packed.tell():,} bytes, expected at most {MAX_BYTES:,}; take a smaller window")
+
+
+def wait_until(is_so: Callable[[], Any], problem: str) -> None:
+    """Wait until something is so; RuntimeError with the problem when it is not within two minutes."""
+    for _ in range(240):
+        if is_so():
+            return
+        time.sleep(0.5)
+    raise RuntimeError(problem)
+
+
+def main() -> None:
+    """Write the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--screens", action="store_true", help="take the screenshots too (some minutes)")
+    FOLDER.mkdir(exist_ok=True)
+    for theme in COLOURS:
+        (FOLDER / f"stages-{theme}.svg").write_text(draw_diagram(theme), "utf-8")
+        (FOLDER / f"stages-narrow-{theme}.svg").write_text(draw_narrow_diagram(theme), "utf-8")
+    if parser.parse_args().screens:
+        take_screenshots()
+
+
+if __name__ == "__main__":
+    main()

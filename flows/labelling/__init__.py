@@ -1,0 +1,1 @@
+"""The page on which people label, audit and review, and the files of its forms."""

@@ -1,0 +1,247 @@
+"""A sheet for people: rows with what they see and what they decide, whatever file form or page carries it.
+
+`factmill label`, `audit` and `review` each make a sheet and read rows back; forms and the page know nothing about the three.
+What a person saw is pinned by a digest of the shown cells, so that a text changed in another tool is noticed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from factmill.tasks.core.digests import digest_json
+
+SHOWN_DIGEST = "shown_digest"
+"""Name under which a form carries the digest of a row's shown cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetQuestion:
+    """One thing that a person decides about a row."""
+
+    name: str
+    """Column of the answer."""
+    title: str
+    """Question to the person, one line."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """Allowed answer → its meaning, which may be empty; no choices: any text, which may be left out."""
+    needed_with: tuple[str, str] | None = None
+    """(question, answer) with which this text is needed, and without which it has no meaning; None: it is optional."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetLayout:
+    """Columns of a sheet, and who sees or fills in which."""
+
+    columns: tuple[str, ...]
+    """All columns, in the order of the CSV; those that are neither shown nor asked about are carried along."""
+    key: str
+    """Column that identifies a row."""
+    who: str
+    """Column of the person's name."""
+    shown: tuple[str, ...]
+    questions: tuple[SheetQuestion, ...]
+    instruction: str
+    """What people are asked to do, one line."""
+    several_people: bool = False
+    """True: each person's answers about a row count; False: a row has one decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A sheet to fill in."""
+
+    layout: SheetLayout
+    rows: Sequence[Mapping[str, str]]
+    """Column → cell, for all columns of the layout; earlier answers are filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetRow:
+    """One row that a person filled in, as read from a file or the page."""
+
+    place: str
+    """Place for messages: "row 3", "line 3", "task 17"."""
+    number: int
+    """Number of the line or task."""
+    cells: Mapping[str, str]
+
+    def get(self, name: str) -> str:
+        """Return a cell without surrounding white space; empty where there is none."""
+        return self.cells.get(name, "").strip()
+
+
+SheetProblemKind = Literal[
+    "missing",
+    "skipped",
+    "draft",
+    "annotator",
+    "unreadable",
+    "doubled",
+    "contradicting",
+    "unknown",
+    "changed",
+]
+HARMLESS_PROBLEMS = frozenset({"missing", "skipped", "draft", "doubled"})
+"""Kinds that people may have meant: nothing of the file is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetProblem:
+    """A problem with a row, which is left out."""
+
+    kind: SheetProblemKind
+    message: str
+    """Message that begins with the row's place."""
+
+
+@dataclass(slots=True)
+class ParsedSheet:
+    """Rows of a file with a decision, and the problems with others."""
+
+    rows: list[SheetRow] = field(default_factory=list)
+    problems: list[SheetProblem] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class FormAnswer:
+    """What one person answered about a task of another tool."""
+
+    who: str
+    """Empty: the tool does not say."""
+    answers: Mapping[str, str]
+    """Question → answer; several choices are joined with commas, which no choice allows."""
+    state: Literal["submitted", "skipped", "draft"] = "submitted"
+
+
+@dataclass(frozen=True, slots=True)
+class FormTask:
+    """One task as another tool exported it, before any check."""
+
+    place: str
+    number: int
+    cells: Mapping[str, str]
+    """Key, shown and carried cells."""
+    digest: str
+    """Digest of the shown cells when the task was written; empty: the tool dropped it."""
+    answers: Sequence[FormAnswer]
+
+
+def digest_shown_cells(layout: SheetLayout, cells: Mapping[str, str]) -> str:
+    """Return a digest of what a person sees of a row, and of its key."""
+    return digest_json([cells.get(name, "") for name in (layout.key, *layout.shown)])[:16]
+
+
+def list_carried_columns(layout: SheetLayout) -> list[str]:
+    """Return the columns that people neither see nor fill in, but that come back with the row."""
+    asked = {question.name for question in layout.questions}
+    return [name for name in layout.columns if name not in asked and name != layout.who and name not in layout.shown]
+
+
+def list_earlier_answers(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, str]:
+    """Return question → answer that a row already has."""
+    return {question.name: row[question.name] for question in layout.questions if row.get(question.name)}
+
+
+def is_decided(layout: SheetLayout, answers: Mapping[str, str]) -> bool:
+    """True when all choices are made and every text that they need is there."""
+    return all(
+        answers.get(question.name, "").strip()
+        for question in layout.questions
+        if question.choices
+        or (question.needed_with and answers.get(question.needed_with[0]) == question.needed_with[1])
+    )
+
+
+def format_choice(value: str, meaning: str) -> str:
+    """Format a choice as people see it."""
+    return f"{value}: {meaning}" if meaning else value
+
+
+def check_form_tasks(layout: SheetLayout, tasks: Iterable[FormTask], default_who: str, who_option: str) -> ParsedSheet:
+    """Return the decided rows of another tool's tasks, and what is wrong with the others.
+
+    `default_who`: the person where the tool names none; `who_option`: the option that gives it.
+    """
+    found = ParsedSheet()
+    for task in tasks:
+        if not task.cells.get(layout.key, ""):
+            _note(
+                found,
+                "unknown",
+                task,
+                f"it has no {layout.key}; label the tasks that factmill wrote, and export all data",
+            )
+        elif task.digest != digest_shown_cells(layout, task.cells):
+            what = "what was shown is not what factmill wrote" if task.digest else f"its {SHOWN_DIGEST} is missing"
+            _note(
+                found,
+                "changed",
+                task,
+                f"{what}; import factmill's file anew and label that, since the answer may be about another text",
+            )
+        elif not task.answers:
+            _note(found, "missing", task, "nobody has answered it; answer it in the tool and export again")
+        for answer in task.answers if task.digest == digest_shown_cells(layout, task.cells) else ():
+            _check_answer(layout, task, answer, answer.who or default_who, who_option, found)
+    return found if layout.several_people else _keep_one_decision_per_row(layout, found)
+
+
+def _note(found: ParsedSheet, kind: SheetProblemKind, task: FormTask, message: str) -> None:
+    found.problems.append(SheetProblem(kind, f"{task.place}: {message}"))
+
+
+def _check_answer(
+    layout: SheetLayout, task: FormTask, answer: FormAnswer, who: str, who_option: str, found: ParsedSheet
+) -> None:
+    """Add a person's answer as a row, or the problem with it."""
+    by = f" by {who}" if who else ""
+    if answer.state != "submitted":
+        done = "was skipped" if answer.state == "skipped" else "is a draft"
+        _note(found, answer.state, task, f"it {done}{by}; answer and submit it in the tool if it should count")
+        return
+    if not who:
+        _note(found, "annotator", task, f"the answer names no person; say who it was with {who_option} NAME")
+        return
+    for question in layout.questions:
+        given = answer.answers.get(question.name, "").strip()
+        if question.choices and given not in question.choices:
+            expected = ", ".join(question.choices)
+            kind: SheetProblemKind = "unreadable" if given else "missing"
+            what = f"the {question.name}{by} is {given!r}" if given else f"no {question.name}{by}"
+            _note(found, kind, task, f"{what}; expected one of {expected}; correct it in the tool and export again")
+            return
+        if question.needed_with and bool(given) != (
+            answer.answers.get(question.needed_with[0]) == question.needed_with[1]
+        ):
+            asked, needed = question.needed_with
+            what = f"{'a text' if given else 'no text'} for {question.name}{by}, but the {asked} is {answer.answers.get(asked)!r}"
+            expected = f"a text with {needed}, and none with any other"
+            _note(found, "unreadable", task, f"{what}; expected {expected}; correct it in the tool and export again")
+            return
+    blank = {question.name: "" for question in layout.questions}
+    cells = {**task.cells, **blank, **answer.answers, layout.who: who}
+    named = dict.fromkeys([*layout.columns, layout.who])
+    found.rows.append(SheetRow(task.place, task.number, {name: cells.get(name, "") for name in named}))
+
+
+def _keep_one_decision_per_row(layout: SheetLayout, parsed: ParsedSheet) -> ParsedSheet:
+    """Return one row per key: of people who decided alike with all their names, of people who did not, none."""
+    by_key: dict[str, list[SheetRow]] = {}
+    for row in parsed.rows:
+        by_key.setdefault(row.get(layout.key), []).append(row)
+    kept = ParsedSheet(problems=parsed.problems)
+    choices = [question.name for question in layout.questions if question.name != "note"]
+    for key, rows in by_key.items():
+        names = list(dict.fromkeys(row.get(layout.who) for row in rows))
+        if len({tuple(row.get(name) for name in choices) for row in rows}) == 1:
+            kept.rows.append(SheetRow(rows[0].place, rows[0].number, {**rows[0].cells, layout.who: ", ".join(names)}))
+            continue
+        places = " and ".join(dict.fromkeys(row.place for row in rows))
+        kept.problems.append(
+            SheetProblem(
+                "contradicting",
+                f"{places}: {' and '.join(names)} decided differently on {key}; none is used; agree on one answer in the tool and "
+                "export again",
+            )
+        )
+    return kept

@@ -1,0 +1,163 @@
+"""What every page has in common: its three figures at the top, how to cite it, how to reproduce it, and all rows to search.
+
+Every page opens with a headline and three figures and ends with a citation and commands, so that a reader who knows one
+page knows all.
+"""
+
+import base64
+import shlex
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.publishing.release_spec import PaperCitation
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
+from factmill.tasks.options import CliOption
+from factmill.tasks.reports.formatting import (
+    format_interval,
+    format_number,
+    format_share,
+    format_snake_case_as_words,
+    shorten_line,
+)
+from factmill.tasks.storage.builds import BuildRecord
+
+MAX_INDEXED_ROWS = 100_000
+"""Maximum number of rows that a page's search looks at."""
+_MAX_INDEXED_CHARACTERS = 240
+"""Maximum characters of a value in a page's search."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """One of the three figures at the top of a page."""
+
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageReference:
+    """How to cite what a page is about, and how to make it again."""
+
+    bibtex: str
+    note: str
+    """What the commands give."""
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllRows:
+    """All rows of a page that shows only some, for its search."""
+
+    headings: tuple[str, ...]
+    """Names of the values that are shown of a row, the id first."""
+    filters: tuple[str, ...]
+    """Names of the filters whose values follow in a row."""
+    rows: int
+    packed: str
+    """Rows as lines of tab-separated values, compressed (zlib), as base64."""
+
+
+def pack_rows(headings: Sequence[str], filters: Sequence[str], rows: Iterable[Sequence[str]]) -> AllRows:
+    """Return rows, of which each has a value for each heading and each filter, for a page's search."""
+    lines = ["\t".join(shorten_line(value, _MAX_INDEXED_CHARACTERS) for value in row) for row in rows]
+    packed = zlib.compress("\n".join(lines).encode("utf-8", "replace"), 9)
+    return AllRows(tuple(headings), tuple(filters), len(lines), base64.b64encode(packed).decode())
+
+
+def format_bibtex(key: str, title: str, note: str, year: int, paper: PaperCitation | None) -> str:
+    """Return BibTeX entries: of the paper if there is one, and of what factmill made; `note` names it by its id."""
+    made = f"@misc{{{key}_factmill,\n  title = {{{title}}},\n  note = {{{note}}},\n  year = {{{year}}}\n}}"
+    return f"{_format_paper_bibtex(key, paper)}\n{made}" if paper else made
+
+
+def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> PageReference:
+    """Return how to cite a build and its paper, and the commands that make it again."""
+    title = benchmark.title.partition(":")[0]
+    return PageReference(
+        format_bibtex(
+            benchmark.name, f"{title}, rebuilt by factmill", f"build {build.build_id}", build.published_at.year,
+            find_paper(benchmark),
+        ),
+        "The first command rebuilds it from recorded calls alone and compares every table byte for byte; the second asks "
+        f"everything again. Build {build.build_id}, manifest SHA-256 {build.lock_digest[:16]}…, published tables SHA-256 "
+        f"{build.content_digest[:16]}….",
+        (f"factmill verify {build.build_id}", format_build_command(["build", benchmark.name], benchmark.params, build)),
+    )  # fmt: skip
+
+
+def make_evaluations_reference(
+    name: str, title: str, paper: PaperCitation | None, records: Sequence[BuildRecord], commands: Sequence[str]
+) -> PageReference:
+    """Return how to cite evaluations, and the commands that make them and their report again."""
+    ids = [record.build_id for record in records]
+    year = max(record.published_at.year for record in records)
+    return PageReference(
+        format_bibtex(name, title, f"evaluation {', '.join(ids)}", year, paper),
+        "Models are asked once: a recorded answer is scored again, and no model is called. The last command writes this page.",
+        tuple(commands),
+    )
+
+
+def find_paper(benchmark: Benchmark) -> PaperCitation | None:
+    """Return the paper that a benchmark rebuilds, or None."""
+    paper: PaperCitation | None = load_named_object(benchmark.release).paper if benchmark.release else None
+    return paper
+
+
+def format_build_command(words: Sequence[str], params: type[BaseModel], build: BuildRecord) -> str:
+    """Return the command with the options that a build or an evaluation was made with, without those left at their default."""
+    given: Mapping[str, Any] = build.origin.get("flow") or {}
+    said = ["factmill", *words]
+    for name, field in params.model_fields.items():
+        value = given.get(name, field.default)
+        if value is None or value == field.default or (isinstance(value, list) and tuple(value) == field.default):
+            continue
+        named = next((each.name for each in field.metadata if isinstance(each, CliOption) and each.name), "")
+        option = named or f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            on, _, off = option.partition("/")
+            said.append(on if value else off or f"--no-{on.removeprefix('--')}")
+        else:
+            several = value if isinstance(value, list | tuple) else [value]
+            said += [word for each in several for word in (option, str(each))]
+    for option, word in (("--world", build.origin.get("world")), ("--graph", build.origin.get("graph"))):
+        said += [option, str(word)] if word and word != "embedded" else []
+    return shlex.join(said)
+
+
+def make_metric_key_figure(metric: EvaluationMetric, model: str = "") -> KeyFigure:
+    """Return a metric with its interval as a figure of a page's top."""
+    ends = (
+        f"95 % interval {format_interval(metric.ci_low, metric.ci_high)}" if metric.ci_low is not None else metric.note
+    )
+    return KeyFigure(
+        f"{format_snake_case_as_words(metric.metric)}, {format_snake_case_as_words(metric.setting)}",
+        format_number(metric.value),
+        "; ".join(filter(None, [model, ends])),
+    )
+
+
+def make_coverage_key_figure(metric: EvaluationMetric, model: str = "") -> KeyFigure:
+    """Return how many answers have a score, as a figure of a page's top."""
+    note = f"coverage {format_share(metric.coverage)}" if metric.coverage is not None else ""
+    return KeyFigure(
+        "answers with a score",
+        f"{metric.n:,} of {metric.n + metric.n_unscored:,}",
+        "; ".join(filter(None, [model, note])),
+    )
+
+
+def _format_paper_bibtex(key: str, paper: PaperCitation) -> str:
+    authors = " and ".join(f"{family}, {given}" for given, family in paper.authors)
+    where = f"  booktitle = {{{paper.venue}}},\n" if paper.venue else f"  eprint = {{{paper.arxiv}}},\n"
+    return (
+        f"@{'inproceedings' if paper.venue else 'misc'}{{{key}{paper.year},\n  title = {{{paper.title}}},\n"
+        f"  author = {{{authors}}},\n{where}  year = {{{paper.year}}},\n  url = {{{paper.url}}}\n}}"
+    )
