@@ -22,10 +22,10 @@ from factmill.flows.cli.options import get_option_name
 from factmill.tasks.errors import BudgetExhausted, BuildError, FactmillError, NoRowsPublished, UsageError
 from factmill.tasks.options import BuildReport, format_invalid_option, format_unknown_option
 
-_PROGRAM = """from factmill.tasks.processes import terminate_with_parent
-terminate_with_parent({pid})
-from factmill.flows.cli.entry import main
-main()"""
+_PROGRAM = (
+    "from factmill.tasks.processes import terminate_with_parent; terminate_with_parent({pid}); "
+    "from factmill.flows.cli.entry import main; main()"
+)
 """Runs the command; it is stopped when the thread that started it ends."""
 _STOP_TIMEOUT_S = 30.0
 """Seconds that an interrupted command has to end."""
