@@ -86,33 +86,35 @@ def label(
     evaluation: Annotated[
         str | None,
         typer.Argument(
-            help="With --to or --serve: an evaluation: its id, the beginning of one, or latest:NAME_evaluation.",
+            help="With --to or --serve: id of the evaluation, the start of its id, or latest:NAME_evaluation.",
             metavar="[EVALUATION]",
         ),
     ] = None,
     to: Path | None = typer.Option(
-        None, help="Draw answers and write them to this file, which must not exist.", metavar="FILE"
+        None, help="Draw a sample of judged answers and write it to this new file.", metavar="FILE"
     ),
     taken_from: Path | None = typer.Option(
-        None, "--from", help="Import the labels of a file that --to wrote and people filled in.", metavar="FILE"
+        None, "--from", help="Import the labels from a file that --to wrote and people filled in.", metavar="FILE"
     ),
     serve: ServeOption = False,
     form: FormOption = "",
-    n: int = typer.Option(100, "--n", min=1, max=MAX_SETTING_NUMBER, help="With --to or --serve: answers to draw."),
+    n: int = typer.Option(
+        100, "--n", min=1, max=MAX_SETTING_NUMBER, help="With --to or --serve: number of answers to draw."
+    ),
     seed: int = typer.Option(
         0,
         min=-MAX_SETTING_NUMBER,
         max=MAX_SETTING_NUMBER,
-        help="With --to or --serve: another seed draws and shuffles differently.",
+        help="With --to or --serve: seed for drawing and shuffling the answers.",
     ),
     by: list[str] | None = typer.Option(
         None,
-        help="With --to or --serve: stratify by this column of the answers too (repeatable), as well as by setting and verdict.",
+        help="With --to or --serve: stratify by this column of the answers (repeatable), in addition to setting and verdict.",
         metavar="COLUMN",
     ),
     labeller: str = typer.Option(
         "",
-        help="Who labels: with --serve, and with --from if the file does not say. Default for a CSV: the file's name.",
+        help="Name of the person who labels: with --serve, and with --from if the file does not name one. Default for a CSV: the file's name.",
         metavar="NAME",
     ),
     port: PortOption = 0,
@@ -121,10 +123,10 @@ def label(
 ) -> None:
     """Export answers for people to label, and import the labels.
 
-    --to draws judged answers, as many of each setting and verdict as there are or as fit. The file shows neither the model
-    nor the verdict. Fill in the column label (and note, if you like), or label in Label Studio or Argilla (--form). --from
-    imports the labels, reports rows without a label, with an invalid one or with several, and shows how far several people
-    agree. --serve does all that on a page. Valid labels are stored; the exit code is 1 if some are not.
+    --to draws judged answers evenly over settings and verdicts. The file shows neither the model nor the verdict. Fill in the
+    column label (the column note is optional), or label in Label Studio or Argilla (--form). --from imports the labels, reports
+    rows with a missing, invalid or contradictory label, and shows how far several people agree. --serve does the same on a
+    page. Valid labels are stored; the exit code is 1 if some labels are invalid.
 
     \b
     Examples:
@@ -162,7 +164,7 @@ def _check_export_or_import_options(
 def _export_and_print_label_sheet(warehouse: Path, drawn: LabelDraw, to: Path, form: str, as_json: bool) -> None:
     """Write drawn answers to a file of a form and print how many of each stratum."""
     if to.exists():
-        raise OutputError(f"{to}: is there already and may hold labels; name another file, or remove it")
+        raise OutputError(f"{to}: the file exists and may hold labels; name another file, or remove this one")
     files = write_sheet_files(make_label_sheet(drawn.scheme, drawn.items), to, form)
     with open_warehouse(warehouse) as db:
         save_label_items(db, drawn.items)
@@ -178,20 +180,20 @@ def _export_and_print_label_sheet(warehouse: Path, drawn: LabelDraw, to: Path, f
         "naming_the_model": sum(model.casefold() in item.answer.casefold() for item in drawn.items),
     }
     lines = [
-        f"{to}: {told['items']} of {told['judged']} judged answers of {told['evaluation_id']}; fill in label "
-        f"({', '.join(told['labels'])}), then factmill label --from {to} --labeller NAME"
+        f"{to}: {told['items']} of {told['judged']} judged answers of {told['evaluation_id']}; fill in the column label "
+        f"({', '.join(told['labels'])}), then run factmill label --from {to} --labeller NAME"
     ]
     lines += format_setup_note(files)
     lines += [f"  {count:5} of {size:6}  {stratum}" for stratum, (count, size) in told["strata"].items()]
     if left := told["judged"] - sum(size for _, size in told["strata"].values()):
-        lines.append(f"  note: none was drawn of {left} answers, which are in other strata; with a larger --n they are")
+        lines.append(f"  note: {left} answers are in strata from which none was drawn; increase --n to include them")
     if told["naming_the_model"]:
-        lines.append(f"  note: {told['naming_the_model']} answers hold the model's name themselves")
+        lines.append(f"  note: {told['naming_the_model']} answers contain the model's name")
     print_result(as_json, told, lines)
 
 
 def _label_on_page(warehouse: Path, drawn: LabelDraw, labeller: str, port: int, as_json: bool) -> None:
-    """Serve drawn answers on a page, and take the labels in when it is finished."""
+    """Serve drawn answers on a page, and import the labels when it is finished."""
     with open_warehouse(warehouse) as db:
         save_label_items(db, drawn.items)
     title, sheet = f"Label answers of {drawn.record.build_id}", make_label_sheet(drawn.scheme, drawn.items)
@@ -226,7 +228,7 @@ def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, d
         "troubles": [{"kind": trouble.kind, "told": trouble.message} for trouble in found.problems],
         "among_people": {name: each.model_dump() for name, each in among.items()},
     }
-    lines = [f"{file}: {len(found.labels)} labels of {', '.join(labellers)} taken in"]
+    lines = [f"{file}: {len(found.labels)} labels by {', '.join(labellers)} imported"]
     lines[0] += f", {changed} of them changed" if changed else ""
     lines += format_sheet_problems(found.problems)
     lines += [f"  {unlabelled} drawn items have no label yet"] if unlabelled else []
@@ -241,28 +243,30 @@ def _exit_where_rows_are_wrong(problems: Sequence[SheetProblem]) -> None:
 
 
 def format_no_decision(made: PageDecisions) -> str:
-    """Return the line about a page on which nothing was decided."""
-    return f"nothing was decided; {made.open} rows are open"
+    """Format the line about a page without decisions."""
+    return f"no row was decided; {made.open} rows are open"
 
 
 def review(
     build_name: Annotated[
         str | None,
         typer.Argument(
-            help="With --to or --serve: a build's id, the beginning of one, or latest:BENCHMARK.", metavar="[BUILD]"
+            help="With --to or --serve: id of the build, the start of its id, or latest:BENCHMARK.", metavar="[BUILD]"
         ),
     ] = None,
     to: Path | None = typer.Option(None, help="Write the build's review queue to this file.", metavar="FILE"),
     taken_from: Path | None = typer.Option(
         None,
         "--from",
-        help="Import the decisions of a file that --to wrote and a reviewer filled in.",
+        help="Import the decisions from a file that --to wrote and a reviewer filled in.",
         metavar="FILE",
     ),
     serve: ServeOption = False,
     form: FormOption = "",
     reviewer: str = typer.Option(
-        "", help="Who decides: with --serve, and with --from if an export does not say.", metavar="NAME"
+        "",
+        help="Name of the person who decides: with --serve, and with --from if the file does not name one.",
+        metavar="NAME",
     ),
     port: PortOption = 0,
     warehouse: NewWarehouseOption = None,
@@ -271,7 +275,7 @@ def review(
     """Export flagged rows for people to decide on, and import them.
 
     Fill in decision (keep, drop, edit), edited, reviewer and note, or decide in Label Studio or Argilla (--form), or on a page
-    (--serve). The next build of the benchmark has the decisions in its manifest.
+    (--serve). The next build of the benchmark applies the decisions; its manifest holds them.
 
     \b
     Examples:
@@ -298,7 +302,7 @@ def review(
     made = decide_on_page(sheet, f"review-{build.build_id}", f"Review {build.build_id}", reviewer, port, check)
     taken = save_decisions(path, [parse_review_row(row, "the page") for row in made.rows])
     told = {"file": str(made.journal), "decisions": taken, "open": made.open}
-    print_result(as_json, told, [f"{made.journal}: {taken} decisions taken in, {made.open} items are still open"])
+    print_result(as_json, told, [f"{made.journal}: {taken} decisions imported, {made.open} items are still open"])
 
 
 def _import_review_decisions(warehouse: Path, file: Path, form: str, reviewer: str, as_json: bool) -> None:
@@ -308,7 +312,7 @@ def _import_review_decisions(warehouse: Path, file: Path, form: str, reviewer: s
     taken = save_decisions(warehouse, items)
     undecided = len(items) - taken + len(sheet.problems)
     told = {"file": str(file), "items": len(items) + len(sheet.problems), "decisions": taken, **_list_troubles(sheet)}
-    lines = [f"{file}: {taken} decisions taken in, {undecided} items are still open"]
+    lines = [f"{file}: {taken} decisions imported, {undecided} items are still open"]
     print_result(as_json, told, [*lines, *format_sheet_problems(sheet.problems, file.name)])
     _exit_where_rows_are_wrong(sheet.problems)
 
@@ -326,31 +330,36 @@ def audit(
     benchmark: BenchmarkArgument,
     build_name: BuildOption = None,
     rows: int = typer.Option(
-        DEFAULT_AUDIT_ROWS, min=1, max=MAX_SETTING_NUMBER, help="Rows of the sample; a larger one contains the smaller."
+        DEFAULT_AUDIT_ROWS,
+        min=1,
+        max=MAX_SETTING_NUMBER,
+        help="Number of rows in the sample; a larger sample contains the smaller one.",
     ),
-    seed: int = typer.Option(0, min=-MAX_SETTING_NUMBER, max=MAX_SETTING_NUMBER, help="Draws another sample."),
-    to: Path | None = typer.Option(None, help="Write the sample to this file, to be filled in.", metavar="FILE"),
+    seed: int = typer.Option(0, min=-MAX_SETTING_NUMBER, max=MAX_SETTING_NUMBER, help="Seed for drawing the sample."),
+    to: Path | None = typer.Option(
+        None, help="Write the sample to this file, for a reviewer to fill in.", metavar="FILE"
+    ),
     taken_from: Path | None = typer.Option(
         None,
         "--from",
-        help="Take in a file that was filled in (in a CSV, `reviewer` in each row looked at).",
+        help="Import the verdicts from a file that was filled in (in a CSV, with `reviewer` in each checked row).",
         metavar="FILE",
     ),
     serve: ServeOption = False,
     form: FormOption = "",
     reviewer: str = typer.Option(
         "",
-        help="Who gives verdicts: in the terminal, with --serve, and with --from if an export does not say.",
+        help="Name of the person who gives verdicts: in the terminal, with --serve, and with --from if the file does not name one.",
         metavar="NAME",
     ),
     port: PortOption = 0,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Review a seeded sample of rows with their evidence.
+    """Check a random sample of rows against their evidence.
 
-    Verdicts are given by kind of fault, as the paper's authors did, in the terminal row by row, on a page (--serve), in a CSV, or
-    in Label Studio or Argilla (--form). The output is the share of each kind with its interval and the paper's share.
+    Give verdicts by kind of fault, as the paper's authors did: row by row in the terminal, on a page (--serve), in a CSV, or in
+    Label Studio or Argilla (--form). The command prints the share of each kind with its interval and the paper's share.
 
     \b
     Examples:
@@ -375,7 +384,7 @@ def audit(
         sheet = make_audit_sheet(known.audit, build_id, sample.shown, sample.verdicts)
         if to:
             told = [
-                f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then factmill audit {benchmark} --from {to}",
+                f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then run factmill audit {benchmark} --from {to}",
                 *format_setup_note(write_sheet_files(sheet, to, form)),
             ]
         elif serve:
@@ -384,7 +393,7 @@ def audit(
         elif sys.stdin.isatty() and not as_json:
             told = [f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"]
     figures = measure_audit(path, known, build_id)
-    nothing = f"no row of {build_id} has a verdict yet; ask in a terminal, or: factmill audit {benchmark} --to FILE.csv"
+    nothing = f"no row of {build_id} has a verdict yet; run this command in a terminal, or: factmill audit {benchmark} --to FILE.csv"
     lines = [*told, *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
     shown = {"build_id": build_id, "figures": [figure.model_dump() for figure in figures], **_list_troubles(parsed)}
     print_result(as_json, shown, lines)
@@ -396,7 +405,7 @@ def _save_audit_rows(warehouse: Path, benchmark: Benchmark, build_id: str, rows:
     verdicts = parse_audit_rows(benchmark.audit, build_id, rows, Path(file).name)
     with open_warehouse(warehouse) as db:
         save_audit_verdicts(db, build_id, verdicts)
-    return f"{file}: {len(verdicts)} verdicts taken in"
+    return f"{file}: {len(verdicts)} verdicts imported"
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def judge_card(
     ),
     labels: list[Path] | None = typer.Option(
         None,
-        help="A file that `label --to` wrote and somebody filled in (in a CSV, Label Studio or Argilla), or a CSV with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
+        help="File with labels (repeatable): one that `label --to` wrote and people filled in (as CSV, in Label Studio or Argilla); or your own CSV with the columns question, gold, answer, label (and benchmark), whose answers the judge then marks. Default: all imported labels.",
         metavar="FILE",
     ),
     evaluation: list[str] | None = typer.Option(
@@ -186,7 +186,9 @@ def _load_label_files(
             labelled.items[item.id] = item
             said = labelled.labels.setdefault(item.id, {}).setdefault(label.labeller, label.label)
             if said != label.label:
-                notes.append(f"{path.name}: {label.place}: {label.labeller} said {said} in another file; that counts")
+                notes.append(
+                    f"{path.name}: {label.place}: {label.labeller} has the label {said} in an earlier file, which counts"
+                )
     return found, digests[0] if len(digests) == 1 else digest_json(sorted(digests)), notes
 
 
@@ -252,7 +254,7 @@ def _find_verdicts_and_evaluations(
         drawn = sorted({item.evaluation for item in labelled.items.values()})
         by, option = (f" by the prompts of {folder}", f" --prompts {folder}") if prompts is not None else ("", "")
         raise UsageError(
-            f"no verdict of {judge}{by} on these answers, which were drawn of {', '.join(drawn)}; have it judge them too: factmill "
+            f"no evaluation has verdicts of {judge}{by} on these answers, which were drawn from {', '.join(drawn)}; run factmill "
             f"evaluate {evaluation.benchmark.name} with the same --model or --answers, and --judge {judge}{option}"
         )
     return identity, found, used, own

@@ -94,6 +94,6 @@ def format_sheet_problems(problems: Sequence[SheetProblem], file: str = "") -> l
     lines = [f"  {problem.kind}: {at}{problem.message}" for problem in others[:_MAX_PROBLEM_ROWS]]
     lines += [f"  … and {len(others) - _MAX_PROBLEM_ROWS} more"] if len(others) > _MAX_PROBLEM_ROWS else []
     lines += (
-        [f"  missing: no label in {len(rows)} of the rows: {', '.join(rows[:_MAX_PROBLEM_ROWS])}{more}"] if rows else []
+        [f"  missing: {len(rows)} rows are not filled in: {', '.join(rows[:_MAX_PROBLEM_ROWS])}{more}"] if rows else []
     )
     return lines

@@ -95,7 +95,7 @@ def test_a_row_is_explained_by_its_id_alone(warehouse: Warehouse) -> None:
     assert api.explain(row, benchmark="granola", source=warehouse.path).id == row
     for wrong, said in (
         ("", "row_id is empty"),
-        ("P19-", "several rows begin with"),
+        ("P19-", "several row ids begin with"),
         ("zzz", "no row 'zzz' in granola-"),
     ):
         with pytest.raises(api.FactmillError, match=said):
@@ -139,7 +139,7 @@ def test_what_cannot_be_compared_is_a_named_error(warehouse: Warehouse) -> None:
         (scored, scored, "", "are the same"),
         ("oracle", "oracle", "granola", "is named twice"),
         ("oracle", "guesser", "", "name the benchmark too"),
-        ("oracle", "nobody", "granola", "no evaluation of it is here"),
+        ("oracle", "nobody", "granola", "no evaluation of this model"),
         ("oracle", "guesser", "slaq", r"factmill\.evaluate\('slaq'"),
         (warehouse.build, warehouse.evaluations["oracle"], "", "expected an evaluation"),
         (scored, other, "", "no setting in which both have scores"),

@@ -196,7 +196,7 @@ def test_several_questions_are_answered_by_keys_and_texts_are_saved_while_writte
     browser.wait_until("!document.querySelector('.finished').hidden")
     out, err = process.communicate()
     assert process.returncode == 0, err
-    assert "2 verdicts taken in" in out and "faulty_pairs: 33.3%" in out and "2 rows" in out
+    assert "2 verdicts imported" in out and "faulty_pairs: 33.3%" in out and "2 rows" in out
     with open_warehouse(warehouse) as db:
         found = db.execute("SELECT marks, reviewer, note FROM audit_verdicts ORDER BY note").fetchall()
     assert [(json.loads(marks), *rest) for marks, *rest in found] == [

@@ -178,7 +178,7 @@ def test_weights_give_back_what_was_drawn_from(marked: Marked, tmp_path: Path) -
 
 
 CARELESS = [
-    (3, {"label": ""}, "missing: 1 rows have no label: 5"),
+    (3, {"label": ""}, "missing: 1 rows are not filled in: 5"),
     (4, {"label": "maybe"}, "unreadable: row 6: the label is 'maybe'; expected one of 1, 0"),
     (5, {"item": "q000000000000"}, "unknown: row 7: this warehouse has drawn no item 'q000000000000'"),
     (6, {"item": ""}, "unknown: row 8: the item is empty"),
@@ -202,7 +202,7 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
     assert "doubled: rows 2 and 22: the same item has the same label by ada; it counts once" in told
     labels = f"{rows[1]['label']} and {turned}"
     assert f"contradicting: rows 3 and 23: the same item has different labels by ada: {labels}; none is used" in told
-    assert f"{path}: 14 labels of ada imported\n" in told
+    assert f"{path}: 14 labels by ada imported\n" in told
     assert "6 drawn answers have no label yet" in told
 
     kept = [row for at, row in enumerate(rows[:20]) if at != 1 and at not in {at for at, *_ in CARELESS}]

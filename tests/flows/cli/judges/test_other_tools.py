@@ -56,12 +56,12 @@ def test_labels_of_two_people_give_their_agreement(
     text = "".join(path.read_text("utf-8").lower() for path in tmp_path.iterdir())
     assert not [name for name in ("oracle", "exact", "verdict", "short |") if name in text]
     again = run(*label, "latest:slaq_evaluation", "--to", to, "--form", form, code=1)
-    assert "is there already and may hold labels" in again.err
+    assert "the file exists and may hold labels" in again.err
     ones = [{"label": "1"}] * 8
     back = answer_tasks(to, form, {7: ones, 8: [*ones[:6], {"label": "0"}, {"label": "2"}]})
     ran = run(*label, "--from", back, code=1)
     who = ("user 7", "user 8") if form == "label-studio" else ("7", "8")
-    assert f"{back}: 15 labels of {who[0]}, {who[1]} taken in" in ran.out
+    assert f"{back}: 15 labels by {who[0]}, {who[1]} imported" in ran.out
     assert f"the label by {who[1]} is '2'" in ran.out or "the label is '2'; expected one of 1, 0" in ran.out
     assert "slaq: 2 people; they agree on 6 of 7 items with several labels" in ran.out
     card = run(
@@ -86,13 +86,13 @@ def test_audits_and_reviews_come_back_from_both_tools(
     marks = {"faulty_pairs": "3", "restating": "0"}
     back = answer_tasks(to, form, {"ada": [marks, {"faulty_pairs": "9", "restating": "0"}]})
     ran = run(*audit, "--from", back, code=1)
-    assert f"{back}: 1 verdicts taken in" in ran.out and "faulty_pairs: 50.0%" in ran.out
+    assert f"{back}: 1 verdicts imported" in ran.out and "faulty_pairs: 50.0%" in ran.out
     assert "unreadable: back-audit.json, " in ran.out and "expected one of 0, 1, 2, 3, 4, 5, 6; correct it" in ran.out
     nameless = answer_tasks(to, form, {"" if form == "argilla" else None: [marks, marks]})
     assert (
         "the answer names no person; say who it was with --reviewer NAME" in run(*audit, "--from", nameless, code=1).out
     )
-    assert "2 verdicts taken in" in run(*audit, "--from", nameless, "--reviewer", "cyd").out
+    assert "2 verdicts imported" in run(*audit, "--from", nameless, "--reviewer", "cyd").out
 
 
 @pytest.mark.parametrize("form", ["label-studio", "argilla"])
@@ -104,7 +104,7 @@ def test_decisions_on_flagged_rows_come_back_from_both_tools(factmill: Factmill,
     assert items
     back = answer_tasks(to, form, {"ada": [{"decision": "keep"}] * len(items)})
     out = run(factmill, warehouse, "review", "--from", back).out
-    assert f"{len(items)} decisions taken in, 0 items are still open" in out
+    assert f"{len(items)} decisions imported, 0 items are still open" in out
     with open_warehouse(warehouse) as db:
         stored = [json.loads(item) for (item,) in db.execute("SELECT item FROM review_decisions").fetchall()]
     assert {(each["decision"], each["reviewer"]) for each in stored} == {("keep", "ada")}
