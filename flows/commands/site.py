@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -35,6 +35,7 @@ from factmill.tasks.reports.diff_page import render_changes_html
 from factmill.tasks.reports.evaluation_report import (
     EvaluationReport,
     PublishedEvaluation,
+    is_built_in_model,
     list_input_differences,
     make_evaluation_report,
 )
@@ -86,9 +87,9 @@ def site(
 
     \b
     Examples:
-      factmill site --to site/
-      factmill site --to site/ releases/2026-10/ releases/2026-11/ data/factmill.duckdb
-      factmill site --to public/ mine.duckdb theirs.duckdb --limit 6 --json
+      factmill site --to gallery/
+      factmill site --to gallery/ releases/2026-10/ releases/2026-11/ data/factmill.duckdb
+      factmill site --to gallery/ mine.duckdb theirs.duckdb --limit 6 --json
     """
     progress.set_progress_style()
     warehouses, releases = _resolve_inputs(names or [], warehouse)
@@ -244,7 +245,9 @@ def _make_site_build(
         published=record.published_at.date().isoformat(),
         rows=int(record.report["rows"]),
         remarks=tuple(shorten_line(each, MAX_NAME_CHARACTERS) for each in remarks if each),
-        notice=format_build_notice(record),
+        notice=format_build_notice(
+            replace(record, report={**record.report, "scripted": {}})
+        ),  # its counts differ by build
         change=change,
         problem=problem,
     )
@@ -255,20 +258,18 @@ def _compare(benchmark: Benchmark, before: _FoundBuild, after: _FoundBuild) -> B
     if before.warehouse is not None and before.warehouse == after.warehouse:
         return compare_builds(before.warehouse, benchmark, before.record, after.record)
     sides = [
-        load_release_or_build(each.release or each.record.build_id, each.warehouse or Path()) for each in (before, after)
+        load_release_or_build(each.release or each.record.build_id, each.warehouse or Path())
+        for each in (before, after)
     ]
     return compare_loaded_releases(sides)
 
 
-def _withhold_row_contents(
-    diff: BuildDiff, benchmark: Benchmark, before: _FoundBuild, after: _FoundBuild
-) -> BuildDiff:
+def _withhold_row_contents(diff: BuildDiff, benchmark: Benchmark, before: _FoundBuild, after: _FoundBuild) -> BuildDiff:
     """Return a diff whose rows show no content that a release withholds; ids, kinds and causes stay."""
     was_open, is_open = (_list_open_row_ids(benchmark, each) for each in (before, after))
 
     def withhold(row: RowChange) -> RowChange:
-        ids = (row.id_before and row.id_before in was_open, row.kind == "removed" or row.id in is_open)
-        if row.kind == "added" and ids[1] or row.kind != "added" and all(ids):
+        if (row.kind == "added" or row.id_before in was_open) and (row.kind == "removed" or row.id in is_open):
             return row
         causes = tuple(replace(each, told="") for each in row.causes)
         return replace(row, columns=(), shown={}, causes=causes, fate=row.fate and replace(row.fate, detail=""))
@@ -333,12 +334,12 @@ def _make_leaderboard(
 ) -> Leaderboard:
     """Return the leaderboard of evaluations on the same rows; of each model the one with the most answers, then the latest."""
     open_ids = _list_open_row_ids(evaluation.benchmark, measured) if measured else frozenset()
-    by_model: dict[str, list[PublishedEvaluation]] = defaultdict(list)
+    by_model: dict[tuple[str, bool], list[PublishedEvaluation]] = defaultdict(list)
     for each in members:
-        by_model[each.record.report["facts"]["model"]].append(each)
+        by_model[each.record.report["facts"]["model"], is_built_in_model(each)].append(each)
     taken: list[PublishedEvaluation] = []
     others = []
-    for model, found in sorted(by_model.items()):
+    for (model, _), found in sorted(by_model.items()):
         found.sort(key=lambda each: (each.answers.num_rows, each.record.published_at, each.record.build_id))
         taken.append(found[-1])
         for each in reversed(found[:-1]):
@@ -349,20 +350,25 @@ def _make_leaderboard(
                     escape_control_characters(model), each.record.build_id, page, shorten_line(differences, 500)
                 )
             )
-    links: dict[str, str] = {}
+    links, baselines = dict[str, str](), []
+    contenders = [each for each in taken if not is_built_in_model(each)] or taken
     for each in taken:
         single, page = _write_evaluation_page(evaluation, [each], open_ids, "evaluations", files)
-        links[single.models[0]] = page
-    report, comparison = _write_evaluation_page(evaluation, taken, open_ids, "comparisons", files)
+        links[each.record.build_id] = page
+        if each not in contenders:
+            baselines.append(single)
+    report, comparison = _write_evaluation_page(evaluation, contenders, open_ids, "comparisons", files)
     build_id = measured.record.build_id if measured else str(taken[0].record.report["facts"]["measured"])
     return make_leaderboard(
         evaluation,
         report,
+        baselines,
         links,
+        [each.record.build_id for each in taken if is_built_in_model(each)],
         shorten_line(build_id, MAX_NAME_CHARACTERS),
         measured.record.published_at.date().isoformat() if measured else "",
         others,
-        comparison if len(taken) > 1 else "",
+        comparison if len(contenders) > 1 else "",
     )
 
 

@@ -4,7 +4,7 @@ Like reports, they contain no time of their making: the same builds and evaluati
 compared only on the same rows; the ranks and ties are those of the comparison report.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from factmill.tasks.core.digests import digest_bytes
@@ -73,6 +73,8 @@ class Standing:
     model: str
     link: str
     """The page of its evaluation."""
+    is_baseline: bool
+    """A built-in baseline, not a model; it has a rank only where no model was measured."""
     metric: EvaluationMetric
     corrected: JudgeCorrectedRate | None
     ranks: tuple[int, int] | None
@@ -97,7 +99,9 @@ class LeaderboardTable:
     @property
     def leaders(self) -> tuple[str, ...]:
         """Models that may be first; empty without ranks."""
-        return tuple(each.model for each in self.standings if each.ranks and each.ranks[0] == 1)
+        return tuple(
+            each.model for each in self.standings if each.ranks and each.ranks[0] == 1 and not each.is_baseline
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +135,8 @@ class Leaderboard:
     comparison: str
     """The page that compares the models in full; empty for a single one."""
     figure: ReportFigure | None
-
-    @property
-    def models(self) -> int:
-        """Number of models."""
-        return max((len(table.standings) for table in (*self.main, *self.more)), default=0)
+    models: int
+    """Number of models, without baselines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +161,14 @@ class BenchmarkPage:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What its rows must not be used for, without repetition."""
-        return tuple(dict.fromkeys(each.notice for each in self.builds if each.notice))
+        """What its rows must not be used for, without repetition; of which builds, unless of all."""
+        of_all: dict[str, list[str]] = {}
+        for each in self.builds:
+            if each.notice:
+                of_all.setdefault(each.notice, []).append(each.build_id)
+        return tuple(
+            notice if len(ids) == len(self.builds) else f"{', '.join(ids)}: {notice}" for notice, ids in of_all.items()
+        )
 
 
 def make_build_change(diff: BuildDiff, before_id: str, link: str) -> BuildChange:
@@ -185,65 +192,93 @@ def make_build_change(diff: BuildDiff, before_id: str, link: str) -> BuildChange
 def make_leaderboard(
     evaluation: Evaluation,
     report: EvaluationReport,
+    baselines: Sequence[EvaluationReport],
     links: Mapping[str, str],
+    baseline_ids: Collection[str],
     measured_id: str,
     measured: str,
     others: Sequence[OtherEvaluation],
     comparison: str,
 ) -> Leaderboard:
-    """Return the leaderboard of a report of all models; `links`: label of a model → page of its evaluation."""
+    """Return the leaderboard of a report of all models.
+
+    `baselines`: reports of built-in baselines, one each, which are shown below the models and have no rank; empty where the
+    report is of baselines alone. `links`: id of an evaluation → its page. `baseline_ids`: evaluations of baselines.
+    """
     order = [*dict.fromkeys([*evaluation.default_settings, *evaluation.settings])]
     places = sorted(
-        {(each.metric, each.setting) for each in report.headline},
+        {(each.metric, each.setting) for one in (report, *baselines) for each in one.headline},
         key=lambda place: (
             evaluation.headline_metrics.index(place[0]),
             order.index(place[1]) if place[1] in order else len(order),
             place[1],
         ),
     )
-    tables = [_make_table(evaluation, report, links, metric, setting) for metric, setting in places]
+    tables = [
+        _make_table(evaluation, report, baselines, links, baseline_ids, metric, setting) for metric, setting in places
+    ]
     main = tuple(each for each in tables if each.metric == evaluation.main_metric)
+    warnings = dict.fromkeys(warning for one in (report, *baselines) for warning in one.warnings)
     return Leaderboard(
         measured_id=measured_id,
         measured=measured,
         meaning=evaluation.main_metric_meaning,
         main=main,
         more=tuple(each for each in tables if each.metric != evaluation.main_metric),
-        warnings=report.warnings,
+        warnings=tuple(warnings),
         facts={name: fact for name, fact in report.shared_facts.items() if name not in ("Model", "Evaluation")},
         others=tuple(others),
         comparison=comparison,
         figure=_make_standings_figure(main[0], digest_bytes(measured_id.encode())[:8]) if main else None,
+        models=sum(each.evaluation_id not in baseline_ids for each in report.subjects),
     )
 
 
 def _make_table(
-    evaluation: Evaluation, report: EvaluationReport, links: Mapping[str, str], metric: str, setting: str
+    evaluation: Evaluation,
+    report: EvaluationReport,
+    baselines: Sequence[EvaluationReport],
+    links: Mapping[str, str],
+    baseline_ids: Collection[str],
+    metric: str,
+    setting: str,
 ) -> LeaderboardTable:
     ranking = next((each for each in report.rankings if (each.metric, each.setting) == (metric, setting)), None)
     ranks = {each.model: each.ranks for each in ranking.placed} if ranking else {}
     order = {each.model: place for place, each in enumerate(ranking.placed)} if ranking else {}
     lower_is_better = metric in evaluation.lower_is_better
-    found = [each for each in report.headline if (each.metric, each.setting) == (metric, setting)]
     sign = 1 if lower_is_better else -1
-    found.sort(key=lambda each: (order.get(each.model, len(order)), sign * (each.value or 0.0), each.model))
+    standings: list[Standing] = []
+    floor_and_ceiling = sorted(
+        baselines,
+        key=lambda one: max(
+            (sign * (each.value or 0.0) for each in one.headline if (each.metric, each.setting) == (metric, setting)),
+            default=0.0,
+        ),
+    )
+    for one in (report, *floor_and_ceiling):
+        ids = {each.label: each.evaluation_id for each in one.subjects}
+        found = [each for each in one.headline if (each.metric, each.setting) == (metric, setting)]
+        found.sort(key=lambda each: (order.get(each.model, len(order)), sign * (each.value or 0.0), each.model))
+        standings += [
+            Standing(
+                each.model,
+                links[ids[each.model]],
+                ids[each.model] in baseline_ids,
+                each,
+                one.find_corrected(each),
+                ranks.get(each.model) if one is report else None,
+                _list_ties(ranking, each.model) if one is report else (),
+            )
+            for each in found
+        ]
     return LeaderboardTable(
         metric=metric,
         setting=setting,
         told=evaluation.settings.get(setting, ""),
         shared=ranking.n if ranking else None,
         lower_is_better=lower_is_better,
-        standings=tuple(
-            Standing(
-                each.model,
-                links[each.model],
-                each,
-                report.find_corrected(each),
-                ranks.get(each.model),
-                _list_ties(ranking, each.model),
-            )
-            for each in found
-        ),
+        standings=tuple(standings),
     )
 
 
@@ -263,19 +298,22 @@ def _make_standings_figure(table: LeaderboardTable, suffix: str) -> ReportFigure
     if all(each.metric.value is None for each in table.standings):
         return None
     name = format_snake_case_as_words(table.metric)
+    labelled = [
+        (f"{each.model} (baseline)" if each.is_baseline else each.model, each.metric) for each in table.standings
+    ]
     return ReportFigure(
         name=f"standings_{suffix}",
         title=f"{name.capitalize()}, {format_snake_case_as_words(table.setting)}",
         kind="bars",
         x_label="",
         y_label=f"{name}{' (lower is better)' if table.lower_is_better else ''}",
-        series=(make_metric_series(name, [(each.model, each.metric) for each in table.standings]),),
+        series=(make_metric_series(name, labelled),),
         note="Whiskers are 95 % intervals, each over the items that its model has a score for.",
         y_range=(0.0, 1.0),
     )
 
 
-def make_rows_figure(builds: Sequence[SiteBuild]) -> ReportFigure | None:
+def make_rows_figure(benchmark: str, builds: Sequence[SiteBuild]) -> ReportFigure | None:
     """Return a figure of the rows of each build, oldest first, by what became of them; None for fewer than two builds.
 
     Rows of a build that is compared with none are drawn apart.
@@ -294,7 +332,7 @@ def make_rows_figure(builds: Sequence[SiteBuild]) -> ReportFigure | None:
         ],
     }
     return ReportFigure(
-        name="rows_over_time",
+        name=f"rows_of_{benchmark}",
         title="Rows of each build",
         kind="stacked",
         x_label="",
@@ -305,14 +343,25 @@ def make_rows_figure(builds: Sequence[SiteBuild]) -> ReportFigure | None:
 
 
 def render_site_index(pages: Sequence[BenchmarkPage]) -> str:
-    """Return the first page of a site: one line for each benchmark."""
-    notices = dict.fromkeys(notice for page in pages for notice in page.notices)
-    return render_html_template("site_index.html", digest="", pages=pages, warnings=list(notices))
+    """Return the first page of a site: a line and the figures of each benchmark."""
+    notices: dict[str, list[str]] = {}
+    for page in pages:
+        for notice in page.notices:
+            notices.setdefault(notice, []).append(page.name)
+    warnings = [
+        notice if len(names) == len(pages) else f"{', '.join(names)}: {notice}" for notice, names in notices.items()
+    ]
+    drawn = {}
+    for page in pages:
+        board = page.leaderboards[0] if page.leaderboards else None
+        figures = [board.figure if board else None, make_rows_figure(page.name, page.builds)]
+        drawn[page.name] = [draw_figure_with_legend(figure) for figure in figures if figure]
+    return render_html_template("site_index.html", digest="", pages=pages, warnings=warnings, figures=drawn)
 
 
 def render_benchmark_page(page: BenchmarkPage) -> str:
     """Return the page of a benchmark, without any script."""
-    figure = make_rows_figure(page.builds)
+    figure = make_rows_figure(page.name, page.builds)
     return render_html_template(
         "site_benchmark.html",
         digest="",
