@@ -75,14 +75,15 @@ def read_files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def read_cells(page: str, row: str) -> list[list[str]]:
-    """Return the texts of the cells of the rows of tables that begin with or contain this text."""
-    rows = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
-    cells = [
-        [unescape(re.sub("<[^>]+>", "", each)).strip() for each in re.findall(r"<t[dh].*?</t[dh]>", one, re.DOTALL)]
-        for one in rows
-    ]
-    return [one for one in cells if any(row in cell for cell in one)]  # fmt: skip
+def read_row(page: str, name: str) -> list[str]:
+    """Return the cells of the first row of a table whose second cell begins with a name."""
+    for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL):
+        cells = [
+            unescape(re.sub("<[^>]+>", "", each)).strip() for each in re.findall(r"<t[dh].*?</t[dh]>", row, re.DOTALL)
+        ]
+        if len(cells) > 5 and cells[1].startswith(name):
+            return cells
+    raise AssertionError(f"no row of {name}")
 
 
 def test_models_on_the_same_rows_are_ranked_with_ties_and_every_figure_leads_to_its_evaluation(
@@ -99,10 +100,9 @@ def test_models_on_the_same_rows_are_ranked_with_ties_and_every_figure_leads_to_
     assert "Scripted replies, not a language model, wrote the rows of" in page
     assert "No language model wrote these rows" in page.partition("<h1>")[0]
     main = page.partition("Other headline metrics")[0]
-    assert [(row[0], row[-1]) for row in read_cells(main, STRONG) if len(row) > 5] == [("1–2", ALIKE)]
-    assert [(row[0], row[-1]) for row in read_cells(main, WEAK) if len(row) > 5] == [("3", "–")]
-    (oracle,) = [row for row in read_cells(main, "oracle") if len(row) > 5]
-    assert (oracle[0], oracle[2]) == ("baseline", "1.000")
+    ranks = {model: (read_row(main, model)[0], read_row(main, model)[-1]) for model in (STRONG, ALIKE, WEAK, "oracle")}
+    assert ranks == {STRONG: ("1–2", ALIKE), ALIKE: ("1–2", STRONG), WEAK: ("3", "–"), "oracle": ("baseline", "–")}
+    assert read_row(main, "oracle")[2] == "1.000"
     assert f'<a href="evaluations/{ids[WEAK]}.html#metrics"><strong>0.000</strong></a>' in main
     assert "(limit: 5)" in page
     assert "Only built-in baselines were measured on these rows" in page
@@ -114,11 +114,9 @@ def test_builds_stand_in_time_with_what_changed_by_cause(maker: Maker, ids: dict
     maker("site", "--to", tmp_path / "s")
     page = (tmp_path / "s" / "granola.html").read_text("utf-8").partition('id="builds"')[2]
     diff = maker("diff", *maker.builds, "--json").json
-    (later,), (earlier,) = ([row for row in read_cells(page, each) if len(row) == 8] for each in maker.builds[::-1])
-    assert earlier == later or later[3:7] == [
-        str(diff["same"]),
-        *(str(diff["counts"][kind]) for kind in ("added", "removed", "changed")),
-    ]
+    earlier, later = (read_row(page, build) for build in maker.builds)
+    counts = [diff["same"], *(diff["counts"][kind] for kind in ("added", "removed", "changed"))]
+    assert (later[3:7], earlier[3:7]) == ([*map(str, counts)], ["–"] * 4)
     assert "parameter: limits" in later[7]
     changes = f"changes/{'_'.join(maker.builds)}.html"
     assert f'href="{changes}#causes"' in page and (tmp_path / "s" / changes).is_file()
