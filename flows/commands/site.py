@@ -385,11 +385,11 @@ def _write_evaluation_page(
         evaluation, list_report_items=lambda answers: [each for each in list_items(answers) if each.row_id in open_ids]
     )
     report = make_evaluation_report(open_only, evaluated)
-    if any(item.row_id not in open_ids for each in evaluated for item in list_items(each.answers)):
-        report = replace(report, warnings=(*report.warnings, _WITHHELD_NOTE))
+    is_cut = any(item.row_id not in open_ids for each in evaluated for item in list_items(each.answers))
+    shown = replace(report, warnings=(*report.warnings, _WITHHELD_NOTE)) if is_cut else report
     name = f"{folder}/{_make_file_name(*(each.record.build_id for each in evaluated))}"
     if folder == "evaluations" or len(evaluated) > 1:
-        files[name] = render_report_html(report)
+        files[name] = render_report_html(shown)
     return report, name
 
 
