@@ -29,7 +29,7 @@ from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.release.assembly import list_row_sources
 from factmill.tasks.release.core.licences import list_refused_licences
-from factmill.tasks.release.site_folder import write_site_folder
+from factmill.tasks.release.site_folder import check_site_folder, write_site_folder
 from factmill.tasks.reports.builds.build_page import format_build_notice
 from factmill.tasks.reports.diff_page import render_changes_html
 from factmill.tasks.reports.evaluation_report import (
@@ -92,6 +92,7 @@ def site(
       factmill site --to gallery/ mine.duckdb theirs.duckdb --limit 6 --json
     """
     progress.set_progress_style()
+    check_site_folder(resolve_absolute_path(to))  # before the work, and again at its end
     warehouses, releases = _resolve_inputs(names or [], warehouse)
     builds = [_FoundBuild(each, path) for path in warehouses for each in list_builds(path)]
     for name in releases:

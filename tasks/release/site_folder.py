@@ -21,7 +21,7 @@ def write_site_folder(folder: Path, files: Mapping[str, str]) -> Path:
     until all files are written; hidden files at the top, such as .git, stay.
     """
     kind = ReplaceableFolder(
-        name="a site", advice="run the command again", may_replace=_is_site, check=_check_replaceable
+        name="a site", advice="run the command again", may_replace=_is_site, check=check_site_folder
     )
     with open_folder_draft(folder, kind) as draft:
         for name, text in sorted(files.items()):
@@ -36,7 +36,8 @@ def _is_site(folder: Path) -> bool:
     return (folder / SITE_INDEX_FILE).is_file()
 
 
-def _check_replaceable(target: Path) -> None:
+def check_site_folder(target: Path) -> None:
+    """Raise OutputError unless a folder is absent, empty, or an unchanged site, which is replaced."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not target.is_dir():
