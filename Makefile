@@ -23,10 +23,11 @@ MECHANISM = tests/slaq/mechanism tests/slaq/core/mechanism tests/flows/evaluate/
   .py::test_a_checkpoint_that_transformers_saved_gives_what_torch_computes,tests/models/test_cross_encoder tests/models/test_embed)
 
 .DEFAULT_GOAL := help
-.PHONY: help build collect test test-quick test-llm test-mechanism trials check digests docs lock clean
+.PHONY: help build gallery collect test test-quick test-llm test-mechanism trials check digests docs lock clean
 
 help:
 	@echo "make build     set up .venv, then build every benchmark in the embedded world and evaluate the built-in models"
+	@echo "make gallery   what make build made as a site, in gallery/: benchmarks over time, models side by side"
 	@echo "make test      set up .venv, then run all tests"
 	@echo "make test-quick  the tests that need no server, no whole build and no long search"
 	@echo "make check     ruff, mypy, import-linter, locks match pyproject.toml"
@@ -76,6 +77,9 @@ $(VENV)/.mechanism: requirements-mechanism.lock $(VENV)/.dev $(VENV)/.torch
 build: $(VENV)/.prepared
 	$(BIN)/factmill build all
 	$(BIN)/factmill evaluate all --model oracle --model guesser --model silent
+
+gallery: build
+	$(BIN)/factmill site --to gallery/
 
 test: $(VENV)/.dev $(VENV)/.prepared
 	$(BIN)/python -m pytest $(SHARED) -m "not llm"

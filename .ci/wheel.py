@@ -82,10 +82,16 @@ def use(binaries: Path, folder: Path) -> None:
 
     built = run("factmill", "build", "slaq", "--json")
     measured = run("factmill", "evaluate", "slaq", "--model", "oracle", "--json")
+    gallery = run("factmill", "site", "--to", "gallery", "--json")  # from templates that the wheel brings
+    shown = {f"evaluations/{measured['evaluation_id']}.html", "slaq.html", "index.html"}
+    assert shown <= {*gallery["files"]} and all((folder / "gallery" / name).is_file() for name in shown), gallery
     place, asked, right = run("python", "script.py")
     assert Path(place).is_relative_to(binaries.parent), place
     assert asked and right == 1.0, (asked, right)
-    print(f"built {built['build_id']}, measured in {measured['evaluation_id']}, {asked} questions read")
+    print(
+        f"built {built['build_id']}, measured in {measured['evaluation_id']}, a site of {len(gallery['files'])} pages, "
+        f"{asked} questions read"
+    )
 
 
 def main() -> None:

@@ -61,6 +61,7 @@ COMMAND_GROUPS = {
     "Publish": {
         "export": ("builds", "Write a build's tables as Parquet, CSV and JSON Lines."),
         "release": ("release", "Write a build as a dataset folder to publish."),
+        "site": ("site", "Write a static site: benchmarks over time, models side by side."),
     },
     "Operate": {
         "serve": ("serve", "Run scheduled rebuilds, and runs started in Prefect's UI."),

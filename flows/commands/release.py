@@ -1,6 +1,6 @@
 """`factmill release BUILD`: write a build as a folder to publish; gated releases of rebuilds; diffs of releases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,11 @@ from factmill.tasks.core.publishing.release_spec import ReleaseSpec
 from factmill.tasks.diff.compare import check_same_benchmark, compare_builds
 from factmill.tasks.diff.core.changelog import render_changelog
 from factmill.tasks.diff.core.changes import BuildDiff, RowChangeKind, count_unexplained_rows
-from factmill.tasks.diff.release_comparison import load_release_or_build, temporary_comparison_warehouse
+from factmill.tasks.diff.release_comparison import (
+    ReleaseOrBuild,
+    load_release_or_build,
+    temporary_comparison_warehouse,
+)
 from factmill.tasks.engine.benchmark import load_named_object
 from factmill.tasks.errors import ReleaseGateFailed, UnknownBuild, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
@@ -199,7 +203,11 @@ def compare_releases(warehouse: Path, before: str, after: str, with_answers: boo
 
     Raises UsageError, SourceError or UnknownBuild, which say what was expected.
     """
-    sides = [load_release_or_build(name, warehouse) for name in (before, after)]
+    return compare_loaded_releases([load_release_or_build(name, warehouse) for name in (before, after)], with_answers)
+
+
+def compare_loaded_releases(sides: Sequence[ReleaseOrBuild], with_answers: bool = False) -> BuildDiff:
+    """Return the diff between two loaded releases or builds, also of different warehouses; UsageError if of two benchmarks."""
     check_same_benchmark(*(each.record for each in sides))
     forms = get_release_spec(sides[0].record)
     benchmark = get_benchmark(sides[0].record.benchmark)

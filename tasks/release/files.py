@@ -11,9 +11,9 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
 
@@ -117,11 +117,38 @@ def open_release_draft(target: Path, force: bool) -> Iterator[Path]:
 
     OutputError if `target` cannot be written, holds anything but a release, or holds a release and `force` is false.
     """
+    release = ReplaceableFolder(
+        name="a release",
+        advice="replace it with --force",
+        may_replace=lambda folder: force and is_release(folder),
+        check=lambda folder: _check_replaceable(folder, force),
+    )
+    with open_folder_draft(target, release) as draft:
+        yield draft
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceableFolder:
+    """A kind of folder that a draft may replace."""
+
+    name: str
+    """For messages: `a release`."""
+    advice: str
+    """What to do if another process has written such a folder meanwhile."""
+    may_replace: Callable[[Path], bool]
+    """Whether a folder is one that the draft replaces, judged by its file names."""
+    check: Callable[[Path], None]
+    """Raises OutputError unless the target is absent, empty or intact and to be replaced."""
+
+
+@contextmanager
+def open_folder_draft(target: Path, kind: ReplaceableFolder) -> Iterator[Path]:
+    """Yield an empty draft folder that is renamed to `target` at the end, or removed on an error; OutputError."""
     target = resolve_absolute_path(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_or_restore_leftovers(target)
-        _check_replaceable(target, force)
+        kind.check(target)
         draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
         draft.mkdir()
     except OSError as error:
@@ -130,7 +157,7 @@ def open_release_draft(target: Path, force: bool) -> Iterator[Path]:
         ) from error
     try:
         yield draft
-        _replace_target_by_draft(draft, target, force)
+        _replace_target_by_draft(draft, target, kind)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -158,12 +185,12 @@ def _check_replaceable(target: Path, force: bool) -> None:
         ) from error
 
 
-def _replace_target_by_draft(draft: Path, target: Path, force: bool) -> None:
-    """Rename the draft to its target, replacing a release there if `force` is given."""
+def _replace_target_by_draft(draft: Path, target: Path, kind: ReplaceableFolder) -> None:
+    """Rename the draft to its target, replacing a folder there if its kind allows it."""
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     try:
-        if force and is_release(target):
-            _check_replaceable(target, force)  # again: files may have appeared there while the draft was written
+        if kind.may_replace(target):
+            kind.check(target)  # again: files may have appeared there while the draft was written
             target.rename(old)
         draft.rename(target)
     except OSError as error:
@@ -171,7 +198,7 @@ def _replace_target_by_draft(draft: Path, target: Path, force: bool) -> None:
             old.rename(target)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise OutputError(
-                f"{target}: another process has written a release there meanwhile; replace it with --force"
+                f"{target}: another process has written {kind.name} there meanwhile; {kind.advice}"
             ) from error
         raise OutputError(f"{target}: cannot be written: {error.strerror}; choose another with --to") from error
     _remove_replaced_but_keep_hidden_files(old, target)

@@ -304,7 +304,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
     files = [name for _, name, _, _ in record.origin["files"].get("answers", ())]
     measured = each.measured
     reported = {
-        "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if _is_built_in_model(each) else ""),
+        "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if is_built_in_model(each) else ""),
         "Answers": f"from a file made by another program: {format_parameter_value(files)}" if files else "",
         "Judge": _describe_judge(each),
         "Own prompts": format_prompt_digests(record.own_prompt_digests),
@@ -348,7 +348,8 @@ def _describe_graphs(each: PublishedEvaluation) -> str:
     return "; ".join(f"{graph} ({who})" for who, graph in named.items())
 
 
-def _is_built_in_model(each: PublishedEvaluation) -> bool:
+def is_built_in_model(each: PublishedEvaluation) -> bool:
+    """True if a built-in baseline answered, not a model."""
     return each.record.report["facts"]["model"] in BUILT_IN_MODELS and not each.record.origin["files"].get("answers")
 
 
@@ -391,7 +392,7 @@ def _warn_of_model_coverage(overall: Iterable[EvaluationMetric]) -> Iterator[str
 def _list_report_warnings(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
     for label, each in named.items():
         facts = each.record.report["facts"]
-        if _is_built_in_model(each):
+        if is_built_in_model(each):
             yield f"{label} is not a model but a built-in baseline: {BUILT_IN_MODELS[facts['model']]}."
     for label, each in named.items():
         facts, measured = each.record.report["facts"], each.measured

@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 
+from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
 from factmill.tasks.text.sanitize import escape_control_characters
 
@@ -294,5 +295,8 @@ def _convert_to_inline_svg(svg: str, figure: ReportFigure) -> str:
     svg = svg.replace("'DejaVu Sans'", "var(--sans)")
     used = set(re.findall(r'(?:href="#|url\(#)([\w-]+)', svg))
     svg = re.sub(r' id="([\w-]+)"', lambda found: found[0] if found[1] in used else "", svg)
-    svg = re.sub(r'(id="|href="#|url\(#)(?=[\w-]+)', rf"\g<1>{figure.name}-", svg)
+    prefix = re.sub(r"[^A-Za-z0-9_-]+", "-", figure.name)  # it may hold the name of a model
+    if prefix != figure.name:
+        prefix = f"{prefix[:80]}-{digest_bytes(figure.name.encode())[:8]}"
+    svg = re.sub(r'(id="|href="#|url\(#)(?=[\w-]+)', rf"\g<1>{prefix}-", svg)
     return re.sub(r'<svg[^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 aria-hidden="true">', svg, count=1)

@@ -85,3 +85,15 @@ def test_counts_have_no_decimals_and_shares_have_three() -> None:
     assert format_figure_value(shares, 1.0) == "1.000"
     scored = replace(counts, series=(FigureSeries("rows", ("a",), (1.0,), (0.9,), (1.0,)),))
     assert format_figure_value(scored, 1.0) == "1.000"
+
+
+def test_a_name_of_a_figure_is_no_markup_in_its_ids() -> None:
+    """A figure of one model has the model's name in its own."""
+    series = (FigureSeries("one", (1, 2), (0.1, 0.2)),)
+    names = ("of_a<b>&\"' x", "of_a<b>&\"'  x", "plain_name")
+    drawn = [draw_inline_svg(ReportFigure(name, "F", "lines", "x", "y", series)) for name in names]
+    assert not any("<b>" in each for each in drawn)
+    ids = [set(re.findall(r' id="([^"]*)"', each)) for each in drawn]
+    assert all(ids) and not ids[0] & ids[1]
+    assert all(re.fullmatch(r"[\w.-]+", each) for each in {*ids[0], *ids[1]})
+    assert all(each.startswith("plain_name-") for each in ids[2])

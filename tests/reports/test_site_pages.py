@@ -1,0 +1,122 @@
+"""Pages of a site: ties, models without ranks, lower is better, and that no name acts."""
+
+import dataclasses
+import re
+
+import pytest
+from support.builds.changes import HOSTILE, make_diff
+from support.builds.reported import EVALUATION, MODEL, make_evaluated
+
+from factmill.tasks.diff.core.changes import ChangeCause, RowChange
+from factmill.tasks.evaluation.definition import Evaluation
+from factmill.tasks.reports.evaluation_report import PublishedEvaluation, make_evaluation_report
+from factmill.tasks.reports.site_pages import (
+    BenchmarkPage,
+    Leaderboard,
+    SiteBuild,
+    make_build_change,
+    make_leaderboard,
+    make_rows_figure,
+    render_benchmark_page,
+    render_site_index,
+)
+
+GOOD = ["gold"] * 18 + ["no", "no"]
+
+
+def rank(*evaluated: PublishedEvaluation, baselines: int = 0, evaluation: Evaluation = EVALUATION) -> Leaderboard:
+    """Return the leaderboard; the last `baselines` of the evaluations are of baselines."""
+    models, others = evaluated[: len(evaluated) - baselines], evaluated[len(evaluated) - baselines :]
+    links = {each.record.build_id: f"evaluations/{each.record.build_id}.html" for each in evaluated}
+    reports = [make_evaluation_report(evaluation, [each]) for each in others]
+    ids = [each.record.build_id for each in others]
+    return make_leaderboard(
+        evaluation, make_evaluation_report(evaluation, models), reports, links, ids, "m-1", "2026-01-01", (), "c.html"
+    )
+
+
+def page_of(*boards: Leaderboard, builds: tuple[SiteBuild, ...] = ()) -> BenchmarkPage:
+    return BenchmarkPage("multihal", "MultiHal: <i>questions</i>", builds, 0, boards, ())
+
+
+def build(build_id: str, notice: str = "", **more: object) -> SiteBuild:
+    return SiteBuild(build_id, "2026-01-01", 10, ("world <u>w</u>",), notice, None, **more)  # type: ignore[arg-type]
+
+
+def test_models_that_items_do_not_tell_apart_share_ranks_and_name_each_other() -> None:
+    board = rank(
+        make_evaluated("strong", GOOD), make_evaluated("alike", ["no", *GOOD[1:]]), make_evaluated("weak", ["no"] * 20)
+    )
+    (table,) = board.main
+    assert {each.model: (each.ranks, each.ties) for each in table.standings} == {
+        "strong": ((1, 2), ("alike",)), "alike": ((1, 2), ("strong",)), "weak": ((3, 3), ())
+    }  # fmt: skip
+    assert table.leaders == ("strong", "alike") and board.models == 3
+    index = render_site_index([page_of(board)])
+    assert "strong, alike" in index and '<span class="tie">tie</span>' in index
+
+
+def test_one_model_has_no_rank_and_a_baseline_never_beside_a_model() -> None:
+    alone = rank(make_evaluated("strong", GOOD))
+    assert [each.ranks for each in alone.main[0].standings] == [None] and alone.models == 1
+    assert "there is no other to compare it with" in render_benchmark_page(page_of(alone))
+    assert "one model alone" in render_site_index([page_of(alone)])
+    board = rank(make_evaluated("strong", GOOD), make_evaluated("best", ["gold"] * 20), baselines=1)
+    assert [(each.model, each.is_baseline, each.ranks) for each in board.main[0].standings] == [
+        ("strong", False, None),
+        ("best", True, None),
+    ]
+    assert board.figure and board.figure.series[0].x == ("strong", "best (baseline)")
+
+
+def test_a_model_without_a_score_is_not_compared() -> None:
+    page = render_benchmark_page(
+        page_of(rank(make_evaluated("a", GOOD), make_evaluated("bb", ["no"] * 20), make_evaluated("ccc", [""] * 20)))
+    )
+    assert "not compared" in page and "Only 0.0 % of the answers of ccc have a score" in page
+
+
+def test_where_less_is_better_the_lowest_is_first() -> None:
+    evaluation = dataclasses.replace(EVALUATION, lower_is_better=("accuracy",))
+    board = rank(make_evaluated("high", GOOD), make_evaluated("lower", ["no"] * 20), evaluation=evaluation)
+    assert board.main[0].leaders == ("lower",)
+    assert "(lower is better)" in render_benchmark_page(page_of(board))
+
+
+def test_nothing_of_a_name_acts() -> None:
+    diff = make_diff()
+    change = make_build_change(diff, HOSTILE, "changes/x.html")
+    builds = (dataclasses.replace(build(HOSTILE, "not for use"), change=change), build("b"))
+    board = rank(make_evaluated(MODEL, GOOD), make_evaluated("other", ["no"] * 20))
+    for page in (
+        render_benchmark_page(page_of(board, builds=builds)),
+        render_site_index([page_of(board, builds=builds)]),
+    ):
+        assert not re.search(r"<(script|b|i|u|img|textarea)\b", page)
+        assert "default-src 'none'" in page and "script-src" not in page
+        assert "MultiHal: &lt;i&gt;questions&lt;/i&gt;" in page
+
+
+def test_notices_name_their_builds_unless_all_have_them() -> None:
+    assert page_of(builds=(build("a", "n"), build("b", "n"))).notices == ("n",)
+    assert page_of(builds=(build("a", "n"), build("b"))).notices == ("a: n",)
+
+
+def test_causes_beyond_five_are_counted_and_rows_are_drawn_by_what_became_of_them() -> None:
+    rows = [
+        RowChange("changed", f"r{at}", f"r{at}", (ChangeCause("prompt", f"p{at % 7}", "edited"),)) for at in range(21)
+    ]
+    change = make_build_change(make_diff(rows=rows), "a", "x.html")
+    assert (len(change.causes), change.more_causes, change.rows["changed"]) == (5, 2, 21)
+    assert change.causes[0].rows == 3
+    assert make_rows_figure("multihal", [build("a")]) is None
+    figure = make_rows_figure("multihal", [dataclasses.replace(build("b"), change=change), build("a")])
+    assert figure and [series.label for series in figure.series][-1] == "compared with no build before"
+    assert figure.series[-1].y == (10, 0)
+
+
+@pytest.mark.parametrize(("builds", "said"), [((), "No build of it is among the inputs"), ((build("a"),), "nothing has changed yet"), ((build("b", problem="too old"), build("a")), "not compared: too old")])  # fmt: skip
+def test_what_is_not_there_is_said(builds: tuple[SiteBuild, ...], said: str) -> None:
+    page = render_benchmark_page(page_of(builds=builds))
+    assert said in page and "No model was measured" in page
+    assert "nothing was measured" in render_site_index([page_of(builds=builds)])
