@@ -115,7 +115,12 @@ def _build_evaluate_and_release(
         )
         folder = resolve_absolute_path(params.release)
         release = partial(
-            release_if_gates_pass, resolve_warehouse_path(budget.remaining_options), report.build_id, folder, gates
+            release_if_gates_pass,
+            resolve_warehouse_path(budget.remaining_options),
+            report.build_id,
+            folder,
+            gates,
+            params.authors,
         )
         outcomes.append(_attempt_rebuild_part(f"release of {benchmark.name}", release)[0])
     return outcomes

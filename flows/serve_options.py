@@ -52,6 +52,8 @@ class RebuildParamsBase(BenchmarkParams):
 
     release: Annotated[str, CliOption(metavar="DIR")] = ""
     """Release each build below this folder, under its benchmark's name, where all gates hold. Default: none is released."""
+    authors: Annotated[tuple[str, ...], CliOption(name="--author", metavar="NAME")] = ()
+    """An author of the releases, 'Family, Given' or the name of a group (repeatable)."""
     rows_within: float = Field(default=0.1, ge=0, le=MAX_SETTING_NUMBER)
     """Gate: share by which rows may be more or fewer than in the release before."""
     most_lost: float = Field(default=0.5, ge=0, le=1)

@@ -15,8 +15,9 @@ from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
 from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import Release, ReleaseOptions
-from factmill.tasks.release.dataset_card import make_hub_features, render_dataset_card
+from factmill.tasks.release.dataset_card import render_dataset_card
 from factmill.tasks.release.files import write_data_files
+from factmill.tasks.release.hub_metadata import make_hub_features
 
 NASTY = "</details><script>alert(1)</script>\n# Top\n```\n| a | b |\n../../x \u202e"
 
