@@ -10,6 +10,7 @@ import pyarrow as pa
 from factmill.tasks.release.contents import Release, ReleaseDatasetConfig
 from factmill.tasks.release.licence_tables import list_licence_lines
 from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, shorten_line
+from factmill.tasks.text.sanitize import escape_markdown
 
 _SIZE_CATEGORIES: tuple[tuple[float, str], ...] = (
     (10**3, "n<1K"),
@@ -121,7 +122,7 @@ def format_licences_by_part(release: Release) -> str:
     parts: dict[tuple[str, str], list[str]] = {}
     for line in list_licence_lines(release):
         parts.setdefault((line.what, line.licence.id), []).append(
-            f"{shorten_line(line.source, MAX_NAME_CHARACTERS)} ({line.rows:,} rows)"
+            f"{escape_markdown(shorten_line(line.source, MAX_NAME_CHARACTERS))} ({line.rows:,} rows)"
         )
     told = []
     for (what, licence), sources in parts.items():
