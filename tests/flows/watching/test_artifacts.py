@@ -74,11 +74,11 @@ def test_the_page_lies_among_the_reports_and_a_page_that_fails_is_no_error(
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     told = {**_NOTHING, **build.report, "benchmark": "multihal", "warehouse": str(tmp_path / "w.duckdb")}
     report = BuildReport.model_validate(told)
-    pages.write_page_and_create_artifact(report)
+    pages.write_page_and_create_artifacts(report)
     path = tmp_path / "home/reports" / f"{build.build_id}.html"
     assert "Where was Kepler born?" in path.read_text("utf-8")
     assert (made[0]["key"], path.as_uri() in made[0]["markdown"]) == ("multihal-page", True)
-    pages.write_page_and_create_artifact(report.model_copy(update={"build_id": "multihal-gone"}))
+    pages.write_page_and_create_artifacts(report.model_copy(update={"build_id": "multihal-gone"}))
     assert len(made) == 1
 
 
