@@ -45,7 +45,8 @@ def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.T
             key=f"{_make_artifact_key_prefix(report)}-sample",
             description=f"{min(ARTIFACT_SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
         )
-    _create_and_log_cost_artifact(report, f"factmill report {report.build_id} --to {report.build_id}.html")
+    command = f"factmill report {report.build_id} --to {report.build_id}.html"
+    _create_and_log_cost_artifact(report, command, f"`{command}`")
 
 
 def create_empty_build_artifacts(report: BuildReport) -> None:
@@ -61,7 +62,6 @@ def _create_funnel_and_reject_artifacts(report: BuildReport) -> None:
     funnel = [
         {
             "stage": stage["stage"],
-            "does": steps.get(stage["stage"], ""),
             "rows in": stage["rows_in"],
             "rows out": stage["rows_out"],
             "rejected": stage["rejects"],
@@ -71,6 +71,7 @@ def _create_funnel_and_reject_artifacts(report: BuildReport) -> None:
             "US$": round(stage["cost_usd"], 4),
             "seconds": round(stage["seconds"], 1),
             "why rejected": format_reason_counts(report.reasons.get(stage["stage"], {})),
+            "what it does": steps.get(stage["stage"], ""),
         }
         for stage in report.stages
     ]
@@ -124,7 +125,8 @@ def create_evaluation_artifacts(
         key=f"{key}-worst",
         description=f"Worst answers of {report.build_id}; all of them: `factmill report {report.build_id} --to FILE.html`",
     )
-    _create_and_log_cost_artifact(report, f"{factmill_home() / 'reports' / report.build_id}.html")
+    page = factmill_home() / "reports" / f"{report.build_id}.html"
+    _create_and_log_cost_artifact(report, str(page), format_page_link(page))
 
 
 def format_figure_markdown(figure: ReportFigure) -> str:
@@ -162,8 +164,9 @@ def make_worst_answers_table(items: Iterable[ReportedAnswer]) -> list[dict[str, 
     return [format_artifact_row(asdict(item), first) for item in sort_worst_first(items)[:ARTIFACT_SAMPLE_ROWS]]
 
 
-def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str) -> None:
-    """Create the artifact with a build's result and cost; `page_or_command`: its page, or the command that writes it."""
+def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str, link: str) -> None:
+    """Create the artifact with a build's result and cost; `page_or_command`: its page, or the command that writes it;
+    `link`: the same as Markdown."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
     notes += [format_planted_faults(report.scripted)] if report.scripted else []
@@ -177,7 +180,7 @@ def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str) -> 
     author = f", author `{report.author}`" if report.author else ""
     create_markdown_artifact(
         markdown=f"**{report.build_id}** in world `{report.world}`{author}: {format_row_balance(report.model_dump())}.{told}\n\n"
-        f"Look at it: `{page_or_command}`\n\nIt is in `{report.warehouse}`.\n\n"
+        f"Look at it: {link}\n\nIt is in `{report.warehouse}`.\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | cost | seconds |\n|---|---|---|---|---|---|\n"
         f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.format_cost()} | {report.seconds:.1f} |",
         key=f"{_make_artifact_key_prefix(report)}-cost",
