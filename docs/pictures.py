@@ -151,7 +151,11 @@ def take_screenshots() -> None:
                 for url, name, awaited in (
                     (f"{base}/runs", "prefect-runs", run["name"]),
                     (f"{base}/artifacts/artifact/{artifacts['granola-funnel']}", "prefect-table", "describe_entities"),
-                    (f"{base}/artifacts/artifact/{artifacts['granola-figures']}", "prefect-figures", "Rows of each stage"),
+                    (
+                        f"{base}/artifacts/artifact/{artifacts['granola-figures']}",
+                        "prefect-figures",
+                        "Rows of each stage",
+                    ),
                 ):
                     save_screenshot(send, url, FOLDER / f"{name}.png", awaited=awaited, settles_in_s=5, height=900)
 

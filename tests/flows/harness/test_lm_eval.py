@@ -58,6 +58,6 @@ def test_the_same_answers_give_the_same_figures_to_the_last_digit(played: Played
         intervals = [metric for setting_, metric in ours if setting_ == setting and ours[setting, metric]["interval"]]
         assert len(ends) == 2 * len([metric for metric in shown if metric in intervals])
         for metric, value in shown.items():
-            name, _, end = metric.partition("_ci_")
-            expected = ours[setting, name][{"": "value", "lower": "ci_low", "upper": "ci_high"}[end]]
+            measured, _, end = metric.partition("_ci_")
+            expected = ours[setting, measured][{"": "value", "lower": "ci_low", "upper": "ci_high"}[end]]
             assert value == expected or (expected is None and math.isnan(value)), (setting, metric)
