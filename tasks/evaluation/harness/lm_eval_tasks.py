@@ -55,18 +55,15 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
     functions: dict[str, tuple[str, str]] = {}
     few = session.with_build_rows(session.rows["id"].to_pylist()[:_METRIC_SAMPLE_ROWS])
     measured = few.score_answers("oracle", "oracle").metrics
-    known = {
-        (row["setting"], row["metric"]): bool(row["interval"]) for row in measured.to_pylist() if not row["group_by"]
-    }
+    known = set(zip(measured["setting"].to_pylist(), measured["metric"].to_pylist(), strict=True))
     for setting, pairs in _list_single_prompts(session).items():
         named = [name for name in session.evaluation.headline_metrics if (setting, name) in known]
-        ends = {name: _INTERVAL_METRICS if known[setting, name] else () for name in named}
         metrics[setting] = [
             *(each for name in named for each in (name, *(f"{name}_{end}" for end in ends[name]))),
             "unscored",
         ]
         functions |= {name: (name, "value") for name in named}
-        functions |= {f"{name}_{end}": (name, _INTERVAL_METRICS[end]) for name in named for end in ends[name]}
+        functions |= {f"{name}_{end}": (name, column) for name in named for end, column in _INTERVAL_METRICS.items()}
         files[f"{setting}.jsonl"] = "".join(
             _format_question_json_line(*pair, format_gold(pair[0]), canary) for pair in pairs
         )
