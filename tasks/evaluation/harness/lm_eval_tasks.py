@@ -59,7 +59,7 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
     for setting, pairs in _list_single_prompts(session).items():
         named = [name for name in session.evaluation.headline_metrics if (setting, name) in known]
         metrics[setting] = [
-            *(each for name in named for each in (name, *(f"{name}_{end}" for end in ends[name]))),
+            *(each for name in named for each in (name, *(f"{name}_{end}" for end in _INTERVAL_METRICS))),
             "unscored",
         ]
         functions |= {name: (name, "value") for name in named}
